@@ -1,15 +1,15 @@
-# Every recipe sets up what it needs, so a fresh machine with Rust, Python, Node and a C compiler is enough.
-# `make check` verifies and never writes; `make fix` writes.
+# Every recipe sets up what it needs, so a fresh machine with Rust, Python, Node and a C compiler is
+# enough. `make check` verifies and never writes; `make fix` writes.
 
 PYTHON    ?= python3
 BIN       := target/release/tidemill
-# A file system that does nothing, the peer of what takes no data.
+# An empty FUSE server, the peer in benchmarks of calls without data.
 NOTHING   := target/release/examples/nothing
 VENV      := .venv
 DEMO      := build/demo
-# The programs that the tests use on the mount.
+# Packages of the programs that the tests run in the mount.
 TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-server memcached
-# The tests run on real inputs where this folder exists; see examples/*/README.md.
+# Real inputs: the tests use them if this directory exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
 .PHONY: help demo build wheel package suites test test-rust test-python test-web guard soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
@@ -29,10 +29,12 @@ help:
 
 build: $(BIN)
 
-# cargo itself knows what is out of date. The Python package is built beside the binary: the features of what both depend on are one set so, and
-# the wheel compiles none of it again (which took three minutes).
+# cargo itself detects what is out of date. The Python package is built together with the binary, so
+# that common dependencies are built once with the same features. Otherwise the wheel build compiles
+# them again, which took three minutes.
 .PHONY: $(BIN) $(NOTHING)
-# As the wheel's build describes Python, where there was one: described otherwise, its native part would be compiled again each time.
+# Use the PyO3 configuration of the last wheel build, if there is one. With another configuration
+# the native module would be compiled again each time.
 PYO3_CONFIG = $(abspath $(firstword $(wildcard target/maturin/pyo3-config-*-abi3.txt)))
 $(BIN):
 	$(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG)) cargo build --release --locked --package app --package preload --package python
@@ -49,12 +51,12 @@ $(VENV)/.ready: tests/requirements.txt tests/python/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt --requirement tests/python/requirements.txt
 	touch $@
 
-# One that is there of before is another.
+# Wheels of earlier builds are removed first.
 wheel: $(VENV)/.ready $(BIN)
 	rm -rf build/wheels
 	$(VENV)/bin/maturin build --release --locked --out build/wheels
 
-# In the environment of the tests.
+# Installs the wheel into the environment of the tests.
 package: wheel
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/tidemill-*.whl
 
@@ -81,22 +83,23 @@ test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 guard: $(BIN) package
 	TIDEMILL_GUARD=1 TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests/python
 
-# pjdfstest and fsx, by which file systems are judged.
+# Installs pjdfstest and fsx, the test suites for file systems.
 suites:
 	examples/packages.sh build-essential libacl1-dev
 	tests/suites/install.sh
 
-# SOAK_SECONDS is how long the loads of many processes take, each.
+# SOAK_SECONDS is the duration of each load of many processes.
 soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
 	KILLS=$${KILLS:-2000} cargo test --release --package link --test programs --locked
 
-# The worlds of the tests (crates/vfs/src/sim_test.rs), and so many more; SIM_SEED=N shows one of them again.
+# Runs the simulations of crates/vfs/src/sim_test.rs with SIM_SEEDS more seeds; SIM_SEED=N repeats
+# one of them.
 sim:
 	SIM_SEEDS=$${SIM_SEEDS:-100000} cargo test --release --package vfs --lib --locked sim_test -- --nocapture
 
-# The same loop as in the tests, from another seed and for FUZZ_SECONDS.
+# Runs the fuzz loop of the tests from another seed for FUZZ_SECONDS.
 fuzz:
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} cargo test --release --package wire --test fuzz --locked -- --nocapture
 
@@ -133,7 +136,7 @@ bench-filecopy: $(BIN)
 	examples/packages.sh redis-server memcached iproute2
 	$(PYTHON) bench/filecopy.py --binary $(abspath $(BIN)) --out build/filecopy
 
-# ray alone is 79 MB: an environment of its own.
+# A separate environment, because ray alone is 79 MB.
 bench/.venv/.ready: bench/requirements.txt
 	$(PYTHON) -m venv bench/.venv
 	bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt

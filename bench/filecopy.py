@@ -1,10 +1,11 @@
-"""The file-copy benchmark of paper 000 on pools, and the same work on what a user has otherwise.
+"""The file-copy benchmark of paper 000 on pools, and the same work on the alternatives.
 
     python3 bench/filecopy.py --binary target/release/tidemill --out FOLDER
 
-The four experiments on this machine as it is, against a local disk, a tmpfs, redis and memcached; then on hosts of their own
-(network namespaces: as root) whose links have what the virtual machines of the paper had, 480 and 900 Mbit/s. Each gives NAME.json
-and NAME.svg in FOLDER. With --scale less is copied.
+Runs four experiments on this machine as it is, against a local disk, a tmpfs, redis and memcached.
+Then it runs them on separate hosts (network namespaces: needs root) whose links have the rates of
+the paper's virtual machines, 480 and 900 Mbit/s. Each experiment writes NAME.json and NAME.svg to
+FOLDER. --scale reduces the amount of data.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ import servers
 
 EXPERIMENTS = ["chunks", "io-nodes", "crowded", "worker-nodes"]
 FILE_MIB = {"chunks": 128, "io-nodes": 512, "crowded": 128, "worker-nodes": 512}
-# Of D1 and D2, the machines of the workers and of the nodes there.
+# Link rates in Mbit/s of the paper's D1 (workers) and D2 (nodes) machines.
 LINKS = "480,900"
 MEMCACHED_MIB = 8192
 
 
 def measure(binary: Path, out: Path, name: str, words: list[str]) -> None:
-    """One benchmark; what it says goes to standard error as it comes."""
+    """Runs one benchmark; its messages go to standard error as they come."""
     command = [str(binary), "bench", "filecopy", *words, "--json", str(out / f"{name}.json"), "--plot", str(out / f"{name}.svg")]
     print(" ".join(command), file=sys.stderr)
     subprocess.run(command, check=True)
 
 
 def main() -> None:
-    """All experiments that were asked for."""
+    """Runs the selected experiments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

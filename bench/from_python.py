@@ -1,10 +1,12 @@
-"""The Python package against what a user has otherwise: ray, redis, and files of a tmpfs. JSON to standard output.
+"""The Python package against alternatives: ray, redis, and files of a tmpfs. Prints JSON.
 
-    python3 bench/from_python.py --binary target/release/tidemill [--rounds 5] [--rows put get small parquet zarr]
+    python3 bench/from_python.py --binary target/release/tidemill [--rounds 5]
+                                 [--rows put get small parquet zarr]
 
-Each row measures both sides in turn and tells the median of the ratios round by round: our time to the peer's, so that less is better. What is
-measured against is in bench/requirements.txt, in an environment of its own: `make bench-python` sets it up.
-The pool has one node, in a process of its own, as ray and redis have theirs.
+Each row measures both sides in alternation and reports the median of the ratios round by round: our
+time divided by the peer's, so less is better. The peers are in bench/requirements.txt and have a
+separate environment, which `make bench-python` sets up. The pool has one node in its own process,
+as ray and redis have theirs.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ import tidemill
 ARRAY_BYTES = 64 << 20
 SMALL_BYTES = 1024
 SMALL_CALLS = 10_000
-# So many arrays are put for the first time, into memory that nobody touched before, and again after that was given back.
+# Number of arrays that are put first into memory that was never touched, and again after that
+# memory was freed.
 FRESH_PUTS = 16
 FRAME_ROWS = 8 << 20
 ZARR_SHAPE = (8192, 4096)
 ZARR_CHUNKS = (512, 1024)
-# Rounds that do not count.
+# Warm-up rounds, which are not counted.
 UNCOUNTED = 2
 PARTS = ("put", "get", "small", "parquet", "zarr")
 
@@ -41,20 +44,20 @@ Side = Callable[[], float]
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """Wall time of a call."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
 def median_of(call: Callable[[], object], calls: int) -> float:
-    """The median of so many calls, seconds."""
+    """Median wall time of `calls` calls, in seconds."""
     return statistics.median(seconds(call) for _ in range(calls))
 
 
 @contextmanager
 def pool(binary: Path, work: Path, memory: str) -> Iterator[tidemill.Pool]:
-    """A pool of one node in a process of its own."""
+    """A pool of one node in a separate process."""
     file = work / "pool"
     environment = os.environ | {"TIDEMILL_POOL": str(file)}
     subprocess.run([binary, "pool", "start", "--memory", memory], env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -67,8 +70,8 @@ def pool(binary: Path, work: Path, memory: str) -> Iterator[tidemill.Pool]:
 
 @contextmanager
 def ray_of_one(memory: int) -> Iterator[object]:
-    """Ray with an object store of so many bytes."""
-    import ray  # noqa: PLC0415 - takes seconds
+    """Ray with an object store of `memory` bytes."""
+    import ray  # noqa: PLC0415 - importing it takes seconds
 
     ray.init(num_cpus=1, object_store_memory=memory, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     try:
@@ -87,14 +90,18 @@ def redis_of_one(work: Path) -> Iterator[object]:
 
 
 class Rows:
-    """What was measured."""
+    """The measurements."""
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
         self.measured: dict[str, dict[str, object]] = {}
 
     def turns(self, row: str, ours: Side, peer: Side, against: str) -> None:
-        """Measures both sides in turn, after two rounds that do not count; the peer is first in every other, for who is second finds memory in use."""
+        """Measures both sides in alternation, after two rounds that are not counted.
+
+        The peer goes first in every other round, because the side that goes second finds memory in
+        use.
+        """
         pairs = []
         for number in range(self.rounds + UNCOUNTED):
             if number % 2 == 0:
@@ -105,7 +112,7 @@ class Rows:
         self.add(row, pairs[UNCOUNTED:], against)
 
     def add(self, row: str, pairs: list[tuple[float, float]], against: str) -> None:
-        """Keeps what was measured, seconds."""
+        """Adds a row; the times are in seconds."""
         ratios = sorted(one / other for one, other in pairs)
         shown = {"ours_us": [one * 1e6 for one, _ in pairs], "peer_us": [other * 1e6 for _, other in pairs]}
         medians = {side: statistics.median(times) for side, times in shown.items()}
@@ -115,18 +122,18 @@ class Rows:
 
 
 def arrays(rows: Rows, opened: tidemill.Pool, ray: object, parts: set[str]) -> None:
-    """Arrays of 64 MiB against ray's: fresh, warm, got."""
+    """Arrays of 64 MiB against ray: put into fresh and into warm memory, and get."""
     data = np.ones(ARRAY_BYTES, "u1")
     if "put" in parts:
         kept, fresh = [], []
-        # In turns: what the machine has to give changes while it is taken.
+        # Both sides alternate, because the free memory of the machine changes as it is used.
         for number in range(FRESH_PUTS):
             ours = seconds(lambda number=number: opened.put(f"fresh/{number}", data))
             fresh.append((ours, seconds(lambda: kept.append(ray.put(data)))))
         rows.add("put 64 MiB, fresh", fresh, "ray.put")
         opened.delete_tree("fresh")
         kept.clear()
-        time.sleep(1)  # ray frees later
+        time.sleep(1)  # ray frees with a delay
         rows.turns("put 64 MiB, warm", lambda: median_of(lambda: opened.put("warm", data), 5), lambda: median_of(lambda: ray.put(data), 5), "ray.put")
     if "get" in parts:
         opened.put("got", data)
@@ -151,7 +158,7 @@ def small(rows: Rows, opened: tidemill.Pool, redis: object) -> None:
 
 
 def parquet(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
-    """A data frame of 256 MiB from the pool and from a tmpfs."""
+    """A data frame of 256 MiB in the pool and in a tmpfs."""
     import pandas as pd  # noqa: PLC0415
 
     chance = np.random.default_rng(1)
@@ -168,7 +175,7 @@ def parquet(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
 
 
 def zarr(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
-    """An array of 256 MiB in chunks of 4 MiB, from the pool and from a tmpfs."""
+    """An array of 256 MiB in chunks of 4 MiB, in the pool and in a tmpfs."""
     import zarr as z  # noqa: PLC0415
 
     data, options = np.random.default_rng(1).normal(size=ZARR_SHAPE), {"pool": opened}
@@ -179,7 +186,7 @@ def zarr(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
 
 
 def main() -> None:
-    """The rows that were asked for."""
+    """Measures the selected rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)

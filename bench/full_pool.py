@@ -1,9 +1,11 @@
-"""Workflows in a pool of 1.2 times the least peak of 10,000 random orders: whether they finish, in every storage mode.
+"""Tests whether workflows finish in a nearly full pool, in every storage mode.
 
-    full_pool.py --binary target/release/tidemill --montage DIR [--kdd DIR] [--slots 2] [--times 1.2]
+    full_pool.py --binary target/release/tidemill --montage DIR [--kdd DIR] [--slots 2]
+                 [--times 1.2]
 
-Each is run once with memory enough, by staging; run.json of that tells the least peak. Then once in each storage with that many times less.
-A pool has 16 MiB at least, so what needs less says nothing.
+The first run of each workflow uses staging and has enough memory. Its run.json has the least peak
+of 10,000 random task orders. Then the workflow runs once in each storage mode, in a pool of --times
+that peak. The minimum size of a pool is 16 MiB, so a workflow that needs less tests nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Example:
         self.name, self.data, self.settings = name, data, settings
 
     def run(self, binary: Path, storage: str, memory: str, slots: int) -> dict:
-        """run.json of a run."""
+        """Runs the workflow and returns its run.json."""
         folder = ROOT / "examples" / self.name
         with tempfile.TemporaryDirectory() as place:
             command = [binary, "run", folder / "workflow.js", "--data", self.data, "--tools", folder / "tools.toml"]
@@ -40,7 +42,7 @@ class Example:
 
 
 def examples(given: argparse.Namespace, ground: Path) -> list[Example]:
-    """Those whose data is there."""
+    """The examples whose data was given."""
     found = []
     if given.montage:
         found.append(Example("montage", given.montage, []))
@@ -54,7 +56,7 @@ def examples(given: argparse.Namespace, ground: Path) -> list[Example]:
 
 
 def measure(example: Example, given: argparse.Namespace) -> bool:
-    """Prints a line for each storage; whether all finished."""
+    """Prints a line for each storage mode; returns True if all tasks finished in each."""
     least = example.run(given.binary, "staging", "1GiB", given.slots)["pool"]["least_peak_bytes"]
     memory = max(POOL_BYTES_MIN, int(least * given.times))
     all_done = True
@@ -72,7 +74,7 @@ def measure(example: Example, given: argparse.Namespace) -> bool:
 
 
 def main() -> int:
-    """Measures what was given."""
+    """Measures the examples that were given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, default=ROOT / "target/release/tidemill")
     parser.add_argument("--montage", type=Path, help="a folder of FITS files with region.hdr")

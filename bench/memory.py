@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""How much memory a node takes: its own pages, the nameless files that it holds open, and what the kernel keeps for it.
+"""Memory that a node uses: its own pages, the unlinked files that it has open, and kernel memory.
 
-Pages of nameless files (memfd, private tmpfs) are counted by their blocks, each file once, and so not as pages that are mapped.
-As root, since caches are dropped. Usage: bench/memory.py PROCESS prints it as JSON.
+Pages of unlinked files (memfd, private tmpfs) are counted once per file by their blocks, so mapped
+pages of them are not counted again. Needs root to drop caches. Usage: bench/memory.py PROCESS
+prints JSON.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 BLOCK = 512
-# The kernel frees inodes some time after they are dropped.
+# The kernel frees inodes with a delay after the caches are dropped.
 SETTLE_ROUNDS = 5
 
 
 def own_pages(process: int) -> int:
-    """Resident pages that are no pages of files in memory."""
+    """Resident pages, without those of files in memory."""
     kib = {"RssAnon": 0, "RssFile": 0}
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -29,7 +30,7 @@ def own_pages(process: int) -> int:
 
 
 def nameless_files(process: int) -> int:
-    """Space of the files without a name that it holds open."""
+    """Space of the unlinked files that the process has open."""
     sizes: dict[tuple[int, int], int] = {}
     for link in Path(f"/proc/{process}/fd").iterdir():
         with suppress(OSError):
@@ -40,7 +41,7 @@ def nameless_files(process: int) -> int:
 
 
 def slab() -> int:
-    """What the kernel keeps for inodes, names and the like, after it dropped what it could."""
+    """Kernel memory for inodes, names and the like after the caches were dropped."""
     for _ in range(SETTLE_ROUNDS):
         Path("/proc/sys/vm/drop_caches").write_text("3")
         time.sleep(0.05)
@@ -49,7 +50,7 @@ def slab() -> int:
 
 
 def taken_by(process: int) -> dict[str, int]:
-    """Bytes, by where they are; the slab is that of the whole machine, so only its growth says something."""
+    """Bytes by place. The slab is that of the whole machine, so only its growth is meaningful."""
     kernel = slab()
     return {"node": own_pages(process), "nameless": nameless_files(process), "slab": kernel}
 

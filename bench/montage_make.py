@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""montage_make RAW DIR: prepares DIR for `make -j2` of the 24 tasks of examples/montage, on a plain disk.
+"""montage_make RAW DIR: prepares DIR for `make -j2` of the 24 tasks of examples/montage on a disk.
 
-The commands are those of the example's tool file, with paths of the disk. The overlaps are found before, as for the script.
+The commands are those of the example's tool file, with paths on the disk. The overlaps are computed
+beforehand, as for the workflow script.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import plan  # noqa: E402  the planner of the example
 
 
 def rules(raw: Path) -> str:
-    """The Makefile."""
+    """The text of the Makefile."""
     names = plan.find_images(raw)
     stems = [name.removesuffix(".fits") for name in names]
     header = raw / "region.hdr"
@@ -43,12 +44,12 @@ def rules(raw: Path) -> str:
     lines.append(f"corrected.tbl: {corrected}\n\t@cd corrected && mImgtbl . ../corrected.tbl\n")
     lines.append(f"mosaic.fits: corrected.tbl\n\t@mAdd -p corrected corrected.tbl {header} $@\n")
     lines.append("mosaic.png: mosaic.fits\n\t@mViewer -ct 0 -gray mosaic.fits -2s max gaussian-log -png $@\n")
-    # Every program prints a line of its own; a user of make would not want them either.
+    # The output of the programs is dropped: a user of make would not want it either.
     return "".join(line.replace("\n\t@", "\n\t@exec >/dev/null; ") for line in lines)
 
 
 def main() -> None:
-    """Makes the folder afresh."""
+    """Creates the directory anew."""
     raw, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("projected", "difference", "fit", "corrected"):

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Pools of several nodes, mounted: files at home and elsewhere, and one large file on four nodes against one.
+"""Mounted pools of several nodes: files on the local and on another node, and striped files.
 
     bench/nodes.py --binary target/release/tidemill [--cases ...]
 
-`home` and `elsewhere`: four nodes, of which the mount reaches the first as one of its host, the others over loopback TCP, as if they were of
-other hosts. Files lie at the first, against the embedded pool's mount, or at the second, against a plain sender and receiver over loopback
-TCP (tools/tcp.c: 1 MiB, one stream, 8 under way). `striped`: four nodes of this host, against one. Sequential, by 1 MiB, all places in
-turn, a round before that does not count; a row of Markdown for each: medians of GB/s, of the ratios round by round, and of the CPU
-seconds for each GiB of all that take part: the caller, the mount and the nodes.
+`home` and `elsewhere`: a pool of four nodes. The mount reaches the first as a node of its own host,
+and the others over loopback TCP as if they were on other hosts. `home` places files on the first
+node, against the mount of an embedded pool. `elsewhere` places them on the second, against a plain
+sender and receiver over loopback TCP (tools/tcp.c: 1 MiB, one stream, 8 concurrent requests).
+`striped`: one large file on four nodes of this host, against one node.
+
+Access is sequential in requests of 1 MiB. Both sides alternate; the first round is not counted.
+Each case prints a row of Markdown: medians of GB/s, of the ratios round by round, and of the CPU
+seconds per GiB of all processes that take part: the caller, the mount and the nodes.
 """
 
 from __future__ import annotations
@@ -30,33 +34,33 @@ MIB, GIB = 1 << 20, 1 << 30
 VERBS = ["write", "overwrite", "read"]
 TICKS = os.sysconf("SC_CLK_TCK")
 
-# GB/s and CPU seconds for each GiB, by verb.
+# GB/s and CPU seconds per GiB, by verb.
 Speeds = dict[str, tuple[float, float]]
 
 
 @dataclass
 class Side:
-    """A folder to measure in, and the processes that serve it."""
+    """A directory to measure in, and the processes that serve it."""
 
     folder: Path
     servers: list[int] = field(default_factory=list)
 
 
 class Bench:
-    """Where things are, and how much is done."""
+    """Paths and parameters of the benchmark."""
 
     def __init__(self, args: argparse.Namespace, work: Path) -> None:
         self.binary, self.runs, self.bytes, self.work = args.binary.resolve(), args.runs, args.mib * MIB, work
         self.calls, self.tcp = (self.built(tool) for tool in ("calls", "tcp"))
 
     def built(self, tool: str) -> Path:
-        """A program of tools/."""
+        """Compiles a program of tools/."""
         program = self.work / tool
         subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / f"tools/{tool}.c"), "-lpthread"], check=True)
         return program
 
     def files(self, side: Side) -> Speeds:
-        """A file that is written, written over, and read."""
+        """Writes, overwrites and reads a file."""
         file, taken = side.folder / "file", {}
         for verb in VERBS:
             before = cpu(side.servers)
@@ -67,7 +71,7 @@ class Bench:
         return taken
 
     def plain(self) -> Speeds:
-        """What the same bytes take over loopback TCP: reads are gets there, writes are puts."""
+        """The same bytes over loopback TCP: gets as reads, puts as writes."""
         command = [str(self.tcp), str(MIB), "1", "8", "1.0"]
         said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         put, get = ((said[verb]["gb_s"], said[verb]["cpu_s_gib"]) for verb in ("put", "get"))
@@ -90,12 +94,15 @@ class Bench:
             print(f"| {case}, {verb} | {speed:.2f} | {peer_speed:.2f} | {spread} | {target} | {met} | {used:.2f} / {peer_used:.2f} |", flush=True)
 
     def tidemill(self, *words: str | Path) -> list[str]:
-        """A command of ours."""
+        """A command line of tidemill."""
         return [str(self.binary), *map(str, words)]
 
     @contextmanager
     def pool(self, nodes: int, memory: str, *, far: bool = False) -> Iterator[Side]:
-        """A pool on this host, mounted; with `far` its nodes but the first seem to be of other hosts."""
+        """A mounted pool on this host.
+
+        With `far`, all nodes but the first appear to be on other hosts.
+        """
         mark = f"of{nodes}"
         file, mounted, folder = self.work / f"{mark}.pool", self.work / f"{mark}.mounted", self.work / mark
         subprocess.run(self.tidemill("pool", "start", "--pool", file, "--nodes", str(nodes), "--memory", memory), check=True, capture_output=True)
@@ -114,7 +121,7 @@ class Bench:
 
 
 def cpu(servers: list[int]) -> float:
-    """CPU seconds so far of the servers and of all programs that were called."""
+    """CPU seconds so far of the servers and of all programs that were run."""
     called = os.times()
     used = called.children_user + called.children_system
     for server in servers:
@@ -124,7 +131,11 @@ def cpu(servers: list[int]) -> float:
 
 
 def placed(side: Side, policy: str) -> Side:
-    """A folder whose files lie so, inodes and bytes: one that was made below another of that policy."""
+    """A directory whose inodes and bytes have this placement.
+
+    It is the child of a directory with that policy, because the policy applies to what is made
+    below.
+    """
     folder = side.folder / "placed"
     folder.mkdir()
     os.setxattr(folder, "user.tidemill.placement", policy.encode())
@@ -134,14 +145,14 @@ def placed(side: Side, policy: str) -> Side:
 
 
 def case_home(bench: Bench) -> None:
-    """At the node of the host, against the embedded pool."""
+    """Files on the node of this host, against the embedded pool."""
     with bench.pool(4, "4GiB", far=True) as mounted, places.ours(bench.binary, bench.work, "4GiB") as embedded:
         ours, peer = placed(mounted, "here"), Side(embedded.dir, [embedded.server])
         bench.compare("home", 0.95, lambda: bench.files(ours), lambda: bench.files(peer))
 
 
 def case_elsewhere(bench: Bench) -> None:
-    """At the node of another host, against TCP."""
+    """Files on a node of another host, against TCP."""
     with bench.pool(4, "4GiB", far=True) as mounted:
         ours = placed(mounted, "at(2)")
         bench.compare("elsewhere", 0.4, lambda: bench.files(ours), bench.plain)
@@ -159,7 +170,7 @@ CASES = {"home": case_home, "elsewhere": case_elsewhere, "striped": case_striped
 
 
 def main() -> None:
-    """The cases that were asked for."""
+    """Runs the selected cases."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the tidemill binary, built with --release")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))

@@ -1,6 +1,6 @@
-"""Where the storage benchmarks run: our mount with and without passthrough, and its peers.
+"""File systems for the storage benchmarks: our mount with and without passthrough, and its peers.
 
-Each place is made for one case and gone after it, so that no case meets what another has left.
+Each place is made for one case and removed after it, so that no case is affected by another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from waiting import WAIT_SECONDS_MAX, wait_for
 
-# The kernel's own defaults: what a user gets who asks for nothing.
+# Huge page settings: the kernel's defaults, which a user gets without any option.
 HUGE = {
     "ours": "huge=within_size",
     "ordinary": "huge=within_size, through requests",
@@ -31,12 +31,12 @@ class Place:
 
     name: str
     dir: Path
-    # The process that serves it, 0 where the kernel itself does.
+    # The process that serves it; 0 if the kernel does.
     server: int = 0
 
 
 def wait_for_mount(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    """Waits until something is mounted there."""
+    """Waits until something is mounted at the directory."""
     failed = f"{process.args} did not mount {folder}"
     wait_for(lambda: os.path.ismount(folder) or process.poll() is not None, failed)
     if process.poll() is not None:
@@ -63,7 +63,7 @@ def served(name: str, command: list[str], folder: Path, unmount: list[str]) -> I
 
 @contextmanager
 def ours(binary: Path, work: Path, memory: str, *, passthrough: bool = True) -> Iterator[Place]:
-    """A pool of ours."""
+    """A mounted pool of Tidemill."""
     name = "ours" if passthrough else "ordinary"
     folder = work / name
     command = [str(binary), "mount", "--quiet", "--memory", memory, str(folder), *([] if passthrough else ["--no-passthrough"])]
@@ -73,7 +73,7 @@ def ours(binary: Path, work: Path, memory: str, *, passthrough: bool = True) -> 
 
 @contextmanager
 def nothing(program: Path, work: Path) -> Iterator[Place]:
-    """The FUSE server that does nothing but answer."""
+    """The FUSE server that only answers."""
     folder = work / "nothing"
     with served("nothing", [str(program), str(folder)], folder, ["umount", str(folder)]) as place:
         yield place
@@ -81,7 +81,7 @@ def nothing(program: Path, work: Path) -> Iterator[Place]:
 
 @contextmanager
 def tmpfs(work: Path, size: str) -> Iterator[Place]:
-    """A tmpfs of its own."""
+    """A separate tmpfs."""
     folder = work / "tmpfs"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], check=True)
@@ -94,7 +94,7 @@ def tmpfs(work: Path, size: str) -> Iterator[Place]:
 
 @contextmanager
 def disk(work: Path) -> Iterator[Place]:
-    """A folder on the disk: its files stay in the page cache, none is synced."""
+    """A directory on the disk: its files stay in the page cache, and none is synced."""
     folder = work / "disk"
     folder.mkdir()
     try:

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What programs get by the preload library: bytes of local files, names, and what a start costs. JSON to standard output, a row a line.
+"""The preload library: bytes of local files, names, and the start of a program. Prints JSON rows.
 
-    python3 bench/preload.py --binary target/release/tidemill [--rounds 5] [--rows bytes names start] [--scale 1.0]
+    python3 bench/preload.py --binary target/release/tidemill [--rounds 5]
+                             [--rows bytes names start] [--scale 1.0]
 
-Rounds are as in bench/storage.py: all sides in turn, a round before that does not count, the median of the ratios round by round. Bytes: how much
-faster we are; names: how much longer we take. Programs run under `tidemill exec` on one side, on a mount and on a tmpfs on the others; what `exec`
-itself takes is not counted: a shell is started by it, which starts the program and tells the time. As root, since a tmpfs is mounted.
+Rounds are as in bench/storage.py: all sides in alternation, a first round that is not counted, and
+the median of the ratios round by round. Ratios of bytes say how much faster we are; ratios of names
+say how much longer we take. Programs run under `tidemill exec` on one side, and on a mount and a
+tmpfs on the others. The time of `exec` itself is not counted: it starts a shell that starts the
+program and measures the time. Needs root to mount a tmpfs.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ STARTS = 500
 
 @dataclass(frozen=True)
 class Side:
-    """Where programs run, and the words before their command lines."""
+    """A directory where programs run, and the words before their command lines."""
 
     name: str
     dir: Path
@@ -42,7 +45,7 @@ class Side:
 
 
 class Bench(Storage):
-    """The same, for programs that may need words before their command lines."""
+    """The storage benchmark for programs that may need words before their command lines."""
 
     def __init__(self, args: argparse.Namespace, work: Path) -> None:
         args.runs, args.nothing, args.data = args.rounds, None, work
@@ -52,7 +55,7 @@ class Bench(Storage):
 
     @contextmanager
     def preload(self, memory: str) -> Iterator[Side]:
-        """A pool of one node in a process of its own, by the library."""
+        """A pool of one node in a separate process, seen through the preload library."""
         environment = {"TIDEMILL_POOL": str(self.work / "pool")}
         os.environ |= environment
         subprocess.run([str(self.binary), "pool", "start", "--memory", memory], check=True, capture_output=True)
@@ -63,25 +66,25 @@ class Bench(Storage):
             del os.environ["TIDEMILL_POOL"]
 
     def said(self, side: Side, *words: str | Path) -> str:
-        """What a program prints there."""
+        """The output of a program run on this side."""
         done = subprocess.run([*side.before, *map(str, words)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{words} at {side.name}: {done.stderr[-2000:]}")
         return done.stdout
 
     def calls_of(self, side: Side, verb: str, *numbers: int) -> dict[str, float]:
-        """Seconds of bench/tools/calls.c there, on one file."""
+        """Seconds of the phases of bench/tools/calls.c on one file of this side."""
         return json.loads(self.said(side, self.calls, verb, side.dir / "file", *map(str, numbers)))
 
     def timed(self, side: Side, script: str) -> float:
-        """Wall seconds of a script there, without the start of its shell."""
+        """Wall seconds of a script, without the start of its shell."""
         timing = f"at=$EPOCHREALTIME; ({script}) >/dev/null; echo $at $EPOCHREALTIME"
         began, ended = map(float, self.said(side, "bash", "-euc", timing).split()[-2:])
         return ended - began
 
 
 def rows_of_bytes(bench: Bench) -> None:
-    """Reads against a copy out of memory, the rest against tmpfs."""
+    """Reads against a copy in memory, the other rows against tmpfs."""
     size, count = bench.scaled(512 * MIB, MIB), bench.scaled(200_000)
 
     def measure(side: Side) -> dict[str, float]:
@@ -128,7 +131,10 @@ def rows_of_names(bench: Bench) -> None:
 
 
 def rows_of_starts(bench: Bench) -> None:
-    """What the library adds to the start of a program, pool untouched and touched; microseconds each."""
+    """Time that the library adds to the start of a program, in microseconds each.
+
+    One program does not touch the pool, the other does.
+    """
     with bench.preload("1GiB") as ours:
         subprocess.run([*ours.before, "touch", str(PREFIX / "there")], check=True)
         programs = {"not touched": ("/bin/true", ""), "touched": (str(bench.work / "touch"), str(PREFIX / "there"))}
@@ -137,7 +143,8 @@ def rows_of_starts(bench: Bench) -> None:
         count = bench.scaled(STARTS)
         for number in range(bench.runs + 1):
             for row, (program, path) in programs.items():
-                # Both are started by the same plain program: only what is started has the library.
+                # The same plain program starts both sides; only the started program has the
+                # library.
                 spawn = [str(bench.work / "spawn"), str(count)]
                 with_it = ["/usr/bin/env", f"LD_PRELOAD={bench.binary.parent / 'libtidemill_preload.so'}"]
                 bare = bench.timed(plain, shlex.join([*spawn, "/usr/bin/env", "NO=1", program]))
@@ -155,7 +162,7 @@ def rows_of_starts(bench: Bench) -> None:
 
 
 def main() -> None:
-    """The rows that were asked for."""
+    """Measures the selected rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the tidemill binary, built with --release; the library is beside it")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (5)")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The numbers of bench/RESULTS.md: Tidemill against what a user would pick instead, as ratios inside one run.
+"""The numbers of bench/RESULTS.md: ratios of Tidemill and its alternatives within one run.
 
-Each case runs the two sides in turn (A B A B ...), takes the median of each and of the ratios pair by pair, and prints
-one JSON object a line. Whole processes are timed from outside, start-up included. Nothing here judges: targets stand in
-RESULTS.md. Usage: bench/run.py --binary target/release/tidemill [--cases true chain ...] [--runs 5]
+Each case runs the two sides in alternation (A B A B ...), takes the median of each and of the
+ratios pair by pair, and prints one JSON object a line. Whole processes are timed from outside,
+start-up included. The script does not check targets; they are in RESULTS.md.
+Usage: bench/run.py --binary target/release/tidemill [--cases true chain ...] [--runs 5]
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MIB = 1 << 20
 
 
 class Bench:
-    """Where things are, and how a pair of commands is measured."""
+    """Paths of the benchmark, and the measurement of pairs of commands."""
 
     def __init__(self, binary: Path, work: Path, data: Path, runs: int) -> None:
         self.binary, self.work, self.data, self.runs = binary, work, data, runs
@@ -39,14 +40,14 @@ class Bench:
         self.counter = 0
 
     def folder(self) -> Path:
-        """A fresh folder on the disk of --work."""
+        """A new directory on the disk of --work."""
         self.counter += 1
         path = self.work / f"run{self.counter}"
         path.mkdir()
         return path
 
     def seconds(self, command: list[str], cwd: Path) -> float:
-        """Wall seconds of one run of a command; it must succeed."""
+        """Wall seconds of one run of a command, which must succeed."""
         start = time.perf_counter()
         done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         took = time.perf_counter() - start
@@ -59,7 +60,7 @@ class Bench:
         return [str(self.binary), "run", str(flow), "--quiet", "--slots", "2", "--data", str(cwd), *flags]
 
     def pair(self, case: str, ours: Callable[[], float], peer: Callable[[], float], **extra: object) -> None:
-        """Measures both sides in turn after one warm-up of each, and prints the row."""
+        """Measures both sides in alternation after one warm-up of each, and prints the row."""
         ours(), peer()
         pairs = [(ours(), peer()) for _ in range(self.runs)]
         mine, theirs = zip(*pairs, strict=True)
@@ -78,7 +79,10 @@ class Bench:
 
 
 def write_flow(path: Path, tools: list[dict], elements: dict[str, int], tasks: list[dict]) -> Path:
-    """A descriptor as docs/formats/flow.md has it; `elements` gives the length of each, 0 for a single file."""
+    """Writes a descriptor (docs/formats/flow.md).
+
+    `elements` has the length of each data element, 0 for a single file.
+    """
     listed = [{"name": name, **({"shape": [length]} if length else {})} for name, length in elements.items()]
     whole = {"tidemill_flow": 1, "name": path.stem, "tools": tools, "elements": listed, "tasks": tasks}
     path.write_text(json.dumps(whole))
@@ -86,7 +90,7 @@ def write_flow(path: Path, tools: list[dict], elements: dict[str, int], tasks: l
 
 
 def noop_tool() -> dict:
-    """A task of nothing."""
+    """A tool that does nothing."""
     return {"name": "noop", "command": ["/bin/true"], "params": []}
 
 
@@ -104,7 +108,7 @@ def case_true(bench: Bench) -> None:
 
 
 def case_chain(bench: Bench) -> None:
-    """A chain of 500: no-op tasks that follow one another, and the same with a file handed from each to the next."""
+    """A chain of 500 no-op tasks, and the same with a file passed from each task to the next."""
     cwd = bench.folder()
     tasks = [{"tool": "noop"}] + [{"tool": "noop", "after": [i - 1]} for i in range(1, 500)]
     flow = write_flow(cwd / "chain.json", [noop_tool()], {}, tasks)
@@ -130,7 +134,10 @@ def case_chain(bench: Bench) -> None:
 
 
 def case_fanout(bench: Bench) -> None:
-    """1 -> 64 -> 1 of small C tools, 32 MiB a file, against make -j2 on the disk's page cache."""
+    """1 -> 64 -> 1 tasks of small C tools with files of 32 MiB.
+
+    The peer is make -j2 on the disk's page cache.
+    """
     cwd, width, size = bench.folder(), 64, 32 * MIB
     fill, total = str(bench.tools / "fill"), str(bench.tools / "sum")
     root = {"name": "root", "command": [fill, "{out}", str(size)], "params": [{"name": "out", "kind": {"output": {}}}]}
@@ -156,7 +163,7 @@ def case_fanout(bench: Bench) -> None:
     def peer() -> float:
         os.sync()
         took = bench.seconds(["make", "-s", "-j2"], cwd)
-        # Neither side may find the machine's memory full of the other's files.
+        # Files are removed so that neither side finds the memory full of the other's files.
         for path in (cwd / "root", cwd / "sum", *(cwd / f"m{i}" for i in range(width))):
             path.unlink(missing_ok=True)
         return took
@@ -196,7 +203,10 @@ def case_montage(bench: Bench) -> None:
 
 
 def case_start(bench: Bench) -> None:
-    """Start to exit of an empty script, and of one task that needs the pool mounted, above fork and exec of a no-op."""
+    """Run time of an empty script, and of one task that needs the mount.
+
+    Both are compared with fork and exec of a no-op.
+    """
     cwd = bench.folder()
     empty = cwd / "empty.js"
     empty.write_text("")
@@ -218,7 +228,10 @@ def case_start(bench: Bench) -> None:
 
 
 def case_graph(bench: Bench) -> None:
-    """Loading a graph of 100,000 tasks, from a script and from a descriptor: seconds and peak memory a task."""
+    """Loads a graph of 100,000 tasks from a script and a descriptor.
+
+    Measures the time and the peak memory per task.
+    """
     cwd, count = bench.folder(), 100_000
     (cwd / "tools.toml").write_text(
         'version = 1\n[tools.T]\ncommand = ["/bin/cat", "{a}"]\nstdout = "{b}"\n[tools.T.inputs]\na = {}\n[tools.T.outputs]\nb = {}\n'
@@ -270,7 +283,7 @@ CASES = {
 
 
 def main() -> None:
-    """Runs the cases that were named, or all."""
+    """Runs the named cases, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the tidemill binary, built with --release")
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES), help="which cases (all)")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What the mounted pool does against what a user would take instead: tmpfs, ext4 in the page cache, a FUSE server that does nothing.
+"""The mounted pool against its alternatives: tmpfs, ext4 in the page cache, an empty FUSE server.
 
-Each row is of one run: all places in turn, round by round, after a round that does not count; the ratio is the median of the
-ratios round by round, and larger is better for us unless the row says `time`. Calls are timed by bench/tools/calls.c,
-programs from outside. One JSON object a line; nothing here judges. As root, since a tmpfs is mounted.
-Usage: bench/storage.py --binary target/release/tidemill --nothing target/release/examples/nothing [--cases ...] [--scale 1.0]
+Each row comes from one run: all places in alternation, round by round, after a first round that is
+not counted. The ratio is the median of the ratios round by round; larger is better for us unless
+the row says `time`. bench/tools/calls.c times calls; programs are timed from outside. One JSON
+object a line. The script does not check targets. Needs root to mount a tmpfs.
+Usage: bench/storage.py --binary target/release/tidemill
+                        --nothing target/release/examples/nothing [--cases ...] [--scale 1.0]
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ CALLS_OF_NAMES = ("create", "stat", "open+read", "rename", "unlink")
 
 
 class Bench:
-    """Where things are, how much is done, and how rows are printed."""
+    """Paths and parameters of the benchmark, and the output of rows."""
 
     def __init__(self, args: argparse.Namespace, work: Path) -> None:
         self.binary, self.nothing, self.data = args.binary.resolve(), args.nothing.resolve() if args.nothing else None, args.data.resolve()
@@ -42,7 +44,7 @@ class Bench:
         subprocess.run(["cc", "-O2", "-o", str(self.calls), str(HERE / "tools/calls.c")], check=True)
 
     def scaled(self, amount: int, unit: int = 1) -> int:
-        """So much, or less where only the script is tried out; whole units, at least one."""
+        """`amount` scaled by --scale and rounded down to whole units, at least one unit."""
         return max(unit, int(amount * self.scale) // unit * unit)
 
     def call(self, verb: str, path: Path, *numbers: int) -> dict[str, float]:
@@ -51,7 +53,10 @@ class Bench:
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def rounds(self, sides: list[Place], measure: Callable[[Place], dict[str, float]]) -> dict[str, dict[str, list[float]]]:
-        """Seconds by phase and place, all places in turn; the order is turned round by round, the first round is not counted."""
+        """Seconds by phase and place.
+
+        All places alternate, and the order rotates each round. The first round is not counted.
+        """
         taken: dict[str, dict[str, list[float]]] = {}
         for number in range(self.runs + 1):
             turn = number % len(sides)
@@ -62,7 +67,10 @@ class Bench:
         return taken
 
     def row(self, case: str, ours: list[float], theirs: list[float], *, time_ratio: bool = False, **more: object) -> None:
-        """Prints a row: how much faster we are (peer's seconds by ours), or with `time_ratio` how much longer we take."""
+        """Prints a row with the peer's time divided by ours.
+
+        With `time_ratio` it is our time divided by the peer's.
+        """
         ratios = [mine / peer if time_ratio else peer / mine for mine, peer in zip(ours, theirs, strict=True)]
         told = {
             "case": case,
@@ -78,12 +86,12 @@ class Bench:
 
 
 def better(taken: dict[str, list[float]], peers: list[str]) -> list[float]:
-    """Round by round the best of the peers."""
+    """The best of the peers in each round."""
     return [min(pair) for pair in zip(*(taken[peer] for peer in peers), strict=True)]
 
 
 def file_case(bench: Bench, place: Place, size: int, request: int, mapped: bool) -> dict[str, float]:  # noqa: FBT001 - a column of the table
-    """A new file, written over, read and mapped."""
+    """Writes, overwrites, reads and maps a new file."""
     file = place.dir / "file"
     taken = {verb: bench.call(verb, file, size, request)[verb] for verb in ("write", "overwrite", "read", *(["mapread"] if mapped else []))}
     file.unlink()
@@ -91,7 +99,7 @@ def file_case(bench: Bench, place: Place, size: int, request: int, mapped: bool)
 
 
 def sequential(bench: Bench, request: int, size: int, targets: dict[str, float], peers: list[str]) -> None:
-    """One request size, over against the better of the peers."""
+    """One request size, against the better of the peers in each round."""
     with ExitStack() as stack:
         sides = [stack.enter_context(places.ours(bench.binary, bench.work, "6GiB"))]
         if "tmpfs" in peers:
@@ -109,22 +117,22 @@ def sequential(bench: Bench, request: int, size: int, targets: dict[str, float],
 
 
 def case_large(bench: Bench) -> None:
-    """Sequential, by 1 MiB."""
+    """Sequential, 1 MiB requests."""
     sequential(bench, MIB, bench.scaled(GIB, MIB), {"write": 2.0, "overwrite": 1.8, "read": 1.0, "mapread": 1.0}, ["tmpfs", "ext4"])
 
 
 def case_middle(bench: Bench) -> None:
-    """Sequential, by 128 KiB."""
+    """Sequential, 128 KiB requests."""
     sequential(bench, 128 * KIB, bench.scaled(GIB, MIB), {"write": 1.0, "overwrite": 1.0, "read": 1.0, "mapread": 1.0}, ["tmpfs"])
 
 
 def case_small(bench: Bench) -> None:
-    """Sequential, by 4 KiB."""
+    """Sequential, 4 KiB requests."""
     sequential(bench, 4 * KIB, bench.scaled(256 * MIB, MIB), {"write": 0.8, "overwrite": 0.8, "read": 0.8}, ["tmpfs"])
 
 
 def case_random(bench: Bench) -> None:
-    """4 KiB at random places of one file, read and mapped."""
+    """4 KiB at random offsets of one file, by reads and by a mapping."""
     size, count = bench.scaled(512 * MIB, MIB), bench.scaled(200_000)
     with places.ours(bench.binary, bench.work, "2GiB") as mine, places.tmpfs(bench.work, "2g") as peer:
         for place in (mine, peer):
@@ -137,7 +145,7 @@ def case_random(bench: Bench) -> None:
 
 
 def case_ordinary(bench: Bench) -> None:
-    """The path that everyone has: without passthrough, by 1 MiB."""
+    """The path without passthrough, which every user has; 1 MiB requests."""
     size = bench.scaled(GIB, MIB)
     with places.ours(bench.binary, bench.work, "4GiB", passthrough=False) as mine, places.tmpfs(bench.work, "4g") as peer:
         taken = bench.rounds([mine, peer], lambda place: file_case(bench, place, size, MIB, mapped=False))
@@ -147,7 +155,7 @@ def case_ordinary(bench: Bench) -> None:
 
 
 def names_in_fresh_folder(bench: Bench, place: Place, count: int) -> dict[str, float]:
-    """All calls on names, in a folder that is new."""
+    """All calls on names, in a new directory."""
     folder = place.dir / "names"
     folder.mkdir()
     taken = bench.call("names", folder, count)
@@ -156,7 +164,10 @@ def names_in_fresh_folder(bench: Bench, place: Place, count: int) -> dict[str, f
 
 
 def case_names(bench: Bench) -> None:
-    """Files by number in one folder; and how much dearer each call is where there are ten times as many."""
+    """Calls on the names of many files in one directory.
+
+    A second row says how much more each call costs with ten times as many files.
+    """
     if bench.nothing is None:
         print(json.dumps({"case": "names", "skipped": "no --nothing"}), flush=True)
         return
@@ -204,7 +215,7 @@ def make_sources(bench: Bench) -> tuple[Path, Path, Path]:
 
 
 def case_programs(bench: Bench) -> None:
-    """Programs of many small files: git clone, tar x and make, by the time they take."""
+    """Programs with many small files: the times of git clone, tar x and make."""
     repository, archive, sources = make_sources(bench)
 
     def measure(place: Place) -> dict[str, float]:
@@ -228,7 +239,7 @@ def case_programs(bench: Bench) -> None:
 
 
 def case_workflows(bench: Bench) -> None:
-    """Fan-out and Montage through `tidemill run`, against make -j2 on the disk (`ratio` is of times there)."""
+    """Fan-out and Montage by `tidemill run`, against make -j2 on the disk; `ratio` is of times."""
     inner = bench.work / "workflows"
     inner.mkdir()
     other = workflows.Bench(bench.binary, inner, bench.data, bench.runs)
@@ -240,7 +251,7 @@ def case_workflows(bench: Bench) -> None:
 
 
 def case_memory(bench: Bench) -> None:
-    """What the node takes beside the bytes that are stored in it."""
+    """Memory of the node in addition to the bytes stored in it."""
     for count, size, target in ((1_000, MIB, "5 % of the bytes"), (100_000, KIB, "600 B a file")):
         files = bench.scaled(count)
         with places.ours(bench.binary, bench.work, "4GiB") as place:
@@ -272,7 +283,7 @@ CASES = {
 
 
 def main() -> None:
-    """Runs the cases that were named, or all."""
+    """Runs the named cases, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the tidemill binary, built with --release")
     parser.add_argument("--nothing", type=Path, help="the FUSE server that does nothing: crates/kernel/examples/nothing.rs")

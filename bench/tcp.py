@@ -3,8 +3,9 @@
     cargo build --release -p link --example objects
     python3 bench/tcp.py --objects target/release/examples/objects
 
-The same sizes, clients, values under way and heat of data on both sides (tools/tcp.c says which), in turns; a row of Markdown for each case,
-with medians: of GB/s, of the ratios round by round, and of the CPU seconds that both processes took for each GiB.
+Both sides use the same sizes, clients, concurrent values and cached or uncached data (tools/tcp.c
+has the details), and run in alternation. Each case prints a row of Markdown with medians: of GB/s,
+of the ratios round by round, and of the CPU seconds of both processes per GiB.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ HERE = Path(__file__).resolve().parent
 VERBS = ["put", "get"]
 STREAMS = [1, 4]
 UNDER_WAY = [1, 8]
-# Wanted at least, by the length of a value.
+# Least ratio wanted, by the length of a value.
 TARGETS = {4 << 20: 0.85, 1 << 20: 0.75, 64 << 10: 0.45}
 
 Speeds = dict[str, tuple[float, float]]
 
 
 def ours(objects: Path, seconds: str, case: list[str]) -> Speeds:
-    """GB/s and CPU seconds for each GiB, by verb."""
+    """GB/s and CPU seconds per GiB, by verb."""
     said = subprocess.run([str(objects), seconds, "tasks", *case], check=True, capture_output=True, text=True).stdout
     rows = [line.split() for line in said.splitlines()[1:]]
     return {row[1]: (float(row[4]), float(row[8])) for row in rows}
 
 
 def plain(tcp: Path, seconds: str, case: list[str]) -> Speeds:
-    """The same of the peer."""
+    """The same for the peer."""
     said = json.loads(subprocess.run([str(tcp), *case, seconds], check=True, capture_output=True, text=True).stdout)
     return {verb: (said[verb]["gb_s"], said[verb]["cpu_s_gib"]) for verb in VERBS}
 
@@ -53,7 +54,7 @@ def row(case: tuple[int, int, int], verb: str, rounds: list[tuple[Speeds, Speeds
 
 
 def main() -> None:
-    """All cases."""
+    """Runs all cases."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=5)

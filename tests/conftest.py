@@ -1,7 +1,8 @@
-"""Fixtures of the suite that drives the real binary.
+"""Fixtures of the test suite that runs the real binary.
 
-The binary is $TIDEMILL, or target/release/tidemill. Whatever runs a workflow runs three times, once for each way in which tasks
-may see the pool (`storage`); TIDEMILL_STORAGE restricts the suite to one.
+The binary is $TIDEMILL, or target/release/tidemill. Every test with a workflow runs three times,
+once for each way in which tasks can access the pool (`storage`); TIDEMILL_STORAGE selects one of
+them.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from workbench import Workbench
 
 STORAGES = ("mount", "preload", "staging")
 
-# At the limit of a test (pytest.ini) the whole run ends. Before that its mounts are aborted, which should fail this test only.
+# At this share of a test's timeout its mounts are aborted, so that only this test fails. At the
+# full timeout (pytest.ini) the whole test run ends.
 HANG_SHARE = 0.8
 
-# A suite that was started in the background inherits SIGINT as ignored, and `tidemill` would keep it so.
+# A test run started in the background inherits SIGINT as ignored, and `tidemill` would inherit that
+# too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives tests on whole data sets, and soaks, hours."""
+    """Gives tests on whole data sets, and soak tests, four hours."""
     for item in items:
         if item.get_closest_marker("full") or item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.timeout(4 * 3600))
@@ -49,7 +52,7 @@ def binary() -> Path:
 
 @pytest.fixture(scope="module", params=STORAGES)
 def storage(request: pytest.FixtureRequest) -> str:
-    """How tasks see the pool: through a mount, by the preload library, or by staging."""
+    """The tasks' access to the pool: by a mount, by the preload library, or by staging."""
     wanted = os.environ.get("TIDEMILL_STORAGE", "auto")
     if wanted not in ("auto", request.param):
         pytest.skip(f"TIDEMILL_STORAGE={wanted} asks for that one only")
@@ -59,7 +62,10 @@ def storage(request: pytest.FixtureRequest) -> str:
 
 
 def why_no_mount() -> str | None:
-    """Why this machine allows no FUSE mount at all; None where it should work, so that a broken mount fails the tests."""
+    """Returns why this machine allows no FUSE mount at all, or None if it should work.
+
+    With None a broken mount fails the tests instead of skipping them.
+    """
     try:
         os.close(os.open("/dev/fuse", os.O_RDWR))
     except OSError as error:
@@ -71,13 +77,13 @@ def why_no_mount() -> str | None:
 
 @pytest.fixture
 def tidemill(binary: Path, tmp_path: Path, storage: str) -> Tidemill:
-    """The binary in a folder of the test, for the examples."""
+    """The binary with a directory of the test, for the examples."""
     return Tidemill(binary, tmp_path, storage)
 
 
 @pytest.fixture
 def bench(binary: Path, tmp_path: Path, storage: str) -> Workbench:
-    """Data, tools, a script and the binary in a folder of the test."""
+    """Data, tools, a script and the binary in a directory of the test."""
     return Workbench(binary, tmp_path, storage)
 
 
@@ -103,14 +109,14 @@ def _no_hang(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def ground() -> Iterator[Path]:
-    """A folder of the test that any user may pass through."""
+    """A directory of the test that any user may traverse."""
     with pools.ground() as folder:
         yield folder
 
 
 @pytest.fixture
 def root() -> None:
-    """Skips where the user may neither mount a tmpfs nor become another user."""
+    """Skips the test if the user cannot mount a tmpfs or become another user."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     if reason := why_no_mount():
@@ -119,7 +125,10 @@ def root() -> None:
 
 @pytest.fixture(scope="session")
 def fuse_for_users() -> Iterator[None]:
-    """The device of FUSE as udev has it, with the rule of the package that brings fusermount3: open to all users. Where udev does not run it is root's."""
+    """Opens the FUSE device to all users, as the udev rule of fusermount3's package does.
+
+    Without udev only root can open it.
+    """
     device = Path("/dev/fuse")
     mode = device.stat().st_mode if device.exists() and os.geteuid() == 0 else None
     if mode is not None:

@@ -1,7 +1,7 @@
-"""What the tests of the examples share: the binary with results in a folder, the examples' Python, real inputs.
+"""Shared parts of the tests of the examples: the binary, the examples' Python, real inputs.
 
-Real inputs are taken from ../shared/data beside the repository, where that folder exists; tests that need them are skipped
-elsewhere, and say so.
+Real inputs are in ../shared/data beside the repository, if that directory exists. Otherwise the
+tests that need them are skipped, with a message.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-# Ten times what the longest of them takes on two idle processors: whoever gets here hangs.
+# Ten times the duration of the longest run on two idle processors: a longer run hangs.
 RUN_SECONDS_MAX = 600
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A workflow that was run: where its results lie."""
+    """A workflow run: the paths of its results."""
 
     out: Path
     report: Path
 
     def tools(self) -> dict[str, int]:
-        """How many tasks of each tool were done, by run.json; fails if any was not."""
+        """The number of finished tasks by tool, from run.json; fails if any task was not done."""
         counts: dict[str, int] = {}
         for task in json.loads((self.report / "run.json").read_text())["tasks"]:
             assert task["status"] == "done", task
@@ -42,20 +42,20 @@ class Run:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path there."""
+    """Every file below a directory, by its relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Tidemill:
-    """The binary, with a folder for its results."""
+    """The binary, with a directory for its results."""
 
     binary: Path
     folder: Path
     storage: str
 
     def run(self, example: Path, data: Path, *arguments: object) -> Run:
-        """Runs a script with the tools beside it, and wants it to succeed."""
+        """Runs a script with the tools beside it; it must succeed."""
         out, report = self.folder / "out", self.folder / "report"
         places = ["--data", data, "--tools", example.parent / "tools.toml", "--out", out, "--report", report]
         command = [str(word) for word in (self.binary, "run", example, *places, *arguments)]
@@ -64,7 +64,7 @@ class Tidemill:
 
 
 def ended(command: list[str], exit_code: int, **how: object) -> subprocess.CompletedProcess[str]:
-    """Runs a command and wants this exit code; all it printed is in the message if it is another."""
+    """Runs a command, which must end with `exit_code`; otherwise the failure has its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX, **how)
     assert done.returncode == exit_code, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done
@@ -78,13 +78,13 @@ def python(*arguments: object, exit_code: int = 0) -> subprocess.CompletedProces
 
 
 def check(example: Path, data: Path, out: Path, exit_code: int = 0) -> str:
-    """What the check.py of an example says to a result."""
+    """The output of an example's check.py for a result."""
     done = python(example / "check.py", "--data", data, "--out", out, exit_code=exit_code)
     return done.stdout + done.stderr
 
 
 def real_data(name: str) -> Path:
-    """A folder of real inputs; skips the test where it is not there."""
+    """A directory of real inputs; skips the test if it does not exist."""
     folder = ROOT.parent / "shared" / "data" / name
     if not folder.is_dir():
         pytest.skip(f"no real inputs at {folder}")
@@ -92,6 +92,6 @@ def real_data(name: str) -> Path:
 
 
 def need_program(program: str, package: str) -> None:
-    """Skips the test where a program is not installed."""
+    """Skips the test if a program is not installed."""
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed: examples/packages.sh {package}")

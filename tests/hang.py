@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Frees what hangs in a FUSE mount: aborts every connection that is mounted below a folder.
+"""Frees hanging FUSE mounts: aborts every FUSE connection mounted below a directory.
 
-A program that waits for an answer of a FUSE server cannot be killed, and neither can a test that waits for the program.
-When the connection is aborted, every call in it fails at once, so that the test fails, and the run ends.
-Other people's mounts are not touched: the folder is one that the caller made. Usage: hang.py DIR
+A program that waits for a reply of a FUSE server cannot be killed, and neither can a test that
+waits for the program. Aborting the connection makes every call in it fail immediately, so that the
+test fails and the test run ends. Other users' mounts are not touched: the caller gives a directory
+that it made. Usage: hang.py DIR
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ MNT_FORCE, MNT_DETACH = 1, 2
 
 
 def mounted_below(folder: Path) -> list[tuple[str, int]]:
-    """(mount point, minor number of its device) of every FUSE mount below a folder, the last mounted first."""
+    """Every FUSE mount below a directory, last mounted first.
+
+    Returns (mount point, minor device number) of each.
+    """
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, after = line.split(" - ", 1)
@@ -32,12 +36,14 @@ def mounted_below(folder: Path) -> list[tuple[str, int]]:
 
 
 def free(folder: Path) -> list[str]:
-    """Aborts and unmounts all of them; what it freed."""
-    # The last component of the folder may be a link, but nothing below it may be looked at: that is what hangs.
+    """Aborts and unmounts every FUSE mount below a directory; returns the mount points."""
+    # The last component of the path may be a symbolic link, but nothing below it may be accessed:
+    # that would hang.
     freed = mounted_below(Path(os.path.realpath(folder)))
     libc = ctypes.CDLL(None, use_errno=True)
     for point, minor in freed:
-        with suppress(OSError):  # without fusectl the forced unmount aborts as well
+        # Without fusectl the forced unmount aborts the connection as well.
+        with suppress(OSError):
             (CONNECTIONS / str(minor) / "abort").write_text("1")
         libc.umount2(os.fsencode(point), MNT_FORCE | MNT_DETACH)
     return [point for point, _ in freed]

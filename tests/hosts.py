@@ -1,9 +1,10 @@
 """Several hosts on one machine: network namespaces with an address each, on one bridge.
 
-    with hosts.network(tmp_path, 4) as net:       # 4 hosts, the last of which is the user's in most tests
+    with hosts.network(tmp_path, 4) as net:       # 4 hosts; in most tests the last is the user's
         net.run(3, binary, "pool", "start", "--hosts", net.names(0, 1, 2), "--ssh", str(net.ssh))
 
-Needs root; why_not says why they cannot be had. All that is made goes with the context: namespaces, links, and processes in them.
+Needs root; why_not says why a machine does not support it. The end of the context removes
+everything: namespaces, links, and the processes in the namespaces.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from pathlib import Path
 
 from waiting import wait_for
 
-# Of documents (RFC 5737), so nobody's; but machines are known that have one of them, and would answer in a host's place.
+# Address ranges for documentation (RFC 5737), which belong to nobody. Some machines use one of them
+# nevertheless, and would answer instead of a host.
 PREFIXES = ["198.51.100.", "203.0.113.", "192.0.2."]
 
 
 def why_not() -> str | None:
-    """Why this machine has no network namespaces for us; None where they should work."""
+    """Returns why network namespaces are not available, or None if they should work."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -33,16 +35,17 @@ def why_not() -> str | None:
 
 
 def ip(*words: str) -> None:
-    """One command of iproute2."""
+    """Runs one command of iproute2."""
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
 
 class Network:
-    """Hosts 0 to `count` - 1, reached by each other at `address(host)`."""
+    """Hosts 0 to `count` - 1, which reach each other at `address(host)`."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.count = count
-        # Names are the machine's: two runs at once must not meet. Those of links have 15 characters at most.
+        # The names are global on the machine, so two test runs need different ones. Names of links
+        # have at most 15 characters.
         self.mark = f"tm{os.getpid()}"
         self.bridge = f"{self.mark}br"
         used = subprocess.run(["ip", "address"], check=True, capture_output=True, text=True).stdout
@@ -52,19 +55,19 @@ class Network:
         self.ssh.chmod(0o755)
 
     def name(self, host: int) -> str:
-        """Its namespace."""
+        """The namespace of a host."""
         return f"{self.mark}h{host + 1}"
 
     def address(self, host: int) -> str:
-        """Its address."""
+        """The IP address of a host."""
         return f"{self.prefix}{host + 1}"
 
     def names(self, *hosts: int) -> str:
-        """As `--hosts` takes them."""
+        """The addresses of hosts as `--hosts` takes them."""
         return ",".join(self.address(host) for host in hosts)
 
     def up(self) -> None:
-        """Makes all."""
+        """Makes the bridge, namespaces and links."""
         ip("link", "add", self.bridge, "type", "bridge")
         ip("link", "set", self.bridge, "up")
         for host in range(self.count):
@@ -78,14 +81,14 @@ class Network:
         wait_for(self.is_up, "the bridge does not forward")
 
     def is_up(self) -> bool:
-        """Whether all links carry: what is sent before is lost."""
+        """True if all links forward; packets sent earlier are lost."""
         listed = subprocess.run(["ip", "-d", "-j", "link", "show", "master", self.bridge], capture_output=True, text=True, check=True)
         ports = json.loads(listed.stdout)
         forwarding = [port for port in ports if port["operstate"] == "UP" and port["linkinfo"]["info_slave_data"]["state"] == "forwarding"]
         return len(forwarding) == self.count
 
     def down(self) -> None:
-        """Removes all that is there."""
+        """Removes everything that exists."""
         for host in range(self.count):
             name = self.name(host)
             listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout
@@ -97,17 +100,17 @@ class Network:
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)
 
     def cut(self, host: int) -> None:
-        """Nothing reaches the host any more, and it reaches nobody: as when its cable is pulled."""
+        """Disconnects a host in both directions, like an unplugged cable."""
         ip("link", "set", f"{self.mark}v{host + 1}", "down")
 
     def inside(self, host: int, *words: str | Path) -> list[str]:
-        """The command that does this on a host."""
+        """A command line that runs a command on a host."""
         return ["ip", "netns", "exec", self.name(host), *map(str, words)]
 
 
 @contextmanager
 def network(folder: Path, count: int) -> Iterator[Network]:
-    """So many hosts."""
+    """A network of `count` hosts."""
     made = Network(folder, count)
     try:
         made.up()

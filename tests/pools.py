@@ -1,6 +1,6 @@
-"""What the suites run on: a mounted pool, and a tmpfs beside it to compare with.
+"""Mounted pools for the tests, and a tmpfs to compare with.
 
-Everything lies in a folder of the test that any user may pass through, since the suites switch users.
+Everything is in a directory of the test that any user may traverse, because the tests switch users.
 """
 
 from __future__ import annotations
@@ -15,44 +15,45 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MEMORY = "256MiB"
-# A mount and an unmount take milliseconds; whoever waits longer hangs.
+# A mount and an unmount take milliseconds; a longer wait is a hang.
 SECONDS_MAX = 30
-# What is waited for may take a few of these.
-# Folders of tests that run now: below them a hanging mount is ours to abort.
+# Directories of the running tests: a hanging mount below one of them may be aborted.
 GROUNDS: list[Path] = []
 
 
 def environment(ground: Path) -> dict[str, str]:
-    """Of commands whose folder of what runs is in this ground."""
+    """Environment for commands whose runtime directory is below `ground`."""
     runtime = ground / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
     return os.environ | {"XDG_RUNTIME_DIR": str(runtime)}
 
 
 class Mount:
-    """What one process of `tidemill mount` mounted, at one directory or at several."""
+    """The mounts of one process of `tidemill mount`, at one directory or at several."""
 
     def __init__(self, binary: Path, ground: Path, dirs: list[Path], *flags: str, network: str | None = None) -> None:
         self.binary = binary
         self.dirs = dirs
         for folder in self.dirs:
-            with suppress(FileExistsError):  # of a dead mount nothing else can be told
+            # On a dead mount no other check for the directory works.
+            with suppress(FileExistsError):
                 folder.mkdir()
         self.environment = environment(ground)
-        # Where hosts are network namespaces: `ip netns exec` would hide the mount from all others.
+        # In tests with network namespaces, nsenter: `ip netns exec` would hide the mount from other
+        # processes.
         at = [] if network is None else ["nsenter", f"--net=/run/netns/{network}"]
         command = [*at, str(binary), "mount", *flags, *map(str, self.dirs)]
         self.process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self.said: list[str] = []
         self.ready = threading.Event()
-        # Read to its end: a pool that cannot log would stop.
+        # The output is read to its end, because a pool blocks if it cannot write its log.
         self.listener = threading.Thread(target=self.listen, daemon=True)
         self.listener.start()
         self.ready.wait(SECONDS_MAX)
         assert any("mounted at" in line for line in self.said), f"{' '.join(command)}: {''.join(self.said)}"
 
     def listen(self) -> None:
-        """Keeps what the pool says."""
+        """Collects the messages of the pool."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line)
@@ -62,18 +63,18 @@ class Mount:
 
     @property
     def dir(self) -> Path:
-        """Where it is mounted, or the first such place."""
+        """The mount point, or the first of several."""
         return self.dirs[0]
 
     def end(self) -> int:
-        """Unmounts; the exit code of the mount."""
+        """Unmounts; returns the exit code of the mount process."""
         for folder in self.dirs:
             command = [str(self.binary), "umount", str(folder)]
             subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=SECONDS_MAX)
         return self.process.wait(timeout=SECONDS_MAX)
 
     def close(self) -> None:
-        """Ends it, and makes sure that nothing is left."""
+        """Ends the mount, and makes sure that nothing is left."""
         try:
             if self.process.poll() is None:
                 assert self.end() == 0
@@ -87,14 +88,17 @@ class Mount:
 
 @contextmanager
 def ground(prefix: str = "tidemill-test-") -> Iterator[Path]:
-    """A folder that any user may pass through. Its path is short, since suites bind sockets deep below it (108 bytes at most)."""
+    """A directory that any user may traverse.
+
+    Its path is short, because the tests bind sockets deep below it (at most 108 bytes).
+    """
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
     folder.chmod(0o711)
     GROUNDS.append(folder)
     try:
         yield folder
     finally:
-        # A file system that could not be unmounted is not emptied, it is left behind with its folder.
+        # A file system that could not be unmounted is not emptied; its directory stays.
         if not any(os.path.ismount(inside) for inside in folder.iterdir()):
             shutil.rmtree(folder)
         GROUNDS.remove(folder)
@@ -102,7 +106,7 @@ def ground(prefix: str = "tidemill-test-") -> Iterator[Path]:
 
 @contextmanager
 def tmpfs(at: Path, *options: str) -> Iterator[Path]:
-    """A tmpfs of our own, as the kernel gives it unless asked otherwise."""
+    """A tmpfs of the test, with the kernel's defaults."""
     at.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", *options, "none", str(at)], check=True)
     at.chmod(0o755)
@@ -113,7 +117,7 @@ def tmpfs(at: Path, *options: str) -> Iterator[Path]:
 
 
 class Pool(Mount):
-    """A pool of its own that `tidemill mount` mounted, at one directory or at several."""
+    """A pool that `tidemill mount` started and mounted, at one directory or at several."""
 
     def __init__(self, binary: Path, ground: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> None:
         super().__init__(binary, ground, [ground / f"pool{number}" for number in range(points)], *flags, "--memory", memory)
@@ -121,7 +125,7 @@ class Pool(Mount):
 
 @contextmanager
 def pool(binary: Path, at: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> Iterator[Pool]:
-    """A mounted pool that is unmounted afterwards."""
+    """A mounted pool that is unmounted at the end of the context."""
     mounted = Pool(binary, at, *flags, points=points, memory=memory)
     try:
         mounted.dir.chmod(0o755)
@@ -132,7 +136,10 @@ def pool(binary: Path, at: Path, *flags: str, points: int = 1, memory: str = MEM
 
 @contextmanager
 def mounts_of_nodes(binary: Path, at: Path, nodes: int, mounts: int, *flags: str) -> Iterator[list[Path]]:
-    """So many mounts, each a process of its own, of a pool of so many nodes, each a process of its own; all ended afterwards."""
+    """Mounts of a pool with several nodes; each mount and each node is a separate process.
+
+    All are stopped at the end of the context.
+    """
     tidemill = [str(binary), "pool"]
     started = subprocess.run([*tidemill, "start", "--nodes", str(nodes), "--memory", MEMORY], env=environment(at), capture_output=True, text=True, check=False)
     assert started.returncode == 0, started.stderr

@@ -1,4 +1,4 @@
-"""Programs that see a pool by the preload library: a pool, and `tidemill exec` before their command lines."""
+"""Programs that use a pool through the preload library: a pool, and `tidemill exec`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pools
 
-# What paths stand for the pool, in these tests.
+# The path prefix of the pool in these tests.
 PREFIX = "/tidemill"
 SECONDS_MAX = 150
-# Variables that would lead programs to another pool.
+# Prefixes of environment variables that would select another pool.
 ELSEWHERE = ("TIDEMILL_", "LD_PRELOAD", "SLURM_")
 
 
 class Pool:
-    """A pool whose folder of what runs is in this ground."""
+    """A pool whose runtime directory is below `ground`."""
 
     def __init__(self, binary: Path, ground: Path, who: dict[str, object] | None = None) -> None:
         self.binary, self.ground = binary, ground
-        # Who runs the programs, for subprocess.
+        # Arguments for subprocess that select the user of the programs.
         self.who = who or {}
         self.folder = ground / "runtime/tidemill"
         self.environment = {name: value for name, value in pools.environment(ground).items() if not name.startswith(ELSEWHERE)}
@@ -32,11 +32,11 @@ class Pool:
         self.environment["TIDEMILL_POOL"] = str(self.folder / "pool")
 
     def command(self, *words: str | Path) -> list[str]:
-        """The command line of a program that sees the pool."""
+        """The command line of a program that uses the pool."""
         return [str(self.binary), "exec", "--", *map(str, words)]
 
     def run(self, *words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """A program, to its end, with so much more in its environment."""
+        """Runs a program to its end, with `env` added to its environment."""
         return subprocess.run(
             self.command(*words),
             env=self.environment | (env or {}),
@@ -50,13 +50,13 @@ class Pool:
         )
 
     def ok(self, *words: str | Path) -> str:
-        """What a program prints, which must go well."""
+        """The output of a program that must succeed."""
         done = self.run(*words)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
     def tidemill(self, *words: str) -> str:
-        """What a command of ours prints, which must go well."""
+        """The output of a tidemill command that must succeed."""
         command = [str(self.binary), *words]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False, **self.who)
         assert done.returncode == 0, f"{words}: {done.stderr}"
@@ -71,12 +71,15 @@ class Pool:
         return sum(int(str(node["used"])) for node in self.nodes())
 
     def pids(self) -> list[int]:
-        """Of the nodes that the pool file names."""
+        """Process ids of the nodes in the pool file."""
         return [node["pid"] for node in json.loads((self.folder / "pool").read_text())["nodes"]]
 
     @contextmanager
     def open_to_all(self) -> Iterator[None]:
-        """Lets every user of the host read the pool's file and reach its nodes meanwhile; the folder of what runs is its user's alone else."""
+        """Lets every user of the host read the pool file and reach the nodes during the context.
+
+        Without it the runtime directory is accessible only to its user.
+        """
         for path in [self.folder.parent, self.folder, *self.folder.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o666 if path.is_socket() else 0o644)
         try:
@@ -87,7 +90,7 @@ class Pool:
 
 @contextmanager
 def pool_of_user(binary: Path, ground: Path, user: int, memory: str = "512MiB") -> Iterator[Pool]:
-    """The same of an ordinary user, with a binary that this user may run."""
+    """A pool of an ordinary user, with a copy of the binary that this user can run."""
     folder = ground / "user"
     folder.mkdir(mode=0o700)
     for file in (binary, binary.parent / "libtidemill_preload.so"):
@@ -104,7 +107,10 @@ def pool_of_user(binary: Path, ground: Path, user: int, memory: str = "512MiB") 
 
 @contextmanager
 def pool(binary: Path, ground: Path, *flags: str, memory: str = "512MiB") -> Iterator[Pool]:
-    """A pool that is stopped afterwards. Its root belongs to who started it, as that of a mount does."""
+    """A pool that is stopped at the end of the context.
+
+    Its root directory belongs to the user who started it, as that of a mount does.
+    """
     made = Pool(binary, ground)
     made.tidemill("pool", "start", "--memory", memory, *flags)
     try:

@@ -1,6 +1,7 @@
-"""A program of random file calls: `random_calls.py FOLDER SEED STEPS` prints what came of each, a line a step.
+"""Random file calls: `random_calls.py DIR SEED STEPS` prints the outcome of each, one step a line.
 
-What it prints depends on the seed alone on a file system that does what POSIX and Linux say; so two of them are compared by their outputs.
+On a file system that conforms to POSIX and Linux the output depends on the seed only. So two file
+systems are compared by their outputs.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-# Few names, so that steps meet; some lead through folders and links, some nowhere.
+# Few names, so that steps affect each other. Some lead through directories and symbolic links, some
+# do not exist.
 NAMES = ["a", "b", "c", "d", "e", "d/a", "d/b", "e/a", "d/e", "d/e/a", "l", "l/a", "d/l", "a/", "d/", "../" + "x", "./a", "d/../b", "none/a", "d/./a", ""]
 SLOTS = 6
 ACCESS = [os.O_RDONLY, os.O_WRONLY, os.O_RDWR]
 FLAGS = [os.O_CREAT, os.O_CREAT, os.O_CREAT, os.O_EXCL, os.O_TRUNC, os.O_APPEND, os.O_DIRECTORY, os.O_NOFOLLOW]
-# Around the sizes where bytes begin to lie otherwise.
+# Sizes around the limits where the layout of a file changes.
 SIZES = [0, 1, 10, 500, 4095, 4096, 4097, 9000, 65_536, 70_000, 200_000, 1_100_000]
 ATTRIBUTES = ["user.a", "user.b", "user.longer"]
 
 
 class Steps:
-    """What was opened so far, and the dice."""
+    """The open descriptors, and the random numbers."""
 
     def __init__(self, folder: str, seed: int) -> None:
         self.top, self.dice = folder, random.Random(seed)
@@ -36,7 +38,7 @@ class Steps:
         return self.dice.choice(NAMES)
 
     def slot(self) -> int:
-        """Something open, if there is anything; else what is not."""
+        """An open descriptor if there is one; otherwise, and rarely, an invalid one."""
         filled = [slot for slot in self.slots if slot is not None]
         return self.dice.choice(filled) if filled and self.dice.random() < 0.98 else 987
 
@@ -47,14 +49,14 @@ class Steps:
         return self.dice.randbytes(1 + self.dice.randrange(7)) * (self.size() // 5)
 
     def keep(self, descriptor: int) -> str:
-        """Puts what was opened into a slot; the one that was there is closed."""
+        """Puts a new descriptor into a slot and closes the one that was there."""
         at = self.dice.randrange(SLOTS)
         if self.slots[at] is not None:
             os.close(self.slots[at])
         self.slots[at] = descriptor
         return "opened"
 
-    # Each of these is a step; what it returns is printed.
+    # Each of the following methods is a step; its result is printed.
 
     def open(self) -> object:
         flags = self.dice.choice(ACCESS)
@@ -67,7 +69,7 @@ class Steps:
 
     def unnamed(self) -> object:
         folder, flags = self.dice.choice([".", "d", "a"]), os.O_TMPFILE | self.dice.choice(ACCESS)
-        # A tmpfs makes them in folders that are gone, too.
+        # A tmpfs makes such files also in deleted directories.
         return os.stat(folder).st_nlink > 0 and self.keep(os.open(folder, flags, 0o640))
 
     def close(self) -> object:
@@ -94,7 +96,7 @@ class Steps:
     def seek(self) -> object:
         whence = self.dice.choice([os.SEEK_SET, os.SEEK_CUR, os.SEEK_END])
         descriptor = self.slot()
-        # What a folder's places mean is its file system's to say.
+        # Offsets in a directory have no defined meaning, so they are not compared.
         return not stat.S_ISDIR(os.fstat(descriptor).st_mode) and os.lseek(descriptor, self.dice.choice([-1, 1]) * self.size(), whence)
 
     def cut(self) -> object:
@@ -207,7 +209,7 @@ class Steps:
 
     def send(self) -> object:
         to, source = self.slot(), self.slot()
-        # From a file to itself: nobody says what becomes of that.
+        # A copy from a file to itself is not specified.
         return os.fstat(to).st_ino != os.fstat(source).st_ino and os.sendfile(to, source, self.dice.choice([None, self.size()]), self.size())
 
     def look_by_map(self) -> object:
@@ -230,7 +232,7 @@ class Steps:
         return "written"
 
     def in_child(self) -> object:
-        """A child moves an offset that it shares."""
+        """A child moves an offset that it shares with the parent."""
         descriptor = self.slot()
         step = self.dice.choice([lambda: os.read(descriptor, 5), lambda: os.write(descriptor, b"child"), lambda: os.mkdir("child")])
         child = os.fork()
@@ -252,25 +254,26 @@ class Steps:
 
 
 def shown(content: bytes) -> str:
-    """Few bytes as they are, of many the length and a sum."""
+    """A short content as it is; of a long one the length and a hash."""
     return repr(content) if len(content) <= 16 else f"{len(content)} bytes, {hash_of(content):x}"
 
 
 def hash_of(content: bytes) -> int:
-    """The same in each process."""
+    """A hash that is the same in every process."""
     return int.from_bytes(content, "little") % ((1 << 61) - 1)
 
 
 def said(found: os.stat_result) -> object:
-    """What two file systems must say alike."""
+    """The attributes that must be equal on two file systems."""
     size = None if stat.S_ISDIR(found.st_mode) else found.st_size
     return stat.filemode(found.st_mode), found.st_nlink, found.st_uid, found.st_gid, size
 
 
 def main(folder: str, seed: int, count: int) -> None:
-    """Walks."""
+    """Runs the steps."""
     os.umask(0o022)
-    # So that a step above it, and a link there that leads above that, are not above the folder.
+    # Two directories deep, so that a step to `..`, and a link there that leads further up, stay
+    # below the given directory.
     os.makedirs(top := f"{folder}/in/top")
     os.chdir(top)
     steps = Steps(top, seed)
@@ -292,7 +295,10 @@ HELPERS = {"__init__", "name", "slot", "size", "bytes", "keep"}
 
 
 def tree(top: Path) -> list[tuple[str, str, str]]:
-    """All that is left, with modes; what is closed is opened to be looked at."""
+    """Everything that is left, with modes.
+
+    Files and directories that cannot be read get permissions first.
+    """
     found = []
     for path in sorted(top.iterdir()):
         mode, text = path.lstat().st_mode, ""

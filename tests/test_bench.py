@@ -1,4 +1,7 @@
-"""The benchmark of the storage runs, row by row, as small as can be: so the script works on the day it is needed. No time is judged."""
+"""Runs every case of the storage benchmark at minimal size, so that the script works when needed.
+
+Times are not checked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tidemill bench`: every experiment runs, small, on all that can be measured, and leaves nothing. No time is judged."""
+"""`tidemill bench`: every small experiment runs on every target and leaves nothing behind.
+
+Times are not checked.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,20 @@ SECONDS_MAX = 120
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder whose path is in the command lines of all that a benchmark starts."""
+    """A directory whose path is in the command lines of all processes of a benchmark."""
     with tempfile.TemporaryDirectory(prefix="tidemill-test-", dir="/tmp") as made:
         yield Path(made)
 
 
 def bench(binary: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A benchmark, to its end."""
+    """Runs a benchmark to its end."""
     environment = os.environ | {"TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(folder)}
     command = [str(binary), "bench", *words]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
 
 
 def rows(binary: Path, folder: Path, *words: str) -> list[dict[str, object]]:
-    """What a benchmark measured; it has left nothing."""
+    """The measurements of a benchmark; checks that it left nothing behind."""
     done = bench(binary, folder, *words, "--runs", "2", "--json", "rows.json", "--plot", "plot.svg")
     assert done.returncode == 0, done.stderr
     assert (folder / "plot.svg").read_text().startswith("<svg")
@@ -48,13 +51,13 @@ def rows(binary: Path, folder: Path, *words: str) -> list[dict[str, object]]:
 
 
 def nothing_is_left(folder: Path) -> bool:
-    """Whether no process of it runs and nothing lies in its folder but what always does."""
+    """True if no process of the benchmark runs, and its directory has only lock files."""
     left = [path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
     return not left and not processes(folder)
 
 
 def processes(folder: Path) -> list[str]:
-    """Nodes whose pool file lies there."""
+    """Nodes whose pool file is in this directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -93,7 +96,7 @@ def test_hosts_with_links_of_their_own_come_and_go(binary: Path, folder: Path) -
     flags = ["filecopy", "--links", "480,900", "--io-nodes", "2", "--worker-nodes", "2", "--workers", "1", "--file-size", "4MiB"]
     [row] = rows(binary, folder, *flags)
     assert row["links_mbit"] == {"workers": 480, "io_nodes": 900}
-    # The links let bursts through: a little more than their rate is seen over so few bytes.
+    # The links allow bursts, so over so few bytes the measured rate may exceed theirs a little.
     assert 0 < row["write"]["of_the_links"] < 2
     assert subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout == spaces
 

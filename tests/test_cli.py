@@ -1,4 +1,4 @@
-"""docs/CLI.md and --help say the same."""
+"""docs/CLI.md and --help must agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOGETHER = {
 
 
 def section(title: str) -> str:
-    """The part of the page under a heading."""
+    """The section of the page with this heading."""
     text = PAGE.read_text()
     start = text.index(title)
     end = text.find("\n## ", start + 1)
@@ -42,7 +42,7 @@ def test_every_flag_stands_on_the_page_and_no_other(binary: Path, command: str) 
 
 
 def flags(binary: Path, *command: str) -> set[str]:
-    """Those that a command offers."""
+    """The flags in the help of a command."""
     help_text = subprocess.run([binary, *command, "--help"], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"(?<![\w`])--[a-z][a-z-]+", help_text)) - {"--help"}
 

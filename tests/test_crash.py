@@ -1,6 +1,7 @@
-"""SIGKILL at random moments of a mixed load: nothing hangs, and after the next start nothing is left.
+"""SIGKILL at random moments of a mixed load: nothing hangs, and the next start removes everything.
 
-CRASH_ROUNDS is how many moments each test tries; the seed is printed, and SOAK_SEED runs it again.
+CRASH_ROUNDS is the number of moments that each test tries. The seed is printed; SOAK_SEED repeats
+it.
 """
 
 from __future__ import annotations
@@ -25,32 +26,35 @@ LOAD = Path(__file__).parent / "soak/crash_load.py"
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "25"))
 SOAK_ROUNDS = max(ROUNDS, 200)
 SEED = int(os.environ.get("SOAK_SEED", "0")) or random.randrange(1, 1 << 30)
-# A killed process is gone in milliseconds; a second per GiB of memory at most.
+# A killed process is gone in milliseconds, or at most a second per GiB of memory.
 GONE_SECONDS = 20
 
 
 def state_of(folder: Path) -> dict[str, tuple[str, int, int]]:
-    """Content, mode and time of every file below a folder."""
+    """Content, mode and time of every file below a directory."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     told = {path: path.stat() for path in files}
     return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), told[path].st_mode, told[path].st_mtime_ns) for path in files}
 
 
 def processes_with(mark: str) -> list[str]:
-    """Processes that have `mark` in their environment. By a program, since a look at a hanging process may hang."""
+    """Processes with `mark` in their environment.
+
+    A program searches for them, because access to a hanging process may hang.
+    """
     search = ["sh", "-c", 'grep -lszF -e "$0" /proc/[0-9]*/environ', mark]
     done = subprocess.run(search, capture_output=True, text=True, timeout=10, check=False, env={"PATH": os.environ["PATH"]})
     return done.stdout.split()
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """Mount points below a folder, as the kernel tells them."""
+    """Mount points below a directory, from the kernel's list."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line.split()[4] for line in lines if line.split()[4].startswith(f"{folder}/")]
 
 
 def nothing_is_left(bench: Workbench, seed: int) -> None:
-    """After one more start: no process, no mount, no folder."""
+    """Starts tidemill once more; then no process, mount or directory may be left."""
     mark = f"XDG_RUNTIME_DIR={bench.runtime}"
     again = bench.tidemill("mount", bench.root / "none")
     assert again.returncode == 2, f"seed {seed}: {again.stderr}"
@@ -61,7 +65,7 @@ def nothing_is_left(bench: Workbench, seed: int) -> None:
 
 @contextmanager
 def ended(process: subprocess.Popen[str], seed: int) -> Iterator[None]:
-    """Afterwards the killed process is gone, not a zombie whose threads hang."""
+    """Kills the process; afterwards it must be gone, not a zombie with hanging threads."""
     process.kill()
     yield
     try:
@@ -83,7 +87,7 @@ join_dir({from: small, to: list}); flaky({to: d});
 
 
 def killed_runs(bench: Workbench, rounds: int) -> None:
-    """`tidemill run`, killed at a random moment of its life."""
+    """Kills `tidemill run` at random moments."""
     bench.script(WORKFLOW)
     begun = time.monotonic()
     whole = bench.run("--memory", "256MiB", "--slots", "4")
@@ -99,7 +103,8 @@ def killed_runs(bench: Workbench, rounds: int) -> None:
         assert state_of(bench.data) == inputs, f"seed {seed}: an input was changed"
         for path in out.rglob("*"):
             if part := re.fullmatch(r"\.(.+)\.\d+\.part", path.name):
-                # What was being written when it was killed (docs/SEMANTICS.md): nobody takes it for an output.
+                # The file that was being written at the kill (docs/SEMANTICS.md): its name is not
+                # that of an output.
                 assert part[1] in outputs, f"seed {seed}: {path}"
                 continue
             assert path.is_dir() or path.read_bytes() == outputs[path.name], f"seed {seed}: {path} is not whole"
@@ -116,7 +121,7 @@ def test_a_killed_run_leaves_nothing_at_many_moments(bench: Workbench) -> None:
 
 
 def killed_mounts(binary: Path, root: Path, flags: list[str], rounds: int) -> None:
-    """`tidemill mount` with writers, killed at a random moment of their load."""
+    """Kills `tidemill mount` with writers at random moments of their load."""
     bench = Workbench(binary, root, "mount")
     print(f"seed {SEED}")
     for seed in range(SEED, SEED + rounds):
@@ -127,12 +132,12 @@ def killed_mounts(binary: Path, root: Path, flags: list[str], rounds: int) -> No
         with ended(pool.process, seed):
             nothing_is_left(bench, seed)
         for writer in writers:
-            # They see errors, or SIGBUS in a mapping; that they end is what matters.
+            # The writers get errors, or SIGBUS in a mapping; the test only checks that they end.
             writer.wait(timeout=GONE_SECONDS)
 
 
 def load(pool: pools.Pool, count: int, seed: int) -> list[subprocess.Popen[bytes]]:
-    """Writers, spread over the mounts of a pool."""
+    """Starts writers, spread over the mounts of a pool."""
     folders = [pool.dirs[number % len(pool.dirs)] / f"w{number}" for number in range(count)]
     commands = [[sys.executable, str(LOAD), str(folder), str(seed + number)] for number, folder in enumerate(folders)]
     return [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
@@ -140,7 +145,7 @@ def load(pool: pools.Pool, count: int, seed: int) -> list[subprocess.Popen[bytes
 
 @pytest.fixture
 def place(ground: Path) -> Path:
-    """A folder for a pool."""
+    """A directory for a pool."""
     inner = ground / "crash"
     inner.mkdir()
     return inner
@@ -159,14 +164,15 @@ def test_a_killed_mount_leaves_nothing_at_many_moments(binary: Path, place: Path
 
 
 def killed_writers(binary: Path, place: Path, flags: list[str], rounds: int) -> None:
-    """Writers, killed at random moments, waits for space among them; the pool goes on."""
+    """Kills writers at random moments, also while one waits for space; the pool keeps working."""
     print(f"seed {SEED}")
     with pools.pool(binary, place, *flags, memory="32MiB") as pool:
         (pool.dir / "first").write_bytes(b"first")
         for seed in range(SEED, SEED + rounds):
             rng = random.Random(seed)
             writers = load(pool, 3, seed)
-            # This one needs more than there is: it waits for space when it dies, if it has come so far.
+            # This one needs more space than there is: it waits for space when it is killed, if it
+            # got so far.
             hungry = ["sh", "-c", 'head -c 100000000 /dev/zero > "$0"', str(pool.dir / "hungry")]
             writers.append(subprocess.Popen(hungry, stderr=subprocess.DEVNULL, start_new_session=True))
             time.sleep(rng.uniform(0, 0.6))
@@ -175,7 +181,7 @@ def killed_writers(binary: Path, place: Path, flags: list[str], rounds: int) -> 
                 writer.kill()
             for writer in writers:
                 writer.wait(timeout=GONE_SECONDS)
-            subprocess.run(f"rm -rf {pool.dir}/w* {pool.dir}/hungry", shell=True, check=True, timeout=GONE_SECONDS)  # noqa: S602 - a glob of ours
+            subprocess.run(f"rm -rf {pool.dir}/w* {pool.dir}/hungry", shell=True, check=True, timeout=GONE_SECONDS)  # noqa: S602 - a glob of this test
             (pool.dir / "again").write_bytes(bytes(8 << 20))
             assert (pool.dir / "again").stat().st_size == 8 << 20, f"seed {seed}: the dead hold space"
             (pool.dir / "again").unlink()

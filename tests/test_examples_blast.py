@@ -1,4 +1,4 @@
-"""The BLAST workflow: the hits of many parts are those of one search."""
+"""The BLAST workflow: the hits of the parts are those of one search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = EXAMPLES / "blast"
 
 @pytest.fixture(scope="module")
 def reads() -> Path:
-    """The sequences, where they and BLAST are there."""
+    """The sequences; skips the tests if they or BLAST are missing."""
     need_program("blastn", "ncbi-blast+")
     return real_data("blast")
 

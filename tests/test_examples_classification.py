@@ -1,4 +1,4 @@
-"""The classification workflow: check.py recomputes everything apart; here it is also shown that it would notice."""
+"""The classification workflow: check.py recomputes everything, and finds planted errors."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ TEMPORARIES = [word for name in ("TrainPart", "Model", "BestModel") for word in 
 
 
 def run(tidemill: Tidemill, data: Path, n: int, m: int) -> Run:
-    """Runs the workflow with the temporaries that check.py wants to see."""
+    """Runs the workflow and exports the temporaries that check.py reads."""
     sizes = ("--set", f"n={n}", "--set", f"m={m}")
     return tidemill.run(HERE / "workflow.js", data, *sizes, *TEMPORARIES)
 
 
 def tasks(n: int, m: int) -> dict[str, int]:
-    """How often each tool is called: 3 + 3n + 2m tasks."""
+    """The number of calls of each tool: 3 + 3n + 2m tasks."""
     once = dict.fromkeys(("Shuffler", "Partitioner", "ModelSelector"), 1)
     return once | dict.fromkeys(("C45", "SVM", "NaiveBayes"), n) | dict.fromkeys(("Filter", "Predictor"), m)
 
 
 @pytest.fixture(scope="module")
 def sizes(storage: str) -> tuple[int, int]:
-    """The sizes of the listing as printed (223 tasks) by the mount, and of a few tasks by the others: what takes long is the start of its interpreters."""
+    """The sizes n and m: those of the listing (223 tasks) for the mount, smaller ones otherwise.
+
+    Most of the time goes into the start of the Python interpreters.
+    """
     return (20, 80) if storage == "mount" else (3, 8)
 
 
 @pytest.fixture(scope="module")
 def digits(sizes: tuple[int, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The input of the demo, in as many unlabelled parts as there are predictions."""
+    """The input of the demo, with one unlabelled part for each prediction."""
     folder = tmp_path_factory.mktemp("digits")
     python(HERE / "prepare.py", folder, "--parts-unlabelled", sizes[1])
     return folder
@@ -41,7 +44,7 @@ def digits(sizes: tuple[int, int], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def digits_run(binary: Path, storage: str, sizes: tuple[int, int], digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The listing on the digits, once for each storage."""
+    """A run of the listing on the digits, once for each storage."""
     return run(Tidemill(binary, tmp_path_factory.mktemp("run"), storage), digits, *sizes)
 
 

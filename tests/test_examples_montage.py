@@ -19,7 +19,7 @@ TASKS = {
 
 @pytest.fixture(scope="module")
 def m17() -> Path:
-    """The images, where they and Montage are there."""
+    """The images; skips the tests if they or Montage are missing."""
     need_program("mProjectPP", "montage")
     return real_data("m17")
 
@@ -78,7 +78,7 @@ def test_the_check_reads_every_line_filter_of_a_png(how: int) -> None:
 
 
 def grey_png(lines: list[bytes], how: int = 0) -> bytes:
-    """A PNG of these lines, written with one of its five line filters."""
+    """A PNG of these lines, with one of the five line filters."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

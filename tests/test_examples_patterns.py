@@ -1,4 +1,4 @@
-"""The seven patterns, each against its expected result."""
+"""The seven patterns, each compared with its expected result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts that set up what the examples need, with a made-up apt-get."""
+"""The scripts that set up the requirements of the examples, with a fake apt-get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from example_runs import EXAMPLES
 
 
 def packages(folder: Path, *names: str, uid: int, apt: str | None) -> subprocess.CompletedProcess[str]:
-    """Runs packages.sh where no program exists but `id` and, maybe, this apt-get."""
+    """Runs packages.sh in a PATH with only `id` and, if given, a fake apt-get."""
     for name, text in (("id", f"echo {uid}"), ("apt-get", apt)):
         if text is not None:
             (folder / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -27,9 +27,10 @@ def test_a_package_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 def test_root_gets_the_missing_packages_installed_after_one_update(tmp_path: Path) -> None:
     log, program = tmp_path / "log", tmp_path / "mProjectPP"
-    # The made-up apt-get installs by making the program appear; only builtins of sh, as no other program is there.
+    # The fake apt-get installs a program by creating it. It uses only builtins of sh, because no
+    # other program exists.
     apt = f'echo "$*" >> {log}; case "$*" in *install*) echo > {program} ;; esac'
-    program.write_text("")  # there, but not a program yet
+    program.write_text("")  # exists, but is not executable yet
     done = packages(tmp_path, "montage", uid=0, apt=apt)
     assert done.returncode == 1, "a command that does not appear is told"
     assert "installed, and yet" in done.stderr

@@ -1,4 +1,4 @@
-"""docs/FIRST-WORKFLOW.md, followed word for word: its files are saved, its commands typed, and what they print is compared."""
+"""Follows docs/FIRST-WORKFLOW.md: saves its files, runs its commands, and compares their output."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from example_runs import ROOT
 
 PAGE = ROOT / "docs" / "FIRST-WORKFLOW.md"
-# A block with a language, and for a file its name.
+# A code block with a language and, for a file, its name.
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def steps(console: str) -> list[tuple[str, str]]:
-    """Commands of a block, with what they print."""
+    """The commands of a block, with their output."""
     return [
         (command, "".join(printed)) for command, *printed in (part.splitlines(keepends=True) for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:])
     ]
 
 
 def is_like(printed: str, page: str) -> bool:
-    """Whether what was printed is what the page says, where `...` is anything."""
+    """True if the output matches the page, where `...` matches any text."""
     pattern = ".*".join(re.escape(part) for part in page.split("..."))
     return re.fullmatch(pattern, printed, re.DOTALL) is not None
 
@@ -41,7 +41,7 @@ def test_the_first_workflow_is_made_and_run_by_the_words_of_its_page(binary: Pat
             continue
         assert language == "console"
         for command, page in steps(text):
-            # The folder that a command leads to is where the next one begins.
+            # The next command starts in the directory in which this one ends.
             script = f'{command}\necho "$?" > {tmp_path}/code; pwd > {tmp_path}/folder\n'
             done = subprocess.run(
                 ["sh", "-c", script], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=True

@@ -1,4 +1,7 @@
-"""What lies in the data folder and in the folders that a run writes to never mixes, and streams that cannot be written end nothing."""
+"""The data directory and the directories that a run writes to are separate.
+
+Standard streams that cannot be written do not stop a run.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ COPY_ALL = r'var a = Data.get(/\.txt$/); var b = Data.define("B", a.length); for
 
 
 def run_here(bench: Workbench, *flags: str) -> subprocess.CompletedProcess[str]:
-    """`tidemill run` in the data folder itself, with all folders as they are by default."""
+    """Runs `tidemill run` in the data directory itself, with all default directories."""
     command = [bench.binary, "run", bench.workflow, "--tools", bench.tools, "--memory", "32MiB", *flags]
     return subprocess.run(command, cwd=bench.data, env=bench.environment(), capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_run_does_not_take_the_outputs_of_earlier_ones_for_inputs(bench: Workbench) -> None:
     bench.script(COPY_ALL)
-    # `later` is the output folder of the last run only: the first two must not see the default one as inputs either.
+    # `later` is the output directory of the last two runs only. No run may take the default output
+    # directory for inputs either.
     runs = [run_here(bench), run_here(bench), run_here(bench, "--out", "later"), run_here(bench, "--out", "later")]
     assert [run.returncode for run in runs] == [0, 0, 0, 0], runs[-1].stderr
     reports = [json.loads(file.read_text()) for file in bench.data.glob("tidemill-report/*/run.json")]
@@ -130,7 +134,7 @@ def run_with(stream: str, command: list[str], bench: Workbench) -> int:
 
 
 def broken_pipe() -> int:
-    """The writing end of a pipe that nobody reads."""
+    """The write end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     return writer

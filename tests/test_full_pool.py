@@ -1,4 +1,4 @@
-"""A full pool and other limits, met through the mount: clear errors, nothing lost, and whoever waits can be killed."""
+"""A full pool and other limits on the mount: clear errors, no data loss, no stuck process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.usefixtures("root")
 
 
 def fill(file: Path) -> int:
-    """Writes until the pool is full; how many bytes it took."""
+    """Writes until the pool is full; returns the number of bytes written."""
     with file.open("wb", buffering=0) as stream:
         written = 0
         try:
             while True:
                 written += stream.write(bytes([written // MIB % 251]) * MIB)
         except OSError as error:
-            assert error.errno == errno.ENOSPC  # noqa: PT017 - a loop up to it
+            assert error.errno == errno.ENOSPC  # noqa: PT017 - a loop until the error
     return written
 
 
@@ -65,14 +65,14 @@ def test_who_waits_for_space_goes_on_when_there_is_some(binary: Path, ground: Pa
 
 
 def wait_until_it_waits(process: subprocess.Popen[bytes]) -> None:
-    """Waits until a process waits for an answer of the file system."""
+    """Waits until a process is blocked on a reply of the file system."""
     place = Path(f"/proc/{process.pid}/wchan")
     seen = 0
 
     def waits() -> bool:
         nonlocal seen
         assert process.poll() is None, f"it has ended with {process.returncode}"
-        # Each request is waited for; one that lasts is what we look for.
+        # Every request waits briefly; only one that stays is what the test waits for.
         seen = seen + 1 if "request_wait_answer" in place.read_text() else 0
         return seen > 20
 
@@ -110,7 +110,7 @@ def test_who_waits_for_a_lock_dies_at_once_when_it_is_killed(binary: Path, groun
 
 
 def test_more_files_may_be_open_than_the_server_may_have(binary: Path, ground: Path, way: list[str]) -> None:
-    """What a file takes of the server's descriptors is bounded; the rest goes the ordinary way."""
+    """The number of server descriptors for files is limited; other files are served by requests."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     try:

@@ -1,4 +1,4 @@
-"""What a hanging test is freed by: a mount whose server does not answer is aborted, and whoever waits in it goes on."""
+"""hang.py aborts a mount whose server does not answer, and so unblocks waiting processes."""
 
 from __future__ import annotations
 

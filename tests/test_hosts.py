@@ -1,4 +1,4 @@
-"""A pool over several hosts, which are network namespaces of this machine with addresses of their own."""
+"""A pool over several hosts: network namespaces of this machine with an address each."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ USER = NODES
 
 
 class Cluster:
-    """A pool with a node on each of the first hosts, and commands on any."""
+    """A pool with a node on each host but the last, and commands on any host."""
 
     def __init__(self, home: Home, net: Network) -> None:
         self.home = home
         self.net = net
 
     def on(self, host: int, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """A command of tidemill on a host, to its end."""
+        """Runs a tidemill command on a host to its end."""
         command = self.net.inside(host, self.home.binary, *words)
         folder, environment = self.home.folder, self.home.environment
         return subprocess.run(command, env=environment, cwd=folder, input=stdin, capture_output=True, timeout=SECONDS_MAX, check=False)
 
     def ok(self, host: int, *words: str | Path, stdin: bytes = b"") -> bytes:
-        """What it prints, which must go well."""
+        """The output of a tidemill command on a host, which must succeed."""
         done = self.on(host, *words, stdin=stdin)
         assert done.returncode == 0, f"{words}: {done.stderr.decode()}"
         return done.stdout
 
     def states(self) -> list[str]:
-        """Of the nodes, as the user's host sees them."""
+        """The states of the nodes, as the user's host sees them."""
         return [node["state"] for node in json.loads(self.on(USER, "pool", "status", "--json").stdout)["nodes"]]
 
 

@@ -1,4 +1,4 @@
-"""What was removed is free: after thousands of files came and went, a pool takes the memory that it took before."""
+"""Memory of removed files: after thousands of them a pool uses as much as before."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ import pytest
 
 MEMORY = Path(__file__).parent.parent / "bench/memory.py"
 MIB = 1 << 20
-# What allocators and tables keep for the next time; a single byte left of each name would be more in the long run.
+# Bytes that allocators and tables keep for reuse. A single leaked byte per name would exceed it in
+# the longer test.
 SLACK = 12 * MIB
 
 
 def taken(pool: pools.Pool) -> int:
-    """Bytes in the node and in its nameless files, after the kernel has let go of what it kept."""
+    """Bytes of the node and its unlinked files, after the kernel's caches were dropped."""
     done = subprocess.run([sys.executable, str(MEMORY), str(pool.process.pid)], capture_output=True, text=True, check=True)
     parts = json.loads(done.stdout)
     return parts["node"] + parts["nameless"]
 
 
 def come_and_go(folder: Path, names: int, large: int) -> None:
-    """Makes and removes so many empty and small files, a thousand at a time, and so many of 1 MiB."""
+    """Creates and removes `names` empty or small files, and `large` files of 1 MiB.
+
+    The small ones exist a thousand at a time.
+    """
     for start in range(0, names, 1000):
         files = [folder / f"{number}" for number in range(start, start + 1000)]
         for number, file in enumerate(files):
@@ -38,7 +42,10 @@ def come_and_go(folder: Path, names: int, large: int) -> None:
 
 
 def memory_returns(binary: Path, ground: Path, way: list[str], names: int, large: int) -> None:
-    """A first turn fills what is kept for the next time; a ten times longer one must not take more."""
+    """Checks that a second round, ten times longer, uses no more memory than the first.
+
+    The first round fills what is kept for reuse.
+    """
     with pools.pool(binary, ground, *way) as pool:
         before = taken(pool)
         come_and_go(pool.dir, names // 10, large // 10)

@@ -23,7 +23,8 @@ class Mounted:
 
     def __init__(self, bench: Workbench, *flags: str) -> None:
         self.bench, self.dir = bench, bench.root / "pool"
-        with suppress(FileExistsError):  # of a dead mount nothing else can be told
+        # On a dead mount no other check for the directory works.
+        with suppress(FileExistsError):
             self.dir.mkdir()
         command = [str(bench.binary), "mount", str(self.dir), "--memory", "256MiB", *flags]
         self.process = subprocess.Popen(command, env=bench.environment(), stderr=subprocess.PIPE, text=True)
@@ -32,7 +33,7 @@ class Mounted:
         assert "is mounted at" in said, said
 
     def end(self) -> int:
-        """Unmounts with the command; the exit code of the mount."""
+        """Unmounts with the command; returns the exit code of the mount process."""
         done = self.bench.tidemill("umount", self.dir)
         assert done.returncode == 0, done.stderr
         return self.process.wait(timeout=20)
@@ -40,7 +41,7 @@ class Mounted:
 
 @pytest.fixture
 def mounted(bench: Workbench) -> Iterator[Mounted]:
-    """A pool at `pool`, unmounted afterwards."""
+    """A pool mounted at `pool`, and unmounted after the test."""
     if not bench.can_mount():
         pytest.skip("FUSE cannot be used here")
     pool = Mounted(bench)
@@ -116,7 +117,7 @@ def test_a_signal_unmounts(bench: Workbench) -> None:
 
 
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing(bench: Workbench) -> None:
-    """Also where no further start would clear it."""
+    """Checks this without another start, which would clean up."""
     if not bench.can_mount():
         pytest.skip("FUSE cannot be used here")
     folders = [bench.root / "one", bench.root / "two"]
@@ -124,7 +125,8 @@ def test_a_signal_at_any_moment_of_the_start_leaves_nothing(bench: Workbench) ->
         folder.mkdir()
     command = [str(bench.binary), "mount", *map(str, folders), "--memory", "64MiB", "--quiet"]
     for moment in range(40):
-        # A process that has not come to its first line yet is ended by the signal as any is; it has left nothing then.
+        # A signal before the first line of the program ends the process by default; it has made
+        # nothing then.
         process = subprocess.Popen(command, env=bench.environment(), stderr=subprocess.PIPE, text=True)
         time.sleep(moment / 1000)
         process.send_signal(signal.SIGTERM)

@@ -1,7 +1,8 @@
-"""An MPI program whose ranks are on two hosts writes and reads one file through MPI-IO, as it does on a tmpfs.
+"""MPI-IO of ranks on two hosts to one file gives the same result on a pool as on a tmpfs.
 
-The hosts are network namespaces with host names of their own, so MPICH's ranks speak over the network; each has a node of the pool and a
-mount, which its ranks see at one path, or ranks that see the pool by the preload library.
+The hosts are network namespaces with their own host names, so MPICH's ranks communicate over the
+network. Each has a node of the pool. Its ranks use a mount at a common path, or the preload
+library.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.wh
 HERE = Path(__file__).parent
 PACKAGES = HERE.parent / "examples/packages.sh"
 RANKS = 4
-# The first two have nodes and ranks; the last one starts all and has neither.
+# The first two hosts have nodes and ranks; the last one starts everything and has neither.
 WORKERS = [0, 1]
 USER = 2
 WAYS = ["independent", "collective", "strided", "sieved", "ordered", "started"]
@@ -36,7 +37,7 @@ SECONDS_MAX = 120
 
 @pytest.fixture(scope="session")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program."""
+    """The compiled MPI program."""
     subprocess.run([str(PACKAGES), "mpich", "libmpich-dev"], check=True)
     made = tmp_path_factory.mktemp("mpi") / "ranks"
     subprocess.run(["mpicc.mpich", "-O1", "-Wall", "-Werror", "-o", str(made), str(HERE / "mpi/ranks.c")], check=True)
@@ -51,7 +52,10 @@ def net(tmp_path: Path) -> Iterator[Network]:
 
 
 def launcher(net: Network, at: Path, common: Path | None = None) -> Path:
-    """What MPICH starts processes with on other hosts: LAUNCHER ADDRESS COMMAND. A host's own folder, `at`/NUMBER, is at `common` there, if named."""
+    """A script with which MPICH starts processes on other hosts: LAUNCHER ADDRESS COMMAND.
+
+    With `common`, a host sees its own directory, `at`/NUMBER, at that path.
+    """
     bind = "" if common is None else f"mount --bind {at}/$number {common}; "
     script = at / "launcher"
     script.write_text(
@@ -65,7 +69,10 @@ def launcher(net: Network, at: Path, common: Path | None = None) -> Path:
 
 
 def run(net: Network, script: Path, *program: str | Path) -> list[str]:
-    """What the ranks say, half of them on each host, sorted: lines of two hosts come as their launchers hand them on."""
+    """The sorted output of the ranks, half of them on each host.
+
+    It is sorted because the lines of two hosts arrive in any order.
+    """
     layout = ["-n", str(RANKS), "-ppn", str(RANKS // len(WORKERS)), "-hosts", net.names(*WORKERS)]
     launch = ["-launcher", "rsh", "-launcher-exec", str(script), "-iface", "eth0"]
     command = net.inside(USER, "mpiexec.mpich", *launch, *layout, *program)
@@ -75,13 +82,13 @@ def run(net: Network, script: Path, *program: str | Path) -> list[str]:
 
 
 def sums(folder: Path) -> dict[str, str]:
-    """What the files hold."""
+    """Checksums of the files."""
     return {way: hashlib.sha256((folder / way).read_bytes()).hexdigest() for way in WAYS}
 
 
 @contextmanager
 def pool(net: Network, home: Home) -> Iterator[Path]:
-    """The file of a pool with a node on each of the workers' hosts."""
+    """The pool file of a pool with a node on each worker host."""
     start = ["pool", "start", "--hosts", net.names(*WORKERS), "--ssh", str(net.ssh), "--memory", "64MiB"]
     subprocess.run(net.inside(USER, home.binary, *start), env=home.environment, cwd=home.folder, check=True, capture_output=True)
     try:
@@ -109,8 +116,9 @@ def test_ranks_on_two_hosts_share_a_file_of_their_mounts_and_of_the_preload_libr
         try:
             assert run(net, launcher(net, tmp_path, common), ranks, common) == wanted
             assert [sums(mount.dir) for mount in mounts] == [expected, expected]
-            # The same by the preload library, in another folder of the pool, where the mounts see what came of it. Stripes are asked for, by asynchronous
-            # operations, too, which the C library's own threads cannot do.
+            # The same with the preload library, in another directory of the pool; the mounts see
+            # the result. The stripes are also accessed by asynchronous operations, which the C
+            # library's own threads cannot do.
             (mounts[0].dir / "preload").mkdir()
             os.setxattr(mounts[0].dir / "preload", "user.tidemill.placement", b"striped")
             program = [binary, "exec", "--pool", file, "--", ranks, f"{PREFIX}/preload"]

@@ -1,6 +1,6 @@
-"""An ordinary user, with fusermount3 and without: the mount works, or staging is chosen by itself and said.
+"""An ordinary user, with and without fusermount3: mounts work, or staging is selected and reported.
 
-Root starts the binary as user 1000, in a folder of that user (pytest's own belong to root).
+Root starts the binary as user 1000, in a directory of that user (pytest's own belong to root).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ USER = 1000
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"), pytest.mark.usefixtures("fuse_for_users")]
 
 
-# Where the binary looks for the helper beside PATH.
+# Paths where the binary looks for the helper in addition to PATH.
 HELPERS = [path for path in map(Path, ("/usr/bin/fusermount3", "/bin/fusermount3", "/usr/sbin/fusermount3", "/sbin/fusermount3")) if path.exists()]
 
 
 class User:
     """A workbench that belongs to an ordinary user."""
 
-    # What stands before every command.
+    # Words before every command line.
     before: tuple[str, ...] = ()
 
     def __init__(self, binary: Path, root: Path) -> None:
@@ -44,7 +44,7 @@ class User:
 
     @staticmethod
     def own(root: Path) -> None:
-        """Gives all below `root` to the user."""
+        """Gives everything below `root` to the user."""
         for path in (root, *root.rglob("*")):
             os.chown(path, USER, USER, follow_symlinks=False)
 
@@ -61,30 +61,30 @@ class User:
         return subprocess.Popen((*self.before, *words), env=self.environment, stderr=subprocess.PIPE, text=True, **self.who())
 
     def who(self) -> dict:
-        """The user, for subprocess."""
+        """Arguments for subprocess that select the user."""
         return {"cwd": self.bench.root, "user": USER, "group": USER, "extra_groups": []}
 
 
 class Hidden(User):
-    """A user in a mount namespace where fusermount3 is hidden, as on machines without it."""
+    """A user in a mount namespace that hides fusermount3, as on machines without it."""
 
     def __init__(self, binary: Path, root: Path) -> None:
         super().__init__(binary, root)
         hide = " && ".join(f"mount --bind /dev/null {path}" for path in HELPERS) or "true"
         unshare, setpriv = (shutil.which(name) or name for name in ("unshare", "setpriv"))
         drop = f'exec {setpriv} --reuid {USER} --regid {USER} --clear-groups -- "$@"'
-        # To mount, the shell needs the usual PATH.
+        # The shell needs the usual PATH to run mount.
         path = f"PATH={self.environment['PATH']}"
         self.before = (unshare, "--mount", "/bin/sh", "-c", f"PATH=/usr/bin:/bin:/usr/sbin:/sbin; {hide}; {path}; {drop}", "sh")
 
     def who(self) -> dict:
-        """Root makes the namespace and becomes the user in it."""
+        """Root makes the namespace; setpriv becomes the user in it."""
         return {"cwd": self.bench.root}
 
 
 @pytest.fixture
 def home(binary: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder for a user, and the binary in it."""
+    """A directory for a user, and the binary in it."""
     with tempfile.TemporaryDirectory(prefix="tidemill-user-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         yield Path(shutil.copy(binary, folder)), Path(folder)
@@ -127,7 +127,7 @@ def test_a_demand_for_the_mount_is_refused_with_what_to_do(user: User) -> None:
 
 
 def test_leftovers_that_nobody_may_enter_are_removed(user: User) -> None:
-    """Root may remove anything; their owner must first give himself the right."""
+    """Root can remove anything; the owner must change the permissions first."""
     script = 'mkdir -p a/b && touch a/b/c && echo x > "$1" && chmod 000 a/b a "$1"'
     user.bench.script(f"var d = Data.define(\"D\"); shell({{script: '{script}', to: d}});")
     done = user.run()
@@ -201,7 +201,8 @@ def test_a_pool_of_a_user_keeps_its_memory_in_a_file_system_of_its_own(home: tup
     assert started.returncode == 0, started.stderr
     try:
         (pid,) = [node["pid"] for node in json.loads((runtime / "tidemill/pool").read_text())["nodes"]]
-        # That of stripes and that of whole files, each of a user namespace; where that is refused there are memfds.
+        # One tmpfs for stripes and one for extent files, each in a user namespace; without
+        # namespaces there are memfds instead.
         files = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
         assert len([name for name in files if name.startswith("user:")]) == 2, files
         assert not any("memfd:tidemill-pool" in name for name in files)
@@ -215,5 +216,5 @@ def test_a_pool_of_a_user_keeps_its_memory_in_a_file_system_of_its_own(home: tup
 
 
 def children(pid: int) -> list[str]:
-    """The processes that a process has started and that have not ended."""
+    """The running children of a process."""
     return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]

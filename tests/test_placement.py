@@ -1,4 +1,4 @@
-"""Where bytes lie in a pool of four nodes: as directories say, and as `locate` tells before and after."""
+"""Placement in a pool of four nodes: by attributes of directories, and as `locate` reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import why_no_mount
-from test_pool import Home, home, mounted  # noqa: F401 - a fixture is found by its name
+from test_pool import Home, home, mounted  # noqa: F401 - fixtures are found by their names
 from waiting import wait_for
 
 PLACEMENT = "user.tidemill.placement"
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def pool(home: Home) -> Iterator[Home]:  # noqa: F811 - the fixture
-    """A home with a pool of four nodes."""
+    """A user's environment with a pool of four nodes."""
     home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
     yield home
     home.ok("pool", "stop")
@@ -39,27 +39,27 @@ def mount(pool: Home) -> Iterator[Path]:
 
 
 def directory(mount: Path, name: str, placement: str) -> Path:
-    """A directory below which bytes lie so."""
+    """Makes a directory with this placement."""
     made = mount / name
     made.mkdir()
     os.setxattr(made, PLACEMENT, placement.encode())
     return made
 
 
-def located(home: Home, key: str) -> dict[str, object]:  # noqa: F811 - the same name
-    """What `locate --json` tells."""
+def located(home: Home, key: str) -> dict[str, object]:  # noqa: F811 - a parameter with the fixture's name
+    """The output of `locate --json` for a key."""
     return json.loads(home.ok("locate", "--json", key))
 
 
 def nodes(told: dict[str, object]) -> list[int]:
-    """Which nodes it tells."""
+    """The nodes in the output of `locate`."""
     shares = told["nodes"]
     assert isinstance(shares, list)
     return sorted(share["node"] for share in shares)
 
 
-def used(home: Home) -> list[int]:  # noqa: F811 - the same name
-    """Bytes that each node holds."""
+def used(home: Home) -> list[int]:  # noqa: F811 - a parameter with the fixture's name
+    """Bytes in use on each node."""
     return [int(str(node["used"])) for node in home.status()]
 
 
@@ -89,9 +89,9 @@ def test_what_is_put_lies_as_its_folder_or_the_command_says(pool: Home, mount: P
             pool.ok("put", key, "-", *flags, stdin=data)
             assert located(pool, key)["nodes"] == [{"node": node, "bytes": length}], (length, key)
             assert (mount / key).read_bytes() == data
-            # Others' blocks beside it: a quarter more at most.
+            # Beside the file are only a few other blocks: at most a quarter more.
             wait_for(lambda size=length, at=node: used(pool)[at - 1] < size * 5 / 4 + MIB, "no room is kept that nobody wants")
-    # The pool refuses the first for this key; the others are no flags.
+    # The pool rejects the first, a node that does not exist; the command line rejects the others.
     assert "no node 9" in pool.fails("put", "g", "-", "--placement", "at(9)", code=1)
     for flags, said in [(["--placement", "near"], "choose striped"), (["--stripe-size", "3"], "power of two")]:
         assert said in pool.fails("put", "g", "-", *flags)
@@ -147,12 +147,12 @@ def test_placements_are_set_read_and_refused_as_attributes(pool: Home, mount: Pa
         (folder / "f", PLACEMENT, b"at(1)", errno.EBUSY),
     ]
     for path, name, value, expected in refused:
-        with pytest.raises(OSError) as raised:  # noqa: PT011 - its errno is looked at
+        with pytest.raises(OSError) as raised:  # noqa: PT011 - its errno is checked
             os.setxattr(path, name, value)
         assert raised.value.errno == expected, (name, value)
     assert json.loads(os.getxattr(folder, LOCATE))["nodes"] == [{"node": 3, "share": 1.0}]
     os.setxattr(folder / "f", PLACEMENT, b"at(3)")
-    # What is copied with its attributes is copied whole, and its directory goes on as that one did.
+    # `cp -a` copies bytes and attributes, and the copied directory has the same placement.
     subprocess.run(["cp", "-a", folder, mount / "copy"], check=True)
     assert (mount / "copy/f").read_bytes() == (folder / "f").read_bytes()
     assert os.getxattr(mount / "copy", PLACEMENT) == b"at(3)"

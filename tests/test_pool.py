@@ -1,6 +1,7 @@
-"""Pools of several nodes: started, used from the command line and through mounts, ended; and what goes wrong on the way.
+"""Pools of several nodes: their start, their use by commands and mounts, their end, and failures.
 
-Nodes run on this machine. SSH and Slurm are stand-ins here: scripts that start what they are told, as `ssh` and `srun` do.
+The nodes run on this machine. SSH and Slurm are replaced by scripts that start the given command,
+as `ssh` and `srun` do.
 """
 
 from __future__ import annotations
@@ -51,40 +52,40 @@ sys.exit(max(task.wait() for task in tasks))
 
 
 class Home:
-    """A user's folder of what runs, and commands in it."""
+    """A user's runtime directory, and commands that use it."""
 
     def __init__(self, binary: Path, folder: Path) -> None:
         self.binary = binary
         self.folder = folder
-        # Not in the test's folder, whose name may be too long for a socket.
+        # Not in the test's directory, whose path may be too long for a socket.
         self.runtime = Path(tempfile.mkdtemp(prefix="run-"))
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "SLURM_"))}
         self.environment["XDG_RUNTIME_DIR"] = str(self.runtime)
 
     def run(self, *words: str | Path, stdin: bytes = b"", **more: str) -> subprocess.CompletedProcess[bytes]:
-        """A command, to its end."""
+        """Runs a command to its end."""
         command = [str(self.binary), *map(str, words)]
         environment = self.environment | more
         return subprocess.run(command, env=environment, cwd=self.folder, input=stdin, capture_output=True, timeout=SECONDS_MAX, check=False)
 
     def ok(self, *words: str | Path, stdin: bytes = b"", **more: str) -> str:
-        """What a command prints, which must go well."""
+        """The output of a command that must succeed."""
         done = self.run(*words, stdin=stdin, **more)
         assert done.returncode == 0, f"{words}: {done.stderr.decode()}"
         return done.stdout.decode()
 
     def fails(self, *words: str | Path, code: int = 2, **more: str) -> str:
-        """What a command says that must fail."""
+        """The error message of a command that must fail."""
         done = self.run(*words, **more)
         assert done.returncode == code, f"{words}: {done.returncode}: {done.stderr.decode()}"
         return done.stderr.decode()
 
     def status(self) -> list[dict[str, object]]:
-        """The nodes, as `pool status --json` lists them, whoever answers."""
+        """All nodes, as `pool status --json` lists them, whether they answer or not."""
         return json.loads(self.run("pool", "status", "--json").stdout)["nodes"]
 
     def pids(self) -> list[int]:
-        """Of the nodes that the pool file names."""
+        """Process ids of the nodes in the pool file."""
         return [node["pid"] for node in json.loads((self.runtime / "tidemill/pool").read_text())["nodes"]]
 
     def node_processes(self) -> list[int]:
@@ -98,18 +99,18 @@ class Home:
         return found
 
     def left(self) -> list[str]:
-        """What is left in the folder of what runs."""
+        """Files that are left in the runtime directory."""
         folder = self.runtime / "tidemill"
         return sorted(path.name for path in folder.iterdir() if path.name != ".lock") if folder.exists() else []
 
     def is_clean(self) -> bool:
-        """Whether no pool has left anything."""
+        """True if no pool left anything."""
         return not self.node_processes() and not self.left()
 
 
 @pytest.fixture
 def home(binary: Path, tmp_path: Path) -> Iterator[Home]:
-    """A home whose nodes are ended with the test."""
+    """A home whose nodes are stopped after the test."""
     home = Home(binary, tmp_path)
     yield home
     for pid in home.node_processes():
@@ -134,7 +135,7 @@ def mounted(home: Home, *flags: str | Path) -> Iterator[Path]:
 
 
 def script(home: Home, name: str, text: str) -> Path:
-    """A program of the home."""
+    """Makes a program in the home."""
     path = home.folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -393,7 +394,7 @@ def test_a_start_that_is_killed_at_any_moment_leaves_nothing(home: Home) -> None
 
 
 @pytest.mark.parametrize("stands", [True, False])
-def test_a_node_whose_starter_was_ended_stays_where_the_pool_file_names_it(home: Home, stands: bool) -> None:  # noqa: FBT001 - both are tried
+def test_a_node_whose_starter_was_ended_stays_where_the_pool_file_names_it(home: Home, stands: bool) -> None:  # noqa: FBT001 - both cases are tested
     file = home.folder / "own.pool"
     command, pipe = [home.binary, "node", "--pool", file, "--id", "1"], subprocess.PIPE
     node = subprocess.Popen(command, env=home.environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
@@ -439,7 +440,8 @@ def test_a_port_in_use_is_named_and_nothing_is_half_started(home: Home) -> None:
 
 
 def test_a_node_cannot_be_looked_into(home: Home) -> None:
-    # Of a process that may be dumped its own user may read them, with no rights but that.
+    # An unprivileged user can read the descriptors of his own processes, unless they are not
+    # dumpable.
     no_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 
     def is_seen(number: int) -> bool:

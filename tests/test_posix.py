@@ -1,6 +1,6 @@
-"""The suites that file systems are judged by: pjdfstest and fsx, on the mount as on tmpfs.
+"""The test suites pjdfstest and fsx have the same results on the mount as on tmpfs.
 
-`tests/suites/install.sh` builds them; their configurations lie beside it.
+`tests/suites/install.sh` builds them; their configurations are in the same directory.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ PROGRAMS = Path(__file__).parent.parent / "build/suites/bin"
 FSX_OPERATIONS = 20_000
 FSX_SECONDS_MAX = 200
 SOAK_SEEDS = range(1, 6)
-# A million operations, in so many processes one after the other: this fsx gives no mapping back, so that one process runs into
-# the limit of mappings (ENOMEM, on tmpfs too), and each cut of the file goes through all of them.
+# A million operations, run by this many processes one after the other. This fsx never unmaps its
+# mappings, so a single process reaches the limit of mappings (ENOMEM, on tmpfs too), and each
+# truncation of the file processes all of them.
 SOAK_PROCESSES, SOAK_OPERATIONS = 25, 40_000
-# It also draws ranges of no bytes now and then, and takes the EINVAL that POSIX has for them for a missing posix_fallocate.
+# fsx sometimes chooses empty ranges, and takes the EINVAL that POSIX requires for them for a
+# missing posix_fallocate.
 FSX_ENDED_ITSELF = re.compile(r"does not support posix_fallocate(?s:.)* POSIX_FALLOCATE +\w+ => +\w+ \( +0x0 bytes\)\s*\Z")
 
 
@@ -39,11 +41,14 @@ def program(name: str) -> str:
 
 
 def pjdfstest(ground: Path, folder: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The verdict on each test, with what a failed one said; by the words before its command line, if there are any."""
+    """The result of each test, with the output of a failed one.
+
+    `before` is put in front of the command line.
+    """
     secondary = ground / f"beside-{folder.name}"
     with pools.tmpfs(secondary):
         command = [*before, program("pjdfstest"), "-c", str(SUITES / "pjdfstest.toml"), "-p", str(folder), "-s", str(secondary)]
-        # Some tests try to leave files in the current folder.
+        # Some tests try to leave files in the current directory.
         environment = {**env, "NO_COLOR": "1", "RUST_BACKTRACE": "0"}
         done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, errors="replace", timeout=200, check=False)
     assert "Summary" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
@@ -62,7 +67,7 @@ def test_pjdfstest_passes_on_the_mount_what_it_passes_on_tmpfs(binary: Path, gro
 
 @dataclass(frozen=True)
 class Fsx:
-    """What fsx does: which mix of operations (a configuration in suites/), from which seed, how many."""
+    """Parameters of fsx: a configuration in suites/, a seed, and the number of operations."""
 
     mix: str
     seed: int
@@ -70,13 +75,20 @@ class Fsx:
     processes: int = 1
 
     def run(self, ground: Path, file: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> None:
-        """Runs it on a file; its last words are in the message if it finds a fault. A process that ended itself does not count."""
+        """Runs fsx on a file; fails with its last output if it finds a fault.
+
+        A process that ended itself does not count.
+        """
         seeds = (self.seed + 1000 * turn for turn in range(3 * self.processes))
         whole = (seed for seed in seeds if self.run_once(ground, file, seed, before, env))
         assert len(list(itertools.islice(whole, self.processes))) == self.processes, "most processes of fsx ended themselves"
 
     def run_once(self, ground: Path, file: Path, seed: int, before: Sequence[str], env: Mapping[str, str]) -> bool:
-        """The same, in one process. False if it has asked for a range of no bytes, by which every file system ends it (EINVAL)."""
+        """Runs one process of fsx.
+
+        Returns False if it ended itself because of an empty range, for which every file system
+        returns EINVAL.
+        """
         numbers = ["-N", str(self.operations), "-S", str(seed)]
         command = [*before, program("fsx"), *numbers, "-P", str(ground), "-f", str(SUITES / f"{self.mix}.toml"), str(file)]
         limit = FSX_SECONDS_MAX * max(1, self.operations // FSX_OPERATIONS)
@@ -88,7 +100,10 @@ class Fsx:
         return True
 
     def run_on_pool(self, binary: Path, ground: Path, way: list[str], mounts: int) -> None:
-        """Runs it on the first mount; the others read the same file all the while, and see the same in the end."""
+        """Runs fsx on the first mount while the other mounts read the same file.
+
+        At the end all mounts must show the same file.
+        """
         with ExitStack() as stack:
             pool = stack.enter_context(pools.pool(binary, ground, *way, points=mounts))
             (pool.dir / "fsx").touch()
@@ -101,7 +116,7 @@ class Fsx:
 
 
 class Beside:
-    """Another process that works on a file over and over, by a script of the suites, until it is told to end."""
+    """A process that accesses a file repeatedly, by a script in suites/, until it is stopped."""
 
     def __init__(self, script: str, file: Path) -> None:
         command = [sys.executable, str(SUITES / script), str(file)]
@@ -113,7 +128,7 @@ class Beside:
         return self
 
     def end(self) -> None:
-        """Tells it to end; it must have met no error."""
+        """Stops the process, which must not have failed."""
         _, said = self.process.communicate(timeout=60)
         assert self.process.returncode == 0, said
 

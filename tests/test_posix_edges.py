@@ -1,7 +1,7 @@
-"""Single calls with their edge cases: what comes of each on the mount is what comes of it on tmpfs, value or error number.
+"""Edge cases of single calls: each has the same result or error number on the mount as on tmpfs.
 
-The cases are in `edges/`, a file for each topic. Where a mount differs on purpose it stands in DIFFERENCES, with the outcome
-that SEMANTICS promises.
+The cases are in `edges/`, a file for each topic. Where a mount differs on purpose, DIFFERENCES has
+the outcome that SEMANTICS promises.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ import pytest
 
 EDGES = Path(__file__).parent / "edges"
 TOPICS = sorted(path.stem for path in EDGES.glob("*.py") if path.stem not in ("calls", "run"))
-# What comes of setting flags of inodes, of a file and of a folder, by the number of the flag.
+# The outcomes of setting inode flags, of a file and of a directory, by the number of the flag.
 NO_FLAGS = [came for path in ("f", "d") for came in ([0, 0], *([path, flag, "ENOTSUP" if flag else 0, None] for flag in (64, 128, 4, 16, 32, 0)), 0)]
-# The name of a case, and what comes of it on a mount instead. On purpose, each:
+# Intended differences: the name of a case, and its outcome on a mount.
 DIFFERENCES: dict[str, object] = {
-    # Ranges can be zeroed, which tmpfs does not do.
+    # Zeroing of ranges works; tmpfs does not support it.
     "sizes.zeroing_a_range": [0, 0, 16389, 4101],
-    # The limit of file size of a process binds what grows a file. Room beyond its end, which tmpfs refuses, does not.
+    # The file size limit of a process applies to calls that extend a file, but not to allocation
+    # beyond its end, for which tmpfs returns an error.
     "sizes.the_limit_of_file_size": [[100, 50, "EFBIG", "EFBIG"], "EFBIG", None, "EFBIG", 0, 9999],
-    # Inodes have no flags: those are told as none, and setting any is refused.
+    # Inodes have no flags: all are reported as unset, and setting any fails.
     "opens.flags_of_inodes": NO_FLAGS,
-    # The kernel has them for its own memory alone.
+    # The kernel supports seals only for its own memory files.
     "locks.seals_are_not_for_files_with_a_name": ["EINVAL", "EINVAL", 1],
 }
-# The same for files that are passed through, and for those that are not.
+# Intended differences of files with passthrough, and of those without.
 PASSED: dict[str, object] = {
-    # The kernel goes on appending where O_APPEND is taken from an open file by fcntl.
+    # The kernel continues to append after fcntl has removed O_APPEND from an open file.
     "opens.appending_goes_to_the_end_wherever_one_seeks": [7, "12345abcdX"],
 }
 ORDINARY: dict[str, object] = {}
-# Where programs differ that see the pool by the preload library, and why; the test fails when one of them does not.
+# Differences with the preload library, and the reason of each; the test fails if one of them does
+# not differ.
 RUN_FROM_A_COPY = "a program of the pool is run from a copy in memory"
 OTHER_USER = "a process of another user than the pool's has no way to it once its connection is gone: a child after a fork"
 PRELOADED = {
     "opens.a_program_that_runs_is_neither_written_nor_cut_and_goes_on": RUN_FROM_A_COPY,
     "opens.a_running_program_is_busy": RUN_FROM_A_COPY,
     "opens.a_program_that_is_open_for_writing_is_not_run": RUN_FROM_A_COPY,
-    # Its numbers of descriptors follow what the first of these has opened.
+    # Its descriptor numbers depend on those that the first of these cases has opened.
     "opens.what_open_does_not_know": RUN_FROM_A_COPY,
     "attributes.a_write_by_another_user_loses_set_id_bits": OTHER_USER,
     "attributes.set_group_id_without_the_right_to_run": OTHER_USER,
@@ -63,7 +65,10 @@ SHOWN = 30
 
 
 def outcomes(topic: str, folder: Path, user: int | None = None, pool: preloaded.Pool | None = None) -> dict[str, object]:
-    """What came of each case of a topic in a folder, as another user if one is named, by the preload library if a pool is."""
+    """The outcome of each case of a topic in a directory.
+
+    The cases run as another user if `user` is given, with the preload library if `pool` is given.
+    """
     command = [sys.executable, str(EDGES / "run.py"), topic, str(folder), *([] if user is None else [str(user)])]
     if pool is not None:
         command = pool.command(*command)
@@ -77,7 +82,7 @@ def outcomes(topic: str, folder: Path, user: int | None = None, pool: preloaded.
 
 
 def differences(wanted: dict[str, object], got: dict[str, object], way: str) -> list[str]:
-    """A line for each case that came out otherwise, beginning where the two part."""
+    """A line for each case with a different outcome, starting where the outcomes differ."""
     lines, known = [], DIFFERENCES | (ORDINARY if way == "ordinary" else PASSED)
     for name, outcome in wanted.items():
         want = known.get(name, outcome)

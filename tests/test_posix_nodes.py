@@ -1,6 +1,6 @@
-"""A pool of four nodes is one file system: pjdfstest, fsx and eight processes in random operations, on two mounts of it at once.
+"""A pool of four nodes is one file system: pjdfstest, fsx and random operations on two mounts.
 
-Nodes and mounts are processes of their own, that speak over sockets.
+Nodes and mounts are separate processes that communicate over sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NODES = 4
 def mounts(binary: Path, ground: Path, root: None, way: list[str]) -> Iterator[list[Path]]:  # noqa: ARG001 - root is a condition
     """Two mounts of a pool of four nodes."""
     with pools.mounts_of_nodes(binary, ground, NODES, 2, "--shared", *way) as folders:
-        if not way:  # with passthrough: of several nodes that is where one is asked for
+        # With passthrough: in a pool of several nodes only files in such a directory have it.
+        if not way:
             os.setxattr(folders[0], "user.tidemill.placement", b"here")
         yield folders
 

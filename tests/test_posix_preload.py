@@ -1,4 +1,4 @@
-"""The suites that file systems are judged by, by the preload library: pjdfstest and fsx as on tmpfs, but for what cannot be caught."""
+"""pjdfstest and fsx with the preload library: as on tmpfs, except for what it cannot intercept."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import preloaded
 import pytest
 from test_posix import FSX_OPERATIONS, SOAK_OPERATIONS, SOAK_PROCESSES, SUITES, Fsx, pjdfstest
 
-# Tests of pjdfstest that cannot pass by the library, a line each: NAME, two blanks or more, and why.
+# Tests of pjdfstest that cannot pass with the library, one a line: NAME, two or more blanks, and
+# the reason.
 CANNOT = SUITES / "preload-cannot.txt"
 
 
 def cannot() -> dict[str, str]:
-    """Why each of them cannot."""
+    """The reason of each test that cannot pass."""
     lines = [line for line in CANNOT.read_text().splitlines() if line and not line.startswith("#")]
     return dict(line.split(maxsplit=1) for line in lines)
 
@@ -21,7 +22,8 @@ def cannot() -> dict[str, str]:
 def test_pjdfstest_passes_by_the_preload_library_what_it_passes_on_tmpfs(binary: Path, ground: Path, tmpfs: Path) -> None:
     wanted, listed = pjdfstest(ground, tmpfs), cannot()
     with preloaded.pool(binary, ground) as pool:
-        # It makes paths of the greatest length from names of 127 bytes, and takes one from 0 where those fit exactly.
+        # pjdfstest builds paths of maximum length from names of 127 bytes, and subtracts 1 from 0
+        # where those fit exactly, which this path avoids.
         folder = Path(preloaded.PREFIX) / "pjdfstest"
         pool.ok("mkdir", str(folder))
         got = pjdfstest(ground, folder, pool.command(), pool.environment)

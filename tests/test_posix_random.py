@@ -1,4 +1,4 @@
-"""Random calls end on the mount, and by the preload library, as they do on tmpfs: `random_calls.py` prints the same there and here."""
+"""Random calls have the same outcomes on the mount, and with the preload library, as on tmpfs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SECONDS_MAX = 100
 
 
 def said(folder: Path | str, seed: int, *before: str, python: str = sys.executable, **how: object) -> list[str]:
-    """What the program says in an empty folder."""
-    # By its text: an ordinary user may have no way to this file.
+    """The output of `random_calls.py` in an empty directory."""
+    # The program is passed as text: an ordinary user may have no access to its file.
     command = [*before, python, "-c", PROGRAM.read_text(), str(folder), str(seed), str(STEPS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False, **how)
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-2000:]}"
@@ -30,7 +30,7 @@ def said(folder: Path | str, seed: int, *before: str, python: str = sys.executab
 
 
 def compared(wanted: list[str], got: list[str], seed: int) -> None:
-    """The first step that came out otherwise is named."""
+    """Fails with the first step that differs."""
     for want, came in zip(wanted, got, strict=True):
         assert came == want, f"seed {seed}: `random_calls.py FOLDER {seed} {STEPS}`"
 

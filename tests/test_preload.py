@@ -1,6 +1,7 @@
-"""Programs that see a pool by the preload library: `tidemill exec`, no mount.
+"""Programs that use a pool through the preload library: `tidemill exec` without a mount.
 
-The scripts of `programs/` print what they print on a tmpfs; what cannot be had is refused with one line and the errno that fits.
+The scripts of `programs/` have the same output as on a tmpfs. What is not available fails with one
+line and a suitable errno.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from test_real_programs import SECONDS_MAX
 from waiting import wait_for
 
 PREFIX = "/tidemill"
-# Libraries that a program needs at its start are opened by the loader, before any library of ours is there.
+# The loader opens the libraries that a program needs at its start before any preloaded library is
+# there.
 MOUNTS_ONLY = {"loader"}
-# Starts `say` by one of the functions whose words are their arguments, more than there are registers; `x` in the first word: what is not there.
+# Starts `say` by one of the exec functions with variable arguments, more than there are registers.
+# An `x` after the first letter of the word selects a program that does not exist.
 LISTED = """
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +44,8 @@ int main(int count, char **words)
     return 0;
 }
 """
-# A program that knows where a folder was, while others move it, remove it, and put a link in its place.
+# A program that remembers a directory while other processes move it, remove it, and put a link in
+# its place.
 MOVED = """
 import os, subprocess, sys
 def others(*words):
@@ -73,7 +77,8 @@ others("touch", "a")
 print(told(made, "a/five"), told(os.stat, "a/one"))
 """
 
-# A handler that asks for a file of the pool, again and again, while its program asks for what takes memory of the library's own.
+# A signal handler that stats a file of the pool again and again, while its program makes calls for
+# which the library allocates memory.
 HANDLED = """
 #include <signal.h>
 #include <stdio.h>
@@ -102,7 +107,7 @@ int main(void)
     return 0;
 }
 """
-# Takes all descriptors that it may have, then asks for one of the pool's.
+# Opens all descriptors that the process may have, then opens a file of the pool.
 EXHAUSTED = """
 import errno, os
 held = os.open("/tidemill/f", os.O_CREAT | os.O_RDWR)
@@ -134,14 +139,14 @@ def pool(binary: Path, tmp_path: Path) -> Iterator[Home]:
 
 
 def run(home: Home, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """A program by `exec`, to its end."""
+    """Runs a program by `exec` to its end."""
     environment = home.environment | more
     command = [str(home.binary), "exec", "--", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
 
 
 def compiled(text: str, folder: Path) -> str:
-    """The program of a C source."""
+    """Compiles a C program and returns its path."""
     source, program = folder / "program.c", folder / "program"
     source.write_text(text)
     subprocess.run(["cc", "-Wall", "-Werror", "-o", str(program), str(source)], check=True)
@@ -149,7 +154,7 @@ def compiled(text: str, folder: Path) -> str:
 
 
 def shell(home: Home, script: str, **more: str) -> str:
-    """What a script prints, which must go well."""
+    """The output of a script that must succeed."""
     done = run(home, "bash", "-euc", script, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -249,7 +254,7 @@ def test_a_folder_of_the_host_is_listed_where_a_link_leads(pool: Home, tmp_path:
 
 
 def test_names_are_moved_and_linked_where_links_of_the_pool_lead_to_the_host(pool: Home, tmp_path: Path) -> None:
-    """So they are on a mount, where the system follows the link."""
+    """They are the same on a mount, where the kernel follows the link."""
     (tmp_path / "there").mkdir()
     script = """
     ln -s "$1" /tidemill/out

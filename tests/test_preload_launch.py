@@ -1,4 +1,4 @@
-"""Programs and libraries that lie in a pool, started and opened by programs that see it by the preload library."""
+"""Programs and libraries in a pool, started and loaded by programs with the preload library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import preloaded
 import pytest
 from preloaded import PREFIX, Pool
 
-# Opens libraries by their paths and says what each one's function returns, and by which path the loader tells of it; equal handles have equal numbers.
+# Loads libraries by path; prints the result of each one's function and the path that the loader
+# reports. Equal handles have equal numbers.
 LIBRARIES = """
 import ctypes, sys
 class Info(ctypes.Structure):
@@ -34,7 +35,7 @@ def pool(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Poo
 
 
 def compiled(folder: Path, name: str, source: str, *flags: str) -> Path:
-    """What the compiler makes of a source."""
+    """Compiles a C source and returns the path of the result."""
     file = folder / f"{name}.c"
     file.write_text(source)
     subprocess.run(["cc", "-Wall", "-Werror", *flags, "-o", str(folder / name), str(file)], check=True)
@@ -42,7 +43,7 @@ def compiled(folder: Path, name: str, source: str, *flags: str) -> Path:
 
 
 def said(pool: Pool, *words: str | Path, **more: str) -> str:
-    """What a program prints, which must go well."""
+    """The output of a program that must succeed."""
     done = pool.run(*words, env=more)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -52,7 +53,7 @@ def test_each_library_of_the_pool_is_itself_and_the_same_again(pool: Pool, tmp_p
     for number in (1, 2, 3):
         library = compiled(tmp_path, f"lib{number}.so", f"int which(void) {{ return {number}; }}\n", "-shared", "-fPIC")
         said(pool, "cp", library, PREFIX)
-    # With such bits it is none that the loader could map.
+    # The loader cannot map a file with set-id bits.
     said(pool, "chmod", "u+s", f"{PREFIX}/lib3.so")
     said(pool, "ln", f"{PREFIX}/lib1.so", f"{PREFIX}/other.so")
     paths = [f"{PREFIX}/{name}.so" for name in ("lib1", "lib2", "lib3", "lib1", "lib2", "lib3", "other")]
@@ -62,7 +63,7 @@ def test_each_library_of_the_pool_is_itself_and_the_same_again(pool: Pool, tmp_p
 
 
 def program(pool: Pool, name: str, text: str) -> str:
-    """A file of the pool that may be run."""
+    """Makes an executable file in the pool."""
     said(pool, "bash", "-c", f'printf %s "$0" > {PREFIX}/{name}; chmod +x {PREFIX}/{name}', text)
     return f"{PREFIX}/{name}"
 

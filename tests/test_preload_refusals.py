@@ -1,4 +1,7 @@
-"""What a program meets by the preload library where the pool cannot be had: one line on standard error, the errno that fits, no hang, no crash."""
+"""The preload library without an available pool: one line on standard error and a suitable errno.
+
+No program hangs or crashes.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ import pytest
 from preloaded import PREFIX, Pool
 from waiting import wait_for
 
-# A program that is refused ends by then: a second or two are waited for nodes, seconds.
+# Time in seconds after which a program must have failed: the library waits a second or two for
+# nodes.
 SECONDS_MAX = 20
 SEED = 5
 KILLS = 100
-# The program asks three times, and says each errno.
+# The program makes three calls, and prints the errno of each.
 ASKS = f"""
 import errno, os
 for call in (os.stat, os.listdir, lambda path: open(path, "w")):
@@ -31,7 +35,8 @@ for call in (os.stat, os.listdir, lambda path: open(path, "w")):
     except OSError as error:
         print(errno.errorcode[error.errno])
 """
-# The same with a file that was opened before: reads, and says what comes of new calls once somebody has written a line to it.
+# The same with a file that was opened before: reads, and prints the outcomes of new calls after a
+# line comes on standard input.
 HOLDS = f"""
 import errno, os, sys
 file = os.open("{PREFIX}/f", os.O_RDWR | os.O_CREAT)
@@ -45,7 +50,7 @@ def outcome(call, *args):
         return errno.errorcode[error.errno]
 print(outcome(lambda: len(os.pread(file, 1 << 20, 0))), outcome(os.stat, "{PREFIX}/f"), outcome(os.open, "{PREFIX}/g", os.O_CREAT), outcome(os.close, file))
 """
-# Opens, writes, renames and removes until it is killed.
+# Opens, writes, renames and removes files until it is killed.
 BUSY = f"""
 import os, sys
 os.mkdir(mine := "{PREFIX}/" + sys.argv[1])
@@ -63,12 +68,12 @@ while True:
 
 
 def library(binary: Path) -> Path:
-    """Ours, beside the binary."""
+    """The preload library, beside the binary."""
     return binary.parent / "libtidemill_preload.so"
 
 
 def asked(binary: Path, file: Path | None, *before: str) -> tuple[list[str], list[str]]:
-    """The errnos that a program is told, and the lines on standard error, where the pool file is this one."""
+    """The errnos of the program's calls and its lines on standard error, with this pool file."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")} | {"LD_PRELOAD": str(library(binary))}
     if file is not None:
         environment["TIDEMILL_POOL"] = str(file)
@@ -79,7 +84,7 @@ def asked(binary: Path, file: Path | None, *before: str) -> tuple[list[str], lis
 
 
 def refused(binary: Path, file: Path | None, errno: str, words: str, *before: str) -> None:
-    """Each call gets this errno, and one line says why."""
+    """Checks that each call fails with this errno, and that one line gives the reason."""
     errnos, lines = asked(binary, file, *before)
     assert errnos == [errno] * 3
     assert len(lines) == 1, lines
@@ -96,7 +101,7 @@ def test_a_pool_file_that_is_not_there(binary: Path, tmp_path: Path) -> None:
 
 
 def changed(pool: Pool, change: Callable[[dict[str, object]], object]) -> Path:
-    """A copy of the pool's file that says something else."""
+    """A modified copy of the pool file."""
     said = json.loads((pool.folder / "pool").read_text())
     change(said)
     copy = pool.ground / "changed"
@@ -123,7 +128,7 @@ def test_a_file_that_is_no_pool_file(binary: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("root")
 def test_a_token_that_the_user_may_not_read(binary: Path, ground: Path) -> None:
-    # The program of a stranger is one that strangers may run.
+    # The system's Python, because another user may be unable to run that of this environment.
     code = f'import sys; sys.argv = ["-c"]; exec({ASKS!r})'
     with preloaded.pool(binary, ground) as pool:
         copy = ground / "library.so"
@@ -157,7 +162,7 @@ os.wait()
 
 
 def killed(pool: Pool) -> None:
-    """Ends the pool's nodes as a crash does."""
+    """Kills the nodes of the pool, as in a crash."""
     for pid in pool.pids():
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pool.pids()), "a node lives on")
@@ -201,5 +206,5 @@ def test_programs_that_are_killed_leave_no_open_file_behind(binary: Path, ground
             for process in busy:
                 process.communicate()
         pool.ok("sh", "-c", f"rm -r {PREFIX}/*")
-        # Bytes of removed files go with their last open.
+        # The bytes of removed files are freed with their last open descriptor.
         wait_for(lambda: pool.used() <= began + 64 * 1024, f"{pool.used()} bytes are used, {began} were before")

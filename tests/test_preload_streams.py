@@ -1,4 +1,4 @@
-"""Streams, asynchronous operations, sockets and walks by the preload library: they end as in a folder of this host."""
+"""Streams, asynchronous I/O, sockets and tree walks with the preload library: as on this host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preloaded import PREFIX, Pool
 HERE = Path(__file__).parent
 # nftw(3): FTW_PHYS, FTW_MOUNT, FTW_CHDIR, FTW_DEPTH.
 PHYSICAL, ONE_DEVICE, ENTERS, DEPTH = 1, 2, 4, 8
-# One process of multiprocessing asks another by a socket that is in the folder for temporary files.
+# Processes of multiprocessing communicate by a socket in the directory for temporary files.
 MANAGER = """
 import multiprocessing
 if __name__ == "__main__":
@@ -25,7 +25,7 @@ if __name__ == "__main__":
         process.join()
         print(sorted(shared.values()))
 """
-# Names that are told of both ends of a connection, in one process and in another, and of who sends.
+# Names of both ends of a connection, in one process and in another, and of the sender.
 NAMES = """
 import os, socket
 listening = socket.socket(socket.AF_UNIX)
@@ -69,14 +69,14 @@ def pool(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Poo
 
 
 def compiled(name: str, folder: Path) -> Path:
-    """A program of ours in C."""
+    """Compiles a C program of tests/preload."""
     program = folder / name
     subprocess.run(["cc", "-Wall", "-Werror", "-o", str(program), str(HERE / f"preload/{name}.c")], check=True)
     return program
 
 
 def folders(pool: Pool, tmp_path: Path) -> tuple[Path, Path]:
-    """An empty folder of this host, and one of the pool."""
+    """An empty directory of this host, and one of the pool."""
     here = tmp_path / "here"
     here.mkdir()
     there = Path(PREFIX, tmp_path.name)

@@ -1,6 +1,7 @@
-"""What the preload library catches, against what the C library of this machine exports that takes a path or a descriptor.
+"""The functions that the preload library intercepts, compared with those of the C library.
 
-A C library that is newer than the one that was looked through may bring functions that nobody decided on: then this fails, and names them.
+They are the functions that take a path or a descriptor. A newer C library may have functions that
+nobody has decided about; then this test fails and names them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-# Functions of the C library that mean files and are not caught: NAME, and why.
+# Functions of the C library that concern files and are not intercepted: NAME, and the reason.
 NOT_CAUGHT = Path(__file__).parent / "suites/preload-not-caught.txt"
-# All versions up to this were looked through.
+# The latest version of the C library whose functions were reviewed.
 LOOKED_THROUGH = (2, 36)
-# Of liburing, whose calls are instructions: refused.
+# Functions of liburing, whose operations need no calls of the C library: setup fails.
 RINGS = {"io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem", "io_uring_setup"}
-# Of C libraries after that one.
+# Functions of C libraries after that version.
 LATER = {"pidfd_spawn", "pidfd_spawnp", "posix_spawn_file_actions_addchdir", "posix_spawn_file_actions_addfchdir"}
 
-# Headers of the C library that declare functions of files.
+# Headers of the C library that declare functions on files.
 HEADERS = """aio.h dirent.h execinfo.h fcntl.h fts.h ftw.h glob.h mntent.h nl_types.h poll.h pty.h spawn.h stdio.h stdlib.h termios.h unistd.h utime.h
 utmp.h utmpx.h
 sched.h sys/acct.h sys/epoll.h sys/eventfd.h sys/fanotify.h sys/file.h sys/inotify.h sys/ioctl.h sys/mman.h sys/mount.h sys/pidfd.h sys/quota.h sys/sendfile.h
 sys/signalfd.h sys/socket.h sys/stat.h sys/statfs.h sys/statvfs.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/vfs.h sys/xattr.h dlfcn.h""".split()
 DECLARED = re.compile(r"extern\s[^;{}]*?\b(\w+)\s*\(([^;{}]*)\)\s*;")
-# A descriptor, a path, or what holds one, by what these headers call their parameters.
+# A descriptor, a path, or a type that holds one, by the parameter names of these headers.
 OF_FILES = re.compile(
     r"\bint __(?:\w*fd\w*|fildes\w*)\b|aiocb|sockaddr"
     r"|char \*(?:const )?(?:__restrict )?__(?:\w*file\w*|\w*path\w*|dir\w*|template|old\w*|new\w*|from|to|special\w*|target)\b"
@@ -34,33 +35,33 @@ OF_FILES = re.compile(
 
 
 def exported(library: Path | str) -> dict[str, str]:
-    """The functions that a library gives to others, and the version of each."""
+    """The functions that a library exports, and the version of each."""
     listed = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", str(library)], check=True, capture_output=True, text=True).stdout
     words = [line.split()[-2:] for line in listed.splitlines()]
     return {name.split("@")[0]: name.rpartition("@")[2] for kind, name in words if kind in "TWi"}
 
 
 def version(said: str) -> tuple[int, ...]:
-    """Of `GLIBC_2.36`; none of what is private to the C library."""
+    """Parses `GLIBC_2.36`; returns an empty tuple for private symbols of the C library."""
     number = said.removeprefix("GLIBC_")
     return tuple(map(int, number.split("."))) if number[0].isdigit() else ()
 
 
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, str]:
-    """The C library's."""
+    """The functions of the C library."""
     linked = subprocess.run(["ldd", "/bin/sh"], check=True, capture_output=True, text=True).stdout
     return exported(next(line.split()[2] for line in linked.splitlines() if "libc.so" in line))
 
 
 @pytest.fixture(scope="module")
 def ours(binary: Path) -> set[str]:
-    """The library's."""
+    """The functions of the preload library."""
     return set(exported(binary.parent / "libtidemill_preload.so"))
 
 
 def decided() -> dict[str, str]:
-    """Why each of them is not caught."""
+    """The reason why each of these functions is not intercepted."""
     lines = [line for line in NOT_CAUGHT.read_text().splitlines() if line and not line.startswith("#")]
     return {name: why for names, why in (line.split("  ", 1) for line in lines) for name in names.split()}
 

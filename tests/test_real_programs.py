@@ -1,6 +1,6 @@
-"""Programs that people use, on the mount and by the preload library as on tmpfs: every line that they print must be the same.
+"""Common programs print the same lines on the mount and with the preload library as on tmpfs.
 
-Their scripts are in `programs/`; each begins in an empty folder, and does its worst there.
+Their scripts are in `programs/`; each starts in an empty directory.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from example_runs import need_program, real_data
 
 PROGRAMS = Path(__file__).parent / "programs"
 SCRIPTS = sorted(path.stem for path in PROGRAMS.glob("*.sh"))
-# Libraries that a program needs at its start are opened by the loader, before ours is there.
+# The loader opens the libraries that a program needs at its start before the preload library is
+# there.
 MOUNTS_ONLY = {"loader"}
-# Scripts that need a program with real inputs, and what they are.
+# Scripts that need a program and real inputs: the program, its package, and the inputs.
 INPUTS = {"blast": ("blastn", "ncbi-blast+", "blast"), "montage": ("mProjectPP", "montage", "m17")}
 SECONDS_MAX = 120
 
 
 def environment(script: str, inside: Path | str) -> dict[str, str]:
-    """What a script finds in its environment, more than others, that runs in this folder."""
+    """Additional environment variables of a script that runs in this directory."""
     more = {}
     if script in INPUTS:
         program, package, data = INPUTS[script]
@@ -36,13 +37,13 @@ def environment(script: str, inside: Path | str) -> dict[str, str]:
 
 
 def told(script: str, folder: Path | str, done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The lines of a script that ran below a folder, which they do not name."""
+    """The output lines of a script, without the directory in which it ran."""
     assert done.returncode == 0, f"{script} at {folder} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return (done.stdout + done.stderr).replace(str(folder), "").splitlines()
 
 
 def printed(script: str, folder: Path) -> list[str]:
-    """What a script prints in a folder."""
+    """The output of a script in a directory."""
     inside = folder / "work"
     inside.mkdir(mode=0o755)
     command = ["bash", "-eu", str(PROGRAMS / f"{script}.sh")]

@@ -1,4 +1,4 @@
-"""What is refused before anything starts: exit code 2, a message that names the place, nothing left behind."""
+"""Errors before a run starts: exit code 2, a message with the location, nothing left behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BAD_SCRIPTS = {
 
 @pytest.fixture(autouse=True)
 def ghost(bench: Workbench) -> None:
-    """A tool whose program is not there."""
+    """A tool whose program does not exist."""
     with bench.tools.open("a") as tools:
         tools.write('\n[tools.ghost]\ncommand = ["no-such-program-anywhere", "{to}"]\noutputs.to = {}\n')
 
@@ -183,7 +183,7 @@ def test_a_workflow_of_no_tasks_is_said_to_be_strange(bench: Workbench) -> None:
 
 @pytest.mark.parametrize("storage", ["mount"])
 def test_the_commands_that_are_shown_do_what_the_run_does(bench: Workbench) -> None:
-    """Pasted into a shell, with a folder in the place of the pool's."""
+    """Pastes them into a shell, with another directory in place of the pool's."""
     (bench.data / "it's odd.txt").write_text("odd\n")
     bench.script(
         'var a = Data.get("in"), o = Data.get("it\'s odd"), p = Data.define("P", 2), d = Data.define("D"), l = Data.define("L"), m = Data.define("M");'
@@ -203,7 +203,10 @@ def test_the_commands_that_are_shown_do_what_the_run_does(bench: Workbench) -> N
 @pytest.mark.parametrize("storage", ["mount"])
 @pytest.mark.parametrize("kind", ["fifo", "folder", "dangling link", "nothing"])
 def test_an_input_that_is_no_file_is_refused_without_waiting(bench: Workbench, kind: str) -> None:
-    """A descriptor names its inputs itself, so they may be anything; opening a FIFO would wait for a writer."""
+    """Opening a FIFO would wait for a writer.
+
+    A descriptor names its inputs itself, so they may be any kind of file.
+    """
     bench.script(COPY + "copy({from: a, to: b});")
     exported = bench.tidemill("flow", "export", bench.workflow, "--data", bench.data, "--tools", bench.tools)
     odd = bench.data / "odd.txt"

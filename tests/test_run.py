@@ -1,4 +1,4 @@
-"""`tidemill run` on the real binary: what tasks see, how they fail, and what is left behind (nothing)."""
+"""`tidemill run` with the real binary: what tasks see, how they fail, nothing left behind."""
 
 from __future__ import annotations
 
@@ -214,7 +214,8 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(bench: Workbench) -> No
 
 def test_memory_that_a_tool_declares_is_enforced_where_that_can_be_and_watched_elsewhere(bench: Workbench) -> None:
     enforced = bench.group_parent() is not None
-    # Holds 150 MB: for ever where somebody ends it, else for as long as four looks take.
+    # Uses 150 MB: until it is killed if the limit is enforced, otherwise as long as four checks
+    # take.
     hold = f"(head -c 150000000 /dev/zero; sleep {3600 if enforced else 1}) | tail -c 150000000 > /dev/null"
     bench.script(
         'var h = Data.define("H"); var f = Data.define("F");'
@@ -326,7 +327,10 @@ def test_an_exported_flow_runs_by_itself(bench: Workbench) -> None:
 
 
 def test_a_writer_that_waits_for_space_proceeds_when_there_is_some(bench: Workbench) -> None:
-    """Each task writes 20 MB into a pool of 32 MiB: the second waits until the first one's is exported and gone."""
+    """Each task writes 20 MB into a pool of 32 MiB.
+
+    The second waits until the first one's output is exported and dropped.
+    """
     bench.script('var d = Data.define("D", 2); for (var i = 0; i < 2; i++) shell({script: \'head -c 20000000 /dev/zero > "$1"\', to: d[i]});')
     run = bench.run("--memory", "32MiB", "--slots", "1", env={"TIDEMILL_SPACE_WAIT": "60"})
     assert run.code == 0, run.err
@@ -337,7 +341,7 @@ def test_cancel_while_a_writer_waits_for_space_is_prompt(bench: Workbench, stora
     if storage == "preload":
         pytest.skip("who writes to its file's own memory does not wait (docs/SEMANTICS.md)")
     bench.script('var d = Data.define("D"); shell({script: \'head -c 64000000 /dev/zero > "$1"\', to: d});')
-    # Who writes past the pool does not wait.
+    # A writer with passthrough does not wait for space.
     process = bench.start("--memory", "32MiB", "--json", "--no-passthrough", env={"TIDEMILL_SPACE_WAIT": "300"})
     bench.wait_for_event(process, "task_started")
     bench.wait_for(lambda: bench.last_progress(process)["used"] > 28 << 20)
@@ -357,7 +361,7 @@ def test_a_second_run_replaces_the_outputs_of_the_first(bench: Workbench) -> Non
 
 
 def test_standard_streams_of_the_run_itself_stay_usable(bench: Workbench) -> None:
-    """A reader of --json that goes away does not stop the run."""
+    """Closing the reader of --json does not stop the run."""
     bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
     command = f"{bench.command_line('--json')} | head -n 1"
     done = subprocess.run(["bash", "-c", command], cwd=bench.root, capture_output=True, text=True, timeout=60, check=False)
@@ -378,12 +382,16 @@ for (var i = 0; i < 2; i++) {
 
 
 def test_writers_that_crowd_each_other_out_are_tried_again_alone(bench: Workbench, storage: str) -> None:
-    """Each holds half of the pool and waits for the rest: without another chance both would fail, though one fits after the other."""
+    """Each writer holds half of the pool and waits for more space.
+
+    Without a retry both would fail, although they fit one after the other.
+    """
     bench.script(CROWD.replace("ROOT", str(bench.root)))
     run = bench.run("--memory", "16MiB", "--slots", "2", env={"TIDEMILL_SPACE_WAIT": "0.5"})
     assert run.code == 0, run.err
     assert [(bench.out / "F" / f"F_{i}.txt").read_text().strip() for i in range(2)] == [str(12 << 20)] * 2
-    if storage != "staging":  # a staged task writes to the RAM disk first, and one of them may come first then
+    # A staged task writes to the RAM disk first, so one of the two may finish first.
+    if storage != "staging":
         retried = [task for task in run.report["tasks"] if task["attempts"] == 2]
         assert "pool was full" in retried[0]["earlier"][0]["text"]
 
@@ -416,7 +424,10 @@ outputs.to = {}
 
 @pytest.mark.parametrize(("count", "step", "merge", "memory"), [(40, SMALL, "", 30), (20, HALF, MERGE, 64)])
 def test_temporaries_of_many_chains_go_before_new_ones_come(bench: Workbench, count: int, step: str, merge: str, memory: int) -> None:
-    """All first steps together write 100 MB and more: the pool is large enough only if what reads them goes first."""
+    """All first steps together write 100 MB or more.
+
+    The pool is large enough only if the tasks that read these files run first.
+    """
     with bench.tools.open("a") as tools:
         tools.write(HALF_TOOLS)
     bench.script(CHAINS.replace("COUNT", str(count)).replace("STEP", step).replace("MERGE", merge))
@@ -440,7 +451,7 @@ def test_a_tool_that_ignores_a_full_pool_is_warned_about(bench: Workbench, stora
 
 
 def test_a_signal_that_was_ignored_stays_ignored(bench: Workbench) -> None:
-    """`nohup tidemill run` goes on when the terminal hangs up."""
+    """`nohup tidemill run` continues after a hangup of the terminal."""
     go = bench.root / "go"
     bench.script(f'var d = Data.define("D"); shell({{script: \'while [ ! -e {go} ]; do sleep 0.02; done; echo on > "$1"\', to: d}});')
     command = ["bash", "-c", "trap '' HUP INT; exec \"$@\"", "bash", *bench.arguments("--json")]
@@ -461,7 +472,7 @@ def test_a_second_signal_ends_at_once_and_takes_daemons_along(bench: Workbench) 
     bench.wait_for_event(process, "task_started")
     bench.wait_for(lambda: len(bench.processes(marker)) == 2)
     process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGINT)  # at once: that is the first, as `timeout` sends it
+    process.send_signal(signal.SIGINT)  # sent at once, both count as the first, as from `timeout`
     begun = bench.last_progress(process)["elapsed"]
     while bench.last_progress(process)["elapsed"] < begun + 1.1:
         pass
@@ -559,7 +570,10 @@ def test_two_runs_with_one_output_folder_both_write_whole_files(bench: Workbench
 
 
 def test_a_failed_task_is_kept_and_repeated_outside_the_run(bench: Workbench) -> None:
-    """The kept script ends as the task did, with what it read, its variables and its standard files; mended, it ends well."""
+    """The kept script ends as the task did, with the same inputs, variables and standard streams.
+
+    After a correction it succeeds.
+    """
     with bench.tools.open("a") as tools:
         tools.write(r'''
 [tools.picky]

@@ -1,6 +1,7 @@
-"""`tidemill run` by the preload library: chosen where no mount is allowed, tool by tool, and nothing is left behind.
+"""`tidemill run` with the preload library: when it is chosen, and that nothing is left behind.
 
-What holds in every form is in test_run.py, which runs by the library too.
+Where no mount is allowed the run chooses it, tool by tool. Tests for every storage mode are in
+test_run.py, which also runs with the library.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from workbench import Run, Workbench
 
-# For programs in /dev/shm where the path of the run's folder is too long for a socket.
+# Sockets in /dev/shm, for runs whose directory has a path that is too long for a socket.
 DOORS = "tidemill-*-door"
 TOOLS = """
 [tools.static]
@@ -59,13 +60,13 @@ COPY = 'var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b})
 
 @pytest.fixture
 def storage() -> str:
-    """The one form."""
+    """The only storage mode of these tests."""
     return "preload"
 
 
 @pytest.fixture
 def bench(binary: Path, tmp_path: Path, storage: str) -> Workbench:
-    """With tools of this file."""
+    """A workbench with the tools of this file."""
     bench = Workbench(binary, tmp_path, storage)
     with bench.tools.open("a") as tools:
         tools.write(TOOLS)
@@ -82,12 +83,12 @@ def static(bench: Workbench) -> Path:
 
 
 def line_of(run: Run) -> str:
-    """The line that says how tasks saw the pool."""
+    """The line that says how tasks accessed the pool."""
     return run.report["settings"]["mode_reason"]
 
 
 def nothing_is_left(bench: Workbench) -> None:
-    """No folder, socket or pool file, here or on the RAM disk."""
+    """Checks that no directory, socket or pool file is left, here or on the RAM disk."""
     assert bench.leftovers() == []
 
 
@@ -106,7 +107,7 @@ def test_the_form_is_said_and_reported(bench: Workbench) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be kept from what it may")
 def test_where_no_mount_is_allowed_the_library_is_chosen_and_that_is_said_in_one_line(bench: Workbench) -> None:
     bench.script(COPY)
-    # As in a container without the capability: helpers with a set-id bit have it no more than we.
+    # As in a container without the capability: set-id helpers do not have it either.
     without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
     environment = bench.environment({"TIDEMILL_STORAGE": "auto"})
     done = subprocess.run([*without, *bench.arguments()], cwd=bench.root, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -151,7 +152,7 @@ def test_a_library_that_is_not_there_is_an_error_with_what_to_do(bench: Workbenc
 
 
 def test_standard_files_are_of_the_pool(bench: Workbench) -> None:
-    """Of a bound input, of one that a task wrote, and of one that is longer than what is kept beside its name."""
+    """Standard streams on a bound input, a small task output, and long files in stripes."""
     (bench.data / "long.txt").write_text("tide" * 100_000)
     bench.script(
         'var a = Data.get("in"), l = Data.get("long"); var b = Data.define("B"), c = Data.define("C", 4);'

@@ -1,4 +1,4 @@
-"""run.json of real runs keeps to its schema, docs/formats/run.schema.json, however they end."""
+"""run.json of real runs conforms to docs/formats/run.schema.json, for every outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("storage")
 
 
 def check(report: dict) -> None:
-    """Holds a report against the schema."""
+    """Validates a report against the schema."""
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validators.validator_for(schema)(schema).validate(report)
 

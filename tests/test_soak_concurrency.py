@@ -1,6 +1,8 @@
-"""Eight processes in random operations on one pool, through one mount and through two: the model and the invariants hold.
+"""Eight processes in random operations on one pool, by one mount and by two.
 
-SOAK_SECONDS is how long each runs; the seed is told when one fails, and SOAK_SEED runs it again.
+The model and the invariants must hold.
+
+SOAK_SECONDS is the duration of each. A failure reports the seed; SOAK_SEED runs it again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ PROCESSES = 8
 
 
 def soak(binary: Path, ground: Path, way: list[str], mounts: int, seconds: float, seed: int) -> None:  # noqa: PLR0913, PLR0917 - a row of a matrix
-    """Runs the processes on a fresh pool."""
+    """Runs the processes on a new pool."""
     with pools.pool(binary, ground, *way, points=mounts, memory="512MiB") as pool:
         command = [sys.executable, str(RUN), str(seconds), str(seed), str(PROCESSES), *map(str, pool.dirs)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds * 3 + 120, check=False)

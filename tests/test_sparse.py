@@ -1,4 +1,4 @@
-"""Files with holes take about what they take on tmpfs: through a mount with passthrough, and by the preload library."""
+"""Sparse files use about as much space as on tmpfs, by passthrough and the preload library."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import preloaded
 import pytest
 from pools import tmpfs
 
-# Bytes 2 MiB apart, in files that are made in four ways; after each the blocks that it has, in the end. What was written from its
-# end to its start has its small pages when nobody uses it any more and somebody asks how full the pool is.
+# Writes bytes 2 MiB apart to files in four ways, and prints the final number of blocks of each
+# file. A file that was written backwards gets its huge pages split when it is idle and the usage of
+# the pool is requested.
 PROGRAM = """
 import json, os, sys, time
 folder, gap, count = sys.argv[1], 2 << 20, 40
@@ -52,7 +53,7 @@ print(json.dumps({path.rpartition("/")[2]: blocks(path) for path in sparse}))
 
 
 def told(command: list[str], environment: dict[str, str]) -> dict[str, int]:
-    """What the program tells."""
+    """The output of the program."""
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What a command prints to standard output is there whole, or the command fails; names of others do nothing to a terminal."""
+"""Output of commands is complete, or the command fails; names are safe for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ordinary user with fusermount3: the same file system, without passthrough, for that user alone."""
+"""An ordinary user with fusermount3: the same file system, without passthrough, private."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from test_posix_edges import differences, outcomes
 
 USER = 1000
-# The topics that need neither another user nor a privilege.
+# Topics that need neither another user nor a privilege.
 TOPICS = ("mappings", "sizes", "locks")
 
 pytestmark = pytest.mark.usefixtures("root", "fuse_for_users")
@@ -26,7 +26,7 @@ def as_user(command: list[str], **how: object) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def user_ground(ground: Path, binary: Path) -> Path:
-    """A folder of the user with the binary, where that user may mount."""
+    """A directory of the user with the binary; skips the test if the user cannot mount."""
     helper = shutil.which("fusermount3")
     if helper is None or not Path(helper).stat().st_mode & stat.S_ISUID:
         pytest.skip("no fusermount3 that may mount for others")

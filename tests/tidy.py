@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Style as checks: layers, arrows, file and function lengths, links in the documents. Verifies, never writes.
+"""Checks of style: layers, dependencies, lengths of files and functions, links in documents.
 
-Run by `make check`; prints one line for each finding and exits with 1 if there is any.
+Never writes. Run by `make check`; prints one line for each finding and exits with 1 if there is
+any.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-# Beside one another in a layer, and still in one direction (docs/ARCHITECTURE.md).
+# Dependencies allowed within a layer; they have one direction (docs/ARCHITECTURE.md).
 SAME_LAYER = {
     ("vfs", "client"), ("client", "node"), ("run", "fuse"), ("run", "pool"), ("pool", "link"), ("bench", "pool"),
     ("posix", "pool"), ("posix", "link"),
@@ -24,19 +25,19 @@ SAME_LAYER = {
 
 
 def tracked(pattern: str) -> list[Path]:
-    """Files of the repository that match, also those not committed yet."""
+    """Files of the repository that match, also those that are not committed yet."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [ROOT / name for name in names if (ROOT / name).exists()]
 
 
 def crates() -> dict[str, Path]:
-    """Crate name to its folder."""
+    """Maps crate names to directories."""
     return {path.parent.name: path.parent for path in tracked("crates/*Cargo.toml") + tracked("python/Cargo.toml")}
 
 
 def layer_of(folder: Path) -> int | None:
-    """The layer that the crate's first doc line names."""
+    """The layer in the crate's first doc line."""
     entry = folder / "src" / "lib.rs"
     entry = entry if entry.exists() else folder / "src" / "main.rs"
     match = re.match(r"//! Layer (\d): .", entry.read_text())
@@ -44,7 +45,7 @@ def layer_of(folder: Path) -> int | None:
 
 
 def layer_findings() -> list[str]:
-    """Crates without a layer, and arrows that point up or sideways."""
+    """Crates without a layer, and dependencies on the same or a higher layer."""
     found, layers = [], {name: layer_of(folder) for name, folder in crates().items()}
     for name, folder in crates().items():
         if layers[name] is None:
@@ -59,7 +60,10 @@ def layer_findings() -> list[str]:
 
 
 def length_findings() -> list[str]:
-    """Files and functions that are too long, tests not counted; files that do not open with what they are."""
+    """Files and functions that are too long, and files without a first doc comment.
+
+    Tests are not counted.
+    """
     found = []
     for path in tracked("crates/*.rs") + tracked("python/*.rs"):
         name = path.relative_to(ROOT)
@@ -75,7 +79,11 @@ def length_findings() -> list[str]:
 
 
 def long_functions(lines: list[str]) -> list[tuple[int, int]]:
-    """(line, length) of functions over the limit; a function ends at the closing brace of its own indent, and one in a macro's table has none."""
+    """(line, length) of functions over the limit.
+
+    A function ends at the closing brace of its own indentation; functions in the table of a macro
+    have no such brace.
+    """
     long, start, indent = [], None, ""
     for number, line in enumerate(lines, 1):
         match = re.match(r"(\s*)(pub(\([a-z]+\))? )?(const |async |unsafe )*fn \w+", line)
@@ -89,7 +97,7 @@ def long_functions(lines: list[str]) -> list[tuple[int, int]]:
 
 
 def link_findings() -> list[str]:
-    """Relative links in Markdown that lead nowhere."""
+    """Relative links in Markdown whose target does not exist."""
     found = []
     for path in tracked("*.md"):
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
@@ -99,7 +107,7 @@ def link_findings() -> list[str]:
 
 
 def main() -> int:
-    """Prints what is found."""
+    """Prints the findings; returns the exit code."""
     found = layer_findings() + length_findings() + link_findings()
     for line in found:
         print(line)

@@ -1,4 +1,4 @@
-"""A folder with data, tools and a script, and the real binary to run them."""
+"""A directory with data, tools and a script, and the real binary to run them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ outputs.to = { extension = ".txt" }
 
 @dataclass
 class Run:
-    """How a run went."""
+    """The result of a run."""
 
     code: int
     out: str
@@ -104,7 +104,7 @@ class Run:
 
 
 class Workbench:
-    """Everything a test needs around `tidemill run`."""
+    """Everything that a test of `tidemill run` needs."""
 
     def __init__(self, binary: Path, root: Path, storage: str) -> None:
         self.binary, self.root, self.storage = binary, root, storage
@@ -118,29 +118,29 @@ class Workbench:
         self.events: dict[int, list[dict]] = {}
 
     def script(self, text: str) -> None:
-        """Sets the script."""
+        """Writes the script."""
         self.workflow.write_text(text)
 
     def environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
-        """The environment of the binary: a runtime folder of our own, the storage form under test."""
+        """The environment of the binary: a runtime directory and the storage mode under test."""
         mine = {"XDG_RUNTIME_DIR": str(self.runtime), "TIDEMILL_STORAGE": self.storage}
         return {**os.environ, **mine, **(extra or {})}
 
     def arguments(self, *flags: str, out: Path | None = None) -> list[str]:
         """The command line of a run."""
         fixed = ["--data", self.data, "--tools", self.tools, "--out", out or self.out, "--report", self.report]
-        # A flag that is given again by the test takes the place of ours.
+        # A flag given by the test replaces the default one.
         given = {str(flag) for flag in flags}
         kept = [word for pair in zip(fixed[::2], fixed[1::2], strict=True) if pair[0] not in given for word in pair]
         return [str(word) for word in (self.binary, "run", self.workflow, *kept, *flags)]
 
     def command_line(self, *flags: str) -> str:
-        """The same for a shell."""
+        """The command line of a run for a shell."""
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.environment().items() if name in ("XDG_RUNTIME_DIR", "TIDEMILL_STORAGE"))
         return f"{settings} {shlex.join(self.arguments(*flags))}"
 
     def run(self, *flags: str, env: dict[str, str] | None = None, out: Path | None = None) -> Run:
-        """Runs to the end."""
+        """Runs the workflow to the end."""
         shutil.rmtree(self.report, ignore_errors=True)
         command = self.arguments(*flags, out=out)
         done = subprocess.run(command, cwd=self.root, env=self.environment(env), capture_output=True, text=True, timeout=120, check=False)
@@ -149,12 +149,12 @@ class Workbench:
         return Run(done.returncode, done.stdout, done.stderr, report)
 
     def tidemill(self, *words: object) -> subprocess.CompletedProcess[str]:
-        """Any other command."""
+        """Runs any other command."""
         command = [str(self.binary), *(str(word) for word in words)]
         return subprocess.run(command, cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=120, check=False)
 
     def start(self, *flags: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        """Starts a run and leaves it running; its standard output is to be read by `wait_for_event`."""
+        """Starts a run in the background; `wait_for_event` reads its standard output."""
         stdout = subprocess.PIPE if "--json" in flags else subprocess.DEVNULL
         return subprocess.Popen(self.arguments(*flags), cwd=self.root, env=self.environment(env), stdout=stdout, stderr=subprocess.DEVNULL, text=True)
 
@@ -200,23 +200,23 @@ class Workbench:
         return found
 
     def mounts(self) -> list[str]:
-        """Mount points below our folder."""
+        """Mount points below this directory."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         return [line.split()[4] for line in lines if line.split()[4].startswith(str(self.root))]
 
     @staticmethod
     def can_mount() -> bool:
-        """Whether FUSE can be used by this user."""
+        """True if this user can use FUSE."""
         return os.access("/dev/fuse", os.R_OK | os.W_OK) and (os.geteuid() == 0 or shutil.which("fusermount3") is not None)
 
     @staticmethod
     def copies() -> set[str]:
-        """Folders of staging runs on the RAM disk, whosoever they are."""
+        """Directories of staging runs of any user on the RAM disk."""
         return {str(path) for path in Path("/dev/shm").glob("tidemill-*-flow-*")}
 
     @staticmethod
     def group_parent() -> Path | None:
-        """Our own control group, if groups below it can limit memory."""
+        """The control group of this process, if groups below it can limit memory."""
         lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
         one = [Path("/sys/fs/cgroup/memory", path.lstrip("/")) for _, names, path in lines if "memory" in names.split(",")]
         two = [Path("/sys/fs/cgroup", path.lstrip("/")) for _, names, path in lines if not names]
@@ -227,12 +227,16 @@ class Workbench:
 
     @classmethod
     def groups(cls) -> set[str]:
-        """Control groups of runs, whosoever they are."""
+        """Control groups of runs of any user."""
         parent = cls.group_parent()
         return {str(path) for path in parent.glob("tidemill-flow-*")} if parent else set()
 
     def leftovers(self) -> list[str]:
-        """What is left of pools in the runtime folder (its lock file may stay), on the RAM disk and of control groups."""
+        """Everything that pools and runs left behind.
+
+        These are directories in the runtime directory (its lock file may stay), directories on the
+        RAM disk, and control groups.
+        """
         shm = sorted(self.copies() - self.copies_before)
         pools = [str(path) for path in self.runtime.rglob("*") if path.is_dir() and path.parent != self.runtime]
         return shm + pools + sorted(self.groups() - self.groups_before)

@@ -1,9 +1,10 @@
-"""Checks the hits: the same lines, in the same order, as one search of all queries on a plain disk.
+"""Checks that the hits are the same lines in the same order as one search of all queries on a disk.
 
     check.py --data DIR --out OUT [--queries corn]
 
-The E-value of a hit depends on the query itself and on the database, not on the other queries, so splitting them changes
-nothing. Exit code 0 if all holds; 1 with a message otherwise.
+The E-value of a hit depends on the query itself and on the database, not on the other queries, so
+splitting the queries changes nothing. Exits with 0 if all checks pass; otherwise with 1 and a
+message.
 """
 
 import argparse
@@ -14,13 +15,13 @@ import tempfile
 
 
 def expect(condition, message):
-    """The only assertion: a message for a person, and the end."""
+    """The only assertion: exits with a message."""
     if not condition:
         raise SystemExit(f"check.py: {message}")
 
 
 def in_one_piece(data, queries, folder):
-    """The lines of one search."""
+    """The output lines of one search with all queries."""
     run = lambda *command: subprocess.run(command, check=True, capture_output=True)  # noqa: E731
     database, hits = f"{folder}/nifh-db", folder / "hits.tsv"
     run("makeblastdb", "-in", str(data / "nifh-db.fa"), "-dbtype", "nucl", "-blastdb_version", "4", "-out", database)

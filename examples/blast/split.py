@@ -1,4 +1,4 @@
-"""SplitQueries: cuts a FASTA file into parts with equally many sequences each; a part after the other, in order.
+"""SplitQueries: cuts a FASTA file into consecutive parts with equal numbers of sequences.
 
 split.py IN.fa PART.fa ...
 """
@@ -16,7 +16,7 @@ def records(text):
 
 
 def cut(items, count):
-    """`count` slices, as equal as they can be."""
+    """Cuts a list into `count` slices of nearly equal length."""
     return [items[part * len(items) // count : (part + 1) * len(items) // count] for part in range(count)]
 
 

@@ -1,4 +1,4 @@
-// Searches a database for every sequence of a query file, in n parts side by side.
+// Searches a database for every sequence of a query file, in n parts in parallel.
 
 var queries = "corn";
 var n = 8;

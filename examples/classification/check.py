@@ -1,15 +1,18 @@
-"""Checks the outcome of the classification workflow against a computation of its own, in one process, without Tidemill.
+"""Checks the results of the classification workflow with a separate computation without Tidemill.
 
     check.py --data DIR --out OUT
 
-DIR is the input that prepare.py made, OUT what the run exported with `--export TrainPart --export Model --export BestModel`.
+DIR is the input that prepare.py made. OUT has the exports of the run, which needs the flags
+`--export TrainPart --export Model --export BestModel`.
 
-It trains the models again and lets scikit-learn itself predict (the tools predict by model.py), then asserts:
-1. The parts hold every row of Train once, differ by one row at most in size, and each has rows of every class.
-2. Each exported model names as many rows of Test rightly as the one trained here.
+The script trains the models again and predicts with scikit-learn itself (the tools predict by
+model.py). Then it asserts:
+1. The parts contain every row of Train once, differ by one row at most in size, and each has rows
+   of every class.
+2. Each exported model classifies as many rows of Test correctly as the one trained here.
 3. BestModel is the first of those with the highest number.
-4. Every prediction is the one made here, and every valid row of Unlab has exactly one.
-Exit code 0 if all hold; 1 with a message otherwise.
+4. Every prediction equals the one made here, and every valid row of Unlab has exactly one.
+Exits with 0 if all hold; otherwise with 1 and a message.
 """
 
 import argparse
@@ -29,13 +32,13 @@ ALGORITHMS = ("tree", "svm", "bayes")  # the rows of `Model` in the workflow
 
 
 def expect(condition, message):
-    """The only assertion: a message for a person, and the end."""
+    """The only assertion: exits with a message."""
     if not condition:
         raise SystemExit(f"check.py: {message}")
 
 
 def exported(out, element):
-    """The files of an array in OUT by their index: {(0, 3): path}; wherever OUT keeps them."""
+    """The files of an array below OUT by their index: {(0, 3): path}."""
     names = re.compile(rf"{element}((?:_\d+)*)\.\w+")
     found = {}
     for path in out.rglob(f"{element}*"):
@@ -52,7 +55,7 @@ def table(path):
 
 
 def numbers(records):
-    """The features of records, by code of its own: the meaning of a column stands in rows.py."""
+    """The features of records, by separate code; rows.py documents the columns."""
     result = []
     for record in records:
         row = []
@@ -68,7 +71,7 @@ def numbers(records):
 
 
 def is_valid(record):
-    """Whether a row of Unlab is one that Filter keeps."""
+    """True for a row of Unlab that Filter keeps."""
     for name, field in record.items():
         if name is None or field is None:
             return False
@@ -83,7 +86,7 @@ def is_valid(record):
 
 
 def check_parts(data, out, seed):
-    """Point 1. Returns the parts as lists of lines."""
+    """Checks point 1. Returns the parts as lists of lines."""
     header, lines = rows.read(data / "Train.csv")
     files = exported(out, "TrainPart")
     parts = [rows.read(files[index])[1] for index in sorted(files)]
@@ -101,7 +104,7 @@ def check_parts(data, out, seed):
 
 
 def train_again(header, parts, seed):
-    """The estimators in the order of the array Model."""
+    """Trains the models; returns the estimators in the order of the array Model."""
     fieldnames = header.rstrip("\n").split(",")
     tables = [list(csv.DictReader(part, fieldnames=fieldnames)) for part in parts]
     data = [(numbers(records), [record["label"] for record in records]) for records in tables]
@@ -109,7 +112,7 @@ def train_again(header, parts, seed):
 
 
 def check_models(data, out, estimators):
-    """Points 2 and 3. Returns the index of the best model and its accuracy."""
+    """Checks points 2 and 3. Returns the index of the best model and its accuracy."""
     records = table(data / "Test.csv")
     features, labels = numbers(records), np.array([record["label"] for record in records])
     files = exported(out, "Model")
@@ -120,14 +123,14 @@ def check_models(data, out, estimators):
         there = int((model.predict(model.load(files[index]), features) == labels).sum())
         expect(here == there, f"Model{list(index)} names {there} rows of Test rightly, the one trained here {here}")
         right[index] = here
-    best = max(sorted(right), key=right.get)  # the first of equals
+    best = max(sorted(right), key=right.get)  # the first of equal ones
     chosen = exported(out, "BestModel")[()].read_bytes()
     expect(chosen == files[best].read_bytes(), f"BestModel is not Model{list(best)}, which has the best accuracy")
     return best, right[best] / len(labels)
 
 
 def check_predictions(data, out, estimator):
-    """Point 4. Returns the predictions by id."""
+    """Checks point 4. Returns the predictions by id."""
     inputs = sorted((data / "Unlab").iterdir())
     files = exported(out, "ClassDataset")
     expect(len(files) == len(inputs), f"{len(files)} ClassDataset files in {out}, {len(inputs)} files in Unlab")

@@ -1,4 +1,7 @@
-"""ModelSelector: copies the model that names most rows of a labelled file rightly; the first one of equals."""
+"""ModelSelector: copies the model that classifies most rows of a labelled file correctly.
+
+Of equally good models it takes the first.
+"""
 
 import argparse
 import shutil

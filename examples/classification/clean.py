@@ -1,7 +1,7 @@
-"""Filter: drops invalid rows, and folds rows that say the same into one that carries all their ids.
+"""Filter: drops invalid rows, and merges rows with equal features into one row with all their ids.
 
-The first column of a folded row is `17 93 240`: the classifier sees it once, and every id gets its answer. (In the files
-made of KDD Cup 99, two rows of three repeat another one.)
+The first column of a merged row is `17 93 240`: the classifier processes the row once, and every id
+gets its answer. (In the files made from KDD Cup 99, two of three rows are duplicates.)
 """
 
 import argparse
@@ -11,7 +11,7 @@ import rows
 
 
 def folded(header, lines):
-    """The rows to keep, and (id, reason) of each row dropped."""
+    """The rows to keep, and (id, reason) of each dropped row."""
     form = rows.Format(header)
     ids, dropped = {}, []
     for line in lines:

@@ -1,7 +1,8 @@
-"""Model files: the numbers that a trained classifier consists of, and how to predict from them by numpy alone.
+"""Model files: the numbers of a trained classifier, and the prediction from them with numpy only.
 
-scikit-learn takes 0.7 s to import and a prediction a few milliseconds, so 80 predictors that unpickled its objects would spend
-a minute on imports. These files hold plain arrays: numpy's import (0.06 s) is all it takes, and opening one runs no code.
+Importing scikit-learn takes 0.7 s and a prediction a few milliseconds, so 80 predictors that
+unpickle its objects would spend a minute on imports. These files hold plain arrays: they need only
+numpy (0.06 s to import), and loading one runs no code.
 """
 
 import numpy as np
@@ -14,13 +15,13 @@ def save(path, algorithm, estimator):
 
 
 def load(path):
-    """The model of a file, for `predict`."""
+    """Loads the model of a file, for `predict`."""
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
 
 
 def predict(model, features):
-    """The label of each row."""
+    """Predicts the label of each row."""
     return model["classes"][PLACES[str(model["algorithm"])](model, features)]
 
 
@@ -36,7 +37,7 @@ def tree_numbers(estimator):
 
 
 def tree_places(model, features):
-    """All rows walk down the tree together; a leaf is a node without a left child (-1)."""
+    """Moves all rows down the tree together; a leaf is a node without a left child (-1)."""
     node = np.zeros(len(features), dtype=np.intp)
     walking = np.flatnonzero(model["left"][node] >= 0)
     while walking.size:
@@ -53,7 +54,7 @@ def svm_numbers(estimator):
 
 def svm_places(model, features):
     distances = features @ model["weights"].T + model["offset"]
-    # Two classes have one plane between them, more have one each.
+    # Two classes have one plane between them; more classes have one plane each.
     return (distances[:, 0] > 0).astype(int) if distances.shape[1] == 1 else distances.argmax(axis=1)
 
 

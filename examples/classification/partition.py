@@ -1,7 +1,8 @@
-"""Partitioner: deals the rows of a labelled file to parts, like cards, one class after the other.
+"""Partitioner: deals the rows of a labelled file to parts in turn, one class after the other.
 
-So the parts are of one size (give or take a row), and a class with at least as many rows as there are parts is in every
-one of them. A class with fewer is refused: the models of the parts that lack it could never name it.
+The parts have the same size, give or take a row. A class with at least as many rows as there are
+parts is in every part. A class with fewer rows is an error, because the models of parts without it
+could never predict it.
 """
 
 import argparse
@@ -11,8 +12,8 @@ import rows
 
 
 def deal(lines, count):
-    """`count` lists that hold the lines; each keeps their order."""
-    by_class = sorted(range(len(lines)), key=lambda index: rows.label_of(lines[index]))  # sorted() keeps the order of equals
+    """Deals the lines into `count` lists; each keeps their order."""
+    by_class = sorted(range(len(lines)), key=lambda index: rows.label_of(lines[index]))  # sorted() is stable
     part_of = [0] * len(lines)
     for turn, index in enumerate(by_class):
         part_of[index] = turn % count
@@ -23,7 +24,7 @@ def deal(lines, count):
 
 
 def refuse_rare_classes(lines, count):
-    """Ends the program if a class has too few rows to be in every part."""
+    """Exits if a class has too few rows to be in every part."""
     for label, size in sorted(collections.Counter(map(rows.label_of, lines)).items()):
         if size < count:
             raise SystemExit(f"class {label!r} has {size} rows, too few for {count} parts: make fewer parts or give more rows")

@@ -1,4 +1,4 @@
-"""Predictor: names the class of every row of a filtered file, a line `id,label` for each id."""
+"""Predictor: predicts the class of every row of a filtered file; writes `id,label` for each id."""
 
 import argparse
 

@@ -1,11 +1,14 @@
-"""Makes the input of the classification workflow: Train.csv, Test.csv and Unlab/Unlab_00.csv ... in a folder.
+"""Makes the input of the classification workflow: Train.csv, Test.csv and Unlab/Unlab_00.csv ...
 
-    prepare.py DIR                      handwritten digits, which scikit-learn ships: 1,797 images of 8 x 8 pixels, 10 classes
-    prepare.py DIR --kdd KDD            KDD Cup 1999: network connections, normal or one of four kinds of attack
+    prepare.py DIR             handwritten digits, which scikit-learn contains: 1,797 images of
+                               8 x 8 pixels, 10 classes
+    prepare.py DIR --kdd KDD   KDD Cup 1999: network connections, normal or one of four kinds of
+                               attack
 
-KDD is a folder with `kddcup.data_10_percent.gz` (494,021 labelled connections; some are held out as Test) and
-`corrected.gz` (311,029 others, which become the unlabelled parts). Truth.csv, made beside them, has the labels that
-Unlab lacks; the workflow does not read it. The same options always make the same files.
+KDD is a directory with `kddcup.data_10_percent.gz` (494,021 labelled connections; some become Test)
+and `corrected.gz` (311,029 others, which become the unlabelled parts). The script also makes
+Truth.csv with the labels that Unlab lacks; the workflow does not read it. The same options always
+make the same files.
 """
 
 import argparse
@@ -17,10 +20,12 @@ import typing
 
 KDD_TRAIN = "kddcup.data_10_percent.gz"
 KDD_UNLABELLED = "corrected.gz"
-# A sample (--rows) keeps so many rows of a rare class, enough for one in each of 20 parts and some for the test.
+# The number of rows of a rare class that a sample (--rows) keeps: enough for one in each of 20
+# parts and some for the test.
 RARE_ROWS_MIN = 40
 
-# The kinds of attack of the task's description, and the names that belong to each (the last ones occur in corrected.gz only).
+# The kinds of attack of the task's description, and the names in each kind (the last ones occur
+# only in corrected.gz).
 KINDS = {
     "normal": "normal",
     "dos": "back land neptune pod smurf teardrop apache2 mailbomb processtable udpstorm",
@@ -29,7 +34,7 @@ KINDS = {
     "u2r": "buffer_overflow loadmodule perl rootkit httptunnel ps sqlattack xterm",
 }
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
-# Their columns without the label; three of them hold words.
+# The columns of the KDD files without the label; three of them hold words.
 KDD_COLUMNS = (
     "duration protocol service flag src_bytes dst_bytes land wrong_fragment urgent hot num_failed_logins logged_in"
     " num_compromised root_shell su_attempted num_root num_file_creations num_shells num_access_files num_outbound_cmds"
@@ -42,7 +47,7 @@ KDD_WORDS = (1, 2, 3)
 
 
 class Row(typing.NamedTuple):
-    """One labelled row: `features` is the middle of its line, without id and label."""
+    """A labelled row: `features` is the middle of its line, without id and label."""
 
     name: str
     features: str
@@ -56,7 +61,10 @@ class Row(typing.NamedTuple):
 
 
 def digits(seed, test_share=0.2, unlabelled_share=0.2):
-    """The columns, and the rows of the digits for Train, Test and Unlab, each with its share of every class."""
+    """The columns, and the rows of the digits for Train, Test and Unlab.
+
+    Each has its share of every class.
+    """
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -85,7 +93,10 @@ def kdd(folder, seed, rows_max, test_rows):
 
 
 def read_kdd(path, prefix):
-    """The rows of a KDD file, which has no header; their ids are the prefix and the line number from 0."""
+    """The rows of a KDD file, which has no header.
+
+    An id is the prefix and the line number from 0.
+    """
     if not path.is_file():
         raise SystemExit(f"{path} is not there: --kdd wants the folder with {KDD_TRAIN} and {KDD_UNLABELLED}")
     with gzip.open(path, "rt", encoding="ascii") as file:
@@ -101,7 +112,10 @@ def kdd_row(path, name, line):
 
 
 def take(rows, count, seed, at_least=1):
-    """About `count` rows, of each class its share but `at_least` so many (or all); and the rows left. Both keep their order."""
+    """Chooses about `count` rows; returns them and the rows that are left, both in order.
+
+    Each class has its share, but at least `at_least` rows (or all of its rows).
+    """
     classes = collections.defaultdict(list)
     for index, row in enumerate(rows):
         classes[row.label].append(index)
@@ -114,7 +128,10 @@ def take(rows, count, seed, at_least=1):
 
 
 def write_all(folder, data, parts):
-    """Writes every file; parts left there by an earlier run are removed, since the workflow wants exactly so many."""
+    """Writes all files, and removes parts of an earlier run.
+
+    The workflow needs exactly `parts` unlabelled files.
+    """
     columns, train, test, unlabelled = data
     if len(unlabelled) < parts:
         raise SystemExit(f"{len(unlabelled)} unlabelled rows are too few for {parts} parts")

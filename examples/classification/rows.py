@@ -1,11 +1,11 @@
-"""The CSV files of this example: what a line means, and how lines become numbers.
+"""The CSV files of this example: the meaning of a line, and the conversion of lines to numbers.
 
-The first line names the columns. The first column is `id`; `label`, where there is one, is the last. A column named
-`protocol:icmp|tcp|udp` holds one of these words, every other column a number. So each file says by itself how it
-is to be read, and no tool needs to have seen another file.
+The first line names the columns. The first column is `id`; `label`, if present, is the last. A
+column named `protocol:icmp|tcp|udp` holds one of these words; every other column holds a number. So
+each file describes itself, and no tool needs another file to read it.
 
-Only the standard library is imported here: Shuffler, Partitioner and Filter start in 20 ms. `matrix` imports numpy when it
-is called.
+Only the standard library is imported here, so that Shuffler, Partitioner and Filter start in 20 ms.
+`matrix` imports numpy when it is called.
 """
 
 import math
@@ -20,11 +20,11 @@ class Format:
             raise SystemExit(f"not a file of this example: the first column is {self.names[0]!r}, not 'id'. Make it by prepare.py.")
         self.has_label = self.names[-1] == "label"
         columns = self.names[1:-1] if self.has_label else self.names[1:]
-        # None for a number, else the words that the column may hold.
+        # None for a number; otherwise the words that the column may hold.
         self.words = [name.partition(":")[2].split("|") if ":" in name else None for name in columns]
 
     def problem(self, line):
-        """Why a line is not a row of this format; None if it is one."""
+        """Returns why a line is not a row of this format, or None if it is one."""
         fields = line.rstrip("\n").split(",")
         if len(fields) != len(self.names):
             return f"{len(fields)} columns instead of {len(self.names)}"
@@ -36,10 +36,11 @@ class Format:
         return None
 
     def matrix(self, lines):
-        """The feature columns as an array of float32, a row a line.
+        """The feature columns as an array of float32, one row a line.
 
-        Numbers are taken by their logarithm (sign kept), since some of them span nine orders of magnitude; a column of words
-        becomes one column for each word, 1 where it holds it.
+        Numbers are replaced by their logarithm (sign kept), because some of them span nine orders
+        of magnitude. A column of words becomes one column for each word, with 1 in rows that hold
+        it.
         """
         import numpy as np
 
@@ -56,7 +57,7 @@ class Format:
 
 
 def is_finite(text):
-    """Whether a field is a number other than infinity and NaN."""
+    """True if a field is a number other than infinity and NaN."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -69,7 +70,7 @@ def label_of(line):
 
 
 def read(path):
-    """The first line of a file and the list of the others."""
+    """Reads a file; returns its first line and the list of the others."""
     with open(path, encoding="utf-8") as file:
         header, lines = file.readline(), file.readlines()
     if lines and not lines[-1].endswith("\n"):
@@ -78,7 +79,7 @@ def read(path):
 
 
 def write(path, header, lines):
-    """The counterpart of `read`."""
+    """Writes a file: the counterpart of `read`."""
     with open(path, "w", encoding="utf-8") as file:
         file.write(header)
         file.writelines(lines)

@@ -1,4 +1,4 @@
-"""Shuffler: the rows of a labelled file in random order, the same one for the same seed."""
+"""Shuffler: puts the rows of a labelled file in random order, the same for the same seed."""
 
 import argparse
 import random

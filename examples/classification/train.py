@@ -1,6 +1,7 @@
-"""C45, SVM and NaiveBayes: train a classifier on a labelled file by scikit-learn and write it as a model file.
+"""C45, SVM and NaiveBayes: train a classifier on a labelled file and write it as a model file.
 
-C4.5 is stood for by scikit-learn's decision tree with C4.5's measure, the gain of information.
+scikit-learn's decision tree with the information gain, which is C4.5's criterion, stands in for
+C4.5.
 """
 
 import argparse
@@ -10,25 +11,26 @@ import rows
 
 
 def tree(features, labels, seed):
-    """A decision tree by information gain."""
+    """Trains a decision tree by information gain."""
     from sklearn.tree import DecisionTreeClassifier
 
     return DecisionTreeClassifier(criterion="entropy", random_state=seed).fit(features, labels)
 
 
 def svm(features, labels, seed):
-    """A linear support vector machine, a class against the rest."""
+    """Trains a linear support vector machine, one class against the rest."""
     from sklearn.svm import LinearSVC
 
-    # dual=False: the solver that draws no random numbers, so `seed` is not needed.
+    # dual=False: this solver draws no random numbers, so `seed` is not needed.
     return LinearSVC(dual=False, tol=1e-3, max_iter=500).fit(features, labels)
 
 
 def bayes(features, labels, seed):
-    """Gaussian naive Bayes."""
+    """Trains a Gaussian naive Bayes classifier."""
     from sklearn.naive_bayes import GaussianNB
 
-    # Many features are constant within a class; without this floor under the variance one odd value decides everything.
+    # Many features are constant within a class. Without this minimum of the variance a single
+    # unusual value would decide the class.
     return GaussianNB(var_smoothing=1e-3).fit(features, labels)
 
 

@@ -1,9 +1,11 @@
-"""Checks the mosaic: the same pixels as the same programs give on a plain disk, and a picture that shows something.
+"""Checks the pixels of the mosaic against those of Montage on a disk, and the picture.
 
     check.py --data DIR --out OUT
 
-DIR holds the images and region.hdr, OUT what the run exported, with `--export Mosaic`. Only the standard library and Montage
-are used, Montage one program after the other in a folder of /tmp. Exit code 0 if all holds; 1 with a message otherwise.
+DIR holds the images and region.hdr, OUT the exports of the run, which needs the flag
+`--export Mosaic`. The script needs only the standard library and Montage. It runs Montage's
+programs one after the other in a directory of /tmp. Exits with 0 if all checks pass; otherwise with
+1 and a message.
 """
 
 import argparse
@@ -17,28 +19,29 @@ import zlib
 import gather
 import plan
 
-# The pixels of M17 (the four images of the README) by Montage 6.0 on x86-64, in all of many runs. Another processor or version
-# may round otherwise, so they are only told, not asserted; asserted is what this machine itself gives.
+# The pixels of M17 (the four images of the README) by Montage 6.0 on x86-64, the same in many runs.
+# Another processor or version may round differently, so a difference is printed but is no error;
+# the check compares with the result of this machine.
 M17_PIXELS = "37d054d065d6e0ed302667157a8f7b0038dccf22698552b8b3250629dde29275"
 
 FITS_BLOCK, FITS_CARD = 2880, 80
 
 
 def expect(condition, message):
-    """The only assertion: a message for a person, and the end."""
+    """The only assertion: exits with a message."""
     if not condition:
         raise SystemExit(f"check.py: {message}")
 
 
 def exported(out, name):
-    """The one file of this name under OUT."""
+    """The only file of this name below OUT."""
     found = list(out.rglob(name))
     expect(len(found) == 1, f"{len(found)} files {name} under {out}: was the run given --export Mosaic?")
     return found[0]
 
 
 def pixels(path):
-    """The sha256 of what follows the header of a FITS file."""
+    """The sha256 of the data after the header of a FITS file."""
     data = path.read_bytes()
     cards = (data[at : at + FITS_CARD] for at in range(0, len(data), FITS_CARD))
     end = next((number for number, card in enumerate(cards) if card.rstrip() == b"END"), None)
@@ -49,7 +52,7 @@ def pixels(path):
 
 
 def on_disk(raw, folder):
-    """The mosaic's path, made by the programs of the workflow one after the other in `folder`."""
+    """Makes the mosaic in `folder` by the workflow's programs, in order; returns its path."""
     run = lambda *command: plan.montage(*command, cwd=folder)  # noqa: E731
     names, overlaps, header = plan.find_images(raw), plan.find_overlaps(raw), str(raw / "region.hdr")
     for part in "projected", "difference", "corrected":
@@ -74,7 +77,7 @@ def on_disk(raw, folder):
 
 
 def png_lines(data):
-    """The width in bytes of a pixel, and the lines of bytes of an 8-bit PNG without interlace."""
+    """The bytes per pixel, and the lines of bytes of an 8-bit PNG without interlace."""
     expect(data.startswith(b"\x89PNG\r\n\x1a\n"), "the picture is not a PNG")
     at, packed = 8, b""
     while at < len(data):
@@ -92,7 +95,10 @@ def png_lines(data):
 
 
 def unfiltered(data, width, step):
-    """Undoes PNG's line filters: each byte is told as a difference to its left, upper or upper left neighbour."""
+    """Undoes PNG's line filters, which store a byte as a difference to its neighbours.
+
+    The neighbours are the left, the upper and the upper left byte.
+    """
     lines, above = [], bytes(width)
     for start in range(0, len(data), width + 1):
         how, line = data[start], bytearray(data[start + 1 : start + 1 + width])
@@ -112,7 +118,10 @@ def nearest(left, up, corner):
 
 
 def check_picture(path):
-    """A picture of the sky has many grey levels, and none of them fills it. Returns the number of levels and the spread."""
+    """Checks that the picture has many grey levels and is not filled by one of them.
+
+    Returns the number of levels and the spread.
+    """
     step, lines = png_lines(path.read_bytes())
     values = b"".join(lines)[::step]
     counts = [values.count(level) for level in range(256)]

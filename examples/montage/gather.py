@@ -1,10 +1,10 @@
-"""Gather: writes what every mFitplane printed as one table, the work of Montage's mConcatFit.
+"""Gather: writes the output of all mFitplane tasks as one table, as Montage's mConcatFit does.
 
     gather.py IMAGES.tbl FITS.tbl A__B.txt ...
 
-Each fit is named by its two images: A__B.txt is the fit of A.fits minus B.fits. mBgModel knows images by their number in
-IMAGES.tbl, and mImgtbl numbers them in the order in which it found them, which differs between file systems: so the
-numbers are looked up by name.
+Each fit is named by its two images: A__B.txt is the fit of A.fits minus B.fits. mBgModel identifies
+images by their number in IMAGES.tbl. mImgtbl numbers them in the order in which it finds them. That
+order differs between file systems, so this tool looks up the numbers by name.
 """
 
 import argparse
@@ -15,7 +15,7 @@ FIELDS = ("a b c crpix1 crpix2 xmin xmax ymin ymax xcenter ycenter npixel rms bo
 
 
 def image_numbers(path):
-    """The number of each image by its name: the first and the last column of a table of images."""
+    """The number of each image by name: the first and the last column of a table of images."""
     lines = path.read_text().splitlines()
     cells = [line.split() for line in lines if line and line[0] not in "|\\"]
     return {pathlib.PurePath(row[-1]).name: int(row[0]) for row in cells}

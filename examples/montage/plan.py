@@ -1,9 +1,11 @@
-"""Plans a mosaic: finds which images overlap and writes the workflow for them, as Montage's mDAG does for other engines.
+"""Plans a mosaic: finds which images overlap and writes the workflow for them.
 
     plan.py DIR > workflow.js
 
-DIR holds the raw images (*.fits) and region.hdr, the header of the mosaic wanted. Montage's mImgtbl and mOverlaps look at
-the images; the script depends on their names and overlaps only, not on the order in which a file system lists them.
+Montage's mDAG does the same for other engines.
+DIR holds the raw images (*.fits) and region.hdr, the header of the wanted mosaic. Montage's mImgtbl
+and mOverlaps read the images. The script depends only on their names and overlaps, not on the order
+in which a file system lists them.
 """
 
 import argparse
@@ -61,7 +63,7 @@ mViewer({{image: mosaic, picture: Data.define("Picture")}});
 
 
 def montage(*command, cwd=None):
-    """Runs a Montage program; they print their outcome and may exit with 0 in spite of an error."""
+    """Runs a Montage program; they print their status and may exit with 0 after an error."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -71,7 +73,7 @@ def montage(*command, cwd=None):
 
 
 def find_images(folder):
-    """The names of the raw images, sorted."""
+    """The sorted names of the raw images."""
     names = sorted(path.name for path in folder.glob("*.fits"))
     if len(names) < 2 or not (folder / "region.hdr").is_file():
         raise SystemExit(f"plan.py: {folder} should hold two *.fits or more, and region.hdr")
@@ -82,7 +84,7 @@ def find_images(folder):
 
 
 def find_overlaps(folder):
-    """Pairs of names of images that overlap, each pair and the list sorted."""
+    """Pairs of names of images that overlap; each pair and the list are sorted."""
     with tempfile.TemporaryDirectory() as scratch:
         images, pairs = f"{scratch}/images.tbl", f"{scratch}/pairs.tbl"
         montage("mImgtbl", ".", images, cwd=folder)
@@ -97,7 +99,8 @@ def script(names, overlaps):
     return SCRIPT.format(
         images=len(names),
         pairs=len(overlaps),
-        # two for each image, two for each overlap, and the two tables, gather, model, add, view
+        # Two tasks for each image and two for each overlap; two tables, gather, model, add and
+        # view.
         tasks=2 * len(names) + 2 * len(overlaps) + 6,
         names=",\n".join(f'    "{name}"' for name in names),
         overlaps=", ".join(f"[{place[a]}, {place[b]}]" for a, b in overlaps),

@@ -1,4 +1,5 @@
-// Input sweep: one tool on each of many elements. The pages come in natural order: page-10 after page-2.
+// Input sweep: one tool on each of many elements. The pages are in natural order: page-10 after
+// page-2.
 //
 //   Pages/page-1.txt  --> CountWords --> WordsOn[0]
 //   Pages/page-2.txt  --> CountWords --> WordsOn[1]

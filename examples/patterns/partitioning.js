@@ -1,4 +1,5 @@
-// Data partitioning: one tool cuts an element into n parts, which the next tool takes one by one, side by side.
+// Data partitioning: one tool cuts an element into n parts; the next tool processes the parts in
+// parallel.
 //
 //                  +--> Sort --> SortedPart[0]
 //   Poem --> Split +--> Sort --> SortedPart[1]

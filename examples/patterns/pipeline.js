@@ -2,7 +2,7 @@
 //
 //   Poem --> Words --> [Words] --> Sort --> [InOrder] --> Count --> WordCounts
 //
-// The elements in brackets are temporaries: they live in memory and are gone when their reader is done.
+// The elements in brackets are temporaries: they are in memory and deleted after their last use.
 
 var words = Data.define("Words");
 var inOrder = Data.define("InOrder");

@@ -1,4 +1,4 @@
-// Tool sweep: different tools on the same element. A tool is a function like any other, so it fits into a list.
+// Tool sweep: different tools on the same element. A tool is a function, so it can be in a list.
 //
 //          +--> CountLines --> Total[0]
 //   Poem --+--> CountWords --> Total[1]

@@ -5,11 +5,13 @@
     import numpy as np
     import tidemill
 
-    pool = tidemill.start("1GiB")          # in this process; tidemill.connect() goes to one of `tidemill pool start`
+    pool = tidemill.start("1GiB")          # in this process; for a pool that `tidemill pool start`
+                                           # started: tidemill.connect()
     pool.put("weights", np.arange(8.0))
     pool.get("weights").numpy("f8")        # the pool's memory itself, not a copy
 
-An *object* is bytes under a *key*, and the file at that path: whatever mounts the pool sees it too. docs/PYTHON.md is a tour of ten minutes.
+An *object* is bytes under a *key*. It is also the file at that path: every mount of the pool
+shows it. docs/PYTHON.md is a tour of ten minutes.
 """
 
 import functools as _functools
@@ -35,7 +37,8 @@ from tidemill.errors import (
     VersionDiffers,
 )
 
-# What other threads are in the middle of is done before the process forks; the child makes connections of its own.
+# Calls of other threads that are in progress finish before the process forks. The child makes its
+# own connections.
 _os.register_at_fork(
     before=_native.before_fork,
     after_in_parent=_functools.partial(_native.after_fork, is_child=False),
@@ -69,5 +72,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names alone."""
+    """The public names only."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""NumPy arrays as objects: their bytes, and attributes that say what they are an array of."""
+"""NumPy arrays as objects: the bytes of an array, and attributes with its dtype and shape."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
     from tidemill._native import View
 
-# The attributes of an object that was put as an array: both are JSON.
+# The attributes of an object that was put as an array. Both are JSON.
 DTYPE = b"user.tidemill.dtype"
 SHAPE = b"user.tidemill.shape"
 
 Attributes: TypeAlias = list[tuple[bytes, bytes]]
 
 
-def described(data: Any) -> tuple[Any, Attributes]:  # noqa: ANN401 - whatever has a buffer
-    """What is to be put, as an object with a buffer in one piece, and the attributes that it is put with.
+def described(data: Any) -> tuple[Any, Attributes]:  # noqa: ANN401 - any object with a buffer
+    """Returns data to put, as an object with a contiguous buffer, and the attributes to set.
 
-    Arrays and scalars of NumPy are put with dtype and shape; all else is plain bytes. Raises `TypeError` for what has no bytes of its own.
+    NumPy arrays and scalars get dtype and shape as attributes; other data is plain bytes. Raises
+    `TypeError` for arrays whose bytes are not in their own memory.
     """
-    numpy = sys.modules.get("numpy")  # whoever has an array has imported it
+    numpy = sys.modules.get("numpy")  # a caller that has an array has imported NumPy
     if numpy is None or not isinstance(data, numpy.ndarray | numpy.generic) or isinstance(data, bytes):
         return data, []
     if isinstance(data, numpy.ma.MaskedArray):
@@ -39,12 +40,13 @@ def described(data: Any) -> tuple[Any, Attributes]:  # noqa: ANN401 - whatever h
     attributes = [(DTYPE, json.dumps(_description(array.dtype)).encode()), (SHAPE, json.dumps(array.shape).encode())]
     if array.nbytes == 0:
         return b"", attributes
-    # As plain bytes: not all element types can be shown by the buffer protocol. Copied only where it is not in C order.
+    # The array goes as plain bytes because the buffer protocol does not support all element types.
+    # It is copied only if it is not in C order.
     return numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8), attributes
 
 
 def _description(dtype: np.dtype[Any]) -> object:
-    """A dtype as plain values, from which `_dtype` makes an equal one."""
+    """A dtype as plain values, from which `_dtype` makes an equal dtype."""
     try:
         text: object = dtype.descr if dtype.names is not None else dtype.str
         candidates = [text] if dtype.names is not None else [text, dtype.name]
@@ -52,13 +54,14 @@ def _description(dtype: np.dtype[Any]) -> object:
             if _dtype(json.loads(json.dumps(candidate))) == dtype:
                 return candidate
     except (TypeError, ValueError):
-        pass  # fields that overlap, or names that only another package knows
+        # Overlapping fields, or a type name that only another package registers.
+        pass
     raise TypeError(f"dtype {dtype} cannot be written down; put a view of plain bytes: array.view('u1')")
 
 
 def _dtype(description: object) -> np.dtype[Any]:
-    """The dtype of a description, as JSON has it."""
-    import numpy as np  # noqa: PLC0415 - the package needs it for arrays alone
+    """Makes the dtype from a description that was read from JSON."""
+    import numpy as np  # noqa: PLC0415 - NumPy is needed for arrays only
 
     made = np.lib.format.descr_to_dtype(_with_tuples(description)) if isinstance(description, list) else np.dtype(description)  # type: ignore[call-overload]
     if made.hasobject:
@@ -66,8 +69,11 @@ def _dtype(description: object) -> np.dtype[Any]:
     return made
 
 
-def _with_tuples(fields: Any) -> Any:  # noqa: ANN401 - nested lists of JSON
-    """Fields as NumPy has them: (name, type), or (name, type, shape); a name may be (title, name)."""
+def _with_tuples(fields: Any) -> Any:  # noqa: ANN401 - nested JSON lists
+    """Converts fields to NumPy's form.
+
+    A field is (name, type) or (name, type, shape); a name may be (title, name).
+    """
     made = []
     for name, kind, *shape in fields:
         inner = _with_tuples(kind) if isinstance(kind, list) else kind
@@ -76,8 +82,8 @@ def _with_tuples(fields: Any) -> Any:  # noqa: ANN401 - nested lists of JSON
 
 
 def array_of(key: str | bytes, view: View, dtype: bytes | None, shape: bytes | None) -> NDArray[Any]:
-    """The bytes of an object as the array that it was put as. Raises `Invalid` where it is none."""
-    import numpy as np  # noqa: PLC0415 - the package needs it for arrays alone
+    """The bytes of an object as the array that was put. Raises `Invalid` if it is not an array."""
+    import numpy as np  # noqa: PLC0415 - NumPy is needed for arrays only
 
     name = key if isinstance(key, str) else key.decode(errors="surrogateescape")
     if dtype is None or shape is None:

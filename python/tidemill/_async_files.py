@@ -20,9 +20,11 @@ T = TypeVar("T")
 
 
 class AsyncPoolFile:
-    """An open file of bytes without a buffer: what ``await Pool.aopen(path, "rb")`` gives. Each read and write is a call of the pool.
+    """An open binary file without a buffer, as ``await Pool.aopen(path, "rb")`` returns it.
 
-    `tell` says at which byte the next read or write begins; `pread` and `pwrite` leave it, and several of them may be under way at once.
+    Each read and write is one request to the pool. `read` and `write` start at the position that
+    `tell` returns. `pread` and `pwrite` do not move the position, and several of them may run
+    concurrently.
     """
 
     def __init__(self, file: File, path: str, mode: str, at: int) -> None:
@@ -34,11 +36,11 @@ class AsyncPoolFile:
 
     @classmethod
     async def opened(cls, file: File, path: str, mode: str) -> Self:
-        """One that was opened just now."""
+        """Wraps a native file that was just opened."""
         return cls(file, path, mode, await _call(file.size) if "a" in mode else 0)
 
     async def read(self, length: int = -1) -> View:
-        """The next bytes as a view, up to the end without a length; none at the end."""
+        """Reads the next bytes as a view; without `length` up to the end. Empty at the end."""
         if length < 0:
             length = max(0, await self.size() - self._at)
         view = await self.pread(length, self._at)
@@ -46,40 +48,50 @@ class AsyncPoolFile:
         return view
 
     async def pread(self, length: int, offset: int) -> View:
-        """Bytes at an offset as a view, fewer only at the end; copied only where they lie in several stripes (``view.copied``)."""
+        """Reads bytes at an offset as a view; fewer only at the end of the file.
+
+        They are copied only if they lie in several stripes (``view.copied``).
+        """
         return await _call(self._file.read, offset, length)
 
     async def write(self, data: Buffer) -> int:
-        """Writes at the position, or at the end if it was opened for appending; how many bytes: fewer only when the pool is full."""
+        """Writes at the position; returns the number of bytes written.
+
+        A file opened for appending is written at its end. The number is less than the length of
+        `data` only if the pool is full.
+        """
         count = await self.pwrite(data, self._at)
         self._at = await self.size() if "a" in self.mode else self._at + count
         return count
 
     async def pwrite(self, data: Buffer, offset: int) -> int:
-        """Writes at an offset: how many bytes. What is given must stay as it is until this is done."""
+        """Writes at an offset; returns the number of bytes written.
+
+        `data` must not change until the call is done.
+        """
         return await _call(self._file.write, offset, data)
 
     async def size(self) -> int:
-        """How long it is now, bytes."""
+        """The current length of the file in bytes."""
         return await _call(self._file.size)
 
     async def truncate(self, size: int | None = None) -> int:
-        """Cuts it at `size`, or at the position; longer than it is adds zeros."""
+        """Sets the length to `size`, or to the position; a longer file is extended with zeros."""
         return await _call(self._file.truncate, self._at if size is None else size)
 
     def seek(self, offset: int) -> int:
-        """Moves the position to so many bytes from the start."""
+        """Moves the position to `offset` bytes from the start."""
         if offset < 0:
             raise ValueError("a position before the start")
         self._at = offset
         return offset
 
     def tell(self) -> int:
-        """The position, bytes from the start."""
+        """The position in bytes from the start."""
         return self._at
 
     async def close(self) -> None:
-        """Closes it; a second time does nothing."""
+        """Closes the file; a second call does nothing."""
         self.closed = True
         await _call(self._file.close)
 
@@ -94,5 +106,5 @@ class AsyncPoolFile:
 
 
 def _call(verb: Callable[..., T], *arguments: object) -> Awaitable[T]:
-    """Begins a verb of the native part on the running loop."""
+    """Starts a method of the native module on the running loop."""
     return _bridge.run(functools.partial(verb, *arguments))

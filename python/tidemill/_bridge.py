@@ -1,4 +1,4 @@
-"""Calls that a loop of asyncio goes on with meanwhile. No thread: the loop watches two descriptors."""
+"""Calls that run on an asyncio loop without a thread: the loop watches two descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """The calls of one loop that are under way."""
+    """The pending calls of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.bridge = _native.Bridge()
@@ -25,7 +25,7 @@ class _Loop:
             loop.add_reader(descriptor, self.turn)
 
     def turn(self) -> None:
-        """Goes on with what can."""
+        """Drives the pending calls and completes the futures of those that are done."""
         ended, seconds = self.bridge.turn()
         if self.later is not None:
             self.later.cancel()
@@ -51,7 +51,7 @@ class _Loop:
         try:
             return await future
         finally:
-            # Cancelled: nobody waits for it any more.
+            # The call is still pending, so it was cancelled: drop it.
             if self.waiting.pop(number, None) is not None:
                 self.bridge.drop_call(number)
 
@@ -60,9 +60,10 @@ _LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary(
 
 
 def run(begin: Callable[..., T]) -> Awaitable[T]:
-    """Begins a call on the running loop; awaited, it gives what the call brings.
+    """Starts a call on the running loop; awaiting the result gives the call's result.
 
-    `begin` is given a bridge as `via`; then it gives (0, what it brought), or (its number, None), whatever its type says.
+    `begin` takes a bridge as `via`. It then returns (0, result) if the call is done, or (call
+    number, None) if it is pending, whatever its declared type.
     """
     loop = asyncio.get_running_loop()
     known = _LOOPS.get(loop)

@@ -1,4 +1,4 @@
-"""Open files of a pool, as Python's ``io`` has files."""
+"""Open files of a pool, as files of Python's ``io``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
     from tidemill._native import File, View
 
-# So much is read ahead, or gathered before it is written, bytes: a few messages for each MiB, and little that is read in vain.
+# Buffer size in bytes for read-ahead and for gathering writes. One MiB takes only a few messages,
+# and little is read in vain.
 BUFFER_BYTES = 1 << 20
 
-# The letters of `Pool.open` -> those of the native part: which way, truncated, made, refused where it is there.
+# Maps the letters of `Pool.open` to flags of the native module: r and w for the direction, t
+# truncate, c create, x fail if the file exists, a append.
 _FLAGS = {"r": "r", "w": "wtc", "x": "wx", "a": "wac"}
 
 
 def flags_of(mode: str) -> tuple[str, bool]:
-    """A mode of ``open`` as the native part's flags, and whether it is of text."""
+    """Converts a mode of ``open`` to the flags of the native module; also returns True for text."""
     kind = mode.replace("+", "").replace("b", "").replace("t", "")
     if kind not in _FLAGS or sorted(mode) != sorted(set(mode)) or ("b" in mode and "t" in mode):
         raise ValueError(f"invalid mode: {mode!r}; one of r, w, x and a, with b or t, with or without +")
@@ -32,17 +34,18 @@ def flags_of(mode: str) -> tuple[str, bool]:
 
 
 class RawFile(io.RawIOBase):
-    """A file without a buffer that waits for space at most once while what stands around it is closed.
+    """An unbuffered file that waits for space at most once while it is being closed.
 
-    Python writes again what could not be written: a buffer its rest, and a file of text all that its buffer holds. What is written later, after
-    something was deleted, waits again.
+    Python retries failed writes when a file is closed: a buffer writes its remaining bytes, and a
+    text file everything that its buffer holds. Without this class each retry would wait for space.
+    A write before the close, for example after something was deleted, waits again.
     """
 
     _closing = False
     _full: NoSpace | None = None
 
     def closes(self) -> None:
-        """What comes now is the last that is written."""
+        """Marks the writes that follow as those of the close."""
         self._closing = True
 
     def _write_by(self, write: Callable[[], int], data: Buffer) -> int:
@@ -60,32 +63,32 @@ class RawFile(io.RawIOBase):
 
 
 class Writer(io.BufferedWriter):
-    """A file that is written, with a buffer."""
+    """A buffered file open for writing."""
 
     raw: RawFile
 
     def close(self) -> None:
-        """Writes what is left and closes it."""
+        """Writes the buffered bytes and closes the file."""
         self.raw.closes()
         super().close()
 
 
 class Both(io.BufferedRandom):
-    """A file that is read and written, with a buffer."""
+    """A buffered file open for reading and writing."""
 
     raw: RawFile
 
     def close(self) -> None:
-        """Writes what is left and closes it."""
+        """Writes the buffered bytes and closes the file."""
         self.raw.closes()
         super().close()
 
 
 class Text(io.TextIOWrapper):
-    """A file of text."""
+    """A text file."""
 
     def close(self) -> None:
-        """Writes what is left and closes it."""
+        """Writes the buffered text and closes the file."""
         raw = getattr(self.buffer, "raw", None)
         if isinstance(raw, RawFile):
             raw.closes()
@@ -93,9 +96,10 @@ class Text(io.TextIOWrapper):
 
 
 class PoolFile(RawFile):
-    """An open file of a pool, without a buffer: what ``Pool.open(path, "rb", buffering=0)`` gives.
+    """An open file without a buffer, as ``Pool.open(path, "rb", buffering=0)`` returns it.
 
-    Each read and write is a call of the pool. `pread` and `read_buffer` give views of the pool's memory instead of copies.
+    Each read and write is one request to the pool. `pread` and `read_buffer` return views of the
+    pool's memory instead of copies.
     """
 
     def __init__(self, file: File, path: str, mode: str) -> None:
@@ -108,29 +112,35 @@ class PoolFile(RawFile):
         self.mode = mode
 
     def readable(self) -> bool:
-        """Whether it was opened for reading."""
+        """True if the file was opened for reading."""
         return self._reads
 
     def writable(self) -> bool:
-        """Whether it was opened for writing."""
+        """True if the file was opened for writing."""
         return self._writes
 
     def seekable(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def size(self) -> int:
-        """How long it is now, bytes."""
+        """The current length of the file in bytes."""
         self._check()
         return self._file.size()
 
     def pread(self, length: int, offset: int) -> View:
-        """Bytes at an offset, fewer only at the end, as a view; copied only where they lie in several stripes (``view.copied``)."""
+        """Reads bytes at an offset as a view; fewer only at the end of the file.
+
+        They are copied only if they lie in several stripes (``view.copied``).
+        """
         self._check()
         return self._file.read(offset, length)
 
     def read_buffer(self, length: int = -1) -> View:
-        """The next bytes as a view, up to the end without a length. pyarrow asks for them by this name."""
+        """Reads the next bytes as a view; without `length` up to the end.
+
+        pyarrow calls this method by name.
+        """
         self._check()
         if length < 0:
             length = max(0, self.size() - self._at)
@@ -139,7 +149,7 @@ class PoolFile(RawFile):
         return view
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Fills an object that may be written to; how many bytes, 0 only at the end."""
+        """Reads into a writable buffer; returns the number of bytes, 0 only at the end."""
         self._check()
         if not self._reads:
             raise io.UnsupportedOperation("not open for reading")
@@ -148,13 +158,17 @@ class PoolFile(RawFile):
         return count
 
     def readall(self) -> bytes:
-        """All up to the end."""
+        """Reads all bytes up to the end."""
         if not self._reads:
             raise io.UnsupportedOperation("not open for reading")
         return bytes(self.read_buffer())
 
     def write(self, data: Buffer, /) -> int:
-        """Writes at the position, or at the end if it was opened for appending; how many bytes: fewer only when the pool is full."""
+        """Writes at the position; returns the number of bytes written.
+
+        A file opened for appending is written at its end. The number is less than the length of
+        `data` only if the pool is full.
+        """
         self._check()
         if not self._writes:
             raise io.UnsupportedOperation("not open for writing")
@@ -163,7 +177,7 @@ class PoolFile(RawFile):
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Moves the position; where it is then."""
+        """Moves the position and returns the new one."""
         self._check()
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
         if base is None:
@@ -176,19 +190,19 @@ class PoolFile(RawFile):
         return self._at
 
     def tell(self) -> int:
-        """The position, bytes from the start."""
+        """The position in bytes from the start."""
         self._check()
         return self._at
 
     def truncate(self, size: int | None = None, /) -> int:
-        """Cuts it at `size`, or at the position; longer than it is adds zeros."""
+        """Sets the length to `size`, or to the position; a longer file is extended with zeros."""
         self._check()
         if not self._writes:
             raise io.UnsupportedOperation("not open for writing")
         return self._file.truncate(self._at if size is None else size)
 
     def close(self) -> None:
-        """Closes it; a second time does nothing."""
+        """Closes the file; a second call does nothing."""
         if not self.closed:
             try:
                 super().close()
@@ -210,7 +224,10 @@ class PoolFile(RawFile):
 
 
 def wrapped(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, str | None] | None) -> io.IOBase:
-    """A file with what ``open`` puts around it: a buffer, and (encoding, errors, newline) for one of text."""
+    """Adds the layers that ``open`` adds to a file.
+
+    They are a buffer and, for a text file, (encoding, errors, newline).
+    """
     if buffering == 0:
         if text is not None:
             raise ValueError("a file of text has a buffer")

@@ -1,4 +1,4 @@
-"""How pools and files show themselves in a notebook."""
+"""HTML for pools and files in a notebook."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from tidemill._files import PoolFile
     from tidemill._pool import Pool
 
-# So much of why a node does not answer stands beside it.
+# Maximum number of characters of the reason why a node does not answer.
 SHOWN_CHARS_MAX = 60
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# Colours that hold in light and dark notebooks alike.
+# Colours that are readable in light and dark notebooks.
 _CELL = "padding:2px 12px 2px 0;text-align:left;border:none;white-space:nowrap;color:inherit"
 _TROUGH = "display:inline-block;width:8em;height:.7em;border-radius:.35em;background:rgba(128,128,128,.25);overflow:hidden;vertical-align:middle"
 _FILL = "display:block;height:100%;background:#2a7f9e"
 
 
 def size(count: int) -> str:
-    """A number of bytes as people read it."""
+    """A number of bytes in a readable unit."""
     amount = float(count)
     for unit in _UNITS:
         if amount < 1024 or unit == _UNITS[-1]:
@@ -36,18 +36,21 @@ def _table(title: str, rows: list[list[str]]) -> str:
 
 def _bar(used: int, capacity: int) -> str:
     share = min(1.0, used / capacity) if capacity else 0.0
-    # What is there at all is seen.
+    # A bar for any bytes at all is wide enough to be visible.
     width = max(2.0, 100 * share) if used else 0.0
     return f"<span style='{_TROUGH}'><span style='{_FILL};width:{width:.1f}%'></span></span>"
 
 
 def _short(text: str) -> str:
-    """The beginning of a long text; all of it is shown to who points at it."""
+    """The beginning of a long text; the tooltip has all of it."""
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}..."
 
 
 def of_pool(pool: Pool) -> str:
-    """Its nodes and how full they are; what it cannot say it leaves out, for a notebook shows it whatever state it is in."""
+    """The nodes of a pool and how full they are.
+
+    Does not fail: a notebook displays a pool in any state, so what is not available is left out.
+    """
     where = escape(pool.file or "in this process")
     if pool.closed:
         return _table(f"Tidemill pool {where}, closed", [])
@@ -66,7 +69,7 @@ def of_pool(pool: Pool) -> str:
 
 
 def of_file(file: PoolFile) -> str:
-    """Its name, mode, length and where it is read or written next."""
+    """The name, mode, length and position of a file."""
     title = escape(file.name.rpartition("/")[2])
     rows = [["path", escape(file.name)], ["mode", escape(file.mode)]]
     if file.closed:

@@ -1,4 +1,5 @@
-# The native part. Every verb takes a bridge as `via`; then it gives (0, what it brought), or (its number, None) where that comes later.
+# The native module. Every method that takes a bridge as `via` returns, when it is given one, (0,
+# result) if the call is done, or (call number, None) if the result comes later.
 
 import builtins
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A pool: objects by key, files by path, and where they are."""
+"""A pool: objects by key, files by path, and where their bytes are."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ Path: TypeAlias = str | bytes
 
 
 class HasArrayInterface(Protocol):
-    """A NumPy array, to type checkers for interpreters before 3.12: these do not know that it has a buffer."""
+    """A NumPy array, for type checking before Python 3.12, where an array is no `Buffer`."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
 
 T = TypeVar("T")
-# Bytes of any object with the buffer protocol.
+# Data: any object with the buffer protocol.
 Data: TypeAlias = "Buffer | HasArrayInterface"
 
-# Tells pools of one process apart, for who knows them by what they are shown as.
+# Numbers of the pools of this process. They tell pools apart in `repr` and in dask's tokens.
 _NUMBERS = itertools.count(1)
-# How long who puts into a full pool waits for space, seconds: as `tidemill run` does.
+# Time in seconds that a put into a full pool waits for space: the same as in `tidemill run`.
 SPACE_WAIT = 10.0
 
 
 def connect(pool: str | os.PathLike[str] | None = None) -> Pool:
     """Connects to a pool that `tidemill pool start` started.
 
-    `pool` is its pool file; without one that of ``TIDEMILL_POOL``, or else the user's usual one. Raises `NotFound` where there is no such file,
-    `Denied` where it may not be read, `Unavailable` where no node of the pool answers or lets us in.
+    `pool` is the path of its pool file. The default is ``TIDEMILL_POOL``, otherwise the user's
+    default pool file. Raises `NotFound` if the file does not exist, `Denied` if it cannot be read,
+    and `Unavailable` if no node of the pool answers or accepts the connection.
     """
     return Pool(_native.connect(os.fspath(pool or os.environ.get("TIDEMILL_POOL") or _native.usual_pool())))
 
@@ -58,8 +59,10 @@ def connect(pool: str | os.PathLike[str] | None = None) -> Pool:
 def start(memory: str | int = "1GiB", *, space_wait: float | None = None) -> Pool:
     """Starts a pool in this process; it ends with `Pool.close`, or with the process.
 
-    `memory` is what it may hold at most, bytes, or text as ``"512MiB"``; it is taken as it is needed. `space_wait` is how long a put into the full
-    pool waits until something is deleted, seconds; without it ``TIDEMILL_SPACE_WAIT``, or else 10. Raises `Invalid` where there is not so much.
+    `memory` is the capacity in bytes, or text such as ``"512MiB"``. The memory is allocated as it
+    is needed. `space_wait` is the time in seconds that a put into the full pool waits until
+    something is deleted. The default is ``TIDEMILL_SPACE_WAIT``, otherwise 10. Raises `Invalid` if
+    the host does not have that much memory.
     """
     if space_wait is None:
         text = os.environ.get("TIDEMILL_SPACE_WAIT")
@@ -75,7 +78,7 @@ def _put_many_of(items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tup
 
 
 def _raised(outcomes: list[T | TidemillError]) -> list[T]:
-    """What was brought; the first that failed is raised."""
+    """Returns the results, or raises the first exception among them."""
     brought: list[T] = []
     for outcome in outcomes:
         if isinstance(outcome, TidemillError):
@@ -85,23 +88,27 @@ def _raised(outcomes: list[T | TidemillError]) -> list[T]:
 
 
 def _deleted(outcomes: list[TidemillError | None], missing_ok: bool) -> None:
-    """Raises the first exception that counts."""
+    """Raises the first exception, except for missing objects if `missing_ok`."""
     for outcome in outcomes:
         if outcome is not None and not (missing_ok and isinstance(outcome, FileNotFoundError)):
             raise outcome
 
 
 class Pool:
-    """A pool. `connect` and `start` give one; it is closed at the end of a ``with`` block, or by `close`.
+    """A pool, returned by `connect` and `start`. A ``with`` block or `close` closes it.
 
-    Keys and paths are text with ``/`` between names, from the pool's root; slashes at their ends mean nothing. Names that are no UTF-8 are bytes,
-    or text with surrogates as of ``os.fsdecode``. Whatever takes bytes takes any object with the buffer protocol (bytes, bytearray, memoryview, NumPy
-    arrays, Arrow buffers) whose memory is in one piece; a NumPy array may lie as it likes, and is put with its dtype and shape.
+    Keys and paths are text with ``/`` between names, relative to the pool's root. Slashes at their
+    ends are ignored. Names that are not UTF-8 are bytes, or text with surrogates as from
+    ``os.fsdecode``. Data is any object with the buffer protocol (bytes, bytearray, memoryview,
+    NumPy arrays, Arrow buffers) whose memory is contiguous. A NumPy array may have any memory
+    layout; it is put with its dtype and shape.
 
-    Several threads may use one pool. The methods that begin with ``a`` are the same for ``asyncio``: they leave the loop free, and one that is
-    cancelled is done or not. A process that is forked from this one goes on with a connection of its own, but for a pool of this process.
+    Several threads may use one pool. The methods whose names begin with ``a`` are the same for
+    ``asyncio``: they do not block the loop. A cancelled call may or may not have taken effect. A
+    forked child process continues with its own connection, but not for a pool that was started in
+    this process.
 
-    After `close` all raise `PoolClosed`; what views and arrays show stays.
+    After `close` all methods raise `PoolClosed`; views and arrays stay valid.
     """
 
     def __init__(self, native: _native.Pool) -> None:
@@ -120,39 +127,48 @@ class Pool:
         placement: str | None = None,
         stripe_size: str | None = None,
     ) -> str:
-        """Puts an object in place of what has the key; its version. Nobody sees a part of it; missing folders are made.
+        """Puts an object atomically, replacing what has the key, and returns its version.
 
-        `data` is copied once, into the pool; it may be changed when this returns. An array or scalar of NumPy is put in C order with its dtype and
-        shape, for `get_array`; one with Python objects (also in fields) or a mask raises `TypeError`. `if_absent`: only where nothing has the key,
-        else `Exists`. `if_version`: only in place of this version, else `VersionDiffers`.
-        `placement` (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``) and
-        `stripe_size` (as ``"4MiB"``) say where the bytes shall lie; else its folder does. Raises `NoSpace` in a full pool.
+        Missing directories are created. `data` is copied once, into the pool; it may be changed
+        after the call. A NumPy array or scalar is put in C order with its dtype and shape, for
+        `get_array`. An array with Python objects (also in fields) or a mask raises `TypeError`.
+
+        With `if_absent` the put succeeds only if nothing has the key; otherwise it raises `Exists`.
+        With `if_version` it succeeds only if the object is in this version; otherwise it raises
+        `VersionDiffers`. `placement` (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``)
+        and `stripe_size` (for example ``"4MiB"``) say where the bytes are placed. The default is
+        that of the directory. Raises `NoSpace` if the pool is full.
         """
         data, attributes = _arrays.described(data)
         return self._native.put(key, data, if_absent, if_version, placement, stripe_size, attributes)
 
     def get(self, key: Path, start: int = 0, stop: int | None = None) -> View:
-        """The bytes of an object as a view, all or from byte `start` up to `stop`; fewer at its end, none behind it.
+        """Returns the bytes of an object as a view: all, or from byte `start` up to `stop`.
 
-        The view is the pool's memory itself where the bytes are on this host: of a long object all its pieces (of 1 MiB, unless it was put otherwise)
-        are mapped side by side. Of less than 2 MiB they are copied into one where there are several, and so is what comes from another host:
-        `View.copied` tells. Raises `NotFound`, `IsAFolder` where the key is a folder, and `Invalid` where `start` or `stop` is negative: the end
-        of an object is a slice of its view.
+        There are fewer bytes if `stop` is past the end of the object, and none if `start` is. If
+        the bytes are on this host, the view is the pool's memory itself: the pieces of a long
+        object (1 MiB each, unless it was put with another stripe size) are mapped side by side.
+        Bytes in several pieces are copied into one if they are less than 2 MiB or come from another
+        host; `View.copied` says so. For the end of an object, slice its view. Raises `NotFound`,
+        `IsAFolder` if the key is a directory, and `Invalid` if `start` or `stop` is negative.
         """
         return self._native.get(key, start, stop)
 
     def get_array(self, key: Path) -> NDArray[Any]:
-        """An object that was put as a NumPy array: dtype, shape and bytes are those of one put. It cannot be written to.
+        """Returns an object that was put as a NumPy array. The array is read-only.
 
-        The array shows the pool's memory itself, as `get` does. Raises `NotFound`, `IsAFolder`, and `Invalid` where it was put as plain bytes, or
-        changed through a file since so that it has another length.
+        Its dtype, shape and bytes come from the same put. The array shows the pool's memory itself,
+        as the view of `get` does. Raises `NotFound`, `IsAFolder`, and `Invalid` if the object was
+        put as plain bytes, or if its length was changed through a file since.
         """
         return _arrays.array_of(key, *self._native.get_described(key))
 
     def delete(self, key: Path, *, if_version: str | None = None, missing_ok: bool = False) -> None:
-        """Deletes an object; its folder stays. `if_version`: only this version, else `VersionDiffers`.
+        """Deletes an object; its directory stays.
 
-        Raises `NotFound` where there is none, unless `missing_ok`; `IsAFolder` where the key is a folder.
+        With `if_version` only this version is deleted; otherwise `VersionDiffers` is raised. Raises
+        `NotFound` if the object does not exist, unless `missing_ok`, and `IsAFolder` if the key is
+        a directory.
         """
         try:
             self._native.delete(key, if_version)
@@ -161,19 +177,25 @@ class Pool:
                 raise
 
     def list(self, prefix: Path = "", *, after: Path = "", limit: int | None = None) -> builtins.list[str]:
-        """Keys of objects that begin with `prefix`, in the order of their bytes: all behind the key `after`, at most `limit`."""
+        """Returns the keys of objects that begin with `prefix`, in byte order.
+
+        With `after` only the keys after that one; with `limit` at most that many.
+        """
         return self._native.list(prefix, after, False, limit)[0]
 
     def folder(self, path: Path = "") -> builtins.list[Entry]:
-        """What is in a folder, by names. Raises `NotFound`, and `NotAFolder` where it is a file."""
+        """Lists a directory by name. Raises `NotFound`, and `NotAFolder` if it is a file."""
         return [Entry(name, Stat._of(raw)) for name, raw in self._native.entries(path)]
 
     def stat(self, path: Path) -> Stat:
-        """What is known of an object, file or folder; links are followed. Raises `NotFound`."""
+        """Returns the attributes of an object, file or directory, following symbolic links.
+
+        Raises `NotFound`.
+        """
         return Stat._of(self._native.stat(path))
 
     def exists(self, path: Path) -> bool:
-        """Whether there is an object, file or folder."""
+        """True if an object, file or directory has this path."""
         try:
             self._native.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -181,19 +203,23 @@ class Pool:
         return True
 
     def locate(self, path: Path) -> Location:
-        """At which nodes the bytes of a file are; of one that is not there, at which they would be if it were put now."""
+        """Returns which nodes have the bytes of a file.
+
+        For a path that does not exist, the nodes that would have the bytes if it were put now.
+        """
         return Location._of(self._native.locate(path))
 
-    # Many at once.
+    # Batches.
 
     @overload
     def get_many(self, keys: Iterable[Path], *, errors: Literal["raise"] = "raise") -> builtins.list[View]: ...
     @overload
     def get_many(self, keys: Iterable[Path], *, errors: Literal["return"]) -> builtins.list[View | TidemillError]: ...
     def get_many(self, keys: Iterable[Path], *, errors: str = "raise") -> builtins.list[View] | builtins.list[View | TidemillError]:
-        """The bytes of many objects, as `get`, in the order of the keys; all are on their way at once.
+        """Returns the bytes of many objects, in the order of the keys, as `get` does.
 
-        The first that cannot be had is raised; with ``errors="return"`` its exception is in its place.
+        All requests run concurrently. The first exception is raised; with ``errors="return"`` each
+        exception is in the list instead, in the place of its result.
         """
         got = self._native.get_many([(key, 0, None) for key in keys])
         return got if errors == "return" else _raised(got)
@@ -224,18 +250,19 @@ class Pool:
         placement: str | None = None,
         stripe_size: str | None = None,
     ) -> builtins.list[str] | builtins.list[str | TidemillError]:
-        """Puts many objects, as `put`; their versions in the same order. Each is put or not for itself.
+        """Puts many objects, as `put` does, and returns their versions in the same order.
 
-        The first that was not put is raised, after all were tried; with ``errors="return"`` its exception is in its place.
+        Each put succeeds or fails by itself. After all are done, the first exception is raised;
+        with ``errors="return"`` each exception is in the list instead, in the place of its result.
         """
         put = self._native.put_many(_put_many_of(items), placement, stripe_size)
         return put if errors == "return" else _raised(put)
 
     def delete_many(self, keys: Iterable[Path], *, missing_ok: bool = False) -> None:
-        """Deletes many objects, as `delete`. The first that was not deleted is raised, after all were tried."""
+        """Deletes many objects, as `delete` does. Raises the first exception after all are done."""
         _deleted(self._native.delete_many(list(keys)), missing_ok)
 
-    # Files and folders.
+    # Files and directories.
 
     def open(
         self,
@@ -246,10 +273,12 @@ class Pool:
         errors: str | None = None,
         newline: str | None = None,
     ) -> io.IOBase:
-        """Opens a file of the pool as ``open`` does one of the host: the same modes, buffers and text. Missing folders of a new file are made.
+        """Opens a file of the pool as the built-in ``open`` opens one of the host.
 
-        Text is UTF-8 unless said otherwise; the buffer has 1 MiB. With ``buffering=0`` it is a `PoolFile`, which can give views. What is written is seen
-        by others as it is flushed; to replace an object as a whole, `put` it. Raises `NotFound`, `Exists` (mode x), `IsAFolder`.
+        Modes, buffering and text are the same. Missing directories of a new file are created. Text
+        is UTF-8 by default; the buffer has 1 MiB. With ``buffering=0`` the result is a `PoolFile`,
+        which can return views. Written bytes are visible to others once they are flushed; to
+        replace an object atomically, `put` it. Raises `NotFound`, `Exists` (mode x), `IsAFolder`.
         """
         flags, is_text = _files.flags_of(mode)
         name = path if isinstance(path, str) else os.fsdecode(path)
@@ -259,25 +288,34 @@ class Pool:
         return _files.wrapped(raw, buffering, (encoding, errors, newline) if is_text else None)
 
     def make_folder(self, path: Path, *, exist_ok: bool = True) -> None:
-        """Makes a folder, and those above it that are missing. Raises `Exists` where it is there and should not be, `NotAFolder` below a file."""
+        """Creates a directory, and the missing directories above it.
+
+        Raises `Exists` if it exists and `exist_ok` is false, and `NotAFolder` below a file.
+        """
         self._native.make_folder(path, not exist_ok)
 
     def remove_folder(self, path: Path) -> None:
-        """Removes an empty folder. Raises `NotFound`, `NotAFolder`, and a `TidemillError` (ENOTEMPTY) where something is in it."""
+        """Removes an empty directory.
+
+        Raises `NotFound`, `NotAFolder`, and a `TidemillError` (ENOTEMPTY) if it is not empty.
+        """
         self._native.remove_folder(path)
 
     def delete_tree(self, path: Path) -> None:
-        """Removes a file, or a folder with all that is in it. Raises `NotFound`."""
+        """Removes a file, or a directory with everything in it. Raises `NotFound`."""
         self._native.delete_tree(path)
 
     def rename(self, path: Path, to: Path) -> None:
-        """Gives a file or folder another name, in place of a file that has it; at no moment there is neither. Missing folders are made."""
+        """Renames a file or directory atomically; an existing file at `to` is replaced.
+
+        Missing directories are created.
+        """
         self._native.rename(path, to)
 
     def copy(self, path: Path, to: Path) -> str:
-        """Puts a copy of a file under another key, of an array with dtype and shape; its version. Nobody sees a part of it.
+        """Copies a file to another key atomically, and returns the version of the copy.
 
-        Raises `NotFound`, `IsAFolder`, `NoSpace`.
+        The copy of an array has its dtype and shape. Raises `NotFound`, `IsAFolder`, `NoSpace`.
         """
         return self._native.copy(path, to)
 
@@ -285,13 +323,13 @@ class Pool:
 
     @property
     def file(self) -> str | None:
-        """The pool file; None for a pool in this process."""
+        """The path of the pool file; None for a pool in this process."""
         path = self._native.file
         return None if path is None else os.fspath(path)
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or was started inside the process that this one was forked from."""
+        """True if the pool was closed, or started in the process that this one was forked from."""
         return self._native.closed
 
     @property
@@ -302,12 +340,18 @@ class Pool:
         return TidemillFileSystem(self, skip_instance_cache=True)
 
     def nodes(self) -> builtins.list[Node]:
-        """The nodes of the pool, and how full they are now. One that does not answer within some seconds says why (`Node.silent`)."""
+        """Returns the nodes of the pool, and how full they are now.
+
+        A node that does not answer within some seconds has the reason in `Node.silent`.
+        """
         known = {node: (host, slots) for node, host, _, slots in self._native.nodes()}
         return [Node._of(raw, *known.get(raw[0], ("this process", 0))) for raw in self._native.usage()]
 
     def close(self) -> None:
-        """Ends the session; a pool of this process ends with it. A second time does nothing. Views and arrays over them stay."""
+        """Ends the session, and with it a pool that was started in this process.
+
+        A second call does nothing. Views and arrays over them stay valid.
+        """
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -320,13 +364,13 @@ class Pool:
         return self.exists(path)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        """Elsewhere it is connected anew."""
+        """Pickles the path of the pool file: unpickling connects to the pool."""
         if self.file is None:
             raise TypeError("a pool of this process cannot go to another; start one with `tidemill pool start` and connect to it")
         return connect, (self.file,)
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
-        """What dask knows it by."""
+        """A token that identifies the pool for dask."""
         return ("tidemill.Pool", self.file or (os.getpid(), self._number))
 
     def __repr__(self) -> str:
@@ -350,7 +394,7 @@ class Pool:
         placement: str | None = None,
         stripe_size: str | None = None,
     ) -> str:
-        """As `put`. `data` must stay as it is until this is done."""
+        """As `put`. `data` must not change until the call is done."""
         data, attributes = _arrays.described(data)
         return await _call(self._native.put, key, data, if_absent, if_version, placement, stripe_size, attributes)
 
@@ -421,7 +465,7 @@ class Pool:
         placement: str | None = None,
         stripe_size: str | None = None,
     ) -> builtins.list[str] | builtins.list[str | TidemillError]:
-        """As `put_many`. All that is given must stay as it is until this is done."""
+        """As `put_many`. The data must not change until the call is done."""
         put = await _call(self._native.put_many, _put_many_of(items), placement, stripe_size)
         return put if errors == "return" else _raised(put)
 
@@ -430,7 +474,10 @@ class Pool:
         _deleted(await _call(self._native.delete_many, list(keys)), missing_ok)
 
     async def aopen(self, path: Path, mode: str = "rb") -> AsyncPoolFile:
-        """Opens a file of bytes, as `open` without a buffer: modes of bytes only. Its reads give views; ``async with`` closes it."""
+        """Opens a binary file without a buffer, as `open` with ``buffering=0`` does.
+
+        Only binary modes are valid. Its reads return views; ``async with`` closes it.
+        """
         flags, is_text = _files.flags_of(mode)
         if is_text:
             raise ValueError("a file for asyncio is of bytes: add b to its mode")
@@ -439,5 +486,5 @@ class Pool:
 
 
 def _call(verb: Callable[..., T], *arguments: object) -> Awaitable[T]:
-    """Begins a verb of the native part on the running loop."""
+    """Starts a method of the native module on the running loop."""
     return _bridge.run(functools.partial(verb, *arguments))

@@ -1,4 +1,4 @@
-"""Plain values that a pool tells."""
+"""Plain values that the methods of a pool return."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-# What the native part gives: see `done.rs`.
+# Tuples that the native module returns: see `done.rs`.
 RawStat: TypeAlias = tuple[str, int, str, tuple[int, int, int], int, tuple[int, int], int, int]
 RawUsage: TypeAlias = tuple[int, int, int, int, str | None]
 RawLocation: TypeAlias = tuple[bool, int | None, str | None, list[tuple[int, float]], list[tuple[int, int, int]]]
@@ -15,36 +15,36 @@ _NS = 1_000_000_000
 
 
 def _moment(nanoseconds: int) -> datetime:
-    """A time as far as datetime tells them apart: microseconds."""
+    """Converts a time; datetime has a precision of microseconds."""
     return datetime.fromtimestamp(nanoseconds // _NS, UTC).replace(microsecond=nanoseconds % _NS // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is known of a path."""
+    """The attributes of a path."""
 
     kind: str
     """``file``, ``folder``, ``link``, ``pipe``, ``socket``, ``device`` or ``other``."""
     size: int
-    """Length, bytes; of a folder the number of entries."""
+    """Length in bytes; for a directory the number of entries."""
     version: str
-    """Names the state of its bytes: another with each put and each change."""
+    """Version of the bytes; each put and each change gives another."""
     modified_ns: int
-    """Last change of the bytes, nanoseconds after 1970 (UTC)."""
+    """Last change of the bytes, in nanoseconds since 1970 (UTC)."""
     changed_ns: int
-    """Last change of anything, nanoseconds after 1970 (UTC)."""
+    """Last change of the bytes or the attributes, in nanoseconds since 1970 (UTC)."""
     created_ns: int
-    """When it was made, nanoseconds after 1970 (UTC)."""
+    """Creation time, in nanoseconds since 1970 (UTC)."""
     mode: int
-    """Permission bits, as of ``chmod``."""
+    """Permission bits, as for ``chmod``."""
     uid: int
-    """The user whose it is."""
+    """The user id of the owner."""
     gid: int
-    """The group whose it is."""
+    """The group id."""
     links: int
-    """How many names it has."""
+    """The number of hard links."""
     allocated: int
-    """What it takes of the pool's memory, bytes, about."""
+    """Approximate memory in the pool that it takes, in bytes."""
 
     @property
     def modified(self) -> datetime:
@@ -53,7 +53,7 @@ class Stat:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """True for a directory."""
         return self.kind == "folder"
 
     @classmethod
@@ -64,12 +64,12 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is in a folder."""
+    """An entry of a directory."""
 
     name: str
-    """Its last name, without a slash."""
+    """The last part of its path, without a slash."""
     stat: Stat
-    """What is known of it."""
+    """Its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +77,19 @@ class Node:
     """A node of a pool, and how full it is."""
 
     id: int
-    """From 1."""
+    """The node's number, from 1."""
     host: str
-    """As it was named at the start."""
+    """The host as it was named when the pool was started."""
     capacity: int
-    """What it may hold, bytes; 0 where it does not answer, or only computes."""
+    """Capacity in bytes; 0 if the node does not answer or only computes."""
     used: int
-    """What it holds, bytes."""
+    """Bytes in use."""
     files: int
-    """Files, folders and the like that it keeps."""
+    """Number of files, directories and other inodes of the node."""
     slots: int
-    """How many one-processor tasks it runs at once; 0 for one that only stores."""
+    """Number of one-processor tasks that it runs at once; 0 for a node that only stores."""
     silent: str | None
-    """Why it does not answer; None where it does."""
+    """Why the node does not answer; None if it answers."""
 
     @classmethod
     def _of(cls, raw: RawUsage, host: str, slots: int) -> Node:
@@ -102,15 +102,21 @@ class Location:
     """Where the bytes of a path are, or would be if it were put now."""
 
     exists: bool
-    """Whether it is there."""
+    """True if the path exists."""
     inode: int | None
-    """The node that has its name and attributes; None where folders above it are missing too."""
+    """The node of the path's name and attributes; None if directories above it are missing too."""
     policy: str | None
-    """By what it would be placed (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``); None where it is there."""
+    """The policy that would place it; None if the path exists.
+
+    One of ``striped``, ``whole``, ``here``, ``at(3)`` (with any node's number) and ``balanced``.
+    """
     nodes: dict[int, float]
-    """Of what is there: bytes by node, the most first. Else: the share of its bytes by node, or how likely each is."""
+    """For an existing path: bytes by node, largest first.
+
+    Otherwise the share of its bytes by node, or the probability of each node.
+    """
     ranges: list[tuple[int, int, int]]
-    """Where which bytes are: (start, stop, node), in their order; empty where it is not there."""
+    """Which bytes are where: (start, stop, node) in order; empty if the path does not exist."""
 
     @classmethod
     def _of(cls, raw: RawLocation) -> Location:

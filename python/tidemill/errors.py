@@ -1,21 +1,23 @@
-"""What is raised, as a tree below :class:`TidemillError`, which is an ``OSError``.
+"""Exceptions of the package: subclasses of :class:`TidemillError`, which is an ``OSError``.
 
-=================  =====================  ==================================================================================================
-class              also a                 when
-=================  =====================  ==================================================================================================
-`NotFound`         `FileNotFoundError`    there is no such object, file or pool file
-`Exists`           `FileExistsError`      there is one, and should not be
-`IsAFolder`        `IsADirectoryError`    a folder where bytes are needed
-`NotAFolder`       `NotADirectoryError`   a part of the path is no folder
-`Denied`           `PermissionError`      it may not be done, or the pool file not be read
-`NoSpace`                                 the pool is full, and stayed so for `space_wait` seconds
-`VersionDiffers`                          the object is not in the version that was asked for; nothing was changed
-`Invalid`          `ValueError`           an argument makes no sense; the message says the rule
-`Unavailable`      `ConnectionError`      a node, or the whole pool, does not answer
-`PoolClosed`       `ValueError`           the pool was closed before, or was started inside the process that this one was forked from
-=================  =====================  ==================================================================================================
+================  ====================  ===========================================================
+class             also a                raised when
+================  ====================  ===========================================================
+`NotFound`        `FileNotFoundError`   the object, file or pool file does not exist
+`Exists`          `FileExistsError`     the path already exists, and the call does not allow that
+`IsAFolder`       `IsADirectoryError`   the path is a directory and bytes are needed
+`NotAFolder`      `NotADirectoryError`  a part of the path is not a directory
+`Denied`          `PermissionError`     permission is denied, or the pool file cannot be read
+`NoSpace`                               the pool is full, and stayed full for `space_wait` seconds
+`VersionDiffers`                        the object is not in the required version; no change is made
+`Invalid`         `ValueError`          an argument is invalid; the message states the rule
+`Unavailable`     `ConnectionError`     a node, or the whole pool, does not answer
+`PoolClosed`      `ValueError`          the pool was closed, or was started in the process that
+                                        this process was forked from
+================  ====================  ===========================================================
 
-Whatever else a pool refuses is a plain `TidemillError` with the errno that fits. All have ``errno``, ``strerror``, ``path`` and ``hint``.
+Other failures raise a plain `TidemillError` with a suitable errno. All exceptions have ``errno``,
+``strerror``, ``path`` and ``hint``.
 """
 
 from __future__ import annotations
@@ -38,10 +40,11 @@ __all__ = [
 
 
 class TidemillError(OSError):
-    """Something that a pool did not do.
+    """An operation of a pool failed.
 
-    `errno` is the number that a file system would give, `strerror` says what failed, `path` of what (None: of the pool), `hint` what to do
-    about it (None where the message says it).
+    `errno` is the error number that a file system would return. `strerror` says what failed. `path`
+    is the path or key, or None if the error concerns the whole pool. `hint` says what to do, or is
+    None if the message says it.
     """
 
     hint: str | None
@@ -55,7 +58,7 @@ class TidemillError(OSError):
 
     @property
     def path(self) -> str | None:
-        """The path or key that it is about; None where it is about the pool."""
+        """The path or key; None if the error concerns the whole pool."""
         return cast("str | None", self.filename)
 
     def __str__(self) -> str:
@@ -64,52 +67,55 @@ class TidemillError(OSError):
 
 
 class NotFound(TidemillError, FileNotFoundError):
-    """There is no such object, file or pool file."""
+    """The object, file or pool file does not exist."""
 
 
 class Exists(TidemillError, FileExistsError):
-    """There is one, and should not be."""
+    """The path already exists, and the call does not allow that."""
 
 
 class IsAFolder(TidemillError, IsADirectoryError):
-    """A folder where bytes are needed."""
+    """The path is a directory and bytes are needed."""
 
 
 class NotAFolder(TidemillError, NotADirectoryError):
-    """A part of the path is no folder."""
+    """A part of the path is not a directory."""
 
 
 class Denied(TidemillError, PermissionError):
-    """It may not be done: a bound input is read-only, or the pool file may not be read."""
+    """Permission is denied: a bound input is read-only, or the pool file cannot be read."""
 
 
 class NoSpace(TidemillError):
-    """The pool is full, and stayed so for as long as it waits for space. Delete something, or give it more memory."""
+    """The pool is full, and stayed full for the time that the request waits for space.
+
+    Delete something, or give the pool more memory.
+    """
 
 
 class VersionDiffers(TidemillError):
-    """The object is not in the version that was asked for; nothing was changed.
+    """The object is not in the required version; no change was made.
 
-    `version` is the one that it is in; None where it is not there.
+    `version` is the object's version; None if the object does not exist.
     """
 
     version: str | None = None
 
 
 class Invalid(TidemillError, ValueError):
-    """An argument makes no sense; the message says the rule."""
+    """An argument is invalid; the message states the rule."""
 
 
 class Unavailable(TidemillError, ConnectionError):
-    """A node, or the whole pool, does not answer. What the others hold is there."""
+    """A node, or the whole pool, does not answer. Data on the other nodes is still available."""
 
 
 class PoolClosed(TidemillError, ValueError):
-    """The pool was closed before, or was started inside the process that this one was forked from."""
+    """The pool was closed, or was started in the process that this process was forked from."""
 
 
 def _make(kind: str, errno: int, message: str, path: str | None, hint: str | None, version: str | None) -> TidemillError:
-    """An exception, for the native part."""
+    """Makes an exception for the native module."""
     error = _KINDS[kind](errno, message, path, hint)
     if isinstance(error, VersionDiffers):
         error.version = version

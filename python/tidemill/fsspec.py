@@ -1,8 +1,11 @@
-"""Pools as a file system of fsspec: ``tidemill://path``, for pandas, pyarrow, zarr, dask, xarray and whoever else speaks it.
+"""Pools as a file system of fsspec: ``tidemill://path``.
 
-``storage_options={"pool": ...}`` says which pool, as a pool file or a `Pool`; without it that of ``TIDEMILL_POOL``, or the user's usual one.
+It serves pandas, pyarrow, zarr, dask, xarray and other users of fsspec.
+``storage_options={"pool": ...}`` selects the pool, as a pool file or a `Pool`. The default is
+``TIDEMILL_POOL``, otherwise the user's default pool file.
 
-Nothing here needs fsspec's own thread: the calls that wait are waited for where they are made, and those for asyncio are begun on the loop that awaits them.
+fsspec's own thread is not used: synchronous calls wait in the thread that makes them, and
+asynchronous calls start on the loop that awaits them.
 """
 
 from __future__ import annotations
@@ -32,18 +35,19 @@ if TYPE_CHECKING:
 
 Info = dict[str, Any]
 
-# So much of a file is copied to the host at a time, bytes.
+# Bytes that are copied to the host at a time.
 COPY_BYTES = 8 << 20
 # Seconds in a nanosecond.
 NS = 1e-9
 
-# Pools that were connected to here, by process and pool file: all file systems of one pool have one way into it.
+# Pools that this module connected to, by process and pool file. All file systems of one pool share
+# one connection.
 _CONNECTED: dict[tuple[int, str | None], _pool.Pool] = {}
 _CONNECTING = threading.Lock()
 
 
 def _connected(file: str | None) -> _pool.Pool:
-    """The pool of a pool file; one for a process, as long as nobody closes it."""
+    """Returns the pool of a pool file: one per process until it is closed."""
     key = (os.getpid(), file or os.environ.get("TIDEMILL_POOL"))
     with _CONNECTING:
         known = _CONNECTED.get(key)
@@ -53,7 +57,7 @@ def _connected(file: str | None) -> _pool.Pool:
 
 
 class Reader(io.BufferedReader):
-    """A file that is read, with a buffer of 1 MiB; `read_buffer` gives views of the pool's memory."""
+    """A file open for reading with a buffer; `read_buffer` returns views of the pool's memory."""
 
     raw: _files.PoolFile
 
@@ -62,7 +66,10 @@ class Reader(io.BufferedReader):
         self.size = raw.size()
 
     def read_buffer(self, length: int = -1) -> View:
-        """The next bytes as a view, up to the end without a length. pyarrow asks for them by this name."""
+        """Reads the next bytes as a view; without `length` up to the end.
+
+        pyarrow calls this method by name.
+        """
         at = self.tell()
         view = self.raw.pread(max(0, self.size - at) if length < 0 else length, at)
         self.seek(at + len(view))
@@ -70,7 +77,7 @@ class Reader(io.BufferedReader):
 
 
 class _Uploaded(_files.RawFile):
-    """What is written goes into an object that nobody sees yet, or nowhere once that is discarded."""
+    """Writes go to an object that is not visible yet; after a discard they are dropped."""
 
     def __init__(self, upload: Upload, path: str) -> None:
         self.upload = upload
@@ -91,19 +98,19 @@ class _Uploaded(_files.RawFile):
 
 
 class Pending(_files.Writer):
-    """A file that is written in a transaction: others see it, whole, once the transaction has ended well."""
+    """A file written in a transaction. The transaction's end makes it visible."""
 
     raw: _Uploaded
 
     def __init__(self, upload: Upload, path: str, buffer: int) -> None:
         super().__init__(_Uploaded(upload, path), buffer)
-        # `close` lets go of the buffer's file, and the object is still to be finished.
+        # `close` drops the buffer's file, but the object must still be finished.
         self._upload = upload
-        # Why not all of it was written, when it was closed.
+        # The exception of a failed `close`: not all bytes were written.
         self._failed: BaseException | None = None
 
     def close(self) -> None:
-        """Writes what is left. One that failed is never seen."""
+        """Writes the buffered bytes. A file whose write fails never becomes visible."""
         try:
             super().close()
         except BaseException as failed:
@@ -111,14 +118,14 @@ class Pending(_files.Writer):
             raise
 
     def commit(self) -> None:
-        """Gives it its name. fsspec calls it."""
+        """Makes the file visible under its name. fsspec calls this."""
         self.close()
         if self._failed is not None:
             raise self._failed
         self._upload.finish()
 
     def discard(self) -> None:
-        """It will not be: what is left is not written. fsspec calls it."""
+        """Drops the file without writing the buffered bytes. fsspec calls this."""
         try:
             if not self.closed:
                 self.raw.discarded = True
@@ -128,14 +135,17 @@ class Pending(_files.Writer):
 
 
 class TidemillFileSystem(AsyncFileSystem):
-    """A pool as a file system. Paths are those of the pool, with or without ``tidemill://``; folders are made as they are needed.
+    """A pool as a file system. Missing directories are created as needed.
 
-    `pool` is a `Pool`, or the path of a pool file; without it that of ``TIDEMILL_POOL``, or the user's usual one. It is connected to at the first use.
+    Paths are those of the pool, with or without ``tidemill://``. `pool` is a `Pool`, or the path of
+    a pool file. The default is ``TIDEMILL_POOL``, otherwise the user's default pool file. The first
+    use makes the connection.
     """
 
     protocol = "tidemill"
     root_marker = ""
-    # The calls that wait are ours, and not those for asyncio on fsspec's thread.
+    # Synchronous methods are implemented here instead of mirroring the asynchronous ones on
+    # fsspec's thread.
     mirror_sync_methods = False
 
     def __init__(
@@ -143,11 +153,11 @@ class TidemillFileSystem(AsyncFileSystem):
         pool: _pool.Pool | str | os.PathLike[str] | None = None,
         *,
         asynchronous: bool = False,
-        loop: object = None,  # noqa: ARG002 - fsspec gives it
+        loop: object = None,  # noqa: ARG002 - fsspec passes it
         batch_size: int | None = None,
         **options: object,
     ) -> None:
-        # Not AsyncFileSystem's, which starts a thread.
+        # Not `AsyncFileSystem.__init__`, which starts a thread.
         AbstractFileSystem.__init__(self, **options)
         self.asynchronous = asynchronous
         self.batch_size = batch_size
@@ -157,13 +167,13 @@ class TidemillFileSystem(AsyncFileSystem):
 
     @property
     def pool(self) -> _pool.Pool:
-        """The pool."""
+        """The pool of this file system."""
         if isinstance(self._given, _pool.Pool):
             return self._given
         return _connected(None if self._given is None else os.fspath(self._given))
 
     @classmethod
-    def _strip_protocol(cls, path: str | os.PathLike[str] | list[str]) -> Any:  # noqa: ANN401 - as fsspec has it
+    def _strip_protocol(cls, path: str | os.PathLike[str] | list[str]) -> Any:  # noqa: ANN401 - as in fsspec
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         return str(super()._strip_protocol(path)).strip("/")
@@ -172,7 +182,7 @@ class TidemillFileSystem(AsyncFileSystem):
         """The path with ``tidemill://``."""
         return f"tidemill://{self._strip_protocol(name)}"
 
-    # What is known of paths.
+    # Attributes of paths.
 
     @staticmethod
     def _info_of(name: str, stat: Stat) -> Info:
@@ -182,7 +192,11 @@ class TidemillFileSystem(AsyncFileSystem):
         return {"name": name, "size": size, "type": kind, "mode": stat.mode, "version": stat.version, "uid": stat.uid, "gid": stat.gid} | times
 
     def info(self, path: str, **_: object) -> Info:
-        """What is known of a path: name, size (bytes), type, mode, version, uid, gid; mtime and created in seconds after 1970."""
+        """The attributes of a path.
+
+        They are name, size (bytes), type, mode, version, uid and gid, with mtime and created in
+        seconds since 1970.
+        """
         path = self._strip_protocol(path)
         return self._info_of(path, self.pool.stat(path))
 
@@ -191,7 +205,7 @@ class TidemillFileSystem(AsyncFileSystem):
         return self._info_of(path, await self.pool.astat(path))
 
     def exists(self, path: str, **_: object) -> bool:
-        """Whether there is anything at a path."""
+        """True if the path exists."""
         return self.pool.exists(self._strip_protocol(path))
 
     async def _exists(self, path: str, **_: object) -> bool:
@@ -202,7 +216,7 @@ class TidemillFileSystem(AsyncFileSystem):
         return True
 
     def ls(self, path: str, detail: bool = True, **_: object) -> list[Info] | list[str]:
-        """What is in a folder, by names; of a file, itself."""
+        """Lists a directory by name; for a file, the file itself."""
         path = self._strip_protocol(path)
         above = f"{path}/" if path else ""
         try:
@@ -229,17 +243,17 @@ class TidemillFileSystem(AsyncFileSystem):
         return await self.pool.alist(f"{path}/" if path else "")
 
     def created(self, path: str) -> datetime:
-        """When it was made, in UTC."""
+        """Creation time, in UTC."""
         return datetime.fromtimestamp(self.info(path)["created"], UTC)
 
     def modified(self, path: str) -> datetime:
-        """When its bytes were changed last, in UTC."""
+        """Last change of the bytes, in UTC."""
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     # Bytes.
 
     def _range(self, path: str, start: int | None, end: int | None) -> tuple[int, int | None]:
-        """Where bytes begin and end; what is negative counts from the end."""
+        """Returns the start and end of a range; negative ones count from the end of the file."""
         if (start or 0) < 0 or (end or 0) < 0:
             return _from_start(start, end, self.pool.stat(path).size)
         return start or 0, end
@@ -250,7 +264,7 @@ class TidemillFileSystem(AsyncFileSystem):
         return start or 0, end
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
-        """The bytes of a file, or some of them."""
+        """The bytes of a file, or a range of them."""
         path = self._strip_protocol(path)
         return bytes(self.pool.get(path, *self._range(path, start, end)))
 
@@ -259,14 +273,14 @@ class TidemillFileSystem(AsyncFileSystem):
         return bytes(await self.pool.aget(path, *await self._arange(path, start, end)))
 
     @staticmethod
-    def _ranges(paths: list[str], starts: Any, ends: Any) -> list[tuple[str, int | None, int | None]]:  # noqa: ANN401 - one or a list
+    def _ranges(paths: list[str], starts: Any, ends: Any) -> list[tuple[str, int | None, int | None]]:  # noqa: ANN401 - one value or a list
         if not isinstance(paths, list):
             raise TypeError("paths are a list")
         starts, ends = (each if isinstance(each, list) else [each] * len(paths) for each in (starts, ends))
         return list(zip(paths, starts, ends, strict=True))
 
     def cat_ranges(self, paths: list[str], starts: Any, ends: Any, max_gap: None = None, on_error: str = "return", **_: object) -> list[Any]:  # noqa: ANN401
-        """Parts of many files; all are on their way at once."""
+        """Reads ranges of many files concurrently."""
         if max_gap is not None:
             raise NotImplementedError("max_gap")
         asked = [(path, *self._range(path, start, end)) for path, start, end in self._ranges(self._strip_protocol(paths), starts, ends)]
@@ -278,7 +292,7 @@ class TidemillFileSystem(AsyncFileSystem):
         starts: Any,  # noqa: ANN401
         ends: Any,  # noqa: ANN401
         max_gap: None = None,
-        batch_size: int | None = None,  # noqa: ARG002 - the pool has bounds of its own
+        batch_size: int | None = None,  # noqa: ARG002 - the pool has its own limits
         on_error: str = "return",
         **_: object,
     ) -> list[Any]:
@@ -288,7 +302,11 @@ class TidemillFileSystem(AsyncFileSystem):
         return _shown(await _pool._call(self.pool._native.get_many, asked), on_error)
 
     def pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
-        """Puts the bytes of a file, all at one moment; with the mode ``create`` only where there is none. In a transaction, at its end."""
+        """Puts the bytes of a file atomically.
+
+        With the mode ``create`` it fails if the file exists. In a transaction the file becomes
+        visible at its end.
+        """
         if self._intrans:
             with self.open(path, "xb" if mode == "create" else "wb") as file:
                 file.write(value)
@@ -305,9 +323,12 @@ class TidemillFileSystem(AsyncFileSystem):
         block_size: int | None = None,
         cache_options: dict[str, Any] | None = None,
         compression: str | None = None,
-        **words: Any,  # noqa: ANN401 - fsspec's
-    ) -> Any:  # noqa: ANN401 - a file of bytes or text, as fsspec has it
-        """A file, as ``open`` gives; in a transaction, one that appears at its end."""
+        **words: Any,  # noqa: ANN401 - passed by fsspec
+    ) -> Any:  # noqa: ANN401 - a binary or text file, as in fsspec
+        """Opens a file, as ``open`` does.
+
+        In a transaction a written file becomes visible at its end.
+        """
         text = {word: words.pop(word) for word in ("encoding", "errors", "newline") if "b" not in mode and word in words}
         as_bytes = mode if "b" in mode else mode.replace("t", "") + "b"
         file = super().open(path, as_bytes, block_size, cache_options, compression, **words)
@@ -324,7 +345,10 @@ class TidemillFileSystem(AsyncFileSystem):
         return Reader(raw, buffer) if mode == "rb" else _files.wrapped(raw, buffer, None)
 
     def touch(self, path: str, truncate: bool = True, **_: object) -> None:
-        """Makes an empty file, or empties it; without `truncate` one that is there is given the time of now."""
+        """Creates an empty file, or truncates an existing one.
+
+        Without `truncate` an existing file keeps its bytes, and its modification time becomes now.
+        """
         if truncate:
             self.pipe_file(path, b"")
         else:
@@ -333,7 +357,7 @@ class TidemillFileSystem(AsyncFileSystem):
     # Names.
 
     def mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
-        """Makes a folder, and those above it unless `create_parents` is false."""
+        """Creates a directory, and those above it unless `create_parents` is false."""
         path = self._strip_protocol(path)
         if not create_parents and not self.isdir(self._parent(path)):
             raise FileNotFoundError(self._parent(path))
@@ -346,7 +370,7 @@ class TidemillFileSystem(AsyncFileSystem):
         await _pool._call(self.pool._native.make_folder, path, True)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Makes a folder, and those above it."""
+        """Creates a directory, and those above it."""
         path = self._strip_protocol(path)
         if path:
             self.pool.make_folder(path, exist_ok=exist_ok)
@@ -361,7 +385,7 @@ class TidemillFileSystem(AsyncFileSystem):
             raise Exists(17, "the root folder exists already", "/")
 
     def rmdir(self, path: str) -> None:
-        """Removes an empty folder."""
+        """Removes an empty directory."""
         self.pool.remove_folder(self._strip_protocol(path))
 
     def rm_file(self, path: str) -> None:
@@ -372,7 +396,7 @@ class TidemillFileSystem(AsyncFileSystem):
         await self.pool.adelete(self._strip_protocol(path))
 
     def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Removes files, and with `recursive` folders with all that is in them."""
+        """Removes files, and with `recursive` directories with everything in them."""
         for one in reversed(self.expand_path(path, maxdepth=maxdepth)):
             if recursive and maxdepth is None:
                 for tree in [one] if one else [entry.name for entry in self.pool.folder()]:
@@ -396,7 +420,7 @@ class TidemillFileSystem(AsyncFileSystem):
                 await _pool._call(self.pool._native.delete_tree, tree)
 
     def cp_file(self, path1: str, path2: str, **_: object) -> None:
-        """Copies a file; of a folder, makes another."""
+        """Copies a file; for a directory, creates the target directory."""
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         try:
             self.pool.copy(path1, path2)
@@ -411,7 +435,7 @@ class TidemillFileSystem(AsyncFileSystem):
             await self._makedirs(path2, exist_ok=True)
 
     def mv(self, path1: str | list[str], path2: str, recursive: bool = False, maxdepth: int | None = None, **options: object) -> None:
-        """Renames a file or folder: at no moment there is neither. What names several is copied and removed."""
+        """Renames a file or directory atomically; several paths are copied and removed."""
         if maxdepth is None and not isinstance(path1, list) and self.exists(path1) and (recursive or not self.isdir(path1)):
             into = path2.endswith("/") or self.isdir(path2)
             name = self._strip_protocol(path1).rpartition("/")[2]
@@ -422,10 +446,10 @@ class TidemillFileSystem(AsyncFileSystem):
     async def _mv_file(self, path1: str, path2: str) -> None:
         await _pool._call(self.pool._native.rename, self._strip_protocol(path1), self._strip_protocol(path2))
 
-    # From and to the host.
+    # Copies from and to the host.
 
-    def get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: object) -> None:  # noqa: ANN401 - as fsspec has it
-        """Copies a file to the host, or into an open file; of a folder, makes one."""
+    def get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: object) -> None:  # noqa: ANN401 - as in fsspec
+        """Copies a file to the host, or into an open file; for a directory, creates one."""
         if outfile is None and isfilelike(lpath):
             outfile = lpath
         if outfile is None and self.isdir(rpath):
@@ -443,7 +467,7 @@ class TidemillFileSystem(AsyncFileSystem):
         await asyncio.to_thread(self.get_file, rpath, lpath, **options)
 
     def put_file(self, lpath: str | os.PathLike[str], rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **_: object) -> None:  # noqa: ANN401
-        """Copies a file of the host; nobody sees a part of it. Of a folder, makes one."""
+        """Copies a file of the host atomically; for a directory, creates one."""
         if Path(lpath).is_dir():
             self.makedirs(rpath, exist_ok=True)
             return
@@ -462,7 +486,7 @@ class TidemillFileSystem(AsyncFileSystem):
 
 
 def _copy(file: io.IOBase, to: Any, callback: Any) -> None:  # noqa: ANN401
-    """Copies a file of the pool to its end."""
+    """Copies a pool file up to its end."""
     if not isinstance(file, _files.PoolFile):
         raise TypeError(type(file).__name__)
     callback.set_size(file.size())
@@ -472,13 +496,13 @@ def _copy(file: io.IOBase, to: Any, callback: Any) -> None:  # noqa: ANN401
 
 
 def _from_start(start: int | None, end: int | None, size: int) -> tuple[int, int]:
-    """A range whose negative ends count from the end of so many bytes."""
+    """Converts a range with negative ends, which count from the end, to offsets."""
     begin, stop, _ = slice(start, end).indices(size)
     return begin, max(begin, stop)
 
 
 def _shown(outcomes: list[View | TidemillError], on_error: str) -> list[Any]:
-    """Bytes, and exceptions where they are asked for."""
+    """Converts views to bytes; raises exceptions, or returns them if `on_error` says so."""
     shown: list[Any] = []
     for outcome in outcomes:
         if not isinstance(outcome, TidemillError):

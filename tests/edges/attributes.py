@@ -14,24 +14,24 @@ from pathlib import Path
 from calls import AT_SYMLINK_NOFOLLOW, UTIME_NOW, UTIME_OMIT, edge, in_child, opened, outcome, set_times
 
 NOBODY, DAEMON, GROUP = 65534, 1, 4321
-# From linux/time.h: Python does not name it.
+# From linux/time.h; the time module does not define it.
 CLOCK_REALTIME_COARSE = 5
 
 
 def mode(path: str = "f") -> str:
-    """Kind and permissions."""
+    """File type and permissions."""
     return stat.filemode(os.lstat(path).st_mode)
 
 
 def tick() -> None:
-    """Lets the coarse clock of the kernel move on, so that a later stamp is a larger one."""
+    """Waits for the next tick of the kernel's coarse clock, so that a later timestamp is larger."""
     start = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
     while time.clock_gettime_ns(CLOCK_REALTIME_COARSE) == start:
         time.sleep(0.001)
 
 
 def moved(path: str, work: Callable[..., object], *args: object) -> str:
-    """Which of the times of a path a call moves, or why it does not."""
+    """Returns which times of a path a call changes, or its error."""
     before = os.lstat(path)
     tick()
     try:
@@ -303,7 +303,7 @@ def a_new_owner_loses_set_id_bits(_: Path) -> object:
     return seen
 
 
-# What another user may do with a file that all may write.
+# Calls that another user may make on a file that all may write.
 BY_OTHERS: dict[str, Callable[[], object]] = {
     "write": lambda: in_child_file(lambda file: os.write(file, b"x")),
     "write of nothing": lambda: in_child_file(lambda file: os.write(file, b"")),
@@ -316,7 +316,7 @@ BY_OTHERS: dict[str, Callable[[], object]] = {
 
 
 def after_others(bits: int) -> list[object]:
-    """The permissions of a file after others have done with it what they may."""
+    """The permissions of a file after calls of another user."""
     seen = []
     for way, work in BY_OTHERS.items():
         Path("f").write_bytes(b"12345")
@@ -339,7 +339,7 @@ def set_group_id_without_the_right_to_run(place: Path) -> object:
 
 
 def in_child_file(work: object) -> object:
-    """Does something with the file open for writing."""
+    """Calls `work` with the file open for writing."""
     with opened("f", os.O_WRONLY) as file:
         return work(file)
 

@@ -1,6 +1,6 @@
-"""System calls that Python has no words for, and how an edge case says what came of one.
+"""System calls that Python does not offer, and the outcomes of edge cases.
 
-An outcome is what JSON can hold: a value, the name of an error number, or a list of outcomes.
+An outcome is a JSON value: a result, the name of an error number, or a list of outcomes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ EDGES: dict[str, Callable[[Path], object]] = {}
 
 
 def edge(case: Callable[[Path], object]) -> Callable[[Path], object]:
-    """Registers a case under `topic.name`: a function of an empty folder, which is also the current one."""
+    """Registers a case under `topic.name`.
+
+    The case is a function that takes an empty directory, which is also the current one.
+    """
     EDGES[f"{case.__module__}.{case.__name__}"] = case
     return case
 
 
 def outcome(call: Callable[..., object], *args: object, **named: object) -> object:
-    """What a call gives, or the name of its error number."""
+    """The result of a call, or the name of its error number."""
     try:
         value = call(*args, **named)
     except OSError as error:
@@ -42,7 +45,7 @@ def outcome(call: Callable[..., object], *args: object, **named: object) -> obje
 
 
 def checked(result: int) -> int:
-    """The result of a C function, or its error."""
+    """Returns the result of a C function, or raises its error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -55,7 +58,7 @@ def rename2(old: str, new: str, flags: int) -> int:
 
 
 def link_at(folder: int, old: bytes, new: str, flags: int) -> int:
-    """A new name in the current folder, by linkat."""
+    """Makes a new name in the current directory, by linkat(2)."""
     return checked(LIBC.linkat(folder, old, AT_FDCWD, os.fsencode(new), flags))
 
 
@@ -65,13 +68,16 @@ def allocate(file: int, mode: int, offset: int, length: int) -> int:
 
 
 def set_times(path: str, access: tuple[int, int], change: tuple[int, int], flags: int = 0) -> int:
-    """utimensat(2) with (seconds, nanoseconds), of which the latter may be UTIME_NOW or UTIME_OMIT."""
+    """Calls utimensat(2) with (seconds, nanoseconds).
+
+    The nanoseconds may be UTIME_NOW or UTIME_OMIT.
+    """
     times = (ctypes.c_int64 * 4)(*access, *change)
     return checked(LIBC.utimensat(AT_FDCWD, os.fsencode(path), times, flags))
 
 
 def statx(path: str, mask: int = 0xFFF) -> dict[str, int]:
-    """Time of birth and some more, as the extended call gives them."""
+    """Birth time and other fields of the extended stat call."""
     buffer = (ctypes.c_uint8 * 256)()
     checked(LIBC.statx(AT_FDCWD, os.fsencode(path), 0, mask, buffer))
     raw = bytes(buffer)
@@ -81,7 +87,7 @@ def statx(path: str, mask: int = 0xFFF) -> dict[str, int]:
 
 @contextmanager
 def opened(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT, mode: int = 0o644) -> Iterator[int]:
-    """A file that is closed afterwards."""
+    """A file that is closed at the end of the context."""
     file = os.open(path, flags, mode)
     try:
         yield file
@@ -90,7 +96,7 @@ def opened(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT, mode: int = 0o
 
 
 def in_child(work: Callable[[], object], user: int | None = None, groups: tuple[int, ...] = (), mask: int = 0o022) -> object:
-    """The outcome of some work in another process, as another user if one is named."""
+    """The outcome of `work` in a child process, as another user if `user` is given."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -101,7 +107,7 @@ def in_child(work: Callable[[], object], user: int | None = None, groups: tuple[
                 os.setgid(groups[0] if groups else user)
                 os.setuid(user)
             said = outcome(work)
-        except BaseException:  # noqa: BLE001 - told to the parent
+        except BaseException:  # noqa: BLE001 - reported to the parent
             said = traceback.format_exc()
         os.write(write, json.dumps(said).encode())
         os._exit(0)
@@ -113,14 +119,14 @@ def in_child(work: Callable[[], object], user: int | None = None, groups: tuple[
 
 
 def look(path: str) -> object:
-    """Kind, permissions, links and size of what has this name, itself."""
+    """File type, permissions, links, owner and size of a path, without following a link."""
     status = os.lstat(path)
     size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
     return [stat.filemode(status.st_mode), status.st_nlink, status.st_uid, status.st_gid, size]
 
 
 def snapshot(folder: Path) -> list[object]:
-    """Everything below a folder: what it is, and the bytes of files and links."""
+    """Everything below a directory: attributes, and the contents of files and links."""
     seen: list[object] = []
     for parent, folders, files in os.walk(folder):
         folders.sort()

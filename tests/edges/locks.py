@@ -12,7 +12,7 @@ from pathlib import Path
 
 from calls import OFFSET_MAX, edge, in_child, opened, outcome
 
-# From fcntl.h: Python names them only from 3.9 on some systems.
+# From fcntl.h: not every version of Python defines them.
 OFD_GETLK, OFD_SETLK, OFD_SETLKW = 36, 37, 38
 LAYOUT = "hhqqi4x"
 
@@ -23,20 +23,20 @@ def record(kind: int, start: int, length: int, whence: int = 0) -> bytes:
 
 
 def take(file: int, kind: int, start: int = 0, length: int = 0, how: int = fcntl.F_SETLK, whence: int = 0) -> object:
-    """Takes or drops a lock of a range without waiting."""
+    """Acquires or releases a lock of a range without waiting."""
     said = outcome(fcntl.fcntl, file, how, record(kind, start, length, whence))
     return said if said in ("EAGAIN", "EACCES", "EBADF", "EINVAL", "EOVERFLOW", "EDEADLK", "EINTR") else "ok"
 
 
 def in_the_way(file: int, kind: int, start: int = 0, length: int = 0, how: int = fcntl.F_GETLK) -> object:
-    """Who is in the way: [kind, start, length, whether a process is named], or "free"."""
+    """The conflicting lock: [type, start, length, owner], or "free"."""
     said = fcntl.fcntl(file, how, record(kind, start, length))
     found, _, at, size, owner = struct.unpack(LAYOUT, said)
     return "free" if found == fcntl.F_UNLCK else [found, at, size, "ours" if owner == os.getppid() or owner == os.getpid() else owner]
 
 
 def others(file_name: str, ranges: list[tuple[int, int, int]]) -> object:
-    """What another process meets."""
+    """The conflicting locks that another process sees."""
 
     def look() -> object:
         with opened(file_name) as file:
@@ -127,7 +127,7 @@ def a_lock_goes_with_a_killed_process(_: Path) -> object:
 
 
 class holder:  # noqa: N801 - used like a function
-    """Another process that holds a lock for the time of a block; it is killed at its end, while it holds it."""
+    """Another process that holds a lock during a block; it is killed at the end of the block."""
 
     def __init__(self, name: str, lock: Callable[[int], object], flags: int = os.O_RDWR | os.O_CREAT) -> None:
         read, write = os.pipe()
@@ -174,7 +174,7 @@ def a_waiting_lock_comes_when_the_holder_goes(_: Path) -> object:
 @edge
 def a_wait_for_a_lock_is_interrupted(_: Path) -> object:
     def waits() -> object:
-        class Rang(Exception):  # noqa: N818 - no error
+        class Rang(Exception):  # noqa: N818 - not an error
             pass
 
         def ring(_number: int, _frame: object) -> None:
@@ -269,7 +269,7 @@ def both_kinds_of_range_locks_meet(_: Path) -> object:
 
 
 def whole(file: int, how: int) -> object:
-    """Takes or drops a lock of the whole file without waiting."""
+    """Acquires or releases a lock of the whole file without waiting."""
     return outcome(fcntl.flock, file, how | fcntl.LOCK_NB)
 
 
@@ -349,7 +349,8 @@ def leases_and_watches(_: Path) -> object:
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     with opened("f") as both, opened("f", os.O_RDONLY) as read, opened("d", os.O_RDONLY) as folder:
         seen = [outcome(fcntl.fcntl, file, fcntl.F_GETLEASE) for file in (both, read)]
-        # Nobody has one to give up; who writes cannot lease to read; a folder has none.
+        # No lease exists to release; a descriptor open for writing cannot take a read lease; a
+        # directory cannot have one.
         seen += [outcome(fcntl.fcntl, read, fcntl.F_SETLEASE, fcntl.F_UNLCK), outcome(fcntl.fcntl, read, fcntl.F_SETLEASE, 77)]
         seen += [outcome(fcntl.fcntl, file, fcntl.F_SETLEASE, fcntl.F_RDLCK) for file in (both, folder)]
         return [*seen, outcome(fcntl.fcntl, read, fcntl.F_NOTIFY, fcntl.DN_CREATE)]

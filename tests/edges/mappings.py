@@ -1,4 +1,4 @@
-"""Files that are mapped: shared and private, while others read, write and cut them."""
+"""Mapped files, shared and private, while others read, write and truncate them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PAGE = 4096
 
 
 def ended_by(work: object) -> str:
-    """The signal that ends a process, or what it said."""
+    """The signal that ends a process, or its exit status."""
     child = os.fork()
     if child == 0:
         try:
             work()
-        except BaseException:  # noqa: BLE001 - an exit code
+        except BaseException:  # noqa: BLE001 - becomes an exit code
             os._exit(9)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
@@ -69,7 +69,7 @@ def a_mapping_outlives_its_name(_: Path) -> object:
 
 @edge
 def a_small_file_stays_mapped_when_it_was_closed(_: Path) -> object:
-    """A small quiet file may be kept elsewhere; a mapped one is not quiet."""
+    """The bytes of a small idle file may move to its inode; a mapped file is not idle."""
     views = []
     for number in range(20):
         with opened(f"f{number}") as file:

@@ -1,4 +1,4 @@
-"""Rename, link and unlink, beyond what the table of names holds."""
+"""Rename, link and unlink: cases that are not in the table of names."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def a_file_becomes_a_folder_and_back(_: Path) -> object:
 
 @edge
 def a_large_folder(_: Path) -> object:
-    """Above 4,096 entries a folder is kept in parts."""
+    """A directory with more than 4,096 entries is split into fragments."""
     os.mkdir("d")
     for number in range(6000):
         os.close(os.open(f"d/f{number}", os.O_CREAT | os.O_WRONLY))

@@ -1,4 +1,4 @@
-"""Every call that takes a name, on every kind of name: a table, each cell of which is a case."""
+"""Every call that takes a name, with every kind of name: a table in which each cell is a case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from calls import AT_FDCWD, EDGES, RENAME_EXCHANGE, RENAME_NOREPLACE, link_at, outcome, rename2, set_times, snapshot
 
 LONGEST = "n" * 255
-# 4,095 bytes are the most a path may have; each part is within its own limit.
+# A path of 4,095 bytes, the maximum; each part is within its own limit.
 DEEP = "/".join(["d"] + ["." * 1] * 2047)
 
 NAMES = {
@@ -24,12 +24,12 @@ NAMES = {
 
 
 def opening(flags: int) -> Callable[[str], object]:
-    """Opens and closes; for O_PATH and reading alike."""
+    """Opens and closes a file, also with O_PATH."""
     return lambda name: os.close(os.open(name, flags | os.O_NONBLOCK, 0o640))
 
 
 def listing(name: str) -> object:
-    """The names in it."""
+    """The names in a directory."""
     return sorted(os.fsencode(entry).hex()[:20] for entry in os.listdir(name))
 
 
@@ -91,7 +91,7 @@ CALLS: dict[str, Callable[[str], object]] = {
 
 
 def make_tree(folder: Path) -> None:
-    """One of each kind."""
+    """Makes one file of each kind."""
     (folder / "d").mkdir()
     (folder / "full").mkdir()
     (folder / "full/x").write_bytes(b"x")
@@ -103,14 +103,14 @@ def make_tree(folder: Path) -> None:
 
 
 class Table:
-    """The tree that cells work on; made anew only where a cell has changed it."""
+    """The tree that the cells work on; it is rebuilt only if a cell has changed it."""
 
     def __init__(self) -> None:
         self.tree: Path | None = None
         self.before: list[object] = []
 
     def cell(self, call: str, kind: str, place: Path) -> object:
-        """What came of the call, and what the tree looked like then if it changed."""
+        """The outcome of a call, with a snapshot of the tree if the call changed it."""
         if self.tree is None:
             self.tree = place.parent / "table/tree"
             self.tree.mkdir(parents=True)

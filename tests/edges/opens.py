@@ -1,4 +1,4 @@
-"""Opening, creating, and what an open file outlives."""
+"""Opening and creating files, and open files that outlive their names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOBODY = 65534
 
 
 def rights(path: str = "f") -> str:
-    """Kind and permissions."""
+    """File type and permissions."""
     return stat.filemode(os.lstat(path).st_mode)
 
 
@@ -558,7 +558,8 @@ def a_handle_finds_its_file_when_the_kernel_has_forgotten_it(_: Path) -> object:
     with opened(".", os.O_RDONLY) as mount:
 
         def again(path: str) -> object:
-            # Where that may not be done it is not forgotten, which is as well.
+            # Without the permission to drop caches the kernel still knows the file, and the case
+            # tests less.
             outcome(Path("/proc/sys/vm/drop_caches").write_text, "2")
             file = checked(LIBC.open_by_handle_at(mount, handles[path], os.O_RDONLY))
             try:

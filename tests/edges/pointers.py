@@ -1,4 +1,7 @@
-"""Pointers that lead nowhere: the call is refused and the program goes on. Bytes are those of a file that is striped where there are stripes."""
+"""Invalid pointers: the call fails and the program continues.
+
+The bytes are those of a striped file, if the file system has stripes.
+"""
 
 from __future__ import annotations
 
@@ -24,41 +27,41 @@ def mapped(pages: int, may: int) -> int:
 
 
 def nowhere() -> list[int]:
-    """Addresses where nothing can be read."""
+    """Addresses that cannot be read."""
     gone = mapped(1, READ_WRITE)
     LIBC.munmap(ctypes.c_void_p(gone), ctypes.c_size_t(PAGE))
     return [0, 1, -1, gone, mapped(1, 0), 0x0DEAD_0000_0000_0000]
 
 
 def unwritten() -> list[int]:
-    """Addresses where nothing can be written."""
+    """Addresses that cannot be written."""
     return [*nowhere(), mapped(1, READABLE)]
 
 
 def before_the_end(room: int) -> int:
-    """An address with so much room before memory that may not be touched."""
+    """An address with `room` bytes before memory that cannot be accessed."""
     start = mapped(2, READ_WRITE)
     LIBC.mprotect(ctypes.c_void_p(start + PAGE), ctypes.c_size_t(PAGE), 0)
     return start + PAGE - room
 
 
 def tried(function: str, *words: object) -> object:
-    """What comes of a function of the C library; whole numbers are addresses where they are marked so."""
+    """The outcome of a function of the C library; pass addresses as pointers."""
     return outcome(lambda: checked(int(ctypes.c_long(getattr(LIBC, function)(*words)).value)))
 
 
 def at(addresses: list[int], call: Callable[[ctypes.c_void_p], object]) -> list[object]:
-    """What comes of a call with each of them."""
+    """The outcomes of a call with each address."""
     return [call(ctypes.c_void_p(address)) for address in addresses]
 
 
 def is_user(bad: ctypes.c_void_p) -> bool:
-    """Whether an address may be a program's: others are refused before anything is looked at."""
+    """True if an address is in user space; the kernel rejects others before it does anything."""
     return (bad.value or 0) < 1 << 47
 
 
 def striped() -> None:
-    """New files in the current folder have their bytes in stripes, where that can be said."""
+    """Makes new files in the current directory striped, if the file system supports it."""
     outcome(os.setxattr, ".", "user.tidemill.placement", b"striped")
 
 
@@ -126,7 +129,7 @@ def an_answer_has_no_place(_: Path) -> object:
             "setxattr of no bytes": lambda bad: tried("setxattr", b"f", b"user.b", bad, ctypes.c_size_t(0), 0),
             "fcntl": lambda bad: tried("fcntl", file, fcntl.F_GETLK, bad),
         }
-        # What may be read has a value, so it is asked only where nothing is.
+        # Readable addresses would give a value, so only unreadable ones are tried.
         return [[name, at(nowhere(), call)] for name, call in calls.items()]
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs edge cases in a folder, each in an empty one of its own, and prints their outcomes as JSON.
+"""Runs edge cases, each in its own empty directory, and prints their outcomes as JSON.
 
-Usage: run.py TOPIC DIR [USER], as that user if one is given. An outcome that begins with "broken" is a fault of the case itself.
+Usage: run.py TOPIC DIR [USER]; with USER the cases run as that user. An outcome that begins with
+"broken" is a fault of the case itself.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ SECONDS_MAX = 20
 
 
 def run(name: str, place: Path) -> object:
-    """The outcome of one case, which may not take long."""
+    """The outcome of one case, with a time limit."""
     place.mkdir()
     os.chdir(place)
     os.umask(0o022)
     signal.alarm(SECONDS_MAX)
     try:
         return outcome(EDGES[name], place)
-    except Exception:  # noqa: BLE001 - the case is broken; the others may still be run
+    except Exception:  # noqa: BLE001 - the case is broken; the others can still run
         return "broken: " + traceback.format_exc()
     finally:
         signal.alarm(0)
@@ -37,7 +38,7 @@ def run(name: str, place: Path) -> object:
 
 
 def slow(_number: int, _frame: object) -> None:
-    """A case that waits for ever ends with what it waited in."""
+    """Ends a case that hangs, with the stack of the call that it waits in."""
     raise TimeoutError(f"waited for {SECONDS_MAX} s")
 
 
@@ -50,7 +51,7 @@ def main() -> None:
         os.setgid(int(sys.argv[3]))
         os.setuid(int(sys.argv[3]))
     signal.signal(signal.SIGALRM, slow)
-    # A call that is refused for a limit is an error number, not a signal.
+    # A call beyond a size limit should return an error number instead of raising a signal.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     print(json.dumps({name: run(name, folder / f"case{number}") for number, name in enumerate(EDGES)}))
 

@@ -1,4 +1,4 @@
-"""Lengths, holes and the far ends of files: truncate, seek, allocate, copy."""
+"""Lengths, holes and maximum offsets of files: truncate, seek, allocate, copy."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from calls import COLLAPSE_RANGE, INSERT_RANGE, KEEP_SIZE, OFFSET_MAX, PUNCH_HOL
 
 PAGE = 4096
 MIB = 1 << 20
-# Pages that may be taken for one byte: a huge page.
+# Maximum number of pages that one byte may take: a huge page.
 PIECE = 512
 
 
 def blocks(path: str = "f") -> int:
-    """Space it takes, in pages."""
+    """Allocated space of a file, in pages."""
     return os.stat(path).st_blocks * 512 // PAGE
 
 
 def data(file: int) -> list[object]:
-    """Where data and holes begin, in pages."""
+    """The starts of data and of holes, in pages."""
     at, ends, seen = 0, os.fstat(file).st_size, []
     while at < ends:
         for whence in (os.SEEK_DATA, os.SEEK_HOLE):
@@ -377,7 +377,7 @@ def df_tells_what_is_taken(_: Path) -> object:
             os.write(file, b"x" * MIB)
     taken = (before.f_bfree - os.statvfs(".").f_bfree) * before.f_frsize
     os.unlink("f")
-    # The last close of a file is told to a server in its own time.
+    # The kernel sends the last close of a file to a server asynchronously.
     end = time.monotonic() + 5
     while (before.f_bfree - os.statvfs(".").f_bfree) * before.f_frsize > MIB and time.monotonic() < end:
         time.sleep(0.01)

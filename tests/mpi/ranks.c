@@ -1,15 +1,16 @@
-// Ranks of an MPI program write one file together and read what the others wrote, by MPI-IO.
+// Ranks of an MPI program write one file together and read the bytes of others, by MPI-IO.
 //
-//     mpiexec -n 4 ranks FOLDER
+//     mpiexec -n 4 ranks DIRECTORY
 //
-// Six files, each written in another way and read back by other ranks than wrote it:
-//     independent   each rank its own blocks, where they lie
-//     collective    all ranks at once, block by block in turns
-//     strided       each rank every n-th piece, through a view of the file, all at once
-//     sieved        the same, each rank by itself: what lies between its pieces is read, changed and written under a lock
-//     ordered       a shared file pointer, one rank behind the other
-//     started       each rank its own blocks, which are waited for when all were started
-// Says `NAME BYTES ok` for each, or which byte is wrong and ends with 1.
+// Six files, each written in another way, and read back by other ranks than the writers:
+//     independent   each rank its own blocks, contiguous
+//     collective    all ranks together, block by block in turns
+//     strided       each rank every n-th piece, through a view of the file, collectively
+//     sieved        the same, independently: MPI reads the bytes between a rank's pieces, modifies
+//                   them and writes them under a lock
+//     ordered       a shared file pointer, one rank after the other
+//     started       each rank its own blocks, by nonblocking calls that it waits for at the end
+// Prints `NAME BYTES ok` for each; otherwise prints which byte is wrong and exits with 1.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static void must(int error, const char *what) {
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-// What a rank writes as its byte `at`.
+// Byte `at` of the bytes that a rank writes.
 static unsigned char byte_of(int writer, long at) { return (unsigned char)(writer * 71 + at * 7 + at / 251); }
 
 static void fill(unsigned char *bytes, int writer) {
@@ -51,7 +52,7 @@ static MPI_File opened(const char *folder, const char *name) {
     return file;
 }
 
-// What was written is there for all from here on (MPI 4.0, 14.6.1: sync, barrier, sync).
+// Makes all earlier writes visible to all ranks (MPI 4.0, 14.6.1: sync, barrier, sync).
 static void settled(MPI_File file) {
     must(MPI_File_sync(file), "sync");
     must(MPI_Barrier(MPI_COMM_WORLD), "barrier");
@@ -90,7 +91,7 @@ static void collective(const char *folder, unsigned char *mine, unsigned char *o
     told(file, "collective");
 }
 
-// Sees every n-th piece of a file, from that of `of` on.
+// Sets a file view of every n-th piece, starting at the piece of rank `of`.
 static void look_at(MPI_File file, int of) {
     MPI_Datatype pieces;
     must(MPI_Type_vector(PIECES, PIECE, PIECE * ranks, MPI_BYTE, &pieces), "type");
@@ -159,14 +160,14 @@ int main(int count, char **words) {
     }
     unsigned char *mine = malloc(BLOCK), *others = malloc(BLOCK);
     fill(mine, rank);
-    // Half of the ranks away: on the other host, if there are two.
+    // The rank half of the ranks away: on the other host, if there are two.
     int other = (rank + ranks / 2) % ranks;
     void (*ways[])(const char *, unsigned char *, unsigned char *, int) = {independent, collective, strided, sieved, ordered, started};
     for (int way = 0; way < 6; way++) {
         memset(others, 0, BLOCK);
         ways[way](words[1], mine, others, other);
     }
-    // Hosts that took part, for whoever wants to see that there were several.
+    // The hosts that took part, so that a test can check that there were several.
     char host[MPI_MAX_PROCESSOR_NAME];
     int length;
     MPI_Get_processor_name(host, &length);

@@ -1,6 +1,7 @@
-// Asynchronous reads and writes (aio(7)) of a file in a folder; says what comes of each, as it does on any file system.
+// Asynchronous reads and writes (aio(7)) of a file; prints the outcome of each, which must be the
+// same on any file system.
 //
-//     asynchronous FOLDER
+//     asynchronous DIRECTORY
 #define _GNU_SOURCE
 #include <aio.h>
 #include <errno.h>
@@ -28,7 +29,7 @@ static struct aiocb operation(int file, void *bytes, size_t length, off_t offset
     return made;
 }
 
-// What came of an operation, when it has ended.
+// Prints the outcome of an operation after it has completed.
 static void told(const char *what, int begun, struct aiocb *of) {
     const struct aiocb *list[] = {NULL, of};
     if (begun != 0) {

@@ -1,5 +1,6 @@
-/* What streams do, said on the first standard error: streams WHAT FOLDER OTHER. Files of the folder have set-id bits, so by the preload library their
- * bytes are asked for; OTHER is a file of the system that begins with a line. */
+/* Operations on stdio streams, reported on the original standard error: streams WHAT DIRECTORY
+ * OTHER. Files of the directory have set-id bits, so the preload library requests their bytes from
+ * the nodes. OTHER is a file of the host that begins with a line. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 static int report;
 #define SAY(...) dprintf(report, __VA_ARGS__)
 
-/* A file of this name and text, open. */
+/* Creates a file with this name and text; returns its descriptor. */
 static int made(const char *name, const char *text)
 {
     int file = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -186,10 +187,10 @@ static void limited(const char *other)
     show("a");
 }
 
-/* dprintf(3) of programs that are compiled with checks. */
+/* dprintf(3) of programs that are compiled with fortification checks. */
 extern int __dprintf_chk(int, int, const char *, ...);
 
-/* By words in registers of both kinds, and on the stack. */
+/* Arguments in registers of both kinds, and on the stack. */
 static void printed(const char *other)
 {
     int file = made("f", "");

@@ -1,4 +1,5 @@
-/* What nftw tells of a tree, in order of its paths where that is the folder's: walk PATH FLAGS. */
+/* Prints the calls of nftw for a tree, sorted by path if the order is the directory's: walk PATH
+ * FLAGS. */
 #define _GNU_SOURCE
 #include <ftw.h>
 #include <limits.h>

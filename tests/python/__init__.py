@@ -1,1 +1,1 @@
-"""The Python package: against a pool in the process, and one of nodes in processes of their own."""
+"""Tests of the Python package, with a pool in the process and with one of separate nodes."""

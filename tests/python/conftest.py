@@ -1,6 +1,7 @@
-"""Pools for the tests of the Python package, one of each kind for all of them; every test has a folder of its own in it.
+"""Pools for the tests of the Python package: one of each kind, shared by all tests.
 
-What is tested is the installed package: `make package` installs it.
+Whatever a test leaves in the pool is removed. The tests use the installed package, which
+`make package` installs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NUMBERS = itertools.count()
 
 
 class Nodes:
-    """A pool of two nodes in processes of their own."""
+    """A pool of two nodes in separate processes."""
 
     def __init__(self, binary: Path, ground: Path) -> None:
         self.binary = binary
@@ -29,14 +30,14 @@ class Nodes:
         self.run("start", "--nodes", "2", "--memory", "512MiB")
 
     def run(self, *words: str) -> str:
-        """`tidemill pool ...`, which must go well."""
+        """Runs `tidemill pool ...`, which must succeed; returns its output."""
         command = [str(self.binary), "pool", *words]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def tidemill(self, *words: str, data: bytes = b"") -> bytes:
-        """`tidemill ...` on this pool, which must go well."""
+        """Runs `tidemill ...` on this pool, which must succeed; returns its output."""
         command = [str(self.binary), *words]
         environment = self.environment | {"TIDEMILL_POOL": str(self.file)}
         done = subprocess.run(command, env=environment, input=data, capture_output=True, timeout=pools.SECONDS_MAX, check=False)
@@ -46,7 +47,7 @@ class Nodes:
 
 @pytest.fixture(scope="session")
 def nodes(binary: Path) -> Iterator[Nodes]:
-    """A pool of `tidemill pool start`."""
+    """A pool started by `tidemill pool start`."""
     with pools.ground("tidemill-python-") as ground:
         started = Nodes(binary, ground)
         yield started
@@ -64,7 +65,7 @@ def shared_pool(request: pytest.FixtureRequest) -> Iterator[tidemill.Pool]:
 
 @pytest.fixture
 def pool(shared_pool: tidemill.Pool) -> Iterator[tidemill.Pool]:
-    """The same; what a test leaves is removed."""
+    """A pool of each kind, emptied after the test."""
     yield shared_pool
     for entry in shared_pool.folder():
         shared_pool.delete_tree(entry.name)
@@ -72,7 +73,7 @@ def pool(shared_pool: tidemill.Pool) -> Iterator[tidemill.Pool]:
 
 @pytest.fixture(params=KINDS)
 def own_pool(request: pytest.FixtureRequest) -> Iterator[tidemill.Pool]:
-    """A pool, or a way into one, that the test may close."""
+    """A pool, or a connection to one, that the test may close."""
     inside = request.param == "inside"
     opened = tidemill.start("64MiB", space_wait=0.2) if inside else tidemill.connect(request.getfixturevalue("nodes").file)
     with opened:
@@ -81,7 +82,7 @@ def own_pool(request: pytest.FixtureRequest) -> Iterator[tidemill.Pool]:
 
 @pytest.fixture(autouse=True)
 def _no_usual_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test meets a pool of the user's."""
+    """Keeps tests away from the user's default pool."""
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", os.fspath(tmp_path / "run"))
     monkeypatch.delenv("TIDEMILL_POOL", raising=False)

@@ -1,4 +1,4 @@
-"""NumPy arrays as objects: what is put is got with dtype and shape, and what has no bytes of its own is refused."""
+"""NumPy arrays as objects: dtype and shape are kept, and unsupported arrays are rejected."""
 
 from __future__ import annotations
 

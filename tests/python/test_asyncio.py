@@ -1,4 +1,4 @@
-"""The forms for asyncio: the loop goes on meanwhile, and what is cancelled leaves nothing."""
+"""The asyncio methods: the loop is not blocked, and a cancelled call leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_thousand_calls_at_once(pool: tidemill.Pool) -> None:
         assert all((view.numpy() == number % 256).all() for number, view in enumerate(views))
 
     asyncio.run(many())
-    # Another loop, after that one is gone.
+    # A new loop works after the first one was closed.
     asyncio.run(pool.aget("many/3"))  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def test_the_loop_goes_on_while_a_call_waits_and_a_cancelled_one_is_not_done() -
         with tidemill.start("8MiB", space_wait=60) as pool:
             await pool.aput("first", np.ones(4 << 20, "u1"))
             waiting = asyncio.create_task(pool.aput("second", np.ones(6 << 20, "u1")))
-            # While it waits others are served.
+            # Other calls complete while it waits.
             for _ in range(100):
                 assert (await pool.aget("first"))[0] == 1
             assert not waiting.done()

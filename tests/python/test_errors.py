@@ -1,4 +1,4 @@
-"""What goes wrong is an exception of the tree, with errno, path and hint; nothing hangs, nothing crashes."""
+"""Failures raise exceptions of the package with errno, path and hint; nothing hangs or crashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from example_runs import ROOT
 if TYPE_CHECKING:
     from python.conftest import Nodes
 
-# The classes, what else they are, and an errno that they come with.
+# The classes, and the built-in exceptions that they also are.
 TREE = {
     tidemill.NotFound: FileNotFoundError,
     tidemill.Exists: FileExistsError,
@@ -54,7 +54,7 @@ def test_every_refusal_of_the_protocol_has_an_errno_of_its_own_choice() -> None:
     assert len(variants) > 25
     ours = (ROOT / "python/src/errors.rs").read_text()
     tables = ours[ours.index("fn meaning") : ours.index("fn about")] + (ROOT / "crates/vfs/src/errno.rs").read_text().partition("#[cfg(test)]")[0]
-    # What an engine says is an error of input and output, which is also what is told of refusals that are not known.
+    # Io stands for errors of a storage engine, and is also the default for unknown refusals.
     assert [variant for variant in variants if not re.search(rf"Refusal::{variant}\b", tables)] == ["Io"]
 
 
@@ -226,7 +226,7 @@ def test_ctrl_c_ends_a_call_that_waits() -> None:
 
 
 def wait_for_waiting(pool: tidemill.Pool, main: int) -> None:
-    """Presses Ctrl-C once the pool is full and somebody waits for space."""
+    """Sends SIGINT once the pool is full and a put waits for space."""
     while pool.nodes()[0].used < 6 << 20:
         pass
     signal.pthread_kill(main, signal.SIGINT)

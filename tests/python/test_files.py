@@ -1,4 +1,4 @@
-"""Files of a pool are files of Python: by what `io` promises, beside a file of the host."""
+"""Files of a pool behave as Python's `io` specifies, compared with files of the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODES = ["rb", "r+b", "wb", "w+b", "ab", "xb", "x+b"]
 
 
 def outcome(call, *arguments: object) -> object:  # noqa: ANN001
-    """What a call gives, or the kind of its error."""
+    """The result of a call, or the class of its error."""
     try:
         result = call(*arguments)
     except (OSError, ValueError) as error:
@@ -23,7 +23,7 @@ def outcome(call, *arguments: object) -> object:  # noqa: ANN001
 
 
 def steps(file: io.IOBase, seed: int) -> list[object]:
-    """What comes of a random series of calls."""
+    """The outcomes of a random series of calls."""
     chance = random.Random(seed)
     seen: list[object] = [outcome(file.readable), outcome(file.writable), outcome(file.seekable)]
     for _ in range(60):
@@ -133,7 +133,8 @@ def test_a_close_waits_for_space_once(mode: str) -> None:
     with tidemill.start("8MiB", space_wait=wait) as pool:
         pool.put("fill", bytes(6_500_000))
         pool.put("file", b"")
-        # Its first MiB fits, its second does not: a buffer writes what is left of it once more, and a file of text all of it.
+        # The first MiB fits and the second does not. At close a buffer retries its remaining bytes,
+        # and a text file all of its text.
         file = pool.open("file", mode, buffering=4 << 20)
         file.write(b"x" * 3_000_000 if "b" in mode else "x" * 3_000_000)
         before = time.monotonic()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["inside", "nodes"])
 def where(request: pytest.FixtureRequest, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
-    """The storage options that lead to a pool: one of this process is named, one of nodes is the usual one."""
+    """The storage options of a pool: an embedded pool is passed, a pool of nodes is the default."""
     if request.param == "nodes":
         monkeypatch.setenv("TIDEMILL_POOL", str(nodes.file))
         yield {}
@@ -28,7 +28,7 @@ def where(request: pytest.FixtureRequest, nodes: Nodes, monkeypatch: pytest.Monk
 
 
 def frame():  # noqa: ANN201 - pandas is imported where it is needed
-    """Some rows."""
+    """A data frame."""
     import pandas as pd
 
     return pd.DataFrame({"number": np.arange(200_000), "half": np.arange(200_000) / 2, "name": [f"row {row % 100}" for row in range(200_000)]})

@@ -1,4 +1,4 @@
-"""`tidemill://` by fsspec's own tests, and what they leave out."""
+"""`tidemill://` with fsspec's own tests, and cases that these do not cover."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Ours(abstract.AbstractFixtures):
 
     @pytest.fixture
     def fs(self, pool: tidemill.Pool) -> TidemillFileSystem:
-        """The file system."""
+        """The file system under test."""
         return pool.fs
 
     @pytest.fixture
     def fs_path(self) -> str:
-        """A folder of the tests."""
+        """A directory for the tests."""
         return "of/tests"
 
     @pytest.fixture
     def fs_join(self):  # noqa: ANN201
-        """How paths are put together."""
+        """The function that joins paths."""
         return posixpath.join
 
     @pytest.fixture
     def supports_empty_directories(self) -> bool:
-        """A folder is there without anything in it."""
+        """An empty directory exists."""
         return True
 
 
@@ -65,12 +65,12 @@ class TestOpen(abstract.AbstractOpenTests, Ours):
 
 
 class TestPipe(abstract.AbstractPipeTests, Ours):
-    """fsspec's tests of writing a file at once."""
+    """fsspec's tests of writing whole files."""
 
 
 @pytest.fixture
 def tree(pool: tidemill.Pool) -> TidemillFileSystem:
-    """Some files in folders."""
+    """Some files in directories."""
     pool.put_many({"a/one": b"1", "a/b/two": b"22", "a/b/three": b"333", "c": b"4444"})
     pool.make_folder("a/empty")
     return pool.fs

@@ -1,4 +1,7 @@
-"""Looks that come late: after a view was let go, after a pool was closed, in a child. Nothing crashes but where that is asked for."""
+"""Late access: after a view was released, after a pool was closed, in a forked child.
+
+Only the tests that expect a crash have one.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def run(program: str, nodes: Nodes, **environment: str) -> int:
-    """How a Python program ends."""
+    """Exit code of a Python program."""
     told = os.environ | {"TIDEMILL_POOL": str(nodes.file)} | environment
     return subprocess.run([sys.executable, "-c", program], env=told, timeout=60, check=False).returncode
 
 
-# What was put and got first was sent; then the node shows its memory.
+# The first put and get go over the connection; after that the node exports its memory.
 VIEWS = """
 import ctypes, multiprocessing, os, tidemill
 pool = tidemill.connect()

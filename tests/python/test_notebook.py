@@ -1,4 +1,4 @@
-"""What a notebook shows."""
+"""The HTML of pools and files in a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tidemill
 
 
 class Checked(html.parser.HTMLParser):
-    """Collects text, and sees that what is opened is closed."""
+    """Collects the text of HTML, and checks that every tag is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,20 +16,20 @@ class Checked(html.parser.HTMLParser):
         self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        """One more."""
+        """Remembers an open tag."""
         self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """One less."""
+        """Checks that the innermost tag is closed."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Kept."""
+        """Collects text."""
         self.text.append(data)
 
 
 def text_of(shown: str) -> str:
-    """The text of HTML that is in order."""
+    """The text of well-formed HTML."""
     checked = Checked()
     checked.feed(shown)
     assert not checked.open

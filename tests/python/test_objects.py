@@ -1,4 +1,4 @@
-"""Objects: what is put is got, by whatever way, and conditions hold."""
+"""Objects: a get returns what was put, by every method, and conditions hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tidemill
 
-# Inline, one stripe, a stripe and a byte, several stripes that end within one.
+# Lengths: inline, one stripe, a stripe and a byte, several stripes with a partial one.
 LENGTHS = (0, 1, 4096, 4097, 1 << 20, (1 << 20) + 1, (5 << 20) + 17)
 
 
@@ -207,7 +207,7 @@ def test_several_threads_use_one_pool(pool: tidemill.Pool) -> None:
                 data = bytes([thread]) * (number * 1000)
                 pool.put(f"threads/{thread}", data)
                 assert pool.get(f"threads/{thread}") == data
-        except BaseException as error:  # noqa: BLE001 - told below
+        except BaseException as error:  # noqa: BLE001 - reported below
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]

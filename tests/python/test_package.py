@@ -1,4 +1,4 @@
-"""The package itself: it installs from the repository, its types are right, and nobody's documentation is missing."""
+"""The package: its installation from the repository, its types, and its documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = ROOT / "python/tidemill"
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """What a command prints, which must go well."""
+    """The output of a command that must succeed."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -34,7 +34,7 @@ def test_what_a_user_writes_is_typed() -> None:
     run(sys.executable, "-m", "mypy", "--config-file", ROOT / "tests/python/mypy.ini", use, MYPYPATH=str(ROOT / "python"))
 
 
-@pytest.mark.timeout(900)  # it compiles what `make wheel` has not
+@pytest.mark.timeout(900)  # it compiles what `make wheel` did not
 def test_it_installs_from_the_repository(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", tmp_path, ROOT, PATH=path)
@@ -48,7 +48,7 @@ def test_dir_shows_public_names_alone() -> None:
 
 
 def public() -> list[tuple[str, object]]:
-    """All that users see of the package, with what is in its classes."""
+    """All public names of the package, and the public members of its classes."""
     found: list[tuple[str, object]] = []
     for name in tidemill.__all__:
         thing = getattr(tidemill, name)

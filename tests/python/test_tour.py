@@ -1,4 +1,4 @@
-"""docs/PYTHON.md, followed line by line."""
+"""Runs docs/PYTHON.md as a doctest."""
 
 from __future__ import annotations
 

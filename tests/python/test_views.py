@@ -1,4 +1,4 @@
-"""Views: the pool's memory itself, and what they show stays."""
+"""Views show the pool's memory itself, and their bytes do not change."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import tidemill
 
 
 def address(view: tidemill.View) -> int:
-    """Where its bytes are."""
+    """The address of a view's bytes."""
     return view.numpy().__array_interface__["data"][0]
 
 
 def test_a_view_is_the_pools_memory_and_not_a_copy(pool: tidemill.Pool) -> None:
-    # At whatever node name and bytes are.
+    # Eight keys, so that names and bytes are on different nodes.
     for number in range(8):
         pool.put(f"{number}/data", bytes(1 << 20))
-        # What is read first of some memory of a node is sent: the node shows that memory meanwhile.
+        # The first read of some memory of a node goes over the connection; then the node exports
+        # that memory.
         pool.get(f"{number}/data")
         one, other = pool.get(f"{number}/data"), pool.get(f"{number}/data")
         assert not one.copied
@@ -31,7 +32,7 @@ def test_a_view_is_the_pools_memory_and_not_a_copy(pool: tidemill.Pool) -> None:
 @pytest.mark.parametrize("tail", [0, 1, 5000, 100_000])
 def test_a_long_view_is_the_pools_memory_in_one_piece(pool: tidemill.Pool, tail: int) -> None:
     data = random.Random(tail).randbytes((9 << 20) + tail)
-    # What is put and got first is sent; then the node shows its memory.
+    # The first put and get go over the connection; then the node exports its memory.
     for key in ("first", "second"):
         pool.put(key, data)
         pool.get(key)
@@ -39,7 +40,7 @@ def test_a_long_view_is_the_pools_memory_in_one_piece(pool: tidemill.Pool, tail:
     assert not view.copied
     assert view == data
     assert pool.get("second", 4096, len(data) - 1) == data[4096:-1]
-    # Wherever it begins and ends.
+    # Ranges with various starts and ends.
     for start, stop in [(1, len(data)), (5000, len(data) - 1), ((1 << 20) - 1, 8 << 20), (4096, (4 << 20) + 1)]:
         part = pool.get("second", start, stop)
         assert part == data[start:stop]
@@ -91,7 +92,7 @@ def test_what_an_array_shows_outlives_its_object_its_view_and_its_pool(own_pool:
     own_pool.put("lives/data", np.full(length, 7, "u1"))
     array = own_pool.get("lives/data").numpy()
     own_pool.delete("lives/data")
-    # Whatever memory is free is written to.
+    # Overwrite the memory that is free.
     for number in range(20):
         own_pool.put(f"lives/{number % 3}", np.full(length, 9, "u1"))
     own_pool.delete_tree("lives")

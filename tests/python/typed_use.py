@@ -1,4 +1,4 @@
-"""What users write, for the type checker alone."""
+"""Typical code of users, for the type checker only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def use(pool: tidemill.Pool, array: NDArray[np.float64]) -> None:
-    """Each line has the type that it says."""
+    """The type of each expression is the asserted one."""
     assert_type(pool.put("key", array), str)
     assert_type(pool.put("key", array[0]), str)
     assert_type(pool.get_array("key"), NDArray[Any])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One process of a mixed load on a folder, until it is killed or its file system is gone.
+"""A process that runs a mixed load in a directory until it is killed or its file system is gone.
 
-What the pool refuses (full, not there, busy) is part of the load. When the server has died every call fails, and it ends.
-Usage: crash_load.py DIR SEED
+Errors of the pool (full, not found, busy) are part of the load. When the server has died every call
+fails, and the process ends. Usage: crash_load.py DIR SEED
 """
 
 import contextlib
@@ -17,7 +17,7 @@ NAMES = 12
 
 
 def write(path: str, rng: random.Random) -> None:
-    """Makes or replaces a file, small or large."""
+    """Creates or replaces a file, small or large."""
     with open(path, "wb") as file:
         file.writelines(rng.randbytes(rng.choice([1, 4000, 5000, 1 << 20])) for _ in range(rng.choice([0, 1, 1, 3])))
         if rng.random() < 0.2:
@@ -25,7 +25,7 @@ def write(path: str, rng: random.Random) -> None:
 
 
 def change(path: str, rng: random.Random) -> None:
-    """Changes a part of a file in place: by write, by truncation, through a mapping."""
+    """Modifies a part of a file in place: by a write, a truncation, or a mapping."""
     with open(path, "r+b") as file:
         how, size = rng.randrange(3), os.fstat(file.fileno()).st_size
         if how == 0:
@@ -39,7 +39,7 @@ def change(path: str, rng: random.Random) -> None:
 
 
 def step(folder: str, rng: random.Random) -> None:
-    """One operation."""
+    """Runs one operation."""
     path, other = (os.path.join(folder, f"f{rng.randrange(NAMES)}") for _ in range(2))
     what = rng.randrange(8)
     if what <= 1:
@@ -65,7 +65,7 @@ def step(folder: str, rng: random.Random) -> None:
 
 
 def main() -> int:
-    """Works for ever."""
+    """Runs operations until the file system is gone."""
     folder, rng = sys.argv[1], random.Random(int(sys.argv[2]))
     mount = os.path.dirname(folder)
     if not os.path.ismount(mount):
@@ -76,7 +76,7 @@ def main() -> int:
         try:
             step(folder, rng)
         except OSError as error:
-            # Where the dead mount was taken away, the directory beneath answers.
+            # After the dead mount was removed, the directory below it answers.
             if error.errno in GONE or not os.path.ismount(mount):
                 return 0
 

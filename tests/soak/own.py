@@ -1,7 +1,7 @@
-"""What a process does in a folder that nobody else changes: so it knows at every moment what must be there.
+"""Operations of a process in its own directory, whose exact contents it knows at every moment.
 
-Each call goes through a mount chosen at random. With two mounts of one pool, what was changed through one must be seen through
-the other at once, to the byte.
+Each call goes through a randomly chosen mount. With two mounts of one pool, a change made through
+one must be visible through the other immediately and exactly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILES_MAX, OPEN_MAX = 40, 6
 
 @dataclass
 class File:
-    """What a file must hold."""
+    """The expected state of a file."""
 
     data: bytearray = field(default_factory=bytearray)
     names: int = 1
@@ -33,7 +33,10 @@ class File:
 
 @dataclass
 class Own:
-    """The tree as it must be: path below the folder to File, to a link's target, or to None for a folder."""
+    """The expected tree.
+
+    It maps a path to a File, to the target of a link, or to None for a directory.
+    """
 
     mounts: list[Path]
     name: str
@@ -47,44 +50,45 @@ class Own:
         self.tree["."] = None
 
     def at(self, path: str) -> str:
-        """The path through one of the mounts."""
+        """A path through one of the mounts."""
         return os.path.normpath(self.numbers.choice(self.mounts) / self.name / path)
 
     def both(self, one: str, other: str) -> tuple[bytes, bytes]:
-        """Two paths through one mount: between two mounts nothing is linked or renamed."""
+        """Two paths through the same mount, because link and rename do not work between mounts."""
         mount = self.numbers.choice(self.mounts) / self.name
         return os.fsencode(os.path.normpath(mount / one)), os.fsencode(os.path.normpath(mount / other))
 
     def of_kind(self, kind: type) -> list[str]:
-        """Paths of files, links or (NoneType) folders."""
+        """Paths of files, links or (NoneType) directories."""
         return [path for path, node in self.tree.items() if isinstance(node, kind)]
 
     def file(self) -> tuple[str, File] | None:
-        """Some file."""
+        """A random file."""
         files = self.of_kind(File)
         path = self.numbers.choice(files) if files else None
         return (path, self.tree[path]) if path else None
 
     def new_path(self) -> str:
-        """A name that is not there, in some folder."""
+        """A new name in a random directory."""
         self.fresh += 1
         folder = self.numbers.choice(self.of_kind(type(None)))
         long = "n" * 200 if self.numbers.random() < 0.05 else ""
         return os.path.normpath(f"{folder}/{self.fresh}{long}")
 
     def span(self, length: int) -> tuple[int, int]:
-        """A range within a length and a bit beyond."""
+        """A range within a length, or slightly beyond it."""
         start = self.numbers.randrange(length + 5000)
         return start, self.numbers.choice((1, 100, 4096, 5000, 70_000))
 
     def bytes(self, length: int) -> bytes:
-        """Bytes that tell where they are from."""
+        """Random bytes in a repeating pattern, so that misplaced ones are noticed."""
         return self.numbers.randbytes(min(length, 64)) * (length // 64 + 1)
 
-    # The verbs. Each does one thing and changes the tree as the call must have changed the file system.
+    # The operations. Each makes one change to the file system and the same change to the expected
+    # tree.
 
     def create(self) -> None:
-        """A new file, written at once."""
+        """Creates a file and writes it."""
         if len(self.of_kind(File)) >= FILES_MAX:
             return self.remove()
         path, file = self.new_path(), File()
@@ -94,14 +98,14 @@ class Own:
         return self.keep_or_close(fd, file)
 
     def keep_or_close(self, fd: int, file: File) -> None:
-        """Keeps some files open for later."""
+        """Closes the descriptor, or keeps it open for later."""
         if len(self.opened) < OPEN_MAX and self.numbers.random() < 0.4:
             self.opened.append((fd, file))
         else:
             os.close(fd)
 
     def put(self, fd: int, file: File, start: int, data: bytes) -> None:
-        """Writes, whole."""
+        """Writes all of the data."""
         done = 0
         while done < len(data):
             done += os.pwrite(fd, data[done:], start + done)
@@ -110,7 +114,7 @@ class Own:
             file.data[start : start + len(data)] = data
 
     def write(self) -> None:
-        """Writes somewhere in some file, by a new or a kept descriptor."""
+        """Writes to a random file through a new descriptor."""
         if found := self.file():
             path, file = found
             start, length = self.span(len(file.data))
@@ -120,7 +124,10 @@ class Own:
             self.keep_or_close(fd, file)
 
     def write_kept(self) -> None:
-        """Writes through a descriptor that has been open for a while, its file perhaps removed or renamed since."""
+        """Writes through a descriptor that was kept open.
+
+        Its file may be removed or renamed by now.
+        """
         if self.opened:
             fd, file = self.numbers.choice(self.opened)
             start, length = self.span(len(file.data))
@@ -128,7 +135,7 @@ class Own:
             self.put(fd, file, start, self.bytes(length)[:length])
 
     def read_kept(self) -> None:
-        """Reads through such a descriptor, and drops it now and then."""
+        """Reads through a descriptor that was kept open, and sometimes closes it."""
         if self.opened:
             number = self.numbers.randrange(len(self.opened))
             fd, file = self.opened[number]
@@ -141,7 +148,7 @@ class Own:
                 del self.opened[number]
 
     def append(self) -> None:
-        """Adds to the end."""
+        """Appends to a file."""
         if (found := self.file()) and len(found[1].data) < SIZE_MAX:
             data = self.bytes(self.numbers.choice((5, 3000, 20_000)))
             with open(self.at(found[0]), "ab", buffering=0) as stream:
@@ -149,7 +156,7 @@ class Own:
             found[1].data.extend(data)
 
     def read(self) -> None:
-        """Reads a whole file and looks at it."""
+        """Reads a whole file and its attributes, and checks them."""
         if found := self.file():
             path, file = found
             assert Path(self.at(path)).read_bytes() == file.data, path
@@ -158,7 +165,7 @@ class Own:
             assert seen == (len(file.data), file.names, file.mode), f"{path}: {seen}, not {(len(file.data), file.names, oct(file.mode))}"
 
     def truncate(self) -> None:
-        """Cuts or lengthens."""
+        """Truncates or extends a file."""
         if found := self.file():
             path, file = found
             length = self.numbers.randrange(min(SIZE_MAX, 2 * len(file.data) + 5000))
@@ -167,7 +174,7 @@ class Own:
             file.data.extend(bytes(length - len(file.data)))
 
     def empty(self) -> None:
-        """Opens to truncate, and writes anew."""
+        """Opens a file with O_TRUNC and writes it again."""
         if found := self.file():
             path, file = found
             fd = os.open(self.at(path), os.O_WRONLY | os.O_TRUNC)
@@ -176,7 +183,7 @@ class Own:
             os.close(fd)
 
     def punch(self) -> None:
-        """Makes a hole."""
+        """Punches a hole."""
         if found := self.file():
             path, file = found
             start, length = self.span(len(file.data))
@@ -190,7 +197,8 @@ class Own:
     def store(self) -> None:
         """Stores through a shared mapping."""
         found = self.file()
-        if found and len(self.mounts) == 1 and found[1].data:  # between two mounts a store is seen at msync or munmap only
+        # Through another mount a store is visible only after msync or munmap.
+        if found and len(self.mounts) == 1 and found[1].data:
             path, file = found
             fd = os.open(self.at(path), os.O_RDWR)
             with mmap.mmap(fd, len(file.data)) as view:
@@ -239,7 +247,7 @@ class Own:
                 assert os.getxattr(self.at(path), name) == value, (path, name)
 
     def link(self) -> None:
-        """A further name."""
+        """Makes another name of a file."""
         if (found := self.file()) and len(self.of_kind(File)) < FILES_MAX:
             path = self.new_path()
             os.link(*self.both(found[0], path))
@@ -247,7 +255,7 @@ class Own:
             self.tree[path] = found[1]
 
     def symlink(self) -> None:
-        """A symbolic link to what may not be there."""
+        """Makes a symbolic link whose target may not exist."""
         if len(self.of_kind(str)) < 10:
             path = self.new_path()
             self.tree[path] = f"target{self.fresh}"
@@ -255,18 +263,18 @@ class Own:
             assert os.readlink(self.at(path)) == f"target{self.fresh}"
 
     def mkdir(self) -> None:
-        """A folder."""
+        """Makes a directory."""
         if len(self.of_kind(type(None))) < 12:
             path = self.new_path()
             os.mkdir(self.at(path))
             self.tree[path] = None
 
     def below(self, path: str) -> list[str]:
-        """Everything in a folder."""
+        """Everything below a directory."""
         return [other for other in self.tree if other.startswith(path + "/")]
 
     def remove(self) -> None:
-        """Removes something; a folder only if it is empty."""
+        """Removes a path; a directory only if it is empty."""
         path = self.numbers.choice(list(self.tree))
         if path == ".":
             return
@@ -287,11 +295,14 @@ class Own:
         assert not os.path.lexists(self.at(path)), path
 
     def movable(self, path: str) -> bool:
-        """Not a folder between two mounts: a kernel that finds it moved while it renames something itself says ESTALE."""
+        """True unless it is a directory and there are several mounts.
+
+        A kernel returns ESTALE if it finds such a directory moved during a rename of its own.
+        """
         return len(self.mounts) == 1 or self.tree[path] is not None
 
     def move(self) -> None:
-        """Renames something, over another thing of its kind now and then."""
+        """Renames a path, sometimes over another of the same kind."""
         old, new = self.numbers.choice(list(self.tree)), self.new_path()
         kept = [path for path in self.tree if path != "." and not (path + "/").startswith(old + "/")]
         if old == "." or (new + "/").startswith(old + "/") or not self.movable(old):
@@ -304,7 +315,8 @@ class Own:
         if new in self.tree and ((node is None) != (target is None) or self.below(new)):
             return
         os.rename(*self.both(old, new))
-        if node is target and isinstance(node, File):  # two names of one file: nothing is done
+        # A rename between two names of one file does nothing.
+        if node is target and isinstance(node, File):
             return
         if isinstance(target, File):
             target.names -= 1
@@ -312,7 +324,7 @@ class Own:
             self.tree[new + path[len(old) :]] = self.tree.pop(path)
 
     def exchange(self) -> None:
-        """Exchanges two things that are not within each other."""
+        """Exchanges two paths that do not contain each other."""
         one, other = self.numbers.choice(list(self.tree)), self.numbers.choice(list(self.tree))
         if (
             "." in (one, other)
@@ -330,7 +342,7 @@ class Own:
         self.tree |= {other + rest: node for rest, node in first.items()} | {one + rest: node for rest, node in second.items()}
 
     def list(self) -> None:
-        """Looks at a folder: names, kinds and links."""
+        """Lists a directory and checks names, types and links."""
         path = self.numbers.choice(self.of_kind(type(None)))
         wanted = sorted(os.path.basename(other) for other in self.tree if other != "." and os.path.dirname(other) == ("" if path == "." else path))
         assert sorted(os.listdir(self.at(path))) == wanted, path
@@ -338,7 +350,7 @@ class Own:
         assert os.stat(self.at(path)).st_nlink == 2 + folders, path
 
     def step(self) -> str:
-        """One random verb."""
+        """Runs a random operation."""
         verbs = (
             *(self.create, self.write, self.read) * 3,
             *(self.write_kept, self.read_kept, self.append, self.truncate, self.remove, self.move, self.list) * 2,
@@ -349,7 +361,7 @@ class Own:
         return verb.__name__
 
     def check(self) -> None:
-        """Everything is as it must be, through every mount."""
+        """Checks everything through every mount."""
         for mount in self.mounts:
             seen = {
                 os.path.relpath(os.path.join(parent, name), mount / self.name)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Processes that do random things on one pool at once, through one mount or through several, and check what comes of it.
+"""Processes that run random operations on one pool, through one or several mounts, and check it.
 
-Each has a folder of its own, whose state it knows to the byte (own.py), and takes part in races that all run in one
-folder (shared.py). In the end everything is checked, removed, and the pool must be as empty as it was.
-Usage: run.py SECONDS SEED PROCESSES MOUNT...
+Each has its own directory, whose exact state it knows (own.py), and takes part in races in one
+shared directory (shared.py). At the end everything is checked and removed, and the pool must be as
+empty as before. Usage: run.py SECONDS SEED PROCESSES MOUNT...
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import own
 import shared
 
 TRAIL = 30
-# Names and inodes of folders that are not yet let go of by the kernel.
+# Maximum size of names and inodes of directories that the kernel has not forgotten yet.
 LEFT_BYTES_MAX = 1 << 20
-# Seconds; some times what the slowest takes.
+# Maximum wait for that in seconds: several times what the slowest run takes.
 LET_GO_WAIT = 30
 
 
 def process(mounts: list[Path], number: int, seed: int, end: float) -> dict[str, int]:
-    """Does random things until the time is over; how often it did what."""
+    """Runs random operations until `end`; returns the number of each."""
     numbers = random.Random(seed * 1000 + number)
     mine, racer = own.Own(mounts, f"own{number}", numbers), shared.Racer(mounts, number, numbers)
     trail: deque[str] = deque(maxlen=TRAIL)
@@ -45,7 +45,7 @@ def process(mounts: list[Path], number: int, seed: int, end: float) -> dict[str,
 
 
 def start(mounts: list[Path], number: int, seed: int, end: float) -> tuple[int, int]:
-    """Starts a process; (its id, a pipe with what it says)."""
+    """Starts a process; returns its id and a pipe with its result."""
     read, write = os.pipe()
     child = os.fork()
     if child:
@@ -54,7 +54,7 @@ def start(mounts: list[Path], number: int, seed: int, end: float) -> tuple[int, 
     os.close(read)
     try:
         said = json.dumps(process(mounts, number, seed, end))
-    except BaseException:  # noqa: BLE001 - told to the parent
+    except BaseException:  # noqa: BLE001 - reported to the parent
         said = traceback.format_exc()
     with open(write, "w", encoding="utf-8") as pipe:
         pipe.write(said)
@@ -62,7 +62,10 @@ def start(mounts: list[Path], number: int, seed: int, end: float) -> tuple[int, 
 
 
 def wait_for_space(mount: Path, before: os.statvfs_result) -> None:
-    """Waits until the pool is as empty as before; the other mounts' kernels let go of what was removed a moment later."""
+    """Waits until the pool is as empty as before.
+
+    The kernels of the other mounts forget removed files with a delay.
+    """
     end = time.monotonic() + LET_GO_WAIT
     while (left := (before.f_bfree - os.statvfs(mount).f_bfree) * before.f_frsize) > LEFT_BYTES_MAX:
         assert time.monotonic() < end, f"{left} bytes are still taken, and everything is removed"
@@ -70,7 +73,7 @@ def wait_for_space(mount: Path, before: os.statvfs_result) -> None:
 
 
 def main() -> int:
-    """Starts all, waits for all, checks, and removes everything."""
+    """Starts all processes, waits for them, checks, and removes everything."""
     seconds, seed, count = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     mounts = [Path(name) for name in sys.argv[4:]]
     before = os.statvfs(mounts[0])

@@ -1,4 +1,4 @@
-"""What processes do in folders that all of them change at once: races, each with something that must hold whoever wins."""
+"""Operations in directories that all processes change: races that each keep an invariant."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 NOREPLACE, EXCHANGE = 1, 2
 TOKENS, BOXES = 12, 3
 RECORD = 64
-# What a race may lose by; anything else is a fault.
+# Errors of a process that loses a race; any other is a fault.
 EXPECTED = {errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP}
 
 
 def prepare(folder: Path) -> None:
-    """Makes what the races are about."""
+    """Creates the files of the races."""
     for box in range(BOXES):
         (folder / f"box{box}").mkdir()
     for token in range(TOKENS):
@@ -38,7 +38,7 @@ def prepare(folder: Path) -> None:
 
 
 def whole_content(seed: int) -> bytes:
-    """Bytes that hold their own check sum."""
+    """Bytes with their own checksum."""
     data = random.Random(seed).randbytes(100 + seed * 7919 % 20_000)
     return hashlib.sha256(data).digest() + data
 
@@ -52,11 +52,11 @@ class Racer:
 
     @property
     def folder(self) -> Path:
-        """The shared folder, through one of the mounts."""
+        """The shared directory, through one of the mounts."""
         return self.numbers.choice(self.mounts) / "shared"
 
     def append(self) -> None:
-        """Records of all are in the log once, and each one's own in order."""
+        """The log contains the records of all processes once, those of each in order."""
         record = f"{self.number} {self.counted['append']}".ljust(RECORD - 1, ".") + "\n"
         file = os.open(self.folder / "log", os.O_WRONLY | os.O_APPEND)
         assert os.write(file, record.encode()) == RECORD
@@ -64,7 +64,7 @@ class Racer:
         self.counted["append"] += 1
 
     def move_token(self) -> None:
-        """Tokens move from box to box; none is lost, none is doubled."""
+        """Moves a token from box to box; none may be lost or duplicated."""
         token, start, end = self.numbers.randrange(TOKENS), self.numbers.randrange(BOXES), self.numbers.randrange(BOXES)
         folder = self.folder
         old, new = folder / f"box{start}/token{token}", folder / f"box{end}/token{token}"
@@ -73,7 +73,7 @@ class Racer:
         self.counted["token moved"] += moved
 
     def count_exclusively(self) -> None:
-        """A counter that is kept by whoever makes the lock file."""
+        """Increments a counter that is protected by the exclusive creation of a lock file."""
         lock = self.folder / "exclusive.lock"
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -83,33 +83,33 @@ class Racer:
         os.unlink(self.folder / lock.name)
 
     def count(self, name: str) -> None:
-        """Adds one; the caller holds what protects it."""
+        """Increments a counter; the caller holds its lock."""
         path = self.folder / name
         path.write_text(str(int(path.read_text()) + 1))
         self.counted[name] += 1
 
     def count_locked(self) -> None:
-        """Counters that are kept by a lock of the whole file, or of a range."""
+        """Increments counters that are protected by a lock of a whole file and of a range."""
         for name, lock in (("flock", fcntl.flock), ("fcntl", fcntl.lockf)):
-            # Locks of two mounts meet, since they live in the pool.
+            # Locks of two mounts conflict, because they are in the pool.
             with open(self.folder / f"{name}.lock", "a+") as file:
                 lock(file, fcntl.LOCK_EX)
                 self.count(name)
 
     def replace_whole(self) -> None:
-        """A file that is replaced by rename is always there and always whole."""
+        """Replaces a file by rename; it must always exist and be complete."""
         mine = f"whole.{self.number}"
         (self.folder / mine).write_bytes(whole_content(self.numbers.randrange(1000)))
         folder = self.folder
         os.rename(folder / mine, folder / "whole")
 
     def read_whole(self) -> None:
-        """The reader's side."""
+        """Checks that the file that others replace is complete."""
         data = (self.folder / "whole").read_bytes()
         assert hashlib.sha256(data[32:]).digest() == data[:32], f"{len(data)} bytes that do not belong together"
 
     def exchange(self) -> None:
-        """Two names that are exchanged are both there at every moment."""
+        """Exchanges two names; both must exist at every moment."""
         folder = self.folder
         done = LIBC.renameat2(-100, os.fsencode(folder / "left"), -100, os.fsencode(folder / "right"), EXCHANGE)
         assert done == 0, os.strerror(ctypes.get_errno())
@@ -117,10 +117,11 @@ class Racer:
             assert (self.folder / name).read_text() in ("left", "right")
 
     def link(self) -> None:
-        """Names of one file come and go."""
+        """Makes and removes names of one file."""
         name = f"{self.number}-{self.numbers.randrange(4)}"
         folder = self.folder
-        # A kernel refuses by its own count of names, which falls behind while another mount removes some.
+        # A kernel checks the number of links by its own count, which is stale while another mount
+        # removes some.
         missing = (FileNotFoundError,) if len(self.mounts) > 1 else ()
         with suppress(FileExistsError, *missing):
             os.link(folder / "linked", folder / "links" / name)
@@ -129,7 +130,10 @@ class Racer:
                 os.unlink(self.folder / "links" / name)
 
     def crowd(self) -> None:
-        """Own names in a folder that grows large: what I made is there, what I removed is not."""
+        """Makes and removes names in a directory that grows large.
+
+        A name that this process made must exist, and one that it removed must not.
+        """
         folder = self.folder / "many"
         name = f"{self.number}-{self.counted['many']}"
         (folder / name).touch(exist_ok=False)
@@ -139,7 +143,10 @@ class Racer:
             assert mine == {f"{self.number}-{number}" for number in range(self.counted["many"])}, "names of mine are missing"
 
     def mess(self) -> None:
-        """Anything with a few names that all use; who comes too late is told so, and in no other way."""
+        """Random operations on a few names that all processes use.
+
+        Only errors of a lost race are allowed.
+        """
         folder = self.folder / "mess"
         pick = lambda: folder / "/".join(self.numbers.choices("abc", k=self.numbers.randint(1, 3)))  # noqa: E731 - two paths of one kind
         one, other = pick(), pick()
@@ -162,14 +169,15 @@ class Racer:
         try:
             verbs[verb]()
         except OSError as error:
-            # A folder that was just moved through another mount is stale to a kernel that renames something itself.
+            # A directory that was just moved through another mount is stale for a kernel during a
+            # rename of its own.
             expected = EXPECTED | ({errno.ESTALE} if len(self.mounts) > 1 else set())
-            # A hard link to a folder is refused by the kernel.
+            # The kernel rejects a hard link to a directory.
             if error.errno not in expected and (verb, error.errno) != ("link", errno.EPERM):
                 raise AssertionError(f"{verb} {one} {other}: {error}") from error
 
     def step(self) -> str:
-        """One random race."""
+        """Runs a random race."""
         races = (
             *(self.mess,) * 6,
             *(self.move_token, self.append, self.read_whole, self.link, self.crowd) * 2,
@@ -184,7 +192,7 @@ class Racer:
 
 
 def check(mounts: list[Path], counted: Counter[str]) -> None:
-    """What must hold in the end, given how often all processes together did what."""
+    """Checks the invariants, given the total number of each operation."""
     folder = mounts[0] / "shared"
     for name in ("exclusive", "flock", "fcntl"):
         assert int((folder / name).read_text()) == counted[name], f"{name}: {(folder / name).read_text()} of {counted[name]}"
@@ -203,7 +211,7 @@ def check(mounts: list[Path], counted: Counter[str]) -> None:
 
 
 def whole_tree(mount: Path) -> dict[str, tuple[int, ...]]:
-    """Every path with number, kind, links and size; counts of links must be those that there are."""
+    """Every path with inode number, type, links and size; checks the link counts."""
     tree, names, folders = {}, Counter(), {}
     for parent, inside, files in os.walk(mount):
         folders[parent] = len([name for name in inside if not os.path.islink(os.path.join(parent, name))])

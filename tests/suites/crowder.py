@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fills a pool to more than its half and empties it again, over and over, until standard input ends.
+"""Fills a pool to more than half and empties it again, until standard input ends.
 
-Above the half files are opened in the ordinary way, below it they are passed through: so who works beside it meets both, and
-the change between them. Usage: crowder.py FILE
+Files are opened without passthrough when the pool is more than half full, and with passthrough
+otherwise. So a process that runs at the same time gets both, and the switch between them. Usage:
+crowder.py FILE
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ SIZE = 40 * MIB
 
 
 def main() -> None:
-    """Fills and empties until told to end."""
+    """Fills and empties the pool until standard input ends."""
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
-        # Who is passed through may be refused before the pool is full, when others need the room that was kept for it.
+        # A write by passthrough may fail before the pool is full, if others need the space that was
+        # reserved for it.
         with suppress(OSError), open(sys.argv[1], "wb", buffering=0) as file:
             file.writelines([bytes(MIB)] * (SIZE // MIB))
         Path(sys.argv[1]).unlink()

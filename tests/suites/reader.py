@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads a file over and over, in pieces of many sizes, until standard input ends.
+"""Reads a file in pieces of many sizes, until standard input ends.
 
-Others change the file meanwhile. So only this is sure, and is checked: nothing fails, and no piece is longer than asked for.
-Usage: reader.py FILE
+Others change the file at the same time. So the only checks are that nothing fails, and that no
+piece is longer than requested. Usage: reader.py FILE
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SIZE_MAX = 1 << 20
 
 
 def read_once(path: str, numbers: random.Random) -> None:
-    """Opens the file, reads pieces of it anywhere, and looks at it."""
+    """Opens the file, reads pieces at random offsets, and checks its attributes."""
     file = os.open(path, os.O_RDONLY)
     try:
         for _ in range(20):
@@ -30,7 +30,7 @@ def read_once(path: str, numbers: random.Random) -> None:
 
 
 def main() -> None:
-    """Reads until told to end."""
+    """Reads the file until standard input ends."""
     numbers = random.Random(1)
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:

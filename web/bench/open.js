@@ -1,6 +1,8 @@
-// How long the page of a large run takes to open: `node bench/open.js [TASKS] [TIMES]`, JSON out, seconds.
+// Measures how long the page of a large run takes to open: `node bench/open.js [TASKS] [TIMES]`.
+// Prints JSON, in seconds.
 //
-// From the navigation to the second frame after everything is built, in a fresh page each time.
+// The time is from the navigation to the second frame after everything is built, in a new page each
+// time.
 
 import { browser, folder, opened, sample } from "../tests/browser.js";
 
@@ -13,7 +15,7 @@ try {
   const seconds = [];
   for (let time = 0; time < times; time += 1) {
     const page = await opened(chrome, url);
-    // `opened` answers after the frame; the page's own clock leaves the driver's messages out.
+    // `opened` returns after the frame. The page's own clock excludes the driver's messages.
     seconds.push((await page.evaluate(() => performance.now())) / 1000);
     await page.close();
   }

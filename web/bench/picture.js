@@ -1,4 +1,5 @@
-// The picture of a report in README: `node bench/picture.js ../build/demo/report/report.html ../docs/report.png`, after `make demo`.
+// Makes the picture of a report in README, after `make demo`:
+// `node bench/picture.js ../build/demo/report/report.html ../docs/report.png`.
 
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";

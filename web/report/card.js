@@ -1,4 +1,4 @@
-// The card beside the pointer or the keyboard's place: what one bar, box or moment is, in a few lines.
+// The card beside the pointer or the keyboard position: a few lines about one bar, box or moment.
 
 import { byId, el } from "./dom.js";
 

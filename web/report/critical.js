@@ -1,4 +1,5 @@
-// The critical path: the chain of tasks that decided when the run ended, as a table; neighbours of one tool are one row.
+// A table of the critical path: the chain of tasks that determined when the run ended. Consecutive
+// tasks of one tool share a row.
 
 import { byId, el } from "./dom.js";
 import { taskLink } from "./drawer.js";
@@ -87,7 +88,7 @@ const CAUSES = {
   slot: "the slot, or space, of the one before",
 };
 
-/** What a stretch of steps waited for: the first, and the others. */
+/** Describes what the steps of a row waited for: the first, and the others. */
 function causes(steps) {
   const [first, ...others] = steps.map((step) => step.waited_for);
   const same = others.every((cause) => cause === others[0]);

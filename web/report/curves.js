@@ -1,8 +1,11 @@
-// Amounts over time, on the timeline's axis: of the pool, of the machine, of tasks that wait and run.
+// Amounts over time on the timeline's axis: of the pool, of the machine, of waiting and running
+// tasks.
 //
-// A chart has one band, whose amounts grow upwards, or a second one below it, whose amounts grow downwards with a scale of
-// its own. A band is `{ name, value(sample), show(amount), top, ticks, limit }`: what it is called, its amount in a sample,
-// that in words, the end of its scale, the marks on it, and a line across it (`{ value, text }`, or nothing).
+// A chart has one band, whose amounts grow upwards. It may have a second band below, whose amounts
+// grow downwards with a separate scale. A band is
+// `{ name, value(sample), show(amount), top, ticks, limit }`: its name, its amount in a sample, the
+// amount as text, the end of its scale, the marks on the scale, and an optional line across it
+// (`{ value, text }`).
 
 import { hideCard, showCard } from "./card.js";
 import { announce } from "./dom.js";
@@ -13,12 +16,12 @@ import { byteTicks, panned, ticks, zoomed } from "./scale.js";
 import { axisOf, drawTimes, GUTTER, listenToWheel } from "./timeline.js";
 
 const RIGHT = 12;
-/** Room above the highest and below the lowest mark. */
+/** Space above the highest and below the lowest mark. */
 const EDGE = 6;
-/** A limit of more than this many peaks is not drawn to scale: the area would be a line. */
+/** A limit of more than this many peaks is not drawn to scale: the area would be flat. */
 const LIMIT_SHOWN = 4;
 
-/** Memory of the pool, and where it would have been full. */
+/** Draws the memory of the pool, and its capacity. */
 export function startMemory(holder, run, shared) {
   const { samples, peak_bytes: peak } = run.pool;
   const capacity = samples.reduce((most, sample) => Math.max(most, sample[2]), 0);
@@ -28,7 +31,7 @@ export function startMemory(holder, run, shared) {
   startCurves(holder, shared, { label, height: 140, samples, bands: [band], also });
 }
 
-/** Memory of the machine, or of the control group, and how much there is. */
+/** Draws the used memory of the machine or control group, and the total. */
 export function startMachineMemory(holder, used, shared) {
   const { samples, peak_memory_bytes: peak, memory_bytes: all } = used;
   const label = `Memory of the ${used.memory_of} over time: at most ${bytes(peak)} of ${bytes(all)}`;
@@ -36,7 +39,7 @@ export function startMachineMemory(holder, used, shared) {
   startCurves(holder, shared, { label, height: 110, samples, bands: [band] });
 }
 
-/** Processors of the machine, or of the control group, that were busy. */
+/** Draws the busy processors of the machine or control group. */
 export function startProcessors(holder, used, shared) {
   const show = (cpus) => plural(Math.round(cpus * 100) / 100, "processor");
   const { samples, cpus } = used;
@@ -46,7 +49,7 @@ export function startProcessors(holder, used, shared) {
   startCurves(holder, shared, { label, height: 110, samples, bands: [band], backwards: true });
 }
 
-/** Tasks that ran, upwards, and tasks that waited, downwards. */
+/** Draws the running tasks upwards, and the waiting tasks downwards. */
 export function startLoad(holder, run, shared) {
   const { samples, running_max: running, waiting_max: waiting } = run.load;
   const show = (tasks) => plural(Math.round(tasks * 100) / 100, "task");
@@ -66,13 +69,16 @@ function bytesBand(name, peak, limit) {
   return { name, value: (sample) => sample[1], show: bytes, top, ticks: marks, limit: limit.value > 0 ? far : null };
 }
 
-/** Marks on a scale of whole things. */
+/** Marks on a scale of whole numbers. */
 function counts(most, wanted) {
   const { places } = ticks(0, Math.max(1, most), 1 / wanted);
   return places.filter(Number.isInteger).map((place) => [place, count(place)]);
 }
 
-/** Draws `chart` in `holder`: `samples` with their time first, `bands`; `backwards` if a value holds before its time. */
+/**
+ * Draws `chart` in `holder`. The `samples` have their time first; `backwards` means that a value
+ * applies to the time before its sample.
+ */
 function startCurves(holder, shared, chart) {
   const state = { ...chart, shared, at: 0 };
   const surface = canvasIn(holder, { ...chart, help: "curves-help" }, (...args) => drawCurves(state, ...args));
@@ -82,7 +88,10 @@ function startCurves(holder, shared, chart) {
   listen(state);
 }
 
-/** The place of the sample that holds at `time`: the last one not after it, or if values hold `backwards` the first not before. */
+/**
+ * The index of the sample that applies at `time`: the last one not after it. If values apply
+ * `backwards`, it is the first one not before.
+ */
 export function sampleAt(samples, time, backwards = false) {
   const next = lowest(samples.length, (at) => (backwards ? samples[at][0] >= time : samples[at][0] > time));
   return Math.max(0, Math.min(samples.length - 1, backwards ? next : next - 1));
@@ -100,7 +109,7 @@ function drawCurves(state, context, width, height, colours) {
     const base = two ? height / 2 : height - EDGE;
     const room = (two ? height / 2 : height - EDGE) - EDGE - 2;
     const y = (amount) => base + ((at === 0 ? -1 : 1) * Math.min(amount, band.top) * room) / band.top;
-    // Both bands begin at the same 0.
+    // Both bands start at the same 0, so only one of them marks it.
     drawMarks(context, at === 0 ? band.ticks : band.ticks.filter(([place]) => place > 0), y, width, height, colours);
     drawClipped(context, width, height, () => drawBand(context, state, band, axis, y, at === 0 ? colours.accent : colours.wait));
     if (band.limit) drawLimit(context, band, y, width, colours);
@@ -138,7 +147,7 @@ function drawBand(context, { samples, backwards }, { value }, axis, y, colour) {
   const outline = new Path2D();
   outline.moveTo(axis.x(samples[0][0]), y(value(samples[0])));
   for (let at = 1; at < samples.length; at += 1) {
-    // An amount holds until the next one was seen, or since the one before.
+    // An amount applies until the next sample or, backwards, since the previous one.
     const x = axis.x(samples[at][0]);
     if (backwards) outline.lineTo(axis.x(samples[at - 1][0]), y(value(samples[at])));
     else outline.lineTo(x, y(value(samples[at - 1])));
@@ -175,7 +184,7 @@ function drawLimit(context, { limit, top }, y, width, colours) {
 }
 
 function drawName(context, { name }, y, width, colours) {
-  // On ground of its own: the curve may be there.
+  // An outline in the background colour, because the curve may be behind the text.
   context.strokeStyle = colours.paper;
   context.lineWidth = 4;
   context.textAlign = "right";

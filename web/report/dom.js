@@ -1,6 +1,9 @@
-// Elements, made without ever reading text as HTML: names and outputs of tools are not trusted.
+// DOM elements, made without parsing text as HTML: names and outputs of tools are not trusted.
 
-/** An element with attributes (`on…` are listeners, `class` and `data-…` as written; null ones are left out) and children. */
+/**
+ * Makes an element with attributes and children. `on…` attributes are listeners, `class` and
+ * `data-…` are set as given, null ones are left out.
+ */
 export function el(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -18,12 +21,12 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Says `text` to screen readers, once they have nothing else to say. */
+/** Announces `text` to screen readers, without interrupting them. */
 export function announce(text) {
   byId("announcer").textContent = text;
 }
 
-/** A function that runs `paint` at most once a frame, however often it is called. */
+/** Returns a function that runs `paint` at most once a frame, however often it is called. */
 export function framewise(paint) {
   let asked = false;
   return () => {
@@ -36,7 +39,7 @@ export function framewise(paint) {
   };
 }
 
-/** A value that others watch: `get()`, `set(value)`, `watch(listener)`. */
+/** A value with listeners: `get()`, `set(value)`, `watch(listener)`. */
 export function watched(value) {
   const listeners = [];
   return {

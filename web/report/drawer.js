@@ -1,14 +1,15 @@
-// The drawer: everything about one task. It opens beside the page, takes the focus, and gives it back.
+// The drawer: everything about one task. It opens beside the page, takes the focus, and returns it
+// when it closes.
 
 import { byId, el } from "./dom.js";
 import { linesOf, statusOf, titleOf, toneOf } from "./facts.js";
 import * as words from "./format.js";
 import { chainOf, neighboursOf, placesOf } from "./model.js";
 
-/** How many names a list shows before it only counts. */
+/** Maximum number of names in a list; the rest are only counted. */
 const LISTED_MAX = 40;
 
-/** Connects the drawer; answers `open(task, opener)`. */
+/** Connects the drawer; returns `open(task, opener)`. */
 export function startDrawer(model, shared) {
   const drawer = byId("drawer");
   let opener = null;
@@ -56,7 +57,7 @@ function facts(task) {
     ["memory", words.bytes(task.peak_memory_bytes ?? task.max_rss_bytes)],
     ["script", task.line > 0 ? `line ${task.line}` : "–"],
   ];
-  // The first line is the status, which stands above.
+  // The first line is the status, which the heading shows.
   const lines = [...linesOf(task).slice(1, 4), ...more];
   return el(
     "dl",
@@ -65,7 +66,7 @@ function facts(task) {
   );
 }
 
-/** Why it failed, and the way there if another task is to blame. */
+/** Why the task failed; if another task caused it, the chain of tasks to that one. */
 export function reasonOf(model, task, go) {
   const steps = chainOf(model, task).slice(1);
   const step = (other) => el("li", {}, taskLink(other, go), `: ${other.reason?.text ?? statusOf(other)}`);
@@ -78,18 +79,18 @@ export function reasonOf(model, task, go) {
   );
 }
 
-/** A button that leads to `task`. */
+/** A button that opens `task`. */
 export function taskLink(task, go, text = `${task.id} ${task.tool}`) {
   return el("button", { type: "button", class: "link", onclick: () => go(task.id) }, text);
 }
 
-/** A member's file: a link if it was exported to where the page knows the way. */
+/** A member's file: a link if it was exported to a path that the page can reach. */
 export function fileOf(member, text, tabindex = null) {
   if (!member.link || !/^[\w.~%/-]+$/.test(member.link)) return text;
   return el("a", { href: member.link, title: member.exported, tabindex }, text);
 }
 
-/** The command, as one would type it. */
+/** The command line, as in a shell. */
 export function commandOf(task) {
   const { command = [], command_cut: cut = 0 } = task;
   if (command.length === 0) return null;
@@ -97,13 +98,13 @@ export function commandOf(task) {
   return el("div", {}, el("h4", {}, "Command"), el("pre", { tabindex: "0", "aria-label": "Command" }, typed(command) + rest));
 }
 
-/** Arguments as a shell would take them. */
+/** Quotes arguments for a shell. */
 export function typed(command) {
   const quoted = (argument) => (/^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`);
   return command.map(quoted).join(" ");
 }
 
-/** What it wrote on its streams; the error stream first, where the cause usually stands. */
+/** The output of a task. Standard error is first, because it usually has the cause. */
 export function outputOf(task) {
   const streams = [
     ["Standard error", task.reason?.stderr ?? task.stderr],

@@ -1,14 +1,14 @@
-// What is said of one task: on its card, in its drawer, to screen readers.
+// The facts about one task for its card, its drawer, and screen readers.
 
 import * as words from "./format.js";
 import { lengthOf } from "./model.js";
 
-/** `Task 17 · Predict`. */
+/** The title: `Task 17 · Predict`. */
 export function titleOf(task) {
   return `Task ${task.id} · ${task.tool}`;
 }
 
-/** `done`, or the sort of failure in words. */
+/** The status: `done`, or the kind of failure in words. */
 export function statusOf(task) {
   if (task.status === "done") return "done";
   if (task.status === "cancelled") return task.attempts > 0 ? "interrupted" : "not run: the run ended first";
@@ -25,12 +25,12 @@ export function statusOf(task) {
   return kinds[task.reason?.kind] ?? "failed";
 }
 
-/** The class of what is said of its end: bad if it failed, stopped if the run ended first. */
+/** The CSS class of the status: `bad` if the task failed, `stopped` if the run ended first. */
 export function toneOf(task) {
   return { done: null, failed: "bad", cancelled: "stopped" }[task.status] ?? null;
 }
 
-/** The lines of its card. */
+/** The lines of the card. */
 export function linesOf(task, earlier = null) {
   const { waited_s: waited } = task;
   return [
@@ -43,7 +43,7 @@ export function linesOf(task, earlier = null) {
   ];
 }
 
-/** The same in one sentence, for screen readers. */
+/** The facts in one sentence, for screen readers. */
 export function spoken(task) {
   const when =
     task.start_s === null

@@ -1,6 +1,8 @@
-// Failures: tasks that failed by themselves, with their command, their output, and the tasks that could not run because of them.
+// Failures: tasks that failed on their own, with their command, their output, and the tasks that
+// could not run because of them.
 //
-// Tasks that failed alike are told once, with the numbers of the others: a hundred copies of one message hide the second message.
+// Tasks with the same failure share an entry with the numbers of all, because a hundred copies of
+// one message would hide the second message.
 
 import { byId, el } from "./dom.js";
 import { commandOf, outputOf, taskLink } from "./drawer.js";
@@ -8,9 +10,9 @@ import { statusOf, titleOf } from "./facts.js";
 import { count, plural } from "./format.js";
 import { chainOf, failureGroups, followersOf } from "./model.js";
 
-/** Failures shown at once. */
+/** Failures shown at a time. */
 const SHOWN_STEP = 10;
-/** Links in a list before it only counts. */
+/** Maximum number of links in a list; the rest are only counted. */
 const LINKS_MAX = 30;
 
 /** Fills the section, or leaves it hidden if nothing failed. */
@@ -22,7 +24,7 @@ export function startFailures(model, shared) {
   const list = byId("failure-list");
   if (problem) list.append(el("p", { class: "reason" }, problem));
   showMore(list, groups, model, shared);
-  // On paper nothing can be opened.
+  // All entries are open in print, because nothing can be opened on paper.
   const opened = new Set();
   addEventListener("beforeprint", () => {
     for (const details of list.querySelectorAll("details:not([open])")) opened.add(details).forEach((each) => (each.open = true));

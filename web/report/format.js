@@ -1,13 +1,13 @@
-// Numbers as people read them. Pure: no DOM.
+// Numbers and names in readable form. Pure: no DOM.
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/** `1234567` becomes `1,234,567`. */
+/** Formats `1234567` as `1,234,567`. */
 export function count(number) {
   return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/** Bytes in the largest binary unit that fits, at most three digits that say something. */
+/** Formats bytes in the largest suitable binary unit, with at most three significant digits. */
 export function bytes(amount) {
   if (amount === null || amount === undefined) return "–";
   let unit = 0;
@@ -19,7 +19,7 @@ export function bytes(amount) {
   return `${significant(rest, unit === 0)} ${UNITS[unit]}`;
 }
 
-/** A length of time: `0.4 ms`, `1.25 s`, `2 min 05 s`, `3 h 07 min`. */
+/** Formats a duration: `0.4 ms`, `1.25 s`, `2 min 05 s`, `3 h 07 min`. */
 export function seconds(length) {
   if (length === null || length === undefined) return "–";
   if (length === 0) return "0 s";
@@ -31,7 +31,7 @@ export function seconds(length) {
   return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
 }
 
-/** A place on the time axis, with as many decimals as ticks `step` apart need. */
+/** Formats a time on the axis, with as many decimals as ticks at distance `step` need. */
 export function instant(time, step) {
   if (step >= 60) return clock(time);
   const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
@@ -45,12 +45,12 @@ function clock(time) {
   return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`;
 }
 
-/** A part of one as per cent. */
+/** Formats a fraction as per cent. */
 export function percent(part) {
   return `${significant(part * 100, false)} %`;
 }
 
-/** `one thing`, `2 things`. */
+/** Formats a number with a noun: `1 thing`, `2 things`. */
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
@@ -60,15 +60,15 @@ export function dataName(ref) {
   return typeof ref === "string" ? ref : `${ref.from} … ${ref.to}`;
 }
 
-/** Text of a tool as plain lines: without the colours and cursor moves that terminals know. */
+/** The output of a tool as plain lines, without terminal escape sequences. */
 export function plainLines(text) {
   const plain = text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b[@-Z\\-_]/g, "").replace(/\r\n?/g, "\n");
   return plain.replace(UNSEEN_IN_LINES, escaped);
 }
 
-// Characters that are not seen, or that turn the direction of the text around them.
+// Characters that are invisible, or that change the text direction around them.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-// The same, in text of several lines.
+// The same, without the line breaks and tabs of text with several lines.
 const UNSEEN_IN_LINES = new RegExp(UNSEEN.source.replace("\\u0000-\\u001f", "\\u0000-\\u0008\\u000b-\\u001f"), "g");
 
 function escaped(mark) {
@@ -77,10 +77,13 @@ function escaped(mark) {
 
 /** Fields whose text may have several lines. */
 const LINED = new Set(["text", "problem", "warnings", "command", "command_line"]);
-/** Fields with what tools printed, which `plainLines` takes. */
+/** Fields with the output of tools, which `plainLines` converts. */
 const PRINTED = new Set(["head", "tail"]);
 
-/** A value of run.json in whose texts, names above all, every character is seen. Objects and lists are changed in place. */
+/**
+ * Escapes invisible characters in all texts of a value of run.json, names above all. Objects and
+ * lists are changed in place.
+ */
 export function visible(value, marks = UNSEEN) {
   if (typeof value === "string") return value.replace(marks, escaped);
   if (value === null || typeof value !== "object") return value;

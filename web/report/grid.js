@@ -1,19 +1,23 @@
-// A table of any length: only the rows in sight are in the page. Sorted by its headers, filtered by words, walked by keys.
+// A table of any length: only the visible rows are in the page. It is sorted by its headers,
+// filtered by words, and navigated by keys.
 //
-// The grid itself has the focus and names its active row, so that rows may come and go while it is walked.
+// The grid itself has the focus and names its active row, so rows can be added and removed during
+// navigation.
 
 import { el } from "./dom.js";
 import { count } from "./format.js";
 import { inSight, matching, sorted } from "./rows.js";
 
 const ROW = 30;
-/** Rows put into the page for paper, where nothing scrolls. */
+/** Rows put into the page for printing, where nothing scrolls. */
 const PRINTED_MAX = 300;
 
 /**
- * A grid in `holder`. `columns` are `{ name, value(row), show(row), title(row), number, largestFirst, width }`; without `title` the
- * tooltip of a cell is its text. `options` has `id`, `label`, the least `width` of all columns and the `gap` between them, `textOf(row)` for the filter, `classOf(row)` (or nothing),
- * `idOf(row)`, `open(row, grid)` (or nothing) and `told(count)`. Answers `{ setRows, setQuery, grid }`.
+ * Makes a grid in `holder`. The `columns` are `{ name, value(row), show(row), title(row), number,
+ * largestFirst, width }`; without `title` the tooltip of a cell is its text. The `options` are
+ * `id`, `label`, the minimum `width` of all columns, the `gap` between them, `textOf(row)` for the
+ * filter, `idOf(row)` and `told(count)`, and the optional `classOf(row)` and `open(row, grid)`.
+ * Returns `{ setRows, setQuery, grid }`.
  */
 export function startGrid(holder, columns, rows, options) {
   const grid = el("div", {
@@ -49,13 +53,14 @@ export function startGrid(holder, columns, rows, options) {
     columns.map((column, at) => header(state, column, at)),
   );
   state.head = head;
-  // The header scrolls along, so that a scroll bar narrows both alike.
+  // The header is inside the scroller, so that a scroll bar makes both equally narrower.
   scroller.append(el("div", { role: "rowgroup", class: "grid-top" }, head), body);
   grid.append(scroller);
   holder.append(grid);
   scroller.addEventListener("scroll", () => paint(state), { passive: true });
   grid.addEventListener("keydown", (event) => keyed(state, event));
-  // By a pointer the row under it is taken; rows that changed now would not get its click.
+  // A pointer activates the row that it clicks; a change of the rows at this moment would lose the
+  // click.
   grid.addEventListener("focus", () => grid.matches(":focus-visible") && activate(state, Math.max(0, state.active)));
   addEventListener("beforeprint", () => printing(state, true));
   addEventListener("afterprint", () => printing(state, false));
@@ -94,7 +99,7 @@ function refresh(state) {
 
 function paint(state) {
   const { body, scroller, shown, printing: all } = state;
-  // Before the first layout nothing has a height; a screenful is enough then.
+  // Before the first layout nothing has a height; the default is one screenful.
   const [from, to] = all
     ? [0, Math.min(shown.length, PRINTED_MAX)]
     : inSight(shown.length, ROW, scroller.scrollTop, room(state) || 420);
@@ -121,7 +126,7 @@ function line(state, at) {
   });
   if (active) grid.setAttribute("aria-activedescendant", id);
   const click = (event) => {
-    // A link leads where it says.
+    // A click on a link follows the link only.
     if (event.target.closest("a")) return;
     activate(state, at);
     options.open?.(row, grid);
@@ -148,7 +153,7 @@ function activate(state, at) {
   paint(state);
 }
 
-/** The height that rows have: the header covers the rest. */
+/** The visible height of the rows: the header covers the rest. */
 function room({ scroller, head }) {
   return scroller.clientHeight - head.offsetHeight;
 }

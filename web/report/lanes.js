@@ -1,11 +1,15 @@
-// Bars of the timeline: every attempt of every task in a lane, no two over each other. Pure: no DOM.
+// Bars of the timeline: every attempt of every task in a lane, without overlap. Pure: no DOM.
 
-/** Times are kept to the microsecond; two of them may differ by one after rounding. */
+/**
+ * Tolerance for bars that touch. Times are rounded to the microsecond, so two equal ones may differ
+ * by one.
+ */
 const TOUCHING_S = 2e-6;
 
 /**
- * `{ bars, lanes }`: bars `{ task, lane, span, start, end, earlier }` in the order of lanes and starts; `lanes[i]` is where
- * lane i's bars begin in `bars` (one more at the end). A bar lies in its task's slot; if that is taken, in the first free lane.
+ * Returns `{ bars, lanes }`: bars `{ task, lane, span, start, end, earlier }`, ordered by lane and
+ * start; `lanes[i]` is the index in `bars` of lane i's first bar (with one more at the end). A bar
+ * is in its task's slot or, if that is occupied, in the first free lane.
  */
 export function barsOf(tasks, slots) {
   const bars = attemptsOf(tasks).sort((a, b) => a.start - b.start || a.task.id - b.task.id);
@@ -57,7 +61,10 @@ export function barAt({ bars, lanes }, lane, time, slack) {
   return best && gap(best) <= slack ? best : null;
 }
 
-/** The place in `bars` that a key leads to from place `at`: before, after, or in the lane above or below at that time. */
+/**
+ * The index in `bars` of the neighbour of bar `at` for an arrow key: the one before, the one after,
+ * or one in the lane above or below at that time.
+ */
 export function neighbour({ bars, lanes }, at, key) {
   const bar = bars[at];
   if (key === "ArrowLeft") return Math.max(lanes[bar.lane], at - 1);
@@ -72,7 +79,10 @@ export function neighbour({ bars, lanes }, at, key) {
   return at;
 }
 
-/** The least number below `size` for which `test` holds; `size` if for none. `test` must stay true once it is. */
+/**
+ * The smallest number below `size` for which `test` is true, otherwise `size`. `test` must be
+ * monotonic: it stays true.
+ */
 export function lowest(size, test) {
   let [from, to] = [0, size];
   while (from < to) {

@@ -1,16 +1,20 @@
-// The graph: tasks, or groups of them when they are many, in layers from left to right. Pure: no DOM.
+// The graph of tasks, or of groups if there are many, in layers from left to right. Pure: no DOM.
 //
-// Every node is right of what it waits for. Within a layer, nodes are ordered by where their neighbours are (the barycentre
-// heuristic), and a layer of many nodes is broken into several columns, so that the drawing stays about as wide as high.
+// Every node is to the right of the nodes it waits for. Within a layer, nodes are ordered by the
+// positions of their neighbours (the barycentre heuristic). A layer of many nodes is split into
+// several columns, so that the drawing keeps its aspect ratio.
 
 import { depthsOf, isRootFailure, lengthOf } from "./model.js";
 
-/** Above this many nodes the graph starts with groups: more boxes do not fit a screen with readable names. */
+/**
+ * Above this many nodes the graph starts with groups: more boxes do not fit a screen with readable
+ * names.
+ */
 export const NODES_READABLE = 60;
-/** Above this many tasks, single tasks are not offered at all. */
+/** Above this many tasks, a graph of single tasks is not offered. */
 export const NODES_MAX = 20_000;
 
-/** Ways to group, finest first: each answers the key that tasks of one node share. */
+/** Groupings, finest first. `key` returns the key that the tasks of one node share. */
 const GROUPINGS = [
   { key: (task) => task.id, name: "tasks" },
   { key: (task, depth) => `${depth}\n${task.tool}`, name: "groups" },
@@ -18,7 +22,9 @@ const GROUPINGS = [
   { key: (task) => task.tool, name: "groups" },
 ];
 
-/** The graph in the finest grouping that is readable; `level` 0 asks for single tasks, whatever their number. */
+/**
+ * The graph in the finest readable grouping; `level` 0 selects single tasks, whatever their number.
+ */
 export function graphOf(model, level) {
   if (level !== undefined) return grouped(model, GROUPINGS[level]);
   const last = GROUPINGS.length - 1;
@@ -58,7 +64,9 @@ function grouped(model, { key, name }) {
   return { name, nodes: [...groups.values()], edges: joined(model.edges, nodeOf, groups.size), nodeOf };
 }
 
-/** Edges between groups: one for each pair, with the number of task pairs and the elements that pass. */
+/**
+ * Edges between groups: one for each pair, with the number of task pairs and the elements passed.
+ */
 function joined(edges, nodeOf, size) {
   const pairs = new Map();
   for (const { source, target, element } of edges) {
@@ -74,8 +82,9 @@ function joined(edges, nodeOf, size) {
 }
 
 /**
- * Gives every node of `graph` its `x` and `y` (top left) and answers the drawing's `width` and `height`. Layers follow each other
- * from left to right, or from top to bottom if `turned`; then `across` says how wide the drawing may be.
+ * Sets `x` and `y` (top left) of every node of `graph`, and returns the `width` and `height` of the
+ * drawing. The layers are from left to right or, if `turned`, from top to bottom; then `across` is
+ * the maximum width of the drawing.
  */
 export function arrange(graph, box) {
   const { gapX, gapY, turned, across } = box;
@@ -101,17 +110,18 @@ function placeNode(node, column, along, across, turned) {
   Object.assign(node, { column, along, across, x, y });
 }
 
-/** How long a box is in the direction of the layers, and how wide across. */
+/** The size of a box: along the direction of the layers, and across it. */
 function extentOf({ nodeWidth, nodeHeight, turned }) {
   return turned ? [nodeHeight, nodeWidth] : [nodeWidth, nodeHeight];
 }
 
-/** Edges keep so far from boxes that they pass. */
+/** The minimum distance between an edge and the boxes it passes. */
 const CLEAR = 5;
 
 /**
- * The way of an edge around the boxes between its ends: points between which it runs in a curve, between columns, and straight,
- * along the boxes of a column, in turns. Asks for `arrange` first.
+ * The path of an edge around the boxes between its ends: points that are joined alternately by a
+ * curve, between columns, and a straight line, along the boxes of a column. Requires `arrange`
+ * first.
  */
 export function wayOf({ nodes, columns }, { source, target }, box) {
   const [long, wide] = extentOf(box);
@@ -120,7 +130,8 @@ export function wayOf({ nodes, columns }, { source, target }, box) {
   const goal = to.across + wide / 2;
   const way = [[from.along + long, across]];
   for (let at = from.column + 1; at < to.column; at += 1) {
-    // Straight on if nothing is in the way, else through the gap that is nearest to the straight line to the end.
+    // Straight on if no box is in the way; otherwise through the gap nearest to the straight line
+    // to the end.
     const part = 1 / (to.column - at + 1);
     if (freeNear(columns[at], across, wide, box.gapY) !== across)
       across = freeNear(columns[at], across + (goal - across) * part, wide, box.gapY);
@@ -130,7 +141,7 @@ export function wayOf({ nodes, columns }, { source, target }, box) {
   return box.turned ? way.map(([along, across]) => [across, along]) : way;
 }
 
-/** The place across a column that is nearest to `wish` and in no box. */
+/** The position across a column that is nearest to `wish` and not in a box. */
 function freeNear({ nodes, first }, wish, wide, gap) {
   const step = wide + gap;
   const row = Math.floor((wish - first + CLEAR) / step);
@@ -150,7 +161,9 @@ function layersOf({ nodes, edges }) {
   return layers.filter(Boolean);
 }
 
-/** Four sweeps, there and back: more change little (seen on the examples). */
+/**
+ * Orders the nodes by four sweeps, back and forth: more change little (observed on the examples).
+ */
 function order({ nodes, edges }, layers) {
   const before = nodes.map(() => []);
   const after = nodes.map(() => []);
@@ -175,7 +188,7 @@ function mean(ids, nodes) {
   return ids.reduce((sum, id) => sum + nodes[id].place, 0) / ids.length;
 }
 
-/** How many rows a column may have so that the whole is about `aspect` times as wide as high. */
+/** The number of rows per column with which the drawing is about `aspect` times as wide as high. */
 function rowsFor(layers, { nodeWidth, nodeHeight, gapX, gapY, aspect }) {
   const widest = Math.max(...layers.map((layer) => layer.length));
   for (let rows = 1; rows < widest; rows = Math.ceil(rows * 1.25)) {
@@ -195,10 +208,13 @@ function broken(layer, rows) {
   return parts;
 }
 
-/** The arrow that means the same in a drawing that is turned. */
+/** The equivalent arrow keys in a turned drawing. */
 const TURNED = { ArrowRight: "ArrowDown", ArrowLeft: "ArrowUp", ArrowDown: "ArrowRight", ArrowUp: "ArrowLeft" };
 
-/** The node that an arrow key leads to from `node`: a neighbour by an edge if one lies that way, else the nearest. */
+/**
+ * The node that an arrow key selects from `node`: a neighbour by an edge in that direction,
+ * otherwise the nearest one.
+ */
 export function nodeBeside(graph, node, arrow, turned = false) {
   const key = turned ? TURNED[arrow] : arrow;
   const sideways = key === "ArrowLeft" || key === "ArrowRight";

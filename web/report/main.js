@@ -1,4 +1,5 @@
-// The page: reads the embedded run.json, builds the views, and lets them talk through a few shared values.
+// The page: reads the embedded run.json and builds the views, which communicate by a few shared
+// values.
 
 import { startCritical } from "./critical.js";
 import { startLoad, startMachineMemory, startMemory, startProcessors } from "./curves.js";
@@ -48,7 +49,7 @@ function start() {
   document.documentElement.dataset.ready = "true";
 }
 
-/** The charts below the timeline, of what there is to show. */
+/** Draws the charts below the timeline for which there is data. */
 function startCharts(run, shared) {
   if (run.load?.samples.length > 0) startLoad(shownIn("load"), run, shared);
   startMemory(shownIn("memory"), run, shared);

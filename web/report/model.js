@@ -1,12 +1,16 @@
-// run.json with the indices that the views need: who writes what, who waits for whom, which colour a tool has. Pure: no DOM.
+// run.json with the indices that the views need: writers, dependencies, and colours of tools. Pure:
+// no DOM.
 
-/** Dependencies kept; more could not be drawn anyway, and two arrays of 5,000 passed to each other have 25 million. */
+/**
+ * Maximum number of dependencies. More cannot be drawn anyway; two arrays of 5,000 passed to each
+ * other have 25 million.
+ */
 export const EDGES_MAX = 400_000;
 
-/** Tools with a colour of their own; the eye does not tell more apart. */
+/** Maximum number of tools with separate colours: more are hard to tell apart. */
 export const COLOURS_MAX = 10;
 
-/** Reads a parsed run.json into a model. */
+/** Makes a model of a parsed run.json. */
 export function modelOf(run) {
   const places = new Map(run.data.map((member, place) => [member.name, place]));
   const model = { run, tasks: run.tasks, places, tools: toolsOf(run.tasks) };
@@ -15,19 +19,24 @@ export function modelOf(run) {
   return model;
 }
 
-/** The places in `run.data` that `ref` names, as `[first, count]`; count is 0 if it names nothing. */
+/**
+ * The range of `run.data` that `ref` names, as `[first, count]`; count is 0 if it names nothing.
+ */
 export function placesOf(model, ref) {
   const first = model.places.get(typeof ref === "string" ? ref : ref.from);
   if (first === undefined) return [0, 0];
   return [first, typeof ref === "string" ? 1 : Math.min(ref.count, model.run.data.length - first)];
 }
 
-/** Whether a task failed by itself: not because of another task. */
+/** True if a task failed on its own and not because of another task. */
 export function isRootFailure(task) {
   return task.status === "failed" && task.reason?.kind !== "upstream";
 }
 
-/** The critical path with neighbours of one tool together: `{ tool, steps }`, in the order of time. */
+/**
+ * The critical path in order of time, with consecutive tasks of one tool together:
+ * `{ tool, steps }`.
+ */
 export function stretchesOf(model) {
   const stretches = [];
   for (const step of model.run.critical_path?.steps ?? []) {
@@ -38,7 +47,7 @@ export function stretchesOf(model) {
   return stretches;
 }
 
-/** The tasks from `task` to the one whose failure it follows from, `task` first. */
+/** The tasks from `task` to the one that caused its failure, `task` first. */
 export function chainOf(model, task) {
   const chain = [task];
   const seen = new Set([task.id]);
@@ -49,13 +58,13 @@ export function chainOf(model, task) {
   return chain;
 }
 
-/** The tasks that failed because one of `roots` did, in the order of ids. */
+/** The tasks that failed because of one of `roots`, ordered by id. */
 export function followersOf(model, roots) {
   const ids = new Set(roots.map((root) => root.id));
   return model.tasks.filter((task) => task.reason?.kind === "upstream" && ids.has(task.reason.root));
 }
 
-/** Tasks that failed by themselves, those together that failed alike: same tool, same reason, same last words. */
+/** Groups of tasks that failed on their own: by tool, reason and last output line. */
 export function failureGroups(tasks) {
   const groups = new Map();
   for (const task of tasks.filter(isRootFailure)) {
@@ -70,7 +79,7 @@ function lastLine(stream) {
   return stream && (stream.tail || stream.head).trimEnd().split("\n").at(-1);
 }
 
-/** The tasks that `id` waited for and those that waited for it. */
+/** The tasks that `id` waited for, and those that waited for it. */
 export function neighboursOf(model, id) {
   const before = [];
   const after = [];
@@ -81,14 +90,14 @@ export function neighboursOf(model, id) {
   return { before, after };
 }
 
-/** What to call the run: the workflow's name, with its folder's where the name alone says nothing. */
+/** The title of the run: the workflow's name, with its directory's if the name alone is generic. */
 export function runTitle({ workflow, directory }) {
   const folders = `${workflow.source.startsWith("/") ? "" : (directory ?? "")}/${workflow.source}`.split("/").filter(Boolean);
   const folder = folders.at(-2);
   return workflow.name === "workflow" && folder && folder !== ".." ? `${folder}/${workflow.name}` : workflow.name;
 }
 
-/** The whole run in one sentence, after the word for its outcome. */
+/** A sentence about the whole run, to follow the word for its outcome. */
 export function verdict(run, words) {
   const {
     tasks,
@@ -126,7 +135,7 @@ function toolsOf(tasks) {
   return tools;
 }
 
-/** Wall-clock seconds of the last attempt; 0 if it never started. */
+/** Duration of the last attempt in seconds; 0 if it never started. */
 export function lengthOf(task) {
   return task.start_s === null || task.end_s === null ? 0 : task.end_s - task.start_s;
 }
@@ -153,7 +162,9 @@ function gatherWriters(model, ref, sources) {
   }
 }
 
-/** The length of the longest path to each of `size` nodes; edges that close a cycle do not count. */
+/**
+ * The length of the longest path to each of `size` nodes; edges that close a cycle do not count.
+ */
 export function depthsOf(size, edges) {
   const waits = new Int32Array(size);
   const out = Array.from({ length: size }, () => []);
@@ -173,7 +184,7 @@ export function depthsOf(size, edges) {
   let rest = 0;
   for (let at = 0; at < size; at += 1) {
     if (at === queue.length) {
-      // A cycle: start anywhere in it, and let its closing edge point back.
+      // A cycle: start at any node of it, and let the edge that closes it point back.
       while (queued[rest]) rest += 1;
       push(rest);
     }

@@ -1,7 +1,8 @@
-// The graph on a canvas: boxes from left to right, curves between them.
+// The graph on a canvas: boxes from left to right, with curves between them.
 //
-// Keys: arrows go from box to box (left and right along the edges), + and - zoom, 0 shows everything, Enter opens. The pointer:
-// drag moves, click opens, double-click shows everything; the wheel zooms once the graph is focused, or with Ctrl.
+// Keys: arrows move between boxes (left and right along the edges), + and - zoom, 0 shows
+// everything, Enter opens. Pointer: dragging moves, a click opens, a double-click shows everything;
+// the wheel zooms if the graph has the focus, or with Ctrl.
 
 import { hideCard, showCard } from "./card.js";
 import { announce } from "./dom.js";
@@ -10,23 +11,29 @@ import { count, plural, seconds } from "./format.js";
 import { arrange, nodeBeside, wayOf } from "./layers.js";
 import { canvasIn, cross, fittingText } from "./paint.js";
 
-/** Boxes and the gaps between them: roomy, and for graphs of so many columns that names would be drawn too small. */
+/**
+ * Sizes of boxes and gaps: roomy ones, and closer ones for graphs with so many columns that the
+ * names would be too small.
+ */
 const ROOMY = { nodeWidth: 162, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6, turned: false };
 const CLOSE = { ...ROOMY, gapX: 44 };
 const CLOSEST = { ...ROOMY, nodeWidth: 132, gapX: 32 };
-/** On a page narrower than this the graph runs from top to bottom. */
+/** On a narrower page the graph is drawn from top to bottom. */
 const NARROW = 600;
 const TURNED = { ...ROOMY, nodeWidth: 150, gapX: 30, gapY: 12, turned: true };
-/** Below this scale the close boxes are taken: names of 13 px come out smaller than 12. */
+/** Below this scale the closer boxes are used: names of 13 px would be smaller than 12 px. */
 const SCALE_ROOMY = 0.92;
 const HEIGHT = { least: 160, most: 460, mostTurned: 760 };
 const MARGIN = 16;
-/** Below this scale names could not be read, and are not drawn. */
+/** Below this scale names are unreadable, and not drawn. */
 const SCALE_NAMED = 0.55;
-/** More edges than this are a haze, until one looks closer. */
+/** More edges than this are drawn faintly, unless the view is close. */
 const EDGES_HAZY = 3000;
 
-/** Draws graphs in `holder`; answers `show(graph)`. `shared` has `selected`, `highlight`, `open(task)` and `openGroup(node)`. */
+/**
+ * Draws graphs in `holder`; returns `show(graph)`. `shared` has `selected`, `highlight`,
+ * `open(task)` and `openGroup(node)`.
+ */
 export function startNetwork(holder, model, shared) {
   const state = { model, shared, graph: null, box: ROOMY, bounds: null, at: null, view: null, drag: null };
   const label = "Graph of the tasks and what they wait for";
@@ -63,7 +70,7 @@ function show(state, graph) {
   state.redraw();
 }
 
-/** The boxes of the critical path, and the edges along which it goes: `from * boxes + to`. */
+/** The boxes of the critical path, and its edges as `from * boxes + to`. */
 function pathIn({ run }, { nodes, nodeOf }) {
   const steps = run.critical_path?.steps ?? [];
   const along = steps.slice(1).map((step, at) => ({ from: nodeOf[steps[at].task], to: nodeOf[step.task], by: step.waited_for }));
@@ -80,7 +87,7 @@ function linksOf({ nodes, edges }) {
   return links;
 }
 
-/** The scale at which everything is in sight, at most 1. */
+/** The scale at which everything is visible, at most 1. */
 function fitting({ bounds, size }, height) {
   return Math.min(1, (size.width - 2 * MARGIN) / Math.max(1, bounds.width), (height - 2 * MARGIN) / Math.max(1, bounds.height));
 }
@@ -141,7 +148,7 @@ function drawEdge({ graph, box, view: { scale } }, edge, context, sight, direct,
   context.stroke();
 }
 
-/** A curve that leaves and arrives in the direction of the layers. */
+/** A curve that starts and ends in the direction of the layers. */
 function curveTo(context, [x1, y1], [x2, y2], { gapX, turned }) {
   const bend = Math.max(0.3 * gapX, Math.min(Math.abs(turned ? y2 - y1 : x2 - x1) / 2, 90));
   if (turned) context.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
@@ -161,7 +168,7 @@ function drawNode({ at, box, model, shared, view, path }, context, node, colours
   const { fill, edge } = colours.tool(model.tools.get(node.tool).colour);
   const only = shared.highlight.get();
   context.globalAlpha = only === null || only === node.tool ? 1 : 0.25;
-  // A box without a name is all colour.
+  // A box without a name is filled with its colour.
   const named = view.scale >= SCALE_NAMED;
   context.fillStyle = named ? colours.paper : fill;
   context.fillRect(x, y, width, height);
@@ -194,7 +201,7 @@ function drawNames(context, node, width, colours) {
   fittingText(context, underline(node), node.x + 16, node.y + 31, width - 24);
 }
 
-/** How many of a group's tasks are not done, and what became of all of these. */
+/** The number of unfinished tasks of a group, and a word for what happened to all of them. */
 function fateOf({ failed, roots, cancelled }) {
   if (cancelled > 0) return `${count(failed + cancelled)} not finished`;
   return `${count(failed)} ${failed > roots ? "unfinished" : "failed"}`;

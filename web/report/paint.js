@@ -2,12 +2,13 @@
 
 import { el, framewise } from "./dom.js";
 
-/** Pixels of the style sheet across a sheet of paper, and pixels of the canvas for each of them. */
+/** The width of a printed page in CSS pixels, and canvas pixels per CSS pixel. */
 const PAPER = { width: 700, ratio: 2 };
 
 /**
- * A focusable canvas in `holder` that `draw(context, width, height, colours)` fills; `redraw()` asks for a new frame. `resized()`
- * is called when there is another width, before it is drawn.
+ * Makes a focusable canvas in `holder` that `draw(context, width, height, colours)` fills;
+ * `redraw()` requests a new frame. `resized()` is called after a change of the width, before the
+ * drawing.
  */
 export function canvasIn(holder, { label, help, height, resized }, draw) {
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": label, "aria-describedby": help });
@@ -56,7 +57,10 @@ function paint(canvas, { width, height }, draw, ratio = window.devicePixelRatio 
 const NAMES = ["paper", "panel", "ink", "muted", "line", "accent", "wait", "bad", "stopped", "font"];
 let known = null;
 
-/** The page's colours now: `--paper` and so on, and `tool(colour)` with a fill, a line and the ink on the fill. */
+/**
+ * The page's current colours: `--paper` and so on, and `tool(colour)` with a fill, a line and the
+ * text colour on the fill.
+ */
 export function colours() {
   if (known) return known;
   const style = getComputedStyle(document.documentElement);
@@ -66,12 +70,12 @@ export function colours() {
   return known;
 }
 
-/** Forgets the colours; call it when the theme has changed. */
+/** Drops the cached colours; call it after a change of the theme. */
 export function forgetColours() {
   known = null;
 }
 
-// Hues far from each other for neighbours in the list, and none near the red of failures.
+// Hues: neighbours in the list are far apart, and none is near the red of failures.
 const HUES = [225, 75, 155, 310, 110, 260, 50, 190, 335, 135];
 
 function toolColour(style, at) {
@@ -86,7 +90,10 @@ function toolColour(style, at) {
   };
 }
 
-/** Draws `text` at `x`, `y`, cut with an ellipsis to `width`; nothing if not even two letters fit. */
+/**
+ * Draws `text` at `x`, `y`, shortened with an ellipsis to `width`. Draws nothing if not even two
+ * letters fit.
+ */
 export function fittingText(context, text, x, y, width) {
   if (context.measureText(text).width <= width) {
     context.fillText(text, x, y);
@@ -98,7 +105,7 @@ export function fittingText(context, text, x, y, width) {
   if (keep > 1) context.fillText(`${text.slice(0, keep)}…`, x, y);
 }
 
-/** A cross, `size` pixels wide, around `x`, `y`: the mark of failures. */
+/** A cross of `size` pixels around `x`, `y`: the mark of failures. */
 export function cross(context, x, y, size, colour) {
   const half = size / 2;
   context.save();
@@ -113,7 +120,7 @@ export function cross(context, x, y, size, colour) {
   context.restore();
 }
 
-/** Oblique lines over a rectangle: the other mark of failures, seen on bars too. */
+/** Diagonal lines over a rectangle: the second mark of failures, visible on bars too. */
 export function hatch(context, x, y, width, height, colour) {
   context.save();
   context.beginPath();

@@ -1,6 +1,9 @@
-// Rows of a table: filtered, sorted, and the few of them that are in sight. Pure: no DOM.
+// Rows of a table: filtered, sorted, and limited to the visible ones. Pure: no DOM.
 
-/** Rows that match every word of `query`, wherever it stands in the row's text (already in lower case). */
+/**
+ * Rows that match every word of `query` anywhere in the row's text (which is already in lower
+ * case).
+ */
 export function matching(rows, query, textOf) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return rows;
@@ -10,7 +13,7 @@ export function matching(rows, query, textOf) {
   });
 }
 
-/** A copy of `rows` by the value that `valueOf` gives; rows without a value come last either way. */
+/** A copy of `rows` sorted by `valueOf`; rows without a value come last in both directions. */
 export function sorted(rows, valueOf, descending) {
   const keyed = rows.map((row, at) => ({ row, at, value: valueOf(row) }));
   const sign = descending ? -1 : 1;
@@ -29,7 +32,7 @@ function compared(one, other) {
   return collator.compare(String(one), String(other));
 }
 
-/** The rows in sight, with a few above and below so that scrolling does not flicker: `[from, to)`. */
+/** The visible rows, with a few above and below to avoid flicker during scrolling: `[from, to)`. */
 export function inSight(total, rowHeight, scrollTop, height, spare = 8) {
   const from = Math.max(0, Math.floor(scrollTop / rowHeight) - spare);
   const to = Math.min(total, Math.ceil((scrollTop + height) / rowHeight) + spare);

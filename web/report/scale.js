@@ -1,6 +1,9 @@
-// The window on an axis: zoom, pan, ticks. Pure: no DOM.
+// The visible window of an axis: zoom, pan, ticks. Pure: no DOM.
 
-/** The narrowest window, as a part of the whole: a million steps of zoom would only show rounding. */
+/**
+ * The narrowest window, as a fraction of the whole: more than a million-fold zoom would only show
+ * rounding.
+ */
 const NARROWEST = 1e-5;
 
 /** A window on all of `[min, max]`. */
@@ -9,7 +12,7 @@ export function windowOn(min, max) {
   return { min, max: end, from: min, to: end };
 }
 
-/** The window made `factor` times as wide (below 1: closer) around `at`, which keeps its place. */
+/** The window scaled by `factor` (below 1: zoomed in) around `at`, which keeps its position. */
 export function zoomed(view, factor, at) {
   const whole = view.max - view.min;
   const width = Math.min(whole, Math.max(whole * NARROWEST, (view.to - view.from) * factor));
@@ -17,18 +20,18 @@ export function zoomed(view, factor, at) {
   return clamped(view, at - part * width, width);
 }
 
-/** The window moved by `by`, as far as the axis goes. */
+/** The window moved by `by`, within the axis. */
 export function panned(view, by) {
   return clamped(view, view.from + by, view.to - view.from);
 }
 
-/** The window on `[from, to]`, whichever of them is the lower. */
+/** The window on `[from, to]`, in either order. */
 export function framed(view, from, to) {
   const width = Math.max(Math.abs(to - from), (view.max - view.min) * NARROWEST);
   return clamped(view, Math.min(from, to), Math.min(width, view.max - view.min));
 }
 
-/** The window moved so little that `[from, to]`, or its beginning, is in it. */
+/** The window moved by the minimum so that `[from, to]`, or its start, is visible. */
 export function showing(view, from, to) {
   if (from >= view.from && to <= view.to) return view;
   const width = view.to - view.from;
@@ -41,7 +44,7 @@ function clamped(view, from, width) {
   return { ...view, from: start, to: Math.min(view.max, start + width) };
 }
 
-/** Round places in `[from, to]`, about one each `part` of it; with the step between them. */
+/** Round positions in `[from, to]`, about one per `part` of it, and the step between them. */
 export function ticks(from, to, part, steps = [1, 2, 5, 10]) {
   const rough = (to - from) * part;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -51,7 +54,7 @@ export function ticks(from, to, part, steps = [1, 2, 5, 10]) {
   return { step, places };
 }
 
-/** As `ticks`, but in steps that clocks have: above a minute 1, 2, 5, 10, 30 minutes, and hours. */
+/** As `ticks`, but with steps of a clock: 1, 2, 5, 10, 30 minutes and hours above a minute. */
 export function clockTicks(from, to, part) {
   const rough = (to - from) * part;
   if (rough <= 10) return ticks(from, to, part);
@@ -63,7 +66,7 @@ export function clockTicks(from, to, part) {
   return { step, places };
 }
 
-/** As `ticks` from 0 to `top` bytes, in powers of two. */
+/** As `ticks` from 0 to `top` bytes, with steps that are powers of two. */
 export function byteTicks(top, wanted) {
   let step = 1;
   while (top / step > wanted) step *= 2;

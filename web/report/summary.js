@@ -1,4 +1,5 @@
-// The top of the page and its quiet end: the verdict, the key numbers, warnings, bytes per element, provenance.
+// The top and the end of the page: the outcome, the key numbers, warnings, bytes per element,
+// provenance.
 
 import { typed } from "./drawer.js";
 import { byId, el } from "./dom.js";
@@ -8,7 +9,10 @@ import { runTitle, verdict } from "./model.js";
 /** Elements shown before "show all". */
 const BARS_SHOWN = 12;
 
-/** Fills the header. Every number that run.json has too carries its place there and its value (`data-field`, `data-value`). */
+/**
+ * Fills the header. Every number from run.json has its path there and its value (`data-field`,
+ * `data-value`).
+ */
 export function showHeader(run) {
   const title = runTitle(run);
   document.title = `${title}: ${run.outcome}`;
@@ -49,7 +53,7 @@ export function showHeader(run) {
   byId("warnings").hidden = run.warnings.length === 0;
 }
 
-/** What the run could have done with, where that was worked out. */
+/** The least memory with which the run could have worked, if it was computed. */
 function leastPeak({ least_peak_bytes: least, least_peak_orders: orders }) {
   if (least === null || least === undefined) return [];
   return [number(`least peak of ${words.plural(orders, "order")}`, "pool.least_peak_bytes", least, words.bytes)];
@@ -59,7 +63,7 @@ function number(label, field, value, show, tone = null) {
   return el("div", {}, el("dt", {}, label), el("dd", { class: tone, "data-field": field, "data-value": value }, show(value)));
 }
 
-/** Colours of the tools, as buttons that single one out. */
+/** The colours of the tools, as buttons that highlight one tool. */
 export function showLegend(model, shared, colours) {
   const legend = byId("legend");
   const swatches = [...model.tools.values()].map((tool) => {
@@ -84,7 +88,7 @@ export function showLegend(model, shared, colours) {
   paint();
 }
 
-/** What marks on bars and boxes mean, of those that there are. */
+/** The meaning of the marks on bars and boxes, for those that occur. */
 function showMarks({ tasks, run }) {
   const marks = [
     ["failed", tasks.some((task) => task.status === "failed" || task.attempts > 1), "failed"],
@@ -97,7 +101,7 @@ function showMarks({ tasks, run }) {
   );
 }
 
-/** Bars of bytes per data element, largest first. */
+/** Bars of the bytes per data element, largest first. */
 export function showElements(run) {
   const elements = [...run.elements].sort((a, b) => b.bytes - a.bytes);
   const most = Math.max(1, elements[0]?.bytes ?? 1);
@@ -129,7 +133,7 @@ export function showElements(run) {
   list.after(button);
 }
 
-/** What is needed to know where the results come from. */
+/** The data that identifies where the results come from. */
 export function showProvenance(run) {
   const { settings, machine, totals } = run;
   byId("command-line").textContent = typed(run.command_line);

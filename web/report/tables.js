@@ -59,7 +59,7 @@ const TASK_COLUMNS = [
   },
 ];
 
-/** The table of tasks; the graph's groups may narrow it. */
+/** The table of tasks; the graph's groups can filter it. */
 export function startTasks(model, shared) {
   const text = (task) => `${task.id} ${task.tool} ${statusOf(task)} ${task.outputs.map(words.dataName).join(" ")}`.toLowerCase();
   const texts = new Map();
@@ -85,7 +85,7 @@ export function startTasks(model, shared) {
   limitToGroups(model, shared, table);
 }
 
-/** Lets the graph's groups narrow the table, with a button that widens it again. */
+/** Lets the graph's groups filter the table, with a button that removes the filter. */
 function limitToGroups(model, shared, table) {
   const limit = byId("tasks-limit");
   const widen = () => {

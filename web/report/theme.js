@@ -1,4 +1,4 @@
-// Light, dark, or as the system says; on paper always light.
+// The theme: light, dark, or the system's; always light in print.
 
 import { byId } from "./dom.js";
 import { forgetColours } from "./paint.js";
@@ -28,7 +28,7 @@ export function startTheme() {
   apply();
 }
 
-// A page opened from a file may have no storage; then the choice lasts as long as the page.
+// A page opened from a file may have no storage; then the choice is lost when the page is closed.
 function remembered() {
   try {
     const choice = localStorage.getItem(KEY);

@@ -1,7 +1,8 @@
 // The timeline: a bar for every attempt, in the lane of its slot.
 //
-// Keys: arrows go from task to task, + and - zoom around the task, 0 shows everything, Enter opens the task. The pointer: drag
-// across a span to zoom into it, double-click to show everything; the wheel zooms once the chart is focused, or with Ctrl.
+// Keys: arrows move between tasks, + and - zoom around the task, 0 shows everything, Enter opens
+// the task. Pointer: dragging across a span zooms into it, a double-click shows everything; the
+// wheel zooms if the chart has the focus, or with Ctrl.
 
 import { hideCard, showCard } from "./card.js";
 import { announce } from "./dom.js";
@@ -11,14 +12,19 @@ import { barAt, barsOf, lowest, neighbour } from "./lanes.js";
 import { canvasIn, cross, fittingText, hatch } from "./paint.js";
 import { clockTicks, framed, panned, showing, windowOn, zoomed } from "./scale.js";
 
-/** The space left of both charts of the time axis, for lane numbers and amounts. */
+/** Space to the left of the charts with the time axis, for lane numbers and amounts. */
 export const GUTTER = 72;
 const RIGHT = 12;
 const AXIS = 26;
-/** Above the lanes: a mark for each failure, which a bar of one pixel could not show. */
+/**
+ * Space above the lanes for a mark of each failure, which would be invisible in a bar of one pixel.
+ */
 const RAIL = 14;
 
-/** Draws the timeline in `holder`; `shared` has the `view` of the time axis, the task `selected`, `open(task)`. */
+/**
+ * Draws the timeline in `holder`; `shared` has the `view` of the time axis, the `selected` task and
+ * `open(task)`.
+ */
 export function startTimeline(holder, model, shared) {
   const chart = barsOf(model.tasks, model.run.settings.slots);
   const laneCount = chart.lanes.length - 1;
@@ -44,7 +50,7 @@ export function startTimeline(holder, model, shared) {
   listenToPointer(state);
 }
 
-/** The view on a whole run. */
+/** The view of a whole run. */
 export function wholeRun(run) {
   return windowOn(
     0,
@@ -52,7 +58,7 @@ export function wholeRun(run) {
   );
 }
 
-/** The pixel of `time`, and back. */
+/** Converts `time` to a pixel, and back. */
 export function axisOf(view, width) {
   const span = Math.max(1, width - GUTTER - RIGHT);
   const perSecond = span / (view.to - view.from);
@@ -76,7 +82,7 @@ export function drawTimes(context, view, axis, width, height, colours, labelled)
   context.textAlign = "left";
 }
 
-/** The bars of the critical path, in the order of time. */
+/** The bars of the critical path, in order of time. */
 function pathOf({ run }, { bars }) {
   const byTask = new Map();
   for (const bar of bars) byTask.set(bar.task.id, [...(byTask.get(bar.task.id) ?? []), bar]);
@@ -135,7 +141,7 @@ function drawLane(state, context, lane, view, axis, colours) {
     const bar = chart.bars[at];
     const x = Math.max(axis.x(bar.start), GUTTER - 2);
     const right = Math.min(axis.x(bar.end), axis.x(view.to) + 2);
-    // What lies within a pixel that is already painted would not be seen.
+    // A bar within a painted pixel would not be visible.
     if (right - x < 1 && right < painted + 0.5) continue;
     painted = Math.max(x + 1, right);
     const y = AXIS + RAIL + lane * laneHeight;
@@ -164,13 +170,13 @@ function drawBar(context, bar, { x, y, width, height }, { fill, edge, ink }, col
   fittingText(context, bar.task.tool, x + 6, y + height / 2 + 0.5, width - 10);
 }
 
-/** The colour of what went wrong with a bar; null if nothing did. */
+/** The colour of a bar's failure; null if there is none. */
 function toneOf({ task, earlier }, colours) {
   if (task.status === "failed" || earlier !== null) return colours.bad;
   return task.status === "cancelled" ? colours.stopped : null;
 }
 
-/** The critical path: a line below its bars, and down or up from each to the next. */
+/** Draws the critical path: a line below its bars, and vertical lines from each bar to the next. */
 function drawPath({ path, laneHeight }, context, view, axis, colours) {
   const foot = (bar) => AXIS + RAIL + (bar.lane + bar.span) * laneHeight - Math.min(2.5, laneHeight / 3);
   context.strokeStyle = colours.ink;
@@ -231,7 +237,7 @@ function listenToKeys(state) {
   canvas.addEventListener("blur", hideCard);
 }
 
-/** Does what `key` asks for; answers whether it asks for anything. */
+/** Executes the command of `key`; returns false if it has none. */
 function pressed(state, key) {
   const { chart, shared, at } = state;
   const view = shared.view.get();
@@ -265,7 +271,7 @@ function tell(state) {
   const { task, earlier, start } = state.chart.bars[state.at];
   const box = state.canvas.getBoundingClientRect();
   const axis = axisOf(state.shared.view.get(), state.size.width);
-  // Under the chart, where it hides no bar.
+  // Below the chart, where the card hides no bar.
   showCard(titleOf(task), linesOf(task, earlier), box.left + Math.max(GUTTER, axis.x(start)), box.bottom - 12);
   announce(spoken(task));
 }
@@ -303,7 +309,7 @@ function listenToPointer(state) {
   listenToWheel(canvas, state.size, shared);
 }
 
-/** Zooms and pans the time axis by the wheel, but only where the page would not have scrolled instead. */
+/** Zooms and pans the time axis by the wheel, but only where the page would not scroll instead. */
 export function listenToWheel(canvas, size, shared) {
   const wheel = (event) => {
     if (!event.ctrlKey && document.activeElement !== canvas && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;

@@ -1,4 +1,4 @@
-// The table by tool: how often each ran, how long it took, what it used.
+// The table of tools: the number of runs of each, their duration, and what they used.
 
 import { byId, el } from "./dom.js";
 import * as words from "./format.js";
@@ -11,7 +11,7 @@ function amount(name, field, show, width) {
 }
 
 const known = (show) => (value) => (value === null || value === undefined ? "–" : show(value));
-/** A number that is seldom anything but 0. */
+/** A number that is usually 0. */
 const seldom = (value) => (value === 0 ? "–" : words.count(value));
 
 function columnsOf(model, colours, swatches) {
@@ -42,7 +42,7 @@ function columnsOf(model, colours, swatches) {
   ];
 }
 
-/** Draws the table; a tool opens as its tasks in the table of tasks. */
+/** Draws the table; opening a tool shows its tasks in the table of tasks. */
 export function startTools(model, shared, colours) {
   const swatches = new Map();
   const { by_tool: tools } = model.run;

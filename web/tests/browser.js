@@ -1,4 +1,5 @@
-// What browser tests share: made-up runs, and Chromium with a page that remembers everything it complained about.
+// Shared parts of the browser tests: generated runs, and Chromium with pages that collect errors,
+// warnings and requests.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -20,7 +21,7 @@ const ARGUMENTS = [
 ];
 const OUTPUT_BYTES_MAX = 256 << 20;
 
-/** A made-up run of `tasks` tasks, as `{ run, url }`: what run.json says, and its page as a file. */
+/** A generated run of `tasks` tasks, as `{ run, url }`: its run.json, and its page as a file. */
 export function sample(folder, tasks, story) {
   const make = (form) => {
     const command = ["run", "--quiet", "--package", "report", "--example", "sample", "--", String(tasks), story, form];
@@ -36,7 +37,7 @@ export function sample(folder, tasks, story) {
   return { run: JSON.parse(make("json")), url: pathToFileURL(path).href };
 }
 
-/** A folder for pages, and its removal. */
+/** A directory for pages, and a function that removes it. */
 export function folder() {
   const path = mkdtempSync(join(tmpdir(), "tidemill-report-"));
   return { path, remove: () => rmSync(path, { recursive: true }) };
@@ -63,7 +64,7 @@ export async function opened(chrome, url, options = {}) {
   return page;
 }
 
-/** Waits until what was asked for has been painted. */
+/** Waits until the requested changes are painted. */
 export function drawn(page) {
   return page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }

@@ -1,4 +1,4 @@
-// What the page computes, without a page: words, lanes, axes, layers, rows.
+// The computations of the page, tested without a page: words, lanes, axes, layers, rows.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -19,7 +19,7 @@ import {
 import { inSight, matching, sorted } from "../report/rows.js";
 import { byteTicks, clockTicks, framed, panned, showing, ticks, windowOn, zoomed } from "../report/scale.js";
 
-// ---- a run by hand ----
+// ---- a run made by hand ----
 
 const task = (id, tool, start, end, more = {}) => ({
   id,
@@ -35,7 +35,7 @@ const task = (id, tool, start, end, more = {}) => ({
 });
 const member = (name, writer) => ({ name, element: name.replace(/\[.*/, ""), writer, bytes: 10 });
 
-/** a writes A[0], A[1]; b, c read one each; d reads both results. */
+/** Tasks: a writes A[0], A[1]; b and c read one each; d reads both results. */
 function diamond() {
   const tasks = [
     task(0, "a", 0, 1, { outputs: [{ from: "A[0]", to: "A[1]", count: 2 }] }),
@@ -47,7 +47,7 @@ function diamond() {
   return { tasks, data, settings: { slots: 2 } };
 }
 
-/** `count` tasks after one that they all wait for; each its own line, if `lines`. */
+/** `count` tasks that all wait for one task; with `lines`, each has its own source line. */
 function fan(count, lines = false) {
   const tasks = [task(0, "split", 0, 1, { outputs: ["A"] })];
   for (let id = 1; id <= count; id += 1) tasks.push(task(id, "work", 1, 2, { inputs: ["A"], line: lines ? id : 2 }));
@@ -296,7 +296,7 @@ test("every node is right of what it waits for, and none covers another", () => 
 
 test("an edge passes around the boxes between its ends, whichever way the graph runs", () => {
   const run = fan(60, true);
-  // Each of the second half waits for one of the first, and the last for all.
+  // Each task of the second half waits for one of the first half, and the last for all.
   run.tasks.slice(31).forEach((each) => (each.after = [each.id - 30]));
   run.tasks.push(task(61, "join", 3, 4, { after: run.tasks.map(({ id }) => id), line: 99 }));
   const graph = graphOf(modelOf(run), 0);
@@ -306,7 +306,7 @@ test("an edge passes around the boxes between its ends, whichever way the graph 
     assert.ok(graph.columns.length > 6);
     for (const edge of graph.edges) {
       const way = wayOf(graph, edge, box);
-      // Straight parts lie beside boxes; curves lie between columns, where there are none.
+      // Straight parts are beside boxes; curves are between columns, where there are no boxes.
       for (let at = 1; at + 1 < way.length; at += 2) {
         const [[x1, y1], [x2, y2]] = [way[at], way[at + 1]];
         const hit = graph.nodes.find(({ x, y }) => x2 >= x && x1 <= x + box.nodeWidth && y2 >= y && y1 <= y + box.nodeHeight);

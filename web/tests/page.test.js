@@ -1,4 +1,5 @@
-// The page in Chromium: its numbers are run.json's, it can be used by keyboard alone, and nothing in a run breaks it.
+// The page in Chromium: its numbers are those of run.json, the keyboard alone is sufficient, and no
+// content of a run breaks it.
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -32,7 +33,7 @@ const focused = (page) =>
 const said = (page) => page.locator("#announcer").textContent();
 const focus = (page, selector) => page.locator(selector).evaluate((element) => element.focus({ focusVisible: true }));
 
-/** Whether a canvas has more than one colour: something was drawn. */
+/** True if a canvas has more than one colour, so something was drawn. */
 const isPainted = (page, selector) =>
   page.locator(selector).evaluate((canvas) => {
     const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
@@ -413,7 +414,10 @@ function altered(name, changes) {
   return pathToFileURL(path).href;
 }
 
-/** Puts into the page what measures contrast, by the formula of WCAG 2: `contrast(colour, ground)` and `opaque(colour)`. */
+/**
+ * Adds functions for contrast to the page, by the formula of WCAG 2: `contrast(colour, ground)` and
+ * `opaque(colour)`.
+ */
 function measures() {
   const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {
@@ -433,7 +437,7 @@ function measures() {
   };
 }
 
-/** In the page: texts whose contrast with the ground behind them is below 4.5 (3 if large). */
+/** In the page: texts whose contrast with their background is below 4.5 (3 if large). */
 function poorContrast() {
   const ground = (element) => {
     for (let at = element; at; at = at.parentElement) {
@@ -458,7 +462,10 @@ function poorContrast() {
   return poor;
 }
 
-/** In the page: hues in which a tool's name could not be read on its bar, or its bar's edge not be told from the page. */
+/**
+ * In the page: hues with which a tool's name is unreadable on its bar, or the bar's edge does not
+ * stand out.
+ */
 function poorFills() {
   const style = getComputedStyle(document.documentElement);
   const token = (name) => style.getPropertyValue(`--${name}`).trim();
