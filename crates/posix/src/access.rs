@@ -2,15 +2,15 @@
 //! They prevent mistakes and are no security boundary: any process that has the pool's token may do
 //! everything.
 
-use crate::Who;
+use crate::Caller;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
-pub use wire::credentials::{READ, RUN, WRITE};
+pub use wire::credentials::{READ, RUN as EXECUTE, WRITE};
 use wire::{Attributes, Kind, SET_GROUP_ID, credentials::STICKY};
 
 /// Result of a permission check that has not read the ACL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AccessDecision {
     /// Permitted.
     Allowed,
     /// Denied, whatever an ACL says.
@@ -19,57 +19,61 @@ pub enum Verdict {
     ByAcl,
 }
 
-/// Checks whether a user may do all of `wants` (bits of [`READ`], [`WRITE`], [`RUN`]), without
+/// Checks whether a user may do all of `wants` (bits of [`READ`], [`WRITE`], [`EXECUTE`]), without
 /// reading an ACL (`path_resolution(7)`, `acl(5)`).
-pub fn judge(of: &Attributes, who: &Who, wants: u32) -> Verdict {
+pub fn check_mode(file: &Attributes, caller: &Caller, wants: u32) -> AccessDecision {
     if wants == 0 {
-        return Verdict::Allowed;
+        return AccessDecision::Allowed;
     }
-    if who.uid == of.owner.uid {
-        return decided(of, who, wants, (of.mode >> 6) & 7);
+    if caller.uid == file.owner.uid {
+        return decide(file, caller, wants, (file.mode >> 6) & 7);
     }
-    let (group, others) = ((of.mode >> 3) & 7, of.mode & 7);
-    if overrides(of, who, wants) {
-        return Verdict::Allowed;
+    let (group, others) = ((file.mode >> 3) & 7, file.mode & 7);
+    if overrides(file, caller, wants) {
+        return AccessDecision::Allowed;
     }
     // An ACL grants no more than its mask, which is the mode's group bits, or than the others'
     // bits.
     if (group | others) & wants != wants {
-        return Verdict::Denied;
+        return AccessDecision::Denied;
     }
-    Verdict::ByAcl
+    AccessDecision::ByAcl
 }
 
-/// Decides a check that [`judge`] left to the ACL. `acl` is the ACL in the kernel's encoding,
+/// Decides a check that [`check_mode`] left to the ACL. `acl` is the ACL in the kernel's encoding,
 /// `None` if the file has none.
-pub fn judge_by(of: &Attributes, acl: Option<&[u8]>, who: &Who, wants: u32) -> bool {
-    let bits = match acl.and_then(|acl| acl_bits(acl, of, who, wants)) {
+pub fn check_acl(file: &Attributes, acl: Option<&[u8]>, caller: &Caller, wants: u32) -> bool {
+    let bits = match acl.and_then(|acl| acl_bits(acl, file, caller, wants)) {
         Some(bits) => bits,
-        None if who.is_in(of.owner.gid) => (of.mode >> 3) & 7,
-        None => of.mode & 7,
+        None if caller.is_in(file.owner.gid) => (file.mode >> 3) & 7,
+        None => file.mode & 7,
     };
     bits & wants == wants
 }
 
-fn decided(of: &Attributes, who: &Who, wants: u32, bits: u32) -> Verdict {
-    if bits & wants == wants || overrides(of, who, wants) { Verdict::Allowed } else { Verdict::Denied }
+fn decide(file: &Attributes, caller: &Caller, wants: u32, bits: u32) -> AccessDecision {
+    if bits & wants == wants || overrides(file, caller, wants) {
+        AccessDecision::Allowed
+    } else {
+        AccessDecision::Denied
+    }
 }
 
 /// Returns whether capabilities permit an access that the mode bits deny.
-fn overrides(of: &Attributes, who: &Who, wants: u32) -> bool {
-    let directory = of.kind == Kind::Directory;
-    let reads = if directory { READ | RUN } else { READ };
-    if wants & !reads == 0 && who.can(CapabilitySet::DAC_READ_SEARCH) {
+fn overrides(file: &Attributes, caller: &Caller, wants: u32) -> bool {
+    let directory = file.kind == Kind::Directory;
+    let reads = if directory { READ | EXECUTE } else { READ };
+    if wants & !reads == 0 && caller.can(CapabilitySet::DAC_READ_SEARCH) {
         return true;
     }
     // No capability permits running a file that has no execute bit at all.
-    let runs = wants & RUN != 0 && !directory && of.mode & 0o111 == 0;
-    !runs && who.can(CapabilitySet::DAC_OVERRIDE)
+    let runs = wants & EXECUTE != 0 && !directory && file.mode & 0o111 == 0;
+    !runs && caller.can(CapabilitySet::DAC_OVERRIDE)
 }
 
 /// Returns the bits that an ACL grants a user (acl(5), "access check algorithm"), or `None` if the
 /// ACL cannot be decoded.
-fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
+fn acl_bits(acl: &[u8], file: &Attributes, caller: &Caller, wants: u32) -> Option<u32> {
     const VERSION: [u8; 4] = 2_u32.to_le_bytes();
     let entries = acl.strip_prefix(&VERSION)?;
     let entries = || {
@@ -80,12 +84,12 @@ fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
     };
     let of_tag = |wanted: u32| entries().find(|(tag, ..)| *tag == wanted).map(|(_, bits, _)| bits);
     let mask = of_tag(0x10).unwrap_or(7);
-    if let Some((_, bits, _)) = entries().find(|(tag, _, id)| *tag == 0x02 && *id == who.uid) {
+    if let Some((_, bits, _)) = entries().find(|(tag, _, id)| *tag == 0x02 && *id == caller.uid) {
         return Some(bits & mask);
     }
     let mut groups = entries().filter(|(tag, _, id)| match tag {
-        0x04 => who.is_in(of.owner.gid),
-        0x08 => who.is_in(*id),
+        0x04 => caller.is_in(file.owner.gid),
+        0x08 => caller.is_in(*id),
         _ => false,
     });
     let first = groups.next();
@@ -103,15 +107,15 @@ fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
 /// Checks whether a user who may write a directory may remove or rename an entry of it. In a
 /// directory with the sticky bit only the directory's owner and the entry's owner may. `None`
 /// attributes mean that the caller's capabilities make the check unnecessary.
-pub fn may_remove(directory: Option<&Attributes>, entry: Option<&Attributes>, who: &Who) -> Result<(), Errno> {
+pub fn check_sticky(directory: Option<&Attributes>, entry: Option<&Attributes>, caller: &Caller) -> Result<(), Errno> {
     let Some((directory, entry)) = directory.zip(entry) else { return Ok(()) };
-    let free = directory.mode & STICKY == 0 || who.uid == entry.owner.uid || who.uid == directory.owner.uid;
-    if free || who.can(CapabilitySet::FOWNER) { Ok(()) } else { Err(Errno::PERM) }
+    let free = directory.mode & STICKY == 0 || caller.uid == entry.owner.uid || caller.uid == directory.owner.uid;
+    if free || caller.can(CapabilitySet::FOWNER) { Ok(()) } else { Err(Errno::PERM) }
 }
 
 /// Returns whether the user owns the file or has `CAP_FOWNER`.
-pub fn owns(of: &Attributes, who: &Who) -> bool {
-    who.uid == of.owner.uid || who.can(CapabilitySet::FOWNER)
+pub fn is_owner(file: &Attributes, caller: &Caller) -> bool {
+    caller.uid == file.owner.uid || caller.can(CapabilitySet::FOWNER)
 }
 
 /// Returns the mode that chmod(2) sets. The set-group-id bit is cleared if the user is not in the
@@ -119,22 +123,22 @@ pub fn owns(of: &Attributes, who: &Who) -> bool {
 ///
 /// # Errors
 /// `EPERM` if the user does not own the file.
-pub fn new_mode(of: &Attributes, who: &Who, mode: u32) -> Result<u32, Errno> {
-    if !owns(of, who) {
+pub fn new_mode(file: &Attributes, caller: &Caller, mode: u32) -> Result<u32, Errno> {
+    if !is_owner(file, caller) {
         return Err(Errno::PERM);
     }
-    let keeps = who.is_in(of.owner.gid) || who.can(CapabilitySet::FSETID);
+    let keeps = caller.is_in(file.owner.gid) || caller.can(CapabilitySet::FSETID);
     Ok(mode & 0o7777 & if keeps { !0 } else { !SET_GROUP_ID })
 }
 
 /// Checks whether chown(2) may set this owner and group.
-pub fn may_give(of: &Attributes, who: &Who, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
-    if who.can(CapabilitySet::CHOWN) {
+pub fn check_chown(file: &Attributes, caller: &Caller, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+    if caller.can(CapabilitySet::CHOWN) {
         return Ok(());
     }
-    let owner = who.uid == of.owner.uid;
-    let user_stays = uid.is_none_or(|uid| owner && uid == of.owner.uid);
-    let own_group = gid.is_none_or(|gid| owner && (gid == of.owner.gid || who.is_in(gid)));
+    let owner = caller.uid == file.owner.uid;
+    let user_stays = uid.is_none_or(|uid| owner && uid == file.owner.uid);
+    let own_group = gid.is_none_or(|gid| owner && (gid == file.owner.gid || caller.is_in(gid)));
     if user_stays && own_group { Ok(()) } else { Err(Errno::PERM) }
 }
 

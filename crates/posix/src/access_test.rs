@@ -1,8 +1,8 @@
 //! Tests of the permission checks against `path_resolution(7)` and `acl(5)`, spelled out for all
 //! modes and many users.
 
-use super::{READ, RUN, Verdict, WRITE, judge, judge_by, may_give, may_remove, new_mode};
-use crate::{Errno, Who};
+use super::{AccessDecision, EXECUTE, READ, WRITE, check_acl, check_chown, check_mode, check_sticky, new_mode};
+use crate::{Caller, Errno};
 use placement::FileId;
 use rustix::thread::CapabilitySet;
 use wire::{Attributes, Kind, Owner, Timestamp};
@@ -31,18 +31,18 @@ fn file(kind: Kind, mode: u32) -> Attributes {
 
 /// The owner, a member of the group by its primary or by a supplementary group, and a stranger;
 /// each without capabilities and with each capability that matters.
-fn users() -> Vec<Who> {
+fn users() -> Vec<Caller> {
     let ids = [(10, 1, vec![]), (11, 100, vec![]), (11, 1, vec![5, 100]), (11, 1, vec![5])];
     let rights =
         [CapabilitySet::empty(), CapabilitySet::DAC_READ_SEARCH, CapabilitySet::DAC_OVERRIDE, CapabilitySet::all()];
-    ids.iter().flat_map(|(uid, gid, groups)| rights.map(|capable| Who::of(*uid, *gid, groups, capable))).collect()
+    ids.iter().flat_map(|(uid, gid, groups)| rights.map(|capable| Caller::new(*uid, *gid, groups, capable))).collect()
 }
 
 /// Returns the shift to the mode bits that apply to a user without capabilities.
-fn class(who: &Who) -> u32 {
-    if who.uid == OWNER.uid {
+fn class(caller: &Caller) -> u32 {
+    if caller.uid == OWNER.uid {
         6
-    } else if who.is_in(OWNER.gid) {
+    } else if caller.is_in(OWNER.gid) {
         3
     } else {
         0
@@ -60,11 +60,11 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-fn allowed(of: &Attributes, acl: Option<&[u8]>, who: &Who, wants: u32) -> bool {
-    match judge(of, who, wants) {
-        Verdict::Allowed => true,
-        Verdict::Denied => false,
-        Verdict::ByAcl => judge_by(of, acl, who, wants),
+fn allowed(of: &Attributes, acl: Option<&[u8]>, caller: &Caller, wants: u32) -> bool {
+    match check_mode(of, caller, wants) {
+        AccessDecision::Allowed => true,
+        AccessDecision::Denied => false,
+        AccessDecision::ByAcl => check_acl(of, acl, caller, wants),
     }
 }
 
@@ -74,15 +74,16 @@ fn every_mode_gives_every_user_the_bits_of_its_class_and_what_its_rights_add() {
         [Kind::File, Kind::Directory].into_iter().flat_map(|kind| (0..0o1000).map(move |mode| (kind, mode)))
     {
         let of = file(kind, mode);
-        for who in users() {
+        for caller in users() {
             for wants in 0..8 {
-                let by_mode = (mode >> class(&who)) & wants == wants;
+                let by_mode = (mode >> class(&caller)) & wants == wants;
                 let is_directory = kind == Kind::Directory;
-                let searches =
-                    who.can(CapabilitySet::DAC_READ_SEARCH) && wants & WRITE == 0 && (is_directory || wants & RUN == 0);
-                let runs = wants & RUN == 0 || is_directory || mode & 0o111 != 0;
-                let expected = by_mode || searches || (who.can(CapabilitySet::DAC_OVERRIDE) && runs);
-                assert_eq!(allowed(&of, None, &who, wants), expected, "{kind:?} {mode:o} {who:?} wants {wants}");
+                let searches = caller.can(CapabilitySet::DAC_READ_SEARCH)
+                    && wants & WRITE == 0
+                    && (is_directory || wants & EXECUTE == 0);
+                let runs = wants & EXECUTE == 0 || is_directory || mode & 0o111 != 0;
+                let expected = by_mode || searches || (caller.can(CapabilitySet::DAC_OVERRIDE) && runs);
+                assert_eq!(allowed(&of, None, &caller, wants), expected, "{kind:?} {mode:o} {caller:?} wants {wants}");
             }
         }
     }
@@ -90,23 +91,23 @@ fn every_mode_gives_every_user_the_bits_of_its_class_and_what_its_rights_add() {
 
 #[test]
 fn an_acl_decides_by_the_user_then_by_any_group_that_gives_all_then_by_the_others() {
-    let nobody = |uid, gid, groups: &[u32]| Who::of(uid, gid, groups, CapabilitySet::empty());
+    let nobody = |uid, gid, groups: &[u32]| Caller::new(uid, gid, groups, CapabilitySet::empty());
     // Owner, user 11, user 12, group, group 200, mask, others. The mode's group bits are the mask.
     let value = acl(&[(1, 6, 0), (2, 6, 11), (2, 7, 12), (4, 4, 0), (8, 2, 200), (0x10, 6, 0), (0x20, 0, 0)]);
     let of = file(Kind::File, 0o660);
-    let may = |who: &Who, wants| allowed(&of, Some(&value), who, wants);
+    let may = |caller: &Caller, wants| allowed(&of, Some(&value), caller, wants);
     assert!(may(&nobody(11, 1, &[]), READ | WRITE), "a named user has its bits");
-    assert!(!may(&nobody(12, 1, &[]), RUN), "and no more than the mask");
+    assert!(!may(&nobody(12, 1, &[]), EXECUTE), "and no more than the mask");
     assert!(may(&nobody(13, 100, &[]), READ), "the group has its own");
     assert!(may(&nobody(13, 100, &[200]), WRITE), "a named group too");
     assert!(!may(&nobody(13, 100, &[200]), READ | WRITE), "two groups that each give a half give nothing");
     assert!(!may(&nobody(13, 1, &[]), READ), "others have theirs");
-    assert!(!may(&nobody(11, 1, &[]), RUN), "nobody has what neither mask nor others have");
+    assert!(!may(&nobody(11, 1, &[]), EXECUTE), "nobody has what neither mask nor others have");
 }
 
 #[test]
 fn an_acl_that_cannot_be_read_leaves_the_mode() {
-    let (of, member) = (file(Kind::File, 0o640), Who::of(11, 100, &[], CapabilitySet::empty()));
+    let (of, member) = (file(Kind::File, 0o640), Caller::new(11, 100, &[], CapabilitySet::empty()));
     for value in [&b""[..], b"\x01\0\0\0", b"\x02\0\0"] {
         assert!(allowed(&of, Some(value), &member, READ) && !allowed(&of, Some(value), &member, WRITE), "{value:?}");
     }
@@ -114,33 +115,36 @@ fn an_acl_that_cannot_be_read_leaves_the_mode() {
 
 #[test]
 fn in_a_sticky_folder_only_its_owner_and_the_entrys_remove() {
-    let folder = |uid| Attributes { owner: Owner { uid, gid: 1 }, ..file(Kind::Directory, 0o1777) };
+    let directory = |uid| Attributes { owner: Owner { uid, gid: 1 }, ..file(Kind::Directory, 0o1777) };
     let entry = |uid| Attributes { owner: Owner { uid, gid: 1 }, ..file(Kind::File, 0o666) };
-    let who = Who::of(5, 1, &[], CapabilitySet::empty());
-    assert_eq!(may_remove(Some(&folder(5)), Some(&entry(6)), &who), Ok(()));
-    assert_eq!(may_remove(Some(&folder(6)), Some(&entry(5)), &who), Ok(()));
-    assert_eq!(may_remove(Some(&folder(6)), Some(&entry(6)), &who), Err(Errno::PERM));
-    assert_eq!(may_remove(Some(&folder(6)), Some(&entry(6)), &Who::of(5, 1, &[], CapabilitySet::FOWNER)), Ok(()));
-    let free = Attributes { mode: 0o777, ..folder(6) };
-    assert_eq!(may_remove(Some(&free), Some(&entry(6)), &who), Ok(()));
+    let caller = Caller::new(5, 1, &[], CapabilitySet::empty());
+    assert_eq!(check_sticky(Some(&directory(5)), Some(&entry(6)), &caller), Ok(()));
+    assert_eq!(check_sticky(Some(&directory(6)), Some(&entry(5)), &caller), Ok(()));
+    assert_eq!(check_sticky(Some(&directory(6)), Some(&entry(6)), &caller), Err(Errno::PERM));
+    assert_eq!(
+        check_sticky(Some(&directory(6)), Some(&entry(6)), &Caller::new(5, 1, &[], CapabilitySet::FOWNER)),
+        Ok(())
+    );
+    let free = Attributes { mode: 0o777, ..directory(6) };
+    assert_eq!(check_sticky(Some(&free), Some(&entry(6)), &caller), Ok(()));
 }
 
 #[test]
 fn the_owner_changes_a_mode_and_keeps_set_group_id_only_in_its_own_group() {
     let of = file(Kind::File, 0o644);
-    let owner = |groups: &[u32]| Who::of(10, 1, groups, CapabilitySet::empty());
+    let owner = |groups: &[u32]| Caller::new(10, 1, groups, CapabilitySet::empty());
     assert_eq!(new_mode(&of, &owner(&[100]), 0o2755), Ok(0o2755));
     assert_eq!(new_mode(&of, &owner(&[]), 0o2755), Ok(0o755));
-    assert_eq!(new_mode(&of, &Who::of(11, 100, &[], CapabilitySet::empty()), 0o600), Err(Errno::PERM));
+    assert_eq!(new_mode(&of, &Caller::new(11, 100, &[], CapabilitySet::empty()), 0o600), Err(Errno::PERM));
 }
 
 #[test]
 fn the_owner_gives_a_file_to_its_own_groups_and_to_no_other_user() {
     let of = file(Kind::File, 0o644);
-    let owner = Who::of(10, 1, &[7], CapabilitySet::empty());
-    assert_eq!(may_give(&of, &owner, None, Some(7)), Ok(()));
-    assert_eq!(may_give(&of, &owner, Some(10), Some(100)), Ok(()));
-    assert_eq!(may_give(&of, &owner, None, Some(8)), Err(Errno::PERM));
-    assert_eq!(may_give(&of, &owner, Some(11), None), Err(Errno::PERM));
-    assert_eq!(may_give(&of, &Who::of(11, 1, &[], CapabilitySet::CHOWN), Some(12), Some(8)), Ok(()));
+    let owner = Caller::new(10, 1, &[7], CapabilitySet::empty());
+    assert_eq!(check_chown(&of, &owner, None, Some(7)), Ok(()));
+    assert_eq!(check_chown(&of, &owner, Some(10), Some(100)), Ok(()));
+    assert_eq!(check_chown(&of, &owner, None, Some(8)), Err(Errno::PERM));
+    assert_eq!(check_chown(&of, &owner, Some(11), None), Err(Errno::PERM));
+    assert_eq!(check_chown(&of, &Caller::new(11, 1, &[], CapabilitySet::CHOWN), Some(12), Some(8)), Ok(()));
 }

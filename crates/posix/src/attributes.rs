@@ -1,9 +1,9 @@
 //! Calls that read and change attributes: stat, access, chmod, chown, times, truncate.
 
 use crate::access::{self, WRITE};
-use crate::table::Open;
-use crate::walk::{End, Place};
-use crate::{Base, Errno, Process, Said, Who};
+use crate::fd_table::OpenDescription;
+use crate::resolve::{Destination, LastMode};
+use crate::{Caller, Errno, PathArg, PathBase, PosixProcess};
 use placement::FileId;
 use rustix::fs::{Access, AtFlags, FileType, OFlags, Timespec, UTIME_NOW, UTIME_OMIT};
 use rustix::thread::CapabilitySet;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wire::{Attributes, Changes, Kind, TimeChange, Timestamp};
 
 /// Flags by which every call here can name a file.
-const PLACE: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::EMPTY_PATH);
+const LOOKUP_FLAGS: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::EMPTY_PATH);
 /// Device number of the pool: of the anonymous devices (major 0), a minor that the kernel will not
 /// assign soon.
 const DEVICE: (u32, u32) = (0, 0x7_d1de);
@@ -121,21 +121,21 @@ pub(crate) fn file_type(kind: Kind) -> FileType {
 
 /// Times for utimensat(2): seconds and nanoseconds, which may be `UTIME_NOW` or `UTIME_OMIT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct FileTimes {
     /// Time of the last read.
     pub accessed: (i64, i64),
     /// Time of the last change of the bytes.
     pub modified: (i64, i64),
 }
 
-const MARKS: (i64, i64) = (UTIME_NOW, UTIME_OMIT);
+const SPECIAL_NANOS: (i64, i64) = (UTIME_NOW, UTIME_OMIT);
 
-impl Times {
+impl FileTimes {
     /// Sets both times to now.
-    pub const NOW: Self = Self { accessed: (0, MARKS.0), modified: (0, MARKS.0) };
+    pub const NOW: Self = Self { accessed: (0, SPECIAL_NANOS.0), modified: (0, SPECIAL_NANOS.0) };
 
     fn changes(self) -> Result<(Option<TimeChange>, Option<TimeChange>), Errno> {
-        Ok((change(self.accessed)?, change(self.modified)?))
+        Ok((time_change(self.accessed)?, time_change(self.modified)?))
     }
 
     fn host(self) -> rustix::fs::Timestamps {
@@ -144,10 +144,10 @@ impl Times {
     }
 }
 
-fn change((secs, nanos): (i64, i64)) -> Result<Option<TimeChange>, Errno> {
+fn time_change((secs, nanos): (i64, i64)) -> Result<Option<TimeChange>, Errno> {
     match nanos {
-        _ if nanos == MARKS.0 => Ok(Some(TimeChange::Now)),
-        _ if nanos == MARKS.1 => Ok(None),
+        _ if nanos == SPECIAL_NANOS.0 => Ok(Some(TimeChange::Now)),
+        _ if nanos == SPECIAL_NANOS.1 => Ok(None),
         0..=999_999_999 => Ok(Some(TimeChange::At(Timestamp { secs, nanos: u32::try_from(nanos).unwrap_or(0) }))),
         _ => Err(Errno::INVAL),
     }
@@ -155,23 +155,28 @@ fn change((secs, nanos): (i64, i64)) -> Result<Option<TimeChange>, Errno> {
 
 /// File that an attribute call refers to: one of the pool, or a path of the host that a symlink led
 /// to.
-enum Meant {
+enum AttrTarget {
     Pool(Attributes),
     Host(std::ffi::CString),
 }
 
-impl Process {
+impl PosixProcess {
     /// stat(2), lstat(2) and fstat(2): `SYMLINK_NOFOLLOW` for lstat, `EMPTY_PATH` for an open file.
     ///
     /// # Errors
     /// As the calls it implements.
-    pub fn stat(&self, said: Said<'_>, flags: AtFlags) -> Result<Stat, Errno> {
-        crate::only(flags, PLACE | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC | AtFlags::STATX_DONT_SYNC)?;
-        let who = Who::now();
+    pub fn stat(&self, arg: PathArg<'_>, flags: AtFlags) -> Result<Stat, Errno> {
+        crate::check_flags(
+            flags,
+            LOOKUP_FLAGS | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC | AtFlags::STATX_DONT_SYNC,
+        )?;
+        let caller = Caller::effective();
         self.wait(async {
-            match self.meant(&who, said, flags).await? {
-                Meant::Pool(found) => Ok(Stat::from(&found)),
-                Meant::Host(path) => rustix::fs::statat(rustix::fs::CWD, path, flags).map(|found| Stat::from(&found)),
+            match self.attr_target(&caller, arg, flags).await? {
+                AttrTarget::Pool(found) => Ok(Stat::from(&found)),
+                AttrTarget::Host(path) => {
+                    rustix::fs::statat(rustix::fs::CWD, path, flags).map(|found| Stat::from(&found))
+                }
             }
         })
     }
@@ -180,13 +185,13 @@ impl Process {
     ///
     /// # Errors
     /// As faccessat(2).
-    pub fn access(&self, said: Said<'_>, wanted: Access, flags: AtFlags) -> Result<(), Errno> {
-        crate::only(flags, PLACE | AtFlags::EACCESS)?;
-        let who = if flags.contains(AtFlags::EACCESS) { Who::now() } else { Who::real() };
+    pub fn access(&self, arg: PathArg<'_>, wanted: Access, flags: AtFlags) -> Result<(), Errno> {
+        crate::check_flags(flags, LOOKUP_FLAGS | AtFlags::EACCESS)?;
+        let caller = if flags.contains(AtFlags::EACCESS) { Caller::effective() } else { Caller::real() };
         self.wait(async {
-            match self.meant(&who, said, flags).await? {
-                Meant::Pool(found) => self.walker(&who).may(&found, wanted.bits() & 7).await,
-                Meant::Host(path) => rustix::fs::accessat(rustix::fs::CWD, path, wanted, flags),
+            match self.attr_target(&caller, arg, flags).await? {
+                AttrTarget::Pool(found) => self.resolver(&caller).check_access(&found, wanted.bits() & 7).await,
+                AttrTarget::Host(path) => rustix::fs::accessat(rustix::fs::CWD, path, wanted, flags),
             }
         })
     }
@@ -195,22 +200,28 @@ impl Process {
     ///
     /// # Errors
     /// As fchmodat(2).
-    pub fn chmod(&self, said: Said<'_>, mode: u32, flags: AtFlags) -> Result<(), Errno> {
-        crate::only(flags, PLACE)?;
-        let who = Who::now();
+    pub fn chmod(&self, arg: PathArg<'_>, mode: u32, flags: AtFlags) -> Result<(), Errno> {
+        crate::check_flags(flags, LOOKUP_FLAGS)?;
+        let caller = Caller::effective();
         self.wait(async {
-            if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::FOWNER | CapabilitySet::FSETID)? {
-                return self.set(open.file, Changes { mode: Some(mode & 0o7777), ..Changes::default() }).await;
+            if let Some(open) =
+                self.privileged_open(&caller, arg, flags, CapabilitySet::FOWNER | CapabilitySet::FSETID)?
+            {
+                return self
+                    .set_attributes(open.file, Changes { mode: Some(mode & 0o7777), ..Changes::default() })
+                    .await;
             }
-            let found = match self.meant(&who, said, flags).await? {
-                Meant::Pool(found) => found,
-                Meant::Host(path) => return rustix::fs::chmodat(rustix::fs::CWD, path, mode.into(), AtFlags::empty()),
+            let found = match self.attr_target(&caller, arg, flags).await? {
+                AttrTarget::Pool(found) => found,
+                AttrTarget::Host(path) => {
+                    return rustix::fs::chmodat(rustix::fs::CWD, path, mode.into(), AtFlags::empty());
+                }
             };
             if found.kind == Kind::Symlink {
                 return Err(Errno::OPNOTSUPP);
             }
-            let mode = access::new_mode(&found, &who, mode)?;
-            self.set(found.file, Changes { mode: Some(mode), ..Changes::default() }).await
+            let mode = access::new_mode(&found, &caller, mode)?;
+            self.set_attributes(found.file, Changes { mode: Some(mode), ..Changes::default() }).await
         })
     }
 
@@ -219,25 +230,25 @@ impl Process {
     ///
     /// # Errors
     /// As fchownat(2).
-    pub fn chown(&self, said: Said<'_>, uid: u32, gid: u32, flags: AtFlags) -> Result<(), Errno> {
-        crate::only(flags, PLACE)?;
-        let who = Who::now();
+    pub fn chown(&self, arg: PathArg<'_>, uid: u32, gid: u32, flags: AtFlags) -> Result<(), Errno> {
+        crate::check_flags(flags, LOOKUP_FLAGS)?;
+        let caller = Caller::effective();
         let (uid, gid) = (Some(uid).filter(|uid| *uid != u32::MAX), Some(gid).filter(|gid| *gid != u32::MAX));
         self.wait(async {
-            if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::CHOWN)? {
-                let kill_set_id = open.kind != crate::Kind::Folder;
-                return self.set(open.file, Changes { uid, gid, kill_set_id, ..Changes::default() }).await;
+            if let Some(open) = self.privileged_open(&caller, arg, flags, CapabilitySet::CHOWN)? {
+                let kill_set_id = open.kind != crate::FdKind::Directory;
+                return self.set_attributes(open.file, Changes { uid, gid, kill_set_id, ..Changes::default() }).await;
             }
-            let found = match self.meant(&who, said, flags).await? {
-                Meant::Pool(found) => found,
-                Meant::Host(path) => {
+            let found = match self.attr_target(&caller, arg, flags).await? {
+                AttrTarget::Pool(found) => found,
+                AttrTarget::Host(path) => {
                     let (uid, gid) = (uid.map(rustix::fs::Uid::from_raw), gid.map(rustix::fs::Gid::from_raw));
                     return rustix::fs::chownat(rustix::fs::CWD, path, uid, gid, flags);
                 }
             };
-            access::may_give(&found, &who, uid, gid)?;
+            access::check_chown(&found, &caller, uid, gid)?;
             let kill_set_id = found.kind != Kind::Directory;
-            self.set(found.file, Changes { uid, gid, kill_set_id, ..Changes::default() }).await
+            self.set_attributes(found.file, Changes { uid, gid, kill_set_id, ..Changes::default() }).await
         })
     }
 
@@ -245,29 +256,29 @@ impl Process {
     ///
     /// # Errors
     /// As the calls it implements.
-    pub fn set_times(&self, said: Said<'_>, times: Times, flags: AtFlags) -> Result<(), Errno> {
-        crate::only(flags, PLACE)?;
-        let who = Who::now();
+    pub fn set_times(&self, arg: PathArg<'_>, times: FileTimes, flags: AtFlags) -> Result<(), Errno> {
+        crate::check_flags(flags, LOOKUP_FLAGS)?;
+        let caller = Caller::effective();
         let (accessed, modified) = times.changes()?;
         self.wait(async {
-            if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::FOWNER)? {
-                return self.set(open.file, Changes { accessed, modified, ..Changes::default() }).await;
+            if let Some(open) = self.privileged_open(&caller, arg, flags, CapabilitySet::FOWNER)? {
+                return self.set_attributes(open.file, Changes { accessed, modified, ..Changes::default() }).await;
             }
-            let found = match self.meant(&who, said, flags).await? {
-                Meant::Pool(found) => found,
-                Meant::Host(path) => return rustix::fs::utimensat(rustix::fs::CWD, path, &times.host(), flags),
+            let found = match self.attr_target(&caller, arg, flags).await? {
+                AttrTarget::Pool(found) => found,
+                AttrTarget::Host(path) => return rustix::fs::utimensat(rustix::fs::CWD, path, &times.host(), flags),
             };
             if accessed.is_none() && modified.is_none() {
                 return Ok(());
             }
-            if !access::owns(&found, &who) {
+            if !access::is_owner(&found, &caller) {
                 let both_now = accessed == Some(TimeChange::Now) && modified == Some(TimeChange::Now);
                 if !both_now {
                     return Err(Errno::PERM);
                 }
-                self.walker(&who).may(&found, WRITE).await?;
+                self.resolver(&caller).check_access(&found, WRITE).await?;
             }
-            self.set(found.file, Changes { accessed, modified, ..Changes::default() }).await
+            self.set_attributes(found.file, Changes { accessed, modified, ..Changes::default() }).await
         })
     }
 
@@ -275,13 +286,13 @@ impl Process {
     ///
     /// # Errors
     /// As truncate(2).
-    pub fn truncate(&self, said: Said<'_>, bytes: i64) -> Result<(), Errno> {
-        let who = Who::now();
+    pub fn truncate(&self, arg: PathArg<'_>, bytes: i64) -> Result<(), Errno> {
+        let caller = Caller::effective();
         let size = u64::try_from(bytes).map_err(|_| Errno::INVAL)?;
         self.wait(async {
-            let found = match self.meant(&who, said, AtFlags::empty()).await? {
-                Meant::Pool(found) => found,
-                Meant::Host(path) => {
+            let found = match self.attr_target(&caller, arg, AtFlags::empty()).await? {
+                AttrTarget::Pool(found) => found,
+                AttrTarget::Host(path) => {
                     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, 0.into())?;
                     return rustix::fs::ftruncate(file, size);
                 }
@@ -291,34 +302,34 @@ impl Process {
                 Kind::Directory => return Err(Errno::ISDIR),
                 _ => return Err(Errno::INVAL),
             }
-            self.walker(&who).may(&found, WRITE).await?;
-            self.set_length(&who, &found, size).await
+            self.resolver(&caller).check_access(&found, WRITE).await?;
+            self.set_length(&caller, &found, size).await
         })
     }
 
     /// Sets the size, without a permission check.
-    pub(crate) async fn set_length(&self, who: &Who, found: &Attributes, size: u64) -> Result<(), Errno> {
-        let kill_set_id = !who.can(CapabilitySet::FSETID);
-        self.set(found.file, Changes { size: Some(size), kill_set_id, ..Changes::default() }).await
+    pub(crate) async fn set_length(&self, caller: &Caller, found: &Attributes, size: u64) -> Result<(), Errno> {
+        let kill_set_id = !caller.can(CapabilitySet::FSETID);
+        self.set_attributes(found.file, Changes { size: Some(size), kill_set_id, ..Changes::default() }).await
     }
 
-    async fn set(&self, file: FileId, changes: Changes) -> Result<(), Errno> {
+    async fn set_attributes(&self, file: FileId, changes: Changes) -> Result<(), Errno> {
         let changed = self.client.change_attributes(file, changes).await;
         changed.map(drop).map_err(|refusal| crate::errno(&refusal))
     }
 
     /// Returns the open file if the call refers to a descriptor and the caller has capability
     /// `may`, which permits the change on any file. The file's attributes need not be queried then.
-    fn trusted(
+    fn privileged_open(
         &self,
-        who: &Who,
-        said: Said<'_>,
+        caller: &Caller,
+        arg: PathArg<'_>,
         flags: AtFlags,
         may: CapabilitySet,
-    ) -> Result<Option<Arc<Open>>, Errno> {
-        match said.base {
-            Base::Descriptor(descriptor)
-                if said.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) && who.can(may) =>
+    ) -> Result<Option<Arc<OpenDescription>>, Errno> {
+        match arg.base {
+            PathBase::Descriptor(descriptor)
+                if arg.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) && caller.can(may) =>
             {
                 self.table.get(descriptor).map(Some)
             }
@@ -326,29 +337,33 @@ impl Process {
         }
     }
 
-    async fn meant(&self, who: &Who, said: Said<'_>, flags: AtFlags) -> Result<Meant, Errno> {
-        if said.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) {
-            let found = match said.base {
-                Base::Descriptor(descriptor) => self.stat_open(descriptor).await?,
-                base => self.walker(who).folder(&self.start(base)?).await?,
+    async fn attr_target(&self, caller: &Caller, arg: PathArg<'_>, flags: AtFlags) -> Result<AttrTarget, Errno> {
+        if arg.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) {
+            let found = match arg.base {
+                PathBase::Descriptor(descriptor) => self.stat_open(descriptor).await?,
+                base => self.resolver(caller).attributes(&self.start(base)?).await?,
             };
-            return Ok(Meant::Pool(found));
+            return Ok(AttrTarget::Pool(found));
         }
         match self
-            .walk(who, said, if flags.contains(AtFlags::SYMLINK_NOFOLLOW) { End::Look } else { End::Follow })
+            .resolve(
+                caller,
+                arg,
+                if flags.contains(AtFlags::SYMLINK_NOFOLLOW) { LastMode::NoFollow } else { LastMode::Follow },
+            )
             .await?
         {
-            Place::Pool(spot) => spot.there().map(|found| Meant::Pool(*found)),
-            Place::Host(path) => Ok(Meant::Host(path)),
+            Destination::Pool(resolved) => resolved.existing().map(|found| AttrTarget::Pool(*found)),
+            Destination::Host(path) => Ok(AttrTarget::Host(path)),
         }
     }
 
     /// Returns the attributes of an open file, which may have no name any more.
     pub(crate) async fn stat_open(&self, descriptor: BorrowedFd<'_>) -> Result<Attributes, Errno> {
-        self.stat_of(&*self.table.get(descriptor)?).await
+        self.stat_description(&*self.table.get(descriptor)?).await
     }
 
-    pub(crate) async fn stat_of(&self, open: &Open) -> Result<Attributes, Errno> {
+    pub(crate) async fn stat_description(&self, open: &OpenDescription) -> Result<Attributes, Errno> {
         self.client.stat(open.file).await.map_err(|refusal| crate::errno(&refusal))
     }
 }

@@ -1,10 +1,10 @@
 //! Layer 4: a pool as a program of the system sees it: paths, descriptors, permissions.
 //!
-//! [`Process`] is one program's view of one pool: its working directory, its open files, and the
-//! system calls on both, which fail with the system's own errors. It needs no thread and no async
-//! runtime: a calling thread drives the connections itself with a [`link::Hand`] (a reactor) while
-//! it waits. A program may therefore fork, and the crate can be interrupted by a signal handler
-//! only inside a call.
+//! [`PosixProcess`] is one program's view of one pool: its working directory, its open files, and
+//! the system calls on both, which fail with the system's own errors. It needs no thread and no
+//! async runtime: a calling thread drives the connections itself with a [`link::Hand`] (a reactor)
+//! while it waits. A program may therefore fork, and the crate can be interrupted by a signal
+//! handler only inside a call.
 //!
 //! Every descriptor is a real kernel descriptor, handed over by a node of this host. If the file's
 //! bytes are on this host, it is a descriptor of the file's extent, and the kernel reads, writes
@@ -18,37 +18,37 @@
 
 mod access;
 mod attributes;
+mod caller;
+mod fd_table;
+mod fifo_socket;
 mod listing;
 mod locks;
 mod names;
 mod open;
+mod path_arg;
+mod path_cache;
 mod prefix;
 mod process;
-mod remote;
-mod said;
-mod special;
-mod table;
-mod usage;
-mod walk;
-mod ways;
-mod who;
+mod remote_io;
+mod resolve;
+mod statfs;
 mod xattrs;
 
-pub use access::{READ, RUN, Verdict, WRITE, judge, judge_by};
-pub use attributes::{Stat, Times};
+pub use access::{AccessDecision, EXECUTE, READ, WRITE, check_acl, check_mode};
+pub use attributes::{FileTimes, Stat};
+pub use caller::Caller;
+pub use fd_table::RemovedFd;
+pub use fifo_socket::SocketEndpoint;
 pub use link::{OWN_NUMBERS, is_own};
-pub use listing::{Entry, Listing};
-pub use locks::{From, Range, Wanted};
-pub use open::{Kind, Opening};
-pub use prefix::{below, below_from, may_enter};
-pub use process::{Paused, Process, Program};
+pub use listing::{DirectoryListing, ListedEntry};
+pub use locks::{LockBase, LockOperation, LockRange};
+pub use open::{FdKind, OpenOutcome};
+pub use path_arg::{PathArg, PathBase, PathOperand};
+pub use prefix::{may_enter, strip_prefix, strip_prefix_from};
+pub use process::{ExecTarget, PausedProcess, PosixProcess};
 pub use rustix::io::Errno;
-pub use said::{Base, Said, Side};
-pub use special::Meeting;
-pub use table::Held;
-pub use usage::Room;
-pub use who::Who;
-pub use xattrs::Whose;
+pub use statfs::StatFs;
+pub use xattrs::XattrTarget;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::sync::OnceLock;
@@ -57,36 +57,37 @@ pub use wire::LockKind;
 use wire::{Object, Refusal};
 
 /// Returns `EINVAL` if `flags` has a flag that is not in `known`.
-pub(crate) fn only(flags: AtFlags, known: AtFlags) -> Result<(), Errno> {
+pub(crate) fn check_flags(flags: AtFlags, known: AtFlags) -> Result<(), Errno> {
     if known.contains(flags) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Callback for a lost connection; see [`when_lost`].
-static LOST: OnceLock<fn(&Refusal)> = OnceLock::new();
+/// Callback for a lost connection; see [`on_connection_lost`].
+static ON_CONNECTION_LOST: OnceLock<fn(&Refusal)> = OnceLock::new();
 
 /// Registers a callback that runs whenever a node does not answer or does not admit this process.
 /// Only the first registration counts, for the life of the process.
-pub fn when_lost(told: fn(&Refusal)) {
-    LOST.get_or_init(|| told);
+pub fn on_connection_lost(callback: fn(&Refusal)) {
+    ON_CONNECTION_LOST.get_or_init(|| callback);
 }
 
-/// Callback that returns whether a pending signal is to end the thread's call; see [`ended_by`].
-static ENDED: OnceLock<fn() -> bool> = OnceLock::new();
+/// Callback that returns whether a pending signal is to end the thread's call; see
+/// [`set_cancel_check`].
+static CANCEL_CHECK: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Registers a callback that a thread polls ten times a second once it has waited a second for a
 /// node. If it returns true, the call fails with `EINTR`. Only the first registration counts, for
 /// the life of the process.
-pub fn ended_by(asked: fn() -> bool) {
-    ENDED.get_or_init(|| asked);
+pub fn set_cancel_check(is_pending: fn() -> bool) {
+    CANCEL_CHECK.get_or_init(|| is_pending);
 }
 
 /// Returns whether a wait that began at `since` is to be given up.
-pub(crate) fn is_ended(since: Instant) -> bool {
-    since.elapsed() >= PATIENT && ENDED.get().is_some_and(|asked| asked())
+pub(crate) fn is_cancelled(since: Instant) -> bool {
+    since.elapsed() >= CANCEL_AFTER && CANCEL_CHECK.get().is_some_and(|is_pending| is_pending())
 }
 
 /// Shortest wait that may be given up. A node that answers at all does so much sooner.
-const PATIENT: Duration = Duration::from_secs(1);
+const CANCEL_AFTER: Duration = Duration::from_secs(1);
 
 /// Maps a refusal to an errno. A file id that is not found was removed during the call, so its name
 /// does not exist either (`ENOENT`). `Unavailable` may only mean that this process can have no more
@@ -94,12 +95,12 @@ const PATIENT: Duration = Duration::from_secs(1);
 /// lost.
 pub(crate) fn errno(refusal: &Refusal) -> Errno {
     if matches!(refusal, Refusal::Unavailable { .. })
-        && let Some(none_left) = none_left()
+        && let Some(descriptor_limit) = descriptor_limit()
     {
-        return none_left;
+        return descriptor_limit;
     }
     if matches!(refusal, Refusal::Unavailable { .. } | Refusal::NotAdmitted { .. } | Refusal::Incompatible { .. }) {
-        LOST.get().inspect(|told| told(refusal));
+        ON_CONNECTION_LOST.get().inspect(|callback| callback(refusal));
     }
     match refusal {
         Refusal::NotFound(Object::File(_)) => Errno::NOENT,
@@ -109,7 +110,7 @@ pub(crate) fn errno(refusal: &Refusal) -> Errno {
 }
 
 /// Returns the errno (`EMFILE`, `ENFILE`) if this process cannot open another descriptor.
-fn none_left() -> Option<Errno> {
-    let tried = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    tried.err().filter(|errno| [Errno::MFILE, Errno::NFILE].contains(errno))
+fn descriptor_limit() -> Option<Errno> {
+    let opened = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    opened.err().filter(|errno| [Errno::MFILE, Errno::NFILE].contains(errno))
 }

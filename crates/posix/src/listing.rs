@@ -1,22 +1,22 @@
 //! Directory listings: `.` and `..` first, then the pool's entries in the order of their cookies.
 
 use crate::attributes::file_type;
-use crate::table::Open;
-use crate::{Errno, Process};
+use crate::fd_table::OpenDescription;
+use crate::{Errno, PosixProcess};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wire::{COOKIE_FIRST, DirEntry, Kind};
 
 /// Number of entries fetched per request.
-const PAGE: usize = 512;
+const PAGE_ENTRIES: usize = 512;
 /// Positions and names of the two entries that the pool does not store. Every cookie of the pool is
 /// far larger.
 const DOTS: [(i64, &[u8]); 2] = [(1, b"."), (2, b"..")];
 
 /// Directory entry, as readdir(3) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Inode number.
     pub inode: u64,
     /// Position of the next entry (`d_off`).
@@ -29,35 +29,35 @@ pub struct Entry {
 
 /// Open directory stream.
 #[derive(Debug)]
-pub struct Listing {
-    open: Arc<Open>,
-    place: i64,
+pub struct DirectoryListing {
+    open: Arc<OpenDescription>,
+    position: i64,
     fetched: VecDeque<DirEntry>,
     ended: bool,
 }
 
-impl Process {
+impl PosixProcess {
     /// Opens a stream of the directory that a descriptor refers to.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR`.
-    pub fn listing(&self, descriptor: BorrowedFd<'_>) -> Result<Listing, Errno> {
+    pub fn listing(&self, descriptor: BorrowedFd<'_>) -> Result<DirectoryListing, Errno> {
         let open = self.table.get(descriptor)?;
-        open.folder()?;
-        self.reaches(descriptor)?;
-        Ok(Listing { open, place: 0, fetched: VecDeque::new(), ended: false })
+        open.directory()?;
+        self.check_not_path_only(descriptor)?;
+        Ok(DirectoryListing { open, position: 0, fetched: VecDeque::new(), ended: false })
     }
 
     /// Returns the next entry, or `None` at the end.
     ///
     /// # Errors
     /// As readdir(3).
-    pub fn next_entry(&self, listing: &mut Listing) -> Result<Option<Entry>, Errno> {
-        let at = usize::try_from(listing.place).unwrap_or(usize::MAX);
+    pub fn next_entry(&self, listing: &mut DirectoryListing) -> Result<Option<ListedEntry>, Errno> {
+        let at = usize::try_from(listing.position).unwrap_or(usize::MAX);
         if let Some((next, name)) = DOTS.get(at) {
-            listing.place = *next;
-            let inode = if at == 0 { listing.open.file } else { self.above(listing)? };
-            return Ok(Some(Entry {
+            listing.position = *next;
+            let inode = if at == 0 { listing.open.file } else { self.parent_of(listing)? };
+            return Ok(Some(ListedEntry {
                 inode: inode.0,
                 next: *next,
                 kind: type_of(Kind::Directory),
@@ -65,39 +65,39 @@ impl Process {
             }));
         }
         if listing.fetched.is_empty() && !listing.ended {
-            let after = u64::try_from(listing.place).unwrap_or(0);
+            let after = u64::try_from(listing.position).unwrap_or(0);
             let after = if after < COOKIE_FIRST { 0 } else { after };
             let entries = self.wait(async {
-                self.client.list(listing.open.file, after, PAGE).await.map_err(|refusal| crate::errno(&refusal))
+                self.client.list(listing.open.file, after, PAGE_ENTRIES).await.map_err(|refusal| crate::errno(&refusal))
             })?;
             listing.ended = entries.is_empty();
             listing.fetched = entries.into();
         }
         let Some(entry) = listing.fetched.pop_front() else { return Ok(None) };
-        listing.place = i64::try_from(entry.cookie).unwrap_or(i64::MAX);
+        listing.position = i64::try_from(entry.cookie).unwrap_or(i64::MAX);
         let (inode, kind) = (entry.file.0, type_of(entry.kind));
-        Ok(Some(Entry { inode, next: listing.place, kind, name: entry.name.as_bytes().to_vec() }))
+        Ok(Some(ListedEntry { inode, next: listing.position, kind, name: entry.name.as_bytes().to_vec() }))
     }
 
     /// Returns the parent directory, or the directory itself if it was removed.
-    fn above(&self, listing: &Listing) -> Result<placement::FileId, Errno> {
-        let above = self.wait(async { Ok(self.client.parent(listing.open.file).await) })?;
-        Ok(above.unwrap_or(listing.open.file))
+    fn parent_of(&self, listing: &DirectoryListing) -> Result<placement::FileId, Errno> {
+        let parent = self.wait(async { Ok(self.client.parent(listing.open.file).await) })?;
+        Ok(parent.unwrap_or(listing.open.file))
     }
 }
 
-impl Listing {
-    /// Continues at a position that [`Listing::place`] returned. Position 0 restarts, and shows
-    /// entries added since.
-    pub fn seek(&mut self, place: i64) {
-        self.place = place;
+impl DirectoryListing {
+    /// Continues at a position that [`DirectoryListing::position`] returned. Position 0 restarts,
+    /// and shows entries added since.
+    pub fn seek(&mut self, position: i64) {
+        self.position = position;
         self.fetched.clear();
         self.ended = false;
     }
 
     /// Returns the position of the next entry.
-    pub fn place(&self) -> i64 {
-        self.place
+    pub fn position(&self) -> i64 {
+        self.position
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::access;
 use crate::open::owner;
-use crate::walk::{CHANGES_ANY, End, Last, Place, Spot};
-use crate::{Base, Errno, Process, Said, Side, Who};
+use crate::resolve::{Destination, LastComponent, LastMode, MODIFY_ANY, ResolvedPath};
+use crate::{Caller, Errno, PathArg, PathBase, PathOperand, PosixProcess};
 use bytes::Bytes;
 use placement::FileId;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
@@ -18,32 +18,32 @@ use wire::{
 /// Mode of symlinks, which have no permissions of their own.
 const LINK_MODE: u32 = 0o777;
 
-fn is_folder(of: &Attributes) -> bool {
-    of.kind == Kind::Directory
+fn is_directory(file: &Attributes) -> bool {
+    file.kind == Kind::Directory
 }
 
 /// Location of a path operand: in the pool, with the information `T` about it, or on the host.
-enum Reached<'a, T> {
+enum ResolvedOperand<'a, T> {
     Pool(T),
     Host(BorrowedFd<'a>, Cow<'a, CStr>),
 }
 
-impl Process {
+impl PosixProcess {
     /// mkdir(2).
     ///
     /// # Errors
     /// As mkdir(2).
-    pub fn mkdir(&self, said: Said<'_>, mode: u32) -> Result<(), Errno> {
-        let who = Who::now();
+    pub fn mkdir(&self, arg: PathArg<'_>, mode: u32) -> Result<(), Errno> {
+        let caller = Caller::effective();
         self.wait(async {
-            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
-                Place::Pool(spot) => spot,
-                Place::Host(path) => return rustix::fs::mkdir(path, mode.into()),
+            let resolved = match self.resolve(&caller, arg, self.name_mode(&caller)).await? {
+                Destination::Pool(resolved) => resolved,
+                Destination::Host(path) => return rustix::fs::mkdir(path, mode.into()),
             };
-            let name = self.new_name(&who, &spot).await?;
+            let name = self.new_name(&caller, &resolved).await?;
             // The node adds the set-group-id bit if the parent directory has it.
             let mode = self.mode(mode & 0o1777);
-            let made = self.client.make_directory(spot.folder.file, name, mode, owner(&who)).await;
+            let made = self.client.make_directory(resolved.directory.file, name, mode, owner(&caller)).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
@@ -52,8 +52,8 @@ impl Process {
     ///
     /// # Errors
     /// As mknod(2).
-    pub fn mknod(&self, said: Said<'_>, mode: u32, device: u32) -> Result<(), Errno> {
-        let who = Who::now();
+    pub fn mknod(&self, arg: PathArg<'_>, mode: u32, device: u32) -> Result<(), Errno> {
+        let caller = Caller::effective();
         let (kind, special) = match FileType::from_raw_mode(mode) {
             _ if mode & 0o170_000 == 0 => (NewKind::File, false),
             FileType::RegularFile => (NewKind::File, false),
@@ -64,20 +64,20 @@ impl Process {
             FileType::Directory => return Err(Errno::PERM),
             _ => return Err(Errno::INVAL),
         };
-        if special && !who.can(CapabilitySet::MKNOD) {
+        if special && !caller.can(CapabilitySet::MKNOD) {
             return Err(Errno::PERM);
         }
         self.wait(async {
-            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
-                Place::Pool(spot) => spot,
-                Place::Host(path) => {
+            let resolved = match self.resolve(&caller, arg, self.name_mode(&caller)).await? {
+                Destination::Pool(resolved) => resolved,
+                Destination::Host(path) => {
                     let kind = FileType::from_raw_mode(mode);
                     return rustix::fs::mknodat(rustix::fs::CWD, path, kind, (mode & 0o7777).into(), device.into());
                 }
             };
-            let name = self.new_file_name(&who, &spot).await?;
-            let inode = NewInode::new(kind, self.mode(mode), owner(&who));
-            let made = self.client.create(spot.folder.file, name, inode, false, Wish::No).await;
+            let name = self.new_file_name(&caller, &resolved).await?;
+            let inode = NewInode::new(kind, self.mode(mode), owner(&caller));
+            let made = self.client.create(resolved.directory.file, name, inode, false, Wish::No).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
@@ -86,21 +86,21 @@ impl Process {
     ///
     /// # Errors
     /// As symlink(2).
-    pub fn symlink(&self, text: &[u8], said: Said<'_>) -> Result<(), Errno> {
+    pub fn symlink(&self, text: &[u8], arg: PathArg<'_>) -> Result<(), Errno> {
         match text.len() {
             0 => return Err(Errno::NOENT),
             1..=TARGET_BYTES_MAX => {}
             _ => return Err(Errno::NAMETOOLONG),
         }
-        let who = Who::now();
+        let caller = Caller::effective();
         self.wait(async {
-            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
-                Place::Pool(spot) => spot,
-                Place::Host(path) => return rustix::fs::symlink(text, path),
+            let resolved = match self.resolve(&caller, arg, self.name_mode(&caller)).await? {
+                Destination::Pool(resolved) => resolved,
+                Destination::Host(path) => return rustix::fs::symlink(text, path),
             };
-            let name = self.new_file_name(&who, &spot).await?;
-            let inode = NewInode::new(NewKind::Symlink(Bytes::copy_from_slice(text)), LINK_MODE, owner(&who));
-            let made = self.client.create(spot.folder.file, name, inode, false, Wish::No).await;
+            let name = self.new_file_name(&caller, &resolved).await?;
+            let inode = NewInode::new(NewKind::Symlink(Bytes::copy_from_slice(text)), LINK_MODE, owner(&caller));
+            let made = self.client.create(resolved.directory.file, name, inode, false, Wish::No).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
@@ -109,15 +109,15 @@ impl Process {
     ///
     /// # Errors
     /// As readlink(2).
-    pub fn read_link(&self, said: Said<'_>) -> Result<Vec<u8>, Errno> {
-        let who = Who::now();
+    pub fn read_link(&self, arg: PathArg<'_>) -> Result<Vec<u8>, Errno> {
+        let caller = Caller::effective();
         self.wait(async {
-            let found = match (said.base, said.path.is_empty()) {
-                (Base::Magic(descriptor), true) => return Ok(self.text(&self.table.get(descriptor)?.names)),
-                (Base::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
-                _ => match self.walk(&who, said, End::Look).await? {
-                    Place::Pool(spot) => *spot.there()?,
-                    Place::Host(path) => {
+            let found = match (arg.base, arg.path.is_empty()) {
+                (PathBase::Magic(descriptor), true) => return Ok(self.path_text(&self.table.get(descriptor)?.names)),
+                (PathBase::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
+                _ => match self.resolve(&caller, arg, LastMode::NoFollow).await? {
+                    Destination::Pool(resolved) => *resolved.existing()?,
+                    Destination::Host(path) => {
                         return rustix::fs::readlink(path, Vec::<u8>::new()).map(std::ffi::CString::into_bytes);
                     }
                 },
@@ -133,42 +133,44 @@ impl Process {
     ///
     /// # Errors
     /// As the calls it implements.
-    pub fn unlink(&self, said: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
-        crate::only(flags, AtFlags::REMOVEDIR)?;
-        let who = Who::now();
-        let folder = flags.contains(AtFlags::REMOVEDIR);
+    pub fn unlink(&self, arg: PathArg<'_>, flags: AtFlags) -> Result<(), Errno> {
+        crate::check_flags(flags, AtFlags::REMOVEDIR)?;
+        let caller = Caller::effective();
+        let directory = flags.contains(AtFlags::REMOVEDIR);
         self.wait(async {
-            if !folder && self.unlink_there(&who, said).await? {
+            if !directory && self.unlink_cached(&caller, arg).await? {
                 return Ok(());
             }
-            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
-                Place::Pool(spot) => spot,
-                Place::Host(path) => return rustix::fs::unlinkat(rustix::fs::CWD, path, flags),
+            let resolved = match self.resolve(&caller, arg, self.name_mode(&caller)).await? {
+                Destination::Pool(resolved) => resolved,
+                Destination::Host(path) => return rustix::fs::unlinkat(rustix::fs::CWD, path, flags),
             };
-            let name = match (folder, &spot.last) {
-                (_, Last::Name(name)) => name,
-                (true, Last::Dot) if spot.folder.names.is_empty() && spot.folder.file == FileId::ROOT => {
+            let name = match (directory, &resolved.last) {
+                (_, LastComponent::Name(name)) => name,
+                (true, LastComponent::Dot)
+                    if resolved.directory.names.is_empty() && resolved.directory.file == FileId::ROOT =>
+                {
                     return Err(Errno::BUSY);
                 }
-                (true, Last::Dot) => return Err(Errno::INVAL),
-                (true, Last::DotDot) => return Err(Errno::NOTEMPTY),
+                (true, LastComponent::Dot) => return Err(Errno::INVAL),
+                (true, LastComponent::DotDot) => return Err(Errno::NOTEMPTY),
                 (false, _) => return Err(Errno::ISDIR),
             };
-            if spot.slash && !folder {
+            if resolved.slash && !directory {
                 // Only a directory may have a trailing slash, and unlink(2) does not remove
                 // directories.
-                return Err(spot.there().map_or_else(|errno| errno, |_| Errno::ISDIR));
+                return Err(resolved.existing().map_or_else(|errno| errno, |_| Errno::ISDIR));
             }
-            let walker = self.walker(&who);
+            let resolver = self.resolver(&caller);
             // A missing entry is reported before a denied permission.
-            let looks = spot.slash || !walker.changes_any();
-            let found = if looks { Some(spot.found.as_ref().ok_or(Errno::NOENT)?) } else { None };
-            let above = walker.may_change(&spot.folder).await?;
-            access::may_remove(above.as_ref(), found, &who)?;
-            let removed = if folder {
-                self.client.remove_directory(spot.folder.file, name).await
+            let looks = resolved.slash || !resolver.can_modify_any();
+            let found = if looks { Some(resolved.found.as_ref().ok_or(Errno::NOENT)?) } else { None };
+            let above = resolver.check_modify(&resolved.directory).await?;
+            access::check_sticky(above.as_ref(), found, &caller)?;
+            let removed = if directory {
+                self.client.remove_directory(resolved.directory.file, name).await
             } else {
-                self.client.unlink(spot.folder.file, name).await
+                self.client.unlink(resolved.directory.file, name).await
             };
             removed.map_err(|refusal| crate::errno(&refusal))
         })
@@ -176,13 +178,13 @@ impl Process {
 
     /// Unlinks a non-directory in one message if the path cache knows its directory. Returns
     /// whether that was done.
-    async fn unlink_there(&self, who: &Who, said: Said<'_>) -> Result<bool, Errno> {
-        let Some((_, way, directory)) = self.way_there(said)? else { return Ok(false) };
-        let Some(going) = who.going(Needs::Remove, CHANGES_ANY) else { return Ok(false) };
-        let removed = self.client.unlink_below(way.below(directory, &going), &way.last).await;
+    async fn unlink_cached(&self, caller: &Caller, arg: PathArg<'_>) -> Result<bool, Errno> {
+        let Some((_, key, directory)) = self.cached_path(arg)? else { return Ok(false) };
+        let Some(traversal) = caller.traversal_check(Needs::Remove, MODIFY_ANY) else { return Ok(false) };
+        let removed = self.client.unlink_below(key.hint(directory, &traversal), &key.last).await;
         let removed = removed.map_err(|refusal| crate::errno(&refusal))?;
         if !removed {
-            self.ways.forget(&way);
+            self.path_cache.remove(&key);
         }
         Ok(removed)
     }
@@ -192,37 +194,37 @@ impl Process {
     ///
     /// # Errors
     /// As linkat(2).
-    pub fn link(&self, old: Side<'_>, new: Side<'_>, flags: AtFlags) -> Result<(), Errno> {
-        crate::only(flags, AtFlags::SYMLINK_FOLLOW | AtFlags::EMPTY_PATH)?;
-        let who = Who::now();
-        let end = if flags.contains(AtFlags::SYMLINK_FOLLOW) { End::Follow } else { End::Look };
+    pub fn link(&self, old: PathOperand<'_>, new: PathOperand<'_>, flags: AtFlags) -> Result<(), Errno> {
+        crate::check_flags(flags, AtFlags::SYMLINK_FOLLOW | AtFlags::EMPTY_PATH)?;
+        let caller = Caller::effective();
+        let last_mode = if flags.contains(AtFlags::SYMLINK_FOLLOW) { LastMode::Follow } else { LastMode::NoFollow };
         self.wait(async {
             let linked = match old {
-                Side::Pool(Said { base: Base::Descriptor(descriptor), path: b"" })
+                PathOperand::Pool(PathArg { base: PathBase::Descriptor(descriptor), path: b"" })
                     if flags.contains(AtFlags::EMPTY_PATH) =>
                 {
-                    Reached::Pool(self.stat_open(descriptor).await?)
+                    ResolvedOperand::Pool(self.stat_open(descriptor).await?)
                 }
-                _ => match self.reached(&who, old, end).await? {
-                    Reached::Pool(spot) => Reached::Pool(*spot.there()?),
-                    Reached::Host(folder, path) => Reached::Host(folder, path),
+                _ => match self.resolve_operand(&caller, old, last_mode).await? {
+                    ResolvedOperand::Pool(resolved) => ResolvedOperand::Pool(*resolved.existing()?),
+                    ResolvedOperand::Host(directory, path) => ResolvedOperand::Host(directory, path),
                 },
             };
-            let (linked, spot) = match (linked, self.reached(&who, new, self.to_name(&who)).await?) {
-                (Reached::Pool(linked), Reached::Pool(spot)) => (linked, spot),
-                (Reached::Host(folder, path), Reached::Host(new_folder, new_path)) => {
-                    return rustix::fs::linkat(folder, &*path, new_folder, &*new_path, flags);
+            let (linked, resolved) = match (linked, self.resolve_operand(&caller, new, self.name_mode(&caller)).await?) {
+                (ResolvedOperand::Pool(linked), ResolvedOperand::Pool(resolved)) => (linked, resolved),
+                (ResolvedOperand::Host(directory, path), ResolvedOperand::Host(new_directory, new_path)) => {
+                    return rustix::fs::linkat(directory, &*path, new_directory, &*new_path, flags);
                 }
                 _ => return Err(Errno::XDEV),
             };
-            let name = self.new_file_name(&who, &spot).await?;
+            let name = self.new_file_name(&caller, &resolved).await?;
             if linked.kind == Kind::Directory {
                 // An existing name is reported before the refusal to link a directory.
                 let taken =
-                    matches!(self.reached(&who, new, End::Look).await?, Reached::Pool(spot) if spot.found.is_some());
+                    matches!(self.resolve_operand(&caller, new, LastMode::NoFollow).await?, ResolvedOperand::Pool(resolved) if resolved.found.is_some());
                 return Err(if taken { Errno::EXIST } else { Errno::PERM });
             }
-            let made = self.client.link(linked.file, spot.folder.file, name).await;
+            let made = self.client.link(linked.file, resolved.directory.file, name).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
@@ -231,8 +233,8 @@ impl Process {
     ///
     /// # Errors
     /// As the calls it implements.
-    pub fn rename(&self, old: Side<'_>, new: Side<'_>, flags: RenameFlags) -> Result<(), Errno> {
-        let who = Who::now();
+    pub fn rename(&self, old: PathOperand<'_>, new: PathOperand<'_>, flags: RenameFlags) -> Result<(), Errno> {
+        let caller = Caller::effective();
         let mode = match flags {
             _ if flags.is_empty() => RenameMode::Replace,
             RenameFlags::NOREPLACE => RenameMode::NoReplace,
@@ -241,84 +243,87 @@ impl Process {
         };
         let taken = if mode == RenameMode::NoReplace { Errno::EXIST } else { Errno::BUSY };
         self.wait(async {
-            let end = self.to_name(&who);
-            let (from, to) = match (self.reached(&who, old, end).await?, self.reached(&who, new, end).await?) {
-                (Reached::Pool(from), Reached::Pool(to)) => (from, to),
-                (Reached::Host(folder, path), Reached::Host(new_folder, new_path)) => {
-                    return rustix::fs::renameat_with(folder, &*path, new_folder, &*new_path, flags);
+            let last_mode = self.name_mode(&caller);
+            let (from, to) = match (
+                self.resolve_operand(&caller, old, last_mode).await?,
+                self.resolve_operand(&caller, new, last_mode).await?,
+            ) {
+                (ResolvedOperand::Pool(from), ResolvedOperand::Pool(to)) => (from, to),
+                (ResolvedOperand::Host(directory, path), ResolvedOperand::Host(new_directory, new_path)) => {
+                    return rustix::fs::renameat_with(directory, &*path, new_directory, &*new_path, flags);
                 }
                 _ => return Err(Errno::XDEV),
             };
             let (old_name, new_name) = (from.name(Errno::BUSY, Errno::BUSY)?.clone(), to.name(taken, taken)?.clone());
-            if from.slash || to.slash || !self.walker(&who).changes_any() {
-                let found = self.may_be_named(&who, &from, &to, mode).await?;
-                if let Err(errno) = self.may_move(&who, (&from, &to), &found, mode).await {
-                    return Err(self.within(&from, &to).await?.unwrap_or(errno));
+            if from.slash || to.slash || !self.resolver(&caller).can_modify_any() {
+                let found = self.check_rename_names(&caller, &from, &to, mode).await?;
+                if let Err(errno) = self.check_rename_access(&caller, (&from, &to), &found, mode).await {
+                    return Err(self.ancestor_error(&from, &to).await?.unwrap_or(errno));
                 }
             }
-            let old = RenameFrom { parent: from.folder.file, name: old_name };
-            let new = RenameTo { parent: to.folder.file, name: new_name };
+            let old = RenameFrom { parent: from.directory.file, name: old_name };
+            let new = RenameTo { parent: to.directory.file, name: new_name };
             let renamed = self.client.rename(old, new, mode).await.map_err(|refusal| crate::errno(&refusal));
             if renamed != Err(Errno::ISDIR) {
                 return renamed;
             }
-            let there = Spot { found: self.walker(&who).look_up(&to).await.ok(), ..to };
-            Err(self.within(&from, &there).await?.unwrap_or(Errno::ISDIR))
+            let to = ResolvedPath { found: self.resolver(&caller).look_up(&to).await.ok(), ..to };
+            Err(self.ancestor_error(&from, &to).await?.unwrap_or(Errno::ISDIR))
         })
     }
 
     /// Makes the checks of rename(2) on names, which precede permissions. Returns the attributes of
     /// the entry that moves and of the entry that has the new name.
-    async fn may_be_named(
+    async fn check_rename_names(
         &self,
-        who: &Who,
-        from: &Spot,
-        to: &Spot,
+        caller: &Caller,
+        from: &ResolvedPath,
+        to: &ResolvedPath,
         mode: RenameMode,
     ) -> Result<(Attributes, Option<Attributes>), Errno> {
-        let walker = self.walker(who);
+        let resolver = self.resolver(caller);
         let moved = match from.found {
             Some(found) => found,
-            None => walker.look_up(from).await?,
+            None => resolver.look_up(from).await?,
         };
         let replaced = match to.found {
             Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EXIST),
-            None if mode == RenameMode::Exchange => Some(walker.look_up(to).await?),
+            None if mode == RenameMode::Exchange => Some(resolver.look_up(to).await?),
             found => found,
         };
         // A trailing slash is valid after a directory, or after the new name of one.
         let wrong = match mode {
-            RenameMode::Exchange => to.slash && !replaced.as_ref().is_some_and(is_folder),
-            _ => to.slash && !is_folder(&moved),
+            RenameMode::Exchange => to.slash && !replaced.as_ref().is_some_and(is_directory),
+            _ => to.slash && !is_directory(&moved),
         };
-        if wrong || from.slash && !is_folder(&moved) { Err(Errno::NOTDIR) } else { Ok((moved, replaced)) }
+        if wrong || from.slash && !is_directory(&moved) { Err(Errno::NOTDIR) } else { Ok((moved, replaced)) }
     }
 
     /// Makes the checks of rename(2) on directories and on the kind of the entries.
-    async fn may_move(
+    async fn check_rename_access(
         &self,
-        who: &Who,
-        (from, to): (&Spot, &Spot),
+        caller: &Caller,
+        (from, to): (&ResolvedPath, &ResolvedPath),
         found: &(Attributes, Option<Attributes>),
         mode: RenameMode,
     ) -> Result<(), Errno> {
         let (moved, replaced) = found;
-        let walker = self.walker(who);
-        let old_above = walker.may_change(&from.folder).await?;
-        access::may_remove(old_above.as_ref(), Some(moved), who)?;
-        let new_above = walker.may_change(&to.folder).await?;
-        access::may_remove(new_above.as_ref(), replaced.as_ref(), who)?;
-        match replaced.as_ref().filter(|_| mode == RenameMode::Replace).map(is_folder) {
-            Some(false) if is_folder(moved) => return Err(Errno::NOTDIR),
-            Some(true) if !is_folder(moved) => return Err(Errno::ISDIR),
+        let resolver = self.resolver(caller);
+        let old_above = resolver.check_modify(&from.directory).await?;
+        access::check_sticky(old_above.as_ref(), Some(moved), caller)?;
+        let new_above = resolver.check_modify(&to.directory).await?;
+        access::check_sticky(new_above.as_ref(), replaced.as_ref(), caller)?;
+        match replaced.as_ref().filter(|_| mode == RenameMode::Replace).map(is_directory) {
+            Some(false) if is_directory(moved) => return Err(Errno::NOTDIR),
+            Some(true) if !is_directory(moved) => return Err(Errno::ISDIR),
             _ => {}
         }
         // A directory that moves to another parent changes its `..` entry, which needs write
         // permission on it.
-        if from.folder.file != to.folder.file {
+        if from.directory.file != to.directory.file {
             let exchanged = replaced.as_ref().filter(|_| mode == RenameMode::Exchange);
-            for folder in [Some(moved), exchanged].into_iter().flatten().filter(|found| is_folder(found)) {
-                walker.may(folder, access::WRITE).await?;
+            for directory in [Some(moved), exchanged].into_iter().flatten().filter(|found| is_directory(found)) {
+                resolver.check_access(directory, access::WRITE).await?;
             }
         }
         Ok(())
@@ -326,48 +331,57 @@ impl Process {
 
     /// Returns the error that precedes every permission error: `EINVAL` if a directory would move
     /// into itself, `ENOTEMPTY` if it would replace one of its ancestors.
-    async fn within(&self, from: &Spot, to: &Spot) -> Result<Option<Errno>, Errno> {
-        let is_in = async |folder: FileId, above: &Option<Attributes>| {
-            let Some(above) = above.as_ref().filter(|above| is_folder(above)) else { return Ok(false) };
-            let mut at = folder;
+    async fn ancestor_error(&self, from: &ResolvedPath, to: &ResolvedPath) -> Result<Option<Errno>, Errno> {
+        let is_in = async |directory: FileId, above: &Option<Attributes>| {
+            let Some(above) = above.as_ref().filter(|above| is_directory(above)) else { return Ok(false) };
+            let mut at = directory;
             while at != above.file && at != FileId::ROOT {
                 at = self.client.parent(at).await.map_err(|refusal| crate::errno(&refusal))?;
             }
             Ok(at == above.file)
         };
-        if is_in(to.folder.file, &from.found).await? {
+        if is_in(to.directory.file, &from.found).await? {
             return Ok(Some(Errno::INVAL));
         }
-        Ok(is_in(from.folder.file, &to.found).await?.then_some(Errno::NOTEMPTY))
+        Ok(is_in(from.directory.file, &to.found).await?.then_some(Errno::NOTEMPTY))
     }
 
     /// Resolves one path operand of a call that takes two.
-    async fn reached<'a>(&self, who: &Who, side: Side<'a>, end: End) -> Result<Reached<'a, Spot>, Errno> {
-        Ok(match side {
-            Side::Host(folder, path) => Reached::Host(folder, Cow::Borrowed(path)),
-            Side::Pool(said) => match self.walk(who, said, end).await? {
-                Place::Pool(spot) => Reached::Pool(spot),
-                Place::Host(path) => Reached::Host(rustix::fs::CWD, Cow::Owned(path)),
+    async fn resolve_operand<'a>(
+        &self,
+        caller: &Caller,
+        operand: PathOperand<'a>,
+        last_mode: LastMode,
+    ) -> Result<ResolvedOperand<'a, ResolvedPath>, Errno> {
+        Ok(match operand {
+            PathOperand::Host(directory, path) => ResolvedOperand::Host(directory, Cow::Borrowed(path)),
+            PathOperand::Pool(arg) => match self.resolve(caller, arg, last_mode).await? {
+                Destination::Pool(resolved) => ResolvedOperand::Pool(resolved),
+                Destination::Host(path) => ResolvedOperand::Host(rustix::fs::CWD, Cow::Owned(path)),
             },
         })
     }
 
     /// Returns the name of a new entry, which may have a trailing slash. Fails if it exists or may
     /// not be created.
-    async fn new_name<'a>(&self, who: &Who, spot: &'a Spot) -> Result<&'a Name, Errno> {
-        let name = spot.name(Errno::EXIST, Errno::EXIST)?;
-        if spot.found.is_some() {
+    async fn new_name<'a>(&self, caller: &Caller, resolved: &'a ResolvedPath) -> Result<&'a Name, Errno> {
+        let name = resolved.name(Errno::EXIST, Errno::EXIST)?;
+        if resolved.found.is_some() {
             return Err(Errno::EXIST);
         }
-        self.walker(who).may_change(&spot.folder).await?;
+        self.resolver(caller).check_modify(&resolved.directory).await?;
         Ok(name)
     }
 
     /// Returns the name of a new entry that is not a directory, and may have no trailing slash.
-    pub(crate) async fn new_file_name<'a>(&self, who: &Who, spot: &'a Spot) -> Result<&'a Name, Errno> {
-        if spot.slash && spot.found.is_none() {
+    pub(crate) async fn new_file_name<'a>(
+        &self,
+        caller: &Caller,
+        resolved: &'a ResolvedPath,
+    ) -> Result<&'a Name, Errno> {
+        if resolved.slash && resolved.found.is_none() {
             return Err(Errno::NOENT);
         }
-        self.new_name(who, spot).await
+        self.new_name(caller, resolved).await
     }
 }

@@ -1,10 +1,10 @@
 //! Opening files: by name, with creation, or without a name (`O_TMPFILE`).
 
 use crate::access::{READ, WRITE};
-use crate::table::{Open, inode_of};
-use crate::walk::{CHANGES_ANY, End, Folder, Last, Place, Spot};
-use crate::ways::Way;
-use crate::{Base, Errno, Process, Said, Who};
+use crate::fd_table::{OpenDescription, inode_of};
+use crate::path_cache::PathKey;
+use crate::resolve::{Destination, LastComponent, LastMode, MODIFY_ANY, ResolvedDirectory, ResolvedPath};
+use crate::{Caller, Errno, PathArg, PathBase, PosixProcess};
 use client::Given;
 use placement::FileId;
 use rustix::fs::OFlags;
@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use wire::{Attributes, Kind as Node, Mode, Needs, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
+use wire::{Attributes, Kind, Mode, Needs, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
 
 /// Attempts to open a name that appears or disappears meanwhile.
 const TRIES: u32 = 16;
@@ -21,74 +21,74 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// Kind of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FdKind {
     /// Descriptor of the file's extent: the kernel reads and writes its bytes.
     Local,
     /// Placeholder for a file: its bytes are read and written by requests, its offset is kept by
     /// the kernel.
     Remote,
     /// Placeholder for a directory.
-    Folder,
+    Directory,
     /// Location alone (`O_PATH`), of any kind of file.
-    Place,
+    Path,
 }
 
 /// Result of open(2).
 #[derive(Debug)]
-pub enum Opening {
+pub enum OpenOutcome {
     /// Descriptor of a file of the pool.
-    Pool(OwnedFd, Kind),
+    Pool(OwnedFd, FdKind),
     /// Path of the host, reached through a symlink or standing for a fifo. The kernel opens it, and
     /// may block.
     Host(CString),
 }
 
 /// Result of one attempt to open a name.
-enum Found {
+enum OpenAttempt {
     Opened(Given),
     /// Fifo, with the path of the kernel's fifo behind it.
     Fifo(CString),
     /// The name appeared or disappeared meanwhile: retry.
-    Again,
+    Retry,
 }
 
-impl Process {
+impl PosixProcess {
     /// open(2).
     ///
     /// # Errors
     /// As open(2); `ENXIO` for sockets and devices, and for fifos if no node is on this host.
-    pub fn open(&self, said: Said<'_>, flags: OFlags, mode: u32) -> Result<Opening, Errno> {
-        let who = Who::now();
+    pub fn open(&self, arg: PathArg<'_>, flags: OFlags, mode: u32) -> Result<OpenOutcome, Errno> {
+        let caller = Caller::effective();
         if flags.contains(OFlags::PATH) {
-            return self.open_path(&who, said, flags);
+            return self.open_path(&caller, arg, flags);
         }
         if flags.contains(OFlags::TMPFILE) {
-            return self.open_unnamed(&who, said, flags, mode);
+            return self.open_unnamed(&caller, arg, flags, mode);
         }
         if flags.contains(OFlags::CREATE | OFlags::DIRECTORY) {
             return Err(Errno::INVAL);
         }
         self.wait(async {
-            if let Some((given, names)) = self.open_there(&who, said, flags, mode).await? {
-                return self.keep(given, names, flags);
+            if let Some((given, names)) = self.open_cached(&caller, arg, flags, mode).await? {
+                return self.record_open(given, names, flags);
             }
             for _ in 0..TRIES {
-                let end = match flags {
-                    _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => self.to_name(&who),
-                    _ if flags.contains(OFlags::NOFOLLOW) => End::Look,
+                let last_mode = match flags {
+                    _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => self.name_mode(&caller),
+                    _ if flags.contains(OFlags::NOFOLLOW) => LastMode::NoFollow,
                     // Refused later because of the slash, so a symlink need not be followed.
-                    _ if flags.contains(OFlags::CREATE) && said.path.ends_with(b"/") => self.to_name(&who),
-                    _ => End::Follow,
+                    _ if flags.contains(OFlags::CREATE) && arg.path.ends_with(b"/") => self.name_mode(&caller),
+                    _ => LastMode::Follow,
                 };
-                let spot = match self.walk(&who, said, end).await? {
-                    Place::Pool(spot) => spot,
-                    Place::Host(path) => return Ok(Opening::Host(path)),
+                let resolved = match self.resolve(&caller, arg, last_mode).await? {
+                    Destination::Pool(resolved) => resolved,
+                    Destination::Host(path) => return Ok(OpenOutcome::Host(path)),
                 };
-                let names = spot.names();
-                match self.open_spot(&who, spot, flags, mode).await? {
-                    Found::Opened(given) => return self.keep(given, names, flags),
-                    Found::Fifo(path) => return Ok(Opening::Host(path)),
-                    Found::Again => {}
+                let names = resolved.names();
+                match self.open_resolved(&caller, resolved, flags, mode).await? {
+                    OpenAttempt::Opened(given) => return self.record_open(given, names, flags),
+                    OpenAttempt::Fifo(path) => return Ok(OpenOutcome::Host(path)),
+                    OpenAttempt::Retry => {}
                 }
             }
             Err(Errno::AGAIN)
@@ -96,70 +96,83 @@ impl Process {
     }
 
     /// Opens the file at a resolved path, or creates it.
-    async fn open_spot(&self, who: &Who, spot: Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
+    async fn open_resolved(
+        &self,
+        caller: &Caller,
+        resolved: ResolvedPath,
+        flags: OFlags,
+        mode: u32,
+    ) -> Result<OpenAttempt, Errno> {
         let making = flags.contains(OFlags::CREATE);
-        if making && spot.slash && matches!(spot.last, Last::Name(_)) {
+        if making && resolved.slash && matches!(resolved.last, LastComponent::Name(_)) {
             return Err(Errno::ISDIR);
         }
-        let Some(found) = spot.found else {
-            if making && flags.contains(OFlags::EXCL) && !matches!(spot.last, Last::Name(_)) {
+        let Some(found) = resolved.found else {
+            if making && flags.contains(OFlags::EXCL) && !matches!(resolved.last, LastComponent::Name(_)) {
                 return Err(Errno::EXIST);
             }
             if !making {
                 return Err(Errno::NOENT);
             }
-            return self.make(who, &spot, flags, mode).await;
+            return self.create_file(caller, &resolved, flags, mode).await;
         };
         if making && flags.contains(OFlags::EXCL) {
             return Err(Errno::EXIST);
         }
-        if making && found.kind == Node::Directory {
+        if making && found.kind == Kind::Directory {
             return Err(Errno::ISDIR);
         }
-        spot.there()?;
-        self.may_open(who, &found, flags).await?;
-        if found.kind == Node::Fifo {
-            return self.fifo(found.file).map(Found::Fifo);
+        resolved.existing()?;
+        self.check_open(caller, &found, flags).await?;
+        if found.kind == Kind::Fifo {
+            return self.fifo(found.file).map(OpenAttempt::Fifo);
         }
-        match self.opened(found.file, pool_flags(who, flags)).await {
-            Ok(given) => Ok(Found::Opened(given)),
-            Err(Refusal::NotFound(_)) => Ok(Found::Again),
+        match self.open_with_descriptor(found.file, pool_flags(caller, flags)).await {
+            Ok(given) => Ok(OpenAttempt::Opened(given)),
+            Err(Refusal::NotFound(_)) => Ok(OpenAttempt::Retry),
             Err(refusal) => Err(crate::errno(&refusal)),
         }
     }
 
     /// Makes the checks of open(2) on an existing file.
-    async fn may_open(&self, who: &Who, found: &Attributes, flags: OFlags) -> Result<(), Errno> {
-        let pool_flags = pool_flags(who, flags);
+    async fn check_open(&self, caller: &Caller, found: &Attributes, flags: OFlags) -> Result<(), Errno> {
+        let pool_flags = pool_flags(caller, flags);
         match found.kind {
-            Node::Symlink if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
-            Node::Symlink => return Err(Errno::LOOP),
-            Node::Directory if pool_flags.write || pool_flags.truncate => return Err(Errno::ISDIR),
-            Node::Directory => {}
+            Kind::Symlink if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
+            Kind::Symlink => return Err(Errno::LOOP),
+            Kind::Directory if pool_flags.write || pool_flags.truncate => return Err(Errno::ISDIR),
+            Kind::Directory => {}
             _ if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
-            Node::File | Node::Fifo => {}
+            Kind::File | Kind::Fifo => {}
             _ => return Err(Errno::NXIO),
         }
         let wants =
             if pool_flags.read { READ } else { 0 } | if pool_flags.write || pool_flags.truncate { WRITE } else { 0 };
-        self.walker(who).may(found, wants).await?;
-        if flags.contains(OFlags::NOATIME) && !crate::access::owns(found, who) {
+        self.resolver(caller).check_access(found, wants).await?;
+        if flags.contains(OFlags::NOATIME) && !crate::access::is_owner(found, caller) {
             return Err(Errno::PERM);
         }
         Ok(())
     }
 
-    async fn make(&self, who: &Who, spot: &Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
-        self.walker(who).may_change(&spot.folder).await?;
-        let name = spot.name(Errno::ISDIR, Errno::ISDIR)?;
-        let (inode, folder) = (NewInode::new(NewKind::File, self.mode(mode), owner(who)), spot.folder.file);
-        let made = self.client.with_descriptor(pool_flags(who, flags), |client| {
+    async fn create_file(
+        &self,
+        caller: &Caller,
+        resolved: &ResolvedPath,
+        flags: OFlags,
+        mode: u32,
+    ) -> Result<OpenAttempt, Errno> {
+        self.resolver(caller).check_modify(&resolved.directory).await?;
+        let name = resolved.name(Errno::ISDIR, Errno::ISDIR)?;
+        let (inode, directory) =
+            (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), resolved.directory.file);
+        let made = self.client.with_descriptor(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
-            async move { client.create(folder, name, inode, true, Wish::Wanted).await }
+            async move { client.create(directory, name, inode, true, Wish::Wanted).await }
         });
         match made.await {
-            Ok(given) => Ok(Found::Opened(given)),
-            Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(Found::Again),
+            Ok(given) => Ok(OpenAttempt::Opened(given)),
+            Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(OpenAttempt::Retry),
             Err(refusal) => Err(crate::errno(&refusal)),
         }
     }
@@ -167,68 +180,72 @@ impl Process {
     /// Opens a file, or creates it, with one message each, if the path cache knows its directory.
     /// Returns the open and the names that lead to it; `None` if the cache has no valid entry or
     /// the path must be resolved step by step.
-    async fn open_there(
+    async fn open_cached(
         &self,
-        who: &Who,
-        said: Said<'_>,
+        caller: &Caller,
+        arg: PathArg<'_>,
         flags: OFlags,
         mode: u32,
     ) -> Result<Option<(Given, Vec<Vec<u8>>)>, Errno> {
-        let Some((start, way, directory)) = self.way_there(said)? else { return Ok(None) };
-        let (making, alone) = (flags.contains(OFlags::CREATE), flags.contains(OFlags::CREATE | OFlags::EXCL));
-        let opened = if alone { Err(Errno::NOENT) } else { self.open_at((&way, directory), who, flags).await };
+        let Some((start, key, directory)) = self.cached_path(arg)? else { return Ok(None) };
+        let (making, exclusive) = (flags.contains(OFlags::CREATE), flags.contains(OFlags::CREATE | OFlags::EXCL));
+        let opened = if exclusive {
+            Err(Errno::NOENT)
+        } else {
+            self.open_existing_cached((&key, directory), caller, flags).await
+        };
         let given = match opened {
             Err(Errno::NOENT) if making => {
-                let made = self.make_at((&way, directory), who, flags, mode).await?;
+                let made = self.create_cached((&key, directory), caller, flags, mode).await?;
                 if made.is_none() {
-                    self.ways.forget(&way); // the entry may be stale, and no other code would notice
+                    self.path_cache.remove(&key); // the entry may be stale, and no other code would notice
                 }
                 made
             }
             opened => opened?,
         };
-        let last = way.last.as_bytes().to_vec();
-        Ok(given.map(|given| (given, start.names.into_iter().chain(way.folders()).chain([last]).collect())))
+        let last = key.last.as_bytes().to_vec();
+        Ok(given.map(|given| (given, start.names.into_iter().chain(key.directories()).chain([last]).collect())))
     }
 
     /// Returns the start directory, the cache key and the cached directory of a path.
-    pub(crate) fn way_there(&self, said: Said<'_>) -> Result<Option<(Folder, Way, FileId)>, Errno> {
-        if matches!(said.base, Base::Magic(_)) || said.path.is_empty() || self.is_too_long(said) {
+    pub(crate) fn cached_path(&self, arg: PathArg<'_>) -> Result<Option<(ResolvedDirectory, PathKey, FileId)>, Errno> {
+        if matches!(arg.base, PathBase::Magic(_)) || arg.path.is_empty() || self.is_too_long(arg) {
             return Ok(None);
         }
-        let start = self.start(said.base)?;
-        let way = Way::of(start.file, said.path).filter(|way| !way.slash);
-        Ok(way.and_then(|way| self.ways.known(&way).map(|directory| (start, way, directory))))
+        let start = self.start(arg.base)?;
+        let key = PathKey::parse(start.file, arg.path).filter(|key| !key.slash);
+        Ok(key.and_then(|key| self.path_cache.get(&key).map(|directory| (start, key, directory))))
     }
 
-    async fn open_at(
+    async fn open_existing_cached(
         &self,
-        (way, directory): (&Way, FileId),
-        who: &Who,
+        (key, directory): (&PathKey, FileId),
+        caller: &Caller,
         flags: OFlags,
     ) -> Result<Option<Given>, Errno> {
         const FREE: CapabilitySet = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE);
         let looks = flags.intersects(OFlags::NOATIME | OFlags::DIRECTORY);
-        let Some(going) = who.going(Needs::Pass, FREE).filter(|_| !looks) else { return Ok(None) };
-        let (wanted, going) = (pool_flags(who, flags), &going);
+        let Some(traversal) = caller.traversal_check(Needs::Pass, FREE).filter(|_| !looks) else { return Ok(None) };
+        let (wanted, traversal) = (pool_flags(caller, flags), &traversal);
         let opened = self.client.with_descriptor_if(wanted, |client| async move {
-            client.open_below(way.below(directory, going), &way.last, wanted).await
+            client.open_below(key.hint(directory, traversal), &key.last, wanted).await
         });
         opened.await.map_err(|refusal| crate::errno(&refusal))
     }
 
-    async fn make_at(
+    async fn create_cached(
         &self,
-        (way, directory): (&Way, FileId),
-        who: &Who,
+        (key, directory): (&PathKey, FileId),
+        caller: &Caller,
         flags: OFlags,
         mode: u32,
     ) -> Result<Option<Given>, Errno> {
-        let Some(going) = who.going(Needs::Make, CHANGES_ANY) else { return Ok(None) };
-        let (inode, going) = (NewInode::new(NewKind::File, self.mode(mode), owner(who)), &going);
-        let made = self.client.with_descriptor_if(pool_flags(who, flags), |client| {
+        let Some(traversal) = caller.traversal_check(Needs::Make, MODIFY_ANY) else { return Ok(None) };
+        let (inode, traversal) = (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), &traversal);
+        let made = self.client.with_descriptor_if(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
-            async move { client.create_below(way.below(directory, going), &way.last, inode).await }
+            async move { client.create_below(key.hint(directory, traversal), &key.last, inode).await }
         });
         match made.await {
             // The file was created meanwhile, and is opened by the slow path.
@@ -238,80 +255,84 @@ impl Process {
     }
 
     /// Creates an unnamed file in the given directory (`O_TMPFILE`).
-    fn open_unnamed(&self, who: &Who, said: Said<'_>, flags: OFlags, mode: u32) -> Result<Opening, Errno> {
-        let pool_flags = pool_flags(who, flags);
+    fn open_unnamed(&self, caller: &Caller, arg: PathArg<'_>, flags: OFlags, mode: u32) -> Result<OpenOutcome, Errno> {
+        let pool_flags = pool_flags(caller, flags);
         if !pool_flags.write {
             return Err(Errno::INVAL);
         }
         self.wait(async {
-            let spot = match self.walk(who, said, End::Follow).await? {
-                Place::Pool(spot) => spot,
-                Place::Host(path) => return Ok(Opening::Host(path)),
+            let resolved = match self.resolve(caller, arg, LastMode::Follow).await? {
+                Destination::Pool(resolved) => resolved,
+                Destination::Host(path) => return Ok(OpenOutcome::Host(path)),
             };
-            let found = *spot.there()?;
-            if found.kind != Node::Directory {
+            let found = *resolved.existing()?;
+            if found.kind != Kind::Directory {
                 return Err(Errno::NOTDIR);
             }
-            self.walker(who).may(&found, WRITE | crate::RUN).await?;
-            let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
+            self.resolver(caller).check_access(&found, WRITE | crate::EXECUTE).await?;
+            let inode = NewInode::new(NewKind::File, self.mode(mode), owner(caller));
             let linkable = !flags.contains(OFlags::EXCL);
             let made = self.client.with_descriptor(pool_flags, |client| {
                 let inode = inode.clone();
                 async move { client.create_unnamed(found.file, None, inode, linkable).await }
             });
             let given = made.await.map_err(|refusal| crate::errno(&refusal))?;
-            self.keep(given, spot.names(), flags)
+            self.record_open(given, resolved.names(), flags)
         })
     }
 
     /// Opens a location (`O_PATH`), of any kind of file. Its descriptor gives no access to bytes.
-    fn open_path(&self, who: &Who, said: Said<'_>, flags: OFlags) -> Result<Opening, Errno> {
+    fn open_path(&self, caller: &Caller, arg: PathArg<'_>, flags: OFlags) -> Result<OpenOutcome, Errno> {
         self.wait(async {
-            let spot = match self
-                .walk(who, said, if flags.contains(OFlags::NOFOLLOW) { End::Look } else { End::Follow })
+            let resolved = match self
+                .resolve(
+                    caller,
+                    arg,
+                    if flags.contains(OFlags::NOFOLLOW) { LastMode::NoFollow } else { LastMode::Follow },
+                )
                 .await?
             {
-                Place::Pool(spot) => spot,
-                Place::Host(path) => return Ok(Opening::Host(path)),
+                Destination::Pool(resolved) => resolved,
+                Destination::Host(path) => return Ok(OpenOutcome::Host(path)),
             };
-            let found = *spot.there()?;
-            if flags.contains(OFlags::DIRECTORY) && found.kind != Node::Directory {
+            let found = *resolved.existing()?;
+            if flags.contains(OFlags::DIRECTORY) && found.kind != Kind::Directory {
                 return Err(Errno::NOTDIR);
             }
-            let given = self.opened(found.file, OpenFlags::default()).await;
-            self.keep(given.map_err(|refusal| crate::errno(&refusal))?, spot.names(), flags)
+            let given = self.open_with_descriptor(found.file, OpenFlags::default()).await;
+            self.record_open(given.map_err(|refusal| crate::errno(&refusal))?, resolved.names(), flags)
         })
     }
 
     /// Opens a file or directory, with a descriptor for it.
-    fn opened(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
+    fn open_with_descriptor(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
         self.client.with_descriptor(flags, move |client| async move {
             if flags.whole { client.open_for_program(file, flags).await } else { client.open(file, flags).await }
         })
     }
 
     /// Opens a file by its id, and obtains a descriptor for it.
-    pub(crate) async fn obtained(
+    pub(crate) async fn open_by_id(
         &self,
         file: FileId,
         flags: OpenFlags,
         names: Vec<Vec<u8>>,
-    ) -> Result<(Arc<Open>, OwnedFd), Errno> {
-        let given = self.opened(file, flags).await;
-        noted(given.map_err(|refusal| crate::errno(&refusal))?, names)
+    ) -> Result<(Arc<OpenDescription>, OwnedFd), Errno> {
+        let given = self.open_with_descriptor(file, flags).await;
+        describe_open(given.map_err(|refusal| crate::errno(&refusal))?, names)
     }
 
     /// Records the open under its descriptor's number.
-    fn keep(&self, given: Given, names: Vec<Vec<u8>>, flags: OFlags) -> Result<Opening, Errno> {
+    fn record_open(&self, given: Given, names: Vec<Vec<u8>>, flags: OFlags) -> Result<OpenOutcome, Errno> {
         use rustix::io::{FdFlags, fcntl_setfd};
-        let (open, descriptor) = noted(given, names)?;
+        let (open, descriptor) = describe_open(given, names)?;
         // The descriptor arrives with close-on-exec set.
         if !flags.contains(OFlags::CLOEXEC) {
             fcntl_setfd(&descriptor, FdFlags::empty())?;
         }
-        let kind = open.shown();
+        let kind = open.visible_kind();
         self.table.add(crate::process::number(&descriptor), open);
-        Ok(Opening::Pool(descriptor, kind))
+        Ok(OpenOutcome::Pool(descriptor, kind))
     }
 
     pub(crate) fn mode(&self, mode: u32) -> Mode {
@@ -320,26 +341,29 @@ impl Process {
 }
 
 /// Makes the table entry of a descriptor.
-fn noted(Given { descriptor, marked, .. }: Given, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
+fn describe_open(
+    Given { descriptor, marked, .. }: Given,
+    names: Vec<Vec<u8>>,
+) -> Result<(Arc<OpenDescription>, OwnedFd), Errno> {
     let inode = inode_of(descriptor.as_fd()).ok_or(Errno::BADF)?;
-    Ok((Arc::new(Open::new(&marked, names, inode)), descriptor))
+    Ok((Arc::new(OpenDescription::new(&marked, names, inode)), descriptor))
 }
 
 /// Returns the owner of a new file.
-pub(crate) fn owner(who: &Who) -> Owner {
-    Owner { uid: who.uid, gid: who.gid }
+pub(crate) fn owner(caller: &Caller) -> Owner {
+    Owner { uid: caller.uid, gid: caller.gid }
 }
 
 /// Converts the flags of open(2) to those of the pool.
-fn pool_flags(who: &Who, flags: OFlags) -> OpenFlags {
-    let way = flags & OFlags::RWMODE;
+fn pool_flags(caller: &Caller, flags: OFlags) -> OpenFlags {
+    let access = flags & OFlags::RWMODE;
     OpenFlags {
-        read: way != OFlags::WRONLY,
-        write: way == OFlags::WRONLY || way == OFlags::RDWR,
+        read: access != OFlags::WRONLY,
+        write: access == OFlags::WRONLY || access == OFlags::RDWR,
         append: flags.contains(OFlags::APPEND),
         truncate: flags.contains(OFlags::TRUNC),
         exclusive: flags.contains(OFlags::EXCL),
         whole: true,
-        kill_set_id: flags.contains(OFlags::TRUNC) && !who.can(CapabilitySet::FSETID),
+        kill_set_id: flags.contains(OFlags::TRUNC) && !caller.can(CapabilitySet::FSETID),
     }
 }

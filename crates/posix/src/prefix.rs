@@ -4,25 +4,25 @@
 /// `.`, `..` and repeated slashes are resolved as text: `/usr/../tidemill/a` is `/a` of the pool.
 /// The pool's root is its own parent, as the system's root is: `/tidemill/..` is `/tidemill`.
 /// Allocates nothing, because every path of a program is tested.
-pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+pub fn strip_prefix<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     if path.first() != Some(&b'/') {
         return None;
     }
-    let mut at = At::root(prefix);
-    parts(path).for_each(|(name, behind)| at.goes(name, behind));
-    at.rest()
+    let mut state = PrefixState::root(prefix);
+    parts(path).for_each(|(name, behind)| state.advance(name, behind));
+    state.rest()
 }
 
 /// Returns the rest of a relative path after the prefix. The path starts at a directory outside the
 /// pool, as `tidemill/a` at `/` or `../tidemill/a` in `/usr`.
-pub fn below_from<'a>(prefix: &[u8], folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
-    let mut at = At::root(prefix);
-    parts(folder).for_each(|(name, _)| at.goes(name, path));
-    if at.more > 0 && at.rest.is_some() {
+pub fn strip_prefix_from<'a>(prefix: &[u8], directory: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let mut state = PrefixState::root(prefix);
+    parts(directory).for_each(|(name, _)| state.advance(name, path));
+    if state.more > 0 && state.rest.is_some() {
         return None; // inside the host directory that the prefix hides
     }
-    parts(path).for_each(|(name, behind)| at.goes(name, behind));
-    at.rest()
+    parts(path).for_each(|(name, behind)| state.advance(name, behind));
+    state.rest()
 }
 
 /// Returns whether a relative path from a directory outside the pool may lead into it, so that the
@@ -33,7 +33,7 @@ pub fn may_enter(prefix: &[u8], path: &[u8]) -> bool {
 }
 
 /// Progress of a path along the prefix.
-struct At<'a, 'p> {
+struct PrefixState<'a, 'p> {
     prefix: &'p [u8],
     /// Number of leading names of the prefix that the path has matched.
     matched: usize,
@@ -43,13 +43,13 @@ struct At<'a, 'p> {
     rest: Option<&'a [u8]>,
 }
 
-impl<'a, 'p> At<'a, 'p> {
+impl<'a, 'p> PrefixState<'a, 'p> {
     fn root(prefix: &'p [u8]) -> Self {
         Self { prefix, matched: 0, more: 0, rest: None }
     }
 
     /// Takes one name; `behind` is the text after it.
-    fn goes(&mut self, name: &[u8], behind: &'a [u8]) {
+    fn advance(&mut self, name: &[u8], behind: &'a [u8]) {
         let next = || names(self.prefix).nth(self.matched);
         match name {
             b"." => {}
@@ -90,10 +90,10 @@ fn parts(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{below, below_from, may_enter};
+    use super::{may_enter, strip_prefix, strip_prefix_from};
 
     fn rest(path: &str) -> Option<&str> {
-        below(b"/tidemill", path.as_bytes()).map(|rest| std::str::from_utf8(rest).expect("text"))
+        strip_prefix(b"/tidemill", path.as_bytes()).map(|rest| std::str::from_utf8(rest).expect("text"))
     }
 
     #[test]
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_relative_path_enters_from_a_folder_above() {
-        let rest = |folder: &str, path: &'static str| {
-            let entered = below_from(b"/mnt/pool", folder.as_bytes(), path.as_bytes());
+        let rest = |directory: &str, path: &'static str| {
+            let entered = strip_prefix_from(b"/mnt/pool", directory.as_bytes(), path.as_bytes());
             assert!(entered.is_none() || may_enter(b"/mnt/pool", path.as_bytes()));
             entered.map(|rest| std::str::from_utf8(rest).expect("text"))
         };
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_prefix_may_have_several_names() {
-        let rest = |path: &'static str| below(b"/mnt/pool/", path.as_bytes());
+        let rest = |path: &'static str| strip_prefix(b"/mnt/pool/", path.as_bytes());
         assert_eq!(rest("/mnt/pool/a"), Some(&b"/a"[..]));
         assert_eq!(rest("/mnt/other/../pool/a"), Some(&b"/a"[..]));
         assert_eq!(rest("/mnt"), None);
         assert_eq!(rest("/mnt/pool/.."), Some(&b""[..]));
-        assert_eq!(below(b"/", b"/etc"), None, "the root alone stands for nothing");
+        assert_eq!(strip_prefix(b"/", b"/etc"), None, "the root alone stands for nothing");
     }
 }

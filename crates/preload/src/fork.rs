@@ -1,9 +1,9 @@
 //! Fork handlers: no operation of the library is under way while the process forks, and the child
 //! knows that it is one.
 
-use crate::shared::{Holding, Listed};
-use crate::{actions, folder, inherited, settings, start, stream};
-use posix::Paused;
+use crate::signal_safe::{ListGuard, SignalSafeGuard};
+use crate::{dirstream, environment, inherited_fds, spawn_actions, start, stream};
+use posix::PausedProcess;
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::time::Instant;
@@ -11,23 +11,23 @@ use std::time::Instant;
 /// Locks held over a fork: those of the library's own lists, and those of the process's view of the
 /// pool. No signal arrives meanwhile. Each guard restores the signal mask that it changed, so the
 /// guards drop in reverse order of their creation.
-struct Held {
-    paused: Option<Paused<'static>>,
-    _settings: Holding<'static, settings::Now>,
-    _devices: Listed<'static, u64>,
-    _opened: Listed<'static, (usize, actions::Noted)>,
-    _streams: Listed<'static, (usize, i32)>,
-    _folders: Listed<'static, usize>,
-    _connecting: Holding<'static, Option<(Instant, Errno)>>,
+struct ForkLocks {
+    paused: Option<PausedProcess<'static>>,
+    _settings: SignalSafeGuard<'static, environment::CurrentEnv>,
+    _devices: ListGuard<'static, u64>,
+    _opened: ListGuard<'static, (usize, spawn_actions::SpawnRecord)>,
+    _streams: ListGuard<'static, (usize, i32)>,
+    _dirstreams: ListGuard<'static, usize>,
+    _connecting: SignalSafeGuard<'static, Option<(Instant, Errno)>>,
 }
 
 /// Storage of the locks between the fork handlers.
-struct Place(UnsafeCell<Option<Held>>);
+struct LockStorage(UnsafeCell<Option<ForkLocks>>);
 
 // SAFETY: the C library lets one thread fork at a time, and only that thread gets here.
-unsafe impl Sync for Place {}
+unsafe impl Sync for LockStorage {}
 
-static HELD: Place = Place(UnsafeCell::new(None));
+static LOCKS: LockStorage = LockStorage(UnsafeCell::new(None));
 
 /// Registers the fork handlers. Called once.
 pub fn prepare() {
@@ -47,32 +47,32 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn before() {
-    let held = Held {
+    let locks = ForkLocks {
         _connecting: start::connecting(),
-        _folders: folder::all(),
+        _dirstreams: dirstream::all(),
         _streams: stream::all(),
-        _opened: actions::all(),
-        _devices: inherited::known(),
-        _settings: settings::now(),
-        paused: start::touched().map(posix::Process::pause),
+        _opened: spawn_actions::all(),
+        _devices: inherited_fds::known(),
+        _settings: environment::lock_current(),
+        paused: start::connected().map(posix::PosixProcess::pause),
     };
     // SAFETY: this thread forks, so no other thread is here.
-    unsafe { *HELD.0.get() = Some(held) };
+    unsafe { *LOCKS.0.get() = Some(locks) };
 }
 
 unsafe extern "C" fn in_parent() {
-    after(false);
+    release(false);
 }
 
 unsafe extern "C" fn in_child() {
-    after(true);
+    release(true);
 }
 
-fn after(is_child: bool) {
+fn release(is_child: bool) {
     // SAFETY: the thread that ran `before`, or its copy.
-    let held = unsafe { (*HELD.0.get()).take() };
-    let Some(mut held) = held else { return };
-    if let Some(paused) = held.paused.take() {
-        paused.end(is_child);
+    let locks = unsafe { (*LOCKS.0.get()).take() };
+    let Some(mut locks) = locks else { return };
+    if let Some(paused) = locks.paused.take() {
+        paused.resume(is_child);
     }
 }

@@ -4,19 +4,19 @@
 //! pool is copied to a memory file (memfd), which is executed. The interpreter of a script gets the
 //! script's path, and opens it through this library.
 
-use crate::guard::{clear_errno, done, errno, open as open_in, set_errno};
-use crate::ours::{self, Said};
-use crate::settings;
-use crate::text::bytes;
+use crate::call::{clear_errno, errno, open as open_in, run, set_errno};
+use crate::classify::{self, PoolPath};
+use crate::cstr::bytes;
+use crate::environment;
 use libc::{c_char, c_int};
-use posix::Program;
+use posix::ExecTarget;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::ptr::null;
 
-type Words = *const *const c_char;
+type StringList = *const *const c_char;
 
 /// Maximum depth of nested interpreters, as in the kernel.
 const INTERPRETERS_MAX: usize = 4;
@@ -28,11 +28,11 @@ pub const SHELL: &CStr = c"/bin/sh";
 const MEMORY_NAME_MAX: usize = 249;
 
 unsafe extern "C" {
-    static environ: Words;
+    static environ: StringList;
 }
 
 /// Returns the current environment.
-pub fn variables() -> Words {
+pub fn environment() -> StringList {
     // SAFETY: the C library's variable. A program that changes it while it starts another one is at
     // fault itself.
     unsafe { environ }
@@ -40,9 +40,9 @@ pub fn variables() -> Words {
 
 /// Environment for a new program.
 #[derive(Debug)]
-pub enum Variables {
+pub enum ExecEnvironment {
     /// The given environment, unchanged.
-    Given(Words),
+    Given(StringList),
     /// A completed copy of the given environment.
     Changed {
         /// Null-terminated list for execve(2).
@@ -52,9 +52,9 @@ pub enum Variables {
     },
 }
 
-impl Variables {
+impl ExecEnvironment {
     /// Returns the list for execve(2).
-    pub fn as_ptr(&self) -> Words {
+    pub fn as_ptr(&self) -> StringList {
         match self {
             Self::Given(given) => *given,
             Self::Changed { list, .. } => list.as_ptr(),
@@ -68,39 +68,39 @@ impl Variables {
 ///
 /// # Safety
 /// Null or a null-terminated list of strings, which outlive the result.
-pub unsafe fn completed(given: Words) -> Variables {
+pub unsafe fn complete_environment(given: StringList) -> ExecEnvironment {
     // SAFETY: same contract as this function's.
-    unsafe { completed_in(given, None) }
+    unsafe { complete_environment_in(given, None) }
 }
 
 /// Completes an environment for a program that starts in another directory.
 ///
 /// # Safety
-/// As [`completed`].
-pub unsafe fn completed_in(given: Words, folder: Option<&[u8]>) -> Variables {
-    let wanted = settings::wanted(folder);
+/// As [`complete_environment`].
+pub unsafe fn complete_environment_in(given: StringList, start_directory: Option<&[u8]>) -> ExecEnvironment {
+    let wanted = environment::child_variables(start_directory);
     // SAFETY: same contract as this function's.
     let fits = wanted.iter().all(|wanted| wanted.fits(unsafe { value(given, wanted.name) }));
     if fits {
-        return Variables::Given(given);
+        return ExecEnvironment::Given(given);
     }
     // SAFETY: same contract as this function's.
     let own: Vec<CString> =
         wanted.iter().filter_map(|wanted| wanted.entry(unsafe { value(given, wanted.name) })).collect();
     // SAFETY: same contract as this function's.
-    let kept = unsafe { texts(given) }.filter(|text| {
+    let unchanged = unsafe { texts(given) }.filter(|text| {
         // SAFETY: same contract as this function's.
         let text = unsafe { bytes(*text) };
-        !wanted.iter().any(|wanted| of_name(text, wanted.name).is_some())
+        !wanted.iter().any(|wanted| value_of(text, wanted.name).is_some())
     });
-    let list = kept.chain(own.iter().map(|text| text.as_ptr())).chain([null()]).collect();
-    Variables::Changed { list, _own: own }
+    let list = unchanged.chain(own.iter().map(|text| text.as_ptr())).chain([null()]).collect();
+    ExecEnvironment::Changed { list, _own: own }
 }
 
 /// # Safety
 /// Null or a null-terminated list of strings.
-unsafe fn texts(words: Words) -> impl Iterator<Item = *const c_char> {
-    let mut at = words;
+unsafe fn texts(list: StringList) -> impl Iterator<Item = *const c_char> {
+    let mut at = list;
     std::iter::from_fn(move || {
         // SAFETY: not past the terminating null.
         let text = if at.is_null() { null() } else { unsafe { *at } };
@@ -115,12 +115,12 @@ unsafe fn texts(words: Words) -> impl Iterator<Item = *const c_char> {
 
 /// # Safety
 /// Null or a null-terminated list of strings.
-unsafe fn value<'a>(words: Words, name: &[u8]) -> Option<&'a [u8]> {
+unsafe fn value<'a>(list: StringList, name: &[u8]) -> Option<&'a [u8]> {
     // SAFETY: same contract as this function's.
-    unsafe { texts(words).find_map(|text| of_name(bytes(text), name)) }
+    unsafe { texts(list).find_map(|text| value_of(bytes(text), name)) }
 }
 
-fn of_name<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+fn value_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     text.strip_prefix(name)?.strip_prefix(b"=")
 }
 
@@ -128,19 +128,19 @@ fn of_name<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 ///
 /// # Safety
 /// A nul-terminated string.
-pub unsafe fn may_be_found_in_the_pool(program: *const c_char) -> bool {
+pub unsafe fn may_be_in_pool(program: *const c_char) -> bool {
     // SAFETY: same contract as this function's.
     if unsafe { bytes(program) }.contains(&b'/') {
         // SAFETY: same contract as this function's.
-        return unsafe { ours::path(program) }.is_some();
+        return unsafe { classify::path(program) }.is_some();
     }
-    search()
-        .split(|byte| *byte == b':')
-        .any(|dir| posix::below(ours::prefix(), dir).is_some() || (!dir.starts_with(b"/") && ours::is_inside()))
+    search_path().split(|byte| *byte == b':').any(|dir| {
+        posix::strip_prefix(classify::prefix(), dir).is_some() || (!dir.starts_with(b"/") && classify::is_cwd_in_pool())
+    })
 }
 
 /// Returns the search path for programs (execvp(3)).
-fn search() -> &'static [u8] {
+fn search_path() -> &'static [u8] {
     // SAFETY: a nul-terminated name; the value is nul-terminated.
     let path = unsafe { bytes(libc::getenv(c"PATH".as_ptr())) };
     if path.is_empty() { b"/bin:/usr/bin" } else { path }
@@ -148,10 +148,10 @@ fn search() -> &'static [u8] {
 
 /// Tries to start a program at each of its possible paths. Success does not return here, or leaves
 /// `errno` 0. Returns 0 then, else -1 with the error that the C library would give.
-pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
+pub fn try_path_search(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
     let dirs: Vec<&[u8]> =
-        if program.contains(&b'/') { vec![b""] } else { search().split(|byte| *byte == b':').collect() };
-    let (mut told, mut denied) = (Errno::NOENT, false);
+        if program.contains(&b'/') { vec![b""] } else { search_path().split(|byte| *byte == b':').collect() };
+    let (mut last_error, mut denied) = (Errno::NOENT, false);
     for dir in dirs {
         let mut path = dir.to_vec();
         if !dir.is_empty() {
@@ -162,7 +162,7 @@ pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
         clear_errno();
         start(&path);
         let Some(errno) = errno() else { return 0 };
-        told = errno;
+        last_error = errno;
         match errno {
             Errno::ACCESS => denied = true,
             // The last four mean that a file system is unavailable at the moment.
@@ -173,7 +173,7 @@ pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
             }
         }
     }
-    set_errno(if denied { Errno::ACCESS } else { told });
+    set_errno(if denied { Errno::ACCESS } else { last_error });
     -1
 }
 
@@ -181,25 +181,25 @@ pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
 /// line.
 ///
 /// # Safety
-/// `words` is a null-terminated list of strings. They and the path outlive the result.
-pub unsafe fn by_shell(path: &CStr, words: Words) -> Vec<*const c_char> {
+/// `argv` is a null-terminated list of strings. They and the path outlive the result.
+pub unsafe fn shell_arguments(path: &CStr, argv: StringList) -> Vec<*const c_char> {
     // SAFETY: same contract as this function's.
-    let rest = unsafe { texts(words) }.skip(1);
+    let rest = unsafe { texts(argv) }.skip(1);
     [SHELL.as_ptr(), path.as_ptr()].into_iter().chain(rest).chain([null()]).collect()
 }
 
 /// Program that is prepared for execve(2).
 #[derive(Debug)]
-pub struct Image {
+pub struct ExecImage {
     path: CString,
-    words: Vec<*const c_char>,
-    /// Owner of the new strings in `words`.
+    argv: Vec<*const c_char>,
+    /// Owner of the new strings in `argv`.
     _texts: Vec<CString>,
     /// Memory file that `path` names; `None` if `path` is of the host.
     memory: Option<OwnedFd>,
 }
 
-impl Image {
+impl ExecImage {
     /// Returns the path for execve(2) in this process.
     pub fn path(&self) -> *const c_char {
         self.path.as_ptr()
@@ -215,25 +215,25 @@ impl Image {
     }
 
     /// Returns the null-terminated arguments.
-    pub fn words(&self) -> Words {
-        self.words.as_ptr()
+    pub fn argv(&self) -> StringList {
+        self.argv.as_ptr()
     }
 }
 
 /// Prepares a program of the pool: as a memory file, or as the interpreter that its first line
-/// names. A script gets the name `told` as its own path.
+/// names. A script gets the name `script` as its own path.
 ///
 /// # Errors
 /// As execve(2).
 ///
 /// # Safety
-/// `words` is a null-terminated list of strings, which outlive the result.
-pub unsafe fn image(said: Said<'_>, told: &[u8], words: Words) -> Result<Image, Errno> {
+/// `argv` is a null-terminated list of strings, which outlive the result.
+pub unsafe fn prepare(arg: PoolPath<'_>, script: &[u8], argv: StringList) -> Result<ExecImage, Errno> {
     // SAFETY: guaranteed by the caller.
-    let given: Vec<_> = unsafe { texts(words) }.collect();
-    match done(|process| process.program(said.into(), &memory_name(told)))? {
-        Program::Host(path) => Ok(ready(path, None, Vec::new(), &given)),
-        Program::Memory(file) => interpreted(file, told, &given),
+    let given: Vec<_> = unsafe { texts(argv) }.collect();
+    match run(|process| process.program(arg.into(), &memory_name(script)))? {
+        ExecTarget::Host(path) => Ok(make_image(path, None, Vec::new(), &given)),
+        ExecTarget::Memory(file) => resolve_interpreter(file, script, &given),
     }
 }
 
@@ -242,39 +242,41 @@ pub unsafe fn image(said: Said<'_>, told: &[u8], words: Words) -> Result<Image, 
 ///
 /// # Safety
 /// As [`image`]; the path is a nul-terminated string.
-pub unsafe fn image_of_host(path: *const c_char, words: Words) -> Option<Image> {
+pub unsafe fn prepare_host_script(path: *const c_char, argv: StringList) -> Option<ExecImage> {
     // SAFETY: guaranteed by the caller.
-    let (path, given) = unsafe { (CStr::from_ptr(path), texts(words).collect::<Vec<_>>()) };
+    let (path, given) = unsafe { (CStr::from_ptr(path), texts(argv).collect::<Vec<_>>()) };
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, 0.into()).ok()?;
     let mut head = [0; HEAD_BYTES];
     let read = rustix::io::pread(&file, &mut head[..], 0).ok()?;
-    let interpreter = CString::new(script(&head[..read])?.0).ok()?;
+    let interpreter = CString::new(interpreter_line(&head[..read])?.0).ok()?;
     // SAFETY: a nul-terminated string.
-    unsafe { ours::path(interpreter.as_ptr()) }?;
-    interpreted(file, path.to_bytes(), &given).ok()
+    unsafe { classify::path(interpreter.as_ptr()) }?;
+    resolve_interpreter(file, path.to_bytes(), &given).ok()
 }
 
 /// Prepares a program, or the interpreter if the program is a script.
-fn interpreted(mut file: OwnedFd, told: &[u8], given: &[*const c_char]) -> Result<Image, Errno> {
-    let (mut named, mut before) = (told.to_vec(), Vec::new());
+fn resolve_interpreter(mut file: OwnedFd, script: &[u8], given: &[*const c_char]) -> Result<ExecImage, Errno> {
+    let (mut script_path, mut before) = (script.to_vec(), Vec::new());
     for _ in 0..=INTERPRETERS_MAX {
         let mut head = [0; HEAD_BYTES];
         let read = rustix::io::pread(&file, &mut head[..], 0)?;
-        let Some((interpreter, word)) = script(&head[..read]) else {
+        let Some((interpreter, word)) = interpreter_line(&head[..read]) else {
             let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
-            return Ok(ready(path, Some(file), before, given));
+            return Ok(make_image(path, Some(file), before, given));
         };
         let mut own = vec![interpreter.to_vec()];
         own.extend(word.map(<[u8]>::to_vec));
-        own.push(named);
+        own.push(script_path);
         own.extend(before.into_iter().skip(1));
-        (before, named) = (own, interpreter.to_vec());
+        (before, script_path) = (own, interpreter.to_vec());
         let path = CString::new(interpreter).map_err(|_| Errno::NOEXEC)?;
         // SAFETY: a nul-terminated string.
-        let Some(said) = (unsafe { ours::path(path.as_ptr()) }) else { return Ok(ready(path, None, before, given)) };
-        file = match done(|process| process.program(said.into(), &memory_name(interpreter)))? {
-            Program::Host(path) => return Ok(ready(path, None, before, given)),
-            Program::Memory(file) => file,
+        let Some(arg) = (unsafe { classify::path(path.as_ptr()) }) else {
+            return Ok(make_image(path, None, before, given));
+        };
+        file = match run(|process| process.program(arg.into(), &memory_name(interpreter)))? {
+            ExecTarget::Host(path) => return Ok(make_image(path, None, before, given)),
+            ExecTarget::Memory(file) => file,
         };
     }
     Err(Errno::LOOP)
@@ -288,15 +290,15 @@ pub fn memory_name(path: &[u8]) -> CString {
 
 /// Makes the image. `before` are the interpreter's arguments, which replace the first given
 /// argument.
-fn ready(path: CString, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[*const c_char]) -> Image {
+fn make_image(path: CString, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[*const c_char]) -> ExecImage {
     let own: Vec<CString> = before.into_iter().filter_map(|text| CString::new(text).ok()).collect();
     let rest = if own.is_empty() { given } else { given.get(1..).unwrap_or_default() };
-    let words = own.iter().map(|text| text.as_ptr()).chain(rest.iter().copied()).chain([null()]).collect();
-    Image { path, words, _texts: own, memory }
+    let argv = own.iter().map(|text| text.as_ptr()).chain(rest.iter().copied()).chain([null()]).collect();
+    ExecImage { path, argv, _texts: own, memory }
 }
 
 /// Parses the interpreter line of a script: the interpreter, and its one optional argument.
-fn script(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+fn interpreter_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
     let word = line[end..].trim_ascii();
@@ -309,16 +311,16 @@ fn script(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 /// As execve(2); returns only on failure.
 ///
 /// # Safety
-/// `words` is a null-terminated list of strings.
+/// `argv` is a null-terminated list of strings.
 pub unsafe fn replace(
-    said: Said<'_>,
-    told: &[u8],
-    words: Words,
-    start: impl FnOnce(*const c_char, Words),
+    arg: PoolPath<'_>,
+    script: &[u8],
+    argv: StringList,
+    start: impl FnOnce(*const c_char, StringList),
 ) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller.
-    let image = unsafe { image(said, told, words) }?;
-    start(image.path(), image.words());
+    let image = unsafe { prepare(arg, script, argv) }?;
+    start(image.path(), image.argv());
     Err(errno().unwrap_or(Errno::NOEXEC))
 }
 
@@ -327,17 +329,17 @@ pub unsafe fn replace(
 ///
 /// # Errors
 /// As realpath(3).
-pub fn told_at(said: Said<'_>, path: &[u8]) -> Result<Vec<u8>, Errno> {
-    match said {
-        Said::From(descriptor, b"") => Ok(format!("/dev/fd/{descriptor}").into_bytes()),
-        Said::From(..) => done(|process| process.real_path(said.into())),
+pub fn script_name(arg: PoolPath<'_>, path: &[u8]) -> Result<Vec<u8>, Errno> {
+    match arg {
+        PoolPath::At(descriptor, b"") => Ok(format!("/dev/fd/{descriptor}").into_bytes()),
+        PoolPath::At(..) => run(|process| process.real_path(arg.into())),
         _ => Ok(path.to_vec()),
     }
 }
 
 /// Sets the process name (`comm`) to that of the file that this program was copied from. The kernel
 /// has named the process after the descriptor number.
-pub fn take_name() {
+pub fn set_process_name() {
     let mut known = [0_u8; 16];
     // SAFETY: a buffer for the longest name that the kernel stores.
     unsafe { libc::prctl(libc::PR_GET_NAME, known.as_mut_ptr()) };
@@ -354,14 +356,14 @@ pub fn take_name() {
 }
 
 /// Watches a local file through a path that the kernel knows (inotify(7)).
-pub fn watched(said: Said<'_>, watch: impl FnOnce(*const c_char) -> c_int) -> c_int {
-    let opened = match open_in(said, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC, 0) {
+pub fn watch_local(arg: PoolPath<'_>, watch: impl FnOnce(*const c_char) -> c_int) -> c_int {
+    let opened = match open_in(arg, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC, 0) {
         Ok(opened) => opened,
-        Err(errno) => return crate::guard::zero(Err(errno)),
+        Err(errno) => return crate::call::zero(Err(errno)),
     };
-    let outcome = match (ours::kind(opened), CString::new(format!("/proc/self/fd/{opened}"))) {
-        (Some(ours::Kind::Local), Ok(path)) => watch(path.as_ptr()),
-        _ => crate::guard::zero(Err(Errno::OPNOTSUPP)),
+    let outcome = match (classify::kind(opened), CString::new(format!("/proc/self/fd/{opened}"))) {
+        (Some(classify::FdKind::Local), Ok(path)) => watch(path.as_ptr()),
+        _ => crate::call::zero(Err(Errno::OPNOTSUPP)),
     };
     let why = errno();
     // SAFETY: a descriptor that was opened above.

@@ -17,25 +17,25 @@
 //! The library does not decide what a call means (`posix` does), and it keeps no authoritative
 //! table: the kernel has the descriptor table.
 
-mod actions;
-mod folder;
+mod call;
+mod classify;
+mod cstr;
+mod dirstream;
+mod dlopen;
+mod environment;
 mod fork;
-mod guard;
-mod heap;
-mod inherited;
+mod fsize_limit;
+mod inherited_fds;
 mod launch;
-mod library;
-mod limit;
-mod map;
 mod memory;
-mod next;
-mod ours;
-mod settings;
-mod shared;
+mod mkstemp;
+mod mmap;
+mod mmap_alloc;
+mod nftw;
+mod real_symbol;
+mod signal_safe;
+mod spawn_actions;
 mod start;
+mod statfs;
 mod stream;
 mod symbols;
-mod temporary;
-mod text;
-mod tree;
-mod usage;

@@ -7,7 +7,7 @@
 //! detected are an inaccessible page inside a mapped range, and a range that another thread unmaps
 //! meanwhile.
 
-use crate::guard::{errno, set_errno};
+use crate::call::{errno, set_errno};
 use rustix::io::Errno;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Smallest page size of any processor, bytes.
 const PAGE_BYTES: usize = 4096;
 /// Invalid `how` of `rt_sigprocmask`, which reads the signal set and then fails.
-const NO_WAY: c_int = -1;
+const INVALID_HOW: c_int = -1;
 /// Size of a kernel signal set, bytes.
 const SIGNALS_BYTES: usize = 8;
 /// Size of a futex, bytes.
@@ -46,12 +46,12 @@ pub fn prepare() {
 
 /// Returns whether a range lies on the heap, or on the first thread's stack if this thread runs on
 /// it. Both are mapped and writable.
-fn is_own(first: usize, last: usize) -> bool {
-    let here = (&raw const first).addr();
+fn is_heap_or_stack(first: usize, last: usize) -> bool {
+    let stack_pointer = (&raw const first).addr();
     // SAFETY: the loader has set it, and nothing writes it again.
     let end = unsafe { __libc_stack_end }.addr();
-    if here <= first && last < end {
-        return end - here < STACK_BYTES_MAX;
+    if stack_pointer <= first && last < end {
+        return end - stack_pointer < STACK_BYTES_MAX;
     }
     // SAFETY: `sbrk(0)` only returns the end of the heap.
     HEAP.load(Ordering::Relaxed) <= first && last < unsafe { libc::sbrk(0) }.addr()
@@ -63,13 +63,13 @@ fn next_page(at: usize) -> usize {
 }
 
 /// Makes a system call, and preserves `errno`.
-fn asked(ask: impl FnOnce() -> c_long) -> Result<(), Errno> {
+fn probe(call: impl FnOnce() -> c_long) -> Result<(), Errno> {
     let before = errno();
-    let outcome = ask();
+    let outcome = call();
     let why = errno();
     match before {
         Some(before) => set_errno(before),
-        None => crate::guard::clear_errno(),
+        None => crate::call::clear_errno(),
     }
     if outcome < 0 { Err(why.unwrap_or(Errno::FAULT)) } else { Ok(()) }
 }
@@ -83,7 +83,7 @@ pub fn is_readable(at: usize) -> bool {
     let word: *mut c_void = without_provenance_mut(at & !(SIGNALS_BYTES - 1));
     let none: *mut c_void = null_mut();
     // SAFETY: the kernel reads eight bytes of that page, and does nothing with them.
-    let outcome = asked(|| unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_WAY, word, none, SIGNALS_BYTES) });
+    let outcome = probe(|| unsafe { libc::syscall(libc::SYS_rt_sigprocmask, INVALID_HOW, word, none, SIGNALS_BYTES) });
     outcome != Err(Errno::FAULT)
 }
 
@@ -93,7 +93,7 @@ pub fn is_writable(at: usize) -> bool {
     let wake_op = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the kernel atomically rewrites four bytes of that page unchanged. It wakes only futex
     // waiters, which must tolerate spurious wakeups anyway.
-    let outcome = asked(|| unsafe { libc::syscall(libc::SYS_futex, word, wake_op, 0, 0, word, OR_NOTHING) });
+    let outcome = probe(|| unsafe { libc::syscall(libc::SYS_futex, word, wake_op, 0, 0, word, OR_NOTHING) });
     outcome != Err(Errno::FAULT)
 }
 
@@ -101,26 +101,26 @@ pub fn is_writable(at: usize) -> bool {
 fn is_mapped(start: usize, end: usize) -> bool {
     let start = start & !(PAGE_BYTES - 1);
     // SAFETY: `MS_ASYNC` has no effect.
-    asked(|| unsafe { libc::msync(without_provenance_mut(start), end - start, libc::MS_ASYNC) }.into()).is_ok()
+    probe(|| unsafe { libc::msync(without_provenance_mut(start), end - start, libc::MS_ASYNC) }.into()).is_ok()
 }
 
 /// Returns how many bytes from an address on are accessible.
-fn usable(at: usize, bytes: usize, can_be: fn(usize) -> bool) -> usize {
+fn usable(at: usize, bytes: usize, is_accessible: fn(usize) -> bool) -> usize {
     if bytes == 0 {
         return 0;
     }
     let last = at.saturating_add(bytes - 1);
-    if is_own(at, last) {
+    if is_heap_or_stack(at, last) {
         return bytes;
     }
-    if !can_be(at) {
+    if !is_accessible(at) {
         return 0;
     }
     let second = next_page(at);
-    if last < second || (can_be(last) && (last < next_page(second) || is_mapped(second, last))) {
+    if last < second || (is_accessible(last) && (last < next_page(second) || is_mapped(second, last))) {
         return bytes;
     }
-    (second..=last).step_by(PAGE_BYTES).find(|page| !can_be(*page)).map_or(bytes, |page| page - at)
+    (second..=last).step_by(PAGE_BYTES).find(|page| !is_accessible(*page)).map_or(bytes, |page| page - at)
 }
 
 /// Borrows the readable part of a range of the program's memory.
@@ -130,7 +130,7 @@ fn usable(at: usize, bytes: usize, can_be: fn(usize) -> bool) -> usize {
 ///
 /// # Safety
 /// No thread writes or unmaps the range while it is borrowed.
-pub unsafe fn value<'a>(from: *const c_void, bytes: usize) -> Result<&'a [u8], Errno> {
+pub unsafe fn readable<'a>(from: *const c_void, bytes: usize) -> Result<&'a [u8], Errno> {
     match usable(from.addr(), bytes, is_readable) {
         0 if bytes == 0 => Ok(&[]),
         0 => Err(Errno::FAULT),
@@ -146,7 +146,7 @@ pub unsafe fn value<'a>(from: *const c_void, bytes: usize) -> Result<&'a [u8], E
 ///
 /// # Safety
 /// The range is exclusively the library's while it is borrowed.
-pub unsafe fn room<'a>(into: *mut c_void, bytes: usize) -> Result<&'a mut [u8], Errno> {
+pub unsafe fn writable<'a>(into: *mut c_void, bytes: usize) -> Result<&'a mut [u8], Errno> {
     match usable(into.addr(), bytes, is_writable) {
         0 if bytes == 0 => Ok(&mut []),
         0 => Err(Errno::FAULT),
@@ -162,7 +162,7 @@ pub unsafe fn room<'a>(into: *mut c_void, bytes: usize) -> Result<&'a mut [u8], 
 ///
 /// # Safety
 /// If the address is readable, it holds a valid `T`, a structure of plain numbers.
-pub unsafe fn fetched<T: Copy>(from: *const T) -> Result<T, Errno> {
+pub unsafe fn load<T: Copy>(from: *const T) -> Result<T, Errno> {
     if usable(from.addr(), size_of::<T>(), is_readable) < size_of::<T>() {
         return Err(Errno::FAULT);
     }
@@ -177,7 +177,7 @@ pub unsafe fn fetched<T: Copy>(from: *const T) -> Result<T, Errno> {
 ///
 /// # Safety
 /// If the address is writable, it has space for a `T`.
-pub unsafe fn given<T: Copy>(value: T, into: *mut T) -> Result<(), Errno> {
+pub unsafe fn store<T: Copy>(value: T, into: *mut T) -> Result<(), Errno> {
     if usable(into.addr(), size_of::<T>(), is_writable) < size_of::<T>() {
         return Err(Errno::FAULT);
     }
@@ -197,7 +197,7 @@ pub fn length(text: *const c_char) -> Result<usize, Errno> {
     let start = text.addr();
     let mut at = start;
     while at - start < TEXT_BYTES_MAX {
-        if !is_own(at, at) && !is_readable(at) {
+        if !is_heap_or_stack(at, at) && !is_readable(at) {
             return Err(Errno::FAULT);
         }
         let end = next_page(at).min(start.saturating_add(TEXT_BYTES_MAX));

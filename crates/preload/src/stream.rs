@@ -1,9 +1,9 @@
 //! C streams (`FILE`) over placeholder descriptors: the C library buffers, and calls these
 //! functions to move bytes.
 
-use crate::guard::{done, pointer};
-use crate::ours::borrowed;
-use crate::shared::{List, Listed};
+use crate::call::{pointer, run};
+use crate::classify::borrow;
+use crate::signal_safe::{List, ListGuard};
 use crate::symbols::{close, dup3, lseek, read, write};
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
 use rustix::fs::OFlags;
@@ -13,7 +13,7 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Streams of this library, and their descriptors.
-static OURS: List<(usize, c_int)> = List::new();
+static STREAMS_OF_LIBRARY: List<(usize, c_int)> = List::new();
 
 /// `cookie_io_functions_t` (fopencookie(3)).
 #[repr(C)]
@@ -32,7 +32,7 @@ unsafe extern "C" {
 pub fn flags(mode: &[u8]) -> Option<c_int> {
     let (first, more) = mode.split_first()?;
     let both = more.contains(&b'+');
-    let way = match (first, both) {
+    let access = match (first, both) {
         (_, true) => libc::O_RDWR,
         (b'r', false) => libc::O_RDONLY,
         _ => libc::O_WRONLY,
@@ -47,7 +47,7 @@ pub fn flags(mode: &[u8]) -> Option<c_int> {
     let letters = more.split(|byte| *byte == b',').next().unwrap_or(more);
     let close = if letters.contains(&b'e') { libc::O_CLOEXEC } else { 0 };
     let new = if letters.contains(&b'x') { libc::O_EXCL } else { 0 };
-    Some(way | makes | close | new)
+    Some(access | makes | close | new)
 }
 
 /// Makes a stream over a placeholder descriptor, as fdopen(3). A stream that appends sets the
@@ -55,25 +55,25 @@ pub fn flags(mode: &[u8]) -> Option<c_int> {
 ///
 /// # Safety
 /// The mode is nul-terminated.
-pub unsafe fn over(descriptor: c_int, mode: *const c_char) -> *mut FILE {
+pub unsafe fn open_over(descriptor: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: same contract as this function's.
     let mode = unsafe { CStr::from_ptr(mode) };
-    match fitted(descriptor, mode.to_bytes()) {
+    match prepare(descriptor, mode.to_bytes()) {
         // SAFETY: the program's own descriptor.
-        Ok(()) => unsafe { made(descriptor, mode) },
+        Ok(()) => unsafe { make_stream(descriptor, mode) },
         Err(errno) => pointer(Err(errno)),
     }
 }
 
 /// Prepares a descriptor for a stream of this mode.
-fn fitted(descriptor: c_int, mode: &[u8]) -> Result<(), Errno> {
+fn prepare(descriptor: c_int, mode: &[u8]) -> Result<(), Errno> {
     let wanted = OFlags::from_bits_retain(flags(mode).ok_or(Errno::INVAL)?.cast_unsigned());
-    let is = done(|process| process.flags(borrowed(descriptor)))?;
+    let is = run(|process| process.flags(borrow(descriptor)))?;
     if is & OFlags::RWMODE != OFlags::RDWR && is & OFlags::RWMODE != wanted & OFlags::RWMODE {
         return Err(Errno::INVAL);
     }
     if wanted.contains(OFlags::APPEND) && !is.contains(OFlags::APPEND) {
-        done(|process| process.set_flags(borrowed(descriptor), is | OFlags::APPEND))?;
+        run(|process| process.set_flags(borrow(descriptor), is | OFlags::APPEND))?;
     }
     to_end(descriptor, wanted.bits().cast_signed());
     Ok(())
@@ -90,7 +90,7 @@ fn to_end(descriptor: c_int, flags: c_int) {
 
 /// # Safety
 /// The program owns the descriptor.
-unsafe fn made(descriptor: c_int, mode: &CStr) -> *mut FILE {
+unsafe fn make_stream(descriptor: c_int, mode: &CStr) -> *mut FILE {
     let functions = Functions { read: reads, write: writes, seek: seeks, close: closes };
     let cookie = with_exposed_provenance_mut(descriptor.cast_unsigned() as usize);
     // SAFETY: the callbacks take the descriptor number as their cookie.
@@ -107,25 +107,25 @@ unsafe fn made(descriptor: c_int, mode: &CStr) -> *mut FILE {
 /// this library, and set back when the descriptor is of another kind. The new stream takes over the
 /// bytes that the old one has buffered. The stream of this library is never freed here, because a
 /// program may have stored its address, and it works with any kind of descriptor.
-pub fn follow(descriptor: c_int) {
+pub fn sync_standard(descriptor: c_int) {
     let Some(standard) = standard(descriptor) else { return };
-    let remote = crate::ours::is_remote(descriptor);
-    let [own, ours] = standard.streams.each_ref().map(|stream| stream.load(Ordering::Relaxed));
+    let remote = crate::classify::is_remote(descriptor);
+    let [original, replacement] = standard.streams.each_ref().map(|stream| stream.load(Ordering::Relaxed));
     // SAFETY: the C library's variable, and open streams.
     unsafe {
         let current = *standard.variable;
-        let is_ours = !ours.is_null() && current == ours;
-        if remote && !is_ours && !current.is_null() && libc::fileno(current) == descriptor {
-            let ours = if ours.is_null() { made(descriptor, standard.mode) } else { ours };
-            if !ours.is_null() {
+        let is_replaced = !replacement.is_null() && current == replacement;
+        if remote && !is_replaced && !current.is_null() && libc::fileno(current) == descriptor {
+            let replacement = if replacement.is_null() { make_stream(descriptor, standard.mode) } else { replacement };
+            if !replacement.is_null() {
                 standard.streams[0].store(current, Ordering::Relaxed);
-                standard.streams[1].store(ours, Ordering::Relaxed);
-                go_on(current, ours);
-                *standard.variable = ours;
+                standard.streams[1].store(replacement, Ordering::Relaxed);
+                transfer(current, replacement);
+                *standard.variable = replacement;
             }
-        } else if !remote && is_ours {
-            go_on(ours, own);
-            *standard.variable = own;
+        } else if !remote && is_replaced {
+            transfer(replacement, original);
+            *standard.variable = original;
         }
     }
 }
@@ -137,31 +137,31 @@ const BY_LINES: c_int = 0x200;
 const NO_READS: c_int = 0x4;
 const NO_WRITES: c_int = 0x8;
 const APPENDS: c_int = 0x1000;
-const WAYS: c_int = NO_READS | NO_WRITES | APPENDS;
+const ACCESS: c_int = NO_READS | NO_WRITES | APPENDS;
 /// Index of the pointer to the buffered written bytes, `_IO_write_base`, in a `FILE`.
-const KEPT: usize = 4;
+const WRITE_BASE: usize = 4;
 
 /// Copies the buffering mode and access flags of a stream to another, and moves the written bytes
 /// that it has buffered.
 ///
 /// # Safety
 /// Both streams are open.
-unsafe fn go_on(from: *mut FILE, to: *mut FILE) {
+unsafe fn transfer(from: *mut FILE, to: *mut FILE) {
     // SAFETY: guaranteed by the caller; `_IO_write_base` points to that many buffered bytes.
     unsafe {
         let word = *from.cast::<c_int>();
-        let how = match word {
+        let mode = match word {
             _ if word & UNBUFFERED != 0 => libc::_IONBF,
             _ if word & BY_LINES != 0 => libc::_IOLBF,
             _ => libc::_IOFBF,
         };
-        libc::setvbuf(to, null_mut(), how, 0);
-        let ways = to.cast::<c_int>();
-        *ways = *ways & !WAYS | word & WAYS;
+        libc::setvbuf(to, null_mut(), mode, 0);
+        let first_word = to.cast::<c_int>();
+        *first_word = *first_word & !ACCESS | word & ACCESS;
         // A wide-character stream has its buffer elsewhere.
-        let kept = if fwide(from, 0) > 0 { 0 } else { __fpending(from) };
-        if kept > 0 {
-            libc::fwrite(*from.cast::<*const c_void>().add(KEPT), 1, kept, to);
+        let buffered = if fwide(from, 0) > 0 { 0 } else { __fpending(from) };
+        if buffered > 0 {
+            libc::fwrite(*from.cast::<*const c_void>().add(WRITE_BASE), 1, buffered, to);
             __fpurge(from);
         }
     }
@@ -202,26 +202,26 @@ fn standard(descriptor: c_int) -> Option<Standard> {
 ///
 /// # Safety
 /// The stream is one of this library.
-pub unsafe fn again(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE {
+pub unsafe fn reopen(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE {
     let Some(descriptor) = descriptor(stream) else { return pointer(Err(Errno::BADF)) };
     // SAFETY: guaranteed by the caller.
     unsafe {
         __fpurge(stream);
-        let way = match flags & libc::O_ACCMODE {
+        let access = match flags & libc::O_ACCMODE {
             libc::O_RDONLY => NO_WRITES,
             libc::O_WRONLY => NO_READS,
             _ => 0,
         };
         let appends = if flags & libc::O_APPEND == 0 { 0 } else { APPENDS };
-        let ways = stream.cast::<c_int>();
-        *ways = *ways & !WAYS | way | appends;
+        let first_word = stream.cast::<c_int>();
+        *first_word = *first_word & !ACCESS | access | appends;
         let variable = variable(stream);
-        if !put(opened, descriptor, flags) {
+        if !move_descriptor(opened, descriptor, flags) {
             return null_mut();
         }
         let stream = variable.map_or(stream, |variable| *variable);
         // The offset that the stream has stored is of the old file.
-        let only_appends = flags & libc::O_APPEND != 0 && way == NO_READS;
+        let only_appends = flags & libc::O_APPEND != 0 && access == NO_READS;
         libc::fseek(stream, 0, if only_appends { libc::SEEK_END } else { libc::SEEK_SET });
         libc::clearerr(stream);
         stream
@@ -232,7 +232,7 @@ pub unsafe fn again(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE
 ///
 /// # Safety
 /// The program owns both descriptors.
-pub unsafe fn put(opened: c_int, descriptor: c_int, flags: c_int) -> bool {
+pub unsafe fn move_descriptor(opened: c_int, descriptor: c_int, flags: c_int) -> bool {
     to_end(opened, flags);
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -259,14 +259,14 @@ pub unsafe fn variable(stream: *mut FILE) -> Option<*mut *mut FILE> {
 
 /// Returns the descriptor of a stream of this library.
 pub fn descriptor(stream: *mut FILE) -> Option<c_int> {
-    if OURS.is_empty() {
+    if STREAMS_OF_LIBRARY.is_empty() {
         return None;
     }
     all().iter().find(|(known, _)| *known == stream.addr()).map(|(_, descriptor)| *descriptor)
 }
 
 /// Returns whether a stream is one of this library.
-pub fn is_ours(stream: *mut FILE) -> bool {
+pub fn is_library_stream(stream: *mut FILE) -> bool {
     descriptor(stream).is_some()
 }
 
@@ -276,42 +276,42 @@ pub fn forget(stream: *mut FILE) {
     let descriptor = descriptor(stream);
     all().retain(|(known, _)| *known != stream.addr());
     let Some(standard) = descriptor.and_then(standard) else { return };
-    let [own, ours] = standard.streams;
-    if ours.load(Ordering::Relaxed) != stream {
+    let [original, replacement] = standard.streams;
+    if replacement.load(Ordering::Relaxed) != stream {
         return;
     }
-    ours.store(null_mut(), Ordering::Relaxed);
+    replacement.store(null_mut(), Ordering::Relaxed);
     // SAFETY: the C library's variable.
     unsafe {
         if *standard.variable == stream {
-            *standard.variable = own.load(Ordering::Relaxed);
+            *standard.variable = original.load(Ordering::Relaxed);
         }
     }
 }
 
 /// Locks the list of streams, also over a fork.
-pub fn all() -> Listed<'static, (usize, c_int)> {
-    OURS.hold()
+pub fn all() -> ListGuard<'static, (usize, c_int)> {
+    STREAMS_OF_LIBRARY.lock()
 }
 
-fn of(cookie: *mut c_void) -> c_int {
+fn descriptor_of(cookie: *mut c_void) -> c_int {
     c_int::try_from(cookie.addr()).unwrap_or(-1)
 }
 
 unsafe extern "C" fn reads(cookie: *mut c_void, into: *mut c_char, bytes: size_t) -> ssize_t {
     // SAFETY: the stream's buffer.
-    unsafe { read(of(cookie), into.cast(), bytes) }
+    unsafe { read(descriptor_of(cookie), into.cast(), bytes) }
 }
 
 unsafe extern "C" fn writes(cookie: *mut c_void, from: *const c_char, bytes: size_t) -> ssize_t {
     // SAFETY: the stream's buffer. The C library expects 0 for a failed write, and never -1.
-    unsafe { write(of(cookie), from.cast(), bytes) }.max(0)
+    unsafe { write(descriptor_of(cookie), from.cast(), bytes) }.max(0)
 }
 
 unsafe extern "C" fn seeks(cookie: *mut c_void, at: *mut off_t, from: c_int) -> c_int {
     // SAFETY: the C library's pointer to the offset.
     unsafe {
-        let found = lseek(of(cookie), *at, from);
+        let found = lseek(descriptor_of(cookie), *at, from);
         if found < 0 {
             return -1;
         }
@@ -322,5 +322,5 @@ unsafe extern "C" fn seeks(cookie: *mut c_void, at: *mut off_t, from: c_int) -> 
 
 unsafe extern "C" fn closes(cookie: *mut c_void) -> c_int {
     // SAFETY: the stream's own descriptor.
-    unsafe { close(of(cookie)) }
+    unsafe { close(descriptor_of(cookie)) }
 }

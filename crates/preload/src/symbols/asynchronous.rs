@@ -9,10 +9,10 @@
 //! This module does not return before the bytes are moved, and starts no thread. The C library
 //! starts the thread that a program requests by `SIGEV_THREAD`.
 
-use super::bytes::{read_into, write_from};
+use super::read_write::{read_into, write_from};
 use super::symbols;
-use crate::guard::{done, zero};
-use crate::ours::{borrowed, is_remote};
+use crate::call::{run, zero};
+use crate::classify::{borrow, is_remote};
 use libc::{
     LIO_NOP, LIO_NOWAIT, LIO_READ, LIO_WAIT, LIO_WRITE, c_char, c_int, c_void, off_t, sigevent, size_t, ssize_t,
 };
@@ -52,13 +52,13 @@ symbols! {
     /// `aio_read(3)`.
     fn aio_read(operation: *mut Operation) -> c_int | aio_read64 {
         // SAFETY: the program's operation.
-        unsafe { if is_remote((*operation).descriptor) { zero(told(operation, LIO_READ)) } else { next(operation) } }
+        unsafe { if is_remote((*operation).descriptor) { zero(submit(operation, LIO_READ)) } else { next(operation) } }
     }
 
     /// `aio_write(3)`.
     fn aio_write(operation: *mut Operation) -> c_int | aio_write64 {
         // SAFETY: the program's operation.
-        unsafe { if is_remote((*operation).descriptor) { zero(told(operation, LIO_WRITE)) } else { next(operation) } }
+        unsafe { if is_remote((*operation).descriptor) { zero(submit(operation, LIO_WRITE)) } else { next(operation) } }
     }
 
     /// `aio_fsync(3)`: completes at once, because written bytes are visible to all.
@@ -68,7 +68,7 @@ symbols! {
             if !is_remote((*operation).descriptor) {
                 return next(what, operation);
             }
-            zero(may_sync(what, (*operation).descriptor).map(|()| ended(operation, Ok(0))))
+            zero(check_sync(what, (*operation).descriptor).map(|()| complete(operation, Ok(0))))
         }
     }
 
@@ -78,7 +78,7 @@ symbols! {
         // SAFETY: the program's list of `count` operations.
         unsafe {
             let known = mode == LIO_WAIT || mode == LIO_NOWAIT;
-            let operations = if known { listed(list, count) } else { &[] };
+            let operations = if known { operation_list(list, count) } else { &[] };
             let is_ours = |operation: *mut Operation| {
                 !operation.is_null() && (*operation).kind != LIO_NOP && is_remote((*operation).descriptor)
             };
@@ -88,7 +88,7 @@ symbols! {
             let (mut others, mut refused, mut failed) = (operations.to_vec(), false, false);
             for operation in &mut others {
                 if is_ours(*operation) {
-                    refused |= told(*operation, (**operation).kind & KIND_BITS).is_err();
+                    refused |= submit(*operation, (**operation).kind & KIND_BITS).is_err();
                     failed |= (**operation).error != 0;
                     *operation = null_mut();
                 }
@@ -101,7 +101,7 @@ symbols! {
 
 /// # Safety
 /// `list` has `count` entries.
-unsafe fn listed<'a>(list: *const *mut Operation, count: c_int) -> &'a [*mut Operation] {
+unsafe fn operation_list<'a>(list: *const *mut Operation, count: c_int) -> &'a [*mut Operation] {
     match usize::try_from(count) {
         // SAFETY: guaranteed by the caller.
         Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(list, count) },
@@ -116,7 +116,7 @@ unsafe fn listed<'a>(list: *const *mut Operation, count: c_int) -> &'a [*mut Ope
 ///
 /// # Safety
 /// A valid operation of the program.
-unsafe fn told(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
+unsafe fn submit(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let Operation { descriptor, priority, buffer, bytes, offset, .. } = *operation;
@@ -129,7 +129,7 @@ unsafe fn told(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
             LIO_WRITE => write_from(descriptor, buffer, bytes, Some(offset)),
             _ => Err(Errno::INVAL),
         };
-        ended(operation, outcome);
+        complete(operation, outcome);
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ unsafe fn told(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
 ///
 /// # Safety
 /// A valid operation of the program.
-unsafe fn ended(operation: *mut Operation, outcome: Result<usize, Errno>) {
+unsafe fn complete(operation: *mut Operation, outcome: Result<usize, Errno>) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         (*operation).error = outcome.err().map_or(0, Errno::raw_os_error);
@@ -152,9 +152,9 @@ unsafe fn ended(operation: *mut Operation, outcome: Result<usize, Errno>) {
 }
 
 /// Makes the checks of `aio_fsync(3)`.
-fn may_sync(what: c_int, descriptor: c_int) -> Result<(), Errno> {
+fn check_sync(what: c_int, descriptor: c_int) -> Result<(), Errno> {
     if what != libc::O_SYNC && what != libc::O_DSYNC {
         return Err(Errno::INVAL);
     }
-    done(|process| process.reaches(borrowed(descriptor)))
+    run(|process| process.check_not_path_only(borrow(descriptor)))
 }

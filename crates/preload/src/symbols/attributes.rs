@@ -1,16 +1,16 @@
 //! Functions that read and change attributes: the families of stat, access, chmod, chown, utime and
 //! truncate, and extended attributes.
 
-use super::{held, named, symbols};
-use crate::guard::{at, done, number, set_errno, zero};
-use crate::memory::{fetched, given, room as room_of, value as value_of};
-use crate::ours::{self, Said, borrowed, kind};
-use crate::text::{copy_out, told as name_of};
+use super::{on_descriptor, on_path, symbols};
+use crate::call::{at, number, run, set_errno, zero};
+use crate::classify::{self, PoolPath, borrow, kind};
+use crate::cstr::{checked, copy_out};
+use crate::memory::{load, readable, store, writable};
 use libc::{
     AT_EACCESS, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, c_uint, c_void, gid_t, mode_t, off_t, size_t, ssize_t,
     timespec, timeval, uid_t, utimbuf,
 };
-use posix::{Stat, Times, Whose};
+use posix::{FileTimes, Stat, XattrTarget};
 use rustix::fs::{Access, XattrFlags};
 use rustix::io::Errno;
 
@@ -18,11 +18,11 @@ use rustix::io::Errno;
 ///
 /// # Safety
 /// `into` has space for the structure; it need not be writable.
-unsafe fn told(said: Said<'_>, flags: c_int, into: *mut libc::stat) -> c_int {
-    zero(done(|process| {
-        let found = process.stat(said.into(), at(flags))?;
+unsafe fn stat_into(arg: PoolPath<'_>, flags: c_int, into: *mut libc::stat) -> c_int {
+    zero(run(|process| {
+        let found = process.stat(arg.into(), at(flags))?;
         // SAFETY: guaranteed by the caller.
-        unsafe { given(as_stat(&found), into) }
+        unsafe { store(as_stat(&found), into) }
     }))
 }
 
@@ -80,31 +80,31 @@ fn access_mode(mode: c_int) -> Access {
 }
 
 /// Returns the target of an extended-attribute call on a path.
-fn path_of(said: Said<'_>, follow: bool) -> Whose<'_> {
-    Whose::Path { said: said.into(), follow }
+fn path_target(arg: PoolPath<'_>, follow: bool) -> XattrTarget<'_> {
+    XattrTarget::Path { arg: arg.into(), follow }
 }
 
 /// # Safety
 /// `times` is null or points to two times.
-unsafe fn times_of(times: *const timespec) -> Result<Times, Errno> {
+unsafe fn times_of(times: *const timespec) -> Result<FileTimes, Errno> {
     if times.is_null() {
-        return Ok(Times::NOW);
+        return Ok(FileTimes::NOW);
     }
     // SAFETY: guaranteed by the caller.
-    let [accessed, modified] = unsafe { fetched(times.cast::<[timespec; 2]>()) }?;
-    Ok(Times { accessed: (accessed.tv_sec, accessed.tv_nsec), modified: (modified.tv_sec, modified.tv_nsec) })
+    let [accessed, modified] = unsafe { load(times.cast::<[timespec; 2]>()) }?;
+    Ok(FileTimes { accessed: (accessed.tv_sec, accessed.tv_nsec), modified: (modified.tv_sec, modified.tv_nsec) })
 }
 
 /// # Safety
 /// `times` is null or points to two times.
-unsafe fn microseconds_of(times: *const timeval) -> Result<Times, Errno> {
+unsafe fn microseconds_of(times: *const timeval) -> Result<FileTimes, Errno> {
     if times.is_null() {
-        return Ok(Times::NOW);
+        return Ok(FileTimes::NOW);
     }
     // SAFETY: guaranteed by the caller.
-    let [accessed, modified] = unsafe { fetched(times.cast::<[timeval; 2]>()) }?;
+    let [accessed, modified] = unsafe { load(times.cast::<[timeval; 2]>()) }?;
     let (accessed, modified) = ((accessed.tv_sec, accessed.tv_usec * 1000), (modified.tv_sec, modified.tv_usec * 1000));
-    Ok(Times { accessed, modified })
+    Ok(FileTimes { accessed, modified })
 }
 
 /// Stores the result of an extended-attribute call in a buffer. Returns its length, also if the
@@ -112,14 +112,14 @@ unsafe fn microseconds_of(times: *const timeval) -> Result<Times, Errno> {
 ///
 /// # Safety
 /// `into` has space for `room` bytes.
-unsafe fn filled(outcome: Result<Vec<u8>, Errno>, into: *mut c_void, room: size_t) -> ssize_t {
+unsafe fn copy_value(outcome: Result<Vec<u8>, Errno>, into: *mut c_void, room: size_t) -> ssize_t {
     let outcome = outcome.and_then(|value| {
         let length = ssize_t::try_from(value.len()).map_err(|_| Errno::RANGE)?;
         if room != 0 && value.len() > room {
             return Err(Errno::RANGE);
         }
         // SAFETY: guaranteed by the caller.
-        if unsafe { room_of(into, room.min(value.len())) }?.len() < room.min(value.len()) {
+        if unsafe { writable(into, room.min(value.len())) }?.len() < room.min(value.len()) {
             return Err(Errno::FAULT);
         }
         // SAFETY: that many bytes are writable.
@@ -139,240 +139,240 @@ const VALUE_BYTES_MAX: usize = 1 << 16;
 ///
 /// # Safety
 /// No thread writes or unmaps it meanwhile.
-unsafe fn whole<'a>(value: *const c_void, length: size_t) -> Result<&'a [u8], Errno> {
+unsafe fn load_value<'a>(value: *const c_void, length: size_t) -> Result<&'a [u8], Errno> {
     if length > VALUE_BYTES_MAX {
         return Err(Errno::TOOBIG);
     }
     // SAFETY: guaranteed by the caller.
-    let found = unsafe { value_of(value, length) }?;
+    let found = unsafe { readable(value, length) }?;
     if found.len() < length { Err(Errno::FAULT) } else { Ok(found) }
 }
 
-named! {
+on_path! {
     /// stat(2).
-    fn stat(path: *const c_char, into: *mut libc::stat) -> c_int | stat64, said = path(path): told(said, 0, into);
+    fn stat(path: *const c_char, into: *mut libc::stat) -> c_int | stat64, arg = path(path): stat_into(arg, 0, into);
     /// lstat(2).
-    fn lstat(path: *const c_char, into: *mut libc::stat) -> c_int | lstat64, said = path(path): told(said, AT_SYMLINK_NOFOLLOW, into);
+    fn lstat(path: *const c_char, into: *mut libc::stat) -> c_int | lstat64, arg = path(path): stat_into(arg, AT_SYMLINK_NOFOLLOW, into);
 }
 
-held! {
+on_descriptor! {
     /// fstat(2).
-    fn fstat(descriptor: c_int, into: *mut libc::stat) -> c_int | fstat64, descriptor => told(Said::From(descriptor, b""), libc::AT_EMPTY_PATH, into);
+    fn fstat(descriptor: c_int, into: *mut libc::stat) -> c_int | fstat64, descriptor => stat_into(PoolPath::At(descriptor, b""), libc::AT_EMPTY_PATH, into);
 }
 
-named! {
+on_path! {
     /// fstatat(2).
-    fn fstatat(folder: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int) -> c_int | fstatat64, said = path_at(folder, path): told(said, flags, into);
+    fn fstatat(dirfd: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int) -> c_int | fstatat64, arg = path_at(dirfd, path): stat_into(arg, flags, into);
     /// stat(2) in programs built with a C library before 2.33. The version names the structure;
     /// there has been only one.
-    fn __xstat(version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int | __xstat64, said = path(path): told(said, 0, into);
+    fn __xstat(version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int | __xstat64, arg = path(path): stat_into(arg, 0, into);
     /// lstat(2) in programs built with a C library before 2.33.
-    fn __lxstat(version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int | __lxstat64, said = path(path): told(said, AT_SYMLINK_NOFOLLOW, into);
+    fn __lxstat(version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int | __lxstat64, arg = path(path): stat_into(arg, AT_SYMLINK_NOFOLLOW, into);
 }
 
-held! {
+on_descriptor! {
     /// fstat(2) in programs built with a C library before 2.33.
     fn __fxstat(version: c_int, descriptor: c_int, into: *mut libc::stat) -> c_int | __fxstat64, descriptor => fstat(descriptor, into);
 }
 
-named! {
+on_path! {
     /// fstatat(2) in programs built with a C library before 2.33.
-    fn __fxstatat(version: c_int, folder: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int) -> c_int | __fxstatat64, said = path_at(folder, path): told(said, flags, into);
+    fn __fxstatat(version: c_int, dirfd: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int) -> c_int | __fxstatat64, arg = path_at(dirfd, path): stat_into(arg, flags, into);
 }
 
 symbols! {
     /// statx(2).
-    fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut libc::statx) -> c_int {
+    fn statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut libc::statx) -> c_int {
         // SAFETY: the program's path argument.
-        let Some(said) = (unsafe { ours::path_at(folder, path) }) else {
+        let Some(arg) = (unsafe { classify::path_at(dirfd, path) }) else {
             // SAFETY: forwards the program's own arguments.
-            return unsafe { next(folder, path, flags, mask, into) };
+            return unsafe { next(dirfd, path, flags, mask, into) };
         };
-        zero(done(|process| {
-            let found = process.stat(said.into(), at(flags))?;
+        zero(run(|process| {
+            let found = process.stat(arg.into(), at(flags))?;
             // SAFETY: the program's structure.
-            unsafe { given(as_statx(&found), into) }
+            unsafe { store(as_statx(&found), into) }
         }))
     }
 }
 
-named! {
+on_path! {
     /// statfs(2).
-    fn statfs(path: *const c_char, into: *mut libc::statfs) -> c_int | statfs64, said = path(path): zero(done(|process| process.usage(said.into()).and_then(|found| given(crate::usage::as_statfs(&found), into))));
+    fn statfs(path: *const c_char, into: *mut libc::statfs) -> c_int | statfs64, arg = path(path): zero(run(|process| process.statfs(arg.into()).and_then(|found| store(crate::statfs::as_statfs(&found), into))));
 }
 
-held! {
+on_descriptor! {
     /// fstatfs(2).
-    fn fstatfs(descriptor: c_int, into: *mut libc::statfs) -> c_int | fstatfs64, descriptor => zero(done(|process| process.usage_of(borrowed(descriptor)).and_then(|found| given(crate::usage::as_statfs(&found), into))));
+    fn fstatfs(descriptor: c_int, into: *mut libc::statfs) -> c_int | fstatfs64, descriptor => zero(run(|process| process.fstatfs(borrow(descriptor)).and_then(|found| store(crate::statfs::as_statfs(&found), into))));
 }
 
-named! {
+on_path! {
     /// statvfs(3).
-    fn statvfs(path: *const c_char, into: *mut libc::statvfs) -> c_int | statvfs64, said = path(path): zero(done(|process| process.usage(said.into()).and_then(|found| given(crate::usage::as_statvfs(&found), into))));
+    fn statvfs(path: *const c_char, into: *mut libc::statvfs) -> c_int | statvfs64, arg = path(path): zero(run(|process| process.statfs(arg.into()).and_then(|found| store(crate::statfs::as_statvfs(&found), into))));
 }
 
-held! {
+on_descriptor! {
     /// fstatvfs(3).
-    fn fstatvfs(descriptor: c_int, into: *mut libc::statvfs) -> c_int | fstatvfs64, descriptor => zero(done(|process| process.usage_of(borrowed(descriptor)).and_then(|found| given(crate::usage::as_statvfs(&found), into))));
+    fn fstatvfs(descriptor: c_int, into: *mut libc::statvfs) -> c_int | fstatvfs64, descriptor => zero(run(|process| process.fstatfs(borrow(descriptor)).and_then(|found| store(crate::statfs::as_statvfs(&found), into))));
 }
 
-named! {
+on_path! {
     /// access(2).
-    fn access(path: *const c_char, mode: c_int) -> c_int, said = path(path): zero(done(|process| process.access(said.into(), access_mode(mode), at(0))));
+    fn access(path: *const c_char, mode: c_int) -> c_int, arg = path(path): zero(run(|process| process.access(arg.into(), access_mode(mode), at(0))));
     /// faccessat(2).
-    fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, said = path_at(folder, path): zero(done(|process| process.access(said.into(), access_mode(mode), at(flags))));
+    fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.access(arg.into(), access_mode(mode), at(flags))));
     /// eaccess(3).
-    fn eaccess(path: *const c_char, mode: c_int) -> c_int | euidaccess, said = path(path): zero(done(|process| process.access(said.into(), access_mode(mode), at(AT_EACCESS))));
+    fn eaccess(path: *const c_char, mode: c_int) -> c_int | euidaccess, arg = path(path): zero(run(|process| process.access(arg.into(), access_mode(mode), at(AT_EACCESS))));
     /// chmod(2).
-    fn chmod(path: *const c_char, mode: mode_t) -> c_int, said = path(path): zero(done(|process| process.chmod(said.into(), mode, at(0))));
+    fn chmod(path: *const c_char, mode: mode_t) -> c_int, arg = path(path): zero(run(|process| process.chmod(arg.into(), mode, at(0))));
     /// lchmod(3).
-    fn lchmod(path: *const c_char, mode: mode_t) -> c_int, said = path(path): zero(done(|process| process.chmod(said.into(), mode, at(AT_SYMLINK_NOFOLLOW))));
+    fn lchmod(path: *const c_char, mode: mode_t) -> c_int, arg = path(path): zero(run(|process| process.chmod(arg.into(), mode, at(AT_SYMLINK_NOFOLLOW))));
 }
 
-held! {
+on_descriptor! {
     /// fchmod(2).
-    fn fchmod(descriptor: c_int, mode: mode_t) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor)).and_then(|()| process.chmod(Said::From(descriptor, b"").into(), mode, at(libc::AT_EMPTY_PATH)))));
+    fn fchmod(descriptor: c_int, mode: mode_t) -> c_int, descriptor => zero(run(|process| process.check_not_path_only(borrow(descriptor)).and_then(|()| process.chmod(PoolPath::At(descriptor, b"").into(), mode, at(libc::AT_EMPTY_PATH)))));
 }
 
-named! {
+on_path! {
     /// fchmodat(2).
-    fn fchmodat(folder: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int, said = path_at(folder, path): zero(done(|process| process.chmod(said.into(), mode, at(flags))));
+    fn fchmodat(dirfd: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.chmod(arg.into(), mode, at(flags))));
     /// chown(2).
-    fn chown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int, said = path(path): zero(done(|process| process.chown(said.into(), uid, gid, at(0))));
+    fn chown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int, arg = path(path): zero(run(|process| process.chown(arg.into(), uid, gid, at(0))));
     /// lchown(2).
-    fn lchown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int, said = path(path): zero(done(|process| process.chown(said.into(), uid, gid, at(AT_SYMLINK_NOFOLLOW))));
+    fn lchown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int, arg = path(path): zero(run(|process| process.chown(arg.into(), uid, gid, at(AT_SYMLINK_NOFOLLOW))));
 }
 
-held! {
+on_descriptor! {
     /// fchown(2).
-    fn fchown(descriptor: c_int, uid: uid_t, gid: gid_t) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor)).and_then(|()| process.chown(Said::From(descriptor, b"").into(), uid, gid, at(libc::AT_EMPTY_PATH)))));
+    fn fchown(descriptor: c_int, uid: uid_t, gid: gid_t) -> c_int, descriptor => zero(run(|process| process.check_not_path_only(borrow(descriptor)).and_then(|()| process.chown(PoolPath::At(descriptor, b"").into(), uid, gid, at(libc::AT_EMPTY_PATH)))));
 }
 
-named! {
+on_path! {
     /// fchownat(2).
-    fn fchownat(folder: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int, said = path_at(folder, path): zero(done(|process| process.chown(said.into(), uid, gid, at(flags))));
+    fn fchownat(dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.chown(arg.into(), uid, gid, at(flags))));
 }
 
 symbols! {
     /// utimensat(2). A null path means the descriptor's file.
-    fn utimensat(folder: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
+    fn utimensat(dirfd: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
         if path.is_null() {
             // SAFETY: forwards the program's own arguments.
-            return unsafe { match kind(folder) { Some(_) => futimens(folder, times), None => next(folder, path, times, flags) } };
+            return unsafe { match kind(dirfd) { Some(_) => futimens(dirfd, times), None => next(dirfd, path, times, flags) } };
         }
         // SAFETY: the program's path and times.
-        unsafe { match ours::path_at(folder, path) { Some(said) => zero(done(|process| process.set_times(said.into(), times_of(times)?, at(flags)))), None => next(folder, path, times, flags) } }
+        unsafe { match classify::path_at(dirfd, path) { Some(arg) => zero(run(|process| process.set_times(arg.into(), times_of(times)?, at(flags)))), None => next(dirfd, path, times, flags) } }
     }
 }
 
-held! {
+on_descriptor! {
     /// futimens(3).
-    fn futimens(descriptor: c_int, times: *const timespec) -> c_int, descriptor => zero(done(|process| {
-        process.reaches(borrowed(descriptor))?;
-        process.set_times(Said::From(descriptor, b"").into(), times_of(times)?, at(libc::AT_EMPTY_PATH))
+    fn futimens(descriptor: c_int, times: *const timespec) -> c_int, descriptor => zero(run(|process| {
+        process.check_not_path_only(borrow(descriptor))?;
+        process.set_times(PoolPath::At(descriptor, b"").into(), times_of(times)?, at(libc::AT_EMPTY_PATH))
     }));
 }
 
-named! {
+on_path! {
     /// utimes(2).
-    fn utimes(path: *const c_char, times: *const timeval) -> c_int, said = path(path): zero(done(|process| process.set_times(said.into(), microseconds_of(times)?, at(0))));
+    fn utimes(path: *const c_char, times: *const timeval) -> c_int, arg = path(path): zero(run(|process| process.set_times(arg.into(), microseconds_of(times)?, at(0))));
     /// lutimes(3).
-    fn lutimes(path: *const c_char, times: *const timeval) -> c_int, said = path(path): zero(done(|process| process.set_times(said.into(), microseconds_of(times)?, at(AT_SYMLINK_NOFOLLOW))));
+    fn lutimes(path: *const c_char, times: *const timeval) -> c_int, arg = path(path): zero(run(|process| process.set_times(arg.into(), microseconds_of(times)?, at(AT_SYMLINK_NOFOLLOW))));
 }
 
-held! {
+on_descriptor! {
     /// futimes(3).
-    fn futimes(descriptor: c_int, times: *const timeval) -> c_int, descriptor => zero(done(|process| {
-        process.reaches(borrowed(descriptor))?;
-        process.set_times(Said::From(descriptor, b"").into(), microseconds_of(times)?, at(libc::AT_EMPTY_PATH))
+    fn futimes(descriptor: c_int, times: *const timeval) -> c_int, descriptor => zero(run(|process| {
+        process.check_not_path_only(borrow(descriptor))?;
+        process.set_times(PoolPath::At(descriptor, b"").into(), microseconds_of(times)?, at(libc::AT_EMPTY_PATH))
     }));
 }
 
 symbols! {
     /// futimesat(2).
-    fn futimesat(folder: c_int, path: *const c_char, times: *const timeval) -> c_int {
+    fn futimesat(dirfd: c_int, path: *const c_char, times: *const timeval) -> c_int {
         if path.is_null() {
             // SAFETY: forwards the program's own arguments.
-            return unsafe { futimes(folder, times) };
+            return unsafe { futimes(dirfd, times) };
         }
         // SAFETY: the program's path and times.
-        unsafe { match ours::path_at(folder, path) { Some(said) => zero(done(|process| process.set_times(said.into(), microseconds_of(times)?, at(0)))), None => next(folder, path, times) } }
+        unsafe { match classify::path_at(dirfd, path) { Some(arg) => zero(run(|process| process.set_times(arg.into(), microseconds_of(times)?, at(0)))), None => next(dirfd, path, times) } }
     }
     /// utime(2).
     fn utime(path: *const c_char, times: *const utimbuf) -> c_int {
         // SAFETY: the program's path argument.
-        let Some(said) = (unsafe { ours::path(path) }) else {
+        let Some(arg) = (unsafe { classify::path(path) }) else {
             // SAFETY: forwards the program's own arguments.
             return unsafe { next(path, times) };
         };
-        zero(done(|process| {
-            let mut both = Times::NOW;
+        zero(run(|process| {
+            let mut both = FileTimes::NOW;
             if !times.is_null() {
                 // SAFETY: the program's times.
-                let times = unsafe { fetched(times) }?;
-                both = Times { accessed: (times.actime, 0), modified: (times.modtime, 0) };
+                let times = unsafe { load(times) }?;
+                both = FileTimes { accessed: (times.actime, 0), modified: (times.modtime, 0) };
             }
-            process.set_times(said.into(), both, at(0))
+            process.set_times(arg.into(), both, at(0))
         }))
     }
 }
 
-named! {
+on_path! {
     /// truncate(2).
-    fn truncate(path: *const c_char, bytes: off_t) -> c_int | truncate64, said = path(path): zero(done(|process| process.truncate(said.into(), bytes)));
+    fn truncate(path: *const c_char, bytes: off_t) -> c_int | truncate64, arg = path(path): zero(run(|process| process.truncate(arg.into(), bytes)));
     /// getxattr(2).
-    fn getxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattr(path_of(said, true), name_of(name)?)), into, room);
+    fn getxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, arg = path(path): copy_value(run(|process| process.xattr(path_target(arg, true), checked(name)?)), into, room);
     /// lgetxattr(2).
-    fn lgetxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattr(path_of(said, false), name_of(name)?)), into, room);
+    fn lgetxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, arg = path(path): copy_value(run(|process| process.xattr(path_target(arg, false), checked(name)?)), into, room);
 }
 
-held! {
+on_descriptor! {
     /// fgetxattr(2).
-    fn fgetxattr(descriptor: c_int, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, descriptor => filled(done(|process| process.xattr(Whose::Descriptor(borrowed(descriptor)), name_of(name)?)), into, room);
+    fn fgetxattr(descriptor: c_int, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, descriptor => copy_value(run(|process| process.xattr(XattrTarget::Descriptor(borrow(descriptor)), checked(name)?)), into, room);
 }
 
-named! {
+on_path! {
     /// listxattr(2).
-    fn listxattr(path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattrs(path_of(said, true))), into.cast(), room);
+    fn listxattr(path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, arg = path(path): copy_value(run(|process| process.xattrs(path_target(arg, true))), into.cast(), room);
     /// llistxattr(2).
-    fn llistxattr(path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattrs(path_of(said, false))), into.cast(), room);
+    fn llistxattr(path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, arg = path(path): copy_value(run(|process| process.xattrs(path_target(arg, false))), into.cast(), room);
 }
 
-held! {
+on_descriptor! {
     /// flistxattr(2).
-    fn flistxattr(descriptor: c_int, into: *mut c_char, room: size_t) -> ssize_t, descriptor => filled(done(|process| process.xattrs(Whose::Descriptor(borrowed(descriptor)))), into.cast(), room);
+    fn flistxattr(descriptor: c_int, into: *mut c_char, room: size_t) -> ssize_t, descriptor => copy_value(run(|process| process.xattrs(XattrTarget::Descriptor(borrow(descriptor)))), into.cast(), room);
 }
 
-named! {
+on_path! {
     /// setxattr(2).
-    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, said = path(path): zero(done(|process| process.set_xattr(path_of(said, true), name_of(name)?, whole(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
+    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, arg = path(path): zero(run(|process| process.set_xattr(path_target(arg, true), checked(name)?, load_value(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
     /// lsetxattr(2).
-    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, said = path(path): zero(done(|process| process.set_xattr(path_of(said, false), name_of(name)?, whole(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
+    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, arg = path(path): zero(run(|process| process.set_xattr(path_target(arg, false), checked(name)?, load_value(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
 }
 
-held! {
+on_descriptor! {
     /// fsetxattr(2).
-    fn fsetxattr(descriptor: c_int, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, descriptor => zero(done(|process| process.set_xattr(Whose::Descriptor(borrowed(descriptor)), name_of(name)?, whole(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
+    fn fsetxattr(descriptor: c_int, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, descriptor => zero(run(|process| process.set_xattr(XattrTarget::Descriptor(borrow(descriptor)), checked(name)?, load_value(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
 }
 
-named! {
+on_path! {
     /// removexattr(2).
-    fn removexattr(path: *const c_char, name: *const c_char) -> c_int, said = path(path): zero(done(|process| process.remove_xattr(path_of(said, true), name_of(name)?)));
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int, arg = path(path): zero(run(|process| process.remove_xattr(path_target(arg, true), checked(name)?)));
     /// lremovexattr(2).
-    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int, said = path(path): zero(done(|process| process.remove_xattr(path_of(said, false), name_of(name)?)));
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int, arg = path(path): zero(run(|process| process.remove_xattr(path_target(arg, false), checked(name)?)));
 }
 
-held! {
+on_descriptor! {
     /// fremovexattr(2).
-    fn fremovexattr(descriptor: c_int, name: *const c_char) -> c_int, descriptor => zero(done(|process| process.remove_xattr(Whose::Descriptor(borrowed(descriptor)), name_of(name)?)));
+    fn fremovexattr(descriptor: c_int, name: *const c_char) -> c_int, descriptor => zero(run(|process| process.remove_xattr(XattrTarget::Descriptor(borrow(descriptor)), checked(name)?)));
 }
 
 symbols! {
     /// pathconf(3): the values of tmpfs for the pool.
     fn pathconf(path: *const c_char, name: c_int) -> c_long {
         // SAFETY: the program's path argument.
-        match unsafe { ours::path(path) } {
-            Some(said) => match done(|process| process.stat(said.into(), at(0))) {
+        match unsafe { classify::path(path) } {
+            Some(arg) => match run(|process| process.stat(arg.into(), at(0))) {
                 // SAFETY: an existing path on a file system with the same limits.
                 Ok(_) => unsafe { next(c"/dev/shm".as_ptr(), name) },
                 Err(errno) => { set_errno(errno); -1 }

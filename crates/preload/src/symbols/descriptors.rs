@@ -1,72 +1,72 @@
 //! Descriptor calls: close, duplicate, lock, control. The kernel keeps the descriptor table; this
 //! module keeps the library's records in line with it.
 
-use super::{held, symbols};
-use crate::guard::{Quiet, done, number, waited, zero};
-use crate::memory::{fetched, given};
-use crate::ours::{self, borrowed, kind, note};
+use super::{on_descriptor, symbols};
+use crate::call::{SignalMask, number, run, run_interruptible, zero};
+use crate::classify::{self, borrow, kind, record};
+use crate::memory::{load, store};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, c_void, off_t};
-use posix::{From, LockKind, Range, Wanted};
+use posix::{LockBase, LockKind, LockOperation, LockRange};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, fcntl_getfd};
 
 /// Closes a descriptor with `close`, and removes its record first, because its number may be reused
 /// as soon as it is closed.
-pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
-    if !ours::is_noted(descriptor) {
+pub fn close_recorded(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
+    if !classify::is_recorded(descriptor) {
         return close();
     }
-    let _quiet = Quiet::begin();
-    if ours::is_unasked(descriptor) || kind(descriptor).is_none() {
-        note(descriptor, None);
+    let _signal_mask = SignalMask::block_all();
+    if classify::is_unidentified(descriptor) || kind(descriptor).is_none() {
+        record(descriptor, None);
         return close();
     }
-    note(descriptor, None);
-    let held = done(|process| Ok(process.take(descriptor)));
+    record(descriptor, None);
+    let removed = run(|process| Ok(process.remove(descriptor)));
     let outcome = close();
-    if let Ok(Some(held)) = held {
+    if let Ok(Some(removed)) = removed {
         // Errors are ignored here; the next call that needs the pool reports them.
-        let _ = done(|process| process.let_go(&held));
+        let _ = run(|process| process.release(&removed));
     }
     outcome
 }
 
 /// Returns the first reserved descriptor of the library in a range.
-fn first_own(first: c_uint, last: c_uint) -> Option<c_uint> {
+fn first_reserved(first: c_uint, last: c_uint) -> Option<c_uint> {
     let known = posix::OWN_NUMBERS;
     let range = known.start.cast_unsigned().max(first)..known.end.cast_unsigned().min(last.saturating_add(1));
     range.into_iter().find(|&descriptor| posix::is_own(descriptor.cast_signed()))
 }
 
 /// Records that the kernel has duplicated a descriptor.
-fn copied(from: c_int, to: c_int) -> c_int {
+fn record_dup(from: c_int, to: c_int) -> c_int {
     if to >= 0
         && from != to
-        && ours::is_noted(from)
-        && !ours::note_unasked(from, to)
+        && classify::is_recorded(from)
+        && !classify::record_unidentified_dup(from, to)
         && let Some(known) = kind(from)
     {
-        let _ = done(|process| {
-            process.copied(borrowed(from), to);
+        let _ = run(|process| {
+            process.record_dup(borrow(from), to);
             Ok(())
         });
-        note(to, Some(known));
+        record(to, Some(known));
     }
-    crate::stream::follow(to);
+    crate::stream::sync_standard(to);
     to
 }
 
 /// Replaces a descriptor by a duplicate with `copy`, and updates the records. A duplication that
 /// the kernel refuses closes nothing.
-fn put(from: c_int, to: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
+fn replace(from: c_int, to: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
     if posix::is_own(to) {
         return number(Err(Errno::BUSY));
     }
-    let is_open = from >= 0 && fcntl_getfd(borrowed(from)).is_ok();
+    let is_open = from >= 0 && fcntl_getfd(borrow(from)).is_ok();
     if from == to || !is_open || flags & !libc::O_CLOEXEC != 0 {
         return copy();
     }
-    copied(from, closed(to, copy))
+    record_dup(from, close_recorded(to, copy))
 }
 
 symbols! {
@@ -76,21 +76,21 @@ symbols! {
             return number(Err(Errno::BADF));
         }
         // SAFETY: forwards the program's own arguments.
-        closed(descriptor, || unsafe { next(descriptor) })
+        close_recorded(descriptor, || unsafe { next(descriptor) })
     }
 
     /// `close_range(2)`.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // Skip the reserved descriptors, which the program may not close. They are close-on-exec
         // anyway.
-        if let Some(own) = first_own(first, last) {
+        if let Some(own) = first_reserved(first, last) {
             // SAFETY: the program's own range, without the reserved descriptor.
             let before = if own > first { unsafe { close_range(first, own - 1, flags) } } else { 0 };
             // SAFETY: the program's own range, without the reserved descriptor.
             return if before == 0 && own < last { unsafe { close_range(own + 1, last, flags) } } else { before };
         }
         if flags == 0 {
-            ours::each(first, last, |descriptor| { closed(descriptor, || 0); });
+            classify::for_each_recorded(first, last, |descriptor| { close_recorded(descriptor, || 0); });
         }
         // SAFETY: forwards the program's own arguments.
         unsafe { next(first, last, flags) }
@@ -98,12 +98,12 @@ symbols! {
 
     /// closefrom(3).
     fn closefrom(first: c_int) -> () {
-        if first_own(first.max(0).cast_unsigned(), c_uint::MAX).is_some() {
+        if first_reserved(first.max(0).cast_unsigned(), c_uint::MAX).is_some() {
             // SAFETY: forwards the program's own arguments.
             unsafe { close_range(first.max(0).cast_unsigned(), c_uint::MAX, 0) };
             return;
         }
-        ours::each(first.max(0).cast_unsigned(), c_uint::MAX, |descriptor| { closed(descriptor, || 0); });
+        classify::for_each_recorded(first.max(0).cast_unsigned(), c_uint::MAX, |descriptor| { close_recorded(descriptor, || 0); });
         // SAFETY: forwards the program's own arguments.
         unsafe { next(first) }
     }
@@ -111,19 +111,19 @@ symbols! {
     /// dup(2).
     fn dup(descriptor: c_int) -> c_int {
         // SAFETY: forwards the program's own arguments.
-        copied(descriptor, unsafe { next(descriptor) })
+        record_dup(descriptor, unsafe { next(descriptor) })
     }
 
     /// dup2(2).
     fn dup2(from: c_int, to: c_int) -> c_int {
         // SAFETY: forwards the program's own arguments.
-        put(from, to, 0, || unsafe { next(from, to) })
+        replace(from, to, 0, || unsafe { next(from, to) })
     }
 
     /// dup3(2).
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
         // SAFETY: forwards the program's own arguments.
-        put(from, to, flags, || unsafe { next(from, to, flags) })
+        replace(from, to, flags, || unsafe { next(from, to, flags) })
     }
 
     /// fcntl(2). The third argument is taken from its register even if the caller passes none.
@@ -132,30 +132,30 @@ symbols! {
             // SAFETY: forwards the program's own arguments.
             return unsafe { next(descriptor, command, what) };
         };
-        let is_place = kind(descriptor) == Some(ours::Kind::Place);
+        let is_path_only = kind(descriptor) == Some(classify::FdKind::Path);
         match command {
-            _ if is_place && !OF_PLACES.contains(&command) => number(Err(Errno::BADF)),
+            _ if is_path_only && !PATH_COMMANDS.contains(&command) => number(Err(Errno::BADF)),
             // A lease or seal would apply to the node's memory file and block the node; a
             // placeholder gets no notifications.
             libc::F_GETLEASE => libc::F_UNLCK,
-            libc::F_SETLEASE => number(Err(unleased(descriptor, what))),
-            libc::F_NOTIFY => number(Err(if kind(descriptor) == Some(ours::Kind::Folder) { Errno::INVAL } else { Errno::NOTDIR })),
+            libc::F_SETLEASE => number(Err(lease_error(descriptor, what))),
+            libc::F_NOTIFY => number(Err(if kind(descriptor) == Some(classify::FdKind::Directory) { Errno::INVAL } else { Errno::NOTDIR })),
             libc::F_GET_SEALS => libc::F_SEAL_SEAL,
             libc::F_ADD_SEALS => number(Err(Errno::PERM)),
             // SAFETY: forwards the program's own arguments.
-            F_DUPFD | F_DUPFD_CLOEXEC => copied(descriptor, unsafe { next(descriptor, command, what) }),
+            F_DUPFD | F_DUPFD_CLOEXEC => record_dup(descriptor, unsafe { next(descriptor, command, what) }),
             libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
                 let lock: *mut libc::flock = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
                 // SAFETY: the program's lock structure.
-                zero(unsafe { fetched(lock) }.and_then(|mut asked| {
-                    locked(descriptor, command, &mut asked)?;
+                zero(unsafe { load(lock) }.and_then(|mut lock_range| {
+                    set_fcntl_lock(descriptor, command, &mut lock_range)?;
                     // SAFETY: the program's lock structure; only a test writes it.
-                    if [libc::F_GETLK, libc::F_OFD_GETLK].contains(&command) { unsafe { given(asked, lock) } } else { Ok(()) }
+                    if [libc::F_GETLK, libc::F_OFD_GETLK].contains(&command) { unsafe { store(lock_range, lock) } } else { Ok(()) }
                 }))
             }
-            libc::F_GETFL if ours::is_remote(descriptor) => number(done(|process| process.flags(borrowed(descriptor)).map(|flags| flags.bits().cast_signed()))),
-            libc::F_SETFL if ours::is_remote(descriptor) => {
-                zero(done(|process| process.set_flags(borrowed(descriptor), OFlags::from_bits_retain(u32::try_from(what).unwrap_or(0)))))
+            libc::F_GETFL if classify::is_remote(descriptor) => number(run(|process| process.flags(borrow(descriptor)).map(|flags| flags.bits().cast_signed()))),
+            libc::F_SETFL if classify::is_remote(descriptor) => {
+                zero(run(|process| process.set_flags(borrow(descriptor), OFlags::from_bits_retain(u32::try_from(what).unwrap_or(0)))))
             }
             // SAFETY: forwards the program's own arguments.
             _ => unsafe { next(descriptor, command, what) },
@@ -170,14 +170,14 @@ symbols! {
         {
             let place: *mut c_void = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
             // SAFETY: the program's structure for the request.
-            return zero(done(|process| process.reaches(borrowed(descriptor))).and_then(|()| unsafe { flags.answer(place) }));
+            return zero(run(|process| process.check_not_path_only(borrow(descriptor))).and_then(|()| unsafe { flags.answer(place) }));
         }
-        if request == libc::FIONREAD && ours::is_remote(descriptor) {
+        if request == libc::FIONREAD && classify::is_remote(descriptor) {
             let into: *mut c_int = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
-            return zero(done(|process| {
-                let left = process.left_to_read(borrowed(descriptor))?;
+            return zero(run(|process| {
+                let left = process.readable_bytes(borrow(descriptor))?;
                 // SAFETY: the program's integer.
-                unsafe { given(left, into) }
+                unsafe { store(left, into) }
             }));
         }
         // SAFETY: forwards the program's own arguments.
@@ -185,46 +185,46 @@ symbols! {
     }
 }
 
-held! {
+on_descriptor! {
     /// flock(2).
-    fn flock(descriptor: c_int, operation: c_int) -> c_int, descriptor => zero(flocking(operation).and_then(|operation| waited(|process, interrupted| process.flock(borrowed(descriptor), operation, interrupted))));
+    fn flock(descriptor: c_int, operation: c_int) -> c_int, descriptor => zero(flock_operation(operation).and_then(|operation| run_interruptible(|process, interrupted| process.flock(borrow(descriptor), operation, interrupted))));
     /// lockf(3), for the bytes from the descriptor's offset on.
     fn lockf(descriptor: c_int, command: c_int, bytes: off_t) -> c_int | lockf64, descriptor =>
-        zero(lockf_of(descriptor, command, bytes));
+        zero(set_lockf_lock(descriptor, command, bytes));
 }
 
 /// Returns the error of a lease request: `EAGAIN`, because another process may always have the file
 /// open, or `EINVAL` if the request is invalid.
-fn unleased(descriptor: c_int, wanted: c_ulong) -> Errno {
+fn lease_error(descriptor: c_int, wanted: c_ulong) -> Errno {
     let is_lease =
         c_int::try_from(wanted).is_ok_and(|wanted| [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK].contains(&wanted));
-    if is_lease && kind(descriptor) != Some(ours::Kind::Folder) { Errno::AGAIN } else { Errno::INVAL }
+    if is_lease && kind(descriptor) != Some(classify::FdKind::Directory) { Errno::AGAIN } else { Errno::INVAL }
 }
 
 /// Commands of fcntl(2) that an `O_PATH` descriptor supports.
-const OF_PLACES: [c_int; 5] = [F_DUPFD, F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+const PATH_COMMANDS: [c_int; 5] = [F_DUPFD, F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
 
 /// Request for inode flags (`FS_IOC_GETFLAGS` and the like). They would apply to the node's own
 /// file, so they read as 0 and cannot be set.
 #[derive(Debug, Clone, Copy)]
 enum Flags {
     /// Read the flags.
-    Told,
+    Get,
     /// Read the flags and further attributes (`struct fsxattr`).
-    ToldWithMore,
+    GetExtended,
     /// Set the flags.
     Set,
     /// Set the flags and further attributes.
-    SetWithMore,
+    SetExtended,
 }
 
 impl Flags {
     fn of(request: c_ulong) -> Option<Self> {
         Some(match request {
-            0x8008_6601 => Self::Told,
-            0x801c_581f => Self::ToldWithMore,
+            0x8008_6601 => Self::Get,
+            0x801c_581f => Self::GetExtended,
             0x4008_6602 => Self::Set,
-            0x401c_5820 => Self::SetWithMore,
+            0x401c_5820 => Self::SetExtended,
             _ => return None,
         })
     }
@@ -236,40 +236,41 @@ impl Flags {
         // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
-                Self::Told => given(0_u32, place.cast()),
-                Self::ToldWithMore => given([0_u32; 7], place.cast()),
-                Self::Set => none(fetched::<u32>(place.cast())? == 0),
-                Self::SetWithMore => none(fetched::<[u32; 7]>(place.cast())? == [0; 7]),
+                Self::Get => store(0_u32, place.cast()),
+                Self::GetExtended => store([0_u32; 7], place.cast()),
+                Self::Set => none(load::<u32>(place.cast())? == 0),
+                Self::SetExtended => none(load::<[u32; 7]>(place.cast())? == [0; 7]),
             }
         }
     }
 }
 
 /// Sets or tests a lock of fcntl(2). The result of a test is stored in `lock`.
-fn locked(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(), Errno> {
+fn set_fcntl_lock(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(), Errno> {
     let (wanted, of_open) = match command {
-        libc::F_GETLK => (Wanted::Test, false),
-        libc::F_SETLK => (Wanted::Set, false),
-        libc::F_SETLKW => (Wanted::Wait, false),
-        libc::F_OFD_GETLK => (Wanted::Test, true),
-        libc::F_OFD_SETLK => (Wanted::Set, true),
-        _ => (Wanted::Wait, true),
+        libc::F_GETLK => (LockOperation::Test, false),
+        libc::F_SETLK => (LockOperation::Set, false),
+        libc::F_SETLKW => (LockOperation::Wait, false),
+        libc::F_OFD_GETLK => (LockOperation::Test, true),
+        libc::F_OFD_SETLK => (LockOperation::Set, true),
+        _ => (LockOperation::Wait, true),
     };
     let kind = match c_int::from(lock.l_type) {
         libc::F_RDLCK => LockKind::Read,
         libc::F_WRLCK => LockKind::Write,
-        libc::F_UNLCK if wanted != Wanted::Test => LockKind::Unlock,
+        libc::F_UNLCK if wanted != LockOperation::Test => LockKind::Unlock,
         _ => return Err(Errno::INVAL),
     };
     let from = match c_int::from(lock.l_whence) {
-        libc::SEEK_SET => From::Start,
-        libc::SEEK_CUR => From::Here,
-        libc::SEEK_END => From::End,
+        libc::SEEK_SET => LockBase::Start,
+        libc::SEEK_CUR => LockBase::Current,
+        libc::SEEK_END => LockBase::End,
         _ => return Err(Errno::INVAL),
     };
-    let asked = Range { kind, from, start: lock.l_start, bytes: lock.l_len, process: lock.l_pid };
-    let Some(held) =
-        waited(|process, interrupted| process.lock(borrowed(descriptor), wanted, of_open, asked, interrupted))?
+    let lock_range = LockRange { kind, from, start: lock.l_start, bytes: lock.l_len, process: lock.l_pid };
+    let Some(held) = run_interruptible(|process, interrupted| {
+        process.lock(borrow(descriptor), wanted, of_open, lock_range, interrupted)
+    })?
     else {
         return Ok(());
     };
@@ -286,23 +287,25 @@ fn locked(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(
 }
 
 /// Executes lockf(3) as a lock of fcntl(2).
-fn lockf_of(descriptor: c_int, command: c_int, bytes: off_t) -> Result<(), Errno> {
+fn set_lockf_lock(descriptor: c_int, command: c_int, bytes: off_t) -> Result<(), Errno> {
     let (wanted, kind) = match command {
-        libc::F_LOCK => (Wanted::Wait, LockKind::Write),
-        libc::F_TLOCK => (Wanted::Set, LockKind::Write),
-        libc::F_ULOCK => (Wanted::Set, LockKind::Unlock),
-        libc::F_TEST => (Wanted::Test, LockKind::Write),
+        libc::F_LOCK => (LockOperation::Wait, LockKind::Write),
+        libc::F_TLOCK => (LockOperation::Set, LockKind::Write),
+        libc::F_ULOCK => (LockOperation::Set, LockKind::Unlock),
+        libc::F_TEST => (LockOperation::Test, LockKind::Write),
         _ => return Err(Errno::INVAL),
     };
-    let asked = Range { kind, from: From::Here, start: 0, bytes, process: 0 };
-    match waited(|process, interrupted| process.lock(borrowed(descriptor), wanted, false, asked, interrupted))? {
+    let lock_range = LockRange { kind, from: LockBase::Current, start: 0, bytes, process: 0 };
+    match run_interruptible(|process, interrupted| {
+        process.lock(borrow(descriptor), wanted, false, lock_range, interrupted)
+    })? {
         Some(held) if held.kind != LockKind::Unlock => Err(Errno::ACCESS),
         _ => Ok(()),
     }
 }
 
 /// Converts the operation of flock(2).
-fn flocking(operation: c_int) -> Result<FlockOperation, Errno> {
+fn flock_operation(operation: c_int) -> Result<FlockOperation, Errno> {
     let waits = operation & libc::LOCK_NB == 0;
     match (operation & !libc::LOCK_NB, waits) {
         (libc::LOCK_SH, true) => Ok(FlockOperation::LockShared),
@@ -318,10 +321,10 @@ fn flocking(operation: c_int) -> Result<FlockOperation, Errno> {
 const _: () = assert!(size_of::<c_ulong>() == size_of::<usize>(), "only systems of 64 bits");
 
 /// Closes a descriptor as [`closed`] does, for a `close` function that returns another value.
-pub fn forgotten<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T {
+pub fn close_recorded_with<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T {
     let mut close = Some(close);
     let mut outcome = None;
-    closed(descriptor, || {
+    close_recorded(descriptor, || {
         outcome = close.take().map(|close| close());
         0
     });

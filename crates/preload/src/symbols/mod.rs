@@ -6,19 +6,19 @@
 
 mod asynchronous;
 mod attributes;
-mod bytes;
 mod descriptors;
-mod folders;
-mod listed;
+mod dir;
+mod execl;
+mod glob_ftw;
 mod names;
-mod opens;
+mod open;
 mod printed;
 mod processes;
-mod raw;
+mod read_write;
 mod rings;
 mod sockets;
 mod streams;
-mod walks;
+mod syscall;
 
 /// Exports functions to programs. In each body, `next` calls the next library's function of the
 /// same name. Names after `|` are aliases, such as `open64` for `open`, which are the same if file
@@ -39,7 +39,7 @@ macro_rules! symbol {
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $returned {
             #[allow(dead_code, reason = "some are always ours")]
             unsafe fn next($($arg: $type),*) -> $returned {
-                static NEXT: $crate::next::Next = $crate::next::Next::new(
+                static NEXT: $crate::real_symbol::RealSymbol = $crate::real_symbol::RealSymbol::new(
                     match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
                         Err(_) => unreachable!(),
@@ -71,19 +71,19 @@ macro_rules! alias {
 }
 pub(crate) use alias;
 
-/// Exports functions that name a file. The expression runs if the path is of the pool, as `said`;
-/// else the next library's function runs.
-macro_rules! named {
+/// Exports functions that name a file. The expression runs if the path is of the pool, as
+/// `$pool_path`; else the next library's function runs.
+macro_rules! on_path {
     ($($(#[$doc:meta])* fn $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $(| $alias:ident)*,
-        $said:ident = $find:ident($($given:expr),*): $ours:expr;)*) => {
+        $pool_path:ident = $find:ident($($given:expr),*): $then:expr;)*) => {
         $crate::symbols::symbols! {$(
             $(#[$doc])*
             fn $name ($($arg: $type),*) -> $returned $(| $alias)* {
                 // SAFETY: the program's arguments fulfil the contract in the function's manual
                 // page.
                 unsafe {
-                    match $crate::ours::$find($($given),*) {
-                        Some($said) => $ours,
+                    match $crate::classify::$find($($given),*) {
+                        Some($pool_path) => $then,
                         None => next($($arg),*),
                     }
                 }
@@ -91,21 +91,21 @@ macro_rules! named {
         )*}
     };
 }
-pub(crate) use named;
+pub(crate) use on_path;
 
 /// Exports functions of a descriptor. The expression runs if the descriptor is of the pool; else
 /// the next library's function runs.
-macro_rules! held {
+macro_rules! on_descriptor {
     ($($(#[$doc:meta])* fn $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $(| $alias:ident)*,
-        $descriptor:expr => $ours:expr;)*) => {
+        $descriptor:expr => $then:expr;)*) => {
         $crate::symbols::symbols! {$(
             $(#[$doc])*
             fn $name ($($arg: $type),*) -> $returned $(| $alias)* {
                 // SAFETY: the program's arguments fulfil the contract in the function's manual
                 // page.
                 unsafe {
-                    match $crate::ours::kind($descriptor) {
-                        Some(_) => $ours,
+                    match $crate::classify::kind($descriptor) {
+                        Some(_) => $then,
                         None => next($($arg),*),
                     }
                 }
@@ -113,28 +113,28 @@ macro_rules! held {
         )*}
     };
 }
-pub(crate) use held;
+pub(crate) use on_descriptor;
 
 /// Exports functions that move a descriptor's bytes. The expression runs if the descriptor is a
 /// placeholder; else the next library's function runs, and the kernel moves the bytes.
-macro_rules! moved {
+macro_rules! on_placeholder {
     ($($(#[$doc:meta])* fn $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $(| $alias:ident)*,
-        $($descriptor:expr),+ => $ours:expr;)*) => {
+        $($descriptor:expr),+ => $then:expr;)*) => {
         $crate::symbols::symbols! {$(
             $(#[$doc])*
             fn $name ($($arg: $type),*) -> $returned $(| $alias)* {
                 // SAFETY: the program's arguments fulfil the contract in the function's manual
                 // page.
-                unsafe { if $($crate::ours::is_remote($descriptor))||+ { $ours } else { next($($arg),*) } }
+                unsafe { if $($crate::classify::is_remote($descriptor))||+ { $then } else { next($($arg),*) } }
             }
         )*}
     };
 }
-pub(crate) use moved;
+pub(crate) use on_placeholder;
 
 pub(crate) use attributes::{lstat, stat};
-pub(crate) use bytes::{lseek, read, write};
 pub(crate) use descriptors::{close, dup3};
-pub(crate) use folders::{closedir, opendir, readdir};
+pub(crate) use dir::{closedir, opendir, readdir};
 pub(crate) use names::{chdir, getcwd};
-pub(crate) use opens::open;
+pub(crate) use open::open;
+pub(crate) use read_write::{lseek, read, write};

@@ -5,7 +5,7 @@
 //! it is the C library's own.
 
 use super::symbols;
-use crate::ours::is_remote;
+use crate::classify::is_remote;
 use libc::{c_char, c_int, c_void};
 
 unsafe extern "C" {

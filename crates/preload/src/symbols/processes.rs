@@ -1,15 +1,15 @@
 //! Functions that start programs: they complete the environment, and execute programs that lie in
 //! the pool.
 
-use super::{named, symbols};
-use crate::guard::{at, done, errno, set_errno, zero};
-use crate::ours::{self, Said};
-use crate::{actions, launch};
+use super::{on_path, symbols};
+use crate::call::{at, errno, run, set_errno, zero};
+use crate::classify::{self, PoolPath};
+use crate::{launch, spawn_actions};
 use libc::{c_char, c_int, c_long, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-type Words = *const *const c_char;
+type StringList = *const *const c_char;
 
 symbols! {
     /// umask(2).
@@ -27,82 +27,82 @@ symbols! {
     }
 
     /// execve(2).
-    fn execve(path: *const c_char, words: Words, variables: Words) -> c_int {
+    fn execve(path: *const c_char, argv: StringList, envp: StringList) -> c_int {
         // SAFETY: the program's path, arguments and environment.
         unsafe {
-            let variables = launch::completed(variables);
-            let system = |path, words| {
-                next(path, words, variables.as_ptr());
+            let envp = launch::complete_environment(envp);
+            let system = |path, argv| {
+                next(path, argv, envp.as_ptr());
             };
-            match ours::path(path) {
-                Some(said) => zero(launch::replace(said, crate::text::bytes(path), words, system)),
-                None => of_host(path, words, system),
+            match classify::path(path) {
+                Some(arg) => zero(launch::replace(arg, crate::cstr::bytes(path), argv, system)),
+                None => execute_host(path, argv, system),
             }
         }
     }
 
     /// execv(3).
-    fn execv(path: *const c_char, words: Words) -> c_int {
+    fn execv(path: *const c_char, argv: StringList) -> c_int {
         // SAFETY: forwards the program's own arguments.
-        unsafe { execve(path, words, launch::variables()) }
+        unsafe { execve(path, argv, launch::environment()) }
     }
 
     /// execvp(3).
-    fn execvp(program: *const c_char, words: Words) -> c_int {
+    fn execvp(program: *const c_char, argv: StringList) -> c_int {
         // SAFETY: forwards the program's own arguments.
-        unsafe { execvpe(program, words, launch::variables()) }
+        unsafe { execvpe(program, argv, launch::environment()) }
     }
 
     /// execvpe(3).
-    fn execvpe(program: *const c_char, words: Words, variables: Words) -> c_int {
+    fn execvpe(program: *const c_char, argv: StringList, envp: StringList) -> c_int {
         // SAFETY: the program's name, arguments and environment.
         unsafe {
-            let completed = launch::completed(variables);
-            if !launch::may_be_found_in_the_pool(program) {
-                let outcome = next(program, words, completed.as_ptr());
+            let completed = launch::complete_environment(envp);
+            if !launch::may_be_in_pool(program) {
+                let outcome = next(program, argv, completed.as_ptr());
                 // The program may exist, with its interpreter in the pool.
                 if errno() != Some(Errno::NOENT) {
                     return outcome;
                 }
             }
-            launch::found(crate::text::bytes(program), |path| {
-                execve(path.as_ptr(), words, completed.as_ptr());
+            launch::try_path_search(crate::cstr::bytes(program), |path| {
+                execve(path.as_ptr(), argv, completed.as_ptr());
                 if errno() == Some(Errno::NOEXEC) {
-                    execve(launch::SHELL.as_ptr(), launch::by_shell(path, words).as_ptr(), completed.as_ptr());
+                    execve(launch::SHELL.as_ptr(), launch::shell_arguments(path, argv).as_ptr(), completed.as_ptr());
                 }
             })
         }
     }
 
     /// fexecve(3).
-    fn fexecve(descriptor: c_int, words: Words, variables: Words) -> c_int {
+    fn fexecve(descriptor: c_int, argv: StringList, envp: StringList) -> c_int {
         // SAFETY: the program's arguments and environment.
         unsafe {
-            match ours::kind(descriptor) {
-                Some(_) => execveat(descriptor, c"".as_ptr(), words, variables, libc::AT_EMPTY_PATH),
-                None => next(descriptor, words, launch::completed(variables).as_ptr()),
+            match classify::kind(descriptor) {
+                Some(_) => execveat(descriptor, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH),
+                None => next(descriptor, argv, launch::complete_environment(envp).as_ptr()),
             }
         }
     }
 
     /// execveat(2).
-    fn execveat(folder: c_int, path: *const c_char, words: Words, variables: Words, flags: c_int) -> c_int {
+    fn execveat(dirfd: c_int, path: *const c_char, argv: StringList, envp: StringList, flags: c_int) -> c_int {
         // SAFETY: the program's path, arguments and environment.
         unsafe {
-            let variables = launch::completed(variables);
-            let Some(said) = ours::path_at(folder, path) else {
-                return next(folder, path, words, variables.as_ptr(), flags);
+            let envp = launch::complete_environment(envp);
+            let Some(arg) = classify::path_at(dirfd, path) else {
+                return next(dirfd, path, argv, envp.as_ptr(), flags);
             };
-            let itself = match said {
-                Said::From(descriptor, b"") if flags & libc::AT_EMPTY_PATH != 0 => Said::Magic(descriptor, b""),
-                said => said,
+            let itself = match arg {
+                PoolPath::At(descriptor, b"") if flags & libc::AT_EMPTY_PATH != 0 => PoolPath::Magic(descriptor, b""),
+                arg => arg,
             };
-            if let Err(errno) = may_run(said, flags) {
+            if let Err(errno) = check_exec(arg, flags) {
                 return zero(Err(errno));
             }
-            zero(launch::told_at(said, crate::text::bytes(path)).and_then(|told| {
-                launch::replace(itself, &told, words, |path, words| {
-                    libc::syscall(libc::SYS_execve, path, words, variables.as_ptr());
+            zero(launch::script_name(arg, crate::cstr::bytes(path)).and_then(|script| {
+                launch::replace(itself, &script, argv, |path, argv| {
+                    libc::syscall(libc::SYS_execve, path, argv, envp.as_ptr());
                 })
             }))
         }
@@ -112,26 +112,26 @@ symbols! {
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,
-        given: *const posix_spawn_file_actions_t,
+        actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t,
-        words: Words,
-        variables: Words,
+        argv: StringList,
+        envp: StringList,
     ) -> c_int {
         // SAFETY: the program's own arguments.
         unsafe {
-            let variables = launch::completed_in(variables, actions::begins_in(given).as_deref());
-            let from_there = actions::from_there(given, path);
-            let found = from_there.as_ref().map_or(path, |path| path.as_ptr());
-            let start = |image: &launch::Image| {
+            let envp = launch::complete_environment_in(envp, spawn_actions::start_directory(actions).as_deref());
+            let relative_to_start = spawn_actions::relative_to_start(actions, path);
+            let found = relative_to_start.as_ref().map_or(path, |path| path.as_ptr());
+            let start = |image: &launch::ExecImage| {
                 let path = image.path_for_child();
-                next(process, path.as_ptr(), given, attributes, image.words(), variables.as_ptr())
+                next(process, path.as_ptr(), actions, attributes, image.argv(), envp.as_ptr())
             };
-            if let Some(said) = ours::path(found) {
-                let image = launch::image(said, crate::text::bytes(path), words);
+            if let Some(arg) = classify::path(found) {
+                let image = launch::prepare(arg, crate::cstr::bytes(path), argv);
                 return image.map_or_else(Errno::raw_os_error, |image| start(&image));
             }
-            let outcome = next(process, path, given, attributes, words, variables.as_ptr());
-            let image = (outcome == libc::ENOENT).then(|| launch::image_of_host(found, words)).flatten();
+            let outcome = next(process, path, actions, attributes, argv, envp.as_ptr());
+            let image = (outcome == libc::ENOENT).then(|| launch::prepare_host_script(found, argv)).flatten();
             image.map_or(outcome, |image| start(&image))
         }
     }
@@ -142,21 +142,21 @@ symbols! {
         program: *const c_char,
         actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t,
-        words: Words,
-        variables: Words,
+        argv: StringList,
+        envp: StringList,
     ) -> c_int {
         // SAFETY: the program's own arguments.
         unsafe {
-            if !launch::may_be_found_in_the_pool(program) {
-                let variables = launch::completed(variables);
-                let outcome = next(process, program, actions, attributes, words, variables.as_ptr());
+            if !launch::may_be_in_pool(program) {
+                let envp = launch::complete_environment(envp);
+                let outcome = next(process, program, actions, attributes, argv, envp.as_ptr());
                 if outcome != libc::ENOENT {
                     return outcome;
                 }
             }
             let mut outcome = Errno::NOENT.raw_os_error();
-            let failed = launch::found(crate::text::bytes(program), |path| {
-                outcome = posix_spawn(process, path.as_ptr(), actions, attributes, words, variables);
+            let failed = launch::try_path_search(crate::cstr::bytes(program), |path| {
+                outcome = posix_spawn(process, path.as_ptr(), actions, attributes, argv, envp);
                 if outcome != 0 {
                     set_errno(Errno::from_raw_os_error(outcome));
                 }
@@ -168,7 +168,7 @@ symbols! {
     /// `posix_spawn_file_actions_addopen(3)`: opens a file of the pool at once, because the child
     /// loads this library only later.
     fn posix_spawn_file_actions_addopen(
-        given: *mut posix_spawn_file_actions_t,
+        actions: *mut posix_spawn_file_actions_t,
         descriptor: c_int,
         path: *const c_char,
         flags: c_int,
@@ -176,83 +176,83 @@ symbols! {
     ) -> c_int {
         // SAFETY: the program's path and actions.
         unsafe {
-            let from_there = actions::from_there(given, path);
-            match ours::path(from_there.as_ref().map_or(path, |path| path.as_ptr())) {
-                None => next(given, descriptor, path, flags, mode),
-                Some(said) => actions::open_for(given, descriptor, said, flags, mode),
+            let relative_to_start = spawn_actions::relative_to_start(actions, path);
+            match classify::path(relative_to_start.as_ref().map_or(path, |path| path.as_ptr())) {
+                None => next(actions, descriptor, path, flags, mode),
+                Some(arg) => spawn_actions::add_open(actions, descriptor, arg, flags, mode),
             }
         }
     }
 
     /// `posix_spawn_file_actions_addchdir_np(3)`: opens a directory of the pool at once.
-    fn posix_spawn_file_actions_addchdir_np(given: *mut posix_spawn_file_actions_t, path: *const c_char) -> c_int
+    fn posix_spawn_file_actions_addchdir_np(actions: *mut posix_spawn_file_actions_t, path: *const c_char) -> c_int
         | posix_spawn_file_actions_addchdir
     {
         // SAFETY: the program's path and actions.
         unsafe {
-            let from_there = actions::from_there(given, path);
-            if let Some(said) = ours::path(from_there.as_ref().map_or(path, |path| path.as_ptr())) {
-                return actions::enter(given, said, |folder| posix_spawn_file_actions_addfchdir_np(given, folder));
+            let relative_to_start = spawn_actions::relative_to_start(actions, path);
+            if let Some(arg) = classify::path(relative_to_start.as_ref().map_or(path, |path| path.as_ptr())) {
+                return spawn_actions::add_chdir(actions, arg, |dirfd| posix_spawn_file_actions_addfchdir_np(actions, dirfd));
             }
-            let outcome = next(given, path);
+            let outcome = next(actions, path);
             if outcome == 0 {
-                actions::entered_host(given, path);
+                spawn_actions::record_chdir(actions, path);
             }
             outcome
         }
     }
 
     /// `posix_spawn_file_actions_addfchdir_np(3)`: records the directory.
-    fn posix_spawn_file_actions_addfchdir_np(given: *mut posix_spawn_file_actions_t, folder: c_int) -> c_int
+    fn posix_spawn_file_actions_addfchdir_np(actions: *mut posix_spawn_file_actions_t, dirfd: c_int) -> c_int
         | posix_spawn_file_actions_addfchdir
     {
         // SAFETY: the program's actions.
-        let outcome = unsafe { next(given, folder) };
+        let outcome = unsafe { next(actions, dirfd) };
         if outcome == 0 {
-            actions::entered(given, folder);
+            spawn_actions::record_fchdir(actions, dirfd);
         }
         outcome
     }
 
     /// `posix_spawn_file_actions_destroy(3)`.
     fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
-        actions::close_for(actions);
+        spawn_actions::release(actions);
         // SAFETY: the program's actions, which it destroys.
         unsafe { next(actions) }
     }
 }
 
-named! {
+on_path! {
     /// dlopen(3): the loader maps the file through its descriptor's path.
-    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): crate::library::library(said, |path| next(path, flags));
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, arg = path(path): crate::dlopen::load(arg, |path| next(path, flags));
     /// `dlmopen(3)`: the loader maps the file through its descriptor's path.
-    fn dlmopen(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): crate::library::library(said, |path| next(space, path, flags));
+    fn dlmopen(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void, arg = path(path): crate::dlopen::load(arg, |path| next(space, path, flags));
     /// ftok(3).
-    fn ftok(path: *const c_char, project: c_int) -> libc::key_t, said = path(path): key_of(said, project);
+    fn ftok(path: *const c_char, project: c_int) -> libc::key_t, arg = path(path): ipc_key(arg, project);
     /// `inotify_add_watch(2)`: local files only, since the kernel sees their reads and writes and
     /// nothing else of the pool.
-    fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int, said = path(path): launch::watched(said, |path| next(queue, path, mask));
+    fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int, arg = path(path): launch::watch_local(arg, |path| next(queue, path, mask));
     /// `name_to_handle_at(2)`: refused, as by file systems without handles.
-    fn name_to_handle_at(folder: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int,
-        said = path_at(folder, path): refused(said, Errno::OPNOTSUPP);
+    fn name_to_handle_at(dirfd: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int,
+        arg = path_at(dirfd, path): refuse(arg, Errno::OPNOTSUPP);
     /// swapon(2): refused.
-    fn swapon(path: *const c_char, flags: c_int) -> c_int, said = path(path): refused(said, Errno::INVAL);
+    fn swapon(path: *const c_char, flags: c_int) -> c_int, arg = path(path): refuse(arg, Errno::INVAL);
     /// acct(2): refused.
-    fn acct(path: *const c_char) -> c_int, said = path(path): refused(said, Errno::INVAL);
+    fn acct(path: *const c_char) -> c_int, arg = path(path): refuse(arg, Errno::INVAL);
 }
 
 /// Executes a program of the host by the system call, and through its interpreter if that is in the
 /// pool.
 ///
 /// # Safety
-/// The path is a nul-terminated string; `words` is a null-terminated list of strings.
-unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_char, Words)) -> c_int {
-    system(path, words);
+/// The path is a nul-terminated string; `argv` is a null-terminated list of strings.
+unsafe fn execute_host(path: *const c_char, argv: StringList, system: impl Fn(*const c_char, StringList)) -> c_int {
+    system(path, argv);
     let why = errno().unwrap_or(Errno::NOENT);
     if why == Errno::NOENT {
         // SAFETY: same contract as this function's.
-        if let Some(image) = unsafe { launch::image_of_host(path, words) } {
-            system(image.path(), image.words());
+        if let Some(image) = unsafe { launch::prepare_host_script(path, argv) } {
+            system(image.path(), image.argv());
             return -1;
         }
     }
@@ -261,27 +261,27 @@ unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_ch
 
 /// Makes the checks of execveat(2) that precede the lookup of the program: unknown flags
 /// (`EINVAL`), and a symlink that must not be followed (`ELOOP`).
-fn may_run(said: Said<'_>, flags: c_int) -> Result<(), Errno> {
+fn check_exec(arg: PoolPath<'_>, flags: c_int) -> Result<(), Errno> {
     let known = libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW;
-    let itself = matches!(said, Said::From(_, b"")) || flags & libc::AT_SYMLINK_NOFOLLOW != 0;
+    let itself = matches!(arg, PoolPath::At(_, b"")) || flags & libc::AT_SYMLINK_NOFOLLOW != 0;
     if flags & !known != 0 {
         return Err(Errno::INVAL);
     }
-    if itself && done(|process| process.stat(said.into(), at(flags)))?.mode & libc::S_IFMT == libc::S_IFLNK {
+    if itself && run(|process| process.stat(arg.into(), at(flags)))?.mode & libc::S_IFMT == libc::S_IFLNK {
         return Err(Errno::LOOP);
     }
     Ok(())
 }
 
 /// Refuses a call that is not supported.
-fn refused(_: Said<'_>, errno: Errno) -> c_int {
+fn refuse(_: PoolPath<'_>, errno: Errno) -> c_int {
     zero(Err(errno))
 }
 
 /// Returns a System V IPC key, made as the C library does: of the low bits of the inode and device,
 /// and the project number.
-fn key_of(said: Said<'_>, project: c_int) -> libc::key_t {
-    match done(|process| process.stat(said.into(), AtFlags::empty())) {
+fn ipc_key(arg: PoolPath<'_>, project: c_int) -> libc::key_t {
+    match run(|process| process.stat(arg.into(), AtFlags::empty())) {
         Ok(found) => {
             let (inode, device) = ((found.inode & 0xffff).to_le_bytes(), found.device.1.to_le_bytes());
             libc::key_t::from_le_bytes([inode[0], inode[1], device[0], project.to_le_bytes()[0]])

@@ -5,17 +5,17 @@
 //! Rings that a program sets up by its own system call instructions are not detected, as in a
 //! statically linked liburing.
 
-use crate::guard::set_errno;
-use crate::start::say_once;
+use crate::call::set_errno;
+use crate::start::report_once;
 use libc::c_int;
 use rustix::io::Errno;
 use std::sync::atomic::AtomicBool;
 
-static SAID: AtomicBool = AtomicBool::new(false);
+static REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Refuses a ring: returns -1 with `errno` set to `ENOSYS`.
-pub(super) fn refused() -> c_int {
-    say_once(&SAID, "io_uring is refused (ENOSYS): what a program opens by it would not be seen here");
+pub(super) fn refuse() -> c_int {
+    report_once(&REPORTED, "io_uring is refused (ENOSYS): what a program opens by it would not be seen here");
     set_errno(Errno::NOSYS);
     -1
 }
@@ -27,7 +27,7 @@ macro_rules! refused {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> c_int {
-            refused();
+            refuse();
             -Errno::NOSYS.raw_os_error()
         }
     )*};

@@ -1,14 +1,14 @@
 //! Sockets with a name in the pool: bind, connect, send, and addresses that show that name.
 
 use super::symbols;
-use crate::guard::{at, done, number, set_errno, zero};
-use crate::memory::{fetched, given as put, room as room_of, value};
-use crate::ours::{self, Said};
-use crate::text::copy_out;
+use crate::call::{at, number, run, set_errno, zero};
+use crate::classify::{self, PoolPath};
+use crate::cstr::copy_out;
+use crate::memory::{load, readable, store, writable};
 use libc::{
     AF_UNIX, c_char, c_int, c_void, msghdr, size_t, sockaddr, sockaddr_storage, sockaddr_un, socklen_t, ssize_t,
 };
-use posix::Meeting;
+use posix::SocketEndpoint;
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::mem::offset_of;
@@ -18,14 +18,14 @@ use std::mem::offset_of;
 ///
 /// # Safety
 /// `address` has `length` bytes; they need not be readable.
-unsafe fn named(address: *const sockaddr, length: socklen_t) -> Option<CString> {
+unsafe fn address_path(address: *const sockaddr, length: socklen_t) -> Option<CString> {
     const PATH: usize = offset_of!(sockaddr_un, sun_path);
     let length = (length as usize).min(size_of::<sockaddr_un>());
     if address.is_null() || length <= PATH {
         return None;
     }
     // SAFETY: the caller's address, as far as it is readable.
-    let address = unsafe { value(address.cast(), length) }.ok().filter(|found| found.len() == length)?;
+    let address = unsafe { readable(address.cast(), length) }.ok().filter(|found| found.len() == length)?;
     let family = address.first_chunk().map(|family| u16::from_ne_bytes(*family))?;
     if c_int::from(family) != AF_UNIX {
         return None;
@@ -51,8 +51,11 @@ fn address(of: &CStr) -> Result<(sockaddr_un, socklen_t), Errno> {
 }
 
 /// Makes a socket call with the address of the kernel socket behind one of the pool.
-fn told<N: From<i8>>(meeting: &Meeting, call: impl FnOnce(*const sockaddr, socklen_t) -> N) -> N {
-    match address(&meeting.path) {
+fn with_kernel_address<N: From<i8>>(
+    endpoint: &SocketEndpoint,
+    call: impl FnOnce(*const sockaddr, socklen_t) -> N,
+) -> N {
+    match address(&endpoint.path) {
         Ok((address, length)) => call((&raw const address).cast(), length),
         Err(errno) => number(Err(errno)),
     }
@@ -62,20 +65,20 @@ fn told<N: From<i8>>(meeting: &Meeting, call: impl FnOnce(*const sockaddr, sockl
 ///
 /// # Safety
 /// `address` has `length` bytes.
-unsafe fn reached<N: From<i8> + PartialOrd>(
+unsafe fn send_to_address<N: From<i8> + PartialOrd>(
     address: *const sockaddr,
     length: socklen_t,
     call: impl FnOnce(*const sockaddr, socklen_t) -> N,
 ) -> N {
     // SAFETY: guaranteed by the caller.
-    let Some(path) = (unsafe { named(address, length) }) else { return call(address, length) };
+    let Some(path) = (unsafe { address_path(address, length) }) else { return call(address, length) };
     // SAFETY: a nul-terminated string.
-    let Some(said) = (unsafe { ours::path(path.as_ptr()) }) else { return call(address, length) };
-    match done(|process| process.listener(said.into())) {
+    let Some(arg) = (unsafe { classify::path(path.as_ptr()) }) else { return call(address, length) };
+    match run(|process| process.listener(arg.into())) {
         Err(errno) => number(Err(errno)),
-        Ok(meeting) => {
-            let outcome = told(&meeting, call);
-            if outcome < N::from(0) && crate::guard::errno() == Some(Errno::NOENT) {
+        Ok(endpoint) => {
+            let outcome = with_kernel_address(&endpoint, call);
+            if outcome < N::from(0) && crate::call::errno() == Some(Errno::NOENT) {
                 // The socket's owner was on another host, or bound it before the node started.
                 return number(Err(Errno::CONNREFUSED));
             }
@@ -89,22 +92,22 @@ unsafe fn reached<N: From<i8> + PartialOrd>(
 ///
 /// # Safety
 /// `into` has space for `length` bytes; `length` is set to the address's length.
-unsafe fn heard<N: From<i8> + PartialOrd>(
+unsafe fn receive_address<N: From<i8> + PartialOrd>(
     into: *mut sockaddr,
     length: *mut socklen_t,
     call: impl FnOnce(*mut sockaddr, *mut socklen_t) -> N,
 ) -> N {
     // SAFETY: guaranteed by the caller; `whole` has space for any address.
     unsafe {
-        let room = fetched(length).ok().filter(|room| !into.is_null() && room.cast_signed() >= 0);
-        let Some(room) = room.filter(|room| room_of(into.cast(), *room as usize).is_ok()) else {
+        let room = load(length).ok().filter(|room| !into.is_null() && room.cast_signed() >= 0);
+        let Some(room) = room.filter(|room| writable(into.cast(), *room as usize).is_ok()) else {
             return call(into, length);
         };
         let mut whole: sockaddr_storage = std::mem::zeroed();
-        let mut there = WHOLE_BYTES;
-        let outcome = call((&raw mut whole).cast(), &raw mut there);
+        let mut address_length = WHOLE_BYTES;
+        let outcome = call((&raw mut whole).cast(), &raw mut address_length);
         if outcome >= N::from(0)
-            && let Err(errno) = put(given(&whole, there, into, room), length)
+            && let Err(errno) = store(copy_address(&whole, address_length, into, room), length)
         {
             return number(Err(errno));
         }
@@ -121,19 +124,25 @@ const WHOLE_BYTES: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
 ///
 /// # Safety
 /// `into` has space for `room` bytes.
-unsafe fn given(whole: &sockaddr_storage, there: socklen_t, into: *mut sockaddr, room: socklen_t) -> socklen_t {
+unsafe fn copy_address(
+    whole: &sockaddr_storage,
+    address_length: socklen_t,
+    into: *mut sockaddr,
+    room: socklen_t,
+) -> socklen_t {
     let whole: *const sockaddr_storage = whole;
-    // SAFETY: `whole` has `there` bytes; the rest is guaranteed by the caller.
+    // SAFETY: `whole` has `address_length` bytes; the rest is guaranteed by the caller.
     unsafe {
-        let path = named(whole.cast(), there.min(WHOLE_BYTES)).filter(|path| Meeting::is(path.to_bytes()));
-        let bound = path.and_then(|path| done(|process| process.bound(path.to_bytes())).ok());
-        if let Some((bound, there)) = bound.and_then(|bound| address(&bound).ok()) {
-            copy_out(as_bytes(&raw const bound, there), into.cast(), room as usize);
-            return there;
+        let path = address_path(whole.cast(), address_length.min(WHOLE_BYTES))
+            .filter(|path| SocketEndpoint::is_kernel_path(path.to_bytes()));
+        let bound = path.and_then(|path| run(|process| process.bound_name(path.to_bytes())).ok());
+        if let Some((bound, address_length)) = bound.and_then(|bound| address(&bound).ok()) {
+            copy_out(as_bytes(&raw const bound, address_length), into.cast(), room as usize);
+            return address_length;
         }
-        copy_out(as_bytes(whole, there.min(WHOLE_BYTES)), into.cast(), room as usize);
+        copy_out(as_bytes(whole, address_length.min(WHOLE_BYTES)), into.cast(), room as usize);
     }
-    there
+    address_length
 }
 
 /// Returns the bytes of an address.
@@ -150,16 +159,16 @@ symbols! {
     fn bind(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
         // SAFETY: the program's socket address.
         unsafe {
-            let Some(path) = named(address, length) else { return next(socket, address, length) };
-            let Some(said) = ours::path(path.as_ptr()) else { return next(socket, address, length) };
-            match done(|process| process.socket(said.into())) {
+            let Some(path) = address_path(address, length) else { return next(socket, address, length) };
+            let Some(arg) = classify::path(path.as_ptr()) else { return next(socket, address, length) };
+            match run(|process| process.socket(arg.into())) {
                 Err(errno) => zero(Err(errno)),
-                Ok(meeting) => {
+                Ok(endpoint) => {
                     // Without this record, queries show the kernel's path instead of the name.
-                    let _ = meeting.say(&path);
-                    let bound = told(&meeting, |address, length| next(socket, address, length));
+                    let _ = endpoint.record_name(&path);
+                    let bound = with_kernel_address(&endpoint, |address, length| next(socket, address, length));
                     if bound != 0 {
-                        unmade(said);
+                        remove_name(arg);
                     }
                     bound
                 }
@@ -170,21 +179,21 @@ symbols! {
     /// connect(2).
     fn connect(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int | __connect {
         // SAFETY: the program's socket address.
-        unsafe { reached(address, length, |address, length| next(socket, address, length)) }
+        unsafe { send_to_address(address, length, |address, length| next(socket, address, length)) }
     }
 
     /// sendto(2).
     fn sendto(socket: c_int, from: *const c_void, bytes: size_t, flags: c_int, address: *const sockaddr, length: socklen_t) -> ssize_t {
         // SAFETY: the program's socket address.
-        unsafe { reached(address, length, |address, length| next(socket, from, bytes, flags, address, length)) }
+        unsafe { send_to_address(address, length, |address, length| next(socket, from, bytes, flags, address, length)) }
     }
 
     /// sendmsg(2).
     fn sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's message; a copy of it gets another address.
         unsafe {
-            if fetched(message).is_err() { return next(socket, message, flags) }
-            reached((*message).msg_name.cast(), (*message).msg_namelen, |address, length| {
+            if load(message).is_err() { return next(socket, message, flags) }
+            send_to_address((*message).msg_name.cast(), (*message).msg_namelen, |address, length| {
                 let mut sent = *message;
                 (sent.msg_name, sent.msg_namelen) = (address.cast_mut().cast(), length);
                 next(socket, &raw const sent, flags)
@@ -195,50 +204,50 @@ symbols! {
     /// getsockname(2).
     fn getsockname(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { heard(into, length, |into, length| next(socket, into, length)) }
+        unsafe { receive_address(into, length, |into, length| next(socket, into, length)) }
     }
 
     /// getpeername(2).
     fn getpeername(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { heard(into, length, |into, length| next(socket, into, length)) }
+        unsafe { receive_address(into, length, |into, length| next(socket, into, length)) }
     }
 
     /// accept(2).
     fn accept(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { heard(into, length, |into, length| next(socket, into, length)) }
+        unsafe { receive_address(into, length, |into, length| next(socket, into, length)) }
     }
 
     /// accept4(2).
     fn accept4(socket: c_int, into: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
         // SAFETY: the program's buffer.
-        unsafe { heard(into, length, |into, length| next(socket, into, length, flags)) }
+        unsafe { receive_address(into, length, |into, length| next(socket, into, length, flags)) }
     }
 
     /// recvfrom(2).
     fn recvfrom(socket: c_int, into: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t {
         // SAFETY: the program's buffer.
-        unsafe { heard(from, length, |from, length| next(socket, into, bytes, flags, from, length)) }
+        unsafe { receive_address(from, length, |from, length| next(socket, into, bytes, flags, from, length)) }
     }
 
     /// recvfrom(2) in programs built with `_FORTIFY_SOURCE`.
     fn __recvfrom_chk(socket: c_int, into: *mut c_void, bytes: size_t, most: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t {
         // SAFETY: the program's buffer.
-        unsafe { heard(from, length, |from, length| next(socket, into, bytes, most, flags, from, length)) }
+        unsafe { receive_address(from, length, |from, length| next(socket, into, bytes, most, flags, from, length)) }
     }
 
     /// recvmsg(2).
     fn recvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's message; a copy of it has space for any address.
         unsafe {
-            if fetched(message).is_err() { return next(socket, message, flags) }
-            heard((*message).msg_name.cast(), &raw mut (*message).msg_namelen, |from, there| {
+            if load(message).is_err() { return next(socket, message, flags) }
+            receive_address((*message).msg_name.cast(), &raw mut (*message).msg_namelen, |from, address_length| {
                 let mut got = *message;
-                (got.msg_name, got.msg_namelen) = (from.cast(), *there);
+                (got.msg_name, got.msg_namelen) = (from.cast(), *address_length);
                 let outcome = next(socket, &raw mut got, flags);
                 if outcome >= 0 {
-                    *there = got.msg_namelen;
+                    *address_length = got.msg_namelen;
                     ((*message).msg_controllen, (*message).msg_flags) = (got.msg_controllen, got.msg_flags);
                 }
                 outcome
@@ -248,10 +257,10 @@ symbols! {
 }
 
 /// Removes the name of a socket that could not be bound, and preserves `errno`.
-fn unmade(said: Said<'_>) {
-    let why = crate::guard::errno();
+fn remove_name(arg: PoolPath<'_>) {
+    let why = crate::call::errno();
     // If this fails, a name without a listener remains.
-    let _: c_int = number(done(|process| process.unlink(said.into(), at(0)).map(|()| 0)));
+    let _: c_int = number(run(|process| process.unlink(arg.into(), at(0)).map(|()| 0)));
     if let Some(why) = why {
         set_errno(why);
     }

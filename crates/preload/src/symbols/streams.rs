@@ -4,8 +4,8 @@
 
 use super::descriptors::close;
 use super::symbols;
-use crate::guard::{open, pointer};
-use crate::ours::{self, Said, is_remote, kind};
+use crate::call::{open, pointer};
+use crate::classify::{self, PoolPath, is_remote, kind};
 use crate::stream;
 use libc::{FILE, c_char, c_int};
 use rustix::io::Errno;
@@ -16,10 +16,10 @@ use std::ptr::null_mut;
 ///
 /// # Safety
 /// The mode is nul-terminated.
-unsafe fn opened(said: Said<'_>, mode: *const c_char) -> *mut FILE {
+unsafe fn opened(arg: PoolPath<'_>, mode: *const c_char) -> *mut FILE {
     // SAFETY: guaranteed by the caller.
-    let Some(flags) = stream::flags(unsafe { crate::text::bytes(mode) }) else { return pointer(Err(Errno::INVAL)) };
-    match open(said, flags, 0o666) {
+    let Some(flags) = stream::flags(unsafe { crate::cstr::bytes(mode) }) else { return pointer(Err(Errno::INVAL)) };
+    match open(arg, flags, 0o666) {
         Ok(descriptor) => {
             // SAFETY: guaranteed by the caller.
             let stream = unsafe { fdopen(descriptor, mode) };
@@ -46,26 +46,26 @@ unsafe fn reopened(
 ) -> *mut FILE {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let Some(flags) = stream::flags(crate::text::bytes(mode)) else { return pointer(Err(Errno::INVAL)) };
+        let Some(flags) = stream::flags(crate::cstr::bytes(mode)) else { return pointer(Err(Errno::INVAL)) };
         // Flush first: the buffered bytes are of the old file, which may be the same file and is
         // truncated now.
         libc::fflush(stream);
-        let opened = super::opens::open(path, flags, 0o666);
+        let opened = super::open::open(path, flags, 0o666);
         if opened < 0 {
             return null_mut();
         }
-        if stream::is_ours(stream) {
-            return stream::again(stream, opened, flags);
+        if stream::is_library_stream(stream) {
+            return stream::reopen(stream, opened, flags);
         }
         let variable = stream::variable(stream);
         if is_remote(opened) && variable.is_none() {
             close(opened);
             return pointer(Err(Errno::OPNOTSUPP));
         }
-        let again = super::descriptors::forgotten(fileno(stream), || {
+        let again = super::descriptors::close_recorded_with(fileno(stream), || {
             next(c"/dev/null".as_ptr(), plain(flags).as_ptr()) as usize
         });
-        if again == 0 || !stream::put(opened, fileno(stream), flags) {
+        if again == 0 || !stream::move_descriptor(opened, fileno(stream), flags) {
             return null_mut();
         }
         variable.map_or(stream, |variable| *variable)
@@ -87,13 +87,13 @@ symbols! {
     /// fopen(3).
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE | fopen64 {
         // SAFETY: the program's path and mode.
-        unsafe { match ours::path(path) { Some(said) => opened(said, mode), None => next(path, mode) } }
+        unsafe { match classify::path(path) { Some(arg) => opened(arg, mode), None => next(path, mode) } }
     }
 
     /// fdopen(3).
     fn fdopen(descriptor: c_int, mode: *const c_char) -> *mut FILE {
         // SAFETY: forwards the program's own arguments.
-        unsafe { if is_remote(descriptor) { stream::over(descriptor, mode) } else { next(descriptor, mode) } }
+        unsafe { if is_remote(descriptor) { stream::open_over(descriptor, mode) } else { next(descriptor, mode) } }
     }
 
     /// freopen(3): the stream keeps its descriptor number. A null path reopens the same file, by
@@ -102,12 +102,12 @@ symbols! {
         // SAFETY: the program's path, mode and stream.
         unsafe {
             let before = fileno(stream);
-            let (ours, known) = (stream::is_ours(stream), kind(before).is_some());
-            let same = if path.is_null() && (ours || known) { CString::new(format!("/proc/self/fd/{before}")).ok() } else { None };
+            let (is_own, known) = (stream::is_library_stream(stream), kind(before).is_some());
+            let same = if path.is_null() && (is_own || known) { CString::new(format!("/proc/self/fd/{before}")).ok() } else { None };
             let path = same.as_deref().map_or(path, CStr::as_ptr);
-            match ours::path(path) {
-                None if !ours && !known => next(path, mode, stream),
-                None if !ours => if super::descriptors::forgotten(before, || next(path, mode, stream) as usize) == 0 { null_mut() } else { stream },
+            match classify::path(path) {
+                None if !is_own && !known => next(path, mode, stream),
+                None if !is_own => if super::descriptors::close_recorded_with(before, || next(path, mode, stream) as usize) == 0 { null_mut() } else { stream },
                 _ => reopened(path, mode, stream, |path, mode| next(path, mode, stream)),
             }
         }
@@ -117,10 +117,10 @@ symbols! {
     fn fclose(stream: *mut FILE) -> c_int {
         // SAFETY: the program's stream, which it closes.
         unsafe {
-            if stream::is_ours(stream) { stream::forget(stream); return next(stream) }
+            if stream::is_library_stream(stream) { stream::forget(stream); return next(stream) }
             let descriptor = libc::fileno(stream);
             match kind(descriptor) {
-                Some(_) => super::descriptors::closed(descriptor, || next(stream)),
+                Some(_) => super::descriptors::close_recorded(descriptor, || next(stream)),
                 None => next(stream),
             }
         }

@@ -9,7 +9,7 @@ use wire::{Credentials, Needs};
 /// User with groups and capabilities. Groups and capabilities are queried only when they are
 /// needed.
 #[derive(Debug)]
-pub struct Who {
+pub struct Caller {
     /// User id.
     pub uid: u32,
     /// Group id.
@@ -20,27 +20,27 @@ pub struct Who {
 
 /// Credentials that a node checks along a path.
 #[derive(Debug)]
-pub enum Going {
+pub enum TraversalCheck {
     /// No check: the caller's capabilities permit everything.
-    Free,
+    Skip,
     /// Check for this user. Where the mode bits alone do not grant access, the node stops, and this
     /// crate checks step by step.
     As(Credentials),
 }
 
-impl Going {
+impl TraversalCheck {
     /// Returns the credentials to send; `None` for no check.
-    pub fn who(&self) -> Option<&Credentials> {
+    pub fn credentials(&self) -> Option<&Credentials> {
         match self {
-            Self::Free => None,
-            Self::As(who) => Some(who),
+            Self::Skip => None,
+            Self::As(credentials) => Some(credentials),
         }
     }
 }
 
-impl Who {
+impl Caller {
     /// Returns the effective ids of the thread, which file operations use.
-    pub fn now() -> Self {
+    pub fn effective() -> Self {
         Self { uid: geteuid().as_raw(), gid: getegid().as_raw(), groups: OnceCell::new(), capable: OnceCell::new() }
     }
 
@@ -53,7 +53,7 @@ impl Who {
     }
 
     /// Makes a caller with given credentials, for tests and models.
-    pub fn of(uid: u32, gid: u32, groups: &[u32], capable: CapabilitySet) -> Self {
+    pub fn new(uid: u32, gid: u32, groups: &[u32], capable: CapabilitySet) -> Self {
         Self { uid, gid, groups: OnceCell::from(groups.to_vec()), capable: OnceCell::from(capable) }
     }
 
@@ -63,24 +63,25 @@ impl Who {
     }
 
     fn groups(&self) -> &Vec<u32> {
-        let ask = || getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
-        self.groups.get_or_init(ask)
+        let query = || getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
+        self.groups.get_or_init(query)
     }
 
-    /// Returns the credentials to check along a path and for `needs` at its end, or `Going::Free`
-    /// if the caller has `capable`. `None` if the caller has too many groups for one message.
-    pub fn going(&self, needs: Needs, capable: CapabilitySet) -> Option<Going> {
+    /// Returns the credentials to check along a path and for `needs` at its end, or
+    /// `TraversalCheck::Skip` if the caller has `capable`. `None` if the caller has too many groups
+    /// for one message.
+    pub fn traversal_check(&self, needs: Needs, capable: CapabilitySet) -> Option<TraversalCheck> {
         if self.can(capable) {
-            return Some(Going::Free);
+            return Some(TraversalCheck::Skip);
         }
         let groups = self.groups();
-        let told = groups.len() <= Credentials::GROUPS_MAX;
-        told.then(|| Going::As(Credentials { uid: self.uid, gid: self.gid, groups: groups.clone(), needs }))
+        let fits = groups.len() <= Credentials::GROUPS_MAX;
+        fits.then(|| TraversalCheck::As(Credentials { uid: self.uid, gid: self.gid, groups: groups.clone(), needs }))
     }
 
     /// Returns whether the caller has all of these capabilities (capabilities(7)).
-    pub fn can(&self, what: CapabilitySet) -> bool {
-        let ask = || capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-        self.capable.get_or_init(ask).contains(what)
+    pub fn can(&self, wanted: CapabilitySet) -> bool {
+        let query = || capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        self.capable.get_or_init(query).contains(wanted)
     }
 }

@@ -1,11 +1,11 @@
 //! Tree walks that the C library makes without calling this library: glob(3), nftw(3), ftw(3).
 
 use super::attributes::{lstat, stat};
-use super::folders::{closedir, opendir, readdir};
-use super::{named, symbols};
-use crate::guard::pointer;
-use crate::ours;
-use crate::tree::{self, Told};
+use super::dir::{closedir, opendir, readdir};
+use super::{on_path, symbols};
+use crate::call::pointer;
+use crate::classify;
+use crate::nftw::{self, FtwInfo};
 use libc::{c_char, c_int, c_void, dirent, size_t};
 use rustix::io::Errno;
 
@@ -24,16 +24,16 @@ pub struct Glob {
     stat: Option<unsafe extern "C" fn(*const c_char, *mut libc::stat) -> c_int>,
 }
 
-type Failed = Option<unsafe extern "C" fn(*const c_char, c_int) -> c_int>;
+type ErrorCallback = Option<unsafe extern "C" fn(*const c_char, c_int) -> c_int>;
 
 /// `GLOB_ALTDIRFUNC`.
 const BY_FUNCTIONS: c_int = 1 << 9;
 
 symbols! {
     /// glob(3).
-    fn glob(pattern: *const c_char, flags: c_int, failed: Failed, found: *mut Glob) -> c_int | glob64 {
+    fn glob(pattern: *const c_char, flags: c_int, failed: ErrorCallback, found: *mut Glob) -> c_int | glob64 {
         // SAFETY: the program's pattern.
-        if flags & BY_FUNCTIONS != 0 || unsafe { ours::path(pattern) }.is_none() {
+        if flags & BY_FUNCTIONS != 0 || unsafe { classify::path(pattern) }.is_none() {
             // SAFETY: forwards the program's own arguments.
             return unsafe { next(pattern, flags, failed, found) };
         }
@@ -60,7 +60,7 @@ symbols! {
         unsafe {
             let mut at = paths;
             while !at.is_null() && !(*at).is_null() {
-                if ours::path(*at).is_some() {
+                if classify::path(*at).is_some() {
                     return pointer(Err(Errno::OPNOTSUPP));
                 }
                 at = at.add(1);
@@ -86,15 +86,15 @@ unsafe extern "C" fn closes(dir: *mut c_void) {
 }
 
 /// Callback of nftw(3).
-type Tell = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Told) -> c_int;
+type NftwCallback = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut FtwInfo) -> c_int;
 /// Callback of ftw(3).
-type TellShortly = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> c_int;
+type FtwCallback = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> c_int;
 
-named! {
+on_path! {
     /// nftw(3).
-    fn nftw(path: *const c_char, tell: Tell, open: c_int, flags: c_int) -> c_int | nftw64, _said = path(path):
-        tree::walk(path, flags, &mut |path, found, kind, told| tell(path, found, kind, told));
+    fn nftw(path: *const c_char, callback: NftwCallback, open: c_int, flags: c_int) -> c_int | nftw64, _arg = path(path):
+        nftw::walk(path, flags, &mut |path, found, kind, info| callback(path, found, kind, info));
     /// ftw(3).
-    fn ftw(path: *const c_char, tell: TellShortly, open: c_int) -> c_int | ftw64, _said = path(path):
-        tree::walk(path, 0, &mut |path, found, kind, _| tell(path, found, if kind == tree::DANGLING { tree::UNKNOWN } else { kind }));
+    fn ftw(path: *const c_char, callback: FtwCallback, open: c_int) -> c_int | ftw64, _arg = path(path):
+        nftw::walk(path, 0, &mut |path, found, kind, _| callback(path, found, if kind == nftw::DANGLING { nftw::UNKNOWN } else { kind }));
 }

@@ -1,7 +1,7 @@
 //! The function syscall(2), for programs that make system calls by number.
 
-use super::{attributes, bytes, descriptors, folders, names, opens, processes, rings, symbols};
-use crate::guard::set_errno;
+use super::{attributes, descriptors, dir, names, open, processes, read_write, rings, symbols};
+use crate::call::set_errno;
 use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
 use std::ptr::{with_exposed_provenance as read, with_exposed_provenance_mut as write};
@@ -29,7 +29,7 @@ symbols! {
         // SAFETY: the program passes the registers that the call of this number takes.
         unsafe {
             c_long::from(match number {
-                libc::SYS_openat => opens::openat(int(a), read(at(b)), int(c), uint(d)),
+                libc::SYS_openat => open::openat(int(a), read(at(b)), int(c), uint(d)),
                 libc::SYS_statx => attributes::statx(int(a), read(at(b)), int(c), uint(d), write(at(e))),
                 libc::SYS_newfstatat => attributes::fstatat(int(a), read(at(b)), write(at(c)), int(d)),
                 libc::SYS_faccessat => attributes::faccessat(int(a), read(at(b)), int(c), 0),
@@ -45,18 +45,18 @@ symbols! {
                 libc::SYS_close => descriptors::close(int(a)),
                 libc::SYS_close_range => descriptors::close_range(uint(a), uint(b), int(c)),
                 libc::SYS_dup3 => descriptors::dup3(int(a), int(b), int(c)),
-                libc::SYS_read => return bytes::read(int(a), write(at(b)), at(c)) as c_long,
-                libc::SYS_write => return bytes::write(int(a), read(at(b)), at(c)) as c_long,
-                libc::SYS_getdents64 => return folders::getdents64(int(a), write(at(b)), at(c)) as c_long,
-                libc::SYS_pread64 => return bytes::pread(int(a), write(at(b)), at(c), d) as c_long,
-                libc::SYS_pwrite64 => return bytes::pwrite(int(a), read(at(b)), at(c), d) as c_long,
-                libc::SYS_readv => return bytes::readv(int(a), read(at(b)), int(c)) as c_long,
-                libc::SYS_writev => return bytes::writev(int(a), read(at(b)), int(c)) as c_long,
-                libc::SYS_lseek => return bytes::lseek(int(a), b, int(c)),
-                libc::SYS_ftruncate => bytes::ftruncate(int(a), b),
-                libc::SYS_fallocate => bytes::fallocate(int(a), int(b), c, d),
-                libc::SYS_fsync => bytes::fsync(int(a)),
-                libc::SYS_fdatasync => bytes::fdatasync(int(a)),
+                libc::SYS_read => return read_write::read(int(a), write(at(b)), at(c)) as c_long,
+                libc::SYS_write => return read_write::write(int(a), read(at(b)), at(c)) as c_long,
+                libc::SYS_getdents64 => return dir::getdents64(int(a), write(at(b)), at(c)) as c_long,
+                libc::SYS_pread64 => return read_write::pread(int(a), write(at(b)), at(c), d) as c_long,
+                libc::SYS_pwrite64 => return read_write::pwrite(int(a), read(at(b)), at(c), d) as c_long,
+                libc::SYS_readv => return read_write::readv(int(a), read(at(b)), int(c)) as c_long,
+                libc::SYS_writev => return read_write::writev(int(a), read(at(b)), int(c)) as c_long,
+                libc::SYS_lseek => return read_write::lseek(int(a), b, int(c)),
+                libc::SYS_ftruncate => read_write::ftruncate(int(a), b),
+                libc::SYS_fallocate => read_write::fallocate(int(a), int(b), c, d),
+                libc::SYS_fsync => read_write::fsync(int(a)),
+                libc::SYS_fdatasync => read_write::fdatasync(int(a)),
                 libc::SYS_fstat => attributes::fstat(int(a), write(at(b))),
                 libc::SYS_statfs => attributes::statfs(read(at(a)), write(at(b))),
                 libc::SYS_fstatfs => attributes::fstatfs(int(a), write(at(b))),
@@ -71,13 +71,13 @@ symbols! {
                 libc::SYS_dup => descriptors::dup(int(a)),
                 libc::SYS_flock => descriptors::flock(int(a), int(b)),
                 libc::SYS_ioctl => descriptors::ioctl(int(a), b.cast_unsigned(), c.cast_unsigned()),
-                libc::SYS_io_uring_setup => rings::refused(),
+                libc::SYS_io_uring_setup => rings::refuse(),
                 libc::SYS_copy_file_range => {
-                    return bytes::copy_file_range(int(a), write(at(b)), int(c), write(at(d)), at(e), uint(f)) as c_long;
+                    return read_write::copy_file_range(int(a), write(at(b)), int(c), write(at(d)), at(e), uint(f)) as c_long;
                 }
                 // The C library has no function for it, and programs fall back if the kernel lacks
                 // it.
-                libc::SYS_openat2 if crate::ours::path_at(int(a), read(at(b))).is_some() => {
+                libc::SYS_openat2 if crate::classify::path_at(int(a), read(at(b))).is_some() => {
                     set_errno(Errno::NOSYS);
                     -1
                 }

@@ -1,7 +1,7 @@
 //! File size limit of a process (`RLIMIT_FSIZE`), for files whose bytes the kernel does not have.
 
-use crate::ours::{Said, borrowed};
-use posix::Process;
+use crate::classify::{PoolPath, borrow};
+use posix::PosixProcess;
 use rustix::fs::{AtFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -11,15 +11,15 @@ use std::ffi::c_int;
 ///
 /// # Errors
 /// `EFBIG`, with signal `SIGXFSZ`, if none may be written.
-pub fn within(process: &Process, descriptor: c_int, at: Option<i64>, bytes: usize) -> Result<usize, Errno> {
+pub fn allowed_bytes(process: &PosixProcess, descriptor: c_int, at: Option<i64>, bytes: usize) -> Result<usize, Errno> {
     let Some(most) = getrlimit(Resource::Fsize).current else { return Ok(bytes) };
     if bytes == 0 {
         return Ok(0);
     }
     let start = match at {
-        _ if process.flags(borrowed(descriptor))?.contains(OFlags::APPEND) => size(process, descriptor)?,
+        _ if process.flags(borrow(descriptor))?.contains(OFlags::APPEND) => size(process, descriptor)?,
         Some(at) => u64::try_from(at).map_err(|_| Errno::INVAL)?,
-        None => process.seek(borrowed(descriptor), SeekFrom::Current(0))?,
+        None => process.seek(borrow(descriptor), SeekFrom::Current(0))?,
     };
     if start >= most {
         // SAFETY: sends a signal to this thread.
@@ -29,7 +29,7 @@ pub fn within(process: &Process, descriptor: c_int, at: Option<i64>, bytes: usiz
     Ok(usize::try_from(most - start).map_or(bytes, |left| bytes.min(left)))
 }
 
-fn size(process: &Process, descriptor: c_int) -> Result<u64, Errno> {
-    let found = process.stat(Said::From(descriptor, b"").into(), AtFlags::EMPTY_PATH)?;
+fn size(process: &PosixProcess, descriptor: c_int) -> Result<u64, Errno> {
+    let found = process.stat(PoolPath::At(descriptor, b"").into(), AtFlags::EMPTY_PATH)?;
     u64::try_from(found.size).map_err(|_| Errno::INVAL)
 }

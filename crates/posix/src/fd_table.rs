@@ -5,8 +5,8 @@
 //! recorded device and inode.
 
 use crate::Errno;
-use crate::open::Kind;
-use crate::walk::Folder;
+use crate::open::FdKind;
+use crate::resolve::ResolvedDirectory;
 use placement::FileId;
 use rustix::fs::fstat;
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ use wire::{Lent, Mark, Marked, OpenFlags};
 
 /// Open file description of the pool, shared by all duplicates of its descriptor.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenDescription {
     /// Open file.
     pub file: FileId,
     /// Open lease at the node that gave the descriptor.
     pub mark: Mark,
     /// Flags of the open.
     pub flags: OpenFlags,
-    /// Kind of the descriptor, disregarding `O_PATH`; see [`Self::shown`].
-    pub kind: Kind,
+    /// Kind of the descriptor, disregarding `O_PATH`; see [`Self::visible_kind`].
+    pub kind: FdKind,
     /// Names by which it was opened, from the pool's root on. Relative paths start from them, and
     /// the path of the descriptor is made of them.
     pub names: Vec<Vec<u8>>,
@@ -37,36 +37,36 @@ pub struct Open {
     pub inode: (u64, u64),
 }
 
-impl Open {
+impl OpenDescription {
     /// Makes the entry of a descriptor that a node has given.
     pub fn new(given: &Marked, names: Vec<Vec<u8>>, inode: (u64, u64)) -> Self {
         let Marked { mark, file, flags, lent } = *given;
         let kind = match lent {
-            Lent::Extent(_) => Kind::Local,
-            Lent::Bytes => Kind::Remote,
-            Lent::Directory => Kind::Folder,
+            Lent::Extent(_) => FdKind::Local,
+            Lent::Bytes => FdKind::Remote,
+            Lent::Directory => FdKind::Directory,
         };
         let (append, locked) = (AtomicBool::new(flags.append), AtomicBool::default());
         Self { file, mark, flags, kind, names, append, locked, inode }
     }
 
     /// Returns whether it was opened with `O_PATH`.
-    pub fn is_place(&self) -> bool {
+    pub fn is_path_only(&self) -> bool {
         !self.flags.read && !self.flags.write
     }
 
     /// Returns the kind of the descriptor that the program sees.
-    pub fn shown(&self) -> Kind {
-        if self.is_place() { Kind::Place } else { self.kind }
+    pub fn visible_kind(&self) -> FdKind {
+        if self.is_path_only() { FdKind::Path } else { self.kind }
     }
 
     /// Returns the directory as the start of a path.
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub fn folder(&self) -> Result<Folder, Errno> {
+    pub fn directory(&self) -> Result<ResolvedDirectory, Errno> {
         match self.kind {
-            Kind::Folder => Ok(Folder { file: self.file, attributes: None, names: self.names.clone() }),
+            FdKind::Directory => Ok(ResolvedDirectory { file: self.file, attributes: None, names: self.names.clone() }),
             _ => Err(Errno::NOTDIR),
         }
     }
@@ -74,20 +74,20 @@ impl Open {
 
 /// Open that a closed descriptor referred to.
 #[derive(Debug)]
-pub struct Held(pub(crate) Arc<Open>);
+pub struct RemovedFd(pub(crate) Arc<OpenDescription>);
 
 /// All descriptors of a program that refer to the pool.
 #[derive(Debug, Default)]
-pub struct Table(Mutex<HashMap<RawFd, Arc<Open>>>);
+pub struct FdTable(Mutex<HashMap<RawFd, Arc<OpenDescription>>>);
 
-impl Table {
+impl FdTable {
     /// Adds a descriptor.
-    pub fn add(&self, descriptor: RawFd, open: Arc<Open>) {
+    pub fn add(&self, descriptor: RawFd, open: Arc<OpenDescription>) {
         self.lock().insert(descriptor, open);
     }
 
     /// Removes a descriptor before it is closed.
-    pub fn take(&self, descriptor: RawFd) -> Option<Arc<Open>> {
+    pub fn remove(&self, descriptor: RawFd) -> Option<Arc<OpenDescription>> {
         self.lock().remove(&descriptor)
     }
 
@@ -95,7 +95,7 @@ impl Table {
     ///
     /// # Errors
     /// `EBADF` if the descriptor is not of the pool, or no longer.
-    pub fn get(&self, descriptor: BorrowedFd<'_>) -> Result<Arc<Open>, Errno> {
+    pub fn get(&self, descriptor: BorrowedFd<'_>) -> Result<Arc<OpenDescription>, Errno> {
         let number = descriptor.as_raw_fd();
         let known = self.lock().get(&number).cloned().ok_or(Errno::BADF)?;
         if inode_of(descriptor) == Some(known.inode) {
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Returns whether another descriptor refers to this open.
-    pub fn has(&self, open: &Arc<Open>) -> bool {
+    pub fn contains(&self, open: &Arc<OpenDescription>) -> bool {
         self.lock().values().any(|known| Arc::ptr_eq(known, open))
     }
 
@@ -117,11 +117,11 @@ impl Table {
     }
 
     /// Locks the table, to be held over a fork.
-    pub fn guard(&self) -> TableGuard<'_> {
-        TableGuard(self.lock())
+    pub fn guard(&self) -> FdTableGuard<'_> {
+        FdTableGuard(self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Arc<Open>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Arc<OpenDescription>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,4 +135,4 @@ pub fn inode_of(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
 /// Lock that keeps the table unchanged.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, not looked at")]
-pub struct TableGuard<'a>(MutexGuard<'a, HashMap<RawFd, Arc<Open>>>);
+pub struct FdTableGuard<'a>(MutexGuard<'a, HashMap<RawFd, Arc<OpenDescription>>>);

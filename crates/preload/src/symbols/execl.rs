@@ -6,22 +6,22 @@ use super::processes::{execv, execve, execvp};
 use libc::{c_char, c_int};
 use std::arch::naked_asm;
 
-type Words = *const *const c_char;
+type StringList = *const *const c_char;
 
 /// `execle(3)`: the environment follows the null that ends the arguments.
-unsafe extern "C" fn with_variables(path: *const c_char, words: Words) -> c_int {
-    let mut end = words;
+unsafe extern "C" fn execle_list(path: *const c_char, argv: StringList) -> c_int {
+    let mut end = argv;
     // SAFETY: the caller has passed a null after the arguments, and the environment after it.
     unsafe {
         while !(*end).is_null() {
             end = end.add(1);
         }
-        execve(path, words, (*end.add(1)).cast())
+        execve(path, argv, (*end.add(1)).cast())
     }
 }
 
 /// Defines the functions.
-macro_rules! listed {
+macro_rules! variadic {
     ($($(#[$doc:meta])* $name:ident => $then:path;)*) => {$(
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
@@ -70,11 +70,11 @@ macro_rules! listed {
     )*};
 }
 
-listed! {
+variadic! {
     /// execl(3).
     execl => execv;
     /// execlp(3).
     execlp => execvp;
     /// execle(3).
-    execle => with_variables;
+    execle => execle_list;
 }

@@ -2,26 +2,26 @@
 //! recognized by their address.
 
 use super::symbols;
-use crate::folder::{self, Folder, Found, Opened};
-use crate::guard::{done, number, pointer, set_errno};
-use crate::memory::given;
-use crate::ours::{self, borrowed, kind};
+use crate::call::{number, pointer, run, set_errno};
+use crate::classify::{self, borrow, kind};
+use crate::dirstream::{self, DirStream, NewDirStream, OpenedDirectory};
+use crate::memory::store;
 use libc::{DIR, c_char, c_int, c_long, c_void, dirent, off_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::ptr::null_mut;
 
-type Chosen = Option<unsafe extern "C" fn(*const dirent) -> c_int>;
-type Order = Option<unsafe extern "C" fn(*mut *const dirent, *mut *const dirent) -> c_int>;
+type Filter = Option<unsafe extern "C" fn(*const dirent) -> c_int>;
+type Compare = Option<unsafe extern "C" fn(*mut *const dirent, *mut *const dirent) -> c_int>;
 
 symbols! {
     /// opendir(3).
     fn opendir(path: *const c_char) -> *mut DIR {
         // SAFETY: the program's path argument.
-        match unsafe { ours::path(path) } {
-            Some(said) => pointer(folder::found(said).map(|found| match found {
-                Found::Ours(opened) => opened.into_dir(),
+        match unsafe { classify::path(path) } {
+            Some(arg) => pointer(dirstream::open_by_name(arg).map(|found| match found {
+                OpenedDirectory::Pool(opened) => opened.into_dir(),
                 // SAFETY: just opened, and owned by the stream from now on.
-                Found::Hosts(descriptor) => unsafe { fdopendir(descriptor) },
+                OpenedDirectory::Host(descriptor) => unsafe { fdopendir(descriptor) },
             })),
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(path) },
@@ -31,8 +31,8 @@ symbols! {
     /// fdopendir(3): the stream owns the descriptor.
     fn fdopendir(descriptor: c_int) -> *mut DIR {
         match kind(descriptor) {
-            Some(ours::Kind::Folder) => pointer(folder::adopted(descriptor).map(Opened::into_dir)),
-            Some(_) => pointer(done(|process| process.listing(borrowed(descriptor))).and(Err(Errno::NOTDIR))),
+            Some(classify::FdKind::Directory) => pointer(dirstream::from_descriptor(descriptor).map(NewDirStream::into_dir)),
+            Some(_) => pointer(run(|process| process.listing(borrow(descriptor))).and(Err(Errno::NOTDIR))),
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(descriptor) },
         }
@@ -41,8 +41,8 @@ symbols! {
     /// readdir(3). Null is the end, and leaves `errno` unchanged.
     fn readdir(dir: *mut DIR) -> *mut dirent | readdir64 {
         // SAFETY: the program's directory stream.
-        match unsafe { folder::of(dir) } {
-            Some(folder) => match folder.next() {
+        match unsafe { dirstream::find(dir) } {
+            Some(stream) => match stream.next() {
                 Ok(entry) => entry,
                 Err(errno) => pointer(Err(errno)),
             },
@@ -55,8 +55,8 @@ symbols! {
     fn readdir_r(dir: *mut DIR, into: *mut dirent, result: *mut *mut dirent) -> c_int | readdir64_r {
         // SAFETY: the program's directory stream and buffer.
         unsafe {
-            let Some(folder) = folder::of(dir) else { return next(dir, into, result) };
-            match folder.next() {
+            let Some(stream) = dirstream::find(dir) else { return next(dir, into, result) };
+            match stream.next() {
                 Ok(entry) if entry.is_null() => result.write(null_mut()),
                 Ok(entry) => {
                     entry.cast::<u8>().copy_to(into.cast(), usize::from((*entry).d_reclen));
@@ -72,7 +72,7 @@ symbols! {
     fn getdents64(descriptor: c_int, into: *mut c_void, room: size_t) -> ssize_t {
         match kind(descriptor) {
             // SAFETY: the program's buffer.
-            Some(ours::Kind::Folder | ours::Kind::Place) => unsafe { number(folder::entries_into(descriptor, into, room)) },
+            Some(classify::FdKind::Directory | classify::FdKind::Path) => unsafe { number(dirstream::entries_into(descriptor, into, room)) },
             // SAFETY: forwards the program's own arguments.
             _ => unsafe { next(descriptor, into, room) },
         }
@@ -81,12 +81,12 @@ symbols! {
     /// getdirentries(3), which also returns the position before the read.
     fn getdirentries(descriptor: c_int, into: *mut c_char, room: size_t, began: *mut off_t) -> ssize_t | getdirentries64 {
         match kind(descriptor) {
-            Some(ours::Kind::Folder | ours::Kind::Place) => {
+            Some(classify::FdKind::Directory | classify::FdKind::Path) => {
                 // SAFETY: takes numbers only.
                 let at = unsafe { super::lseek(descriptor, 0, libc::SEEK_CUR) };
                 // SAFETY: the program's buffer.
                 number(unsafe {
-                    folder::entries_into(descriptor, into.cast(), room).and_then(|length| given(at, began).map(|()| length))
+                    dirstream::entries_into(descriptor, into.cast(), room).and_then(|length| store(at, began).map(|()| length))
                 })
             }
             // SAFETY: forwards the program's own arguments.
@@ -97,7 +97,7 @@ symbols! {
     /// closedir(3).
     fn closedir(dir: *mut DIR) -> c_int {
         // SAFETY: the program's directory stream, which it closes.
-        match unsafe { folder::taken(dir) } {
+        match unsafe { dirstream::remove(dir) } {
             // SAFETY: the stream's own descriptor.
             Some(descriptor) => unsafe { super::descriptors::close(descriptor) },
             // SAFETY: forwards the program's own arguments.
@@ -108,8 +108,8 @@ symbols! {
     /// rewinddir(3).
     fn rewinddir(dir: *mut DIR) -> () {
         // SAFETY: the program's directory stream.
-        match unsafe { folder::of(dir) } {
-            Some(folder) => folder.seek(0),
+        match unsafe { dirstream::find(dir) } {
+            Some(stream) => stream.seek(0),
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
@@ -118,8 +118,8 @@ symbols! {
     /// seekdir(3).
     fn seekdir(dir: *mut DIR, place: c_long) -> () {
         // SAFETY: the program's directory stream.
-        match unsafe { folder::of(dir) } {
-            Some(folder) => folder.seek(place),
+        match unsafe { dirstream::find(dir) } {
+            Some(stream) => stream.seek(place),
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir, place) },
         }
@@ -128,8 +128,8 @@ symbols! {
     /// telldir(3).
     fn telldir(dir: *mut DIR) -> c_long {
         // SAFETY: the program's directory stream.
-        match unsafe { folder::of(dir) } {
-            Some(folder) => folder.place(),
+        match unsafe { dirstream::find(dir) } {
+            Some(stream) => stream.position(),
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
@@ -138,30 +138,30 @@ symbols! {
     /// dirfd(3).
     fn dirfd(dir: *mut DIR) -> c_int {
         // SAFETY: the program's directory stream.
-        match unsafe { folder::of(dir) } {
-            Some(folder) => folder.descriptor(),
+        match unsafe { dirstream::find(dir) } {
+            Some(stream) => stream.descriptor(),
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
     }
 
     /// scandir(3): the selected entries, sorted, in memory from malloc(3).
-    fn scandir(path: *const c_char, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int | scandir64 {
+    fn scandir(path: *const c_char, into: *mut *mut *mut dirent, chosen: Filter, order: Compare) -> c_int | scandir64 {
         // SAFETY: the program's path argument.
-        match unsafe { ours::path(path) } {
+        match unsafe { classify::path(path) } {
             // SAFETY: the program's result pointer and functions.
-            Some(said) => unsafe { scanned(folder::found(said), into, chosen, order) },
+            Some(arg) => unsafe { scan(dirstream::open_by_name(arg), into, chosen, order) },
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(path, into, chosen, order) },
         }
     }
 
     /// scandirat(3).
-    fn scandirat(at: c_int, path: *const c_char, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int | scandirat64 {
+    fn scandirat(at: c_int, path: *const c_char, into: *mut *mut *mut dirent, chosen: Filter, order: Compare) -> c_int | scandirat64 {
         // SAFETY: the program's path argument.
-        match unsafe { ours::path_at(at, path) } {
+        match unsafe { classify::path_at(at, path) } {
             // SAFETY: the program's result pointer and functions.
-            Some(said) => unsafe { scanned(folder::found(said), into, chosen, order) },
+            Some(arg) => unsafe { scan(dirstream::open_by_name(arg), into, chosen, order) },
             // SAFETY: forwards the program's own arguments.
             None => unsafe { next(at, path, into, chosen, order) },
         }
@@ -170,8 +170,13 @@ symbols! {
 
 /// # Safety
 /// `into` is writable; the functions take directory entries.
-unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int {
-    if let Ok(Found::Hosts(descriptor)) = found {
+unsafe fn scan(
+    found: Result<OpenedDirectory, Errno>,
+    into: *mut *mut *mut dirent,
+    chosen: Filter,
+    order: Compare,
+) -> c_int {
+    if let Ok(OpenedDirectory::Host(descriptor)) = found {
         // SAFETY: guaranteed by the caller; the descriptor was opened for this call.
         return unsafe {
             let count = scandirat(descriptor, c".".as_ptr(), into, chosen, order);
@@ -181,8 +186,8 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
     }
     let listed = found.and_then(|found| match found {
         // SAFETY: the caller's function.
-        Found::Ours(opened) => unsafe { entries(opened, chosen) },
-        Found::Hosts(_) => Err(Errno::BADF),
+        OpenedDirectory::Pool(opened) => unsafe { entries(opened, chosen) },
+        OpenedDirectory::Host(_) => Err(Errno::BADF),
     });
     let entries = match listed {
         Ok(entries) => entries,
@@ -215,13 +220,13 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
 ///
 /// # Safety
 /// The function takes a directory entry.
-unsafe fn entries(opened: Opened, chosen: Chosen) -> Result<Vec<*mut dirent>, Errno> {
+unsafe fn entries(opened: NewDirStream, chosen: Filter) -> Result<Vec<*mut dirent>, Errno> {
     let dir = opened.into_dir();
     let mut entries = Vec::new();
     // SAFETY: the stream that was just opened.
-    let outcome = unsafe { folder::of(dir) }.ok_or(Errno::BADF).and_then(|folder: &Folder| {
+    let outcome = unsafe { dirstream::find(dir) }.ok_or(Errno::BADF).and_then(|stream: &DirStream| {
         loop {
-            let entry = folder.next()?;
+            let entry = stream.next()?;
             if entry.is_null() {
                 return Ok(());
             }

@@ -3,11 +3,11 @@
 //! Programs keep only the pointer, so all streams are in one list. A pointer that is not in the
 //! list is the C library's.
 
-use crate::guard::{done, open};
-use crate::ours::{self, Kind, Said, borrowed};
-use crate::shared::{List, Listed, Shared};
+use crate::call::{open, run};
+use crate::classify::{self, FdKind, PoolPath, borrow};
+use crate::signal_safe::{List, ListGuard, SignalSafe};
 use libc::{DIR, c_int, c_long, c_void, dirent, ssize_t};
-use posix::Listing;
+use posix::DirectoryListing;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use std::mem::offset_of;
@@ -19,67 +19,67 @@ static OPEN: List<usize> = List::new();
 /// Directory stream. readdir(3) permits one thread at a time; the lock protects against programs
 /// that do not comply.
 #[derive(Debug)]
-pub struct Folder {
+pub struct DirStream {
     descriptor: c_int,
-    at: Shared<At>,
+    cursor: SignalSafe<Cursor>,
 }
 
 #[derive(Debug)]
-struct At {
-    listing: Listing,
+struct Cursor {
+    listing: DirectoryListing,
     /// Entry that was returned last; readdir(3) reuses it for every entry.
     entry: Box<dirent>,
 }
 
 /// New stream that the program does not have yet.
 #[derive(Debug)]
-pub struct Opened(Box<Folder>);
+pub struct NewDirStream(Box<DirStream>);
 
-impl Opened {
+impl NewDirStream {
     /// Returns the stream as a C pointer.
     pub fn into_dir(self) -> *mut DIR {
-        let folder = Box::into_raw(self.0);
-        all().push(folder.expose_provenance());
-        folder.cast()
+        let stream = Box::into_raw(self.0);
+        all().push(stream.expose_provenance());
+        stream.cast()
     }
 }
 
 /// Result of opening a directory by name.
 #[derive(Debug)]
-pub enum Found {
+pub enum OpenedDirectory {
     /// Directory of the pool.
-    Ours(Opened),
+    Pool(NewDirStream),
     /// Descriptor of a directory of the host, which a symlink led to.
-    Hosts(c_int),
+    Host(c_int),
 }
 
 /// Opens a directory by name.
 ///
 /// # Errors
 /// As opendir(3).
-pub fn found(said: Said<'_>) -> Result<Found, Errno> {
-    let descriptor = open(said, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0)?;
-    if ours::kind(descriptor).is_none() {
-        return Ok(Found::Hosts(descriptor));
+pub fn open_by_name(arg: PoolPath<'_>) -> Result<OpenedDirectory, Errno> {
+    let descriptor = open(arg, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0)?;
+    if classify::kind(descriptor).is_none() {
+        return Ok(OpenedDirectory::Host(descriptor));
     }
-    let adopted = adopted(descriptor);
-    if adopted.is_err() {
+    let stream = from_descriptor(descriptor);
+    if stream.is_err() {
         // SAFETY: a descriptor that was just opened here.
         unsafe { crate::symbols::close(descriptor) };
     }
-    adopted.map(Found::Ours)
+    stream.map(OpenedDirectory::Pool)
 }
 
 /// Opens a stream of a descriptor, which the stream owns.
 ///
 /// # Errors
 /// As fdopendir(3).
-pub fn adopted(descriptor: c_int) -> Result<Opened, Errno> {
-    ours::note(descriptor, Some(Kind::Folder));
+pub fn from_descriptor(descriptor: c_int) -> Result<NewDirStream, Errno> {
+    classify::record(descriptor, Some(FdKind::Directory));
     // SAFETY: a structure of plain numbers, for which zero is valid.
     let entry = Box::new(unsafe { std::mem::zeroed::<dirent>() });
-    let listing = done(|process| process.listing(borrowed(descriptor)))?;
-    Ok(Opened(Box::new(Folder { descriptor, at: Shared::new(At { listing, entry }) })))
+    let listing = run(|process| process.listing(borrow(descriptor)))?;
+    Ok(NewDirStream(Box::new(DirStream { descriptor, cursor: SignalSafe::new(Cursor { listing, entry }) })))
 }
 
 /// Fills a buffer with entries from the descriptor's offset on, as getdents64(2) does, and advances
@@ -91,17 +91,17 @@ pub fn adopted(descriptor: c_int) -> Result<Opened, Errno> {
 /// # Safety
 /// `into` has space for `room` bytes; it need not be writable.
 pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) -> Result<ssize_t, Errno> {
-    done(|process| {
-        process.reaches(borrowed(descriptor))?;
-        let mut listing = process.listing(borrowed(descriptor))?;
-        let place = seek(borrowed(descriptor), SeekFrom::Current(0))?;
-        listing.seek(i64::try_from(place).map_err(|_| Errno::INVAL)?);
-        let (mut bytes, mut place) = (Vec::new(), None);
+    run(|process| {
+        process.check_not_path_only(borrow(descriptor))?;
+        let mut listing = process.listing(borrow(descriptor))?;
+        let position = seek(borrow(descriptor), SeekFrom::Current(0))?;
+        listing.seek(i64::try_from(position).map_err(|_| Errno::INVAL)?);
+        let (mut bytes, mut position) = (Vec::new(), None);
         while let Some(entry) = process.next_entry(&mut listing)? {
             let name = offset_of!(dirent, d_name);
             let length = (name + entry.name.len() + 1).next_multiple_of(8);
             if bytes.len() + length > room {
-                if place.is_none() {
+                if position.is_none() {
                     return Err(Errno::INVAL);
                 }
                 break;
@@ -113,16 +113,16 @@ pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) ->
             bytes.push(entry.kind);
             bytes.extend(&entry.name);
             bytes.resize(end, 0);
-            place = Some(entry.next.unsigned_abs());
+            position = Some(entry.next.unsigned_abs());
         }
         // SAFETY: guaranteed by the caller.
-        let into = unsafe { crate::memory::room(into, bytes.len()) }?;
+        let into = unsafe { crate::memory::writable(into, bytes.len()) }?;
         if into.len() < bytes.len() {
             return Err(Errno::FAULT);
         }
         into.copy_from_slice(&bytes);
-        if let Some(place) = place {
-            seek(borrowed(descriptor), SeekFrom::Start(place))?;
+        if let Some(position) = position {
+            seek(borrow(descriptor), SeekFrom::Start(position))?;
         }
         ssize_t::try_from(bytes.len()).map_err(|_| Errno::INVAL)
     })
@@ -132,41 +132,41 @@ pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) ->
 ///
 /// # Safety
 /// The stream is open, and no other thread closes it meanwhile.
-pub unsafe fn of<'a>(dir: *mut DIR) -> Option<&'a Folder> {
-    let is_ours = !OPEN.is_empty() && all().contains(&dir.addr());
+pub unsafe fn find<'a>(dir: *mut DIR) -> Option<&'a DirStream> {
+    let is_known = !OPEN.is_empty() && all().contains(&dir.addr());
     // SAFETY: it is in the list, so it is a stream of this library and not closed.
-    is_ours.then(|| unsafe { &*dir.cast::<Folder>() })
+    is_known.then(|| unsafe { &*dir.cast::<DirStream>() })
 }
 
 /// Closes a stream of the pool, and returns its descriptor.
 ///
 /// # Safety
 /// The program does not use the stream any more.
-pub unsafe fn taken(dir: *mut DIR) -> Option<c_int> {
+pub unsafe fn remove(dir: *mut DIR) -> Option<c_int> {
     if OPEN.is_empty() {
         return None;
     }
     let mut all = all();
-    let at = all.iter().position(|known| *known == dir.addr())?;
-    all.swap_remove(at);
+    let index = all.iter().position(|known| *known == dir.addr())?;
+    all.swap_remove(index);
     // SAFETY: it was in the list, so it is a box of this library that has no other user.
-    Some(unsafe { Box::from_raw(dir.cast::<Folder>()) }.descriptor)
+    Some(unsafe { Box::from_raw(dir.cast::<DirStream>()) }.descriptor)
 }
 
 /// Locks the list of streams, also over a fork.
-pub fn all() -> Listed<'static, usize> {
-    OPEN.hold()
+pub fn all() -> ListGuard<'static, usize> {
+    OPEN.lock()
 }
 
-impl Folder {
+impl DirStream {
     /// Returns the next entry, which is valid until the next call; null at the end.
     ///
     /// # Errors
     /// As readdir(3).
     pub fn next(&self) -> Result<*mut dirent, Errno> {
-        let mut at = self.at.hold();
-        let At { listing, entry } = &mut *at;
-        let Some(found) = done(|process| process.next_entry(listing))? else { return Ok(null_mut()) };
+        let mut cursor = self.cursor.lock();
+        let Cursor { listing, entry } = &mut *cursor;
+        let Some(found) = run(|process| process.next_entry(listing))? else { return Ok(null_mut()) };
         entry.d_ino = found.inode;
         entry.d_off = found.next;
         entry.d_type = found.kind;
@@ -179,14 +179,14 @@ impl Folder {
         Ok(&raw mut **entry)
     }
 
-    /// Continues at a position that [`Folder::place`] returned.
-    pub fn seek(&self, place: c_long) {
-        self.at.hold().listing.seek(place);
+    /// Continues at a position that [`DirStream::position`] returned.
+    pub fn seek(&self, position: c_long) {
+        self.cursor.lock().listing.seek(position);
     }
 
     /// Returns the position of the next entry.
-    pub fn place(&self) -> c_long {
-        self.at.hold().listing.place()
+    pub fn position(&self) -> c_long {
+        self.cursor.lock().listing.position()
     }
 
     /// Returns the descriptor.

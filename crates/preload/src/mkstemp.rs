@@ -1,6 +1,6 @@
 //! Names of temporary files: six letters replace the six X before a template's suffix (mkstemp(3)).
 
-use crate::ours::{self, Said};
+use crate::classify::{self, PoolPath};
 use rustix::io::Errno;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,18 +9,18 @@ const WILD: &[u8; 6] = b"XXXXXX";
 /// Number of names that are tried, as in the C library.
 const TRIES: usize = 62 * 62 * 62;
 
-/// Fills a template with random letters until `make` creates a file of that name.
+/// Fills a template with random letters until `create` creates a file of that name.
 ///
 /// # Errors
 /// `EINVAL` for a template without its six X, `EEXIST` if all names that were tried exist, and
-/// those of `make`.
+/// those of `create`.
 ///
 /// # Safety
 /// The template is nul-terminated, writable, and a path of the pool.
-pub unsafe fn named<T>(
+pub unsafe fn create_unique<T>(
     template: *mut c_char,
     suffix: c_int,
-    mut make: impl FnMut(Said<'_>) -> Result<T, Errno>,
+    mut create: impl FnMut(PoolPath<'_>) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     // SAFETY: guaranteed by the caller.
     let length = unsafe { CStr::from_ptr(template) }.count_bytes();
@@ -34,10 +34,10 @@ pub unsafe fn named<T>(
     for _ in 0..TRIES {
         fill(letters);
         // SAFETY: a path of the pool, whatever its last letters are.
-        let Some(said) = (unsafe { ours::path(template) }) else { return Err(Errno::INVAL) };
-        match make(said) {
+        let Some(arg) = (unsafe { classify::path(template) }) else { return Err(Errno::INVAL) };
+        match create(arg) {
             Err(Errno::EXIST) => {}
-            made => return made,
+            created => return created,
         }
     }
     Err(Errno::EXIST)

@@ -1,13 +1,13 @@
 //! Reads, writes and related calls. The kernel executes those on local files; those on placeholders
 //! are executed here.
 
-use super::{held, moved, symbols};
-use crate::guard::{done, number, zero};
-use crate::limit::within;
-use crate::memory::{room, value};
-use crate::ours::{borrowed, is_remote, kind};
+use super::{on_descriptor, on_placeholder, symbols};
+use crate::call::{number, run, zero};
+use crate::classify::{borrow, is_remote, kind};
+use crate::fsize_limit::allowed_bytes;
+use crate::memory::{readable, writable};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
-use posix::Process;
+use posix::PosixProcess;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -19,13 +19,14 @@ const ONCE_BYTES: usize = 0x7fff_f000;
 
 /// Size from which on a change of a local file is left to its node, which handles holes and
 /// preallocation and adapts the size of its pages.
-const SHAPED_BYTES: off_t = 64 << 10;
+const RESERVED_FIRST_BYTES: off_t = 64 << 10;
 
 /// Returns whether the node, not the kernel, changes the size or space of a file up to this offset.
 /// If the process has a file size limit (`RLIMIT_FSIZE`), the kernel changes local files, and
 /// enforces it.
 fn is_nodes_to_shape(descriptor: c_int, end: off_t) -> bool {
-    let shapes = || end >= SHAPED_BYTES && getrlimit(Resource::Fsize).current.is_none() && kind(descriptor).is_some();
+    let shapes =
+        || end >= RESERVED_FIRST_BYTES && getrlimit(Resource::Fsize).current.is_none() && kind(descriptor).is_some();
     is_remote(descriptor) || shapes()
 }
 
@@ -43,23 +44,23 @@ pub(super) unsafe fn read_into(
     bytes: size_t,
     at: Option<off_t>,
 ) -> Result<usize, Errno> {
-    done(|process| {
+    run(|process| {
         // SAFETY: guaranteed by the caller.
-        match unsafe { room(into, bytes.min(ONCE_BYTES)) } {
-            Ok(into) => process.read(borrowed(descriptor), into, at),
-            Err(errno) => unread(process, descriptor, at, errno),
+        match unsafe { writable(into, bytes.min(ONCE_BYTES)) } {
+            Ok(into) => process.read(borrow(descriptor), into, at),
+            Err(errno) => read_error(process, descriptor, at, errno),
         }
     })
 }
 
 /// Returns the result of a read into an unwritable buffer: an error of the descriptor or offset
 /// takes precedence, and the end of the file gives 0.
-fn unread(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
+fn read_error(process: &PosixProcess, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
     let at = match at {
         Some(at) => at,
-        None => off_t::try_from(process.seek(borrowed(descriptor), SeekFrom::Current(0))?).unwrap_or(off_t::MAX),
+        None => off_t::try_from(process.seek(borrow(descriptor), SeekFrom::Current(0))?).unwrap_or(off_t::MAX),
     };
-    match process.read(borrowed(descriptor), &mut [0], Some(at))? {
+    match process.read(borrow(descriptor), &mut [0], Some(at))? {
         0 => Ok(0),
         _ => Err(errno),
     }
@@ -75,19 +76,21 @@ pub(super) unsafe fn write_from(
     bytes: size_t,
     at: Option<off_t>,
 ) -> Result<usize, Errno> {
-    done(|process| {
+    run(|process| {
         // SAFETY: guaranteed by the caller.
-        match unsafe { value(from, bytes.min(ONCE_BYTES)) } {
-            Ok(from) => process.write(borrowed(descriptor), &from[..within(process, descriptor, at, from.len())?], at),
-            Err(errno) => unwritten(process, descriptor, at, errno),
+        match unsafe { readable(from, bytes.min(ONCE_BYTES)) } {
+            Ok(from) => {
+                process.write(borrow(descriptor), &from[..allowed_bytes(process, descriptor, at, from.len())?], at)
+            }
+            Err(errno) => write_error(process, descriptor, at, errno),
         }
     })
 }
 
 /// Returns the error of a write from an unreadable buffer: an error of the descriptor or offset
 /// takes precedence.
-fn unwritten(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
-    process.write(borrowed(descriptor), &[], at)?;
+fn write_error(process: &PosixProcess, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
+    process.write(borrow(descriptor), &[], at)?;
     Err(if at.is_some_and(|at| at < 0) { Errno::INVAL } else { errno })
 }
 
@@ -99,7 +102,7 @@ unsafe fn pieces<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], 
         return Err(Errno::INVAL);
     }
     // SAFETY: guaranteed by the caller.
-    let found = unsafe { value(pieces.cast(), count * size_of::<iovec>()) }?.len();
+    let found = unsafe { readable(pieces.cast(), count * size_of::<iovec>()) }?.len();
     if found < count * size_of::<iovec>() {
         return Err(Errno::FAULT);
     }
@@ -113,16 +116,16 @@ unsafe fn pieces<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], 
 /// # Safety
 /// `into` has `count` entries, each with space for its length.
 unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: Option<off_t>) -> ssize_t {
-    length(done(|process| {
+    length(run(|process| {
         // SAFETY: guaranteed by the caller.
         let into = unsafe { pieces(into, count)? };
         let (mut rooms, mut left) = (Vec::with_capacity(into.len()), total(into));
         for piece in into {
             let wanted = piece.iov_len.min(left);
             // SAFETY: guaranteed by the caller.
-            match unsafe { room(piece.iov_base, wanted) } {
+            match unsafe { writable(piece.iov_base, wanted) } {
                 Err(errno) if rooms.iter().all(|room: &&mut [u8]| room.is_empty()) => {
-                    return unread(process, descriptor, at, errno);
+                    return read_error(process, descriptor, at, errno);
                 }
                 Err(_) => break,
                 Ok(room) => rooms.push(room),
@@ -133,7 +136,7 @@ unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: O
             }
         }
         let mut together = vec![0; rooms.iter().map(|room| room.len()).sum()];
-        let read = process.read(borrowed(descriptor), &mut together, at)?;
+        let read = process.read(borrow(descriptor), &mut together, at)?;
         let mut rest = &together[..read];
         for room in rooms {
             let (now, later) = rest.split_at(room.len().min(rest.len()));
@@ -149,15 +152,15 @@ unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: O
 /// # Safety
 /// `from` has `count` entries, each with bytes of its length.
 unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: Option<off_t>) -> ssize_t {
-    length(done(|process| {
+    length(run(|process| {
         // SAFETY: guaranteed by the caller.
         let from = unsafe { pieces(from, count)? };
         let mut together = Vec::with_capacity(total(from));
         for piece in from {
             let wanted = piece.iov_len.min(ONCE_BYTES - together.len());
             // SAFETY: guaranteed by the caller.
-            match unsafe { value(piece.iov_base, wanted) } {
-                Err(errno) if together.is_empty() => return unwritten(process, descriptor, at, errno),
+            match unsafe { readable(piece.iov_base, wanted) } {
+                Err(errno) if together.is_empty() => return write_error(process, descriptor, at, errno),
                 Err(_) => break,
                 Ok(found) => {
                     together.extend_from_slice(found);
@@ -167,7 +170,7 @@ unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: 
                 }
             }
         }
-        process.write(borrowed(descriptor), &together[..within(process, descriptor, at, together.len())?], at)
+        process.write(borrow(descriptor), &together[..allowed_bytes(process, descriptor, at, together.len())?], at)
     }))
 }
 
@@ -183,7 +186,7 @@ unsafe fn place<'a>(at: *mut off_t) -> Result<Option<&'a mut off_t>, Errno> {
         return Ok(None);
     }
     // SAFETY: guaranteed by the caller.
-    if unsafe { room(at.cast(), size_of::<off_t>()) }?.len() < size_of::<off_t>() || !at.is_aligned() {
+    if unsafe { writable(at.cast(), size_of::<off_t>()) }?.len() < size_of::<off_t>() || !at.is_aligned() {
         return Err(Errno::FAULT);
     }
     // SAFETY: writable.
@@ -196,8 +199,8 @@ fn total(pieces: &[iovec]) -> usize {
 
 /// Copies between two descriptors, at least one of them a placeholder, until all is copied or the
 /// source ends.
-fn copied(
-    process: &Process,
+fn copy_bytes(
+    process: &PosixProcess,
     from: (c_int, Option<&mut off_t>),
     to: (c_int, Option<&mut off_t>),
     bytes: usize,
@@ -206,11 +209,11 @@ fn copied(
     let (mut step, mut done) = (vec![0; STEP_BYTES.min(bytes)], 0);
     while done < bytes {
         let wanted = step.len().min(bytes - done);
-        let read = process.read_any(borrowed(from.0), &mut step[..wanted], from_at.as_deref().copied())?;
+        let read = process.read_any(borrow(from.0), &mut step[..wanted], from_at.as_deref().copied())?;
         let mut written = 0;
         while written < read {
             match process.write_any(
-                borrowed(to.0),
+                borrow(to.0),
                 &step[written..read],
                 to_at.as_deref().copied().map(|at| at + offset(written)),
             ) {
@@ -226,7 +229,7 @@ fn copied(
         if written < wanted {
             // The source's offset has advanced past the bytes that were written.
             if from_at.is_none() && written < read {
-                process.seek_any(borrowed(from.0), -offset(read - written))?;
+                process.seek_any(borrow(from.0), -offset(read - written))?;
             }
             break;
         }
@@ -235,7 +238,7 @@ fn copied(
 }
 
 /// Converts the arguments of lseek(2).
-fn sought(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
+fn seek_target(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
     let unsigned = || u64::try_from(at);
     match from {
         libc::SEEK_SET => unsigned().map(SeekFrom::Start).map_err(|_| Errno::INVAL),
@@ -248,8 +251,8 @@ fn sought(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
 }
 
 /// Refuses a descriptor that was opened with `O_PATH`.
-fn reached(descriptor: c_int) -> Result<(), Errno> {
-    done(|process| process.reaches(borrowed(descriptor)))
+fn check_descriptor(descriptor: c_int) -> Result<(), Errno> {
+    run(|process| process.check_not_path_only(borrow(descriptor)))
 }
 
 fn offset(bytes: usize) -> off_t {
@@ -269,7 +272,7 @@ symbols! {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, bytes) };
         }
-        zero(done(|process| process.set_size(borrowed(descriptor), bytes)))
+        zero(run(|process| process.set_size(borrow(descriptor), bytes)))
     }
     /// fallocate(2).
     fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64 {
@@ -277,7 +280,7 @@ symbols! {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, mode, at, bytes) };
         }
-        zero(done(|process| process.allocate(borrowed(descriptor), mode.cast_unsigned(), at, bytes)))
+        zero(run(|process| process.allocate(borrow(descriptor), mode.cast_unsigned(), at, bytes)))
     }
     /// `posix_fallocate(3)`, which returns the error number.
     fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64 {
@@ -285,11 +288,11 @@ symbols! {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, at, bytes) };
         }
-        done(|process| process.allocate(borrowed(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0)
+        run(|process| process.allocate(borrow(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0)
     }
 }
 
-moved! {
+on_placeholder! {
     /// read(2).
     fn read(descriptor: c_int, into: *mut c_void, bytes: size_t) -> ssize_t, descriptor => length(read_into(descriptor, into, bytes, None));
     /// read(2) in programs built with `_FORTIFY_SOURCE`; `most` is the size of their buffer.
@@ -324,43 +327,43 @@ moved! {
         write_pieces(descriptor, from, count, (at != -1).then_some(at));
 }
 
-moved! {
+on_placeholder! {
     /// lseek(2).
     fn lseek(descriptor: c_int, at: off_t, from: c_int) -> off_t | lseek64, descriptor =>
-        number(sought(from, at).and_then(|to| done(|process| process.seek(borrowed(descriptor), to))).and_then(|at| off_t::try_from(at).map_err(|_| Errno::OVERFLOW)));
+        number(seek_target(from, at).and_then(|to| run(|process| process.seek(borrow(descriptor), to))).and_then(|at| off_t::try_from(at).map_err(|_| Errno::OVERFLOW)));
     /// `posix_fadvise(2)`: the advice is ignored.
     fn posix_fadvise(descriptor: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int | posix_fadvise64, descriptor =>
-        reached(descriptor).map_or_else(Errno::raw_os_error, |()| 0);
+        check_descriptor(descriptor).map_or_else(Errno::raw_os_error, |()| 0);
     /// readahead(2): ignored.
-    fn readahead(descriptor: c_int, at: off_t, bytes: size_t) -> ssize_t, descriptor => length(reached(descriptor).map(|()| 0));
+    fn readahead(descriptor: c_int, at: off_t, bytes: size_t) -> ssize_t, descriptor => length(check_descriptor(descriptor).map(|()| 0));
     /// `sync_file_range(2)`: nothing to do, because the bytes stay in memory.
-    fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => zero(reached(descriptor));
+    fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => zero(check_descriptor(descriptor));
     /// sendfile(2).
     fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
-        length(done(|process| {
-            process.may_send(borrowed(from), borrowed(to), bytes)?;
-            copied(process, (from, place(from_at)?), (to, None), bytes.min(ONCE_BYTES))
+        length(run(|process| {
+            process.check_sendfile(borrow(from), borrow(to), bytes)?;
+            copy_bytes(process, (from, place(from_at)?), (to, None), bytes.min(ONCE_BYTES))
         }));
     /// `copy_file_range(2)`.
     fn copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
-        length(done(|process| {
+        length(run(|process| {
             let (from_at, to_at) = (place(from_at)?, place(to_at)?);
-            let ends = [(borrowed(from), from_at.as_deref().copied()), (borrowed(to), to_at.as_deref().copied())];
-            process.may_copy(ends[0], ends[1], bytes, flags)?;
-            copied(process, (from, from_at), (to, to_at), bytes.min(ONCE_BYTES))
+            let ends = [(borrow(from), from_at.as_deref().copied()), (borrow(to), to_at.as_deref().copied())];
+            process.check_copy(ends[0], ends[1], bytes, flags)?;
+            copy_bytes(process, (from, from_at), (to, to_at), bytes.min(ONCE_BYTES))
         }));
     /// splice(2), where one side is a pipe.
     fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
-        length(done(|process| copied(process, (from, place(from_at)?), (to, place(to_at)?), bytes.min(STEP_BYTES))));
+        length(run(|process| copy_bytes(process, (from, place(from_at)?), (to, place(to_at)?), bytes.min(STEP_BYTES))));
 }
 
-held! {
+on_descriptor! {
     /// fsync(2): nothing to do, because written bytes are visible to all when write(2) returns.
-    fn fsync(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
+    fn fsync(descriptor: c_int) -> c_int, descriptor => zero(check_descriptor(descriptor));
     /// fdatasync(2): nothing to do, as for fsync(2).
-    fn fdatasync(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
+    fn fdatasync(descriptor: c_int) -> c_int, descriptor => zero(check_descriptor(descriptor));
     /// syncfs(2): nothing to do, as for fsync(2).
-    fn syncfs(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
+    fn syncfs(descriptor: c_int) -> c_int, descriptor => zero(check_descriptor(descriptor));
 }
 
 symbols! {
@@ -369,9 +372,9 @@ symbols! {
     fn mmap(place: *mut c_void, bytes: size_t, may: c_int, flags: c_int, descriptor: c_int, at: off_t) -> *mut c_void | mmap64 {
         if flags & libc::MAP_ANONYMOUS == 0 && is_remote(descriptor) {
             // SAFETY: forwards the program's own arguments.
-            return unsafe { crate::map::filled(place, bytes, may, flags, descriptor, at) };
+            return unsafe { crate::mmap::map_copy(place, bytes, may, flags, descriptor, at) };
         }
         // SAFETY: forwards the program's own arguments.
-        unsafe { crate::map::by_kernel(place, bytes, may, flags, descriptor, at) }
+        unsafe { crate::mmap::kernel_mmap(place, bytes, may, flags, descriptor, at) }
     }
 }

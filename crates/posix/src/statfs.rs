@@ -1,7 +1,7 @@
 //! Space of the pool, as statfs(2) reports it.
 
-use crate::walk::{End, Place};
-use crate::{Errno, Process, Said, Who};
+use crate::resolve::{Destination, LastMode};
+use crate::{Caller, Errno, PathArg, PosixProcess};
 use std::os::fd::BorrowedFd;
 
 /// Unit of the block counts, bytes.
@@ -9,7 +9,7 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// File system statistics of statfs(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct StatFs {
     /// Block size, bytes.
     pub block_bytes: u64,
     /// Number of blocks.
@@ -22,19 +22,19 @@ pub struct Room {
     pub free_files: u64,
 }
 
-impl Process {
+impl PosixProcess {
     /// statfs(2) of a path. If a symlink leads out of the pool, returns the statistics of the
     /// host's file system.
     ///
     /// # Errors
     /// As statfs(2).
-    pub fn usage(&self, said: Said<'_>) -> Result<Room, Errno> {
-        let who = Who::now();
+    pub fn statfs(&self, arg: PathArg<'_>) -> Result<StatFs, Errno> {
+        let caller = Caller::effective();
         self.wait(async {
-            match self.walk(&who, said, End::Follow).await? {
-                Place::Pool(spot) => spot.there().map(drop)?,
-                Place::Host(path) => {
-                    return rustix::fs::statvfs(path).map(|found| Room {
+            match self.resolve(&caller, arg, LastMode::Follow).await? {
+                Destination::Pool(resolved) => resolved.existing().map(drop)?,
+                Destination::Host(path) => {
+                    return rustix::fs::statvfs(path).map(|found| StatFs {
                         block_bytes: found.f_frsize,
                         blocks: found.f_blocks,
                         free_blocks: found.f_bavail,
@@ -43,7 +43,7 @@ impl Process {
                     });
                 }
             }
-            self.ask_usage().await
+            self.query_usage().await
         })
     }
 
@@ -51,17 +51,17 @@ impl Process {
     ///
     /// # Errors
     /// `EBADF`, and those of the connection to the pool.
-    pub fn usage_of(&self, descriptor: BorrowedFd<'_>) -> Result<Room, Errno> {
+    pub fn fstatfs(&self, descriptor: BorrowedFd<'_>) -> Result<StatFs, Errno> {
         self.table.get(descriptor)?;
-        self.wait(self.ask_usage())
+        self.wait(self.query_usage())
     }
 
-    async fn ask_usage(&self) -> Result<Room, Errno> {
+    async fn query_usage(&self) -> Result<StatFs, Errno> {
         let usage = self.client.ask_usage().await.map_err(|refusal| crate::errno(&refusal))?;
         let free = usage.capacity.saturating_sub(usage.used) / BLOCK_BYTES;
         // Inodes use the same memory; free inodes are estimated at one block each.
         let files = usage.files.saturating_add(free);
-        Ok(Room {
+        Ok(StatFs {
             block_bytes: BLOCK_BYTES,
             blocks: usage.capacity / BLOCK_BYTES,
             free_blocks: free,

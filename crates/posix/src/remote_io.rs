@@ -2,16 +2,16 @@
 //! requests. The kernel keeps the descriptor's offset, so duplicates share it, also in other
 //! processes.
 
-use crate::open::Kind;
-use crate::table::Open;
-use crate::{Errno, Process, Who};
+use crate::fd_table::OpenDescription;
+use crate::open::FdKind;
+use crate::{Caller, Errno, PosixProcess};
 use bytes::Bytes;
 use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fcntl_setfl, seek};
 use rustix::thread::CapabilitySet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use wire::{AllocateMode, FILE_BYTES_MAX, Kind as Node, SeekTo, WritePlace};
+use wire::{AllocateMode, FILE_BYTES_MAX, Kind, SeekTo, WritePlace};
 
 /// Largest read request, bytes.
 const READ_BYTES: u32 = 8 << 20;
@@ -23,11 +23,11 @@ const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
 /// `O_LARGEFILE`, which `F_GETFL` reports for every file opened with 64-bit sizes.
-const LARGE: OFlags = OFlags::from_bits_retain(0o100_000);
+const LARGE_FILE: OFlags = OFlags::from_bits_retain(0o100_000);
 /// Flags of a placeholder descriptor that the kernel keeps.
-const KERNELS: OFlags = OFlags::NONBLOCK;
+const KERNEL_FLAGS: OFlags = OFlags::NONBLOCK;
 
-impl Process {
+impl PosixProcess {
     /// read(2) and pread(2): from `at`, or from the descriptor's offset, which advances.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Process {
         if !open.flags.read {
             return Err(Errno::BADF);
         }
-        if open.kind == Kind::Folder {
+        if open.kind == FdKind::Directory {
             return Err(Errno::ISDIR);
         }
         let offset = match at {
@@ -46,12 +46,12 @@ impl Process {
         };
         let read = self.read_at(&open, offset, into);
         if at.is_none() {
-            give_back(descriptor, into.len() - *read.as_ref().unwrap_or(&0))?;
+            rewind(descriptor, into.len() - *read.as_ref().unwrap_or(&0))?;
         }
         read
     }
 
-    fn read_at(&self, open: &Open, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    fn read_at(&self, open: &OpenDescription, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
         self.wait(async {
             let mut done = 0;
             while done < into.len() {
@@ -84,7 +84,7 @@ impl Process {
         if from.is_empty() {
             return Ok(0);
         }
-        let kill_set_id = !Who::now().can(CapabilitySet::FSETID);
+        let kill_set_id = !Caller::effective().can(CapabilitySet::FSETID);
         if open.append.load(Relaxed) {
             let (written, end) = self.write_at(&open, WritePlace::End, from, kill_set_id)?;
             if at.is_none() {
@@ -98,13 +98,19 @@ impl Process {
         };
         let written = self.write_at(&open, WritePlace::At(offset), from, kill_set_id);
         if at.is_none() {
-            give_back(descriptor, from.len() - written.as_ref().map_or(0, |(written, _)| *written))?;
+            rewind(descriptor, from.len() - written.as_ref().map_or(0, |(written, _)| *written))?;
         }
         written.map(|(written, _)| written)
     }
 
     /// Returns the number of bytes written, and the offset after them.
-    fn write_at(&self, open: &Open, place: WritePlace, from: &[u8], kill: bool) -> Result<(usize, u64), Errno> {
+    fn write_at(
+        &self,
+        open: &OpenDescription,
+        place: WritePlace,
+        from: &[u8],
+        kill: bool,
+    ) -> Result<(usize, u64), Errno> {
         self.wait(async {
             let (mut done, mut place, mut end) = (0, place, 0);
             for piece in from.chunks(WRITE_BYTES) {
@@ -155,13 +161,13 @@ impl Process {
     /// # Errors
     /// `EBADF` if a descriptor is not open for its direction, `EINVAL` if writes append or the
     /// source is a directory.
-    pub fn may_send(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+    pub fn check_sendfile(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
         let (source, target) = (self.flags_any(from)?, self.flags_any(to)?);
         if source & OFlags::RWMODE == OFlags::WRONLY || target & OFlags::RWMODE == OFlags::RDONLY {
             return Err(Errno::BADF);
         }
-        let is_folder = bytes > 0 && self.table.get(from).is_ok_and(|open| open.kind == Kind::Folder);
-        if is_folder || target.contains(OFlags::APPEND) { Err(Errno::INVAL) } else { Ok(()) }
+        let is_directory = bytes > 0 && self.table.get(from).is_ok_and(|open| open.kind == FdKind::Directory);
+        if is_directory || target.contains(OFlags::APPEND) { Err(Errno::INVAL) } else { Ok(()) }
     }
 
     /// Makes the checks of `copy_file_range(2)` before it copies `bytes` bytes. Each side starts at
@@ -169,7 +175,7 @@ impl Process {
     ///
     /// # Errors
     /// As `copy_file_range(2)`.
-    pub fn may_copy(
+    pub fn check_copy(
         &self,
         from: (BorrowedFd<'_>, Option<i64>),
         to: (BorrowedFd<'_>, Option<i64>),
@@ -179,8 +185,8 @@ impl Process {
         if flags != 0 {
             return Err(Errno::INVAL);
         }
-        let is_folder = |descriptor| self.table.get(descriptor).is_ok_and(|open| open.kind == Kind::Folder);
-        if is_folder(from.0) || is_folder(to.0) {
+        let is_directory = |descriptor| self.table.get(descriptor).is_ok_and(|open| open.kind == FdKind::Directory);
+        if is_directory(from.0) || is_directory(to.0) {
             return Err(Errno::ISDIR);
         }
         let (source, target) = (self.flags_any(from.0)?, self.flags_any(to.0)?);
@@ -197,7 +203,7 @@ impl Process {
             None => seek(descriptor, SeekFrom::Current(0)),
         };
         let (start, onto) = (place(from)?, place(to)?);
-        let left = self.wait(self.stat_of(&source))?.size.saturating_sub(start);
+        let left = self.wait(self.stat_description(&source))?.size.saturating_sub(start);
         let bytes = left.min(bytes as u64);
         if onto < start + bytes && start < onto.saturating_add(bytes) { Err(Errno::INVAL) } else { Ok(()) }
     }
@@ -213,14 +219,14 @@ impl Process {
     /// # Errors
     /// `EACCES` if the descriptor's access mode does not permit the mapping, `EBADF` for an
     /// `O_PATH` descriptor.
-    pub fn may_map(&self, descriptor: BorrowedFd<'_>, shared_and_written: bool) -> Result<(), Errno> {
-        self.reaches(descriptor)?;
+    pub fn check_map(&self, descriptor: BorrowedFd<'_>, shared_and_written: bool) -> Result<(), Errno> {
+        self.check_not_path_only(descriptor)?;
         let flags = self.table.get(descriptor)?.flags;
         if flags.read && (flags.write || !shared_and_written) { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
     fn is_remote(&self, descriptor: BorrowedFd<'_>) -> bool {
-        self.table.get(descriptor).is_ok_and(|open| open.kind == Kind::Remote)
+        self.table.get(descriptor).is_ok_and(|open| open.kind == FdKind::Remote)
     }
 
     /// Moves a descriptor's offset by `by` bytes.
@@ -236,21 +242,21 @@ impl Process {
     /// # Errors
     /// As lseek(2).
     pub fn seek(&self, descriptor: BorrowedFd<'_>, to: SeekFrom) -> Result<u64, Errno> {
-        self.reaches(descriptor)?;
+        self.check_not_path_only(descriptor)?;
         let open = self.table.get(descriptor)?;
         let target = match to {
             SeekFrom::End(by) => {
-                let size = self.wait(self.stat_of(&open))?.size;
+                let size = self.wait(self.stat_description(&open))?.size;
                 size.checked_add_signed(by).filter(|at| *at <= FILE_BYTES_MAX).ok_or(Errno::INVAL)?
             }
-            SeekFrom::Data(at) => self.look_for(&open, at, SeekTo::Data)?,
-            SeekFrom::Hole(at) => self.look_for(&open, at, SeekTo::Hole)?,
+            SeekFrom::Data(at) => self.find_extent(&open, at, SeekTo::Data)?,
+            SeekFrom::Hole(at) => self.find_extent(&open, at, SeekTo::Hole)?,
             other => return seek(descriptor, other),
         };
         seek(descriptor, SeekFrom::Start(target))
     }
 
-    fn look_for(&self, open: &Open, at: u64, what: SeekTo) -> Result<u64, Errno> {
+    fn find_extent(&self, open: &OpenDescription, at: u64, what: SeekTo) -> Result<u64, Errno> {
         self.wait(async { self.client.seek(open.file, at, what).await.map_err(|refusal| crate::errno(&refusal)) })
     }
 
@@ -260,18 +266,18 @@ impl Process {
     /// As ftruncate(2).
     pub fn set_size(&self, descriptor: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
         let open = self.table.get(descriptor)?;
-        self.reaches(descriptor)?;
+        self.check_not_path_only(descriptor)?;
         let size = u64::try_from(bytes).map_err(|_| Errno::INVAL)?;
         if !open.flags.write {
             return Err(Errno::INVAL);
         }
-        let who = Who::now();
+        let caller = Caller::effective();
         self.wait(async {
-            let found = self.stat_of(&open).await?;
-            if found.kind != Node::File {
+            let found = self.stat_description(&open).await?;
+            if found.kind != Kind::File {
                 return Err(Errno::INVAL);
             }
-            self.set_length(&who, &found, size).await
+            self.set_length(&caller, &found, size).await
         })
     }
 
@@ -310,16 +316,16 @@ impl Process {
     /// `EBADF`.
     pub fn flags(&self, descriptor: BorrowedFd<'_>) -> Result<OFlags, Errno> {
         let open = self.table.get(descriptor)?;
-        let way = match (open.flags.read, open.flags.write) {
+        let access = match (open.flags.read, open.flags.write) {
             (true, true) => OFlags::RDWR,
             (false, true) => OFlags::WRONLY,
             _ => OFlags::RDONLY,
         };
-        if open.is_place() {
+        if open.is_path_only() {
             return Ok(OFlags::PATH);
         }
         let append = if open.append.load(Relaxed) { OFlags::APPEND } else { OFlags::empty() };
-        Ok(way | append | LARGE | (fcntl_getfl(descriptor)? & KERNELS))
+        Ok(access | append | LARGE_FILE | (fcntl_getfl(descriptor)? & KERNEL_FLAGS))
     }
 
     /// `F_SETFL`: sets whether writes append. `O_NONBLOCK` has no effect here, and the kernel keeps
@@ -328,19 +334,19 @@ impl Process {
     /// # Errors
     /// `EBADF`.
     pub fn set_flags(&self, descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<(), Errno> {
-        self.reaches(descriptor)?;
+        self.check_not_path_only(descriptor)?;
         self.table.get(descriptor)?.append.store(flags.contains(OFlags::APPEND), Relaxed);
-        fcntl_setfl(descriptor, flags & KERNELS)
+        fcntl_setfl(descriptor, flags & KERNEL_FLAGS)
     }
 
     /// `FIONREAD`: the number of bytes up to the end of the file, limited to an `int`.
     ///
     /// # Errors
     /// `EBADF`, and those of the connection to the pool.
-    pub fn left_to_read(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Errno> {
-        self.reaches(descriptor)?;
-        let open: Arc<Open> = self.table.get(descriptor)?;
-        let size = self.wait(self.stat_of(&open))?.size;
+    pub fn readable_bytes(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Errno> {
+        self.check_not_path_only(descriptor)?;
+        let open: Arc<OpenDescription> = self.table.get(descriptor)?;
+        let size = self.wait(self.stat_description(&open))?.size;
         let left = size.saturating_sub(seek(descriptor, SeekFrom::Current(0))?);
         Ok(i32::try_from(left).unwrap_or(i32::MAX))
     }
@@ -354,7 +360,7 @@ fn reserve(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<u64, Errno> {
 }
 
 /// Moves the offset back over bytes that were not transferred.
-fn give_back(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+fn rewind(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
     match i64::try_from(bytes).map_err(|_| Errno::INVAL)? {
         0 => Ok(()),
         by => seek(descriptor, SeekFrom::Current(-by)).map(drop),

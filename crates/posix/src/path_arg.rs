@@ -5,11 +5,11 @@ use std::os::fd::BorrowedFd;
 
 /// Start of a path.
 #[derive(Debug, Clone, Copy)]
-pub enum Base<'a> {
+pub enum PathBase<'a> {
     /// The pool's root.
     Root,
     /// The working directory.
-    Here,
+    Cwd,
     /// The directory that is open as this descriptor.
     Descriptor(BorrowedFd<'a>),
     /// The file of any kind that is open as this descriptor: the system's `/proc/self/fd/N`.
@@ -18,18 +18,18 @@ pub enum Base<'a> {
 
 /// Path in the pool.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct PathArg<'a> {
     /// Start.
-    pub base: Base<'a>,
+    pub base: PathBase<'a>,
     /// Rest of the path; leading slashes are ignored.
     pub path: &'a [u8],
 }
 
 /// One path argument of a call that takes two, of which the other may be outside the pool.
 #[derive(Debug, Clone, Copy)]
-pub enum Side<'a> {
+pub enum PathOperand<'a> {
     /// Path whose text leads into the pool; a symlink below may still lead to the host.
-    Pool(Said<'a>),
+    Pool(PathArg<'a>),
     /// Path of the host, relative to this directory.
     Host(BorrowedFd<'a>, &'a CStr),
 }

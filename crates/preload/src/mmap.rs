@@ -2,7 +2,7 @@
 //! elsewhere is a copy, made by mmap(2). A shared writable map of one is refused (`ENODEV`),
 //! because stores would not reach the file.
 
-use crate::guard::{done, set_errno};
+use crate::call::{run, set_errno};
 use libc::{
     MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, PROT_READ, PROT_WRITE,
 };
@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 ///
 /// # Safety
 /// As mmap(2).
-pub unsafe fn by_kernel(
+pub unsafe fn kernel_mmap(
     place: *mut c_void,
     bytes: size_t,
     may: c_int,
@@ -45,7 +45,7 @@ pub unsafe fn by_kernel(
 ///
 /// # Safety
 /// As mmap(2).
-pub unsafe fn filled(
+pub unsafe fn map_copy(
     place: *mut c_void,
     bytes: size_t,
     may: c_int,
@@ -57,7 +57,7 @@ pub unsafe fn filled(
     let refused = if at < 0 || at % 4096 != 0 || bytes == 0 {
         Some(Errno::INVAL)
     } else {
-        let may = done(|process| process.may_map(crate::ours::borrowed(descriptor), written));
+        let may = run(|process| process.check_map(crate::classify::borrow(descriptor), written));
         may.err().or(written.then_some(Errno::NODEV))
     };
     if let Some(errno) = refused {
@@ -66,18 +66,18 @@ pub unsafe fn filled(
     }
     let flags = flags & MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS;
     // SAFETY: guaranteed by the caller. Bytes after the end of the file stay zero.
-    let mapped = unsafe { by_kernel(place, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) };
+    let mapped = unsafe { kernel_mmap(place, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) };
     if mapped == MAP_FAILED {
         return MAP_FAILED;
     }
     // SAFETY: just mapped, and exclusive until it is returned.
-    let room = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), bytes) };
-    let outcome = done(|process| {
+    let buffer = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), bytes) };
+    let outcome = run(|process| {
         let mut filled = 0;
-        while filled < room.len() {
+        while filled < buffer.len() {
             match process.read(
-                crate::ours::borrowed(descriptor),
-                &mut room[filled..],
+                crate::classify::borrow(descriptor),
+                &mut buffer[filled..],
                 Some(at + off_t::try_from(filled).unwrap_or(0)),
             )? {
                 0 => break,

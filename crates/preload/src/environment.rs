@@ -3,8 +3,8 @@
 //! The values from the start of the program are kept separately, because it may change or overwrite
 //! its environment.
 
-use crate::ours;
-use crate::shared::{Holding, Shared};
+use crate::classify;
+use crate::signal_safe::{SignalSafe, SignalSafeGuard};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
@@ -21,22 +21,22 @@ pub const DEVICES: &CStr = c"TIDEMILL_DEVICES";
 
 /// Values that hold for the whole life of a program.
 #[derive(Debug, Default)]
-struct Begun {
+struct StartEnv {
     library: Vec<u8>,
     pool: Vec<u8>,
     prefix: Vec<u8>,
 }
 
-static BEGUN: OnceLock<Begun> = OnceLock::new();
+static START_ENV: OnceLock<StartEnv> = OnceLock::new();
 
 /// Values that change.
 #[derive(Debug)]
-pub struct Now {
+pub struct CurrentEnv {
     directory: Option<Vec<u8>>,
     devices: Vec<u8>,
 }
 
-static NOW: Shared<Now> = Shared::new(Now { directory: None, devices: Vec::new() });
+static CURRENT_ENV: SignalSafe<CurrentEnv> = SignalSafe::new(CurrentEnv { directory: None, devices: Vec::new() });
 
 /// Returns a variable of the environment; `None` if it is unset or empty.
 pub fn variable(name: &CStr) -> Option<&'static [u8]> {
@@ -49,19 +49,19 @@ pub fn variable(name: &CStr) -> Option<&'static [u8]> {
 
 /// Keeps the values from the start of the program, or from the first use of the pool if none was
 /// set at the start.
-pub fn keep(pool: &[u8]) {
-    let library = library().unwrap_or_default();
+pub fn set_start_env(pool: &[u8]) {
+    let library = library_path().unwrap_or_default();
     // A second call would set the same values.
-    let _ = BEGUN.set(Begun { library, pool: pool.to_vec(), prefix: ours::prefix().to_vec() });
+    let _ = START_ENV.set(StartEnv { library, pool: pool.to_vec(), prefix: classify::prefix().to_vec() });
 }
 
 /// Returns the path of this library's own file.
-fn library() -> Option<Vec<u8>> {
+fn library_path() -> Option<Vec<u8>> {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: an address within this library; if the result is not 0, the structure is filled with
     // strings that last as long as the library is loaded.
     unsafe {
-        let known = libc::dladdr((library as *const ()).cast(), found.as_mut_ptr()) != 0;
+        let known = libc::dladdr((library_path as *const ()).cast(), found.as_mut_ptr()) != 0;
         known.then(|| CStr::from_ptr(found.assume_init().dli_fname).to_bytes().to_vec())
     }
 }
@@ -69,29 +69,29 @@ fn library() -> Option<Vec<u8>> {
 /// Publishes the working directory for new programs: a path below the prefix, or `None` if it is
 /// not in the pool.
 pub fn set_directory(path: Option<&[u8]>) {
-    now().directory = path.map(<[u8]>::to_vec);
-    tell(DIRECTORY, path);
+    lock_current().directory = path.map(<[u8]>::to_vec);
+    export(DIRECTORY, path);
 }
 
 /// Publishes the devices on which descriptors lie for new programs.
 pub fn set_devices(devices: &[u8]) {
-    now().devices = devices.to_vec();
-    tell(DEVICES, Some(devices));
+    lock_current().devices = devices.to_vec();
+    export(DEVICES, Some(devices));
 }
 
 /// Records the devices that the program inherited.
 pub fn inherit_devices(devices: &[u8]) {
-    now().devices = devices.to_vec();
+    lock_current().devices = devices.to_vec();
 }
 
 /// Records the working directory that the program inherited.
 pub fn inherit_directory(path: &[u8]) {
-    now().directory = Some(path.to_vec());
+    lock_current().directory = Some(path.to_vec());
 }
 
 /// Sets a variable in this process, for programs that the C library starts by itself: `system`,
 /// `popen`.
-fn tell(name: &CStr, value: Option<&[u8]>) {
+fn export(name: &CStr, value: Option<&[u8]>) {
     let value = value.and_then(|value| CString::new(value).ok());
     // SAFETY: nul-terminated strings. A program that changes its environment in two threads at once
     // is at fault itself.
@@ -105,51 +105,54 @@ fn tell(name: &CStr, value: Option<&[u8]>) {
 
 /// Required value of an environment variable of a new program.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ChildVariable {
     /// Name.
     pub name: &'static [u8],
-    value: Value,
+    value: RequiredValue,
 }
 
 #[derive(Debug)]
-enum Value {
+enum RequiredValue {
     /// This value, whatever was given.
-    Is(Vec<u8>),
+    Exactly(Vec<u8>),
     /// Unset.
-    IsNot,
+    Unset,
     /// This value, if none was given.
-    Unless(Vec<u8>),
+    Default(Vec<u8>),
     /// A list that contains this entry.
-    Has(Vec<u8>),
+    Contains(Vec<u8>),
 }
 
-/// Returns the variables that a new program needs. It starts in `folder`, or in this program's
-/// working directory. Returns none if this program has no pool.
-pub fn wanted(folder: Option<&[u8]>) -> Vec<Wanted> {
-    let Some(begun) = BEGUN.get() else { return Vec::new() };
-    let now = now();
-    let directory = match folder {
-        Some(folder) => posix::below(ours::prefix(), folder).map(|_| folder.to_vec()),
-        None => now.directory.clone(),
+/// Returns the variables that a new program needs. It starts in `start_directory`, or in this
+/// program's working directory. Returns none if this program has no pool.
+pub fn child_variables(start_directory: Option<&[u8]>) -> Vec<ChildVariable> {
+    let Some(start) = START_ENV.get() else { return Vec::new() };
+    let current = lock_current();
+    let directory = match start_directory {
+        Some(start_directory) => {
+            posix::strip_prefix(classify::prefix(), start_directory).map(|_| start_directory.to_vec())
+        }
+        None => current.directory.clone(),
     };
-    let directory = directory.map_or(Value::IsNot, Value::Is);
-    let devices = if now.devices.is_empty() { Value::IsNot } else { Value::Is(now.devices.clone()) };
+    let directory = directory.map_or(RequiredValue::Unset, RequiredValue::Exactly);
+    let devices =
+        if current.devices.is_empty() { RequiredValue::Unset } else { RequiredValue::Exactly(current.devices.clone()) };
     vec![
-        Wanted { name: LIBRARIES.to_bytes(), value: Value::Has(begun.library.clone()) },
-        Wanted { name: POOL.to_bytes(), value: Value::Unless(begun.pool.clone()) },
-        Wanted { name: PREFIX.to_bytes(), value: Value::Unless(begun.prefix.clone()) },
-        Wanted { name: DIRECTORY.to_bytes(), value: directory },
-        Wanted { name: DEVICES.to_bytes(), value: devices },
+        ChildVariable { name: LIBRARIES.to_bytes(), value: RequiredValue::Contains(start.library.clone()) },
+        ChildVariable { name: POOL.to_bytes(), value: RequiredValue::Default(start.pool.clone()) },
+        ChildVariable { name: PREFIX.to_bytes(), value: RequiredValue::Default(start.prefix.clone()) },
+        ChildVariable { name: DIRECTORY.to_bytes(), value: directory },
+        ChildVariable { name: DEVICES.to_bytes(), value: devices },
     ]
 }
 
-impl Wanted {
+impl ChildVariable {
     /// Returns whether the given value is the required one.
     pub fn fits(&self, given: Option<&[u8]>) -> bool {
         match (&self.value, given) {
-            (Value::Is(value), Some(given)) => value == given,
-            (Value::Unless(_), Some(_)) | (Value::IsNot, None) => true,
-            (Value::Has(value), Some(given)) => parts(given).any(|part| part == value.as_slice()),
+            (RequiredValue::Exactly(value), Some(given)) => value == given,
+            (RequiredValue::Default(_), Some(_)) | (RequiredValue::Unset, None) => true,
+            (RequiredValue::Contains(value), Some(given)) => parts(given).any(|part| part == value.as_slice()),
             _ => false,
         }
     }
@@ -157,10 +160,16 @@ impl Wanted {
     /// Returns the environment entry; `None` if the variable is to be unset.
     pub fn entry(&self, given: Option<&[u8]>) -> Option<CString> {
         let value = match (&self.value, given) {
-            (Value::IsNot, _) => return None,
-            (Value::Unless(_) | Value::Has(_), Some(given)) if self.fits(Some(given)) => given.to_vec(),
-            (Value::Has(value), Some(given)) if !given.is_empty() => [value.as_slice(), b":", given].concat(),
-            (Value::Is(value) | Value::Unless(value) | Value::Has(value), _) => value.clone(),
+            (RequiredValue::Unset, _) => return None,
+            (RequiredValue::Default(_) | RequiredValue::Contains(_), Some(given)) if self.fits(Some(given)) => {
+                given.to_vec()
+            }
+            (RequiredValue::Contains(value), Some(given)) if !given.is_empty() => {
+                [value.as_slice(), b":", given].concat()
+            }
+            (RequiredValue::Exactly(value) | RequiredValue::Default(value) | RequiredValue::Contains(value), _) => {
+                value.clone()
+            }
         };
         CString::new([self.name, b"=", &value].concat()).ok()
     }
@@ -172,6 +181,6 @@ fn parts(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Locks the changing values, also over a fork.
-pub fn now() -> Holding<'static, Now> {
-    NOW.hold()
+pub fn lock_current() -> SignalSafeGuard<'static, CurrentEnv> {
+    CURRENT_ENV.lock()
 }

@@ -5,10 +5,10 @@
 //! compares the devices of its descriptors once, at the start, and asks a node for the meaning of
 //! one when it needs it.
 
-use crate::guard::done;
-use crate::ours::{self, borrowed};
-use crate::shared::{List, Listed};
-use posix::Kind;
+use crate::call::run;
+use crate::classify::{self, borrow};
+use crate::signal_safe::{List, ListGuard};
+use posix::FdKind;
 use rustix::fs::{OFlags, fcntl_get_seals, fcntl_getfl, fstat};
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 static KNOWN: List<u64> = List::new();
 
 /// Records the device of a descriptor, for programs that this one starts.
-pub fn tell_device(descriptor: BorrowedFd<'_>) {
+pub fn record_device(descriptor: BorrowedFd<'_>) {
     let Ok(found) = fstat(descriptor) else { return };
     let mut known = known();
     if known.contains(&found.st_dev) {
@@ -25,52 +25,52 @@ pub fn tell_device(descriptor: BorrowedFd<'_>) {
     }
     known.push(found.st_dev);
     let text = known.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-    crate::settings::set_devices(text.as_bytes());
+    crate::environment::set_devices(text.as_bytes());
 }
 
 /// Finds the inherited descriptors that lie on the given devices.
-pub fn look(given: &[u8]) {
+pub fn find(given: &[u8]) {
     let devices: Vec<u64> = given.split(|byte| *byte == b',').filter_map(number).collect();
     known().clone_from(&devices);
-    crate::settings::inherit_devices(given);
-    let Ok(mut listed) =
+    crate::environment::inherit_devices(given);
+    let Ok(mut directory) =
         rustix::fs::open(c"/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, 0.into())
-            .and_then(|folder| rustix::fs::Dir::read_from(&folder))
+            .and_then(|directory| rustix::fs::Dir::read_from(&directory))
     else {
         return;
     };
-    while let Some(Ok(entry)) = listed.read() {
+    while let Some(Ok(entry)) = directory.read() {
         let Some(descriptor) = number(entry.file_name().to_bytes()).and_then(|found| c_int::try_from(found).ok())
         else {
             continue;
         };
-        let found = fstat(borrowed(descriptor)).map(|found| found.st_dev);
+        let found = fstat(borrow(descriptor)).map(|found| found.st_dev);
         if found.is_ok_and(|device| devices.contains(&device)) {
-            let remote = stands_in(borrowed(descriptor));
-            ours::note_inherited(descriptor, remote);
+            let remote = is_placeholder(borrow(descriptor));
+            classify::record_inherited(descriptor, remote);
             if remote {
-                crate::stream::follow(descriptor);
+                crate::stream::sync_standard(descriptor);
             }
         }
     }
 }
 
 /// Locks the list of devices, also over a fork.
-pub fn known() -> Listed<'static, u64> {
-    KNOWN.hold()
+pub fn known() -> ListGuard<'static, u64> {
+    KNOWN.lock()
 }
 
 /// Returns whether a descriptor is a placeholder for a file: it is sealed against writing, and open
 /// for writing only, so that seeking is all it permits.
-fn stands_in(descriptor: BorrowedFd<'_>) -> bool {
+fn is_placeholder(descriptor: BorrowedFd<'_>) -> bool {
     let sealed = fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::WRITE));
     sealed && fcntl_getfl(descriptor).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::WRONLY)
 }
 
 /// Asks a node for the kind of a descriptor; `None` if it is not of the pool or no node can be
 /// asked.
-pub fn adopted(descriptor: c_int) -> Option<Kind> {
-    done(|process| process.adopt(borrowed(descriptor), |byte| is_own(descriptor, byte))).ok()
+pub fn identify(descriptor: c_int) -> Option<FdKind> {
+    run(|process| process.adopt(borrow(descriptor), |byte| is_own(descriptor, byte))).ok()
 }
 
 /// Returns whether no open file description other than the descriptor's own holds a lock on a byte.
@@ -82,8 +82,8 @@ fn is_own(descriptor: c_int, byte: u64) -> bool {
     lock.l_len = 1;
     // SAFETY: the kernel's call, not this library's `fcntl`, which only knows locks of the pool;
     // the structure is local.
-    let asked = unsafe { libc::syscall(libc::SYS_fcntl, descriptor, libc::F_OFD_GETLK, &raw mut lock) };
-    asked == 0 && c_int::from(lock.l_type) == libc::F_UNLCK
+    let outcome = unsafe { libc::syscall(libc::SYS_fcntl, descriptor, libc::F_OFD_GETLK, &raw mut lock) };
+    outcome == 0 && c_int::from(lock.l_type) == libc::F_UNLCK
 }
 
 fn number(text: &[u8]) -> Option<u64> {

@@ -19,7 +19,7 @@ pub unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
 ///
 /// # Safety
 /// The string outlives the result.
-pub unsafe fn told<'a>(text: *const c_char) -> Result<&'a [u8], Errno> {
+pub unsafe fn checked<'a>(text: *const c_char) -> Result<&'a [u8], Errno> {
     let length = crate::memory::length(text)?;
     // SAFETY: that many bytes are readable; the rest is guaranteed by the caller.
     Ok(unsafe { std::slice::from_raw_parts(text.cast(), length) })
@@ -55,7 +55,9 @@ pub unsafe fn given_or_new(text: &[u8], into: *mut c_char, room: usize) -> Resul
         (true, room) => unsafe { libc::malloc(needed.max(room)) }.cast(),
         (false, 0) => return Err(Errno::INVAL),
         // SAFETY: only checked for access.
-        (false, _) if unsafe { crate::memory::room(into.cast(), needed)? }.len() < needed => return Err(Errno::FAULT),
+        (false, _) if unsafe { crate::memory::writable(into.cast(), needed)? }.len() < needed => {
+            return Err(Errno::FAULT);
+        }
         (false, _) => into,
     };
     if place.is_null() {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Function of the libraries after this one.
 #[derive(Debug)]
-pub struct Next {
+pub struct RealSymbol {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
-impl Next {
+impl RealSymbol {
     /// Makes a lookup of a name.
     pub const fn new(name: &'static CStr) -> Self {
         Self { name, found: AtomicPtr::new(ptr::null_mut()) }

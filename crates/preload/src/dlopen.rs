@@ -7,8 +7,8 @@
 //!
 //! Dependencies of such libraries are not supported: the loader searches for them by itself.
 
-use crate::guard::{done, errno, open as open_in, set_errno};
-use crate::ours::{self, Kind, Said};
+use crate::call::{errno, open as open_in, run, set_errno};
+use crate::classify::{self, FdKind, PoolPath};
 use libc::{c_char, c_int};
 use rustix::fd::IntoRawFd;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -25,30 +25,30 @@ struct LinkMap {
 }
 
 /// Bits of the counter that varies the spelling of a descriptor's path; it wraps around.
-const WAYS_BITS: u32 = 20;
+const SPELLING_BITS: u32 = 20;
 /// Size of one copy step, bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Loads a library of the pool through a name that the loader can open.
-pub fn library(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> *mut c_void {
-    opened(said, open).unwrap_or_else(|errno| {
+pub fn load(arg: PoolPath<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> *mut c_void {
+    try_load(arg, open).unwrap_or_else(|errno| {
         set_errno(errno);
         null_mut()
     })
 }
 
-fn opened(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> Result<*mut c_void, Errno> {
-    let path = CString::new(done(|process| process.real_path(said.into()))?).map_err(|_| Errno::INVAL)?;
+fn try_load(arg: PoolPath<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> Result<*mut c_void, Errno> {
+    let path = CString::new(run(|process| process.real_path(arg.into()))?).map_err(|_| Errno::INVAL)?;
     // The path may lead out of the pool by a symlink, or name a library that the loader already
     // has.
-    if posix::below(ours::prefix(), path.to_bytes()).is_none() || is_loaded(&path) {
+    if posix::strip_prefix(classify::prefix(), path.to_bytes()).is_none() || is_loaded(&path) {
         let known = open(path.as_ptr());
         if !known.is_null() {
             return Ok(known);
         }
     }
-    let file = mappable(open_in(said, libc::O_RDONLY | libc::O_CLOEXEC, 0)?, &path)?;
-    let name = name_of(file.0);
+    let file = mappable(open_in(arg, libc::O_RDONLY | libc::O_CLOEXEC, 0)?, &path)?;
+    let name = respell(file.0);
     let library = open(name.as_ptr());
     if !library.is_null() {
         rename(library, &name, &path);
@@ -57,9 +57,9 @@ fn opened(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> Result
 }
 
 /// Descriptor in the program's table; closed in the same way as by the program.
-struct Opened(c_int);
+struct OpenedFd(c_int);
 
-impl Drop for Opened {
+impl Drop for OpenedFd {
     fn drop(&mut self) {
         let why = errno();
         // SAFETY: owned by this value; the loader has mapped the file.
@@ -71,10 +71,10 @@ impl Drop for Opened {
 }
 
 /// Returns the file itself if its bytes are local, else a copy in memory.
-fn mappable(descriptor: c_int, path: &CStr) -> Result<Opened, Errno> {
-    let file = Opened(descriptor);
-    match ours::kind(descriptor) {
-        Some(Kind::Remote) => {}
+fn mappable(descriptor: c_int, path: &CStr) -> Result<OpenedFd, Errno> {
+    let file = OpenedFd(descriptor);
+    match classify::kind(descriptor) {
+        Some(FdKind::Remote) => {}
         _ => return Ok(file),
     }
     let copy = memfd_create(crate::launch::memory_name(path.to_bytes()).as_c_str(), MemfdFlags::CLOEXEC)?;
@@ -84,7 +84,7 @@ fn mappable(descriptor: c_int, path: &CStr) -> Result<Opened, Errno> {
         let read = unsafe { crate::symbols::read(descriptor, piece.as_mut_ptr().cast(), piece.len()) };
         let mut rest = match usize::try_from(read) {
             Err(_) => return Err(errno().unwrap_or(Errno::IO)),
-            Ok(0) => return Ok(Opened(copy.into_raw_fd())),
+            Ok(0) => return Ok(OpenedFd(copy.into_raw_fd())),
             Ok(read) => &piece[..read],
         };
         while !rest.is_empty() {
@@ -95,11 +95,11 @@ fn mappable(descriptor: c_int, path: &CStr) -> Result<Opened, Errno> {
 }
 
 /// Returns a new spelling of a descriptor's path, by inserting dots between slashes.
-fn name_of(descriptor: c_int) -> CString {
+fn respell(descriptor: c_int) -> CString {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut name = b"/proc/self/fd".to_vec();
-    for bit in 0..WAYS_BITS {
+    for bit in 0..SPELLING_BITS {
         name.extend_from_slice(if number >> bit & 1 == 1 { b"/." } else { b"/" });
     }
     name.extend_from_slice(format!("/{descriptor}").as_bytes());
@@ -108,7 +108,7 @@ fn name_of(descriptor: c_int) -> CString {
 
 /// Returns whether the loader has a library of this name.
 fn is_loaded(path: &CStr) -> bool {
-    unsafe extern "C" fn look(found: *mut libc::dl_phdr_info, _: usize, wanted: *mut c_void) -> c_int {
+    unsafe extern "C" fn matches_name(found: *mut libc::dl_phdr_info, _: usize, wanted: *mut c_void) -> c_int {
         // SAFETY: the loader's structure, whose name is null or a string, and the argument that is
         // passed below.
         unsafe {
@@ -118,7 +118,7 @@ fn is_loaded(path: &CStr) -> bool {
     }
     let mut wanted = path;
     // SAFETY: the callback takes the argument that is passed here.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut wanted).cast()) != 0 }
+    unsafe { libc::dl_iterate_phdr(Some(matches_name), (&raw mut wanted).cast()) != 0 }
 }
 
 /// Sets the name of a library in the loader's record. The old name is not freed, because a program

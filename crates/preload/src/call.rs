@@ -2,9 +2,9 @@
 //! runs, a panic becomes an error of the call instead of ending the program, and errors are stored
 //! in `errno`.
 
-use crate::ours::Said;
+use crate::classify::PoolPath;
 use libc::mode_t;
-use posix::{Opening, Process};
+use posix::{OpenOutcome, PosixProcess};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -18,8 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Errors
 /// Those of the operation, and of the connection to the pool.
-pub fn done<T>(verb: impl FnOnce(&Process) -> Result<T, Errno>) -> Result<T, Errno> {
-    let _quiet = Quiet::begin();
+pub fn run<T>(verb: impl FnOnce(&PosixProcess) -> Result<T, Errno>) -> Result<T, Errno> {
+    let _signal_mask = SignalMask::block_all();
     catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?))).unwrap_or(Err(Errno::IO))
 }
 
@@ -29,15 +29,15 @@ pub fn done<T>(verb: impl FnOnce(&Process) -> Result<T, Errno>) -> Result<T, Err
 ///
 /// # Errors
 /// Those of the operation, and of the connection to the pool.
-pub fn waited<T>(verb: impl Fn(&Process, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn run_interruptible<T>(verb: impl Fn(&PosixProcess, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
-        let quiet = Quiet::begin();
-        let interrupted = || waiting().is_some();
+        let signal_mask = SignalMask::block_all();
+        let interrupted = || signal_outcome().is_some();
         let outcome = catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?, &interrupted)));
         let outcome = outcome.unwrap_or(Err(Errno::IO));
-        let goes_on = matches!(outcome, Err(Errno::INTR)) && waiting() == Some(After::GoesOn);
-        drop(quiet);
-        if !goes_on {
+        let continues = matches!(outcome, Err(Errno::INTR)) && signal_outcome() == Some(SignalOutcome::Continues);
+        drop(signal_mask);
+        if !continues {
             return outcome;
         }
     }
@@ -45,9 +45,9 @@ pub fn waited<T>(verb: impl Fn(&Process, &dyn Fn() -> bool) -> Result<T, Errno>)
 
 /// Effect of a signal on the call that it interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
+enum SignalOutcome {
     /// The call continues.
-    GoesOn,
+    Continues,
     /// The call ends with `EINTR`, or the process ends.
     Ends,
 }
@@ -57,18 +57,18 @@ enum After {
 ///
 /// # Errors
 /// As open(2).
-pub fn open(said: Said<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> {
-    let quiet = Quiet::begin();
-    let opening = done(|process| process.open(said.into(), OFlags::from_bits_retain(flags.cast_unsigned()), mode))?;
+pub fn open(arg: PoolPath<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> {
+    let signal_mask = SignalMask::block_all();
+    let opening = run(|process| process.open(arg.into(), OFlags::from_bits_retain(flags.cast_unsigned()), mode))?;
     match opening {
-        Opening::Pool(descriptor, kind) => {
-            crate::inherited::tell_device(descriptor.as_fd());
-            crate::ours::note(descriptor.as_raw_fd(), Some(kind));
-            crate::stream::follow(descriptor.as_raw_fd());
+        OpenOutcome::Pool(descriptor, kind) => {
+            crate::inherited_fds::record_device(descriptor.as_fd());
+            crate::classify::record(descriptor.as_raw_fd(), Some(kind));
+            crate::stream::sync_standard(descriptor.as_raw_fd());
             Ok(descriptor.into_raw_fd())
         }
-        Opening::Host(path) => {
-            drop(quiet);
+        OpenOutcome::Host(path) => {
+            drop(signal_mask);
             // SAFETY: a nul-terminated string, which is not a path of the pool.
             let opened = unsafe { crate::symbols::open(path.as_ptr(), flags, mode) };
             if opened < 0 { Err(errno().unwrap_or(Errno::IO)) } else { Ok(opened) }
@@ -123,33 +123,33 @@ pub fn errno() -> Option<Errno> {
 
 /// Guard that blocks all signals of this thread, because a signal handler that entered the library
 /// would need locks that its own thread holds. A nested guard does nothing.
-pub struct Quiet {
+pub struct SignalMask {
     /// Signal mask before the guard; `None` for a nested guard.
     before: Option<libc::sigset_t>,
 }
 
 thread_local! {
-    /// Signal mask of this thread before its outermost [`Quiet`]; `None` without one. It needs no
-    /// destructor, so it exists as long as the thread.
-    static KEPT: Cell<Option<libc::sigset_t>> = const { Cell::new(None) };
+    /// Signal mask of this thread before its outermost [`SignalMask`]; `None` without one. It needs
+    /// no destructor, so it exists as long as the thread.
+    static OUTERMOST_MASK: Cell<Option<libc::sigset_t>> = const { Cell::new(None) };
 }
 
 /// Returns whether a pending signal, not blocked by the program, ends the current call with `EINTR`
 /// or ends the process.
-pub fn ends() -> bool {
-    waiting() == Some(After::Ends)
+pub fn is_interrupted() -> bool {
+    signal_outcome() == Some(SignalOutcome::Ends)
 }
 
-impl std::fmt::Debug for Quiet {
+impl std::fmt::Debug for SignalMask {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Quiet").finish_non_exhaustive()
     }
 }
 
-impl Quiet {
+impl SignalMask {
     /// Blocks all signals until the guard is dropped.
-    pub fn begin() -> Self {
-        if KEPT.get().is_some() {
+    pub fn block_all() -> Self {
+        if OUTERMOST_MASK.get().is_some() {
             return Self { before: None };
         }
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
@@ -160,18 +160,18 @@ impl Quiet {
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
             before.assume_init()
         };
-        KEPT.set(Some(before));
+        OUTERMOST_MASK.set(Some(before));
         Self { before: Some(before) }
     }
 }
 
 /// Returns the effect of the pending signals on this thread's call; `None` if they have no effect.
-fn waiting() -> Option<After> {
-    pending(&KEPT.get()?)
+fn signal_outcome() -> Option<SignalOutcome> {
+    pending_outcome(&OUTERMOST_MASK.get()?)
 }
 
 /// Returns the effect of the pending signals that the program itself does not block.
-fn pending(kept: &libc::sigset_t) -> Option<After> {
+fn pending_outcome(mask: &libc::sigset_t) -> Option<SignalOutcome> {
     let mut pending = MaybeUninit::uninit();
     // SAFETY: the set is local, and filled if the call succeeds.
     if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
@@ -180,10 +180,10 @@ fn pending(kept: &libc::sigset_t) -> Option<After> {
     let mut found = None;
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: both sets are initialized.
-        let waits = unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 && libc::sigismember(kept, signal) == 0 };
-        match if waits { after(signal) } else { None } {
-            Some(After::Ends) => return Some(After::Ends),
-            Some(After::GoesOn) => found = Some(After::GoesOn),
+        let waits = unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 && libc::sigismember(mask, signal) == 0 };
+        match if waits { outcome_of(signal) } else { None } {
+            Some(SignalOutcome::Ends) => return Some(SignalOutcome::Ends),
+            Some(SignalOutcome::Continues) => found = Some(SignalOutcome::Continues),
             None => {}
         }
     }
@@ -191,7 +191,7 @@ fn pending(kept: &libc::sigset_t) -> Option<After> {
 }
 
 /// Returns the effect of a signal on a call (signal(7)); `None` if it has none.
-fn after(signal: c_int) -> Option<After> {
+fn outcome_of(signal: c_int) -> Option<SignalOutcome> {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: the call only queries; it fills the structure if it succeeds.
     let action = unsafe {
@@ -203,16 +203,16 @@ fn after(signal: c_int) -> Option<After> {
     match action.sa_sigaction {
         libc::SIG_IGN => None,
         libc::SIG_DFL if [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&signal) => None,
-        libc::SIG_DFL => Some(After::Ends),
-        _ if action.sa_flags & libc::SA_RESTART != 0 => Some(After::GoesOn),
-        _ => Some(After::Ends),
+        libc::SIG_DFL => Some(SignalOutcome::Ends),
+        _ if action.sa_flags & libc::SA_RESTART != 0 => Some(SignalOutcome::Continues),
+        _ => Some(SignalOutcome::Ends),
     }
 }
 
-impl Drop for Quiet {
+impl Drop for SignalMask {
     fn drop(&mut self) {
         let Some(before) = self.before else { return };
-        KEPT.set(None);
+        OUTERMOST_MASK.set(None);
         // SAFETY: the set is initialized.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     }

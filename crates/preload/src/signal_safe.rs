@@ -4,36 +4,36 @@
 //! leave the lock held. Therefore signals are blocked while a lock is held. An empty list, which is
 //! the usual case, is detected without the lock.
 
-use crate::guard::Quiet;
+use crate::call::SignalMask;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Value behind a lock that signal handlers may take.
 #[derive(Debug, Default)]
-pub struct Shared<T>(Mutex<T>);
+pub struct SignalSafe<T>(Mutex<T>);
 
-impl<T> Shared<T> {
+impl<T> SignalSafe<T> {
     /// Makes a lock around a value.
     pub const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
     /// Takes the lock, with signals blocked, until the guard is dropped.
-    pub fn hold(&self) -> Holding<'_, T> {
-        let quiet = Quiet::begin();
-        Holding { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _quiet: quiet }
+    pub fn lock(&self) -> SignalSafeGuard<'_, T> {
+        let signal_mask = SignalMask::block_all();
+        SignalSafeGuard { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _signal_mask: signal_mask }
     }
 }
 
 /// Lock guard. Signals are delivered after it is dropped.
 #[derive(Debug)]
-pub struct Holding<'a, T> {
+pub struct SignalSafeGuard<'a, T> {
     value: MutexGuard<'a, T>,
-    _quiet: Quiet,
+    _signal_mask: SignalMask,
 }
 
-impl<T> Deref for Holding<'_, T> {
+impl<T> Deref for SignalSafeGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -41,7 +41,7 @@ impl<T> Deref for Holding<'_, T> {
     }
 }
 
-impl<T> DerefMut for Holding<'_, T> {
+impl<T> DerefMut for SignalSafeGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
     }
@@ -51,13 +51,13 @@ impl<T> DerefMut for Holding<'_, T> {
 #[derive(Debug)]
 pub struct List<T> {
     filled: AtomicBool,
-    all: Shared<Vec<T>>,
+    all: SignalSafe<Vec<T>>,
 }
 
 impl<T> List<T> {
     /// Makes an empty list.
     pub const fn new() -> Self {
-        Self { filled: AtomicBool::new(false), all: Shared::new(Vec::new()) }
+        Self { filled: AtomicBool::new(false), all: SignalSafe::new(Vec::new()) }
     }
 
     /// Returns whether the list is empty, without the lock. A thread sees its own insertions.
@@ -66,19 +66,19 @@ impl<T> List<T> {
     }
 
     /// Locks the list until the guard is dropped.
-    pub fn hold(&self) -> Listed<'_, T> {
-        Listed { all: self.all.hold(), filled: &self.filled }
+    pub fn lock(&self) -> ListGuard<'_, T> {
+        ListGuard { all: self.all.lock(), filled: &self.filled }
     }
 }
 
 /// Guard of a locked list.
 #[derive(Debug)]
-pub struct Listed<'a, T> {
-    all: Holding<'a, Vec<T>>,
+pub struct ListGuard<'a, T> {
+    all: SignalSafeGuard<'a, Vec<T>>,
     filled: &'a AtomicBool,
 }
 
-impl<T> Deref for Listed<'_, T> {
+impl<T> Deref for ListGuard<'_, T> {
     type Target = Vec<T>;
 
     fn deref(&self) -> &Vec<T> {
@@ -86,13 +86,13 @@ impl<T> Deref for Listed<'_, T> {
     }
 }
 
-impl<T> DerefMut for Listed<'_, T> {
+impl<T> DerefMut for ListGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut Vec<T> {
         &mut self.all
     }
 }
 
-impl<T> Drop for Listed<'_, T> {
+impl<T> Drop for ListGuard<'_, T> {
     fn drop(&mut self) {
         self.filled.store(!self.all.is_empty(), Ordering::Release);
     }
@@ -106,9 +106,9 @@ mod tests {
     fn a_list_is_empty_until_something_is_in_it_and_again_when_nothing_is() {
         let list = List::new();
         assert!(list.is_empty());
-        list.hold().push(1);
+        list.lock().push(1);
         assert!(!list.is_empty());
-        list.hold().retain(|known| *known != 1);
+        list.lock().retain(|known| *known != 1);
         assert!(list.is_empty());
     }
 
@@ -118,12 +118,12 @@ mod tests {
         static LIST: List<u32> = List::new();
         static SEEN: AtomicU32 = AtomicU32::new(0);
         extern "C" fn handler(_: libc::c_int) {
-            SEEN.store(u32::try_from(LIST.hold().len()).unwrap_or(0), Ordering::Relaxed);
+            SEEN.store(u32::try_from(LIST.lock().len()).unwrap_or(0), Ordering::Relaxed);
         }
         // SAFETY: the handler does only what this test needs; the signal is sent to this thread.
         unsafe {
             libc::signal(libc::SIGUSR1, handler as extern "C" fn(libc::c_int) as libc::sighandler_t);
-            let mut held = LIST.hold();
+            let mut held = LIST.lock();
             held.push(1);
             libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1);
             assert_eq!(SEEN.load(Ordering::Relaxed), 0, "it came while the list was held");
