@@ -10,6 +10,44 @@
 //!   verb (names, moves, files) -> intent -> call: number, route, retry -> Connection -> node
 //! ```
 //!
+//! Modules for calls:
+//! - `client`: a client: its session, its copy of the map, its connections
+//! - `call`: a call: numbered, routed by the map, sent until it is answered
+//! - `numbers`: sequence numbers of changes in each partition
+//! - `retry`: the retry policy
+//! - `outage`: outages of a node, remembered so that not every call must find them out
+//! - `connection`: the trait of a connection to a node, and the connection in one process
+//! - `nodes`: a connection to each node of the pool, and the set of those that do not answer
+//!
+//! Modules for sessions:
+//! - `greet`: the handshake, which starts a session and names it to the other nodes
+//! - `life`: the change to the next session, after a connection has broken
+//! - `finish`: removal of stripes, the end of a session, and recovery of what a dead client left
+//! - `watch`: subscription to cache invalidations
+//!
+//! Modules for names and transactions:
+//! - `names`: lookup, listing, creation and removal
+//! - `moves`: renames
+//! - `below`: operations on names in directories whose paths were walked before
+//! - `split`: split directories: the fragment of a name, splitting, operations on all fragments
+//! - `split_stat`: attributes of a split directory, combined with those of its fragments
+//! - `intent`: the driver of transactions: prepare, commit, settle
+//! - `meet`: conflicts with intents of other clients
+//!
+//! Modules for files and objects:
+//! - `files`: opening, reading, writing, truncating
+//! - `whole`: writes to extent files
+//! - `allocate`: preallocation, hole punching, search for data and holes
+//! - `inode`: extended attributes, locks, unnamed files
+//! - `marked`: opens of programs of this host with descriptors of their own
+//! - `route`: pieces of a byte range, each within one stripe
+//! - `place`: placement of new stripes, objects and directories by policy
+//! - `locate`: locations of bytes
+//! - `usage`: usage of the pool, asked of all nodes
+//! - `objects`: objects: bytes put and got as one under a key
+//!
+//! `twin`: test doubles of connections.
+//!
 //! Invariants:
 //! - A change is resent with its request id until it is answered, so it is done once, whatever
 //!   messages the connection loses.

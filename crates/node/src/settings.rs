@@ -14,7 +14,8 @@ pub struct Settings {
     pub partitions: u32,
     /// Length of a stripe, bytes: a power of two, and that of the engine.
     pub stripe_bytes: u32,
-    /// Longest time that a request waits for space in a full pool before it is refused.
+    /// Longest time that a request waits for space in a full pool before it is refused. `app` sets
+    /// it from `TIDEMILL_SPACE_WAIT`; the default here is for tests and examples.
     pub space_wait: Duration,
     /// Seed of all hashes.
     pub seed: u64,

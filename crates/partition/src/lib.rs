@@ -5,6 +5,41 @@
 //! partition can be snapshotted, replayed, and one day replicated. The bytes of striped files are
 //! in an engine that the partition never calls; it only says where they go.
 //!
+//! Modules for commands:
+//! - `partition`: the state of one partition, and access to its inodes
+//! - `apply`: dispatch of commands, the only entry point
+//! - `answered`: reply cache for changes that may be resent
+//! - `ended`: set of ended sessions
+//! - `weight`: memory cost of metadata, and how much a command may add
+//!
+//! Modules for names:
+//! - `directory`: entries of a directory, or of a fragment of one, ordered by cookie
+//! - `names`: lookup, listing and creation
+//! - `moves`: renames within this partition
+//! - `removal`: removal of names, inodes, directories and sessions; unfinished work
+//! - `passing`: permission checks on a path, and opens by name that are certainly allowed
+//! - `object`: objects: entries that are put, got and deleted as a whole
+//!
+//! Modules for inodes and files:
+//! - `inode`: attributes, opens, and the body of each type
+//! - `extra`: rare attributes, which take one word in inodes that have none
+//! - `xattr`: extended attributes, including ACLs
+//! - `acl`: POSIX access control lists
+//! - `locks`: locks of one file: owners, ranges and conflicts
+//! - `files`: open, read, write, truncate, and the move from inline to stripes
+//! - `allocate`: allocating, punching, zeroing and searching ranges of a file
+//! - `whole`: extent files, all of whose bytes are in one extent of a node
+//! - `placing`: placement of bytes: what was asked for a file or directory, and the decision
+//!
+//! Modules for transactions over several partitions (intents):
+//! - `intent`: prepare, commit, settle: this partition's part in a transaction
+//! - `intents`: intents that the partition knows: prepared parts, their locks, decisions
+//! - `parts`: parts of intents: preconditions and effects
+//!
+//! Modules for caches of kernels:
+//! - `grants`: cache grants: the state that kernels may cache, and the subscribers to notify
+//! - `kept`: unlinked inodes that still exist because kernels know them
+//!
 //! Invariants:
 //! - A directory's entries are stored with its inode. Above a limit they are in fragments, which
 //!   are directories of their own. A new file's inode is created in the partition of its entry.

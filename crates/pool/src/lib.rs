@@ -11,6 +11,21 @@
 //!   Door (local endpoint of an embedded pool, for programs of this host)
 //! ```
 //!
+//! - `file`: the pool file: addresses of the nodes, and the credentials
+//! - `trusted`: ownership checks for pool files
+//! - `begin`: start lock: one starter at a time for a pool file
+//! - `start`: the start of a pool: all its nodes, or none
+//! - `launch`: processes that become nodes: on this machine, over SSH, or by `srun`
+//! - `order`: bootstrap messages between the starter and a node
+//! - `serve`: a node's process: bootstrap, service, end
+//! - `process`: identity of a node's process
+//! - `roll`: status of the nodes: which ones answer, and their usage
+//! - `stop`: the end of every node, and removal of what the start left
+//! - `connect`: connection of a client to the pool of a pool file
+//! - `ended`: detection that a connected pool has ended
+//! - `embedded`: embedded pools: nodes in the memory of this process
+//! - `door`: local endpoint of an embedded pool: a socket and a pool file
+//!
 //! Invariants:
 //! - A start is all or nothing: no usable pool file exists until every node is ready, and a node
 //!   whose starter has died exits.

@@ -5,6 +5,23 @@
 //! give paths. Every future is independent of the others (`Send + 'static`). It is ready at its
 //! first poll, unless it must wait for space, a lock or a node.
 //!
+//! - `vfs`: the type [`Vfs`], and operations on the pool as a whole
+//! - `names`: operations on names and attributes, which need no open file
+//! - `open`: open files: create, open, read, write, close
+//! - `handles`: open-file table
+//! - `allocate`: ranges of an open file: allocate, punch holes, seek data, copy
+//! - `unnamed`: files without a name (`O_TMPFILE`)
+//! - `xattr`: extended attributes, including ACLs
+//! - `locks`: advisory locks of programs, on ranges and on whole files
+//! - `lockers`: lock owners by file and handle, whose locks a close releases
+//! - `paths`: operations on paths, for users in this process
+//! - `marked`: opens for programs of this host, with descriptors of their own
+//! - `watch`: subscriptions of kernels that cache names, attributes and bytes
+//! - `errno`: the single table from refusals to errno and log level
+//!
+//! For tests: `kernel_twin` (a model of a caching kernel) and `linear_model` (a linearizability
+//! checker).
+//!
 //! An embedded pool in five lines:
 //!
 //! ```
