@@ -3,9 +3,9 @@
 
 use crate::{
     Address, Hand,
+    client_connection::Line,
     driver::{CONNECT_WAIT, Driver, End, failure, greet},
-    line::Line,
-    pipe::{Pipe, ended},
+    framed::{Pipe, ended},
     stream::Stream,
     tls::{self, Failed},
 };

@@ -3,11 +3,11 @@
 
 use crate::{
     Address,
-    bay::Bay,
+    client_connection::{Brought, Line, Orders},
     dial::Target,
-    line::{Brought, Line, Orders},
-    pipe::{Pipe, nonce},
-    segment::Segment,
+    framed::{Pipe, nonce},
+    shm_map::Segment,
+    shm_writer::Bay,
     stream::Socket,
 };
 use bytes::{Buf, Bytes};

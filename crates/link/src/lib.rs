@@ -32,50 +32,50 @@
 #![deny(unsafe_code)]
 
 mod address;
-mod arriving;
-mod bare;
-mod bay;
-mod brisk;
-mod carried;
-mod crew;
+mod admission;
+mod busy_poll;
+mod client_connection;
 mod dial;
+mod driven_connection;
 mod driver;
-mod ears;
-mod entrance;
-mod gate;
-mod guest;
-mod hand;
+mod exported_segments;
+mod fork_lock;
+mod framed;
 mod identity;
-mod janitor;
+mod invalidation_queue;
+mod invalidation_threads;
+mod leader_follower;
+mod lease;
+mod lease_table;
 mod limits;
-mod line;
 mod listener;
-mod loan;
-mod loans;
-mod near;
-mod own;
-mod payload;
-mod pipe;
-mod placing;
-mod rare;
+mod log_limiter;
+mod payload_size;
+mod raw_socket;
+mod reactor;
+mod recv_budget;
 mod remote;
-mod rights;
-#[allow(unsafe_code, reason = "it looks at raw memory; its block says why it is sound")]
-mod segment;
+mod reply_by_ref;
+mod reserved_fd;
+mod scm_rights;
 mod server;
-mod shown;
+mod server_connection;
+mod session_cleanup;
+#[allow(unsafe_code, reason = "it looks at raw memory; its block says why it is sound")]
+mod shm_map;
+#[allow(unsafe_code, reason = "it writes to raw memory; its blocks say why they are sound")]
+mod shm_map_mut;
+mod shm_writer;
 mod stream;
 mod tls;
-mod told;
-#[allow(unsafe_code, reason = "it writes to raw memory; its blocks say why they are sound")]
-mod window;
+mod unix_socket;
 
 pub use address::{Address, AddressRefused};
 pub use dial::runtime;
-pub use hand::Hand;
 pub use identity::{Certificate, Identity, IdentityRefused};
 pub use limits::Limits;
 pub use listener::{ListenFailed, Listener};
-pub use own::{OWN_NUMBERS, Own, is_own};
+pub use reactor::Hand;
 pub use remote::Remote;
+pub use reserved_fd::{OWN_NUMBERS, Own, is_own};
 pub use server::{ServeFailed, Server, serve, serve_on};

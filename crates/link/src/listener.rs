@@ -2,9 +2,9 @@
 
 use crate::{
     Address, Identity,
-    near::Near,
     stream::{Stream, kept_alive},
     tls::Arrived,
+    unix_socket::Near,
 };
 use std::{
     fmt, fs, io,

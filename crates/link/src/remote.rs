@@ -2,8 +2,8 @@
 
 use crate::{
     Address, Certificate, Hand, IdentityRefused,
+    client_connection::{Line, NotSent},
     dial::{self, By, Target},
-    line::{Line, NotSent},
 };
 use client::{Borrowing, Connection, Hear, Obtaining};
 use node::{Reply, sleep_until};

@@ -2,12 +2,12 @@
 
 use crate::{
     Address, Limits, Listener,
-    arriving::Budget,
-    entrance::Entrance,
-    guest::{self, House},
-    janitor::Janitor,
+    admission::Entrance,
     listener::Entered,
-    rare::Rare,
+    log_limiter::Rare,
+    recv_budget::Budget,
+    server_connection::{self, House},
+    session_cleanup::Janitor,
 };
 use client::Connection;
 use node::Node;
@@ -206,7 +206,7 @@ async fn take(listener: Entered, entrance: Arc<Entrance>, house: Arc<House>) {
         };
         match stream {
             Ok(arrived) => {
-                guests.spawn(guest::receive(arrived, entrance.meet(), house.clone()));
+                guests.spawn(server_connection::receive(arrived, entrance.meet(), house.clone()));
             }
             Err(error) => {
                 house.rare.warn(|| tracing::warn!(%error, "a connection could not be taken"));

@@ -1,6 +1,6 @@
 //! Socket of any kind, as one type.
 
-use crate::{Address, near::Near, rights::Received};
+use crate::{Address, scm_rights::Received, unix_socket::Near};
 use rustix::net::sockopt;
 use std::{
     io::{self, IoSlice},

@@ -61,7 +61,7 @@ pub fn serve_with(node: &Arc<Node>, address: &Address, limits: Limits) -> Server
 }
 
 /// True if a reactor drives the connections instead of a runtime; then subscribing is not possible.
-pub const BY_HAND: bool = is_same(env!("CARGO_CRATE_NAME"), "by_hand");
+pub const BY_HAND: bool = is_same(env!("CARGO_CRATE_NAME"), "with_reactor");
 
 /// Reactor that a thread always drives, so that any thread may poll futures over its connections.
 static HAND: LazyLock<Hand> = LazyLock::new(|| {

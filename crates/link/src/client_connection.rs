@@ -5,9 +5,9 @@
 //! next call makes another.
 
 use crate::{
-    bay::{Bay, Begun},
-    ears::Ears,
-    loan::{Hold, Lent, Used},
+    invalidation_threads::Ears,
+    lease::{Hold, Lent, Used},
+    shm_writer::{Bay, Begun},
 };
 use bytes::{Buf, Bytes};
 use client::Hear;

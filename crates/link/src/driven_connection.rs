@@ -1,12 +1,12 @@
 //! Client connection that a reactor drives, from the connect to its end.
 
 use crate::{
-    bare::{Bare, Gear, Watched},
+    client_connection::Line,
     dial::Target,
     driver::{CONNECT_WAIT, Driver, End, failure, greet},
-    hand::Inner,
-    line::Line,
-    pipe::{Pipe, ended},
+    framed::{Pipe, ended},
+    raw_socket::{Bare, Gear, Watched},
+    reactor::Inner,
     stream::Stream,
 };
 use node::sleep_until;

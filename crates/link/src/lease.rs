@@ -1,6 +1,6 @@
 //! Client's side of leases from a node of this host; dropping a lease releases it.
 
-use crate::{line::Line, own::Own};
+use crate::{client_connection::Line, reserved_fd::Own};
 use node::{Backing, Loan};
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};

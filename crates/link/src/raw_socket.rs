@@ -3,10 +3,10 @@
 
 use crate::{
     Address,
-    near::{self, at_once, poll_read},
-    own::Own,
-    rights::{self, Received},
+    reserved_fd::Own,
+    scm_rights::{self, Received},
     stream::{Socket, Stream, kept_alive},
+    unix_socket::{self, at_once, poll_read},
 };
 use node::sleep_until;
 use rustix::{
@@ -168,7 +168,7 @@ impl Bare {
                 Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_PAUSE).await,
                 connected => {
                     connected?;
-                    near::trusted(sockopt::socket_peercred(&socket.socket)?.uid.as_raw())?;
+                    unix_socket::trusted(sockopt::socket_peercred(&socket.socket)?.uid.as_raw())?;
                     return Ok(socket);
                 }
             }
@@ -247,7 +247,7 @@ impl AsyncWrite for Bare {
         _: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_written(|| near::write(self.as_fd(), pieces))
+        self.poll_written(|| unix_socket::write(self.as_fd(), pieces))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -275,11 +275,11 @@ impl Socket for Stream<Bare, Bare> {
         descriptor: BorrowedFd<'_>,
     ) -> Poll<io::Result<usize>> {
         let Self::Unix(bare) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        bare.poll_written(|| rights::send(bare.as_fd(), pieces, descriptor))
+        bare.poll_written(|| scm_rights::send(bare.as_fd(), pieces, descriptor))
     }
 
     fn poll_receive(&self, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
         let Self::Unix(bare) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        at_once(|| rights::receive(bare, into))
+        at_once(|| scm_rights::receive(bare, into))
     }
 }

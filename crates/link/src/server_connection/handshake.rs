@@ -2,8 +2,8 @@
 
 use super::{Guest, House};
 use crate::{
-    entrance::{Entrance, Stranger},
-    pipe::{Pipe, nonce},
+    admission::{Entrance, Stranger},
+    framed::{Pipe, nonce},
     tls::Arrived,
 };
 use std::{io, sync::Arc};

@@ -5,7 +5,7 @@
 //! memory, where a store through a mapping would kill this process. Blocks that this client has
 //! filled before are stored to through a mapping.
 
-use crate::{own::moved, window::Window};
+use crate::{reserved_fd::moved, shm_map_mut::Window};
 use std::{
     fs::File,
     io, mem,

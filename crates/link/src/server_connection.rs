@@ -1,23 +1,23 @@
 //! Node's side of one connection: its sessions, its waiting requests, its leases, and the cleanup
 //! at its end.
 
-mod giving;
-mod greeting;
+mod fd_leases;
+mod handshake;
 
-pub use greeting::receive;
+pub use handshake::receive;
 
 use crate::{
     Limits,
-    arriving::{ARRIVAL_WAIT, Arriving, Budget, TooSlow},
-    brisk::Brisk,
-    janitor::Janitor,
-    loans::Loans,
-    payload::payload_bytes,
-    pipe::{Pipe, ended},
-    placing::{Said, said},
-    rare::Rare,
-    shown::Shown,
-    told::{Batch, Told},
+    busy_poll::Brisk,
+    exported_segments::Shown,
+    framed::{Pipe, ended},
+    invalidation_queue::{Batch, Told},
+    lease_table::Loans,
+    log_limiter::Rare,
+    payload_size::payload_bytes,
+    recv_budget::{ARRIVAL_WAIT, Arriving, Budget, TooSlow},
+    reply_by_ref::{Said, said},
+    session_cleanup::Janitor,
 };
 use bytes::{Buf, Bytes};
 use client::at_once;

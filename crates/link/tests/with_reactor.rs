@@ -14,20 +14,20 @@ use link::{Identity, Limits, Listener, Remote};
 use std::sync::Arc;
 use vfs::Vfs;
 
-#[path = "again.rs"]
-mod again;
-#[path = "ends.rs"]
-mod ends;
 #[path = "killed.rs"]
 mod killed;
-#[path = "landings.rs"]
-mod landings;
-#[path = "near.rs"]
-mod near;
 #[path = "programs.rs"]
 mod programs;
 #[path = "puts.rs"]
 mod puts;
+#[path = "reconnect.rs"]
+mod reconnect;
+#[path = "recv_buffers.rs"]
+mod recv_buffers;
+#[path = "same_host.rs"]
+mod same_host;
+#[path = "session_ends.rs"]
+mod session_ends;
 #[path = "values.rs"]
 mod values;
 #[path = "views.rs"]

@@ -4,7 +4,7 @@
 //! If the runtime knew a busy-polled socket, each message would wake a thread that waits for all
 //! sockets and takes the processor from the polling task.
 
-use crate::rights::{self, Received};
+use crate::scm_rights::{self, Received};
 use rustix::{
     io::read,
     net::{SendAncillaryBuffer, SendFlags, sendmsg},
@@ -86,12 +86,12 @@ impl Near {
         pieces: &[IoSlice<'_>],
         descriptor: BorrowedFd<'_>,
     ) -> Poll<io::Result<usize>> {
-        self.poll(context, Interest::WRITABLE, |socket| rights::send(socket, pieces, descriptor))
+        self.poll(context, Interest::WRITABLE, |socket| scm_rights::send(socket, pieces, descriptor))
     }
 
     /// Reads some bytes, and the descriptor that came with them.
     pub fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
-        self.poll(context, Interest::READABLE, |socket| rights::receive(socket, into))
+        self.poll(context, Interest::READABLE, |socket| scm_rights::receive(socket, into))
     }
 
     /// Underlying socket.

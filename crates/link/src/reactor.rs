@@ -2,12 +2,12 @@
 //! needs no runtime, and its process may fork.
 
 use crate::{
-    bare::Gear,
-    carried::Carried,
-    crew::{Crew, Wait},
+    client_connection::Line,
     dial::Target,
-    gate::{Gate, Inside},
-    line::Line,
+    driven_connection::Carried,
+    fork_lock::{Gate, Inside},
+    leader_follower::{Crew, Wait},
+    raw_socket::Gear,
 };
 use node::LocalTime;
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@
 //! may use its leases, even after the connection has ended. So a broken socket never turns memory
 //! that somebody views into another file's.
 
-use crate::{Limits, near::Near, pipe::Pipe, shown::Shown, stream::Stream};
+use crate::{Limits, exported_segments::Shown, framed::Pipe, stream::Stream, unix_socket::Near};
 use bytes::Bytes;
 use node::Backing;
 use rustix::{
