@@ -2,7 +2,7 @@
 //! there is no background thread, and the process may fork.
 
 use client::{Client, Patience};
-use pool::{Hand, NoWay};
+use pool::{NoWay, Reactor};
 use pyo3::prelude::*;
 use std::{
     io,
@@ -14,13 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-static HAND: OnceLock<Hand> = OnceLock::new();
+static HAND: OnceLock<Reactor> = OnceLock::new();
 
-fn hand() -> io::Result<&'static Hand> {
+fn hand() -> io::Result<&'static Reactor> {
     if let Some(hand) = HAND.get() {
         return Ok(hand);
     }
-    let made = Hand::new()?;
+    let made = Reactor::new()?;
     Ok(HAND.get_or_init(|| made))
 }
 
@@ -58,7 +58,7 @@ pub fn poll<F: Future + ?Sized>(call: Pin<&mut F>, context: &mut Context<'_>) ->
 /// Drives the connections. Returns the time after which to call it again even if [`descriptor`] is
 /// not readable.
 pub fn turn() -> io::Result<Option<Duration>> {
-    Ok(hand()?.turn().map(|next| next.saturating_duration_since(Instant::now())))
+    Ok(hand()?.poll_io().map(|next| next.saturating_duration_since(Instant::now())))
 }
 
 /// Descriptor that is readable when connections must be driven.
@@ -71,7 +71,7 @@ pub fn descriptor() -> io::Result<OwnedFd> {
 /// it, and threads without it start no calls.
 #[pyfunction]
 pub fn before_fork() {
-    HAND.get().into_iter().for_each(Hand::before_fork);
+    HAND.get().into_iter().for_each(Reactor::before_fork);
 }
 
 /// Ends the preparation for a fork, in the process that forked or in its child.

@@ -13,7 +13,7 @@ use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use futures_util::future::join_all;
-use link::{Address, Hand, Limits, Listener, Remote};
+use link::{Address, Listener, Reactor, Remote, ServerLimits};
 use node::Settings;
 use placement::FileId;
 use std::{
@@ -52,16 +52,16 @@ fn main() -> Done<()> {
     println!("{:<30}{:>10}{:>12}{:>9}{:>9}{:>13}", "what", "at once", "a second", "p50 us", "p99 us", "CPU us each");
     if !by_hand_alone {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let own = |address, token: &Token| Remote::on(runtime.handle(), address, token);
+        let own = |address, token: &Token| Remote::on_runtime(runtime.handle(), address, token);
         with_node("own runtime", own, |remote, how, node| runtime.block_on(measure(remote, how, node, time)))?;
         let threads = |address, token: &Token| Remote::new(address, token);
         with_node("threads of the crate", threads, |remote, how, node| {
             runtime.block_on(measure(remote, how, node, time))
         })?;
     }
-    for (how, hand) in [("hand", Hand::new()?), ("hand, no spin", Hand::spinning(Duration::ZERO)?)] {
-        let by_hand = |address, token: &Token| Remote::by_hand(&hand, address, token, None).expect("no TLS");
-        with_node(how, by_hand, |remote, how, node| hand.block_on(measure(remote, how, node, time)))?;
+    for (how, reactor) in [("hand", Reactor::new()?), ("hand, no spin", Reactor::with_spin(Duration::ZERO)?)] {
+        let by_hand = |address, token: &Token| Remote::with_reactor(&reactor, address, token, None).expect("no TLS");
+        with_node(how, by_hand, |remote, how, node| reactor.block_on(measure(remote, how, node, time)))?;
     }
     Ok(())
 }
@@ -69,13 +69,13 @@ fn main() -> Done<()> {
 /// Runs a measurement over a connection to a node of its own, in another process.
 fn with_node(
     how: &str,
-    way: impl FnOnce(Address, &Token) -> Remote,
+    connect: impl FnOnce(Address, &Token) -> Remote,
     measure: impl FnOnce(Remote, &str, u32) -> Done<()>,
 ) -> Done<()> {
     let socket = Address::Unix(env::temp_dir().join(format!("tidemill-names-{}", std::process::id())));
     let mut node =
         Command::new(env::current_exe()?).env("NAMES_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
-    let measured = measure(way(socket, &Token::new(TOKEN)?), how, node.id());
+    let measured = measure(connect(socket, &Token::new(TOKEN)?), how, node.id());
     drop(node.stdin.take()); // the node ends with this
     node.wait()?;
     measured
@@ -86,7 +86,7 @@ fn serve(address: &Address) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(2048), ..Settings::default() };
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
-    let server = link::serve(node, Listener::bind(address)?, &Token::new(TOKEN)?, Limits::default())?;
+    let server = link::serve(node, Listener::bind(address)?, &Token::new(TOKEN)?, ServerLimits::default())?;
     std::io::stdin().lines().for_each(drop);
     drop(server);
     Ok(())

@@ -16,7 +16,7 @@ use client::{
     Client, Objects, Patience,
     objects::{Condition, Value},
 };
-use link::{Address, Limits, Listener, Remote};
+use link::{Address, Listener, Remote, ServerLimits};
 use node::Settings;
 use std::{
     error::Error,
@@ -65,7 +65,7 @@ fn main() -> Result<(), Failed> {
     let asked = std::env::args().skip(3).map(|text| text.parse()).collect::<Result<Vec<usize>, _>>()?;
     let cases = match asked[..] {
         [] => [(64, 1), (64, 16), (4096, 1), (1 << 20, 1), (1 << 20, 4)]
-            .map(|(length, way)| (length, CLIENTS, way))
+            .map(|(length, under_way)| (length, CLIENTS, under_way))
             .into(),
         [length, clients, under_way] => vec![(length, clients, under_way)],
         _ => return Err("a case is its bytes, clients and how many are under way".into()),
@@ -91,7 +91,7 @@ fn serve() -> Result<(), Failed> {
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
     let server =
-        link::serve(node, Listener::bind(&"tcp:127.0.0.1:0".parse()?)?, &Token::new(TOKEN)?, Limits::default())?;
+        link::serve(node, Listener::bind(&"tcp:127.0.0.1:0".parse()?)?, &Token::new(TOKEN)?, ServerLimits::default())?;
     println!("{}", server.address());
     io::stdin().lines().for_each(drop); // until the process that started us is gone
     Ok(())
@@ -111,7 +111,7 @@ fn measure((address, tasks): (&Address, Option<&Handle>), node: u32, case: Case)
         .map(|number| {
             let start = start.clone();
             if let Some(tasks) = tasks {
-                let remote = Remote::on(tasks, address.clone(), &Token::new(TOKEN)?);
+                let remote = Remote::on_runtime(tasks, address.clone(), &Token::new(TOKEN)?);
                 return Ok(Running::Task(tasks.spawn(run(remote, number, case, start))));
             }
             let remote = Remote::new(address.clone(), &Token::new(TOKEN)?);

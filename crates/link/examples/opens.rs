@@ -11,7 +11,7 @@
 
 use arena::{Arena, Options};
 use client::{Client, Patience};
-use link::{Address, Limits, Listener, Remote};
+use link::{Address, Listener, Remote, ServerLimits};
 use node::Settings;
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc, time::Instant};
 use vfs::Vfs;
@@ -28,7 +28,7 @@ async fn main() {
     let (node, token) = (node::embedded(settings, Arc::new(engine)), Token::new(b"a token of an example").unwrap());
     let folder = tempfile::tempdir().unwrap();
     let listener = Listener::bind(&Address::Unix(folder.path().join("pool"))).unwrap();
-    let server = link::serve(node, listener, &token, Limits::default()).unwrap();
+    let server = link::serve(node, listener, &token, ServerLimits::default()).unwrap();
     let connect = || async {
         let remote = Remote::new(server.address().clone(), &token);
         Vfs::new(Client::connect(Arc::new(remote), Patience::default()).await.unwrap())

@@ -9,7 +9,7 @@
 use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{Client, Connection, Objects, Patience, objects::Condition};
-use link::{Address, Limits, Listener, Remote};
+use link::{Address, Listener, Remote, ServerLimits};
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{
@@ -43,13 +43,15 @@ fn main() -> Done<()> {
         for mib in [1, 4, 64] {
             let remote = || match driver {
                 None => Remote::new(socket.clone(), &token),
-                Some(driver) => Remote::on(driver, socket.clone(), &token),
+                Some(driver) => Remote::on_runtime(driver, socket.clone(), &token),
             };
             let what = format!("{mib} MiB{how}");
-            with_node(&socket, Limits::default().placed, || runtime.block_on(put(remote(), &what, mib, times)))?;
+            with_node(&socket, ServerLimits::default().min_view_bytes, || {
+                runtime.block_on(put(remote(), &what, mib, times))
+            })?;
         }
     }
-    with_node(&socket, Limits::default().placed, || runtime.block_on(measure(&socket, &token, times)))?;
+    with_node(&socket, ServerLimits::default().min_view_bytes, || runtime.block_on(measure(&socket, &token, times)))?;
     for (how, placed) in [("sent", usize::MAX), ("placed", 1)] {
         with_node(&socket, placed, || runtime.block_on(compare(&socket, &token, how, times)))?;
     }
@@ -74,7 +76,12 @@ fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(1024), ..Settings::default() };
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
-    let server = link::serve(node, Listener::bind(address)?, token, Limits { placed, ..Limits::default() })?;
+    let server = link::serve(
+        node,
+        Listener::bind(address)?,
+        token,
+        ServerLimits { min_view_bytes: placed, ..ServerLimits::default() },
+    )?;
     std::io::stdin().lines().for_each(drop);
     drop(server);
     Ok(())
@@ -135,12 +142,12 @@ async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
         show("copy of 1 MiB", &copied, MIB);
     }
     // Alternating, so that both see the same state of this machine.
-    let (mut way, mut got) = (Vec::new(), Vec::new());
+    let (mut latencies, mut got) = (Vec::new(), Vec::new());
     for at in 0..times {
-        way.extend(node.each(1, async |_| node.get(at, SHORT).await).await?);
+        latencies.extend(node.each(1, async |_| node.get(at, SHORT).await).await?);
         got.extend(node.each(1, async |_| node.get(at, 1 << 20).await).await?);
     }
-    show("get, 64 B", &way, SHORT as usize);
+    show("get, 64 B", &latencies, SHORT as usize);
     show("get, 1 MiB", &got, MIB);
     let mut views = Vec::new();
     for at in 0..STRIPES {

@@ -8,7 +8,7 @@
 use arena::{Arena, Options};
 use bytes::Bytes;
 use client::Connection;
-use link::{Address, Identity, Limits, Listener, Remote};
+use link::{Address, Identity, Listener, Remote, ServerLimits};
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{
@@ -33,8 +33,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let identity = Identity::generate()?;
     for address in ["tcp:127.0.0.1:0".parse()?, "tls:127.0.0.1:0".parse()?, socket] {
         let listener = Listener::bind_tls(&address, &identity)?;
-        let server = link::serve(node.clone(), listener, &token, Limits::default())?;
-        let remote = Remote::trusting(server.address().clone(), &token, identity.certificate())?;
+        let server = link::serve(node.clone(), listener, &token, ServerLimits::default())?;
+        let remote = Remote::with_certificate(server.address().clone(), &token, identity.certificate())?;
         let welcome = hello(&remote).await?;
         for length in [64, 1 << 20] {
             for (verb, under_way) in [("put", 1), ("put", 16), ("get", 1), ("get", 16)] {

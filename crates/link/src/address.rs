@@ -28,7 +28,7 @@ pub enum Address {
 
 /// Error for a text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressRefused {
+pub enum AddressError {
     /// The scheme is neither `tcp`, `tls` nor `unix`.
     #[error("`{0}` is no address: write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")]
     Kind(String),
@@ -58,39 +58,39 @@ pub enum AddressRefused {
 }
 
 impl FromStr for Address {
-    type Err = AddressRefused;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Self, AddressRefused> {
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         match text.split_once(':') {
             Some(("tcp", rest)) => host_and_port(text, rest).map(|(host, port)| Self::Tcp { host, port }),
             Some(("tls", rest)) => host_and_port(text, rest).map(|(host, port)| Self::Tls { host, port }),
             Some(("unix", path)) => unix(text, path),
-            _ => Err(AddressRefused::Kind(text.into())),
+            _ => Err(AddressError::Kind(text.into())),
         }
     }
 }
 
-fn host_and_port(text: &str, rest: &str) -> Result<(String, u16), AddressRefused> {
+fn host_and_port(text: &str, rest: &str) -> Result<(String, u16), AddressError> {
     let whole = || text.to_owned();
-    let (host, port) = rest.rsplit_once(':').ok_or_else(|| AddressRefused::NoPort(whole()))?;
+    let (host, port) = rest.rsplit_once(':').ok_or_else(|| AddressError::NoPort(whole()))?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     if bare.is_none() && host.contains([':', '[', ']']) {
-        return Err(AddressRefused::Brackets(whole()));
+        return Err(AddressError::Brackets(whole()));
     }
     let host = bare.unwrap_or(host).to_owned();
     if host.is_empty() {
-        return Err(AddressRefused::NoHost(whole()));
+        return Err(AddressError::NoHost(whole()));
     }
-    let port = port.parse().map_err(|_| AddressRefused::Port { address: whole(), port: port.into() })?;
+    let port = port.parse().map_err(|_| AddressError::Port { address: whole(), port: port.into() })?;
     Ok((host, port))
 }
 
-fn unix(text: &str, path: &str) -> Result<Address, AddressRefused> {
+fn unix(text: &str, path: &str) -> Result<Address, AddressError> {
     if path.is_empty() || path.contains('\0') {
-        return Err(AddressRefused::NoPath(text.into()));
+        return Err(AddressError::NoPath(text.into()));
     }
     if path.len() > PATH_BYTES_MAX {
-        return Err(AddressRefused::LongPath(text.into()));
+        return Err(AddressError::LongPath(text.into()));
     }
     Ok(Address::Unix(path.into()))
 }

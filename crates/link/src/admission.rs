@@ -11,63 +11,63 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// One listening address.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct Admission {
     /// Address by which clients know it.
-    pub called: String,
-    unproven: Mutex<VecDeque<Arc<Notify>>>,
-    unproven_max: usize,
+    pub address: String,
+    unauthenticated: Mutex<VecDeque<Arc<Notify>>>,
+    unauthenticated_max: usize,
     room: Arc<Semaphore>,
 }
 
 /// Connection that is not authenticated yet.
 #[derive(Debug)]
-pub struct Stranger {
-    entrance: Arc<Entrance>,
-    goes: Arc<Notify>,
+pub struct UnauthenticatedConnection {
+    admission: Arc<Admission>,
+    evicted: Arc<Notify>,
 }
 
-impl Entrance {
-    /// Creates an entrance with limits for authenticated and for unauthenticated connections.
-    pub fn new(called: String, proven: usize, unproven: usize) -> Arc<Self> {
-        let room = Arc::new(Semaphore::new(proven));
-        Arc::new(Self { called, unproven: Mutex::default(), unproven_max: unproven.max(1), room })
+impl Admission {
+    /// Creates an address with limits for authenticated and for unauthenticated connections.
+    pub fn new(address: String, authenticated: usize, unauthenticated: usize) -> Arc<Self> {
+        let room = Arc::new(Semaphore::new(authenticated));
+        Arc::new(Self { address, unauthenticated: Mutex::default(), unauthenticated_max: unauthenticated.max(1), room })
     }
 
     /// Admits a new connection; tells the one that has waited longest to close if all places are
     /// taken.
-    pub fn meet(self: &Arc<Self>) -> Stranger {
-        let goes = Arc::new(Notify::new());
-        let mut unproven = self.unproven.lock();
-        if unproven.len() >= self.unproven_max
-            && let Some(first) = unproven.pop_front()
+    pub fn register(self: &Arc<Self>) -> UnauthenticatedConnection {
+        let evicted = Arc::new(Notify::new());
+        let mut unauthenticated = self.unauthenticated.lock();
+        if unauthenticated.len() >= self.unauthenticated_max
+            && let Some(first) = unauthenticated.pop_front()
         {
             first.notify_one();
         }
-        unproven.push_back(goes.clone());
-        Stranger { entrance: self.clone(), goes }
+        unauthenticated.push_back(evicted.clone());
+        UnauthenticatedConnection { admission: self.clone(), evicted }
     }
 
     /// Acquires a place for an authenticated connection; `None` if all are taken.
-    pub fn room(&self) -> Option<OwnedSemaphorePermit> {
+    pub fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
         self.room.clone().try_acquire_owned().ok()
     }
 }
 
-impl Stranger {
+impl UnauthenticatedConnection {
     /// Waits until this connection must make way for a newer one.
-    pub async fn goes(&self) {
-        self.goes.notified().await;
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
     }
 
-    /// Entrance at which the connection has come.
-    pub fn entrance(&self) -> &Entrance {
-        &self.entrance
+    /// Listening address at which the connection has come.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnauthenticatedConnection {
     fn drop(&mut self) {
-        self.entrance.unproven.lock().retain(|other| !Arc::ptr_eq(other, &self.goes));
+        self.admission.unauthenticated.lock().retain(|other| !Arc::ptr_eq(other, &self.evicted));
     }
 }
 
@@ -77,15 +77,15 @@ mod tests {
 
     #[tokio::test]
     async fn of_too_many_strangers_the_one_who_came_first_goes() {
-        let entrance = Entrance::new("here".into(), 1, 2);
-        let strangers = [0; 3].map(|_| entrance.meet());
-        strangers[0].goes().await;
-        assert_eq!(entrance.unproven.lock().len(), 2);
-        drop(strangers);
-        assert!(entrance.unproven.lock().is_empty());
-        let inside = entrance.room();
-        assert!(inside.is_some() && entrance.room().is_none());
+        let admission = Admission::new("here".into(), 1, 2);
+        let connections = [0; 3].map(|_| admission.register());
+        connections[0].evicted().await;
+        assert_eq!(admission.unauthenticated.lock().len(), 2);
+        drop(connections);
+        assert!(admission.unauthenticated.lock().is_empty());
+        let inside = admission.try_acquire();
+        assert!(inside.is_some() && admission.try_acquire().is_none());
         drop(inside);
-        assert!(entrance.room().is_some());
+        assert!(admission.try_acquire().is_some());
     }
 }

@@ -14,101 +14,102 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A request that arrives within this time after the last reply follows it closely.
-const SOON: Duration = Duration::from_micros(250);
+const GAP_MAX: Duration = Duration::from_micros(250);
 /// Number of requests in close succession after which busy polling starts.
-const ROW: u32 = 4;
+const STREAK_MIN: u32 = 4;
 /// Limit of that number, which doubles each time that polling was in vain (if the other side is
 /// itself woken for each reply, for example).
-const ROW_MAX: u32 = 4096;
+const STREAK_LIMIT: u32 = 4096;
 /// Number of requests that polling must catch to justify one in vain.
-const WORTH: u32 = 16;
+const HITS_MIN: u32 = 16;
 /// Longest polling without a request: a few times a wake-up, for programs that do a little between
 /// two requests, as git and tar do. It costs at most that much processor time at the end of each
 /// burst.
-const LOOK: Duration = Duration::from_micros(200);
+const SPIN_MAX: Duration = Duration::from_micros(200);
 /// Polling time after which the thread yields to other tasks.
-const TURN: Duration = Duration::from_millis(1);
+const YIELD_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Next step when no request has come.
 #[derive(Debug, PartialEq)]
-enum Next {
+enum PollStep {
     /// Poll again.
-    Look,
+    Spin,
     /// Poll again after other tasks had the thread.
-    GiveWay,
+    Yield,
     /// Sleep until woken.
-    Rest,
+    Block,
 }
 
 /// Busy-polling state of one connection.
 #[derive(Debug)]
-pub struct Brisk {
+pub struct BusyPoll {
     /// Time since which nothing has come; `None` while there is work.
     idle: Option<Instant>,
     /// Number of requests in close succession.
-    row: u32,
+    streak: u32,
     /// Number of requests in close succession that start polling.
-    wanted: u32,
+    threshold: u32,
     /// Set while polling: its start (or last yield) and its permit.
-    looks: Option<(Instant, OwnedSemaphorePermit)>,
+    spinning: Option<(Instant, OwnedSemaphorePermit)>,
 }
 
-impl Default for Brisk {
+impl Default for BusyPoll {
     fn default() -> Self {
-        Self { idle: None, row: 0, wanted: ROW, looks: None }
+        Self { idle: None, streak: 0, threshold: STREAK_MIN, spinning: None }
     }
 }
 
-impl Brisk {
+impl BusyPoll {
     /// Notes that something has come.
-    pub fn on_come(&mut self, now: Instant) {
+    pub fn on_input(&mut self, now: Instant) {
         if let Some(idle) = self.idle.take() {
-            self.row = if now - idle < SOON { self.row + 1 } else { 0 };
+            self.streak = if now - idle < GAP_MAX { self.streak + 1 } else { 0 };
         }
     }
 
     /// Notes that nothing has come. Calls `permit` to start polling; it returns `None` if enough
     /// connections poll already.
-    fn on_nothing(&mut self, now: Instant, permit: impl FnOnce() -> Option<OwnedSemaphorePermit>) -> Next {
+    fn on_idle(&mut self, now: Instant, permit: impl FnOnce() -> Option<OwnedSemaphorePermit>) -> PollStep {
         let idle = *self.idle.get_or_insert(now);
-        if self.looks.is_none() && self.row >= self.wanted {
-            self.looks = permit().map(|permit| (now, permit));
-            self.row = if self.looks.is_some() { 0 } else { self.row };
+        if self.spinning.is_none() && self.streak >= self.threshold {
+            self.spinning = permit().map(|permit| (now, permit));
+            self.streak = if self.spinning.is_some() { 0 } else { self.streak };
         }
-        match &mut self.looks {
-            None => Next::Rest,
-            Some(_) if now - idle >= LOOK => {
-                self.wanted = if self.row >= WORTH { ROW } else { (self.wanted * 2).min(ROW_MAX) };
-                self.rest();
-                Next::Rest
+        match &mut self.spinning {
+            None => PollStep::Block,
+            Some(_) if now - idle >= SPIN_MAX => {
+                self.threshold =
+                    if self.streak >= HITS_MIN { STREAK_MIN } else { (self.threshold * 2).min(STREAK_LIMIT) };
+                self.stop();
+                PollStep::Block
             }
-            Some((since, _)) if now - *since >= TURN => {
+            Some((since, _)) if now - *since >= YIELD_INTERVAL => {
                 *since = now;
-                Next::GiveWay
+                PollStep::Yield
             }
-            Some(_) => Next::Look,
+            Some(_) => PollStep::Spin,
         }
     }
 
     /// Called when nothing has come: ready if the socket is to be read again, else the task will be
-    /// woken. It polls only with a semaphore in `room`.
+    /// woken. It polls only with a semaphore in `permits`.
     pub fn poll(
         &mut self,
         stream: &mut Stream,
-        room: Option<&Arc<Semaphore>>,
+        permits: Option<&Arc<Semaphore>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let next = if let Some(room) = room {
-            self.on_nothing(Instant::now(), || room.clone().try_acquire_owned().ok())
+        let next = if let Some(permits) = permits {
+            self.on_idle(Instant::now(), || permits.clone().try_acquire_owned().ok())
         } else {
-            self.rest();
-            Next::Rest
+            self.stop();
+            PollStep::Block
         };
         match next {
-            Next::Rest if stream.rest()? => Poll::Ready(Ok(())), // the runtime watches it only now
-            Next::Rest => Poll::Pending,
-            Next::Look => Poll::Ready(stream.look()),
-            Next::GiveWay => {
+            PollStep::Block if stream.block()? => Poll::Ready(Ok(())), // the runtime watches it only now
+            PollStep::Block => Poll::Pending,
+            PollStep::Spin => Poll::Ready(stream.spin()),
+            PollStep::Yield => {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -116,8 +117,8 @@ impl Brisk {
     }
 
     /// Stops polling.
-    fn rest(&mut self) {
-        (self.row, self.looks) = (0, None);
+    fn stop(&mut self) {
+        (self.streak, self.spinning) = (0, None);
     }
 }
 
@@ -129,65 +130,65 @@ mod tests {
 
     #[test]
     fn who_asks_again_and_again_is_looked_for_and_who_pauses_is_waited_for() {
-        let room = Arc::new(Semaphore::new(1));
-        let permit = || room.clone().try_acquire_owned().ok();
-        let (mut brisk, mut now) = (Brisk::default(), Instant::now());
-        for _ in 0..ROW {
-            assert_eq!(brisk.on_nothing(now, permit), Next::Rest);
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = || permits.clone().try_acquire_owned().ok();
+        let (mut busy, mut now) = (BusyPoll::default(), Instant::now());
+        for _ in 0..STREAK_MIN {
+            assert_eq!(busy.on_idle(now, permit), PollStep::Block);
             now += 10 * US;
-            brisk.on_come(now);
+            busy.on_input(now);
         }
-        assert_eq!(brisk.on_nothing(now, permit), Next::Look);
-        assert_eq!(brisk.on_nothing(now + LOOK / 2, permit), Next::Look);
-        let mut other = Brisk { row: ROW, ..Brisk::default() };
-        assert_eq!(other.on_nothing(now, permit), Next::Rest, "there is room for one");
-        assert_eq!(brisk.on_nothing(now + LOOK, permit), Next::Rest);
-        let mut other = Brisk { row: ROW, ..Brisk::default() };
-        assert_eq!(other.on_nothing(now + LOOK, permit), Next::Look);
-        brisk.on_come(now + LOOK + US);
-        assert_eq!(brisk.on_nothing(now + LOOK + US, permit), Next::Rest, "it begins anew");
+        assert_eq!(busy.on_idle(now, permit), PollStep::Spin);
+        assert_eq!(busy.on_idle(now + SPIN_MAX / 2, permit), PollStep::Spin);
+        let mut other = BusyPoll { streak: STREAK_MIN, ..BusyPoll::default() };
+        assert_eq!(other.on_idle(now, permit), PollStep::Block, "there is room for one");
+        assert_eq!(busy.on_idle(now + SPIN_MAX, permit), PollStep::Block);
+        let mut other = BusyPoll { streak: STREAK_MIN, ..BusyPoll::default() };
+        assert_eq!(other.on_idle(now + SPIN_MAX, permit), PollStep::Spin);
+        busy.on_input(now + SPIN_MAX + US);
+        assert_eq!(busy.on_idle(now + SPIN_MAX + US, permit), PollStep::Block, "it begins anew");
     }
 
     #[test]
     fn who_is_looked_for_in_vain_is_looked_for_less_and_less() {
-        let room = Arc::new(Semaphore::new(1));
-        let (mut brisk, mut now, mut looks) = (Brisk::default(), Instant::now(), Vec::new());
+        let permits = Arc::new(Semaphore::new(1));
+        let (mut busy, mut now, mut spins) = (BusyPoll::default(), Instant::now(), Vec::new());
         for request in 0..1000 {
             // Each request comes after polling has stopped.
-            while brisk.on_nothing(now, || room.clone().try_acquire_owned().ok()) == Next::Look {
-                looks.push(request);
-                now += LOOK;
+            while busy.on_idle(now, || permits.clone().try_acquire_owned().ok()) == PollStep::Spin {
+                spins.push(request);
+                now += SPIN_MAX;
             }
-            now += SOON * 5 / 6;
-            brisk.on_come(now);
+            now += GAP_MAX * 5 / 6;
+            busy.on_input(now);
         }
-        assert_eq!(looks, [4, 13, 30, 63, 128, 257, 514]);
+        assert_eq!(spins, [4, 13, 30, 63, 128, 257, 514]);
         // Requests come as fast as they are polled for: no longer in vain.
-        brisk.row = brisk.wanted;
-        for _ in 0..WORTH {
-            assert_eq!(brisk.on_nothing(now, || room.clone().try_acquire_owned().ok()), Next::Look);
+        busy.streak = busy.threshold;
+        for _ in 0..HITS_MIN {
+            assert_eq!(busy.on_idle(now, || permits.clone().try_acquire_owned().ok()), PollStep::Spin);
             now += 10 * US;
-            brisk.on_come(now);
+            busy.on_input(now);
         }
-        assert_eq!(brisk.on_nothing(now, || None), Next::Look);
-        assert_eq!(brisk.on_nothing(now + LOOK, || None), Next::Rest);
-        assert_eq!(brisk.wanted, ROW);
+        assert_eq!(busy.on_idle(now, || None), PollStep::Spin);
+        assert_eq!(busy.on_idle(now + SPIN_MAX, || None), PollStep::Block);
+        assert_eq!(busy.threshold, STREAK_MIN);
     }
 
     #[test]
     fn others_have_the_thread_now_and_then() {
-        let room = Arc::new(Semaphore::new(1));
-        let (mut brisk, mut now) = (Brisk { row: ROW, ..Brisk::default() }, Instant::now());
-        let (mut looks, mut ways) = (0, 0);
+        let permits = Arc::new(Semaphore::new(1));
+        let (mut busy, mut now) = (BusyPoll { streak: STREAK_MIN, ..BusyPoll::default() }, Instant::now());
+        let (mut spins, mut yields) = (0, 0);
         for _ in 0..1000 {
-            match brisk.on_nothing(now, || room.clone().try_acquire_owned().ok()) {
-                Next::Look => looks += 1,
-                Next::GiveWay => ways += 1,
-                Next::Rest => panic!("requests come"),
+            match busy.on_idle(now, || permits.clone().try_acquire_owned().ok()) {
+                PollStep::Spin => spins += 1,
+                PollStep::Yield => yields += 1,
+                PollStep::Block => panic!("requests come"),
             }
             now += 10 * US;
-            brisk.on_come(now);
+            busy.on_input(now);
         }
-        assert_eq!((looks, ways), (991, 9));
+        assert_eq!((spins, yields), (991, 9));
     }
 }

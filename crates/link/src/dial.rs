@@ -2,12 +2,12 @@
 //! thread.
 
 use crate::{
-    Address, Hand,
-    client_connection::Line,
-    driver::{CONNECT_WAIT, Driver, End, failure, greet},
-    framed::{Pipe, ended},
+    Address, Reactor,
+    client_connection::ClientConnection,
+    driver::{CONNECT_WAIT, ClientDisconnect, ConnectionDriver, failure, shake_hands},
+    framed::{Framed, flatten_end},
     stream::Stream,
-    tls::{self, Failed},
+    tls::{self, TlsError},
 };
 use parking_lot::Mutex;
 use rustls::ClientConfig;
@@ -32,12 +32,12 @@ const THREADS: usize = 2;
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
 /// Opens and drives a connection with the driver of its target.
-pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
-    let driven = || drive(target.clone(), Ending { line: line.clone(), target: target.clone() });
-    match &target.by {
-        By::Threads => drop(runtime(THREADS)?.spawn(driven())),
-        By::Runtime(runtime) => drop(runtime.spawn(driven())),
-        By::Hand(hand) => hand.carry(target, line),
+pub fn start(target: &Arc<ConnectTarget>, connection: &Arc<ClientConnection>) -> io::Result<()> {
+    let driven = || drive(target.clone(), EndGuard { connection: connection.clone(), target: target.clone() });
+    match &target.driver {
+        DriverKind::Threads => drop(runtime(THREADS)?.spawn(driven())),
+        DriverKind::Runtime(runtime) => drop(runtime.spawn(driven())),
+        DriverKind::Reactor(reactor) => reactor.drive(target, connection),
     }
     Ok(())
 }
@@ -55,85 +55,88 @@ pub fn runtime(threads: usize) -> io::Result<Handle> {
 }
 
 /// Ends a connection that nobody drives any more.
-struct Ending {
-    line: Arc<Line>,
-    target: Arc<Target>,
+struct EndGuard {
+    connection: Arc<ClientConnection>,
+    target: Arc<ConnectTarget>,
 }
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        if self.line.ended().is_none() {
+        if self.connection.ended().is_none() {
             let why = format!("{}: the threads that were to carry it have ended", self.target.address);
-            self.line.end(&Failure::Unreachable(why));
+            self.connection.end(&Failure::Unreachable(why));
         }
     }
 }
 
-async fn drive(target: Arc<Target>, ending: Ending) {
-    let (address, line) = (&target.address, &ending.line);
-    let pipe = match open(&target).await {
-        Ok(pipe) => pipe,
-        Err(end) => return line.end(&failure(address, &end)),
+async fn drive(target: Arc<ConnectTarget>, guard: EndGuard) {
+    let (address, connection) = (&target.address, &guard.connection);
+    let framed = match open(&target).await {
+        Ok(framed) => framed,
+        Err(end) => return connection.end(&failure(address, &end)),
     };
     // On a runtime that the caller gave, waking the driver crosses no thread, and requests made
     // together are written together; so only the driver writes there.
-    line.opened(matches!(target.by, By::Threads).then(|| pipe.stream().beside()).flatten());
-    let mut driver = Driver::new(line.clone(), pipe);
-    let end = poll_fn(|context| ended(driver.try_poll(context))).await;
+    connection.set_open(matches!(target.driver, DriverKind::Threads).then(|| framed.stream().duplicate()).flatten());
+    let mut driver = ConnectionDriver::new(connection.clone(), framed);
+    let end = poll_fn(|context| flatten_end(driver.try_poll(context))).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
-    line.end(&failure(address, &end));
-    driver.into_pipe().goodbye(&why).await;
+    connection.end(&failure(address, &end));
+    driver.into_framed().goodbye(&why).await;
 }
 
-async fn open(target: &Target) -> Result<Pipe, End> {
-    let stream = timeout(CONNECT_WAIT, Stream::connect(&target.address)).await.map_err(|_| End::Silent)??;
-    let greeted = timeout(HANDSHAKE_WAIT, async {
-        let mut pipe = Pipe::new(target.cover(stream).await?, Side::Client);
-        greet(&mut pipe, target).await?;
-        Ok(pipe)
+async fn open(target: &ConnectTarget) -> Result<Framed, ClientDisconnect> {
+    let stream =
+        timeout(CONNECT_WAIT, Stream::connect(&target.address)).await.map_err(|_| ClientDisconnect::Silent)??;
+    let opened = timeout(HANDSHAKE_WAIT, async {
+        let mut framed = Framed::new(target.wrap_tls(stream).await?, Side::Client);
+        shake_hands(&mut framed, target).await?;
+        Ok(framed)
     });
-    greeted.await.map_err(|_| HandshakeFailed::TimedOut)?
+    opened.await.map_err(|_| HandshakeFailed::TimedOut)?
 }
 
 /// Destination of a connection, and how to reach it.
 #[derive(Debug)]
-pub struct Target {
+pub struct ConnectTarget {
     pub address: Address,
     pub token: Token,
     /// TLS configuration, if the address needs it.
     pub tls: Option<Arc<ClientConfig>>,
-    pub by: By,
+    pub driver: DriverKind,
     /// True for a process that may end soon: the node exports no memory to it until it asks for
     /// bytes.
-    pub brief: bool,
+    pub short_lived: bool,
 }
 
 /// Driver of connections.
 #[derive(Debug)]
-pub enum By {
+pub enum DriverKind {
     /// Runtime of this crate, shared by all connections.
     Threads,
     /// Runtime that the caller gave.
     Runtime(Handle),
     /// Reactor on the waiting threads.
-    Hand(Hand),
+    Reactor(Reactor),
 }
 
-impl Target {
+impl ConnectTarget {
     /// Does the client's part of the TLS handshake, if the address is a `tls:` one.
-    pub async fn cover<T, U>(&self, stream: Stream<T, U>) -> Result<Stream<T, U>, End>
+    pub async fn wrap_tls<T, U>(&self, stream: Stream<T, U>) -> Result<Stream<T, U>, ClientDisconnect>
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
         match (&self.address, stream, &self.tls) {
             (Address::Tls { .. }, Stream::Tcp(stream), Some(tls)) => {
                 tls::connect(stream, tls.clone()).await.map_err(|failed| match failed {
-                    Failed::Refused(why) => End::Tls(why),
-                    Failed::Broken(error) => End::Io(error),
+                    TlsError::Refused(why) => ClientDisconnect::Tls(why),
+                    TlsError::Broken(error) => ClientDisconnect::Io(error),
                 })
             }
-            (Address::Tls { .. }, ..) => Err(End::Tls("it needs the pool's certificate: give that of its file")),
+            (Address::Tls { .. }, ..) => {
+                Err(ClientDisconnect::Tls("it needs the pool's certificate: give that of its file"))
+            }
             (_, stream, _) => Ok(stream),
         }
     }

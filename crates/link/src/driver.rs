@@ -1,13 +1,13 @@
-//! Driver of a client connection, between its [`Line`] and its socket; runtimes and reactors both
-//! use it.
+//! Driver of a client connection, between its [`ClientConnection`] and its socket; runtimes and
+//! reactors both use it.
 
 use crate::{
     Address,
-    client_connection::{Brought, Line, Orders},
-    dial::Target,
-    framed::{Pipe, nonce},
-    shm_map::Segment,
-    shm_writer::Bay,
+    client_connection::{ClientConnection, Completion, DriverAction},
+    dial::ConnectTarget,
+    framed::{Framed, nonce},
+    shm_map::MappedSegment,
+    shm_writer::ShmWriter,
     stream::Socket,
 };
 use bytes::{Buf, Bytes};
@@ -31,7 +31,7 @@ pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// Reason why a connection ended or could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum End {
+pub enum ClientDisconnect {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("it did not answer within {} s", CONNECT_WAIT.as_secs())]
@@ -54,12 +54,12 @@ pub enum End {
 
 /// Failure of requests that were not sent. A rejection that the next try would meet again becomes a
 /// refusal, anything else `Unreachable`.
-pub fn failure(address: &Address, end: &End) -> Failure {
+pub fn failure(address: &Address, end: &ClientDisconnect) -> Failure {
     let why = format!("{address}: {end}");
     let reason = match end {
-        End::Handshake(failed) => failed.reason(),
-        End::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => Reason::Token,
-        End::Tls(_) => Reason::Other,
+        ClientDisconnect::Handshake(failed) => failed.reason(),
+        ClientDisconnect::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => Reason::Token,
+        ClientDisconnect::Tls(_) => Reason::Other,
         _ => Reason::Busy,
     };
     match reason {
@@ -71,25 +71,25 @@ pub fn failure(address: &Address, end: &End) -> Failure {
 }
 
 /// Does the client's part of the handshake.
-pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, target: &Target) -> Result<(), End> {
+pub async fn shake_hands<S: Socket>(framed: &mut Framed<S>, target: &ConnectTarget) -> Result<(), ClientDisconnect> {
     let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
     let handshake =
         ClientHandshake::new(target.token.clone(), VERSIONS, nonce()?, about).at(&target.address.to_string());
-    let mut handshake = if target.brief { handshake.brief() } else { handshake };
+    let mut handshake = if target.short_lived { handshake.brief() } else { handshake };
     loop {
-        let step = pipe.frames.next()?.map(|frame| handshake.on(&frame));
+        let step = framed.frames.next()?.map(|frame| handshake.on(&frame));
         match step {
-            Some(Step::Send(send)) => pipe.out.short().extend(send),
+            Some(Step::Send(send)) => framed.out.short().extend(send),
             Some(Step::Done { send, .. }) => {
-                pipe.out.short().extend(send);
-                pipe.frames.open();
+                framed.out.short().extend(send);
+                framed.frames.open();
                 return Ok(());
             }
             Some(Step::Close { why, .. }) => return Err(why.into()),
             None => {
-                pipe.flush().await?;
-                if pipe.fill().await? == 0 {
-                    return Err(End::Left);
+                framed.flush().await?;
+                if framed.fill().await? == 0 {
+                    return Err(ClientDisconnect::Left);
                 }
             }
         }
@@ -97,70 +97,70 @@ pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, target: &Target) -> Result<(),
 }
 
 /// Open connection, at its client.
-pub struct Driver<S> {
-    line: Arc<Line>,
-    pipe: Pipe<S>,
+pub struct ConnectionDriver<S> {
+    connection: Arc<ClientConnection>,
+    framed: Framed<S>,
     /// Mapped segments of the node's memory by number.
-    segments: HashMap<u32, Arc<Segment>>,
+    segments: HashMap<u32, Arc<MappedSegment>>,
     /// Replies that arrived together, on their way to their callers.
-    brought: Vec<Brought>,
+    completions: Vec<Completion>,
 }
 
-impl<S: Socket> Driver<S> {
+impl<S: Socket> ConnectionDriver<S> {
     /// Creates the driver of a connection after its handshake.
-    pub fn new(line: Arc<Line>, pipe: Pipe<S>) -> Self {
-        Self { line, pipe, segments: HashMap::new(), brought: Vec::new() }
+    pub fn new(connection: Arc<ClientConnection>, framed: Framed<S>) -> Self {
+        Self { connection, framed, segments: HashMap::new(), completions: Vec::new() }
     }
 
     /// Makes all progress that is possible now; ready when the connection ends.
-    pub fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
+    pub fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ClientDisconnect, ClientDisconnect>> {
         loop {
-            if self.line.take(&mut self.pipe.out, context) == Orders::Close {
-                return Poll::Ready(Ok(End::Closed));
+            if self.connection.take_output(&mut self.framed.out, context) == DriverAction::Close {
+                return Poll::Ready(Ok(ClientDisconnect::Closed));
             }
             // Reads go on while output is pending: the node may be waiting for that.
-            let writes = self.pipe.out.has_remaining();
-            if self.pipe.poll_flush(context).map_err(End::Io)?.is_ready() && writes {
-                self.line.flushed();
+            let writes = self.framed.out.has_remaining();
+            if self.framed.poll_flush(context).map_err(ClientDisconnect::Io)?.is_ready() && writes {
+                self.connection.set_flushed();
             }
-            if let Some(end) = ready!(self.poll_some(context))? {
+            if let Some(end) = ready!(self.poll_frames(context))? {
                 return Poll::Ready(Ok(end));
             }
         }
     }
 
     /// Handles input alone, without writing.
-    pub fn poll_come(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
+    pub fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<Result<ClientDisconnect, ClientDisconnect>> {
         loop {
-            if let Some(end) = ready!(self.poll_some(context))? {
+            if let Some(end) = ready!(self.poll_frames(context))? {
                 return Poll::Ready(Ok(end));
             }
         }
     }
 
     /// Takes the framed socket, for the goodbye.
-    pub fn into_pipe(self) -> Pipe<S> {
-        self.pipe
+    pub fn into_framed(self) -> Framed<S> {
+        self.framed
     }
 
     /// Handles the complete frames, then reads more.
-    fn poll_some(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<End>, End>> {
-        let taken = self.take_frames();
-        self.line.answered(&mut self.brought);
+    fn poll_frames(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<ClientDisconnect>, ClientDisconnect>> {
+        let taken = self.handle_frames();
+        self.connection.deliver(&mut self.completions);
         taken?;
-        let count = ready!(self.pipe.poll_fill(context)).map_err(End::Io)?;
-        Poll::Ready(Ok((count == 0).then_some(End::Left)))
+        let count = ready!(self.framed.poll_fill(context)).map_err(ClientDisconnect::Io)?;
+        Poll::Ready(Ok((count == 0).then_some(ClientDisconnect::Left)))
     }
 
-    fn take_frames(&mut self) -> Result<(), End> {
-        while let Some(frame) = self.pipe.frames.next()? {
+    fn handle_frames(&mut self) -> Result<(), ClientDisconnect> {
+        while let Some(frame) = self.framed.frames.next()? {
             let message = ToClient::decode(frame)?;
             self.on(message)?;
         }
         Ok(())
     }
 
-    fn on(&mut self, message: ToClient) -> Result<(), End> {
+    fn on(&mut self, message: ToClient) -> Result<(), ClientDisconnect> {
         match message {
             ToClient::Reply { id, mut reply } => {
                 if let Ok(Answer::Object { content, .. }) = &mut reply
@@ -168,45 +168,48 @@ impl<S: Socket> Driver<S> {
                 {
                     *content = Content::Pieces(self.views(id, runs)?);
                 }
-                self.brought.push(Brought::new(id, reply));
+                self.completions.push(Completion::new(id, reply));
             }
             ToClient::Recall { batch, session, recalls } => {
-                self.line.answered(&mut self.brought); // keeps the order of arrival
-                self.line.recalled(batch, session, recalls);
+                self.connection.deliver(&mut self.completions); // keeps the order of arrival
+                self.connection.deliver_invalidations(batch, session, recalls);
             }
-            ToClient::Ping(id) => self.line.pong(id),
+            ToClient::Ping(id) => self.connection.push_pong(id),
             ToClient::Pong(_) => {}
-            ToClient::Goodbye(why) => return Err(End::Goodbye(why)),
+            ToClient::Goodbye(why) => return Err(ClientDisconnect::Goodbye(why)),
             ToClient::Near => {
-                if let Some(hold) = self.pipe.descriptor()? {
-                    self.line.near(hold);
+                if let Some(liveness_pipe) = self.framed.take_descriptor()? {
+                    self.connection.set_liveness_pipe(liveness_pipe);
                 }
             }
             ToClient::Lent { id } => {
-                let file = self.pipe.descriptor()?;
-                self.line.lent(id, file);
+                let file = self.framed.take_descriptor()?;
+                self.connection.deliver_lease(id, file);
             }
             ToClient::Given { id, mark } => {
-                let file = self.pipe.descriptor()?;
-                self.line.given(id, mark, file);
+                let file = self.framed.take_descriptor()?;
+                self.connection.deliver_program_fd(id, mark, file);
             }
             ToClient::Segment { number, segment } => {
-                let file = self.pipe.descriptor()?;
-                self.shown(number, segment, file);
+                let file = self.framed.take_descriptor()?;
+                self.map_segment(number, segment, file);
             }
             ToClient::Hidden { number } => {
                 u32::try_from(number).ok().and_then(|number| self.segments.remove(&number));
             }
             ToClient::Bay(shape) => {
-                let bay = self.pipe.descriptor()?.map(|file| Bay::new(file, shape));
-                match bay {
-                    Some(Ok(bay)) => self.line.bay(bay),
+                let writer = self.framed.take_descriptor()?.map(|file| ShmWriter::new(file, shape));
+                match writer {
+                    Some(Ok(writer)) => self.connection.set_shm_writer(writer),
                     other => tracing::debug!(?other, "nothing can be put into a node's memory"),
                 }
             }
             ToClient::Placed { id, placed } => {
                 let view = self.views(id, &[placed])?.pop();
-                self.brought.push(Brought::new(id, view.map(Answer::Bytes).ok_or(End::Misplaced(placed)).map(Ok)?));
+                self.completions.push(Completion::new(
+                    id,
+                    view.map(Answer::Bytes).ok_or(ClientDisconnect::Misplaced(placed)).map(Ok)?,
+                ));
             }
         }
         Ok(())
@@ -214,13 +217,15 @@ impl<S: Socket> Driver<S> {
 
     /// Maps a segment of the node's memory. If that fails, the node keeps sending the bytes of
     /// replies.
-    fn shown(&mut self, number: u64, segment: codec::Segment, file: Option<OwnedFd>) {
-        let mapped =
-            u32::try_from(number).ok().zip(file).map(|(number, file)| (number, Segment::map(file, segment.length)));
+    fn map_segment(&mut self, number: u64, segment: codec::Segment, file: Option<OwnedFd>) {
+        let mapped = u32::try_from(number)
+            .ok()
+            .zip(file)
+            .map(|(number, file)| (number, MappedSegment::map(file, segment.length)));
         match mapped {
             Some((number, Ok(mapped))) => {
                 self.segments.insert(number, mapped);
-                self.line.mapped(number);
+                self.connection.notify_mapped(number);
             }
             Some((_, Err(error))) => tracing::debug!(%error, "a node's memory cannot be mapped"),
             None => tracing::debug!(number, "a part of a node's memory did not come"),
@@ -228,12 +233,12 @@ impl<S: Socket> Driver<S> {
     }
 
     /// Views of bytes that one lease covers, under the id of the request that asked for them.
-    fn views(&self, id: u64, runs: &[Placed]) -> Result<Vec<Bytes>, End> {
-        let loan = self.line.loan(id).map(Arc::new);
+    fn views(&self, id: u64, runs: &[Placed]) -> Result<Vec<Bytes>, ClientDisconnect> {
+        let lease = self.connection.lease_guard(id).map(Arc::new);
         let view = |placed: &Placed| {
-            let (segment, loan) = (self.segments.get(&placed.segment)?, loan.clone()?);
-            segment.view(placed.offset, placed.length, loan)
+            let (segment, lease) = (self.segments.get(&placed.segment)?, lease.clone()?);
+            segment.view(placed.offset, placed.length, lease)
         };
-        runs.iter().map(|placed| view(placed).ok_or(End::Misplaced(*placed))).collect()
+        runs.iter().map(|placed| view(placed).ok_or(ClientDisconnect::Misplaced(*placed))).collect()
     }
 }

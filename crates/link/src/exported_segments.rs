@@ -1,42 +1,47 @@
 //! Segments of the node's memory that were exported to a client of this host, and which of them it
 //! has mapped.
 
-use crate::framed::Pipe;
+use crate::framed::Framed;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use store::{Place, Segments};
 use wire::codec::{Segment, encode_hidden, encode_segment};
 
 /// Most segments exported to one client; bytes in others are sent. Far more than there are clients
 /// that write.
-const SHOWN_MAX: usize = 4096;
+const EXPORTED_MAX: usize = 4096;
 
 /// Segments exported to one client.
-pub struct Shown {
+pub struct ExportedSegments {
     segments: Arc<dyn Segments>,
     /// Exported segments by number: true if the client has mapped it.
     known: BTreeMap<u32, bool>,
     /// Number of removed segments at the last check.
-    gone: u64,
+    removed_seen: u64,
     /// True if the permanent segments were exported.
-    all: bool,
+    permanent_exported: bool,
 }
 
-impl Shown {
+impl ExportedSegments {
     /// Exports the permanent segments, but not yet to a short-lived client.
-    pub fn new(segments: &Arc<dyn Segments>, brief: bool, pipe: &mut Pipe) -> Self {
-        let mut shown = Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone(), all: false };
-        if !brief {
-            shown.show_all(pipe);
+    pub fn new(segments: &Arc<dyn Segments>, short_lived: bool, framed: &mut Framed) -> Self {
+        let mut exported = Self {
+            segments: segments.clone(),
+            known: BTreeMap::new(),
+            removed_seen: segments.gone(),
+            permanent_exported: false,
+        };
+        if !short_lived {
+            exported.export_permanent(framed);
         }
-        shown
+        exported
     }
 
     /// Exports the permanent segments: at the start, or, to a short-lived client, when it first
     /// asks for bytes.
-    fn show_all(&mut self, pipe: &mut Pipe) {
-        self.all = true;
+    fn export_permanent(&mut self, framed: &mut Framed) {
+        self.permanent_exported = true;
         for (number, _) in (0..).zip(self.segments.clone().lengths()) {
-            self.show(number, pipe);
+            self.export(number, framed);
         }
     }
 
@@ -46,7 +51,7 @@ impl Shown {
     }
 
     /// Notes that the client has mapped a segment.
-    pub fn mapped(&mut self, number: u64) {
+    pub fn mark_mapped(&mut self, number: u64) {
         if let Some(mapped) = u32::try_from(number).ok().and_then(|number| self.known.get_mut(&number)) {
             *mapped = true;
         }
@@ -54,49 +59,49 @@ impl Shown {
 
     /// Place of bytes for the client; `None` if it has not mapped their segment. An unknown segment
     /// is exported for the next time.
-    pub fn place(&mut self, bytes: &[u8], pipe: &mut Pipe) -> Option<Place> {
-        self.hide_gone(pipe);
+    pub fn locate(&mut self, bytes: &[u8], framed: &mut Framed) -> Option<Place> {
+        self.retract_removed(framed);
         let place = self.segments.place(bytes)?;
-        if !self.all {
-            self.show_all(pipe);
+        if !self.permanent_exported {
+            self.export_permanent(framed);
         }
         if let Some(mapped) = self.known.get(&place.segment) {
             return mapped.then_some(place);
         }
-        if self.known.len() < SHOWN_MAX && pipe.has_room() {
-            self.show(place.segment, pipe);
+        if self.known.len() < EXPORTED_MAX && framed.may_push_fd() {
+            self.export(place.segment, framed);
         }
         None
     }
 
-    fn show(&mut self, number: u32, pipe: &mut Pipe) {
+    fn export(&mut self, number: u32, framed: &mut Framed) {
         let Some(length) = self.segments.length(number) else { return };
         self.known.insert(number, false);
         match self.segments.open(number) {
-            Ok(descriptor) => pipe.push_with(descriptor, |out| encode_segment(Segment { length }, number, out)),
+            Ok(descriptor) => framed.push_with_fd(descriptor, |out| encode_segment(Segment { length }, number, out)),
             Err(error) => tracing::warn!(%error, "a client of this host cannot look at some of the node's memory"),
         }
     }
 
     /// Tells the client which segments were removed; their numbers are never used again.
-    fn hide_gone(&mut self, pipe: &mut Pipe) {
+    fn retract_removed(&mut self, framed: &mut Framed) {
         let gone = self.segments.gone();
-        if std::mem::replace(&mut self.gone, gone) == gone {
+        if std::mem::replace(&mut self.removed_seen, gone) == gone {
             return;
         }
         let segments = &self.segments;
         self.known.retain(|number, _| {
-            let is_there = segments.length(*number).is_some();
-            if !is_there {
-                encode_hidden(*number, pipe.out.short());
+            let exists = segments.length(*number).is_some();
+            if !exists {
+                encode_hidden(*number, framed.out.short());
             }
-            is_there
+            exists
         });
     }
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for ExportedSegments {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shown").field("known", &self.known).finish_non_exhaustive()
+        out.debug_struct("ExportedSegments").field("known", &self.known).finish_non_exhaustive()
     }
 }

@@ -16,25 +16,25 @@ use std::{
 /// Fork lock: any number of threads hold it shared; one at a time closes it, and waits until nobody
 /// holds it.
 #[derive(Debug, Default)]
-pub struct Gate {
-    inside: AtomicU32,
+pub struct ForkLock {
+    holders: AtomicU32,
     closed: AtomicU32,
 }
 
 /// Guard of a thread that holds the lock shared.
 #[derive(Debug)]
-pub struct Inside<'a>(&'a Gate);
+pub struct ForkGuard<'a>(&'a ForkLock);
 
-impl Gate {
+impl ForkLock {
     /// Acquires the lock shared, waiting while it is closed. Not reentrant.
-    pub fn enter(&self) -> Inside<'_> {
+    pub fn acquire(&self) -> ForkGuard<'_> {
         loop {
-            self.inside.fetch_add(1, SeqCst);
-            let inside = Inside(self);
+            self.holders.fetch_add(1, SeqCst);
+            let guard = ForkGuard(self);
             if self.closed.load(SeqCst) == 0 {
-                return inside;
+                return guard;
             }
-            drop(inside);
+            drop(guard);
             wait(&self.closed, 1);
         }
     }
@@ -45,9 +45,9 @@ impl Gate {
             wait(&self.closed, 1);
         }
         loop {
-            match self.inside.load(SeqCst) {
+            match self.holders.load(SeqCst) {
                 0 => return,
-                some => wait(&self.inside, some),
+                some => wait(&self.holders, some),
             }
         }
     }
@@ -60,33 +60,33 @@ impl Gate {
 
     /// Opens the lock in a forked child, which has no other threads.
     pub fn open_in_child(&self) {
-        self.inside.store(0, SeqCst);
+        self.holders.store(0, SeqCst);
         self.open();
     }
 }
 
-impl Inside<'_> {
+impl ForkGuard<'_> {
     /// Runs `sleep` without the lock, so that a fork may happen meanwhile.
-    pub fn outside<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
-        let gate = self.0;
-        gate.leave();
+    pub fn run_unlocked<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
+        let lock = self.0;
+        lock.release();
         let slept = sleep();
-        std::mem::forget(gate.enter());
+        std::mem::forget(lock.acquire());
         slept
     }
 }
 
-impl Gate {
-    fn leave(&self) {
-        if self.inside.fetch_sub(1, SeqCst) == 1 && self.closed.load(SeqCst) != 0 {
-            wake_all(&self.inside);
+impl ForkLock {
+    fn release(&self) {
+        if self.holders.fetch_sub(1, SeqCst) == 1 && self.closed.load(SeqCst) != 0 {
+            wake_all(&self.holders);
         }
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for ForkGuard<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.release();
     }
 }
 
@@ -107,28 +107,28 @@ mod tests {
 
     #[test]
     fn nobody_is_inside_while_it_is_closed_and_all_go_on_when_it_is_open() {
-        let (gate, ends, closed) = (Gate::default(), AtomicBool::new(false), AtomicBool::new(false));
+        let (lock, ends, closed) = (ForkLock::default(), AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let mut inside = gate.enter();
+                    let mut guard = lock.acquire();
                     while !ends.load(SeqCst) {
                         assert!(!closed.load(SeqCst), "inside a closed gate");
-                        inside.outside(thread::yield_now);
+                        guard.run_unlocked(thread::yield_now);
                     }
                 });
             }
             for _ in 0..2000 {
-                gate.close();
+                lock.close();
                 closed.store(true, SeqCst);
                 thread::yield_now();
                 closed.store(false, SeqCst);
-                gate.open();
+                lock.open();
             }
             ends.store(true, SeqCst);
         });
-        gate.close();
-        gate.open_in_child();
-        drop(gate.enter());
+        lock.close();
+        lock.open_in_child();
+        drop(lock.acquire());
     }
 }

@@ -24,12 +24,12 @@ use wire::{
 
 /// Time limit for the peer to take the goodbye. Meanwhile the peer's unread bytes are read: closing
 /// a socket with unread input would make the system drop the goodbye.
-const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
+const GOODBYE_WAIT: Duration = Duration::from_secs(1);
 /// Most unread bytes that are read at the end: more than the buffers of two sockets hold.
-const LAST_BYTES_MAX: usize = 32 << 20;
+const DRAIN_BYTES_MAX: usize = 32 << 20;
 
 /// Most descriptors that wait to be sent; further ones are not leased.
-const GOING_MAX: usize = 64;
+const OUTGOING_FDS_MAX: usize = 64;
 
 /// Bytes of one read where a descriptor may come.
 const READ_BYTES: usize = 64 << 10;
@@ -38,27 +38,27 @@ const PIECES_MAX: usize = 16;
 
 /// Framed socket.
 #[derive(Debug)]
-pub struct Pipe<S = Stream> {
+pub struct Framed<S = Stream> {
     stream: S,
     /// Incoming frames.
     pub frames: Frames,
     /// Outgoing frames.
     pub out: Outgoing,
     /// Descriptors that go with frames, in order: one for each mark of `out`.
-    going: VecDeque<OwnedFd>,
+    outgoing_fds: VecDeque<OwnedFd>,
     /// Descriptors that came, in order; `None` for one that could not be taken.
-    came: VecDeque<Option<OwnedFd>>,
+    incoming_fds: VecDeque<Option<OwnedFd>>,
     /// Read buffer where descriptors may come: at a client, over a Unix socket; else empty.
     scratch: Box<[u8]>,
 }
 
-impl<S: Socket> Pipe<S> {
+impl<S: Socket> Framed<S> {
     /// Creates it before the handshake.
     pub fn new(stream: S, side: Side) -> Self {
         let takes = side == Side::Client && stream.takes_descriptors();
         let scratch = vec![0; if takes { READ_BYTES } else { 0 }].into();
         let (frames, out) = (Frames::new(side), Outgoing::new());
-        Self { stream, frames, out, going: VecDeque::new(), came: VecDeque::new(), scratch }
+        Self { stream, frames, out, outgoing_fds: VecDeque::new(), incoming_fds: VecDeque::new(), scratch }
     }
 
     /// Reads some bytes; 0 at the end.
@@ -77,7 +77,7 @@ impl<S: Socket> Pipe<S> {
         let room = space.remaining_mut().min(self.scratch.len());
         let received = ready!(self.stream.poll_receive(context, &mut self.scratch[..room]))?;
         space.put_slice(&self.scratch[..received.count]);
-        self.came.extend(received.descriptor.map(Result::ok));
+        self.incoming_fds.extend(received.descriptor.map(Result::ok));
         Poll::Ready(Ok(received.count))
     }
 
@@ -92,28 +92,28 @@ impl<S: Socket> Pipe<S> {
     }
 
     /// Queues a frame with a descriptor; only over a Unix socket.
-    pub fn push_with(&mut self, descriptor: OwnedFd, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub fn push_with_fd(&mut self, descriptor: OwnedFd, encode: impl FnOnce(&mut Vec<u8>)) {
         self.out.mark();
         encode(self.out.short());
-        self.going.push_back(descriptor);
+        self.outgoing_fds.push_back(descriptor);
     }
 
     /// Returns whether one more descriptor may be queued.
-    pub fn has_room(&self) -> bool {
-        self.going.len() < GOING_MAX
+    pub fn may_push_fd(&self) -> bool {
+        self.outgoing_fds.len() < OUTGOING_FDS_MAX
     }
 
     /// Takes the descriptor of the last frame; `None` if this process could open no more. Call it
     /// once for each frame that carries one.
-    pub fn descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
+    pub fn take_descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
         let missing = || io::Error::new(io::ErrorKind::InvalidData, "a frame came without its descriptor");
-        self.came.pop_front().ok_or_else(missing)
+        self.incoming_fds.pop_front().ok_or_else(missing)
     }
 
     /// Writes all output.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.out.has_remaining() {
-            let with = self.going.front().filter(|_| self.out.is_at_mark());
+            let with = self.outgoing_fds.front().filter(|_| self.out.is_at_mark());
             let written = match with {
                 None => ready!(poll_write_buf(Pin::new(&mut self.stream), context, &mut self.out))?,
                 Some(descriptor) => {
@@ -122,7 +122,7 @@ impl<S: Socket> Pipe<S> {
                     let sent = self.stream.poll_send_with(context, &pieces[..filled], descriptor.as_fd());
                     let written = ready!(sent)?;
                     self.out.advance(written);
-                    self.going.pop_front();
+                    self.outgoing_fds.pop_front();
                     written
                 }
             };
@@ -151,7 +151,7 @@ impl<S: Socket> Pipe<S> {
 
     /// Writes the output if the peer takes it soon, and closes.
     pub async fn close(mut self) {
-        if timeout(LAST_WORDS_WAIT, self.drain()).await.is_err() {
+        if timeout(GOODBYE_WAIT, self.drain()).await.is_err() {
             tracing::debug!("a connection was closed before the other side had taken all");
         }
     }
@@ -160,7 +160,7 @@ impl<S: Socket> Pipe<S> {
         let written = self.flush().await.is_ok() && self.stream.shutdown().await.is_ok();
         let (mut unread, mut taken) = (Frames::new(Side::Node), 0);
         // The input is discarded: the same few KiB are filled again and again.
-        while written && taken < LAST_BYTES_MAX {
+        while written && taken < DRAIN_BYTES_MAX {
             let read = poll_fn(|context| poll_read_buf(Pin::new(&mut self.stream), context, &mut unread.space())).await;
             match read {
                 Ok(count) if count > 0 => taken += count,
@@ -172,7 +172,7 @@ impl<S: Socket> Pipe<S> {
 }
 
 /// End of a connection, whether it came as `Ok` or by `?`.
-pub fn ended<E>(driven: Poll<Result<E, E>>) -> Poll<E> {
+pub fn flatten_end<E>(driven: Poll<Result<E, E>>) -> Poll<E> {
     driven.map(|(Ok(end) | Err(end))| end)
 }
 

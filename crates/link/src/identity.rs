@@ -35,7 +35,7 @@ pub struct Certificate(String);
 
 /// Error of a certificate or key that could not be made or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdentityRefused {
+pub enum IdentityError {
     /// The text contains no certificate.
     #[error("there is no certificate in the text: give that of the pool, from its file")]
     Certificate,
@@ -49,8 +49,8 @@ pub enum IdentityRefused {
 
 impl Identity {
     /// Generates a new key and a certificate for it.
-    pub fn generate() -> Result<Self, IdentityRefused> {
-        let failed = |error: rcgen::Error| IdentityRefused::NotMade(error.to_string());
+    pub fn generate() -> Result<Self, IdentityError> {
+        let failed = |error: rcgen::Error| IdentityError::NotMade(error.to_string());
         let key = KeyPair::generate().map_err(failed)?;
         let parameters = CertificateParams::new(vec![NAME.to_owned()]).map_err(failed)?;
         let certificate = Certificate(parameters.self_signed(&key).map_err(failed)?.pem());
@@ -58,11 +58,11 @@ impl Identity {
     }
 
     /// Reads the text of [`Self::to_pem`]; ignores anything else around it.
-    pub fn from_pem(text: &str) -> Result<Self, IdentityRefused> {
+    pub fn from_pem(text: &str) -> Result<Self, IdentityError> {
         let certificate = Certificate::from_pem(text)?;
         let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
-        let from = text.find(begin).ok_or(IdentityRefused::Key)?;
-        let length = text[from..].find(end).ok_or(IdentityRefused::Key)? + end.len();
+        let from = text.find(begin).ok_or(IdentityError::Key)?;
+        let length = text[from..].find(end).ok_or(IdentityError::Key)? + end.len();
         let identity = Self { certificate, key: text[from..from + length].to_owned() + "\n" };
         identity.config().map(|_| identity)
     }
@@ -78,12 +78,12 @@ impl Identity {
     }
 
     /// TLS configuration of a node with this identity.
-    pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, IdentityRefused> {
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| IdentityRefused::Key)?;
+    pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, IdentityError> {
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| IdentityError::Key)?;
         let versions = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let builder = versions.map_err(not_made)?.with_no_client_auth();
         let certificates = vec![self.certificate.der()?];
-        let mut config = builder.with_single_cert(certificates, key).map_err(|_| IdentityRefused::Key)?;
+        let mut config = builder.with_single_cert(certificates, key).map_err(|_| IdentityError::Key)?;
         config.send_tls13_tickets = 0; // connections are few, and last
         Ok(Arc::new(config))
     }
@@ -91,10 +91,10 @@ impl Identity {
 
 impl Certificate {
     /// Reads the first certificate in a text; ignores anything else around it.
-    pub fn from_pem(text: &str) -> Result<Self, IdentityRefused> {
+    pub fn from_pem(text: &str) -> Result<Self, IdentityError> {
         let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
-        let from = text.find(begin).ok_or(IdentityRefused::Certificate)?;
-        let length = text[from..].find(end).ok_or(IdentityRefused::Certificate)? + end.len();
+        let from = text.find(begin).ok_or(IdentityError::Certificate)?;
+        let length = text[from..].find(end).ok_or(IdentityError::Certificate)? + end.len();
         let certificate = Self(text[from..from + length].to_owned() + "\n");
         certificate.der().map(|_| certificate)
     }
@@ -104,14 +104,14 @@ impl Certificate {
         &self.0
     }
 
-    fn der(&self) -> Result<CertificateDer<'static>, IdentityRefused> {
-        CertificateDer::from_pem_slice(self.0.as_bytes()).map_err(|_| IdentityRefused::Certificate)
+    fn der(&self) -> Result<CertificateDer<'static>, IdentityError> {
+        CertificateDer::from_pem_slice(self.0.as_bytes()).map_err(|_| IdentityError::Certificate)
     }
 
     /// TLS configuration of a client that trusts only this certificate.
-    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, IdentityRefused> {
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, IdentityError> {
         let provider = provider();
-        let only = Arc::new(Only { certificate: self.der()?, provider: provider.clone() });
+        let only = Arc::new(PinnedCertificate { certificate: self.der()?, provider: provider.clone() });
         let versions = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
         let builder = versions.map_err(not_made)?.dangerous().with_custom_certificate_verifier(only);
         let mut config = builder.with_no_client_auth();
@@ -125,18 +125,18 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
-fn not_made(error: Error) -> IdentityRefused {
-    IdentityRefused::NotMade(error.to_string())
+fn not_made(error: Error) -> IdentityError {
+    IdentityError::NotMade(error.to_string())
 }
 
 /// Verifier that trusts one certificate: the server must show it, and prove that it has its key.
 #[derive(Debug)]
-struct Only {
+struct PinnedCertificate {
     certificate: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Only {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn what_is_no_identity_is_told_with_what_is_wrong_with_it() {
         let (made, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
-        assert_eq!(Identity::from_pem("").unwrap_err(), IdentityRefused::Certificate);
-        assert_eq!(Identity::from_pem(made.certificate().to_pem()).unwrap_err(), IdentityRefused::Key);
+        assert_eq!(Identity::from_pem("").unwrap_err(), IdentityError::Certificate);
+        assert_eq!(Identity::from_pem(made.certificate().to_pem()).unwrap_err(), IdentityError::Key);
         let mixed = format!("{}{}", made.certificate().to_pem(), other.key);
-        assert_eq!(Identity::from_pem(&mixed).unwrap_err(), IdentityRefused::Key);
+        assert_eq!(Identity::from_pem(&mixed).unwrap_err(), IdentityError::Key);
         let cut = "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----\n";
-        assert_eq!(Certificate::from_pem(cut).unwrap_err(), IdentityRefused::Certificate);
+        assert_eq!(Certificate::from_pem(cut).unwrap_err(), IdentityError::Certificate);
     }
 
     #[test]

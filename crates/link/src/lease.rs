@@ -1,67 +1,67 @@
 //! Client's side of leases from a node of this host; dropping a lease releases it.
 
-use crate::{client_connection::Line, reserved_fd::Own};
+use crate::{client_connection::ClientConnection, reserved_fd::ReservedFd};
 use node::{Backing, Loan};
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};
 
 /// Liveness pipe: the client's end. While it is open, something leased may be in use.
 #[derive(Debug)]
-pub struct Hold(Mutex<Option<Own>>);
+pub struct LivenessPipe(Mutex<Option<ReservedFd>>);
 
-impl Hold {
+impl LivenessPipe {
     /// Keeps the end that the node has sent.
     pub fn new(end: OwnedFd) -> Self {
-        Self(Mutex::new(Some(Own::new(end))))
+        Self(Mutex::new(Some(ReservedFd::new(end))))
     }
 
     /// Closes the end: this process uses nothing leased.
-    pub fn let_go(&self) {
+    pub fn close(&self) {
         self.0.lock().take();
     }
 }
 
 /// Leased descriptor that has arrived.
 #[derive(Debug)]
-pub struct Lent {
+pub struct FdLease {
     /// `None` if this process can open no more descriptors.
     file: Option<OwnedFd>,
-    loan: Used,
+    guard: LeaseGuard,
 }
 
 /// Guard of a lease in use.
 #[derive(Debug)]
-pub struct Used {
-    line: Arc<Line>,
+pub struct LeaseGuard {
+    connection: Arc<ClientConnection>,
     id: u64,
     /// Shows the node that something is in use even after the end of the connection.
-    _hold: Arc<Hold>,
+    _liveness_pipe: Arc<LivenessPipe>,
 }
 
-impl Lent {
+impl FdLease {
     /// Creates the lease, with its descriptor if that arrived.
-    pub fn new(file: Option<OwnedFd>, loan: Used) -> Self {
-        Self { file, loan }
+    pub fn new(file: Option<OwnedFd>, guard: LeaseGuard) -> Self {
+        Self { file, guard }
     }
 
     /// Converts it for the caller; `None` without a descriptor.
     pub fn into_backing(self) -> Option<Backing> {
-        let backing = Backing::lent(self.file?, Box::new(self.loan));
+        let backing = Backing::lent(self.file?, Box::new(self.guard));
         backing.inspect_err(|error| tracing::debug!(%error, "a descriptor is not used")).ok()
     }
 }
 
-impl Used {
+impl LeaseGuard {
     /// Creates the guard of the lease with the id of its request.
-    pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<Hold>) -> Self {
-        Self { line: line.clone(), id, _hold: hold.clone() }
+    pub fn new(connection: &Arc<ClientConnection>, id: u64, liveness_pipe: &Arc<LivenessPipe>) -> Self {
+        Self { connection: connection.clone(), id, _liveness_pipe: liveness_pipe.clone() }
     }
 }
 
-impl Loan for Used {}
+impl Loan for LeaseGuard {}
 
-impl Drop for Used {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        self.line.give_back(self.id);
+        self.connection.release(self.id);
     }
 }

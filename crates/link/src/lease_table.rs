@@ -5,7 +5,9 @@
 //! may use its leases, even after the connection has ended. So a broken socket never turns memory
 //! that somebody views into another file's.
 
-use crate::{Limits, exported_segments::Shown, framed::Pipe, stream::Stream, unix_socket::Near};
+use crate::{
+    ServerLimits, exported_segments::ExportedSegments, framed::Framed, stream::Stream, unix_socket::UnixSocket,
+};
 use bytes::Bytes;
 use node::Backing;
 use rustix::{
@@ -28,66 +30,73 @@ use wire::codec::{self, Filled, Placed, encode_bay};
 
 /// Leases of one client.
 #[derive(Debug)]
-pub struct Loans {
-    lent: HashMap<u64, Loan>,
+pub struct LeaseTable {
+    leases: HashMap<u64, LeasePin>,
     /// Bytes that it views in the node's memory.
     viewed_bytes: usize,
     /// Write segment of the client; `None` before it has sent much, or if none could be made.
-    bay: Option<Box<dyn Bay>>,
-    has_no_bay: bool,
-    limits: Limits,
-    hold: pipe::Receiver,
-    process: Arc<Process>,
+    segment: Option<Box<dyn Bay>>,
+    has_no_segment: bool,
+    limits: ServerLimits,
+    liveness_pipe: pipe::Receiver,
+    process: Arc<ClientProcess>,
 }
 
 /// Pin of what is leased.
 #[derive(Debug)]
-enum Loan {
+enum LeasePin {
     Extent(#[expect(dead_code, reason = "held, not looked at")] Backing),
     Views(#[expect(dead_code, reason = "held, not looked at")] Vec<Bytes>, usize),
 }
 
 /// Process of a client: the one that connected, even if others have its socket.
 #[derive(Debug)]
-pub struct Process {
+pub struct ClientProcess {
     /// `None` if the process is not visible here.
     id: Option<u32>,
     ended: Option<AsyncFd<OwnedFd>>,
 }
 
-impl Loans {
+impl LeaseTable {
     /// Creates the state of a client without leases, and the end of the pipe for it. Returns `None`
     /// if nothing may be leased: the client is on another host or of another user.
-    pub fn to(stream: &Stream, limits: Limits) -> io::Result<Option<(Self, OwnedFd)>> {
+    pub fn for_client(stream: &Stream, limits: ServerLimits) -> io::Result<Option<(Self, OwnedFd)>> {
         let Some(stream) = stream.unix().filter(|_| stream.is_of_our_user()) else { return Ok(None) };
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let (hold, process) = (pipe::Receiver::from_owned_fd(ours)?, Arc::new(Process::behind(stream)?));
-        let (lent, viewed_bytes, bay, has_no_bay) = (HashMap::new(), 0, None, false);
-        Ok(Some((Self { lent, viewed_bytes, bay, has_no_bay, limits, hold, process }, theirs)))
+        let (liveness_pipe, process) =
+            (pipe::Receiver::from_owned_fd(ours)?, Arc::new(ClientProcess::of_peer(stream)?));
+        let (leases, viewed_bytes, segment, has_no_segment) = (HashMap::new(), 0, None, false);
+        Ok(Some((Self { leases, viewed_bytes, segment, has_no_segment, limits, liveness_pipe, process }, theirs)))
     }
 
     /// Process of the client.
-    pub fn process(&self) -> Arc<Process> {
+    pub fn process(&self) -> Arc<ClientProcess> {
         self.process.clone()
     }
 
     /// Returns whether one more lease is allowed.
     pub fn has_room(&self) -> bool {
-        self.lent.len() < self.limits.loans
+        self.leases.len() < self.limits.leases
     }
 
-    /// Returns the places of consecutive bytes in the exported memory and pins them under `loan`, a
+    /// Returns the places of consecutive bytes in the exported memory and pins them under `id`, a
     /// new number. Returns `None` if it is better to send them, or if the client would view too
     /// much.
-    pub fn place(&mut self, loan: u64, pieces: &[Bytes], shown: &mut Shown, pipe: &mut Pipe) -> Option<Vec<Placed>> {
+    pub fn place(
+        &mut self,
+        id: u64,
+        pieces: &[Bytes],
+        exported: &mut ExportedSegments,
+        framed: &mut Framed,
+    ) -> Option<Vec<Placed>> {
         let length = pieces.iter().map(Bytes::len).sum::<usize>();
         let may = self.viewed_bytes + length <= self.limits.viewed_bytes && self.has_room();
-        if length < self.limits.placed || !may {
+        if length < self.limits.min_view_bytes || !may {
             return None;
         }
         let mut runs: Vec<Placed> = Vec::with_capacity(1);
         for piece in pieces {
-            let Place { segment, offset } = shown.place(piece, pipe)?;
+            let Place { segment, offset } = exported.locate(piece, framed)?;
             let length = u32::try_from(piece.len()).ok()?;
             let last =
                 runs.last_mut().filter(|run| run.segment == segment && run.offset + u64::from(run.length) == offset);
@@ -97,92 +106,92 @@ impl Loans {
             }
         }
         self.viewed_bytes += length;
-        self.lent.insert(loan, Loan::Views(pieces.to_vec(), length));
+        self.leases.insert(id, LeasePin::Views(pieces.to_vec(), length));
         Some(runs)
     }
 
     /// Leases a descriptor under a new number; returns the copy to send.
-    pub fn lend(&mut self, loan: u64, backing: Backing) -> io::Result<OwnedFd> {
+    pub fn lease_fd(&mut self, id: u64, backing: Backing) -> io::Result<OwnedFd> {
         let descriptor = backing.as_fd().try_clone_to_owned()?;
-        self.lent.insert(loan, Loan::Extent(backing));
+        self.leases.insert(id, LeasePin::Extent(backing));
         Ok(descriptor)
     }
 
     /// Called when the client has sent or published stripe data: offers it blocks for the next.
-    pub fn invite(&mut self, bytes: usize, segments: &dyn Segments, pipe: &mut Pipe) {
-        if bytes < self.limits.published as usize && self.bay.is_none() {
+    pub fn offer_write_segment(&mut self, bytes: usize, segments: &dyn Segments, framed: &mut Framed) {
+        if bytes < self.limits.min_write_bytes as usize && self.segment.is_none() {
             return;
         }
-        if self.bay.is_none() && !self.has_no_bay && pipe.has_room() {
-            match segments.bay().and_then(|bay| Ok((bay.open()?, bay))) {
-                Ok((descriptor, bay)) => {
-                    let (length, block_bytes) = (bay.length(), bay.block_bytes());
-                    let least_bytes = self.limits.published.min(block_bytes / 2);
+        if self.segment.is_none() && !self.has_no_segment && framed.may_push_fd() {
+            match segments.bay().and_then(|segment| Ok((segment.open()?, segment))) {
+                Ok((descriptor, segment)) => {
+                    let (length, block_bytes) = (segment.length(), segment.block_bytes());
+                    let least_bytes = self.limits.min_write_bytes.min(block_bytes / 2);
                     let shape = codec::Bay { length, block_bytes, least_bytes };
-                    pipe.push_with(descriptor, |out| encode_bay(shape, out));
-                    self.bay = Some(bay);
+                    framed.push_with_fd(descriptor, |out| encode_bay(shape, out));
+                    self.segment = Some(segment);
                 }
                 Err(error) => {
                     // In a full pool there may be room for one later.
-                    self.has_no_bay = error.kind() != io::ErrorKind::StorageFull;
+                    self.has_no_segment = error.kind() != io::ErrorKind::StorageFull;
                     tracing::debug!(%error, "a client of this host sends its bytes");
                 }
             }
         }
-        if let Some(bay) = &self.bay {
-            bay.offer(self.limits.offers);
+        if let Some(segment) = &self.segment {
+            segment.offer(self.limits.offered_blocks);
         }
     }
 
     /// Takes the bytes that the client has published; `None` if it has not.
     pub fn take(&self, Filled { slot, length }: Filled) -> Option<Bytes> {
-        self.bay.as_ref()?.take(slot, length)
+        self.segment.as_ref()?.take(slot, length)
     }
 
     /// Ends leases that the client has released.
-    pub fn returned(&mut self, loans: &[u64]) {
-        for loan in loans {
-            if let Some(Loan::Views(_, length)) = self.lent.remove(loan) {
+    pub fn release(&mut self, ids: &[u64]) {
+        for id in ids {
+            if let Some(LeasePin::Views(_, length)) = self.leases.remove(id) {
                 self.viewed_bytes -= length;
             }
         }
     }
 
     /// Called at the end of the connection: waits until nothing leased can be used any more.
-    pub async fn outlive(mut self) {
-        if !self.lent.is_empty() || self.bay.is_some() {
+    pub async fn wait_until_unused(mut self) {
+        if !self.leases.is_empty() || self.segment.is_some() {
             tokio::select! {
-                () = closed(&mut self.hold) => {}
+                () = wait_for_close(&mut self.liveness_pipe) => {}
                 () = self.process.ended() => {}
             }
-            self.lent.clear();
+            self.leases.clear();
         }
     }
 }
 
-impl Drop for Loans {
+impl Drop for LeaseTable {
     /// Nobody waits for the client any more. Memory that it may still view is leaked, so its
     /// content stays. Memory that it may still write belongs to nobody else, now or later.
     fn drop(&mut self) {
-        if !self.lent.is_empty() {
+        if !self.leases.is_empty() {
             tracing::warn!(
-                loans = self.lent.len(),
+                loans = self.leases.len(),
                 "what a client still uses of a node that is not served any more is kept"
             );
-            mem::forget(mem::take(&mut self.lent));
+            mem::forget(mem::take(&mut self.leases));
         }
     }
 }
 
-impl Process {
-    fn behind(stream: &Near) -> io::Result<Self> {
+impl ClientProcess {
+    fn of_peer(stream: &UnixSocket) -> io::Result<Self> {
         // For a process that is not visible here, only the liveness pipe tells.
         let (pid, _) = stream.peer()?;
         let id = pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK)).transpose()?;
         #[expect(deprecated, reason = "its successor is unsafe, for descriptors that may change; an owned one stays")]
-        let watched = process.map(AsyncFd::new).transpose()?;
-        Ok(Self { id, ended: watched })
+        let exit = process.map(AsyncFd::new).transpose()?;
+        Ok(Self { id, ended: exit })
     }
 
     /// Process id, as seen here.
@@ -200,7 +209,7 @@ impl Process {
 }
 
 /// Waits until all copies of the other end are closed.
-async fn closed(hold: &mut pipe::Receiver) {
+async fn wait_for_close(liveness_pipe: &mut pipe::Receiver) {
     let mut nothing = [0; 16];
-    while matches!(hold.read(&mut nothing).await, Ok(1..)) {}
+    while matches!(liveness_pipe.read(&mut nothing).await, Ok(1..)) {}
 }

@@ -5,27 +5,29 @@
 //! meaning; neither knows that a socket lies between them.
 //!
 //! ```text
-//!   Client -> Remote -> Line ==== Driver: Pipe ~~~~ socket ~~~~ Pipe ==== Guest -> Node
-//!             any thread  |  runtime or Hand                        |  a task per connection
-//!                         +-- ears: the frontend's callbacks        +-- told: the node's callbacks
+//!   Client -> Remote -> ClientConnection == Framed ~~~ socket ~~~ Framed == ServerConnection -> Node
+//!             any thread |  ConnectionDriver, on a         a task per connection |
+//!                        |  runtime or Reactor                                   |
+//!                        +-- InvalidationThreads:            InvalidationQueue: -+
+//!                            the frontend's callbacks     the node's callbacks
 //! ```
 //!
 //! Either a runtime drives the connections of a client, so that cache invalidations arrive at any
-//! time, or a [`Hand`] does: a reactor that runs on the threads that wait for replies. A [`Hand`]
-//! is for a process that is not ours: it starts no thread, uses no signal and survives a fork.
+//! time, or a [`Reactor`] does, which runs on the threads that wait for replies. A [`Reactor`] is
+//! for a process that is not ours: it starts no thread, uses no signal and survives a fork.
 //!
 //! Invariants:
 //! - One connection to a node carries a session. When the connection ends, everything that the
 //!   session holds at that node ends, and none of its changes is done afterwards. So a change that
 //!   is sent again over the next connection is never done twice.
 //! - Garbage, silence or a flood on one connection affects no other. All resources of a connection
-//!   are bounded: [`Limits`].
+//!   are bounded: [`ServerLimits`].
 //! - Bytes of the node's memory that a client of this host views do not change until the client has
 //!   released the view, or can no longer read it.
 //! - A client of this host can write only to blocks of the node's memory that it has claimed. Once
 //!   published, a block belongs to its stripe alone.
-//! - Any runtime, or none, may poll the futures of a [`Remote`]. Those of a [`Hand`] make
-//!   progress only while some thread waits with that [`Hand`].
+//! - Any runtime, or none, may poll the futures of a [`Remote`]. Those of a [`Reactor`] make
+//!   progress only while some thread waits with that [`Reactor`].
 //! - A forked child sends nothing over its parent's connections.
 //! - The server listens without TLS at an address that other hosts reach only if asked for by name.
 //!   Within TLS, a client trusts one certificate, the pool's.
@@ -70,12 +72,12 @@ mod stream;
 mod tls;
 mod unix_socket;
 
-pub use address::{Address, AddressRefused};
+pub use address::{Address, AddressError};
 pub use dial::runtime;
-pub use identity::{Certificate, Identity, IdentityRefused};
-pub use limits::Limits;
-pub use listener::{ListenFailed, Listener};
-pub use reactor::Hand;
+pub use identity::{Certificate, Identity, IdentityError};
+pub use limits::ServerLimits;
+pub use listener::{ListenError, Listener};
+pub use reactor::Reactor;
 pub use remote::Remote;
-pub use reserved_fd::{OWN_NUMBERS, Own, is_own};
-pub use server::{ServeFailed, Server, serve, serve_on};
+pub use reserved_fd::{RESERVED_FDS, ReservedFd, is_reserved};
+pub use server::{ServeError, Server, serve, serve_on};

@@ -5,12 +5,12 @@ use wire::handshake::HANDSHAKE_WAIT;
 
 /// Limits on the resources that connections may take of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Most authenticated connections at a time, at each address.
     pub connections: usize,
     /// Most unauthenticated connections at a time, at each address; a further one replaces the one
     /// that has waited longest.
-    pub unproven: usize,
+    pub unauthenticated: usize,
     /// Time limit of the handshake; a connection that has not finished it by then is closed.
     pub handshake: Duration,
     /// Most waiting requests of one connection (for space, locks, invalidation acks). Further ones
@@ -26,18 +26,18 @@ pub struct Limits {
     /// Most unwritten bytes of replies; above that no more requests of the connection are read.
     pub queued_bytes: usize,
     /// Most leased descriptors and views at a time, of one connection from this host.
-    pub loans: usize,
+    pub leases: usize,
     /// Shortest reply that a client of this host views in the node's memory, bytes; shorter ones
     /// are sent.
-    pub placed: usize,
+    pub min_view_bytes: usize,
     /// Most bytes that one connection from this host may view in the node's memory at a time;
     /// further replies are sent.
     pub viewed_bytes: usize,
     /// Shortest data that a client of this host puts into the node's memory, bytes; shorter data is
     /// sent. At most half a block.
-    pub published: u32,
+    pub min_write_bytes: u32,
     /// Empty blocks offered to a client of this host at a time, at most 64, while there is room.
-    pub offers: u32,
+    pub offered_blocks: u32,
     /// True if any client may bind files of this host, and so read all that the node's user may. If
     /// false, only a client of that user may, over a Unix socket.
     pub host_files: bool,
@@ -45,18 +45,18 @@ pub struct Limits {
     pub sessions: usize,
     /// Most connections of this host that may busy-poll for their next request at a time; each
     /// takes a processor meanwhile.
-    pub looking: usize,
+    pub busy_polls: usize,
     /// Threads of the runtime that [`serve`](crate::serve) makes.
     pub threads: usize,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             // Far more than a job has hosts; each takes a descriptor and, idle, some KiB.
             connections: 1024,
             // A client of this host authenticates in a millisecond, a distant one in a few.
-            unproven: 128,
+            unauthenticated: 128,
             handshake: HANDSHAKE_WAIT,
             // Twice the lock waiters that a node has room for (4,096), so that unlocks still get
             // through.
@@ -69,20 +69,20 @@ impl Default for Limits {
             // A few of the longest replies.
             queued_bytes: 32 << 20,
             // Equals the most extent files that there may be.
-            loans: 65_536,
+            leases: 65_536,
             // Exporting a view takes as long as sending 4 KiB; shorter views would keep whole
             // blocks for a few bytes.
-            placed: 16 << 10,
+            min_view_bytes: 16 << 10,
             // About the working set of a process of many threads.
             viewed_bytes: 1 << 30,
             // Shorter data would leave parts of blocks that fit no stripe of the same length.
-            published: 256 << 10,
+            min_write_bytes: 256 << 10,
             // Twice the stripes of an object that are in flight at once.
-            offers: 16,
+            offered_blocks: 16,
             host_files: false,
             sessions: 1024,
             // Half of the processors; the others are for the clients. Zero on a single processor.
-            looking: thread::available_parallelism().map_or(0, |processors| processors.get() / 2),
+            busy_polls: thread::available_parallelism().map_or(0, |processors| processors.get() / 2),
             threads: 2,
         }
     }

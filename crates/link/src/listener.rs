@@ -2,9 +2,9 @@
 
 use crate::{
     Address, Identity,
-    stream::{Stream, kept_alive},
-    tls::Arrived,
-    unix_socket::Near,
+    stream::{Stream, with_keepalive},
+    tls::AcceptedConnection,
+    unix_socket::UnixSocket,
 };
 use std::{
     fmt, fs, io,
@@ -22,11 +22,11 @@ use tokio_rustls::TlsAcceptor;
 pub struct Listener {
     address: Address,
     /// Address by which clients know it.
-    called: Address,
-    socket: Socket,
+    advertised: Address,
+    socket: ListeningSocket,
 }
 
-enum Socket {
+enum ListeningSocket {
     Tcp(TcpListener, Option<TlsAcceptor>),
     Unix(UnixListener, SocketFile),
 }
@@ -34,7 +34,7 @@ enum Socket {
 /// Error of an address that cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}: {source}; choose another address, or end who uses it")]
-pub struct ListenFailed {
+pub struct ListenError {
     /// The address.
     pub address: Address,
     /// The error of the system.
@@ -53,8 +53,8 @@ impl Listener {
     /// Listens where nobody else can read the traffic: at a Unix socket, or at a loopback `tcp:`
     /// address. Another address needs [`Self::bind_tls`], or [`Self::bind_plain`]. A socket file at
     /// which nobody listens any more is replaced; only its owner can use a new one.
-    pub fn bind(address: &Address) -> Result<Self, ListenFailed> {
-        Self::checked(address, |address| match address {
+    pub fn bind(address: &Address) -> Result<Self, ListenError> {
+        Self::bind_with(address, |address| match address {
             Address::Tcp { host, port } if !is_loopback(host, *port)? => Err(io::Error::other(
                 "others could read there what is said: listen within TLS (tls:HOST:PORT), or plainly by name",
             )),
@@ -65,24 +65,24 @@ impl Listener {
 
     /// Listens at any address without TLS. At a `tcp:` address that is not loopback, others can
     /// read the traffic, including all data; they do not learn the token. Refuses a `tls:` address.
-    pub fn bind_plain(address: &Address) -> Result<Self, ListenFailed> {
-        Self::checked(address, |address| match address {
+    pub fn bind_plain(address: &Address) -> Result<Self, ListenError> {
+        Self::bind_with(address, |address| match address {
             Address::Tls { .. } => Err(io::Error::other("TLS needs the pool's certificate and key")),
             address => Self::try_bind(address, None),
         })
     }
 
     /// Listens at a `tls:` address with this certificate and key; at others like [`Self::bind`].
-    pub fn bind_tls(address: &Address, identity: &Identity) -> Result<Self, ListenFailed> {
+    pub fn bind_tls(address: &Address, identity: &Identity) -> Result<Self, ListenError> {
         if !matches!(address, Address::Tls { .. }) {
             return Self::bind(address);
         }
         let config = identity.config().map_err(io::Error::other);
-        Self::checked(address, |address| Self::try_bind(address, Some(TlsAcceptor::from(config?))))
+        Self::bind_with(address, |address| Self::try_bind(address, Some(TlsAcceptor::from(config?))))
     }
 
-    fn checked(address: &Address, bind: impl FnOnce(&Address) -> io::Result<Self>) -> Result<Self, ListenFailed> {
-        bind(address).map_err(|source| ListenFailed { address: address.clone(), source })
+    fn bind_with(address: &Address, bind: impl FnOnce(&Address) -> io::Result<Self>) -> Result<Self, ListenError> {
+        bind(address).map_err(|source| ListenError { address: address.clone(), source })
     }
 
     fn try_bind(address: &Address, tls: Option<TlsAcceptor>) -> io::Result<Self> {
@@ -92,14 +92,18 @@ impl Listener {
                 socket.set_nonblocking(true)?;
                 let (host, port) = (host.clone(), socket.local_addr()?.port());
                 let address = if tls.is_some() { Address::Tls { host, port } } else { Address::Tcp { host, port } };
-                Ok(Self { called: address.clone(), address, socket: Socket::Tcp(socket, tls) })
+                Ok(Self { advertised: address.clone(), address, socket: ListeningSocket::Tcp(socket, tls) })
             }
             Address::Unix(path) => {
                 let socket = bind_unix(path)?;
                 let file = SocketFile { path: path.clone(), identity: identity(path)? };
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
                 socket.set_nonblocking(true)?;
-                Ok(Self { called: address.clone(), address: address.clone(), socket: Socket::Unix(socket, file) })
+                Ok(Self {
+                    advertised: address.clone(),
+                    address: address.clone(),
+                    socket: ListeningSocket::Unix(socket, file),
+                })
             }
         }
     }
@@ -112,28 +116,28 @@ impl Listener {
     /// Sets the address by which clients know this listener: that of the pool file. Both sides
     /// prove it in the handshake; a client that means another address is refused.
     #[must_use]
-    pub fn known_as(self, called: Address) -> Self {
-        Self { called, ..self }
+    pub fn advertise(self, advertised: Address) -> Self {
+        Self { advertised, ..self }
     }
 
     /// Address by which clients know it.
-    pub(crate) fn called(&self) -> &Address {
-        &self.called
+    pub(crate) fn advertised(&self) -> &Address {
+        &self.advertised
     }
 
     /// Registers the listener with the current runtime.
-    pub(crate) fn enter(self) -> io::Result<Entered> {
+    pub(crate) fn into_async(self) -> io::Result<AsyncListener> {
         Ok(match self.socket {
-            Socket::Tcp(socket, tls) => Entered::Tcp(tokio::net::TcpListener::from_std(socket)?, tls),
-            Socket::Unix(socket, file) => {
-                Entered::Unix { listener: tokio::net::UnixListener::from_std(socket)?, _file: file }
+            ListeningSocket::Tcp(socket, tls) => AsyncListener::Tcp(tokio::net::TcpListener::from_std(socket)?, tls),
+            ListeningSocket::Unix(socket, file) => {
+                AsyncListener::Unix { listener: tokio::net::UnixListener::from_std(socket)?, _file: file }
             }
         })
     }
 }
 
 /// Listener that is registered with a runtime.
-pub enum Entered {
+pub enum AsyncListener {
     Tcp(tokio::net::TcpListener, Option<TlsAcceptor>),
     Unix {
         listener: tokio::net::UnixListener,
@@ -142,13 +146,19 @@ pub enum Entered {
     },
 }
 
-impl Entered {
+impl AsyncListener {
     /// Accepts the next connection.
-    pub async fn accept(&self) -> io::Result<Arrived> {
+    pub async fn accept(&self) -> io::Result<AcceptedConnection> {
         Ok(match self {
-            Self::Tcp(listener, None) => Arrived::Open(Stream::Tcp(kept_alive(listener.accept().await?.0)?)),
-            Self::Tcp(listener, Some(tls)) => Arrived::Tls(kept_alive(listener.accept().await?.0)?, tls.clone()),
-            Self::Unix { listener, .. } => Arrived::Open(Stream::Unix(Near::new(listener.accept().await?.0))),
+            Self::Tcp(listener, None) => {
+                AcceptedConnection::Open(Stream::Tcp(with_keepalive(listener.accept().await?.0)?))
+            }
+            Self::Tcp(listener, Some(tls)) => {
+                AcceptedConnection::Tls(with_keepalive(listener.accept().await?.0)?, tls.clone())
+            }
+            Self::Unix { listener, .. } => {
+                AcceptedConnection::Open(Stream::Unix(UnixSocket::new(listener.accept().await?.0)))
+            }
         })
     }
 }
@@ -158,7 +168,7 @@ fn is_loopback(host: &str, port: u16) -> io::Result<bool> {
     Ok((host, port).to_socket_addrs()?.all(|address| address.ip().is_loopback()))
 }
 
-impl fmt::Debug for Socket {
+impl fmt::Debug for ListeningSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(socket, tls) => f.debug_tuple("Tcp").field(socket).field(&tls.is_some()).finish(),
@@ -169,7 +179,7 @@ impl fmt::Debug for Socket {
 
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
             fs::remove_file(path)?;
             UnixListener::bind(path)
         }
@@ -178,7 +188,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Returns whether the socket's process has ended.
-fn is_left_over(path: &Path) -> bool {
+fn is_stale(path: &Path) -> bool {
     matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 

@@ -13,42 +13,42 @@ const PERIOD: Duration = Duration::from_mins(1);
 
 /// Rate limiter: logs some lines in each period, and then how many were suppressed.
 #[derive(Debug, Default)]
-pub struct Rare(Mutex<Option<Counted>>);
+pub struct LogRateLimiter(Mutex<Option<LogWindow>>);
 
 #[derive(Debug)]
-struct Counted {
+struct LogWindow {
     since: Instant,
-    told: u32,
-    untold: u64,
+    logged: u32,
+    suppressed: u64,
 }
 
-impl Rare {
+impl LogRateLimiter {
     /// Logs a line, unless the limit is reached.
-    pub fn warn(&self, tell: impl FnOnce()) {
-        let (tells, untold) = self.count(Instant::now());
-        if untold > 0 {
-            tracing::warn!(untold, "connections were refused or ended about which nothing was told");
+    pub fn warn(&self, log: impl FnOnce()) {
+        let (may_log, suppressed) = self.count(Instant::now());
+        if suppressed > 0 {
+            tracing::warn!(untold = suppressed, "connections were refused or ended about which nothing was told");
         }
-        if tells {
-            tell();
+        if may_log {
+            log();
         }
     }
 
     /// Returns whether to log a line now, and how many were suppressed in the period before.
     fn count(&self, now: Instant) -> (bool, u64) {
         let mut counted = self.0.lock();
-        let current = counted.get_or_insert(Counted { since: now, told: 0, untold: 0 });
-        let mut untold = 0;
+        let current = counted.get_or_insert(LogWindow { since: now, logged: 0, suppressed: 0 });
+        let mut suppressed = 0;
         if now.saturating_duration_since(current.since) >= PERIOD {
-            (current.since, current.told) = (now, 0);
-            untold = mem::take(&mut current.untold);
+            (current.since, current.logged) = (now, 0);
+            suppressed = mem::take(&mut current.suppressed);
         }
-        if current.told < LINES_MAX {
-            current.told += 1;
-            return (true, untold);
+        if current.logged < LINES_MAX {
+            current.logged += 1;
+            return (true, suppressed);
         }
-        current.untold += 1;
-        (false, untold)
+        current.suppressed += 1;
+        (false, suppressed)
     }
 }
 
@@ -58,10 +58,10 @@ mod tests {
 
     #[test]
     fn however_many_are_refused_a_few_lines_a_minute_are_told_and_the_others_counted() {
-        let (rare, now) = (Rare::default(), Instant::now());
-        let told = (0..10_000).filter(|_| rare.count(now).0).count();
-        assert_eq!(told, LINES_MAX as usize);
-        assert_eq!(rare.count(now + PERIOD), (true, 10_000 - u64::from(LINES_MAX)));
-        assert_eq!(rare.count(now + PERIOD), (true, 0));
+        let (limiter, now) = (LogRateLimiter::default(), Instant::now());
+        let logged = (0..10_000).filter(|_| limiter.count(now).0).count();
+        assert_eq!(logged, LINES_MAX as usize);
+        assert_eq!(limiter.count(now + PERIOD), (true, 10_000 - u64::from(LINES_MAX)));
+        assert_eq!(limiter.count(now + PERIOD), (true, 0));
     }
 }

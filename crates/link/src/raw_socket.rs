@@ -1,12 +1,12 @@
 //! Non-blocking socket of a reactor. An operation that would block is pending and keeps no waker:
-//! the thread that drives the connection polls again when [`Gear`] reports an event.
+//! the thread that drives the connection polls again when [`Poller`] reports an event.
 
 use crate::{
     Address,
-    reserved_fd::Own,
-    scm_rights::{self, Received},
-    stream::{Socket, Stream, kept_alive},
-    unix_socket::{self, at_once, poll_read},
+    reserved_fd::ReservedFd,
+    scm_rights::{self, ReceivedData},
+    stream::{Socket, Stream, with_keepalive},
+    unix_socket::{self, poll_now, poll_read},
 };
 use node::sleep_until;
 use rustix::{
@@ -31,40 +31,40 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Retry interval while the node accepts connections more slowly than they come.
-const QUEUE_PAUSE: Duration = Duration::from_millis(1);
+const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
 /// Most bytes of one read: the buffer for them is zeroed first and should stay in the processor's
 /// cache.
 const READ_BYTES: usize = 64 << 10;
 /// Event number of the wake-up eventfd; sockets count from 1.
-const BELL: u64 = 0;
+const WAKE_EVENT: u64 = 0;
 
 /// Poller (epoll) of all sockets of a reactor.
 #[derive(Debug)]
-pub struct Gear {
-    epoll: Own,
-    bell: Own,
+pub struct Poller {
+    epoll: ReservedFd,
+    wake_event: ReservedFd,
     /// True in a forked child: the epoll instance is shared with the parent, so it must not be
     /// changed.
-    left: AtomicBool,
+    inherited: AtomicBool,
 }
 
-impl Gear {
+impl Poller {
     /// Creates a poller with its wake-up eventfd and without sockets.
     pub fn new() -> io::Result<Self> {
-        let epoll = Own::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        let bell = Own::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, bell, left: AtomicBool::new(false) })
+        let epoll = ReservedFd::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let wake_event = ReservedFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        epoll::add(&epoll, &wake_event, epoll::EventData::new_u64(WAKE_EVENT), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, wake_event, inherited: AtomicBool::new(false) })
     }
 
     /// Wakes the thread that waits here.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // A write fails only if the eventfd is already signalled.
-        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+        let _ = write(&self.wake_event, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for events until `until`; adds the numbers of the ready sockets to `came`.
-    pub fn wait(&self, until: Option<Instant>, came: &mut Vec<u64>) -> io::Result<()> {
+    /// Waits for events until `until`; adds the numbers of the ready sockets to `ready`.
+    pub fn wait(&self, until: Option<Instant>, ready: &mut Vec<u64>) -> io::Result<()> {
         // Rounded up: a thread woken before that time would only wait again.
         let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_millis() + 1);
         let most = left.map(|ms| Timespec {
@@ -75,20 +75,20 @@ impl Gear {
         epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), most.as_ref())?;
         for event in events {
             match event.data.u64() {
-                BELL => drop(read(&self.bell, &mut [0; 8])),
-                number => came.push(number),
+                WAKE_EVENT => drop(read(&self.wake_event, &mut [0; 8])),
+                number => ready.push(number),
             }
         }
         Ok(())
     }
 
     /// Marks the poller as inherited; called in a forked child.
-    pub fn leave(&self) {
-        self.left.store(true, Relaxed);
+    pub fn mark_inherited(&self) {
+        self.inherited.store(true, Relaxed);
     }
 }
 
-impl AsFd for Gear {
+impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -96,88 +96,88 @@ impl AsFd for Gear {
 
 /// Registration of a socket with a poller.
 #[derive(Debug)]
-pub struct Watched {
-    gear: Arc<Gear>,
+pub struct PollEntry {
+    poller: Arc<Poller>,
     /// Event number of the socket.
     number: u64,
     /// True while the socket is registered for write readiness.
-    for_room: AtomicBool,
+    wants_write: AtomicBool,
 }
 
-impl Watched {
+impl PollEntry {
     /// Creates the registration of a socket that does not exist yet.
-    pub fn new(gear: Arc<Gear>, number: u64) -> Arc<Self> {
-        Arc::new(Self { gear, number, for_room: AtomicBool::new(false) })
+    pub fn new(poller: Arc<Poller>, number: u64) -> Arc<Self> {
+        Arc::new(Self { poller, number, wants_write: AtomicBool::new(false) })
     }
 
-    fn add(&self, socket: &Own) -> io::Result<()> {
-        Ok(epoll::add(&self.gear.epoll, socket, epoll::EventData::new_u64(self.number), epoll::EventFlags::IN)?)
+    fn add(&self, socket: &ReservedFd) -> io::Result<()> {
+        Ok(epoll::add(&self.poller.epoll, socket, epoll::EventData::new_u64(self.number), epoll::EventFlags::IN)?)
     }
 
-    fn remove(&self, socket: &Own) {
-        if !self.gear.left.load(Relaxed) {
-            let _ = epoll::delete(&self.gear.epoll, socket); // it may never have been added
+    fn remove(&self, socket: &ReservedFd) {
+        if !self.poller.inherited.load(Relaxed) {
+            let _ = epoll::delete(&self.poller.epoll, socket); // it may never have been added
         }
     }
 
-    fn stuck<T>(&self, socket: &Own) -> Poll<io::Result<T>> {
-        self.watch_for_room(socket, true)?;
+    fn await_writable<T>(&self, socket: &ReservedFd) -> Poll<io::Result<T>> {
+        self.set_write_interest(socket, true)?;
         Poll::Pending
     }
 
-    fn watch_for_room(&self, socket: &Own, wanted: bool) -> io::Result<()> {
-        if self.for_room.load(Relaxed) == wanted {
+    fn set_write_interest(&self, socket: &ReservedFd, wanted: bool) -> io::Result<()> {
+        if self.wants_write.load(Relaxed) == wanted {
             return Ok(());
         }
-        self.for_room.store(wanted, Relaxed);
+        self.wants_write.store(wanted, Relaxed);
         let flags = if wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-        Ok(epoll::modify(&self.gear.epoll, socket, epoll::EventData::new_u64(self.number), flags)?)
+        Ok(epoll::modify(&self.poller.epoll, socket, epoll::EventData::new_u64(self.number), flags)?)
     }
 }
 
 /// Connected non-blocking socket.
 #[derive(Debug)]
-pub struct Bare {
-    socket: Own,
-    watched: Arc<Watched>,
+pub struct RawSocket {
+    socket: ReservedFd,
+    entry: Arc<PollEntry>,
 }
 
-impl Bare {
+impl RawSocket {
     /// Connects to an address, without its TLS handshake. Resolving a host name blocks the thread
     /// that drives this.
-    pub async fn connect(address: &Address, watched: &Arc<Watched>) -> io::Result<Stream<Self, Self>> {
+    pub async fn connect(address: &Address, entry: &Arc<PollEntry>) -> io::Result<Stream<Self, Self>> {
         let (host, port) = match address {
-            Address::Unix(path) => return Ok(Stream::Unix(Self::connect_unix(path, watched).await?)),
+            Address::Unix(path) => return Ok(Stream::Unix(Self::connect_unix(path, entry).await?)),
             Address::Tcp { host, port } | Address::Tls { host, port } => (host, port),
         };
         let mut failed = io::Error::other("the host has no address");
         for address in (host.as_str(), *port).to_socket_addrs()? {
-            match Self::connect_tcp(address, watched).await {
-                Ok(socket) => return Ok(Stream::Tcp(kept_alive(socket)?)),
+            match Self::connect_tcp(address, entry).await {
+                Ok(socket) => return Ok(Stream::Tcp(with_keepalive(socket)?)),
                 Err(error) => failed = error,
             }
         }
         Err(failed)
     }
 
-    async fn connect_unix(path: &Path, watched: &Arc<Watched>) -> io::Result<Self> {
-        let (socket, address) = (Self::new(AddressFamily::UNIX, watched)?, SocketAddrUnix::new(path)?);
+    async fn connect_unix(path: &Path, entry: &Arc<PollEntry>) -> io::Result<Self> {
+        let (socket, address) = (Self::new(AddressFamily::UNIX, entry)?, SocketAddrUnix::new(path)?);
         loop {
             match connect(&socket.socket, &address) {
                 // The listen queue is full.
-                Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_PAUSE).await,
+                Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_FULL_PAUSE).await,
                 connected => {
                     connected?;
-                    unix_socket::trusted(sockopt::socket_peercred(&socket.socket)?.uid.as_raw())?;
+                    unix_socket::check_peer(sockopt::socket_peercred(&socket.socket)?.uid.as_raw())?;
                     return Ok(socket);
                 }
             }
         }
     }
 
-    async fn connect_tcp(address: SocketAddr, watched: &Arc<Watched>) -> io::Result<Self> {
+    async fn connect_tcp(address: SocketAddr, entry: &Arc<PollEntry>) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = Self::new(family, watched)?;
+        let socket = Self::new(family, entry)?;
         match connect(&socket.socket, &SocketAddrAny::from(address)) {
             Err(Errno::INPROGRESS) => poll_fn(|_| socket.poll_connected()).await?,
             connected => connected?,
@@ -185,59 +185,59 @@ impl Bare {
         Ok(socket)
     }
 
-    fn new(family: AddressFamily, watched: &Arc<Watched>) -> io::Result<Self> {
+    fn new(family: AddressFamily, entry: &Arc<PollEntry>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = Own::new(socket_with(family, SocketType::STREAM, flags, None)?);
-        watched.add(&socket)?;
-        watched.for_room.store(false, Relaxed);
-        Ok(Self { socket, watched: watched.clone() })
+        let socket = ReservedFd::new(socket_with(family, SocketType::STREAM, flags, None)?);
+        entry.add(&socket)?;
+        entry.wants_write.store(false, Relaxed);
+        Ok(Self { socket, entry: entry.clone() })
     }
 
     fn poll_connected(&self) -> Poll<io::Result<()>> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
         if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
-            return self.watched.stuck(&self.socket);
+            return self.entry.await_writable(&self.socket);
         }
-        self.written()?;
+        self.clear_write_interest()?;
         Poll::Ready(Ok(sockopt::socket_error(&self.socket)??))
     }
 
     /// Stops waiting for write readiness.
-    fn written(&self) -> io::Result<()> {
-        self.watched.watch_for_room(&self.socket, false)
+    fn clear_write_interest(&self) -> io::Result<()> {
+        self.entry.set_write_interest(&self.socket, false)
     }
 
-    fn poll_written(&self, write: impl FnMut() -> io::Result<usize>) -> Poll<io::Result<usize>> {
-        match at_once(write) {
-            Poll::Pending => self.watched.stuck(&self.socket),
+    fn poll_write_with(&self, write: impl FnMut() -> io::Result<usize>) -> Poll<io::Result<usize>> {
+        match poll_now(write) {
+            Poll::Pending => self.entry.await_writable(&self.socket),
             Poll::Ready(written) => {
-                self.written()?;
+                self.clear_write_interest()?;
                 Poll::Ready(written)
             }
         }
     }
 }
 
-impl AsFd for Bare {
+impl AsFd for RawSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Drop for Bare {
+impl Drop for RawSocket {
     fn drop(&mut self) {
         // Closing alone would not deregister the socket if a forked child holds it too.
-        self.watched.remove(&self.socket);
+        self.entry.remove(&self.socket);
     }
 }
 
-impl AsyncRead for Bare {
+impl AsyncRead for RawSocket {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         poll_read(self.as_fd(), into, READ_BYTES).map_ok(drop)
     }
 }
 
-impl AsyncWrite for Bare {
+impl AsyncWrite for RawSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
@@ -247,7 +247,7 @@ impl AsyncWrite for Bare {
         _: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_written(|| unix_socket::write(self.as_fd(), pieces))
+        self.poll_write_with(|| unix_socket::write(self.as_fd(), pieces))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -263,7 +263,7 @@ impl AsyncWrite for Bare {
     }
 }
 
-impl Socket for Stream<Bare, Bare> {
+impl Socket for Stream<RawSocket, RawSocket> {
     fn takes_descriptors(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
@@ -274,12 +274,12 @@ impl Socket for Stream<Bare, Bare> {
         pieces: &[IoSlice<'_>],
         descriptor: BorrowedFd<'_>,
     ) -> Poll<io::Result<usize>> {
-        let Self::Unix(bare) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        bare.poll_written(|| scm_rights::send(bare.as_fd(), pieces, descriptor))
+        let Self::Unix(socket) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        socket.poll_write_with(|| scm_rights::send(socket.as_fd(), pieces, descriptor))
     }
 
-    fn poll_receive(&self, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
-        let Self::Unix(bare) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        at_once(|| scm_rights::receive(bare, into))
+    fn poll_receive(&self, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<ReceivedData>> {
+        let Self::Unix(socket) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        poll_now(|| scm_rights::receive(socket, into))
     }
 }

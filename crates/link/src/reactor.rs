@@ -2,12 +2,12 @@
 //! needs no runtime, and its process may fork.
 
 use crate::{
-    client_connection::Line,
-    dial::Target,
-    driven_connection::Carried,
-    fork_lock::{Gate, Inside},
-    leader_follower::{Crew, Wait},
-    raw_socket::Gear,
+    client_connection::ClientConnection,
+    dial::ConnectTarget,
+    driven_connection::DrivenConnection,
+    fork_lock::{ForkGuard, ForkLock},
+    leader_follower::{Waiters, WaitingThread},
+    raw_socket::Poller,
 };
 use node::LocalTime;
 use parking_lot::Mutex;
@@ -32,18 +32,18 @@ use std::{
 /// sleeping would have.
 const SPIN: Duration = Duration::from_micros(30);
 /// Interval at which a caller that may cancel is asked, even if no signal interrupts its wait.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 thread_local! {
-    static AT: Cell<At> = const { Cell::new(At::Outside) };
+    static THREAD_STATE: Cell<ThreadState> = const { Cell::new(ThreadState::Outside) };
 }
 
 /// State of a thread in a reactor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum At {
+enum ThreadState {
     Outside,
     /// Drives connections.
-    Inside,
+    Driving,
     /// Polls the future of a caller; the requests that it makes are sent together afterwards.
     Polling,
 }
@@ -60,42 +60,42 @@ enum At {
 /// starting a client's session at the fork, that client stays unfinished in the child, which must
 /// connect a new one.
 #[derive(Clone)]
-pub struct Hand(Arc<Inner>);
+pub struct Reactor(Arc<ReactorInner>);
 
 /// State that clones share.
-pub struct Inner {
-    gear: Mutex<Arc<Gear>>,
-    carried: Mutex<Arc<[Arc<Carried>]>>,
-    crew: Crew,
+pub struct ReactorInner {
+    poller: Mutex<Arc<Poller>>,
+    connections: Mutex<Arc<[Arc<DrivenConnection>]>>,
+    waiters: Waiters,
     /// Timers of the futures that are polled here.
     pub time: LocalTime,
     spin: Duration,
-    gate: Gate,
+    fork_lock: ForkLock,
     generation: AtomicU64,
-    made: AtomicU64,
+    last_number: AtomicU64,
 }
 
-impl Hand {
+impl Reactor {
     /// Creates a reactor without connections. Fails if this process can open no more descriptors.
     pub fn new() -> io::Result<Self> {
         // A single processor is what the node needs to answer, so do not spin on it.
         // `sched_getaffinity` is one call; `available_parallelism` of the standard library first
         // reads cgroup files, a dozen system calls in each process that touches a pool.
         let alone = sched_getaffinity(None).is_ok_and(|processors| processors.count() == 1);
-        Self::spinning(if alone { Duration::ZERO } else { SPIN })
+        Self::with_spin(if alone { Duration::ZERO } else { SPIN })
     }
 
     /// Like [`Self::new`], with this time of busy polling before a thread sleeps.
-    pub fn spinning(spin: Duration) -> io::Result<Self> {
-        Ok(Self(Arc::new(Inner {
-            gear: Mutex::new(Arc::new(Gear::new()?)),
-            carried: Mutex::new(Arc::new([])),
-            crew: Crew::default(),
+    pub fn with_spin(spin: Duration) -> io::Result<Self> {
+        Ok(Self(Arc::new(ReactorInner {
+            poller: Mutex::new(Arc::new(Poller::new()?)),
+            connections: Mutex::new(Arc::new([])),
+            waiters: Waiters::default(),
             time: LocalTime::new(),
             spin,
-            gate: Gate::default(),
+            fork_lock: ForkLock::default(),
             generation: AtomicU64::new(0),
-            made: AtomicU64::new(0),
+            last_number: AtomicU64::new(0),
         })))
     }
 
@@ -104,25 +104,25 @@ impl Hand {
         self.wait(future, None).expect("nobody gives up")
     }
 
-    /// Like [`Self::block_on`], unless the caller cancels: `gives_up` is asked when a signal has
-    /// interrupted the wait, and ten times a second. Then the future is dropped.
-    pub fn block_on_unless<F: Future>(&self, future: F, mut gives_up: impl FnMut() -> bool) -> Option<F::Output> {
-        self.wait(future, Some(&mut gives_up))
+    /// Like [`Self::block_on`], unless the caller cancels: `is_cancelled` is called when a signal
+    /// has interrupted the wait, and ten times a second. Then the future is dropped.
+    pub fn block_on_unless<F: Future>(&self, future: F, mut is_cancelled: impl FnMut() -> bool) -> Option<F::Output> {
+        self.wait(future, Some(&mut is_cancelled))
     }
 
-    fn wait<F: Future>(&self, future: F, mut gives_up: Option<&mut dyn FnMut() -> bool>) -> Option<F::Output> {
+    fn wait<F: Future>(&self, future: F, mut is_cancelled: Option<&mut dyn FnMut() -> bool>) -> Option<F::Output> {
         let mut future = pin!(future);
-        let wait = self.0.enter(|| Wait::new(self.gear()));
-        let waker = Waker::from(wait.clone());
+        let thread = self.0.run_locked(|| WaitingThread::new(self.poller()));
+        let waker = Waker::from(thread.clone());
         loop {
-            wait.run();
+            thread.run();
             if let Poll::Ready(output) = self.poll(future.as_mut(), &mut Context::from_waker(&waker)) {
                 return Some(output);
             }
-            while !wait.is_woken() {
-                let gives_up = gives_up.as_mut();
-                self.0.sleep(&wait, gives_up.is_some());
-                if gives_up.is_some_and(|gives_up| !wait.is_woken() && gives_up()) {
+            while !thread.is_woken() {
+                let is_cancelled = is_cancelled.as_mut();
+                self.0.sleep(&thread, is_cancelled.is_some());
+                if is_cancelled.is_some_and(|is_cancelled| !thread.is_woken() && is_cancelled()) {
                     return None;
                 }
             }
@@ -130,17 +130,17 @@ impl Hand {
     }
 
     /// Polls a future once and sends the requests that it makes. Its waker is woken by a thread
-    /// that drives the connections: one that waits here, or one that calls [`Self::turn`].
+    /// that drives the connections: one that waits here, or one that calls [`Self::poll_io`].
     pub fn poll<F: Future + ?Sized>(&self, future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.0.enter(|| {
+        self.0.run_locked(|| {
             let polled = {
                 let _time = self.0.time.enter();
-                let _at = Set::to(At::Polling);
+                let _state = ThreadStateGuard::set(ThreadState::Polling);
                 future.poll(context)
             };
-            self.0.turn(Carried::is_wanted);
+            self.0.drive_connections(DrivenConnection::needs_drive);
             if polled.is_pending() {
-                self.0.wake_in_time();
+                self.0.wake_for_timer();
             }
             polled
         })
@@ -148,41 +148,41 @@ impl Hand {
 
     /// Makes all progress that is possible without waiting. Returns the time at which to call it
     /// again even if [`Self::descriptor`] is not readable.
-    pub fn turn(&self) -> Option<Instant> {
-        self.0.enter(|| {
-            self.0.turn(|_| true);
+    pub fn poll_io(&self) -> Option<Instant> {
+        self.0.run_locked(|| {
+            self.0.drive_connections(|_| true);
             self.0.time.wake_due();
         });
         self.0.time.next()
     }
 
-    /// Descriptor that is readable when there is something to [`Self::turn`], for an event loop
+    /// Descriptor that is readable when there is something for [`Self::poll_io`], for an event loop
     /// that waits for other things too. A forked child needs a new one.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.gear().as_fd().try_clone_to_owned()
+        self.poller().as_fd().try_clone_to_owned()
     }
 
     /// Waits until no thread is inside the reactor; none enters before [`Self::after_fork`].
     pub fn before_fork(&self) {
-        self.0.gate.close();
+        self.0.fork_lock.close();
     }
 
     /// Call after [`Self::before_fork`], in the process that forked and in its child. Fails in a
     /// child that can open no more descriptors; then no connection can be made there.
     pub fn after_fork(&self, is_child: bool) -> io::Result<()> {
         if !is_child {
-            self.0.gate.open();
+            self.0.fork_lock.open();
             return Ok(());
         }
         self.0.generation.fetch_add(1, Relaxed);
-        self.gear().leave();
-        let carried = std::mem::replace(&mut *self.0.carried.lock(), Arc::new([]));
-        carried.iter().for_each(|carried| carried.clone().abandon());
-        std::mem::forget(carried);
-        self.0.crew.forget();
-        let gear = Gear::new().map(|gear| *self.0.gear.lock() = Arc::new(gear));
-        self.0.gate.open_in_child();
-        gear
+        self.poller().mark_inherited();
+        let connections = std::mem::replace(&mut *self.0.connections.lock(), Arc::new([]));
+        connections.iter().for_each(|connection| connection.clone().abandon());
+        std::mem::forget(connections);
+        self.0.waiters.clear();
+        let poller = Poller::new().map(|poller| *self.0.poller.lock() = Arc::new(poller));
+        self.0.fork_lock.open_in_child();
+        poller
     }
 
     /// Number of forks between the process that created the reactor and this one.
@@ -191,118 +191,124 @@ impl Hand {
     }
 
     /// Opens and drives a connection.
-    pub(crate) fn carry(&self, target: &Arc<Target>, line: &Arc<Line>) {
-        self.0.enter(|| {
-            let number = self.0.made.fetch_add(1, Relaxed) + 1;
-            let carried = Carried::new(target, line, &self.0, self.gear(), number);
-            let mut all = self.0.carried.lock();
-            *all = all.iter().chain([&carried]).cloned().collect();
+    pub(crate) fn drive(&self, target: &Arc<ConnectTarget>, connection: &Arc<ClientConnection>) {
+        self.0.run_locked(|| {
+            let number = self.0.last_number.fetch_add(1, Relaxed) + 1;
+            let connection = DrivenConnection::new(target, connection, &self.0, self.poller(), number);
+            let mut all = self.0.connections.lock();
+            *all = all.iter().chain([&connection]).cloned().collect();
             drop(all);
-            self.0.turn_soon(&carried);
+            self.0.drive_soon(&connection);
         });
     }
 
-    fn gear(&self) -> Arc<Gear> {
-        self.0.gear.lock().clone()
+    fn poller(&self) -> Arc<Poller> {
+        self.0.poller.lock().clone()
     }
 }
 
-impl Inner {
+impl ReactorInner {
     /// Runs `what` under the fork lock.
-    pub fn enter<T>(&self, what: impl FnOnce() -> T) -> T {
-        self.enter_and(|_| what())
+    pub fn run_locked<T>(&self, what: impl FnOnce() -> T) -> T {
+        self.run_locked_with(|_| what())
     }
 
-    fn enter_and<T>(&self, what: impl FnOnce(Option<&mut Inside<'_>>) -> T) -> T {
-        if AT.get() != At::Outside {
+    fn run_locked_with<T>(&self, what: impl FnOnce(Option<&mut ForkGuard<'_>>) -> T) -> T {
+        if THREAD_STATE.get() != ThreadState::Outside {
             return what(None);
         }
-        let mut inside = self.gate.enter();
-        let _at = Set::to(At::Inside);
-        what(Some(&mut inside))
+        let mut guard = self.fork_lock.acquire();
+        let _state = ThreadStateGuard::set(ThreadState::Driving);
+        what(Some(&mut guard))
     }
 
     /// Drives the connections that `which` selects.
-    fn turn(&self, which: impl Fn(&Carried) -> bool) {
-        let all = self.carried.lock().clone();
-        all.iter().filter(|carried| which(carried)).for_each(Carried::turn);
+    fn drive_connections(&self, which: impl Fn(&DrivenConnection) -> bool) {
+        let all = self.connections.lock().clone();
+        all.iter().filter(|connection| which(connection)).for_each(DrivenConnection::drive);
     }
 
     /// Drives a connection: now, or after the future that this thread is polling, so that requests
     /// made together are sent together.
-    pub fn turn_soon(&self, carried: &Arc<Carried>) {
-        if AT.get() != At::Polling {
-            self.enter(|| carried.turn());
-            self.wake_in_time();
+    pub fn drive_soon(&self, connection: &Arc<DrivenConnection>) {
+        if THREAD_STATE.get() != ThreadState::Polling {
+            self.run_locked(|| connection.drive());
+            self.wake_for_timer();
         }
     }
 
     /// Wakes the leader if it would sleep beyond the next timer.
-    fn wake_in_time(&self) {
-        if self.time.next().is_some_and(|next| self.crew.oversleeps(next)) {
-            self.gear.lock().ring();
+    fn wake_for_timer(&self) {
+        if self.time.next().is_some_and(|next| self.waiters.sleeps_past(next)) {
+            self.poller.lock().wake();
         }
     }
 
     /// Removes a connection that has ended.
-    pub fn let_go(&self, number: u64) {
-        let mut all = self.carried.lock();
-        let left = all.iter().filter(|carried| carried.number != number).cloned().collect();
+    pub fn remove(&self, number: u64) {
+        let mut all = self.connections.lock();
+        let left = all.iter().filter(|connection| connection.number != number).cloned().collect();
         let before = std::mem::replace(&mut *all, left);
         drop(all);
         drop(before); // outside the lock: a view that it holds may come back here
     }
 
     /// Sleeps until woken; if the caller may cancel, at most until it must be asked.
-    fn sleep(&self, wait: &Arc<Wait>, is_asked: bool) {
-        let most = is_asked.then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(ASK_AGAIN.subsec_nanos()) });
-        self.enter_and(|mut inside| {
-            let leads = self.crew.join(wait) || {
-                outside(inside.as_deref_mut(), || wait.sleep(most.as_ref()));
-                self.crew.leave(wait)
+    fn sleep(&self, thread: &Arc<WaitingThread>, may_cancel: bool) {
+        let most = may_cancel.then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(CANCEL_CHECK_INTERVAL.subsec_nanos()) });
+        self.run_locked_with(|mut guard| {
+            let is_leader = self.waiters.join(thread) || {
+                run_unlocked(guard.as_deref_mut(), || thread.sleep(most.as_ref()));
+                self.waiters.leave(thread)
             };
-            if leads {
-                Leading(self).lead(wait, is_asked, inside);
+            if is_leader {
+                LeaderGuard(self).lead(thread, may_cancel, guard);
             }
         });
     }
 }
 
 /// Guard of the leading thread; dropping it passes the lead on.
-struct Leading<'a>(&'a Inner);
+struct LeaderGuard<'a>(&'a ReactorInner);
 
-impl Leading<'_> {
+impl LeaderGuard<'_> {
     /// Polls the sockets until the thread is woken, or the caller must be asked whether it cancels.
-    fn lead(&self, wait: &Arc<Wait>, is_asked: bool, mut inside: Option<&mut Inside<'_>>) {
-        let hand = self.0;
-        let (begun, mut came) = (Instant::now(), Vec::new());
+    fn lead(&self, thread: &Arc<WaitingThread>, may_cancel: bool, mut guard: Option<&mut ForkGuard<'_>>) {
+        let reactor = self.0;
+        let (begun, mut ready) = (Instant::now(), Vec::new());
         loop {
-            hand.turn(|carried| carried.is_waited_for() || came.contains(&carried.number));
-            came.clear();
-            hand.time.wake_due();
-            if wait.is_woken() {
+            reactor.drive_connections(|connection| connection.has_work() || ready.contains(&connection.number));
+            ready.clear();
+            reactor.time.wake_due();
+            if thread.is_woken() {
                 return;
             }
-            if begun.elapsed() < hand.spin {
+            if begun.elapsed() < reactor.spin {
                 hint::spin_loop();
                 continue;
             }
-            let asked = is_asked.then(|| begun + ASK_AGAIN);
-            let was_interrupted = self.look(wait, asked, &mut came, inside.as_deref_mut());
-            if asked.is_some_and(|asked| was_interrupted || Instant::now() >= asked) {
+            let check_at = may_cancel.then(|| begun + CANCEL_CHECK_INTERVAL);
+            let was_interrupted = self.wait_for_events(thread, check_at, &mut ready, guard.as_deref_mut());
+            if check_at.is_some_and(|check_at| was_interrupted || Instant::now() >= check_at) {
                 return;
             }
         }
     }
 
     /// Sleeps until an event or `until`; returns whether a signal came.
-    fn look(&self, wait: &Wait, until: Option<Instant>, came: &mut Vec<u64>, inside: Option<&mut Inside<'_>>) -> bool {
-        let hand = self.0;
-        let gear = hand.gear.lock().clone();
-        let until = hand.crew.begin_sleep(|| hand.time.next().into_iter().chain(until).min());
-        let looked = outside(inside, || wait.look(|| gear.wait(until, came)));
-        hand.crew.end_sleep();
-        match looked {
+    fn wait_for_events(
+        &self,
+        thread: &WaitingThread,
+        until: Option<Instant>,
+        ready: &mut Vec<u64>,
+        guard: Option<&mut ForkGuard<'_>>,
+    ) -> bool {
+        let reactor = self.0;
+        let poller = reactor.poller.lock().clone();
+        let until = reactor.waiters.begin_sleep(|| reactor.time.next().into_iter().chain(until).min());
+        let waited = run_unlocked(guard, || thread.poll_sockets(|| poller.wait(until, ready)));
+        reactor.waiters.end_sleep();
+        match waited {
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => true,
             Some(Err(error)) => panic!("the sockets of this process cannot be waited for: {error}"),
             Some(Ok(())) | None => false,
@@ -310,37 +316,37 @@ impl Leading<'_> {
     }
 }
 
-impl Drop for Leading<'_> {
+impl Drop for LeaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.crew.pass_on();
+        self.0.waiters.pass_lead();
     }
 }
 
 /// Runs `sleep` without the fork lock, if this thread holds it.
-fn outside<T>(inside: Option<&mut Inside<'_>>, sleep: impl FnOnce() -> T) -> T {
-    match inside {
-        Some(inside) => inside.outside(sleep),
+fn run_unlocked<T>(guard: Option<&mut ForkGuard<'_>>, sleep: impl FnOnce() -> T) -> T {
+    match guard {
+        Some(guard) => guard.run_unlocked(sleep),
         None => sleep(),
     }
 }
 
 /// Guard that sets the state of this thread and restores the one before.
-struct Set(At);
+struct ThreadStateGuard(ThreadState);
 
-impl Set {
-    fn to(at: At) -> Self {
-        Self(AT.replace(at))
+impl ThreadStateGuard {
+    fn set(at: ThreadState) -> Self {
+        Self(THREAD_STATE.replace(at))
     }
 }
 
-impl Drop for Set {
+impl Drop for ThreadStateGuard {
     fn drop(&mut self) {
-        AT.set(self.0);
+        THREAD_STATE.set(self.0);
     }
 }
 
-impl fmt::Debug for Hand {
+impl fmt::Debug for Reactor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Hand").field("carried", &*self.0.carried.lock()).finish_non_exhaustive()
+        out.debug_struct("Reactor").field("connections", &*self.0.connections.lock()).finish_non_exhaustive()
     }
 }

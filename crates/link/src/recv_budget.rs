@@ -26,34 +26,34 @@ type Acquired = Result<OwnedSemaphorePermit, AcquireError>;
 
 /// Memory budget for arriving frames.
 #[derive(Debug)]
-pub struct Budget {
-    room: Arc<Semaphore>,
+pub struct RecvBudget {
+    permits: Arc<Semaphore>,
     pieces: u32,
 }
 
-/// Share of one connection in a [`Budget`].
+/// Share of one connection in a [`RecvBudget`].
 #[derive(Default)]
-pub struct Arriving {
+pub struct RecvPermit {
     waits: Option<Pin<Box<dyn Future<Output = Acquired> + Send>>>,
-    has: Option<Has>,
+    held: Option<HeldBudget>,
 }
 
 #[derive(Debug)]
-struct Has {
+struct HeldBudget {
     _permit: OwnedSemaphorePermit,
     since: Instant,
-    late: Pin<Box<Sleep>>,
+    deadline: Pin<Box<Sleep>>,
 }
 
 /// The frame has been arriving for too long.
 #[derive(Debug, PartialEq)]
-pub struct TooSlow;
+pub struct RecvTimedOut;
 
-impl Budget {
+impl RecvBudget {
     /// Creates a budget for `bytes` bytes at a time.
     pub fn new(bytes: usize) -> Self {
         let pieces = u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).max(1);
-        Self { room: Arc::new(Semaphore::new(pieces as usize)), pieces }
+        Self { permits: Arc::new(Semaphore::new(pieces as usize)), pieces }
     }
 
     /// Units that a frame needs. A frame longer than the budget takes all of it.
@@ -62,9 +62,9 @@ impl Budget {
     }
 }
 
-impl Arriving {
+impl RecvPermit {
     /// Releases the budget: the frame has arrived, or there is none.
-    pub fn done(&mut self) {
+    pub fn release(&mut self) {
         *self = Self::default();
     }
 
@@ -72,43 +72,43 @@ impl Arriving {
     /// whole frame: no frame grows while it arrives.
     pub fn poll(
         &mut self,
-        budget: &Budget,
+        budget: &RecvBudget,
         bytes: usize,
         now: Instant,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), TooSlow>> {
+    ) -> Poll<Result<(), RecvTimedOut>> {
         if bytes < LONG_BYTES {
-            self.done();
+            self.release();
             return Poll::Ready(Ok(()));
         }
-        if self.has.is_none() {
-            let acquire = || Box::pin(budget.room.clone().acquire_many_owned(budget.pieces(bytes)));
+        if self.held.is_none() {
+            let acquire = || Box::pin(budget.permits.clone().acquire_many_owned(budget.pieces(bytes)));
             let acquired = ready!(self.waits.get_or_insert_with(|| acquire()).as_mut().poll(context));
             self.waits = None;
-            self.has = Some(Has::from(acquired.expect("the budget is never closed"), now));
+            self.held = Some(HeldBudget::from(acquired.expect("the budget is never closed"), now));
         }
-        let Some(has) = &mut self.has else { unreachable!("it was just acquired") };
-        if now.saturating_duration_since(has.since) >= ARRIVAL_WAIT {
-            if budget.room.available_permits() == 0 {
-                return Poll::Ready(Err(TooSlow));
+        let Some(held) = &mut self.held else { unreachable!("it was just acquired") };
+        if now.saturating_duration_since(held.since) >= ARRIVAL_WAIT {
+            if budget.permits.available_permits() == 0 {
+                return Poll::Ready(Err(RecvTimedOut));
             }
-            (has.since, has.late) = (now, Box::pin(sleep(ARRIVAL_WAIT)));
+            (held.since, held.deadline) = (now, Box::pin(sleep(ARRIVAL_WAIT)));
         }
         // The timer only wakes this task; `now` decides whether the frame is late.
-        let _ = has.late.as_mut().poll(context);
+        let _ = held.deadline.as_mut().poll(context);
         Poll::Ready(Ok(()))
     }
 }
 
-impl Has {
+impl HeldBudget {
     fn from(permit: OwnedSemaphorePermit, since: Instant) -> Self {
-        Self { _permit: permit, since, late: Box::pin(sleep(ARRIVAL_WAIT)) }
+        Self { _permit: permit, since, deadline: Box::pin(sleep(ARRIVAL_WAIT)) }
     }
 }
 
-impl std::fmt::Debug for Arriving {
+impl std::fmt::Debug for RecvPermit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Arriving").field("waits", &self.waits.is_some()).field("has", &self.has).finish()
+        out.debug_struct("RecvPermit").field("waits", &self.waits.is_some()).field("held", &self.held).finish()
     }
 }
 
@@ -119,21 +119,21 @@ mod tests {
 
     #[tokio::test]
     async fn payloads_beyond_the_budget_wait_and_who_stalls_while_others_wait_is_ended() {
-        let (budget, now) = (Budget::new(1 << 20), Instant::now());
+        let (budget, now) = (RecvBudget::new(1 << 20), Instant::now());
         let context = &mut Context::from_waker(Waker::noop());
-        let [mut one, mut other, mut short] = [0; 3].map(|_| Arriving::default());
+        let [mut one, mut other, mut short] = [0; 3].map(|_| RecvPermit::default());
         assert_eq!(one.poll(&budget, 16 << 20, now, context), Poll::Ready(Ok(())), "alone, however long it is");
         assert_eq!(other.poll(&budget, 1 << 20, now, context), Poll::Pending);
         assert_eq!(short.poll(&budget, 4096, now, context), Poll::Ready(Ok(())));
         let late = now + ARRIVAL_WAIT;
-        assert_eq!(one.poll(&budget, 16 << 20, late, context), Poll::Ready(Err(TooSlow)));
-        one.done();
+        assert_eq!(one.poll(&budget, 16 << 20, late, context), Poll::Ready(Err(RecvTimedOut)));
+        one.release();
         assert_eq!(other.poll(&budget, 1 << 20, late, context), Poll::Ready(Ok(())));
     }
 
     #[tokio::test]
     async fn a_slow_payload_goes_on_where_there_is_room_for_others() {
-        let (budget, mut one, mut now) = (Budget::new(1 << 20), Arriving::default(), Instant::now());
+        let (budget, mut one, mut now) = (RecvBudget::new(1 << 20), RecvPermit::default(), Instant::now());
         let context = &mut Context::from_waker(Waker::noop());
         for _ in 0..5 {
             assert_eq!(one.poll(&budget, 128 << 10, now, context), Poll::Ready(Ok(())));

@@ -1,9 +1,9 @@
 //! Connection to a node in another process.
 
 use crate::{
-    Address, Certificate, Hand, IdentityRefused,
-    client_connection::{Line, NotSent},
-    dial::{self, By, Target},
+    Address, Certificate, IdentityError, Reactor,
+    client_connection::{ClientConnection, QueueError},
+    dial::{self, ConnectTarget, DriverKind},
 };
 use client::{Borrowing, Connection, Hear, Obtaining};
 use node::{Reply, sleep_until};
@@ -25,7 +25,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(10);
 /// Longest pause after a failed connect: a node that comes back is found by then.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time limit of a subscribe request.
-const WATCH_WAIT: Duration = Duration::from_secs(20);
+const SUBSCRIBE_WAIT: Duration = Duration::from_secs(20);
 
 /// [`Connection`] to a node at an address.
 ///
@@ -40,15 +40,15 @@ const WATCH_WAIT: Duration = Duration::from_secs(20);
 /// as `Ended`.
 #[derive(Debug)]
 pub struct Remote {
-    target: Arc<Target>,
-    state: Mutex<State>,
+    target: Arc<ConnectTarget>,
+    state: Mutex<RemoteState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    line: Option<Arc<Line>>,
+struct RemoteState {
+    connection: Option<Arc<ClientConnection>>,
     /// Time at which the connection was begun.
-    begun: Option<Instant>,
+    started: Option<Instant>,
     /// Failed attempts since the last success.
     failed: u32,
     /// Time until which no attempt is made, and the failure to return.
@@ -57,12 +57,12 @@ struct State {
     generation: u64,
 }
 
-impl State {
+impl RemoteState {
     /// Forgets the connection of the parent in a forked child: nothing may be sent on it.
-    fn forget_before(&mut self, generation: u64) {
+    fn forget_parents(&mut self, generation: u64) {
         if self.generation != generation {
             // Another thread of the parent may have been using it, so it is not even dropped.
-            mem::forget(self.line.take());
+            mem::forget(self.connection.take());
             *self = Self { generation, ..Self::default() };
         }
     }
@@ -70,77 +70,102 @@ impl State {
 
 impl Remote {
     /// Creates a connection that is opened at the first call. A `tls:` address needs
-    /// [`Self::trusting`].
+    /// [`Self::with_certificate`].
     pub fn new(address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None, by: By::Threads, brief: false })
+        Self::to(ConnectTarget {
+            address,
+            token: token.clone(),
+            tls: None,
+            driver: DriverKind::Threads,
+            short_lived: false,
+        })
     }
 
     /// Like [`Self::new`], but driven by a given runtime that has I/O and time enabled: a task
     /// there that makes a call is not woken across threads. The runtime must keep running, and its
     /// threads must not block, while the connection is used: calls wait meanwhile.
-    pub fn on(runtime: &Handle, address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None, by: By::Runtime(runtime.clone()), brief: false })
+    pub fn on_runtime(runtime: &Handle, address: Address, token: &Token) -> Self {
+        Self::to(ConnectTarget {
+            address,
+            token: token.clone(),
+            tls: None,
+            driver: DriverKind::Runtime(runtime.clone()),
+            short_lived: false,
+        })
     }
 
     /// Like [`Self::new`], for a `tls:` address: only a server with this certificate counts as the
     /// node.
-    pub fn trusting(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityRefused> {
+    pub fn with_certificate(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityError> {
         let tls = Some(certificate.config()?);
-        Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Threads, brief: false }))
+        Ok(Self::to(ConnectTarget {
+            address,
+            token: token.clone(),
+            tls,
+            driver: DriverKind::Threads,
+            short_lived: false,
+        }))
     }
 
-    /// Like [`Self::new`], but driven by the threads that wait with this [`Hand`]: no thread is
+    /// Like [`Self::new`], but driven by the threads that wait with this [`Reactor`]: no thread is
     /// started. A `tls:` address needs the certificate. Subscribing is not possible:
     /// [`Connection::watch`] is refused.
-    pub fn by_hand(
-        hand: &Hand,
+    pub fn with_reactor(
+        reactor: &Reactor,
         address: Address,
         token: &Token,
         certificate: Option<&Certificate>,
-    ) -> Result<Self, IdentityRefused> {
+    ) -> Result<Self, IdentityError> {
         let tls = certificate.map(Certificate::config).transpose()?;
-        Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Hand(hand.clone()), brief: false }))
+        Ok(Self::to(ConnectTarget {
+            address,
+            token: token.clone(),
+            tls,
+            driver: DriverKind::Reactor(reactor.clone()),
+            short_lived: false,
+        }))
     }
 
     /// Marks the client as short-lived: it may end in a millisecond, after requests for names
     /// alone. A node of this host exports no memory to it until it asks for bytes, so the first
     /// bytes are sent. Call it before the first request.
     #[must_use]
-    pub fn brief(mut self) -> Self {
-        Arc::get_mut(&mut self.target).expect("nobody has called yet").brief = true;
+    pub fn short_lived(mut self) -> Self {
+        Arc::get_mut(&mut self.target).expect("nobody has called yet").short_lived = true;
         self
     }
 
-    fn to(target: Target) -> Self {
+    fn to(target: ConnectTarget) -> Self {
         Self { target: Arc::new(target), state: Mutex::default() }
     }
 
     /// Returns the open connection, or a new one.
-    fn line(&self) -> Result<Arc<Line>, Failure> {
+    fn connection(&self) -> Result<Arc<ClientConnection>, Failure> {
         let mut state = self.state.lock();
-        if let By::Hand(hand) = &self.target.by {
-            state.forget_before(hand.generation());
+        if let DriverKind::Reactor(reactor) = &self.target.driver {
+            state.forget_parents(reactor.generation());
         }
-        if let Some(line) = &state.line {
-            match line.ended() {
-                None => return Ok(line.clone()),
+        if let Some(connection) = &state.connection {
+            match connection.ended() {
+                None => return Ok(connection.clone()),
                 Some(ended) => {
                     state.failed = if ended.opened { 0 } else { state.failed + 1 };
-                    let took = state.begun.map_or(Duration::ZERO, |begun| ended.at.saturating_duration_since(begun));
+                    let took =
+                        state.started.map_or(Duration::ZERO, |started| ended.at.saturating_duration_since(started));
                     state.pause = pause(state.failed, took).map(|pause| (ended.at + pause, ended.why));
-                    state.line = None;
+                    state.connection = None;
                 }
             }
         }
         if let Some((_, why)) = state.pause.as_ref().filter(|(end, _)| Instant::now() < *end) {
             return Err(why.clone());
         }
-        let line = Arc::new(Line::default());
+        let connection = Arc::new(ClientConnection::default());
         let failed =
             |error: io::Error| Failure::Unreachable(format!("{}: no threads for it: {error}", self.target.address));
-        dial::start(&self.target, &line).map_err(failed)?;
-        (state.line, state.begun) = (Some(line.clone()), Some(Instant::now()));
-        Ok(line)
+        dial::start(&self.target, &connection).map_err(failed)?;
+        (state.connection, state.started) = (Some(connection.clone()), Some(Instant::now()));
+        Ok(connection)
     }
 }
 
@@ -154,91 +179,91 @@ fn pause(failed: u32, took: Duration) -> Option<Duration> {
 
 impl Connection for Remote {
     fn call(&self, request: Request) -> Reply {
-        let line = match self.line() {
-            Ok(line) => line,
+        let connection = match self.connection() {
+            Ok(connection) => connection,
             Err(failure) => return Reply::ready(Err(failure)),
         };
-        match line.send(&request) {
+        match connection.send(&request) {
             Ok(call) => Reply::later(call),
-            Err(NotSent::Failed(failure)) => Reply::ready(Err(failure)),
-            Err(NotSent::Full) => Reply::later(line.send_later(request)),
+            Err(QueueError::Failed(failure)) => Reply::ready(Err(failure)),
+            Err(QueueError::Full) => Reply::later(connection.send_when_possible(request)),
         }
     }
 
     fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
-        let line = self.line().ok().filter(|line| line.is_near())?;
-        let lent = line.borrow(Borrow { extent, flags }).ok()?;
+        let connection = self.connection().ok().filter(|connection| connection.is_local())?;
+        let lent = connection.request_lease(Borrow { extent, flags }).ok()?;
         Some(Box::pin(async move { lent.await?.into_backing() }))
     }
 
     fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
-        let line = self.line().ok().filter(|line| line.is_near())?;
-        let given = line.obtain(obtain).ok()?;
+        let connection = self.connection().ok().filter(|connection| connection.is_local())?;
+        let given = connection.request_program_fd(obtain).ok()?;
         Some(Box::pin(given))
     }
 
     fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
-        let near = self.line().ok().filter(|line| line.is_near());
-        match near.map(|line| line.send_attaching(&request, flags)) {
+        let local = self.connection().ok().filter(|connection| connection.is_local());
+        match local.map(|connection| connection.send_attaching(&request, flags)) {
             Some(Ok((call, given))) => (Reply::later(call), Some(Box::pin(given))),
-            Some(Err(NotSent::Failed(failure))) => (Reply::ready(Err(failure)), None),
-            Some(Err(NotSent::Full)) | None => (self.call(request), None),
+            Some(Err(QueueError::Failed(failure))) => (Reply::ready(Err(failure)), None),
+            Some(Err(QueueError::Full)) | None => (self.call(request), None),
         }
     }
 
     fn closed(&self, mark: Mark) -> bool {
         let mut state = self.state.lock();
-        if let By::Hand(hand) = &self.target.by {
-            state.forget_before(hand.generation());
+        if let DriverKind::Reactor(reactor) = &self.target.driver {
+            state.forget_parents(reactor.generation());
         }
-        let line = state.line.clone();
+        let connection = state.connection.clone();
         drop(state);
-        line.is_some_and(|line| line.closed(mark))
+        connection.is_some_and(|connection| connection.notify_closed(mark))
     }
 
     fn is_here(&self) -> bool {
-        self.state.lock().line.as_ref().is_some_and(|line| line.is_near())
+        self.state.lock().connection.as_ref().is_some_and(|connection| connection.is_local())
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        if matches!(self.target.by, By::Hand(_)) {
+    fn watch(&self, session: Session, on_invalidate: &Hear) -> Reply {
+        if matches!(self.target.driver, DriverKind::Reactor(_)) {
             let what = "watching over a connection that is turned by hand".into();
             return Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()));
         }
-        let line = match self.line() {
-            Ok(line) => line,
+        let connection = match self.connection() {
+            Ok(connection) => connection,
             Err(failure) => return Reply::ready(Err(failure)),
         };
-        let asked = line.watch(session, hear);
-        let watching = Watching { line, session, done: false };
+        let asked = connection.subscribe(session, on_invalidate);
+        let subscription = PendingSubscription { connection, session, done: false };
         let call = match asked {
             Ok(call) => call,
-            Err(NotSent::Failed(failure)) => return Reply::ready(Err(failure)),
-            Err(NotSent::Full) => return Reply::ready(Err(Refusal::Busy(Object::Pool).into())),
+            Err(QueueError::Failed(failure)) => return Reply::ready(Err(failure)),
+            Err(QueueError::Full) => return Reply::ready(Err(Refusal::Busy(Object::Pool).into())),
         };
         Reply::later(async move {
             let answered = tokio::select! {
                 answered = call => answered,
-                () = sleep_until(Instant::now() + WATCH_WAIT) => Err(Refusal::TimedOut(Object::Pool).into()),
+                () = sleep_until(Instant::now() + SUBSCRIBE_WAIT) => Err(Refusal::TimedOut(Object::Pool).into()),
             };
             if answered.is_ok() {
-                watching.goes_on();
+                subscription.confirm();
             }
             answered
         })
     }
 
     fn prunes(&self, session: Session) {
-        let line = self.state.lock().line.clone();
-        if let Some(line) = line {
-            line.prunes(session);
+        let connection = self.state.lock().connection.clone();
+        if let Some(connection) = connection {
+            connection.notify_supports_prune(session);
         }
     }
 
     fn unwatch(&self, session: Session) {
-        let line = self.state.lock().line.clone();
-        if let Some(line) = line {
-            line.unwatch(session);
+        let connection = self.state.lock().connection.clone();
+        if let Some(connection) = connection {
+            connection.unsubscribe(session);
         }
     }
 }
@@ -246,32 +271,32 @@ impl Connection for Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        if let By::Hand(hand) = &self.target.by {
-            state.forget_before(hand.generation());
+        if let DriverKind::Reactor(reactor) = &self.target.driver {
+            state.forget_parents(reactor.generation());
         }
-        if let Some(line) = state.line.take() {
-            line.close();
+        if let Some(connection) = state.connection.take() {
+            connection.close();
         }
     }
 }
 
 /// Session that is subscribing; unsubscribed if this is dropped before the node has confirmed.
-struct Watching {
-    line: Arc<Line>,
+struct PendingSubscription {
+    connection: Arc<ClientConnection>,
     session: Session,
     done: bool,
 }
 
-impl Watching {
-    fn goes_on(mut self) {
+impl PendingSubscription {
+    fn confirm(mut self) {
         self.done = true;
     }
 }
 
-impl Drop for Watching {
+impl Drop for PendingSubscription {
     fn drop(&mut self) {
         if !self.done {
-            self.line.unwatch(self.session);
+            self.connection.unsubscribe(self.session);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::slice::from_ref;
 use wire::{Answer, Content, codec::Placed};
 
 /// Message in place of a reply.
-pub enum Said {
+pub enum ReplyRef {
     /// Place of the bytes, and nothing else.
     Placed(Placed),
     Answer(Answer),
@@ -14,9 +14,9 @@ pub enum Said {
 
 /// Converts a reply into one by reference, if its bytes can be viewed. `place` exports bytes to the
 /// client and returns their places.
-pub fn said(answer: &Answer, place: impl FnOnce(&[Bytes]) -> Option<Vec<Placed>>) -> Option<Said> {
+pub fn reply_by_ref(answer: &Answer, place: impl FnOnce(&[Bytes]) -> Option<Vec<Placed>>) -> Option<ReplyRef> {
     match answer {
-        Answer::Bytes(bytes) => place(from_ref(bytes))?.pop().map(Said::Placed),
+        Answer::Bytes(bytes) => place(from_ref(bytes))?.pop().map(ReplyRef::Placed),
         Answer::Object { head, striped, length, content } => {
             let content = match content {
                 Content::Here(bytes) => Content::Placed(place(from_ref(bytes))?),
@@ -24,7 +24,7 @@ pub fn said(answer: &Answer, place: impl FnOnce(&[Bytes]) -> Option<Vec<Placed>>
                 Content::Pieces(pieces) => place(pieces).map_or(Content::Striped((*striped)?), Content::Placed),
                 _ => return None,
             };
-            Some(Said::Answer(Answer::Object { head: *head, striped: *striped, length: *length, content }))
+            Some(ReplyRef::Answer(Answer::Object { head: *head, striped: *striped, length: *length, content }))
         }
         _ => None,
     }

@@ -17,21 +17,22 @@ const FIRST: RawFd = 400;
 /// If a process may have fewer, our descriptors are among this many last ones: as many as a pool of
 /// some nodes takes.
 const LAST: RawFd = 32;
-/// Numbers that [`is_own`] can recognize: a bit for each, in words of 64.
-pub const OWN_NUMBERS: Range<RawFd> = 0..1472;
+/// Numbers that [`is_reserved`] can recognize: a bit for each, in words of 64.
+pub const RESERVED_FDS: Range<RawFd> = 0..1472;
 
-static TAKEN: [AtomicU64; OWN_NUMBERS.end as usize / 64] = [const { AtomicU64::new(0) }; OWN_NUMBERS.end as usize / 64];
+static RESERVED: [AtomicU64; RESERVED_FDS.end as usize / 64] =
+    [const { AtomicU64::new(0) }; RESERVED_FDS.end as usize / 64];
 
 /// Descriptor of ours.
 #[derive(Debug)]
-pub struct Own(OwnedFd);
+pub struct ReservedFd(OwnedFd);
 
-impl Own {
+impl ReservedFd {
     /// Moves the descriptor to a number from 400, or among the last that the process may have; if
     /// none is free it stays where it is. It is close-on-exec.
     pub fn new(descriptor: OwnedFd) -> Self {
-        let moved = moved(descriptor);
-        if let Some((word, bit)) = place(moved.as_raw_fd()) {
+        let moved = move_high(descriptor);
+        if let Some((word, bit)) = bit_of(moved.as_raw_fd()) {
             word.fetch_or(bit, Relaxed);
         }
         Self(moved)
@@ -39,7 +40,7 @@ impl Own {
 }
 
 /// Moves a descriptor without reserving it, for users that can do without if the program closes it.
-pub fn moved(descriptor: OwnedFd) -> OwnedFd {
+pub fn move_high(descriptor: OwnedFd) -> OwnedFd {
     let from = |number| fcntl_dupfd_cloexec(&descriptor, number).ok();
     let moved = from(FIRST).or_else(|| {
         let most = RawFd::try_from(getrlimit(Resource::Nofile).current?).ok()?;
@@ -48,15 +49,15 @@ pub fn moved(descriptor: OwnedFd) -> OwnedFd {
     moved.unwrap_or(descriptor)
 }
 
-impl AsFd for Own {
+impl AsFd for ReservedFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Drop for Own {
+impl Drop for ReservedFd {
     fn drop(&mut self) {
-        if let Some((word, bit)) = place(self.0.as_raw_fd()) {
+        if let Some((word, bit)) = bit_of(self.0.as_raw_fd()) {
             word.fetch_and(!bit, Relaxed);
         }
     }
@@ -64,13 +65,13 @@ impl Drop for Own {
 
 /// Returns whether a descriptor is ours. A program that closes all descriptors that it does not
 /// know must leave ours open.
-pub fn is_own(descriptor: RawFd) -> bool {
-    place(descriptor).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+pub fn is_reserved(descriptor: RawFd) -> bool {
+    bit_of(descriptor).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }
 
-fn place(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
+fn bit_of(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let at = usize::try_from(descriptor).ok()?;
-    TAKEN.get(at / 64).map(|word| (word, 1 << (at % 64)))
+    RESERVED.get(at / 64).map(|word| (word, 1 << (at % 64)))
 }
 
 #[cfg(test)]
@@ -79,11 +80,12 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_ours_while_it_lives_and_lies_behind_those_of_programs() {
-        let own = Own::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("one more"));
-        let number = own.as_fd().as_raw_fd();
-        assert!(number >= FIRST && is_own(number));
-        assert!(!is_own(0) && !is_own(-1) && !is_own(RawFd::MAX));
-        drop(own);
-        assert!(!is_own(number));
+        let reserved =
+            ReservedFd::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("one more"));
+        let number = reserved.as_fd().as_raw_fd();
+        assert!(number >= FIRST && is_reserved(number));
+        assert!(!is_reserved(0) && !is_reserved(-1) && !is_reserved(RawFd::MAX));
+        drop(reserved);
+        assert!(!is_reserved(number));
     }
 }

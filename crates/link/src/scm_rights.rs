@@ -18,7 +18,7 @@ use std::{
 
 /// Bytes that were read, and the descriptor that came with them.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedData {
     /// 0 at the end.
     pub count: usize,
     /// The descriptor, or the error if it could not be taken.
@@ -36,7 +36,7 @@ pub fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>], descriptor: Borrowed
 }
 
 /// Reads the bytes that are there.
-pub fn receive(socket: impl AsFd, into: &mut [u8]) -> io::Result<Received> {
+pub fn receive(socket: impl AsFd, into: &mut [u8]) -> io::Result<ReceivedData> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let read = loop {
@@ -53,7 +53,7 @@ pub fn receive(socket: impl AsFd, into: &mut [u8]) -> io::Result<Received> {
         None if read.flags.contains(ReturnFlags::CTRUNC) => Some(Err(Errno::MFILE)),
         came => came.map(Ok),
     };
-    Ok(Received { count: read.bytes, descriptor })
+    Ok(ReceivedData { count: read.bytes, descriptor })
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Server of a node: accepts connections within limits, and ends all of them when it stops.
 
 use crate::{
-    Address, Limits, Listener,
-    admission::Entrance,
-    listener::Entered,
-    log_limiter::Rare,
-    recv_budget::Budget,
-    server_connection::{self, House},
-    session_cleanup::Janitor,
+    Address, Listener, ServerLimits,
+    admission::Admission,
+    listener::AsyncListener,
+    log_limiter::LogRateLimiter,
+    recv_budget::RecvBudget,
+    server_connection::{self, ServerState},
+    session_cleanup::SessionCleanup,
 };
 use client::Connection;
 use node::Node;
@@ -32,7 +32,7 @@ use wire::handshake::Token;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Interval of the scan for opens and locks of programs that ended without notice; the longest
 /// delay until one is found, while there are not more of them than the node scans at a time.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Time that a dropped server has to end the state of its connections: longer than their goodbyes
 /// may take.
 const DROP_WAIT: Duration = Duration::from_secs(5);
@@ -40,10 +40,10 @@ const DROP_WAIT: Duration = Duration::from_secs(5);
 /// Node that is served at one address or several, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Server {
-    house: Arc<House>,
+    state: Arc<ServerState>,
     addresses: Vec<Address>,
     stop: watch::Sender<bool>,
-    taking: Vec<JoinHandle<()>>,
+    accept_tasks: Vec<JoinHandle<()>>,
     /// Runtime that serves the node.
     handle: Handle,
     /// Runtime of this server, unless one was given.
@@ -53,7 +53,7 @@ pub struct Server {
 /// Error of a node that could not be served.
 #[derive(Debug, thiserror::Error)]
 #[error("the node cannot be served at {address}: {source}; see the limits of this process")]
-pub struct ServeFailed {
+pub struct ServeError {
     /// The address.
     pub address: Address,
     /// The error of the system.
@@ -61,11 +61,11 @@ pub struct ServeFailed {
 }
 
 /// Serves a node on threads of its own, to all clients that know the token.
-pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: Limits) -> Result<Server, ServeFailed> {
+pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: ServerLimits) -> Result<Server, ServeError> {
     let address = listener.address().clone();
     let made =
         Builder::new_multi_thread().worker_threads(limits.threads).thread_name("tidemill-link").enable_all().build();
-    let runtime = made.map_err(|source| ServeFailed { address, source })?;
+    let runtime = made.map_err(|source| ServeError { address, source })?;
     let mut server = serve_on(runtime.handle(), node, listener, token, limits, &[])?;
     server.runtime = Some(runtime);
     Ok(server)
@@ -79,43 +79,44 @@ pub fn serve_on(
     node: Arc<Node>,
     listener: Listener,
     token: &Token,
-    limits: Limits,
+    limits: ServerLimits,
     others: &[(NodeId, Arc<dyn Connection>)],
-) -> Result<Server, ServeFailed> {
+) -> Result<Server, ServeError> {
     let (stop, stopping) = watch::channel(false);
-    let janitor = Janitor::new(&node, others);
-    let (segments, carried, token) = (node.segments(), Mutex::default(), token.clone());
-    let looking = Arc::new(Semaphore::new(limits.looking));
-    let (rare, arriving, waiting_bytes) = (Rare::default(), Budget::new(limits.arriving_bytes), AtomicUsize::new(0));
-    let house = Arc::new(House {
+    let cleanup = SessionCleanup::new(&node, others);
+    let (segments, live_sessions, token) = (node.segments(), Mutex::default(), token.clone());
+    let busy_polls = Arc::new(Semaphore::new(limits.busy_polls));
+    let (log_limiter, recv_budget, waiting_bytes) =
+        (LogRateLimiter::default(), RecvBudget::new(limits.arriving_bytes), AtomicUsize::new(0));
+    let state = Arc::new(ServerState {
         node,
         segments,
-        janitor,
-        carried,
+        cleanup,
+        live_sessions,
         token,
         limits,
-        looking,
+        busy_polls,
         stopping,
-        rare,
-        arriving,
+        log_limiter,
+        recv_budget,
         waiting_bytes,
     });
-    let (handle, addresses, taking) = (runtime.clone(), Vec::new(), Vec::new());
-    let mut server = Server { house, addresses, stop, taking, handle, runtime: None };
-    server.taking.push(runtime.spawn(look_around(server.house.clone())));
-    server.also_at(listener)?;
+    let (handle, addresses, accept_tasks) = (runtime.clone(), Vec::new(), Vec::new());
+    let mut server = Server { state, addresses, stop, accept_tasks, handle, runtime: None };
+    server.accept_tasks.push(runtime.spawn(scan_leases(server.state.clone())));
+    server.add_listener(listener)?;
     Ok(server)
 }
 
 impl Server {
     /// Serves the node at one more address, with limits of its own. A session may come at any
     /// address, over one connection at a time.
-    pub fn also_at(&mut self, listener: Listener) -> Result<(), ServeFailed> {
-        let (address, limits) = (listener.address().clone(), self.house.limits);
-        let entrance = Entrance::new(listener.called().to_string(), limits.connections, limits.unproven);
-        let _entered = self.handle.enter();
-        let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
-        self.taking.push(self.handle.spawn(take(entered, entrance, self.house.clone())));
+    pub fn add_listener(&mut self, listener: Listener) -> Result<(), ServeError> {
+        let (address, limits) = (listener.address().clone(), self.state.limits);
+        let admission = Admission::new(listener.advertised().to_string(), limits.connections, limits.unauthenticated);
+        let _guard = self.handle.enter();
+        let listening = listener.into_async().map_err(|source| ServeError { address: address.clone(), source })?;
+        self.accept_tasks.push(self.handle.spawn(accept_loop(listening, admission, self.state.clone())));
         self.addresses.push(address);
         Ok(())
     }
@@ -134,8 +135,8 @@ impl Server {
     /// socket file is left.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        for taking in std::mem::take(&mut self.taking) {
-            if let Err(error) = taking.await {
+        for task in std::mem::take(&mut self.accept_tasks) {
+            if let Err(error) = task.await {
                 tracing::error!(%error, "serving a node has ended badly");
             }
         }
@@ -147,10 +148,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         let Some(runtime) = self.runtime.take() else { return };
-        let taking = std::mem::take(&mut self.taking);
+        let accept_tasks = std::mem::take(&mut self.accept_tasks);
         let ended = async move {
-            for taking in taking {
-                drop(taking.await); // a panic was logged already
+            for task in accept_tasks {
+                drop(task.await); // a panic was logged already
             }
         };
         let last = move || drop(runtime.block_on(async { timeout(DROP_WAIT, ended).await }));
@@ -164,56 +165,56 @@ impl Drop for Server {
 
 /// Periodically ends opens of programs that were killed, or that closed them without telling their
 /// client.
-async fn look_around(house: Arc<House>) {
-    let mut stopping = house.stopping.clone();
+async fn scan_leases(state: Arc<ServerState>) {
+    let mut stopping = state.stopping.clone();
     loop {
         tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(LOOK_PAUSE) => {}
+            () = tokio::time::sleep(SCAN_INTERVAL) => {}
         }
-        house.node.look_around();
+        state.node.look_around();
         let purged = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => return,
-            purged = house.janitor.purge(house.node.take_left()) => purged,
+            purged = state.cleanup.purge(state.node.take_left()) => purged,
         };
         if let Err(error) = purged {
             tracing::warn!(%error, "stripes of removed files were left behind");
         }
         tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => return,
-            () = know_strays(&house) => {}
+            () = settle_strays(&state) => {}
         }
     }
 }
 
 /// Settles the noted stripes of long sessions: those that a file of another node has are noted no
 /// more, the others are removed.
-async fn know_strays(house: &House) {
-    for session in house.node.crowded_strays() {
-        house.remove_strays(session).await;
+async fn settle_strays(state: &ServerState) {
+    for session in state.node.crowded_strays() {
+        state.remove_strays(session).await;
     }
 }
 
 /// Accepts connections until the server stops, then waits for their ends.
-async fn take(listener: Entered, entrance: Arc<Entrance>, house: Arc<House>) {
-    let mut guests = JoinSet::new();
-    let mut stopping = house.stopping.clone();
+async fn accept_loop(listener: AsyncListener, admission: Arc<Admission>, state: Arc<ServerState>) {
+    let mut connections = JoinSet::new();
+    let mut stopping = state.stopping.clone();
     loop {
-        while guests.try_join_next().is_some() {}
+        while connections.try_join_next().is_some() {}
         let stream = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => break,
             stream = listener.accept() => stream,
         };
         match stream {
-            Ok(arrived) => {
-                guests.spawn(server_connection::receive(arrived, entrance.meet(), house.clone()));
+            Ok(accepted) => {
+                connections.spawn(server_connection::serve_connection(accepted, admission.register(), state.clone()));
             }
             Err(error) => {
-                house.rare.warn(|| tracing::warn!(%error, "a connection could not be taken"));
+                state.log_limiter.warn(|| tracing::warn!(%error, "a connection could not be taken"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     drop(listener);
-    while guests.join_next().await.is_some() {}
+    while connections.join_next().await.is_some() {}
 }

@@ -8,26 +8,26 @@ use tokio::sync::OnceCell;
 use wire::{Gone, Outcome, Session, StripeRuns};
 
 /// Finishes what a client has left at a node when its session has ended there. A file deleted with
-/// it may have stripes at other nodes, and a transaction may have parts there, so the janitor has
+/// it may have stripes at other nodes, and a transaction may have parts there, so the cleanup has
 /// connections to all nodes.
 #[derive(Debug)]
-pub struct Janitor {
+pub struct SessionCleanup {
     node: NodeId,
     nodes: Nodes,
     /// Connects at the first cleanup.
     client: OnceCell<Client>,
 }
 
-impl Janitor {
-    /// Creates the janitor of a node, with connections to the other nodes of its pool.
+impl SessionCleanup {
+    /// Creates the cleanup of a node, with connections to the other nodes of its pool.
     pub fn new(node: &Arc<Node>, others: &[(NodeId, Arc<dyn Connection>)]) -> Self {
-        let here: Arc<dyn Connection> = Arc::new(InProcess(node.clone()));
-        let nodes = others.iter().cloned().chain([(node.id(), here)]).collect();
+        let local: Arc<dyn Connection> = Arc::new(InProcess(node.clone()));
+        let nodes = others.iter().cloned().chain([(node.id(), local)]).collect();
         Self { node: node.id(), nodes, client: OnceCell::new() }
     }
 
     /// Finishes what a session has left at this node.
-    pub async fn end(&self, session: Session) -> Outcome<()> {
+    pub async fn end_session(&self, session: Session) -> Outcome<()> {
         self.client().await?.recover_at(self.node, session).await
     }
 

@@ -4,7 +4,7 @@
 //! crashes the process instead of returning other data. It costs a few system calls a view and is
 //! for testing code that holds views.
 
-use crate::lease::Used;
+use crate::lease::LeaseGuard;
 use bytes::Bytes;
 use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
@@ -16,14 +16,14 @@ const GUARDED_BYTES: usize = 4096;
 
 /// One file of the node's memory, mapped for reading.
 #[derive(Debug)]
-pub struct Segment {
+pub struct MappedSegment {
     map: MmapRaw,
     /// Number of views of each page that is viewed, where other pages are protected; `None` where
     /// all pages are readable.
     guard: Option<Mutex<BTreeMap<usize, u32>>>,
 }
 
-impl Segment {
+impl MappedSegment {
     /// Maps `length` bytes of a file. A forked child has the mapping too and may read it, but the
     /// content is not preserved for the child.
     pub fn map(file: OwnedFd, length: u64) -> io::Result<Arc<Self>> {
@@ -47,10 +47,10 @@ impl Segment {
 
     /// View of bytes that the node preserves until the lease is dropped; `None` if they are not all
     /// in the segment.
-    pub fn view(self: &Arc<Self>, offset: u64, length: u32, loan: Arc<Used>) -> Option<Bytes> {
+    pub fn view(self: &Arc<Self>, offset: u64, length: u32, lease: Arc<LeaseGuard>) -> Option<Bytes> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(length as usize)?;
-        (end <= self.map.len()).then(|| Bytes::from_owner(View::new(self, offset..end, loan)))
+        (end <= self.map.len()).then(|| Bytes::from_owner(SegmentView::new(self, offset..end, lease)))
     }
 
     /// Makes pages readable, or protects them.
@@ -84,26 +84,26 @@ impl Segment {
 }
 
 /// View of leased bytes.
-struct View {
-    segment: Arc<Segment>,
+struct SegmentView {
+    segment: Arc<MappedSegment>,
     bytes: Range<usize>,
-    _loan: Arc<Used>,
+    _lease: Arc<LeaseGuard>,
 }
 
-impl View {
-    fn new(segment: &Arc<Segment>, bytes: Range<usize>, loan: Arc<Used>) -> Self {
+impl SegmentView {
+    fn new(segment: &Arc<MappedSegment>, bytes: Range<usize>, lease: Arc<LeaseGuard>) -> Self {
         segment.count(&bytes, true);
-        Self { segment: segment.clone(), bytes, _loan: loan }
+        Self { segment: segment.clone(), bytes, _lease: lease }
     }
 }
 
-impl Drop for View {
+impl Drop for SegmentView {
     fn drop(&mut self) {
         self.segment.count(&self.bytes, false);
     }
 }
 
-impl AsRef<[u8]> for View {
+impl AsRef<[u8]> for SegmentView {
     fn as_ref(&self) -> &[u8] {
         let at = self.segment.map.as_ptr().wrapping_add(self.bytes.start);
         // SAFETY: the range was checked to be in the mapping, which lives as long as the segment
@@ -125,7 +125,7 @@ mod tests {
     use std::fs;
 
     /// Pages that are readable.
-    fn open(segment: &Segment) -> Vec<usize> {
+    fn open(segment: &MappedSegment) -> Vec<usize> {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let (start, end) = (segment.map.as_ptr().addr(), segment.map.as_ptr().addr() + segment.map.len());
         let ranges = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|may| may.starts_with('r')));
@@ -139,8 +139,8 @@ mod tests {
     fn guarded_only_what_is_viewed_can_be_looked_at() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8 * 4096).unwrap();
-        assert_eq!(open(&Segment::mapped(&file, 8 * 4096, false).unwrap()), [0, 1, 2, 3, 4, 5, 6, 7]);
-        let segment = Segment::mapped(&file, 8 * 4096, true).unwrap();
+        assert_eq!(open(&MappedSegment::mapped(&file, 8 * 4096, false).unwrap()), [0, 1, 2, 3, 4, 5, 6, 7]);
+        let segment = MappedSegment::mapped(&file, 8 * 4096, true).unwrap();
         assert_eq!(open(&segment), [0; 0]);
         segment.count(&(100..5000), true);
         segment.count(&(4096..12_289), true);

@@ -14,9 +14,9 @@ const LINE_BYTES: usize = 64;
 
 /// Writable mapping of the blocks.
 #[derive(Debug)]
-pub struct Window(MmapRaw);
+pub struct MappedSegmentMut(MmapRaw);
 
-impl Window {
+impl MappedSegmentMut {
     /// Maps `length` bytes of a file that has as many. A forked child does not get the mapping.
     pub fn map(file: &File, length: u64) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -91,10 +91,10 @@ mod tests {
     fn what_is_stored_is_in_the_file_to_the_byte_and_nothing_behind_it() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let window = Window::map(&file, 1 << 20).unwrap();
+        let mapped = MappedSegmentMut::map(&file, 1 << 20).unwrap();
         let data: Vec<u8> = (0_u8..251).cycle().take(70_000).collect();
         for (at, from, length) in [(0, 0, 70_000), (1 << 17, 3, 64), (1 << 18, 1, 63), (1 << 19, 7, 4097)] {
-            window.store(at, &data[from..from + length]).unwrap();
+            mapped.store(at, &data[from..from + length]).unwrap();
             let mut read = vec![9; length + 1];
             file.read_exact_at(&mut read, at as u64).unwrap();
             assert_eq!(read, [&data[from..from + length], &[0]].concat(), "at {at}");
@@ -105,10 +105,10 @@ mod tests {
     fn nothing_is_stored_beyond_it() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
-        assert!(Window::map(&file, 8192).is_err());
-        let window = Window::map(&file, 4096).unwrap();
+        assert!(MappedSegmentMut::map(&file, 8192).is_err());
+        let mapped = MappedSegmentMut::map(&file, 4096).unwrap();
         for (at, length) in [(4096, 1), (0, 4097), (usize::MAX, 1), (1, 1)] {
-            assert!(window.store(at, &vec![1; length]).is_err(), "{at}, {length}");
+            assert!(mapped.store(at, &vec![1; length]).is_err(), "{at}, {length}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Socket of any kind, as one type.
 
-use crate::{Address, scm_rights::Received, unix_socket::Near};
+use crate::{Address, scm_rights::ReceivedData, unix_socket::UnixSocket};
 use rustix::net::sockopt;
 use std::{
     io::{self, IoSlice},
@@ -16,11 +16,11 @@ use tokio::{
 use tokio_rustls::TlsStream;
 
 /// Silence after which the system probes the peer (TCP keepalive).
-const SILENCE: Duration = Duration::from_secs(10);
+const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// Interval of the probes.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Unanswered probes after which the connection ends: 25 s in all, then the peer's locks end.
-const QUESTIONS: u32 = 3;
+const PROBES: u32 = 3;
 /// Time limit for sent data to be acknowledged, milliseconds: as long as the probes take.
 const UNACKNOWLEDGED_MS: u32 = 25_000;
 
@@ -38,12 +38,12 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin {
     ) -> Poll<io::Result<usize>>;
 
     /// Reads some bytes, and the descriptor that came with them.
-    fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>>;
+    fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<ReceivedData>>;
 }
 
 /// Connected socket of any kind, by default of the runtime.
 #[derive(Debug)]
-pub enum Stream<T = TcpStream, U = Near> {
+pub enum Stream<T = TcpStream, U = UnixSocket> {
     Tcp(T),
     Tls(Box<TlsStream<T>>),
     Unix(U),
@@ -54,14 +54,14 @@ impl Stream {
     pub async fn connect(address: &Address) -> io::Result<Self> {
         Ok(match address {
             Address::Tcp { host, port } | Address::Tls { host, port } => {
-                Self::Tcp(kept_alive(TcpStream::connect((host.as_str(), *port)).await?)?)
+                Self::Tcp(with_keepalive(TcpStream::connect((host.as_str(), *port)).await?)?)
             }
-            Address::Unix(path) => Self::Unix(Near::connect(path).await?),
+            Address::Unix(path) => Self::Unix(UnixSocket::connect(path).await?),
         })
     }
 
     /// Unix socket, over which descriptors can travel.
-    pub fn unix(&self) -> Option<&Near> {
+    pub fn unix(&self) -> Option<&UnixSocket> {
         match self {
             Self::Tcp(_) | Self::Tls(_) => None,
             Self::Unix(stream) => Some(stream),
@@ -70,7 +70,7 @@ impl Stream {
 
     /// Duplicate of the socket, to write to it directly; `None` for TLS, which transforms the
     /// bytes.
-    pub fn beside(&self) -> Option<OwnedFd> {
+    pub fn duplicate(&self) -> Option<OwnedFd> {
         match self {
             Self::Tcp(stream) => stream.as_fd().try_clone_to_owned().ok(),
             Self::Unix(stream) => stream.socket().ok()?.try_clone_to_owned().ok(),
@@ -79,13 +79,13 @@ impl Stream {
     }
 
     /// Switches a Unix socket to busy polling: no event of it wakes anybody.
-    pub fn look(&mut self) -> io::Result<()> {
-        if let Self::Unix(stream) = self { stream.look() } else { Ok(()) }
+    pub fn spin(&mut self) -> io::Result<()> {
+        if let Self::Unix(stream) = self { stream.spin() } else { Ok(()) }
     }
 
     /// Switches back to waiting; returns true if it was busy-polling.
-    pub fn rest(&mut self) -> io::Result<bool> {
-        if let Self::Unix(stream) = self { stream.rest() } else { Ok(false) }
+    pub fn block(&mut self) -> io::Result<bool> {
+        if let Self::Unix(stream) = self { stream.block() } else { Ok(false) }
     }
 
     /// Returns whether the peer is a process of this host with our user.
@@ -109,18 +109,18 @@ impl Socket for Stream {
         stream.poll_send_with(context, pieces, descriptor)
     }
 
-    fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
+    fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<ReceivedData>> {
         let Some(stream) = self.unix() else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
         stream.poll_receive(context, into)
     }
 }
 
 /// Sends small frames at once, and notices a host that is gone.
-pub fn kept_alive<S: AsFd>(stream: S) -> io::Result<S> {
+pub fn with_keepalive<S: AsFd>(stream: S) -> io::Result<S> {
     sockopt::set_tcp_nodelay(&stream, true)?;
-    sockopt::set_tcp_keepidle(&stream, SILENCE)?;
-    sockopt::set_tcp_keepintvl(&stream, ASK_AGAIN)?;
-    sockopt::set_tcp_keepcnt(&stream, QUESTIONS)?;
+    sockopt::set_tcp_keepidle(&stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(&stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&stream, PROBES)?;
     sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MS)?;
     sockopt::set_socket_keepalive(&stream, true)?;
     Ok(stream)

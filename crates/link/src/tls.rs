@@ -19,14 +19,14 @@ const FIRST_WORD_WAIT: Duration = Duration::from_secs(2);
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// Connection that was accepted, maybe with its TLS handshake still to come.
-pub enum Arrived {
+pub enum AcceptedConnection {
     Open(Stream),
     Tls(TcpStream, TlsAcceptor),
 }
 
-impl Arrived {
+impl AcceptedConnection {
     /// Does the node's part of the TLS handshake. A client without TLS is told that it is needed.
-    pub async fn open(self) -> io::Result<Stream> {
+    pub async fn handshake(self) -> io::Result<Stream> {
         let (mut stream, tls) = match self {
             Self::Open(stream) => return Ok(stream),
             Self::Tls(stream, tls) => (stream, tls),
@@ -48,7 +48,7 @@ impl Arrived {
 }
 
 /// Does the client's part of the TLS handshake. The error says what is wrong with the other side.
-pub async fn connect<T, U>(stream: T, config: Arc<ClientConfig>) -> Result<Stream<T, U>, Failed>
+pub async fn connect<T, U>(stream: T, config: Arc<ClientConfig>) -> Result<Stream<T, U>, TlsError>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
@@ -61,29 +61,29 @@ where
 
 /// Reason why the TLS handshake failed.
 #[derive(Debug)]
-pub enum Failed {
+pub enum TlsError {
     /// The next try would fail as well.
     Refused(&'static str),
     /// The connection broke.
     Broken(io::Error),
 }
 
-fn why(error: io::Error) -> Failed {
+fn why(error: io::Error) -> TlsError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(Error::InvalidCertificate(_)) => Failed::Refused(
+        Some(Error::InvalidCertificate(_)) => TlsError::Refused(
             "it shows another certificate than the pool's: see that the address is the pool's, and the certificate of now",
         ),
         Some(Error::InvalidMessage(_)) => {
-            Failed::Refused("no TLS is spoken there: reach it as tcp:HOST:PORT, if it is the pool's")
+            TlsError::Refused("no TLS is spoken there: reach it as tcp:HOST:PORT, if it is the pool's")
         }
-        _ => Failed::Broken(error),
+        _ => TlsError::Broken(error),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identity, Limits, Listener, Remote};
+    use crate::{Identity, Listener, Remote, ServerLimits};
     use client::{Client, Patience};
     use tokio::io::AsyncReadExt;
     use wire::handshake::Token;
@@ -95,9 +95,9 @@ mod tests {
         let (token, identity) =
             (Token::new(b"a token of the tests, not guessed").unwrap(), Identity::generate().unwrap());
         let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &identity).unwrap();
-        let server = crate::serve(node, listener, &token, Limits::default()).unwrap();
+        let server = crate::serve(node, listener, &token, ServerLimits::default()).unwrap();
         let crate::Address::Tls { port, .. } = *server.address() else { panic!("it is served within TLS") };
-        let remote = Remote::trusting(server.address().clone(), &token, identity.certificate()).unwrap();
+        let remote = Remote::with_certificate(server.address().clone(), &token, identity.certificate()).unwrap();
         let healthy = Client::connect(Arc::new(remote), Patience::default()).await.unwrap();
         for round in 0..8_u8 {
             let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();

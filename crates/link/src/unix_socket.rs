@@ -4,7 +4,7 @@
 //! If the runtime knew a busy-polled socket, each message would wake a thread that waits for all
 //! sockets and takes the processor from the polling task.
 
-use crate::scm_rights::{self, Received};
+use crate::scm_rights::{self, ReceivedData};
 use rustix::{
     io::read,
     net::{SendAncillaryBuffer, SendFlags, sendmsg},
@@ -34,46 +34,46 @@ const READ_MORE_BYTES: usize = 64 << 10;
 
 /// Connected Unix socket.
 #[derive(Debug)]
-pub struct Near {
+pub struct UnixSocket {
     /// Exactly one of the two is `Some`, unless switching modes failed.
-    waited_for: Option<UnixStream>,
-    looked_at: Option<net::UnixStream>,
+    registered: Option<UnixStream>,
+    busy_polled: Option<net::UnixStream>,
     /// True if the last read while busy-polling filled its buffer.
-    much: bool,
+    was_full: bool,
 }
 
-impl Near {
+impl UnixSocket {
     /// Wraps a socket that the runtime waits for.
     pub fn new(stream: UnixStream) -> Self {
-        Self { waited_for: Some(stream), looked_at: None, much: false }
+        Self { registered: Some(stream), busy_polled: None, was_full: false }
     }
 
     /// Connects to the path of a socket.
     pub async fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
-        trusted(stream.peer_cred()?.uid())?;
+        check_peer(stream.peer_cred()?.uid())?;
         Ok(Self::new(stream))
     }
 
     /// Switches to busy polling: no event of this socket wakes anybody.
-    pub fn look(&mut self) -> io::Result<()> {
-        if let Some(stream) = self.waited_for.take() {
-            self.looked_at = Some(stream.into_std()?);
+    pub fn spin(&mut self) -> io::Result<()> {
+        if let Some(stream) = self.registered.take() {
+            self.busy_polled = Some(stream.into_std()?);
         }
         Ok(())
     }
 
     /// Switches to waiting; returns true if it was busy-polling.
-    pub fn rest(&mut self) -> io::Result<bool> {
-        let Some(stream) = self.looked_at.take() else { return Ok(false) };
-        self.waited_for = Some(UnixStream::from_std(stream)?);
+    pub fn block(&mut self) -> io::Result<bool> {
+        let Some(stream) = self.busy_polled.take() else { return Ok(false) };
+        self.registered = Some(UnixStream::from_std(stream)?);
         Ok(true)
     }
 
     /// Process at the other end, `None` if it is not visible here, and whether it has our user.
     /// Fails while busy-polling.
     pub fn peer(&self) -> io::Result<(Option<Pid>, bool)> {
-        let other = self.waited_for.as_ref().ok_or(io::ErrorKind::NotConnected)?.peer_cred()?;
+        let other = self.registered.as_ref().ok_or(io::ErrorKind::NotConnected)?.peer_cred()?;
         // 0: the process is in a namespace that is not visible here.
         let process = other.pid().filter(|pid| *pid > 0).and_then(Pid::from_raw);
         Ok((process, other.uid() == geteuid().as_raw()))
@@ -90,14 +90,14 @@ impl Near {
     }
 
     /// Reads some bytes, and the descriptor that came with them.
-    pub fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
+    pub fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<ReceivedData>> {
         self.poll(context, Interest::READABLE, |socket| scm_rights::receive(socket, into))
     }
 
     /// Underlying socket.
     pub fn socket(&self) -> io::Result<BorrowedFd<'_>> {
-        let looked_at = self.looked_at.as_ref().map(AsFd::as_fd);
-        looked_at.or(self.waited_for.as_ref().map(AsFd::as_fd)).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let busy_polled = self.busy_polled.as_ref().map(AsFd::as_fd);
+        busy_polled.or(self.registered.as_ref().map(AsFd::as_fd)).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn poll<T>(
@@ -106,7 +106,7 @@ impl Near {
         interest: Interest,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        let Some(stream) = &self.waited_for else { return at_once(|| call(self.socket()?)) };
+        let Some(stream) = &self.registered else { return poll_now(|| call(self.socket()?)) };
         loop {
             let is_ready = match interest {
                 Interest::WRITABLE => stream.poll_write_ready(context),
@@ -123,7 +123,7 @@ impl Near {
 
 /// Refuses a socket at which another user listens: nodes of a pool run as the user of its file, or
 /// as root.
-pub fn trusted(user: u32) -> io::Result<()> {
+pub fn check_peer(user: u32) -> io::Result<()> {
     if user == 0 || user == geteuid().as_raw() {
         return Ok(());
     }
@@ -132,7 +132,7 @@ pub fn trusted(user: u32) -> io::Result<()> {
 }
 
 /// Result of a call on a non-blocking socket; pending if it would block.
-pub fn at_once<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
+pub fn poll_now<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -153,35 +153,35 @@ pub fn poll_read(socket: BorrowedFd<'_>, into: &mut ReadBuf<'_>, most: usize) ->
     let most = into.remaining().min(most);
     if most <= READ_BYTES {
         let mut room = [MaybeUninit::uninit(); READ_BYTES];
-        return at_once(|| {
+        return poll_now(|| {
             let (come, _) = read(socket, &mut room[..most])?;
             into.put_slice(come);
             Ok(come.len())
         });
     }
     let room = into.initialize_unfilled_to(most);
-    let count = ready!(at_once(|| Ok(read(socket, &mut *room)?)))?;
+    let count = ready!(poll_now(|| Ok(read(socket, &mut *room)?)))?;
     into.advance(count);
     Poll::Ready(Ok(count))
 }
 
-impl AsyncRead for Near {
+impl AsyncRead for UnixSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let near = self.get_mut();
-        if let Some(stream) = &mut near.waited_for {
+        let socket = self.get_mut();
+        if let Some(stream) = &mut socket.registered {
             return Pin::new(stream).poll_read(context, into);
         }
         // An initialized buffer, as a receive buffer is, needs no zeroing.
         let is_clear = into.initialized().len() == into.capacity();
-        let most = if is_clear || near.much { READ_MORE_BYTES } else { READ_BYTES };
+        let most = if is_clear || socket.was_full { READ_MORE_BYTES } else { READ_BYTES };
         let most = if is_clear { into.remaining() } else { most };
-        let count = ready!(poll_read(near.socket()?, into, most))?;
-        near.much = count == most;
+        let count = ready!(poll_read(socket.socket()?, into, most))?;
+        socket.was_full = count == most;
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Near {
+impl AsyncWrite for UnixSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
@@ -191,10 +191,10 @@ impl AsyncWrite for Near {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let near = self.get_mut();
-        match &mut near.waited_for {
+        let socket = self.get_mut();
+        match &mut socket.registered {
             Some(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
-            None => at_once(|| write(near.socket()?, pieces)),
+            None => poll_now(|| write(socket.socket()?, pieces)),
         }
     }
 

@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use client::Connection;
 use common::*;
-use link::{Limits, Remote};
+use link::{Remote, ServerLimits};
 use placement::{Epoch, FileId, NodeId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, time::Duration};
 use vfs::Vfs;
@@ -53,8 +53,8 @@ fn encoded(request: &Request, id: u64) -> Vec<u8> {
 fn over_a_network_nothing_is_lent_and_nothing_placed() {
     let node = node();
     let server = serve(&node, &any_port());
-    let mut raw = Raw::connect(&server);
-    raw.greet(token(), VERSIONS).unwrap();
+    let mut raw = RawClient::connect(&server);
+    raw.shake_hands(token(), VERSIONS).unwrap();
     let extent = Extent { node: NodeId(1), slot: 0, generation: 1 };
     let mut bytes = Vec::new();
     encode_mapped(0, &mut bytes);
@@ -68,8 +68,8 @@ fn over_a_network_nothing_is_lent_and_nothing_placed() {
 fn who_publishes_what_it_has_not_put_down_is_cut_off() {
     let node = node();
     let server = serve(&node, &any_port());
-    let mut raw = Raw::connect(&server);
-    raw.greet(token(), VERSIONS).unwrap();
+    let mut raw = RawClient::connect(&server);
+    raw.shake_hands(token(), VERSIONS).unwrap();
     let action = StripeAction::Fill { data: Bytes::new() };
     let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
     let mut bytes = Vec::new();
@@ -86,10 +86,10 @@ async fn garbage_at_every_stage_ends_its_connection_and_no_other() {
     let healthy = vfs(server.address()).await;
     for seed in 0..60 {
         let mut dice = Dice(seed);
-        let mut raw = Raw::connect(&server);
+        let mut raw = RawClient::connect(&server);
         let greeted = seed % 3 > 0;
         if greeted {
-            raw.greet(token(), VERSIONS).unwrap();
+            raw.shake_hands(token(), VERSIONS).unwrap();
         }
         let mut bytes = encoded(&hello(), 1);
         match seed % 6 {
@@ -119,8 +119,8 @@ async fn garbage_at_every_stage_ends_its_connection_and_no_other() {
 async fn what_is_wrong_with_a_frame_is_said_before_the_connection_ends() {
     let server = serve(&node(), &any_port());
     let says = |bytes: Vec<u8>| {
-        let mut raw = Raw::connect(&server);
-        raw.greet(token(), VERSIONS).unwrap();
+        let mut raw = RawClient::connect(&server);
+        raw.shake_hands(token(), VERSIONS).unwrap();
         raw.stream.write_all(&bytes).unwrap();
         match raw.next() {
             Some(ToClient::Goodbye(why)) => why,
@@ -132,8 +132,8 @@ async fn what_is_wrong_with_a_frame_is_said_before_the_connection_ends() {
     oversized[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(says(oversized).contains("damaged"), "its check is of other bytes");
     let twice = [encoded(&hello(), 7), encoded(&hello(), 7)].concat();
-    let mut raw = Raw::connect(&server);
-    raw.greet(token(), VERSIONS).unwrap();
+    let mut raw = RawClient::connect(&server);
+    raw.shake_hands(token(), VERSIONS).unwrap();
     raw.stream.write_all(&twice).unwrap();
     assert!(matches!(raw.next(), Some(ToClient::Reply { id: 7, reply: Ok(_) })));
     assert!(matches!(raw.next(), Some(ToClient::Goodbye(why)) if why.contains("ids grow")));
@@ -145,10 +145,10 @@ async fn what_is_wrong_with_a_frame_is_said_before_the_connection_ends() {
 async fn who_does_not_know_the_token_or_speaks_no_common_version_is_told_so() {
     let server = serve(&node(), &any_port());
     let wrong = Token::new(b"another token, not of the pool").unwrap();
-    let refused = Raw::connect(&server).greet(wrong.clone(), VERSIONS).unwrap_err();
+    let refused = RawClient::connect(&server).shake_hands(wrong.clone(), VERSIONS).unwrap_err();
     assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("token is wrong")), "{refused}");
     let later = Versions::new(Version(7), Version(9)).unwrap();
-    let refused = Raw::connect(&server).greet(token(), later).unwrap_err();
+    let refused = RawClient::connect(&server).shake_hands(token(), later).unwrap_err();
     assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("versions")), "{refused}");
     let remote = Remote::new(server.address().clone(), &wrong);
     let failure = remote.call(hello()).await.unwrap_err();
@@ -162,31 +162,31 @@ async fn who_does_not_know_the_token_or_speaks_no_common_version_is_told_so() {
 
 #[tokio::test]
 async fn who_does_not_finish_the_handshake_is_cut_off() {
-    let limits = Limits { handshake: Duration::from_millis(30), ..Limits::default() };
+    let limits = ServerLimits { handshake: Duration::from_millis(30), ..ServerLimits::default() };
     let server = serve_with(&node(), &any_port(), limits);
-    let mut raw = Raw::connect(&server);
+    let mut raw = RawClient::connect(&server);
     raw.stream.write_all(b"tid").unwrap();
-    let refused = raw.greet(token(), Versions::new(Version(1), Version(1)).unwrap());
+    let refused = raw.shake_hands(token(), Versions::new(Version(1), Version(1)).unwrap());
     assert!(refused.is_err(), "what was begun is no hello");
-    let mut silent = Raw::connect(&server);
+    let mut silent = RawClient::connect(&server);
     assert!(ends(&mut silent), "it is closed");
     server.stop().await;
 }
 
 /// Reads to the end; returns whether there is one.
-fn ends(raw: &mut Raw) -> bool {
+fn ends(raw: &mut RawClient) -> bool {
     let mut all = Vec::new();
     std::io::Read::read_to_end(&mut raw.stream, &mut all).is_ok()
 }
 
 #[tokio::test]
 async fn too_many_connections_are_told_so_and_those_that_are_there_go_on() {
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let limits = ServerLimits { connections: 2, ..ServerLimits::default() };
     let server = serve_with(&node(), &any_port(), limits);
     let one = vfs(server.address()).await;
-    let mut other = Raw::connect(&server);
-    other.greet(token(), VERSIONS).unwrap();
-    let refused = Raw::connect(&server).greet(token(), VERSIONS).unwrap_err();
+    let mut other = RawClient::connect(&server);
+    other.shake_hands(token(), VERSIONS).unwrap();
+    let refused = RawClient::connect(&server).shake_hands(token(), VERSIONS).unwrap_err();
     assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("2 connections")), "{refused}");
     let full = Remote::new(server.address().clone(), &token()).call(hello()).await.unwrap_err();
     assert!(
@@ -195,7 +195,7 @@ async fn too_many_connections_are_told_so_and_those_that_are_there_go_on() {
     );
     one.write_file(b"f", b"on it goes").await.unwrap();
     drop(other);
-    while Raw::connect(&server).greet(token(), VERSIONS).is_err() {}
+    while RawClient::connect(&server).shake_hands(token(), VERSIONS).is_err() {}
     server.stop().await;
 }
 
@@ -204,8 +204,8 @@ async fn a_session_is_served_on_its_own_connection_only() {
     let server = serve(&node(), &any_port());
     let remote = std::sync::Arc::new(Remote::new(server.address().clone(), &token()));
     let one = client::Client::connect(remote, client::Patience::default()).await.unwrap();
-    let mut raw = Raw::connect(&server);
-    raw.greet(token(), VERSIONS).unwrap();
+    let mut raw = RawClient::connect(&server);
+    raw.shake_hands(token(), VERSIONS).unwrap();
     let (mut bytes, session) = (Vec::new(), one.session());
     encode_watch(session, 1, &mut bytes);
     let stranger = Request {
@@ -226,11 +226,11 @@ async fn a_session_is_served_on_its_own_connection_only() {
 
 #[tokio::test]
 async fn strangers_who_say_nothing_keep_nobody_out() {
-    let limits = Limits { connections: 4, unproven: 4, ..Limits::default() };
+    let limits = ServerLimits { connections: 4, unauthenticated: 4, ..ServerLimits::default() };
     let server = serve_with(&node(), &any_port(), limits);
-    let silent: Vec<Raw> = (0..40).map(|_| Raw::connect(&server)).collect();
+    let silent: Vec<RawClient> = (0..40).map(|_| RawClient::connect(&server)).collect();
     for _ in 0..10 {
-        Raw::connect(&server).greet(token(), VERSIONS).unwrap();
+        RawClient::connect(&server).shake_hands(token(), VERSIONS).unwrap();
     }
     let mut first = silent.into_iter().next().unwrap();
     assert!(ends(&mut first), "it made way");
@@ -239,29 +239,29 @@ async fn strangers_who_say_nothing_keep_nobody_out() {
 
 #[tokio::test]
 async fn a_full_address_keeps_nobody_out_of_another() {
-    let limits = Limits { connections: 1, unproven: 1, ..Limits::default() };
+    let limits = ServerLimits { connections: 1, unauthenticated: 1, ..ServerLimits::default() };
     let (node, folder) = (node(), tempfile::tempdir().unwrap());
     let mut server = serve_with(&node, &any_port(), limits);
     let socket = link::Address::Unix(folder.path().join("socket"));
-    server.also_at(link::Listener::bind(&socket).unwrap()).unwrap();
-    let mut inside = Raw::connect(&server);
-    inside.greet(token(), VERSIONS).unwrap();
-    assert!(Raw::connect(&server).greet(token(), VERSIONS).is_err(), "it is full");
+    server.add_listener(link::Listener::bind(&socket).unwrap()).unwrap();
+    let mut inside = RawClient::connect(&server);
+    inside.shake_hands(token(), VERSIONS).unwrap();
+    assert!(RawClient::connect(&server).shake_hands(token(), VERSIONS).is_err(), "it is full");
     vfs(&socket).await.write_file(b"f", b"bytes").await.unwrap();
     server.stop().await;
 }
 
 #[tokio::test]
 async fn payloads_that_are_announced_by_many_take_no_more_memory_than_the_budget() {
-    let limits = Limits { arriving_bytes: 1 << 20, ..Limits::default() };
+    let limits = ServerLimits { arriving_bytes: 1 << 20, ..ServerLimits::default() };
     let server = serve_with(&node(), &any_port(), limits);
     let action = StripeAction::Fill { data: vec![7; 1 << 20].into() };
     let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
     let (mut head, mut stalled) = (Vec::new(), Vec::new());
     let payload = encode_request(&Request { body, ..hello() }, 1, &mut head).unwrap();
     for _ in 0..8 {
-        let mut raw = Raw::connect(&server);
-        raw.greet(token(), VERSIONS).unwrap();
+        let mut raw = RawClient::connect(&server);
+        raw.shake_hands(token(), VERSIONS).unwrap();
         raw.stream.write_all(&head).unwrap();
         raw.stream.write_all(&payload[..100_000]).unwrap();
         stalled.push(raw);
@@ -304,8 +304,8 @@ async fn stripes_of_files_that_are_none_go_with_the_session_that_wrote_them() {
 #[tokio::test]
 async fn a_session_that_was_never_given_is_not_served() {
     let server = serve(&node(), &any_port());
-    let mut raw = Raw::connect(&server);
-    raw.greet(token(), VERSIONS).unwrap();
+    let mut raw = RawClient::connect(&server);
+    raw.shake_hands(token(), VERSIONS).unwrap();
     let session = Session::of(NodeId(1), 99).unwrap();
     let stranger = Request { session, ..hello() };
     raw.stream.write_all(&encoded(&stranger, 1)).unwrap();

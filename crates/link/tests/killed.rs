@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Connection, Objects, Patience, objects::Condition};
 use common::*;
-use link::{Limits, Listener, Remote, Server};
+use link::{Listener, Remote, Server, ServerLimits};
 use node::{Hear, Node, Reply, Settings};
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
 use std::{
@@ -40,7 +40,7 @@ struct Pool {
 struct Death {
     left: AtomicU32,
     first: usize,
-    ways: Vec<Way>,
+    relays: Vec<Relay>,
     died: Notify,
 }
 
@@ -52,8 +52,8 @@ struct Mortal {
 
 impl Death {
     fn come(&self) {
-        for at in 0..self.ways.len() {
-            self.ways[(self.first + at) % self.ways.len()].cut();
+        for at in 0..self.relays.len() {
+            self.relays[(self.first + at) % self.relays.len()].cut();
         }
         self.died.notify_one();
     }
@@ -168,7 +168,7 @@ impl Pool {
             let others = ids.iter().zip(&addresses).filter(|(id, _)| **id != ids[at]);
             let others: Vec<_> =
                 others.map(|(id, address)| (*id, Arc::new(remote(address)) as Arc<dyn Connection>)).collect();
-            link::serve_on(&handle, nodes[at].clone(), listener, &token(), Limits::default(), &others).unwrap()
+            link::serve_on(&handle, nodes[at].clone(), listener, &token(), ServerLimits::default(), &others).unwrap()
         };
         let servers = listeners.into_iter().enumerate().map(serve).collect();
         Self { nodes, servers }
@@ -181,22 +181,22 @@ impl Pool {
     }
 
     async fn client(&self) -> Objects {
-        let way = |(node, server): (&Arc<Node>, &Server)| {
+        let connect = |(node, server): (&Arc<Node>, &Server)| {
             (node.id(), Arc::new(remote(server.address())) as Arc<dyn Connection>)
         };
-        let nodes = self.nodes.iter().zip(&self.servers).map(way).collect();
+        let nodes = self.nodes.iter().zip(&self.servers).map(connect).collect();
         Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap())
     }
 
     async fn mortal(&mut self, first: usize) -> (Objects, Arc<Death>) {
-        let ways: Vec<Way> = self.servers.iter_mut().map(Way::to).collect();
-        let addresses: Vec<_> = ways.iter().map(|way| way.address.clone()).collect();
-        let death = Arc::new(Death { left: AtomicU32::new(u32::MAX), first, ways, died: Notify::new() });
-        let way = |(node, address): (&Arc<Node>, link::Address)| {
+        let relays: Vec<Relay> = self.servers.iter_mut().map(Relay::to).collect();
+        let addresses: Vec<_> = relays.iter().map(|relay| relay.address.clone()).collect();
+        let death = Arc::new(Death { left: AtomicU32::new(u32::MAX), first, relays, died: Notify::new() });
+        let connect = |(node, address): (&Arc<Node>, link::Address)| {
             let (inner, death) = (remote(&address), death.clone());
             (node.id(), Arc::new(Mortal { inner, death }) as Arc<dyn Connection>)
         };
-        let nodes = self.nodes.iter().zip(addresses).map(way).collect();
+        let nodes = self.nodes.iter().zip(addresses).map(connect).collect();
         (Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap()), death)
     }
 

@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Connection, Objects, Patience, objects::Condition};
 use common::{OWNER, host::Host, remote, until};
-use link::{Limits, Remote};
+use link::{Remote, ServerLimits};
 use placement::{Epoch, FileId};
 use rustix::io::pwrite;
 use std::{io::Write, sync::Arc};
@@ -18,7 +18,7 @@ use wire::{Answer, Body, Command, Content, Name, OpenFlags, Request, Session};
 const STRIPE: usize = 64 << 10;
 
 fn host() -> Host {
-    Host::start_with(16 << 20, Limits { published: 4096, ..Limits::default() })
+    Host::start_with(16 << 20, ServerLimits { min_write_bytes: 4096, ..ServerLimits::default() })
 }
 
 async fn connect(host: &Host) -> (Arc<Remote>, Client, Objects) {

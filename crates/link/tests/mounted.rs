@@ -25,8 +25,8 @@ async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_mean
     }
     let (node, directory) = (node(), tempfile::tempdir().unwrap());
     let mut server = serve(&node, &any_port());
-    let way = Way::to(&mut server);
-    let (vfs, truth) = (vfs(&way.address).await, Vfs::new(client::Client::embedded(node.clone())));
+    let relay = Relay::to(&mut server);
+    let (vfs, truth) = (vfs(&relay.address).await, Vfs::new(client::Client::embedded(node.clone())));
     let mount = Mount::new(&vfs, directory.path(), &Options::default()).unwrap();
     let path = directory.path().join("f");
     fs::write(&path, "as it was").unwrap();
@@ -34,7 +34,7 @@ async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_mean
     for round in 0..3 {
         let open = File::options().read(true).write(true).open(&path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), fs::read(&path).unwrap());
-        way.cut();
+        relay.cut();
         let text = format!("changed, {round}");
         truth.write_file(b"f", text.as_bytes()).await.unwrap();
         truth.change(file, Changes { mode: Some(0o600 + round), ..Changes::default() }).await.unwrap();

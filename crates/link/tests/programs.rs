@@ -73,10 +73,10 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
 async fn what_a_child_has_inherited_stays_the_file_though_its_parent_was_killed_and_goes_with_the_child() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut parent = host.child("leave a child");
-    parent.order("f");
-    parent.hear("left");
+    parent.send_line("f");
+    parent.expect_line("left");
     let mut child = String::new();
-    parent.told.read_line(&mut child).unwrap();
+    parent.stdout.read_line(&mut child).unwrap();
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     parent.kill();
@@ -116,8 +116,8 @@ fn lock(owner: LockOwner, kind: LockKind) -> Lock {
 async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_nothing() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut child = host.child("lock");
-    child.order("f");
-    child.hear("locked");
+    child.send_line("f");
+    child.expect_line("locked");
     // The process has no session any more, as after an exec, but still its descriptor.
     until(|| host.node.look_around() == (1, 1)).await;
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
@@ -153,8 +153,8 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
 /// Client, and the number of requests that it has sent.
 async fn counted(address: &Address) -> (Client, Arc<AtomicU64>) {
     let calls = Arc::new(AtomicU64::new(0));
-    let way = Arc::new(Counting::new(remote(address), calls.clone()));
-    (Client::connect(way, Patience::default()).await.unwrap(), calls)
+    let connection = Arc::new(Counting::new(remote(address), calls.clone()));
+    (Client::connect(connection, Patience::default()).await.unwrap(), calls)
 }
 
 fn new_file() -> NewInode {
@@ -391,7 +391,7 @@ async fn programs_that_are_killed_at_any_moment_leave_nothing() {
     for round in 0..kills {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut child = host.child("work");
-        child.order(&round.to_string());
+        child.send_line(&round.to_string());
         let life = Duration::from_micros((state >> 33) % LIFE_MAX_MICROS);
         tokio::time::sleep(life).await;
         child.kill();

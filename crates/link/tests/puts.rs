@@ -11,10 +11,10 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use common::{
-    host::{Host, Process, child_orders},
+    host::{ChildProcess, Host, child_orders},
     remote, until,
 };
-use link::{Address, Limits};
+use link::{Address, ServerLimits};
 use placement::{FileId, StripeNo};
 use rustix::process::Signal;
 use std::{io::BufRead, sync::Arc};
@@ -25,7 +25,7 @@ const STRIPE: usize = 64 << 10;
 const MEMORY: u64 = 8 << 20;
 
 fn host() -> Host {
-    Host::start_with(MEMORY, Limits { published: 4096, ..Limits::default() })
+    Host::start_with(MEMORY, ServerLimits { min_write_bytes: 4096, ..ServerLimits::default() })
 }
 
 async fn objects(address: &Address) -> Objects {
@@ -84,11 +84,11 @@ impl Host {
 }
 
 /// Waits for `puts` more acknowledged puts; returns the last of them.
-fn acknowledged(child: &mut Process, puts: u64) -> u64 {
+fn acknowledged(child: &mut ChildProcess, puts: u64) -> u64 {
     let mut line = String::new();
     for _ in 0..puts {
         line.clear();
-        child.told.read_line(&mut line).unwrap();
+        child.stdout.read_line(&mut line).unwrap();
     }
     line.trim_end().parse().unwrap()
 }
@@ -135,7 +135,7 @@ async fn a_writer_that_is_killed_leaves_what_was_acknowledged_and_nothing_that_w
     let healthy = objects(host.server.address()).await;
     for round in 0..12 {
         let mut child = host.child("put");
-        child.order(&(round * 1000).to_string());
+        child.send_line(&(round * 1000).to_string());
         let last = acknowledged(&mut child, 1 + round * round % 37);
         child.kill();
         let mut newest = 0;
@@ -156,7 +156,7 @@ async fn a_writer_that_is_killed_leaves_what_was_acknowledged_and_nothing_that_w
 async fn a_writer_that_sleeps_keeps_nobody_from_what_it_was_offered() {
     let host = host();
     let mut child = host.child("put");
-    child.order("0");
+    child.send_line("0");
     for round in 0..10 {
         acknowledged(&mut child, 3 + round);
         child.signal(Signal::STOP);

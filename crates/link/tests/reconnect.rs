@@ -30,13 +30,13 @@ fn ears() -> (Hear, Arc<Mutex<Vec<Recall>>>) {
 async fn after_a_connection_broke_paths_and_new_opens_go_on_and_what_was_open_is_lost() {
     let node = node();
     let mut server = serve(&node, &any_port());
-    let way = Way::to(&mut server);
-    let (vfs, other) = (vfs(&way.address).await, vfs(server.address()).await);
+    let relay = Relay::to(&mut server);
+    let (vfs, other) = (vfs(&relay.address).await, vfs(server.address()).await);
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     let old = vfs.open(file, OpenFlags::READ_WRITE).await.unwrap();
     vfs.lock(old, LOCK, false).await.unwrap();
     for _ in 0..3 {
-        way.cut();
+        relay.cut();
         assert_eq!(vfs.read_file(b"f").await.unwrap(), &b"bytes"[..]);
         let refused = vfs.read(old, 0, 9).await;
         assert_eq!(refused, Err(Refusal::Ended));
@@ -75,18 +75,18 @@ async fn a_node_that_is_served_again_at_its_address_is_found_again() {
 
 #[tokio::test]
 async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_next_session() {
-    if BY_HAND {
+    if WITH_REACTOR {
         return; // there are no subscribers
     }
     let node = node();
     let mut server = serve(&node, &any_port());
-    let way = Way::to(&mut server);
-    let (vfs, other) = (vfs(&way.address).await, vfs(server.address()).await);
+    let relay = Relay::to(&mut server);
+    let (vfs, other) = (vfs(&relay.address).await, vfs(server.address()).await);
     let (hear, heard) = ears();
     vfs.watch(hear).await.unwrap();
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     assert!(vfs.stat(file).await.unwrap().lasting);
-    way.cut();
+    relay.cut();
     until(|| heard.lock().unwrap().contains(&Recall::All)).await; // without any request
     assert!(vfs.stat(file).await.unwrap().lasting);
     heard.lock().unwrap().clear();
@@ -99,7 +99,7 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
 #[derive(Debug)]
 struct Cutting {
     remote: Remote,
-    way: Arc<Way>,
+    relay: Arc<Relay>,
     /// Number of calls until the cut.
     left: Arc<AtomicU64>,
     before: bool,
@@ -109,11 +109,11 @@ impl Connection for Cutting {
     fn call(&self, request: Request) -> Reply {
         let cuts = self.left.fetch_sub(1, SeqCst) == 1;
         if cuts && self.before {
-            self.way.cut();
+            self.relay.cut();
         }
         let reply = self.remote.call(request);
         if cuts && !self.before {
-            self.way.cut();
+            self.relay.cut();
         }
         reply
     }
@@ -149,10 +149,10 @@ async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answer
     for at in 1..40 {
         let node = node();
         let mut server = serve(&node, &any_port());
-        let way = Arc::new(Way::to(&mut server));
+        let relay = Arc::new(Relay::to(&mut server));
         let (left, before) = (Arc::new(AtomicU64::new(u64::MAX)), at % 2 == 0);
-        let remote = remote(&way.address);
-        let cutting = Cutting { remote, way: way.clone(), left: left.clone(), before };
+        let remote = remote(&relay.address);
+        let cutting = Cutting { remote, relay: relay.clone(), left: left.clone(), before };
         let vfs = Vfs::new(Client::connect(Arc::new(cutting), Patience::default()).await.unwrap());
         let truth = Vfs::new(Client::embedded(node.clone()));
         for number in (2..24).step_by(4) {
@@ -180,7 +180,7 @@ async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answer
 struct Served {
     nodes: Vec<Arc<Node>>,
     servers: Vec<Server>,
-    ways: Vec<Way>,
+    relays: Vec<Relay>,
 }
 
 impl Served {
@@ -193,16 +193,16 @@ impl Served {
         let start = |id: &NodeId| node::member(*id, map.clone(), settings.clone(), engine());
         let nodes: Vec<Arc<Node>> = ids.iter().map(start).collect();
         let mut servers: Vec<Server> = nodes.iter().map(|node| serve(node, &any_port())).collect();
-        let ways = servers.iter_mut().map(Way::to).collect();
-        Self { nodes, servers, ways }
+        let relays = servers.iter_mut().map(Relay::to).collect();
+        Self { nodes, servers, relays }
     }
 
     async fn client(&self) -> Vfs {
-        let way = |(node, way): (&Arc<Node>, &Way)| {
-            let remote = remote(&way.address);
+        let connect = |(node, relay): (&Arc<Node>, &Relay)| {
+            let remote = remote(&relay.address);
             (node.id(), Arc::new(remote) as Arc<dyn Connection>)
         };
-        let nodes: Nodes = self.nodes.iter().zip(&self.ways).map(way).collect();
+        let nodes: Nodes = self.nodes.iter().zip(&self.relays).map(connect).collect();
         Vfs::new(Client::connect_all(nodes, Patience::default()).await.unwrap())
     }
 
@@ -219,7 +219,7 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
         let pool = Served::of(4);
         let (vfs, other) = (pool.client().await, pool.client().await);
         let (hear, heard) = ears();
-        if !BY_HAND {
+        if !WITH_REACTOR {
             vfs.watch(hear).await.unwrap();
         }
         let mut files = Vec::new();
@@ -231,15 +231,15 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
             vfs.lock(handle, LOCK, false).await.unwrap();
             files.push((path, file, handle));
         }
-        let others: Vec<_> = pool.ways.iter().map(|way| way.address.clone()).collect();
+        let others: Vec<_> = pool.relays.iter().map(|relay| relay.address.clone()).collect();
         assert_eq!(others.len(), 4);
-        pool.ways[broken].cut();
+        pool.relays[broken].cut();
         for (path, file, handle) in &files {
             assert_eq!(vfs.read_file(path.as_bytes()).await.unwrap(), &b"bytes"[..]);
-            assert_eq!(vfs.stat(*file).await.unwrap().lasting, !BY_HAND, "it watches again, everywhere");
+            assert_eq!(vfs.stat(*file).await.unwrap().lasting, !WITH_REACTOR, "it watches again, everywhere");
             let _ = vfs.read(*handle, 0, 9).await;
         }
-        until(|| BY_HAND || heard.lock().unwrap().contains(&Recall::All)).await;
+        until(|| WITH_REACTOR || heard.lock().unwrap().contains(&Recall::All)).await;
         for (_, file, handle) in &files {
             assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::Ended), "also where nothing broke");
             let theirs = other.open(*file, OpenFlags::READ_WRITE).await;

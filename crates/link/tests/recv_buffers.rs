@@ -51,8 +51,8 @@ fn object_of(byte: u8, length: usize) -> Bytes {
 async fn a_payload_that_breaks_off_takes_memory_only_until_its_connection_ends() {
     let (engine, server) = host();
     let before = engine.usage().used;
-    let mut raw = Raw::connect(&server);
-    raw.greet(token(), VERSIONS).unwrap();
+    let mut raw = RawClient::connect(&server);
+    raw.shake_hands(token(), VERSIONS).unwrap();
     let action = StripeAction::Fill { data: vec![7; STRIPE as usize].into() };
     let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
     let request =

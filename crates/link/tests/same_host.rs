@@ -98,8 +98,8 @@ async fn a_client_that_is_killed_leaves_nothing_lent() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     for files in [1, 7, 40] {
         let mut child = host.child("hold files");
-        child.order(&files.to_string());
-        child.hear("held");
+        child.send_line(&files.to_string());
+        child.expect_line("held");
         host.remove(files).await;
         assert_eq!(host.used(), files);
         child.kill();
@@ -111,10 +111,10 @@ async fn a_client_that_is_killed_leaves_nothing_lent() {
 async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut child = host.child("leave a child");
-    child.order("3");
-    child.hear("held");
+    child.send_line("3");
+    child.expect_line("held");
     let mut grandchild = String::new();
-    child.told.read_line(&mut grandchild).unwrap();
+    child.stdout.read_line(&mut grandchild).unwrap();
     host.remove(3).await;
     assert_eq!(host.used(), 3);
     child.kill();
@@ -127,8 +127,8 @@ async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
 async fn a_client_that_sleeps_keeps_what_it_was_lent_and_the_node_lives_on() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut child = host.child("hold files");
-    child.order("1");
-    child.hear("held");
+    child.send_line("1");
+    child.expect_line("held");
     child.signal(Signal::STOP);
     host.truth.unlink(Vfs::root(), b"0").await.unwrap();
     for round in 0..100_u32 {
@@ -143,8 +143,8 @@ async fn a_client_that_sleeps_keeps_what_it_was_lent_and_the_node_lives_on() {
         host.truth.unlink(Vfs::root(), name.as_bytes()).await.unwrap();
     }
     child.signal(Signal::CONT);
-    child.order("check");
-    child.hear("as it was");
+    child.send_line("check");
+    child.expect_line("as it was");
 }
 
 #[tokio::test]
@@ -155,8 +155,8 @@ async fn a_mount_in_another_process_passes_through() {
     let Some(host) = Host::with_whole_files(256 << 20) else { return };
     let point = tempfile::tempdir().unwrap();
     let mut child = host.child("mount");
-    child.order(point.path().to_str().unwrap());
-    child.hear("mounted");
+    child.send_line(point.path().to_str().unwrap());
+    child.expect_line("mounted");
     let content: Vec<u8> = (0..5_000_000_u32).map(|at| at.to_le_bytes()[at as usize % 4]).collect();
     let (path, expected) = (point.path().join("large"), content.clone());
     tokio::task::spawn_blocking(move || {
@@ -171,9 +171,9 @@ async fn a_mount_in_another_process_passes_through() {
     assert!(
         host.truth.stat(host.truth.lookup(Vfs::root(), b"large").await.unwrap().file).await.unwrap().whole.is_some()
     );
-    child.order("unmount");
-    child.hear("no byte came to us");
-    child.hear("unmounted");
+    child.send_line("unmount");
+    child.expect_line("no byte came to us");
+    child.expect_line("unmounted");
     until(|| host.used() == 1).await;
     assert_eq!(host.truth.read_file(b"small").await.unwrap(), &b"small"[..]);
 }

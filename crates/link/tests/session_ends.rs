@@ -21,11 +21,11 @@ const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, s
 async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
     let node = node();
     let mut server = serve(&node, &any_port());
-    let way = Way::to(&mut server);
-    let (mortal, other) = (vfs(&way.address).await, vfs(server.address()).await);
+    let relay = Relay::to(&mut server);
+    let (mortal, other) = (vfs(&relay.address).await, vfs(server.address()).await);
     let before = other.list(Vfs::root(), 0, 9).await.unwrap().len();
     let files = node.usage().files;
-    if !BY_HAND {
+    if !WITH_REACTOR {
         mortal.watch(Arc::new(|_| {})).await.unwrap();
     }
     let gone = mortal.write_file(b"gone", &vec![7; 200_000]).await.unwrap().file;
@@ -37,7 +37,7 @@ async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
     let yours = other.open(locked, OpenFlags::READ_WRITE).await.unwrap();
     assert_eq!(other.lock(yours, LOCK, false).await, Err(Refusal::Locked(wire::Object::File(locked))));
     let waiting = tokio::spawn(other.lock(yours, LOCK, true));
-    way.cut();
+    relay.cut();
     waiting.await.unwrap().unwrap();
     other.close(yours).await.unwrap();
     other.unlink(Vfs::root(), b"locked").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_server_that_is_dropped_ends_what_its_clients_hold_and_leaves_no_file(
             serve(&node, &address)
         } else {
             let listener = link::Listener::bind(&address).unwrap();
-            link::serve_on(&handle, node.clone(), listener, &token(), link::Limits::default(), &[]).unwrap()
+            link::serve_on(&handle, node.clone(), listener, &token(), link::ServerLimits::default(), &[]).unwrap()
         };
         let vfs = vfs(&address).await;
         vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::WRITE).await.unwrap();
@@ -98,12 +98,12 @@ async fn a_server_that_is_stopped_leaves_no_file_and_a_socket_left_by_a_dead_one
 }
 
 /// Session without a client, so that its requests are known exactly.
-struct Hand {
+struct HelloSession {
     remote: Remote,
     welcome: Welcome,
 }
 
-impl Hand {
+impl HelloSession {
     async fn new(address: &Address) -> Self {
         let remote = remote(address);
         let hello = Request {
@@ -140,26 +140,26 @@ async fn a_change_that_is_sent_again_over_another_connection_is_not_done_twice()
     let file = truth.make_node(Vfs::root(), b"f", Kind::File, 0o600, OWNER).await.unwrap().file;
     let held = truth.open(file, OpenFlags::READ_WRITE).await.unwrap();
     truth.lock(held, LOCK, false).await.unwrap();
-    let hand = Hand::new(&address).await;
-    hand.remote.call(hand.append(file)).await.unwrap();
-    hand.remote.call(hand.append(file)).await.unwrap();
+    let session = HelloSession::new(&address).await;
+    session.remote.call(session.append(file)).await.unwrap();
+    session.remote.call(session.append(file)).await.unwrap();
     assert_eq!(truth.stat(file).await.unwrap().size, 5, "sent again on the same connection");
-    let waiting = hand.remote.call(hand.request(file, 2, Command::Lock { file, lock: LOCK, wait: true }));
-    hand.remote.call(hand.request(file, 0, Command::Stat { file })).await.unwrap();
+    let waiting = session.remote.call(session.request(file, 2, Command::Lock { file, lock: LOCK, wait: true }));
+    session.remote.call(session.request(file, 0, Command::Stat { file })).await.unwrap();
     server.stop().await;
     assert!(matches!(waiting.await, Err(Failure::Lost(_))), "it was sent");
-    let unreachable = hand.remote.call(hand.append(file)).await;
+    let unreachable = session.remote.call(session.append(file)).await;
     assert!(matches!(unreachable, Err(Failure::Unreachable(_))), "{unreachable:?}");
     let server = serve(&node, &address);
     let again = loop {
-        match hand.remote.call(hand.append(file)).await {
+        match session.remote.call(session.append(file)).await {
             Err(Failure::Unreachable(_)) => tokio::task::yield_now().await,
             answered => break answered,
         }
     };
     assert_eq!(again, Err(Failure::Refused(Refusal::Ended)));
     assert_eq!(truth.read_file(b"f").await.unwrap(), &b"once;"[..]);
-    drop(hand);
+    drop(session);
     server.stop().await;
 }
 
@@ -184,7 +184,7 @@ fn calls_over_a_runtime_that_has_ended_fail_at_once() {
         let _entered = servers.enter();
         serve(&node(), &any_port())
     };
-    let remote = Remote::on(clients.handle(), server.address().clone(), &token());
+    let remote = Remote::on_runtime(clients.handle(), server.address().clone(), &token());
     let usage = || {
         let (epoch, session, partition) = (placement::Epoch::FIRST, Session::NONE, PartitionId(0));
         remote.call(Request { epoch, session, hurried: false, partition, body: Body::Usage })

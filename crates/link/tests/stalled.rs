@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use link::Limits;
+use link::ServerLimits;
 use std::{
     fs,
     io::{ErrorKind, Write},
@@ -34,7 +34,7 @@ fn announced(meta: u32, payload: u32) -> [u8; 32] {
 }
 
 /// Sends to all connections in turn while any takes bytes; gives up when none does for a second.
-fn pour(connections: &mut [Raw], bytes: &[u8]) {
+fn pour(connections: &mut [RawClient], bytes: &[u8]) {
     let (mut sent, mut last) = (vec![0; connections.len()], Instant::now());
     while last.elapsed() < Duration::from_secs(1) {
         for (raw, sent) in connections.iter_mut().zip(&mut sent) {
@@ -50,7 +50,7 @@ fn pour(connections: &mut [Raw], bytes: &[u8]) {
 
 #[tokio::test]
 async fn connections_that_announce_as_much_as_they_may_and_stall_take_no_more_memory_than_the_budget() {
-    let limits = Limits::default();
+    let limits = ServerLimits::default();
     let server = serve_with(&node(), &any_port(), limits);
     let bytes = vec![7_u8; PAYLOAD_BYTES_MAX as usize];
     let before = resident();
@@ -58,9 +58,9 @@ async fn connections_that_announce_as_much_as_they_may_and_stall_take_no_more_me
     for (what, meta, payload) in
         [("metas", meta, 0), ("metas before payloads", meta, payload), ("payloads", 0, payload)]
     {
-        let mut connections: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::connect(&server)).collect();
+        let mut connections: Vec<RawClient> = (0..CONNECTIONS).map(|_| RawClient::connect(&server)).collect();
         for raw in &mut connections {
-            raw.greet(token(), VERSIONS).unwrap();
+            raw.shake_hands(token(), VERSIONS).unwrap();
             raw.stream.write_all(&announced(meta, payload)).unwrap();
             raw.stream.set_nonblocking(true).unwrap();
         }

@@ -19,7 +19,7 @@ mod message_test;
 mod pool_test;
 
 /// Server of a node, and a connection to it.
-fn way(node: &Arc<Node>) -> (Server, Remote) {
+fn serve_remote(node: &Arc<Node>) -> (Server, Remote) {
     let server = common::serve(node, &common::any_port());
     let remote = common::remote(server.address());
     (server, remote)

@@ -3,7 +3,7 @@
 
 mod common;
 
-use link::{Identity, Limits, Listener, Remote, Server};
+use link::{Identity, Listener, Remote, Server, ServerLimits};
 use node::Node;
 use std::sync::{Arc, LazyLock};
 use vfs::{Handle, Vfs};
@@ -21,9 +21,9 @@ mod pool_test;
 static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::generate().unwrap());
 
 /// Server of a node, and a connection to it.
-fn way(node: &Arc<Node>) -> (Server, Remote) {
+fn serve_remote(node: &Arc<Node>) -> (Server, Remote) {
     let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &IDENTITY).unwrap();
-    let server = link::serve(node.clone(), listener, &common::token(), Limits::default()).unwrap();
+    let server = link::serve(node.clone(), listener, &common::token(), ServerLimits::default()).unwrap();
     let remote = common::remote_of(server.address(), Some(IDENTITY.certificate()));
     (server, remote)
 }

@@ -5,7 +5,7 @@ mod common;
 
 use client::{Client, Connection, Patience};
 use common::*;
-use link::{Address, Identity, Limits, Listener, Remote, Server};
+use link::{Address, Identity, Listener, Remote, Server, ServerLimits};
 use placement::{Epoch, PartitionId};
 use std::sync::Arc;
 use vfs::Vfs;
@@ -13,7 +13,7 @@ use wire::{Body, Failure, Refusal, Request, Session};
 
 fn served(identity: &Identity) -> Server {
     let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), identity).unwrap();
-    link::serve(node(), listener, &token(), Limits::default()).unwrap()
+    link::serve(node(), listener, &token(), ServerLimits::default()).unwrap()
 }
 
 /// Same port as another kind of address.
@@ -35,7 +35,7 @@ async fn refused(remote: &Remote) -> String {
 async fn who_has_the_pools_certificate_and_token_comes_in_and_moves_bytes_of_any_length() {
     let identity = Identity::generate().unwrap();
     let server = served(&identity);
-    let remote = Remote::trusting(server.address().clone(), &token(), identity.certificate()).unwrap();
+    let remote = Remote::with_certificate(server.address().clone(), &token(), identity.certificate()).unwrap();
     let vfs = Vfs::new(Client::connect(Arc::new(remote), Patience::default()).await.unwrap());
     for length in [0, 1, 4096, 4097, 65_536, 3_000_000] {
         let bytes: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect();
@@ -50,7 +50,7 @@ async fn who_is_shown_another_certificate_trusts_nobody_there_and_says_so() {
     let (identity, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let server = served(&identity);
     let address = server.address().clone();
-    let wrong = Remote::trusting(address.clone(), &token(), other.certificate()).unwrap();
+    let wrong = Remote::with_certificate(address.clone(), &token(), other.certificate()).unwrap();
     let said = refused(&wrong).await;
     assert!(said.contains("another certificate than the pool's"), "{said}");
     let said = refused(&Remote::new(address, &token())).await;
@@ -66,7 +66,7 @@ async fn who_speaks_plainly_to_tls_and_who_speaks_tls_to_the_plain_are_told_so()
     assert!(said.contains("tls:HOST:PORT"), "{said}");
     server.stop().await;
     let server = serve(&node(), &any_port());
-    let remote = Remote::trusting(as_kind("tls", server.address()), &token(), identity.certificate()).unwrap();
+    let remote = Remote::with_certificate(as_kind("tls", server.address()), &token(), identity.certificate()).unwrap();
     let said = refused(&remote).await;
     assert!(said.contains("no TLS is spoken there"), "{said}");
     assert!(vfs(server.address()).await.list(Vfs::root(), 0, 9).await.unwrap().is_empty(), "others notice nothing");
@@ -78,7 +78,7 @@ async fn a_wrong_token_is_told_within_tls_as_without() {
     let identity = Identity::generate().unwrap();
     let server = served(&identity);
     let wrong = wire::handshake::Token::new(b"another token, not of the pool").unwrap();
-    let remote = Remote::trusting(server.address().clone(), &wrong, identity.certificate()).unwrap();
+    let remote = Remote::with_certificate(server.address().clone(), &wrong, identity.certificate()).unwrap();
     let said = refused(&remote).await;
     assert!(said.contains("token is wrong"), "{said}");
     server.stop().await;

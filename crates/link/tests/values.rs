@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Connection, Patience};
 use common::*;
-use link::{Address, Limits, Remote};
+use link::{Address, Remote, ServerLimits};
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::sync::Arc;
 use vfs::Vfs;
@@ -296,7 +296,7 @@ async fn files_of_the_host_are_bound_by_its_own_user_only_unless_others_are_let(
     let refused = bound(serve(&node(), &any_port()).address()).await;
     assert!(matches!(refused, Err(Refusal::NotPermitted(_))), "{refused:?}");
     bound(serve(&node(), &near).address()).await.unwrap();
-    let limits = Limits { host_files: true, ..Limits::default() };
+    let limits = ServerLimits { host_files: true, ..ServerLimits::default() };
     bound(serve_with(&node(), &any_port(), limits).address()).await.unwrap();
 }
 
@@ -305,7 +305,7 @@ async fn a_node_is_reached_at_each_of_its_addresses_and_a_session_over_one_conne
     let (node, directory) = (node(), tempfile::tempdir().unwrap());
     let mut server = serve(&node, &any_port());
     let near = Address::Unix(directory.path().join("pool"));
-    server.also_at(link::Listener::bind(&near).unwrap()).unwrap();
+    server.add_listener(link::Listener::bind(&near).unwrap()).unwrap();
     assert_eq!(server.addresses().len(), 2);
     let (one, other) = (vfs(server.address()).await, vfs(&near).await);
     one.write_file(b"f", b"bytes").await.unwrap();

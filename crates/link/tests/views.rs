@@ -11,10 +11,10 @@ mod common;
 use bytes::Bytes;
 use common::{
     OWNER,
-    host::{Host, Process, child_orders, connect},
+    host::{ChildProcess, Host, child_orders, connect},
     is_view, until,
 };
-use link::Limits;
+use link::ServerLimits;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use store::Engine;
@@ -129,7 +129,10 @@ async fn a_long_answer_is_looked_at_where_it_is_and_its_memory_is_free_when_nobo
 
 #[tokio::test]
 async fn more_than_one_client_may_look_at_is_sent_until_it_gives_something_back() {
-    for limits in [Limits { viewed_bytes: 2 * STRIPE, ..Limits::default() }, Limits { loans: 2, ..Limits::default() }] {
+    for limits in [
+        ServerLimits { viewed_bytes: 2 * STRIPE, ..ServerLimits::default() },
+        ServerLimits { leases: 2, ..ServerLimits::default() },
+    ] {
         let host = Host::start_with(8 << 20, limits);
         let _writer = Writer::new(&host, 1).await;
         let client = connect(host.server.address()).await;
@@ -150,10 +153,10 @@ async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps
     let host = Host::start((STRIPES + 3 * HELD as u64 + 8) * STRIPE as u64 * 2);
     for seed in 1..8_u64 {
         let mut writer = Writer::new(&host, seed).await;
-        let mut readers: Vec<Process> = (0..3).map(|_| host.child("read")).collect();
+        let mut readers: Vec<ChildProcess> = (0..3).map(|_| host.child("read")).collect();
         for (at, reader) in (0_u64..).zip(&mut readers) {
-            reader.order(&(seed * 10 + at).to_string());
-            reader.hear("reading");
+            reader.send_line(&(seed * 10 + at).to_string());
+            reader.expect_line("reading");
         }
         writer.change(100 + seed * 37 % 100).await;
         readers[1].signal(Signal::STOP);
@@ -163,8 +166,8 @@ async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps
         readers[1].signal(Signal::CONT);
         writer.change(100).await;
         for reader in &mut readers[..2] {
-            reader.order("enough");
-            reader.hear("all of one write");
+            reader.send_line("enough");
+            reader.expect_line("all of one write");
         }
         // Reader 1 still lives and holds nothing any more; reader 2 was killed while it read.
         readers[0].kill();
@@ -174,14 +177,14 @@ async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps
 
 #[tokio::test]
 async fn no_reader_sees_bytes_of_two_writes_when_other_processes_put_them_where_they_stay() {
-    let limits = Limits { published: 4096, ..Limits::default() };
+    let limits = ServerLimits { min_write_bytes: 4096, ..ServerLimits::default() };
     let host = Host::start_with((STRIPES + 2 * HELD as u64 + 20) * STRIPE as u64 * 2, limits);
     for seed in 1..5_u64 {
         let mut writer = Writer::new(&host, seed).await;
-        let mut children: Vec<Process> = ["write", "write", "read", "read"].map(|what| host.child(what)).into();
+        let mut children: Vec<ChildProcess> = ["write", "write", "read", "read"].map(|what| host.child(what)).into();
         for (at, child) in (0_u64..).zip(&mut children) {
-            child.order(&(seed * 10 + at).to_string());
-            child.hear(if at < WRITERS { "writing" } else { "reading" });
+            child.send_line(&(seed * 10 + at).to_string());
+            child.expect_line(if at < WRITERS { "writing" } else { "reading" });
         }
         writer.change(100 + seed * 37 % 100).await;
         children[0].signal(Signal::STOP);
@@ -193,8 +196,8 @@ async fn no_reader_sees_bytes_of_two_writes_when_other_processes_put_them_where_
         children[3].signal(Signal::CONT);
         writer.change(100).await;
         for reader in &mut children[2..] {
-            reader.order("enough");
-            reader.hear("all of one write");
+            reader.send_line("enough");
+            reader.expect_line("all of one write");
         }
         children.clear(); // the drop kills them
         writer.end().await;

@@ -3,7 +3,7 @@
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
 use client::{Client, Connection, Nodes, Patience};
-use link::{Address, Certificate, Hand, IdentityRefused, Remote};
+use link::{Address, Certificate, IdentityError, Reactor, Remote};
 use placement::NodeId;
 use rustix::io::Errno;
 use std::{fs, io::ErrorKind, net::IpAddr, num::NonZeroUsize, path::Path, sync::Arc, thread};
@@ -33,14 +33,14 @@ impl Key {
         let (address, token) = (address(node)?, self.token_of(NodeId(node.id)));
         match &self.certificate {
             None => Ok(Remote::new(address, &token)),
-            Some(certificate) => Remote::trusting(address, &token, certificate).map_err(of_file),
+            Some(certificate) => Remote::with_certificate(address, &token, certificate).map_err(of_file),
         }
     }
 
-    /// Like [`Self::remote`], but driven by the thread that waits with this hand.
-    fn by_hand(&self, hand: &Hand, node: &NodeEntry) -> Result<Remote, Problem> {
+    /// Like [`Self::remote`], but driven by the thread that waits with this reactor.
+    fn by_hand(&self, hand: &Reactor, node: &NodeEntry) -> Result<Remote, Problem> {
         let token = self.token_of(NodeId(node.id));
-        Remote::by_hand(hand, address(node)?, &token, self.certificate.as_ref()).map_err(of_file)
+        Remote::with_reactor(hand, address(node)?, &token, self.certificate.as_ref()).map_err(of_file)
     }
 
     /// Connection to a node, with the node's id.
@@ -56,7 +56,7 @@ fn address(node: &NodeEntry) -> Result<Address, Problem> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "where errors are mapped")]
-fn of_file(refused: IdentityRefused) -> Problem {
+fn of_file(refused: IdentityError) -> Problem {
     Problem::new(format!("the pool file: {refused}"))
 }
 
@@ -83,24 +83,24 @@ pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem>
     Client::connect_all(nodes, patience).await.map_err(|refusal| no_way(path, &refusal))
 }
 
-/// Like [`connect`], but the thread that waits for a call drives the connections; see [`Hand`]. So
-/// no thread is started, and the process may fork. For a process that may be short-lived
-/// ([`Remote::brief`]).
-pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand), NoWay> {
-    let hand = Hand::new().map_err(|error| NoWay {
+/// Like [`connect`], but the thread that waits for a call drives the connections; see [`Reactor`].
+/// So no thread is started, and the process may fork. For a process that may be short-lived
+/// ([`Remote::short_lived`]).
+pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Reactor), NoWay> {
+    let hand = Reactor::new().map_err(|error| NoWay {
         errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         problem: Problem::new(format!("nothing to wait for nodes with: {error}")),
     })?;
-    Ok((connect_to(&hand, path, patience, Remote::brief)?, hand))
+    Ok((connect_to(&hand, path, patience, Remote::short_lived)?, hand))
 }
 
-/// Like [`connect_by_hand`] with an existing hand, for a long-lived process that may use several
+/// Like [`connect_by_hand`] with an existing reactor, for a long-lived process that may use several
 /// pools.
-pub fn connect_with(hand: &Hand, path: &Path, patience: Patience) -> Result<Client, NoWay> {
+pub fn connect_with(hand: &Reactor, path: &Path, patience: Patience) -> Result<Client, NoWay> {
     connect_to(hand, path, patience, |remote| remote)
 }
 
-fn connect_to(hand: &Hand, path: &Path, patience: Patience, so: fn(Remote) -> Remote) -> Result<Client, NoWay> {
+fn connect_to(hand: &Reactor, path: &Path, patience: Patience, so: fn(Remote) -> Remote) -> Result<Client, NoWay> {
     let file = PoolFile::find(path)?;
     let nodes = || {
         let key = file.key(path)?;

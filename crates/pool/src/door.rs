@@ -7,7 +7,7 @@ use crate::{
     start::{ID_BYTES, TOKEN_BYTES, random_text},
 };
 use base::Problem;
-use link::{Address, Limits, Listener, Server, serve};
+use link::{Address, Listener, Server, ServerLimits, serve};
 use node::Node;
 use std::{
     fs,
@@ -40,7 +40,7 @@ impl Door {
         let (id, token) = (random_text(ID_BYTES)?, random_text(TOKEN_BYTES)?);
         let key = Token::new(token.as_bytes()).map_err(|error| cannot(&error))?.of_node(&id, node.id());
         let listener = Listener::bind(&address).map_err(|error| cannot(&error))?;
-        let server = serve(node.clone(), listener, &key, Limits::default()).map_err(|error| cannot(&error))?;
+        let server = serve(node.clone(), listener, &key, ServerLimits::default()).map_err(|error| cannot(&error))?;
         let door = Self { server: Some(server), file: folder.join("pool") };
         let process = Process::this().map_err(|error| cannot(&error))?;
         let settings = node.settings();
@@ -91,7 +91,7 @@ impl Drop for Door {
     }
 }
 
-fn address(folder: &Path) -> Result<Address, link::AddressRefused> {
+fn address(folder: &Path) -> Result<Address, link::AddressError> {
     format!("unix:{}", folder.join("socket").display()).parse()
 }
 

@@ -54,7 +54,7 @@ pub use embedded::{embedded, embedded_client, embedded_node};
 pub use ended::ConnectedPool;
 pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;
-pub use link::Hand;
+pub use link::Reactor;
 pub use order::Memory;
 pub use roll::{Present, State, roll};
 pub use serve::{Ground, Member, Pick, Unseated, attend};

@@ -10,7 +10,7 @@ use crate::{
 };
 use base::{ByteSize, Problem};
 use client::Connection;
-use link::{Address, Identity, Limits, ListenFailed, Listener, Server, serve_on};
+use link::{Address, Identity, ListenError, Listener, Server, ServerLimits, serve_on};
 use node::{Node, Settings};
 use placement::NodeId;
 use rustix::fs::OFlags;
@@ -181,9 +181,9 @@ impl Member {
         }));
         let mut listeners = listeners.into_iter();
         let first = listeners.next().ok_or_else(|| cannot(&"it has no address"))?;
-        let served = serve_on(runtime.handle(), node.clone(), first, token, Limits::default(), others);
+        let served = serve_on(runtime.handle(), node.clone(), first, token, ServerLimits::default(), others);
         let mut server = served.map_err(|error| cannot(&error))?;
-        listeners.try_for_each(|listener| server.also_at(listener)).map_err(|error| cannot(&error))?;
+        listeners.try_for_each(|listener| server.add_listener(listener)).map_err(|error| cannot(&error))?;
         Ok(Self { runtime, server, end })
     }
 
@@ -222,7 +222,7 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
         Some(identity) => Listener::bind_tls(&Address::Tls { host: at, port: seat.port }, identity),
         None => Listener::bind_plain(&Address::Tcp { host: at, port: seat.port }),
     };
-    let failed = |error: ListenFailed| Problem::new(error.to_string());
+    let failed = |error: ListenError| Problem::new(error.to_string());
     let far = bound.map_err(failed)?;
     let called = match far.address().clone() {
         Address::Tcp { port, .. } => Address::Tcp { host, port },
@@ -232,12 +232,12 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
     match format!("unix:{}", folder.join("socket").display()).parse::<Address>() {
         Ok(address) => {
             let near = Listener::bind(&address).map_err(failed)?;
-            Ok((vec![near, far.known_as(called.clone())], vec![address, called]))
+            Ok((vec![near, far.advertise(called.clone())], vec![address, called]))
         }
         // The path is too long for a socket: clients of this host use the network too.
         Err(error) => {
             tracing::warn!("clients of this host come by the network too: {error}");
-            Ok((vec![far.known_as(called.clone())], vec![called]))
+            Ok((vec![far.advertise(called.clone())], vec![called]))
         }
     }
 }

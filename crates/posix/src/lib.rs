@@ -2,7 +2,7 @@
 //!
 //! [`PosixProcess`] is one program's view of one pool: its working directory, its open files, and
 //! the system calls on both, which fail with the system's own errors. It needs no thread and no
-//! async runtime: a calling thread drives the connections itself with a [`link::Hand`] (a reactor)
+//! async runtime: a calling thread drives the connections itself with a [`link::Reactor`] (a reactor)
 //! while it waits. A program may therefore fork, and the crate can be interrupted by a signal
 //! handler only inside a call.
 //!
@@ -39,7 +39,7 @@ pub use attributes::{FileTimes, Stat};
 pub use caller::Caller;
 pub use fd_table::RemovedFd;
 pub use fifo_socket::SocketEndpoint;
-pub use link::{OWN_NUMBERS, is_own};
+pub use link::{RESERVED_FDS, is_reserved};
 pub use listing::{DirectoryListing, ListedEntry};
 pub use locks::{LockBase, LockOperation, LockRange};
 pub use open::{FdKind, OpenOutcome};

@@ -7,7 +7,7 @@ use crate::resolve::{Destination, LastComponent, LastMode, PATH_BYTES_MAX, Resol
 use crate::{Caller, Errno, PathArg, PathBase};
 use base::Problem;
 use client::{Client, Patience};
-use link::{Hand, Own};
+use link::{Reactor, ReservedFd};
 use placement::FileId;
 use pool::NoWay;
 use std::ffi::{CStr, CString, OsStr};
@@ -23,7 +23,7 @@ use wire::{Kind, OpenFlags};
 #[derive(Debug)]
 pub struct PosixProcess {
     pub(crate) client: Client,
-    hand: Hand,
+    hand: Reactor,
     pub(crate) prefix: Vec<u8>,
     /// Path of the pool file.
     pub(crate) pool: Vec<u8>,
@@ -39,7 +39,7 @@ struct Cwd {
     directory: ResolvedDirectory,
     /// The open that keeps the directory alive, and its placeholder descriptor, which is the
     /// kernel's working directory. `None` if the directory could not be opened.
-    open: Option<(Arc<OpenDescription>, Own)>,
+    open: Option<(Arc<OpenDescription>, ReservedFd)>,
 }
 
 /// Program for execve(2).
@@ -54,7 +54,7 @@ pub enum ExecTarget {
 impl PosixProcess {
     /// Makes a view of a pool. `hand` drives the client's connections, `pool` is the path of the
     /// pool file.
-    pub fn new(client: Client, hand: Hand, pool: &[u8], prefix: &[u8]) -> Self {
+    pub fn new(client: Client, hand: Reactor, pool: &[u8], prefix: &[u8]) -> Self {
         let (table, path_cache, cwd, umask) =
             (FdTable::default(), PathCache::default(), Mutex::new(None), AtomicU32::new(0o022));
         Self { client, hand, prefix: prefix.to_vec(), pool: pool.to_vec(), table, path_cache, cwd, umask }
@@ -102,7 +102,7 @@ impl PosixProcess {
     }
 
     /// Returns the reactor that drives the connections, which must be told of forks.
-    pub fn hand(&self) -> &Hand {
+    pub fn hand(&self) -> &Reactor {
         &self.hand
     }
 
@@ -210,17 +210,17 @@ impl PosixProcess {
     }
 
     /// Identifies a descriptor that this process has not opened itself: it inherited it or received
-    /// it. `is_own` returns whether the descriptor's own open file description holds the lock on a
+    /// it. `is_reserved` returns whether the descriptor's own open file description holds the lock on a
     /// byte of the file, which tells it from other opens of the file.
     ///
     /// # Errors
     /// `EBADF` if the descriptor is not of the pool, and those of the connection to the pool.
-    pub fn adopt(&self, descriptor: BorrowedFd<'_>, is_own: impl Fn(u64) -> bool) -> Result<FdKind, Errno> {
+    pub fn adopt(&self, descriptor: BorrowedFd<'_>, is_reserved: impl Fn(u64) -> bool) -> Result<FdKind, Errno> {
         let inode = inode_of(descriptor).ok_or(Errno::BADF)?;
         let found = self.wait(async {
             for node in self.client.near_nodes() {
                 let opens = self.client.which(node, inode).await.map_err(|refusal| crate::errno(&refusal))?;
-                if let Some(own) = opens.into_iter().find(|open| is_own(open.mark.byte())) {
+                if let Some(own) = opens.into_iter().find(|open| is_reserved(open.mark.byte())) {
                     return Ok(own);
                 }
             }
@@ -280,12 +280,12 @@ impl PosixProcess {
     }
 
     /// Opens a directory for internal use.
-    async fn open_directory(&self, directory: &ResolvedDirectory) -> Result<(Arc<OpenDescription>, Own), Errno> {
+    async fn open_directory(&self, directory: &ResolvedDirectory) -> Result<(Arc<OpenDescription>, ReservedFd), Errno> {
         let (open, descriptor) = self.open_by_id(directory.file, OpenFlags::READ, directory.names.clone()).await?;
-        Ok((open, Own::new(descriptor)))
+        Ok((open, ReservedFd::new(descriptor)))
     }
 
-    fn set_cwd(&self, directory: ResolvedDirectory, open: Option<(Arc<OpenDescription>, Own)>) {
+    fn set_cwd(&self, directory: ResolvedDirectory, open: Option<(Arc<OpenDescription>, ReservedFd)>) {
         let before = self.cwd().replace(Cwd { directory, open });
         self.release_cwd(before);
     }

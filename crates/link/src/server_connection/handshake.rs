@@ -1,10 +1,10 @@
 //! Node's side of a connection before it is open: the handshake, and its limits.
 
-use super::{Guest, House};
+use super::{ServerConnection, ServerState};
 use crate::{
-    admission::{Entrance, Stranger},
-    framed::{Pipe, nonce},
-    tls::Arrived,
+    admission::{Admission, UnauthenticatedConnection},
+    framed::{Framed, nonce},
+    tls::AcceptedConnection,
 };
 use std::{io, sync::Arc};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
@@ -14,22 +14,26 @@ use wire::{
 };
 
 /// Serves one connection from its first byte to its last.
-pub async fn receive(arrived: Arrived, stranger: Stranger, house: Arc<House>) {
-    let mut stopping = house.stopping.clone();
-    let met = tokio::select! {
+pub async fn serve_connection(
+    accepted: AcceptedConnection,
+    unauthenticated: UnauthenticatedConnection,
+    state: Arc<ServerState>,
+) {
+    let mut stopping = state.stopping.clone();
+    let opened = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => return,
-        () = stranger.goes() => return tracing::debug!("a connection made way for others before its handshake"),
-        met = timeout(house.limits.handshake, meet(arrived, &stranger, &house)) => met,
+        () = unauthenticated.evicted() => return tracing::debug!("a connection made way for others before its handshake"),
+        opened = timeout(state.limits.handshake, accept(accepted, &unauthenticated, &state)) => opened,
     };
-    drop(stranger);
-    match met {
-        Ok(Ok((pipe, Ok(inside)))) => {
-            Guest::new(house, pipe, inside.brief).stay().await;
-            drop(inside.room);
+    drop(unauthenticated);
+    match opened {
+        Ok(Ok((framed, Ok(client)))) => {
+            ServerConnection::new(state, framed, client.short_lived).run().await;
+            drop(client.place);
         }
-        Ok(Ok((pipe, Err(why)))) => {
-            house.rare.warn(|| tracing::warn!(%why, "a connection was refused"));
-            pipe.close().await;
+        Ok(Ok((framed, Err(why)))) => {
+            state.log_limiter.warn(|| tracing::warn!(%why, "a connection was refused"));
+            framed.close().await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a connection ended before its handshake"),
         Err(_) => tracing::debug!("a connection did not finish its handshake in time"),
@@ -37,52 +41,56 @@ pub async fn receive(arrived: Arrived, stranger: Stranger, house: Arc<House>) {
 }
 
 /// Authenticated connection.
-struct Inside {
+struct AdmittedClient {
     /// True if the client may end soon.
-    brief: bool,
-    room: OwnedSemaphorePermit,
+    short_lived: bool,
+    place: OwnedSemaphorePermit,
 }
 
-async fn meet(
-    arrived: Arrived,
-    stranger: &Stranger,
-    house: &House,
-) -> io::Result<(Pipe, Result<Inside, HandshakeFailed>)> {
-    let mut pipe = Pipe::new(arrived.open().await?, Side::Node);
-    let greeted = greet(&mut pipe, house, stranger.entrance()).await?;
-    Ok((pipe, greeted))
+async fn accept(
+    accepted: AcceptedConnection,
+    unauthenticated: &UnauthenticatedConnection,
+    state: &ServerState,
+) -> io::Result<(Framed, Result<AdmittedClient, HandshakeFailed>)> {
+    let mut framed = Framed::new(accepted.handshake().await?, Side::Node);
+    let admitted = shake_hands(&mut framed, state, unauthenticated.admission()).await?;
+    Ok((framed, admitted))
 }
 
 /// Does the handshake. Returns the authenticated connection, or the reason of a refusal, whose
 /// message is still to be flushed.
-async fn greet(pipe: &mut Pipe, house: &House, entrance: &Entrance) -> io::Result<Result<Inside, HandshakeFailed>> {
-    let handshake = NodeHandshake::new(house.token.clone(), VERSIONS, nonce()?).at(&entrance.called);
-    pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
-    pipe.flush().await?;
+async fn shake_hands(
+    framed: &mut Framed,
+    state: &ServerState,
+    admission: &Admission,
+) -> io::Result<Result<AdmittedClient, HandshakeFailed>> {
+    let handshake = NodeHandshake::new(state.token.clone(), VERSIONS, nonce()?).at(&admission.address);
+    framed.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
+    framed.flush().await?;
     let step = loop {
-        match pipe.frames.next() {
+        match framed.frames.next() {
             Err(garbled) => break handshake.on_garbled(garbled),
             Ok(Some(frame)) => break handshake.on(&frame),
             Ok(None) => {}
         }
-        if pipe.fill().await? == 0 {
+        if framed.fill().await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    let (send, greeted) = match step {
-        Step::Done { send, version, brief, what } => {
-            if let Some(room) = entrance.room() {
+    let (send, admitted) = match step {
+        Step::Done { send, version, brief: short_lived, what } => {
+            if let Some(place) = admission.try_acquire() {
                 tracing::debug!(%version, what, "a client has come");
-                pipe.frames.open();
-                (send, Ok(Inside { brief, room }))
+                framed.frames.open();
+                (send, Ok(AdmittedClient { short_lived, place }))
             } else {
-                let full = HandshakeFailed::Full(house.limits.connections);
+                let full = HandshakeFailed::Full(state.limits.connections);
                 (refusal(&full), Err(full))
             }
         }
         Step::Close { send, why } => (send, Err(why)),
         Step::Send(send) => (send, Err(HandshakeFailed::TimedOut)),
     };
-    pipe.out.short().extend(send);
-    Ok(greeted)
+    framed.out.short().extend(send);
+    Ok(admitted)
 }

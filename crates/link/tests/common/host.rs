@@ -4,7 +4,7 @@
 use super::{LONG, OWNER, remote, token};
 use arena::{Arena, Options};
 use client::{Client, Patience};
-use link::{Address, Limits, Listener, Server};
+use link::{Address, Listener, Server, ServerLimits};
 use node::{Node, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -38,10 +38,10 @@ impl Host {
     }
 
     pub fn start(memory: u64) -> Self {
-        Self::start_with(memory, Limits::default())
+        Self::start_with(memory, ServerLimits::default())
     }
 
-    pub fn start_with(memory: u64, limits: Limits) -> Self {
+    pub fn start_with(memory: u64, limits: ServerLimits) -> Self {
         let engine = Arc::new(Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(memory) }).unwrap());
         let settings = Settings {
             partitions: 16,
@@ -73,7 +73,7 @@ impl Host {
         }
     }
 
-    pub fn child(&self, what: &str) -> Process {
+    pub fn child(&self, what: &str) -> ChildProcess {
         let mut command = Command::new(env::current_exe().unwrap());
         // If another test includes this file, its tests are in a module of that name.
         let within = module_path!().split("::").skip(1).take_while(|part| *part != "common");
@@ -81,32 +81,32 @@ impl Host {
         command.args(["--exact", &test.join("::"), "--nocapture"]);
         command.envs([("CHILD", what), ("ADDRESS", &self.server.address().to_string())]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (orders, told) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut process = Process { child, orders, told };
-        process.hear("ready");
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut process = ChildProcess { child, stdin, stdout };
+        process.expect_line("ready");
         process
     }
 }
 
 /// Process of a client, killed on drop.
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
-    orders: ChildStdin,
-    pub told: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    pub stdout: BufReader<ChildStdout>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Waits for a line with this word.
-    pub fn hear(&mut self, word: &str) {
+    pub fn expect_line(&mut self, word: &str) {
         let mut line = String::new();
         while line.trim_end() != word {
             line.clear();
-            assert!(self.told.read_line(&mut line).unwrap() > 0, "the child has ended before it said `{word}`");
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "the child has ended before it said `{word}`");
         }
     }
 
-    pub fn order(&mut self, word: &str) {
-        writeln!(self.orders, "{word}").unwrap();
+    pub fn send_line(&mut self, word: &str) {
+        writeln!(self.stdin, "{word}").unwrap();
     }
 
     pub fn kill(&mut self) {
@@ -119,7 +119,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

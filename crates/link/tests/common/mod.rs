@@ -9,7 +9,7 @@
 pub mod host;
 
 use client::{Client, Patience};
-use link::{Address, Certificate, Hand, Limits, Listener, Remote, Server};
+use link::{Address, Certificate, Listener, Reactor, Remote, Server, ServerLimits};
 use node::{Node, Settings};
 use std::{
     fs,
@@ -53,22 +53,22 @@ pub fn any_port() -> Address {
 }
 
 pub fn serve(node: &Arc<Node>, address: &Address) -> Server {
-    serve_with(node, address, Limits::default())
+    serve_with(node, address, ServerLimits::default())
 }
 
-pub fn serve_with(node: &Arc<Node>, address: &Address, limits: Limits) -> Server {
+pub fn serve_with(node: &Arc<Node>, address: &Address, limits: ServerLimits) -> Server {
     link::serve(node.clone(), Listener::bind(address).unwrap(), &token(), limits).unwrap()
 }
 
 /// True if a reactor drives the connections instead of a runtime; then subscribing is not possible.
-pub const BY_HAND: bool = is_same(env!("CARGO_CRATE_NAME"), "with_reactor");
+pub const WITH_REACTOR: bool = is_same(env!("CARGO_CRATE_NAME"), "with_reactor");
 
 /// Reactor that a thread always drives, so that any thread may poll futures over its connections.
-static HAND: LazyLock<Hand> = LazyLock::new(|| {
-    let hand = Hand::new().unwrap();
-    let turned = hand.clone();
+static REACTOR: LazyLock<Reactor> = LazyLock::new(|| {
+    let reactor = Reactor::new().unwrap();
+    let turned = reactor.clone();
     thread::spawn(move || turned.block_on(std::future::pending::<()>()));
-    hand
+    reactor
 });
 
 const fn is_same(one: &str, other: &str) -> bool {
@@ -88,8 +88,8 @@ pub fn remote(address: &Address) -> Remote {
 /// Connection to a node, which may be within TLS.
 pub fn remote_of(address: &Address, certificate: Option<&Certificate>) -> Remote {
     match certificate {
-        certificate if BY_HAND => Remote::by_hand(&HAND, address.clone(), &token(), certificate).unwrap(),
-        Some(certificate) => Remote::trusting(address.clone(), &token(), certificate).unwrap(),
+        certificate if WITH_REACTOR => Remote::with_reactor(&REACTOR, address.clone(), &token(), certificate).unwrap(),
+        Some(certificate) => Remote::with_certificate(address.clone(), &token(), certificate).unwrap(),
         None => Remote::new(address.clone(), &token()),
     }
 }
@@ -107,19 +107,19 @@ pub async fn until(what: impl Fn() -> bool) {
 
 /// Relay to a server, which can be cut like a network.
 #[derive(Debug)]
-pub struct Way {
+pub struct Relay {
     pub address: Address,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Way {
+impl Relay {
     /// Registers the relay's address with the server, which refuses clients that mean another one.
     pub fn to(server: &mut Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
-        let entrance = Listener::bind(&any_port()).unwrap().known_as(address.clone());
+        let entrance = Listener::bind(&any_port()).unwrap().advertise(address.clone());
         let target = socket_of(entrance.address());
-        server.also_at(entrance).unwrap();
+        server.add_listener(entrance).unwrap();
         Self::relay(listener, address, target)
     }
 
@@ -159,13 +159,13 @@ pub fn socket_of(address: &Address) -> String {
 }
 
 /// Client that may break the protocol.
-pub struct Raw {
+pub struct RawClient {
     pub stream: TcpStream,
     address: String,
     pub frames: Frames,
 }
 
-impl Raw {
+impl RawClient {
     pub fn connect(server: &Server) -> Self {
         let stream = TcpStream::connect(socket_of(server.address())).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -173,7 +173,7 @@ impl Raw {
     }
 
     /// Does the handshake; fails with the node's refusal.
-    pub fn greet(&mut self, token: Token, versions: Versions) -> Result<(), HandshakeFailed> {
+    pub fn shake_hands(&mut self, token: Token, versions: Versions) -> Result<(), HandshakeFailed> {
         let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test").at(&self.address);
         loop {
             let step = self.frames.next()?.map(|frame| handshake.on(&frame));

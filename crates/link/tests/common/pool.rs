@@ -36,7 +36,7 @@ impl Connection for Served {
 }
 
 pub fn direct(node: &Arc<Node>) -> Served {
-    let (server, remote) = super::way(node);
+    let (server, remote) = super::serve_remote(node);
     Served { remote, _server: server }
 }
 
@@ -53,8 +53,8 @@ impl Pool {
     }
 
     pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(Served) -> C, patience: Patience) -> Vfs {
-        let way = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
-        let nodes: Nodes = self.0.nodes().iter().map(way).collect();
+        let connect = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
+        let nodes: Nodes = self.0.nodes().iter().map(connect).collect();
         Vfs::new(Client::connect_all(nodes, patience).await.unwrap())
     }
 

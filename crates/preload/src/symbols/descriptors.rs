@@ -33,9 +33,9 @@ pub fn close_recorded(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int
 
 /// Returns the first reserved descriptor of the library in a range.
 fn first_reserved(first: c_uint, last: c_uint) -> Option<c_uint> {
-    let known = posix::OWN_NUMBERS;
+    let known = posix::RESERVED_FDS;
     let range = known.start.cast_unsigned().max(first)..known.end.cast_unsigned().min(last.saturating_add(1));
-    range.into_iter().find(|&descriptor| posix::is_own(descriptor.cast_signed()))
+    range.into_iter().find(|&descriptor| posix::is_reserved(descriptor.cast_signed()))
 }
 
 /// Records that the kernel has duplicated a descriptor.
@@ -59,7 +59,7 @@ fn record_dup(from: c_int, to: c_int) -> c_int {
 /// Replaces a descriptor by a duplicate with `copy`, and updates the records. A duplication that
 /// the kernel refuses closes nothing.
 fn replace(from: c_int, to: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
-    if posix::is_own(to) {
+    if posix::is_reserved(to) {
         return number(Err(Errno::BUSY));
     }
     let is_open = from >= 0 && fcntl_getfd(borrow(from)).is_ok();
@@ -72,7 +72,7 @@ fn replace(from: c_int, to: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -
 symbols! {
     /// close(2).
     fn close(descriptor: c_int) -> c_int {
-        if posix::is_own(descriptor) {
+        if posix::is_reserved(descriptor) {
             return number(Err(Errno::BADF));
         }
         // SAFETY: forwards the program's own arguments.
