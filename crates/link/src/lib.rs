@@ -34,50 +34,21 @@
 #![deny(unsafe_code)]
 
 mod address;
-mod admission;
-mod busy_poll;
-mod client_connection;
-mod dial;
-mod driven_connection;
-mod driver;
-mod exported_segments;
-mod fork_lock;
-mod framed;
 mod identity;
-mod invalidation_queue;
-mod invalidation_threads;
-mod leader_follower;
-mod lease;
-mod lease_table;
-mod limits;
-mod listener;
-mod log_limiter;
-mod payload_size;
-mod raw_socket;
 mod reactor;
-mod recv_budget;
 mod remote;
-mod reply_by_ref;
-mod reserved_fd;
-mod scm_rights;
 mod server;
-mod server_connection;
-mod session_cleanup;
-#[allow(unsafe_code, reason = "it looks at raw memory; its block says why it is sound")]
-mod shm_map;
-#[allow(unsafe_code, reason = "it writes to raw memory; its blocks say why they are sound")]
-mod shm_map_mut;
-mod shm_writer;
-mod stream;
-mod tls;
-mod unix_socket;
+mod shm;
+mod socket;
 
 pub use address::{Address, AddressError};
-pub use dial::runtime;
 pub use identity::{Certificate, Identity, IdentityError};
-pub use limits::ServerLimits;
-pub use listener::{ListenError, Listener};
 pub use reactor::Reactor;
-pub use remote::Remote;
-pub use reserved_fd::{RESERVED_FDS, ReservedFd, is_reserved};
-pub use server::{ServeError, Server, serve, serve_on};
+pub use remote::{Remote, dial::runtime};
+pub use server::{
+    ServeError, Server,
+    limits::ServerLimits,
+    listener::{ListenError, Listener},
+    serve, serve_on,
+};
+pub use socket::reserved_fd::{RESERVED_FDS, ReservedFd, is_reserved};

@@ -1,13 +1,19 @@
 //! Reactor: client connections that the waiting threads drive themselves. It starts no thread and
 //! needs no runtime, and its process may fork.
 
+mod driven_connection;
+mod fork_lock;
+mod leader_follower;
+mod raw_socket;
+
 use crate::{
-    client_connection::ClientConnection,
-    dial::ConnectTarget,
-    driven_connection::DrivenConnection,
-    fork_lock::{ForkGuard, ForkLock},
-    leader_follower::{Waiters, WaitingThread},
-    raw_socket::Poller,
+    reactor::{
+        driven_connection::DrivenConnection,
+        fork_lock::{ForkGuard, ForkLock},
+        leader_follower::{Waiters, WaitingThread},
+        raw_socket::Poller,
+    },
+    remote::{client_connection::ClientConnection, dial::ConnectTarget},
 };
 use node::LocalTime;
 use parking_lot::Mutex;

@@ -1,9 +1,17 @@
 //! Connection to a node in another process.
 
+pub mod client_connection;
+pub mod dial;
+pub mod driver;
+pub mod invalidation_threads;
+pub mod lease;
+
 use crate::{
     Address, Certificate, IdentityError, Reactor,
-    client_connection::{ClientConnection, QueueError},
-    dial::{self, ConnectTarget, DriverKind},
+    remote::{
+        client_connection::{ClientConnection, QueueError},
+        dial::{ConnectTarget, DriverKind},
+    },
 };
 use client::{Borrowing, Connection, Hear, Obtaining};
 use node::{Reply, sleep_until};

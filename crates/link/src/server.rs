@@ -1,13 +1,25 @@
 //! Server of a node: accepts connections within limits, and ends all of them when it stops.
 
+mod admission;
+mod busy_poll;
+mod exported_segments;
+mod invalidation_queue;
+mod lease_table;
+pub mod limits;
+pub mod listener;
+mod log_limiter;
+mod payload_size;
+mod recv_budget;
+mod reply_by_ref;
+mod server_connection;
+mod session_cleanup;
+
 use crate::{
     Address, Listener, ServerLimits,
-    admission::Admission,
-    listener::AsyncListener,
-    log_limiter::LogRateLimiter,
-    recv_budget::RecvBudget,
-    server_connection::{self, ServerState},
-    session_cleanup::SessionCleanup,
+    server::{
+        admission::Admission, listener::AsyncListener, log_limiter::LogRateLimiter, recv_budget::RecvBudget,
+        server_connection::ServerState, session_cleanup::SessionCleanup,
+    },
 };
 use client::Connection;
 use node::Node;

@@ -3,11 +3,15 @@
 
 use crate::{
     Address, Reactor,
-    client_connection::ClientConnection,
-    driver::{CONNECT_WAIT, ClientDisconnect, ConnectionDriver, failure, shake_hands},
-    framed::{Framed, flatten_end},
-    stream::Stream,
-    tls::{self, TlsError},
+    remote::{
+        client_connection::ClientConnection,
+        driver::{CONNECT_WAIT, ClientDisconnect, ConnectionDriver, failure, shake_hands},
+    },
+    socket::{
+        framed::{Framed, flatten_end},
+        stream::Stream,
+        tls::{self, TlsError},
+    },
 };
 use parking_lot::Mutex;
 use rustls::ClientConfig;

@@ -4,7 +4,7 @@
 //! If the runtime knew a busy-polled socket, each message would wake a thread that waits for all
 //! sockets and takes the processor from the polling task.
 
-use crate::scm_rights::{self, ReceivedData};
+use crate::socket::scm_rights::{self, ReceivedData};
 use rustix::{
     io::read,
     net::{SendAncillaryBuffer, SendFlags, sendmsg},

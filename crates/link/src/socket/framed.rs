@@ -1,6 +1,6 @@
 //! Framed socket: a socket with its incoming and outgoing frames. Both sides use it.
 
-use crate::stream::{Socket, Stream};
+use crate::socket::stream::{Socket, Stream};
 use bytes::{Buf, BufMut};
 use std::{
     collections::VecDeque,

@@ -5,9 +5,11 @@
 //! another.
 
 use crate::{
-    invalidation_threads::InvalidationThreads,
-    lease::{FdLease, LeaseGuard, LivenessPipe},
-    shm_writer::{ClaimedBlock, ShmWriter},
+    remote::{
+        invalidation_threads::InvalidationThreads,
+        lease::{FdLease, LeaseGuard, LivenessPipe},
+    },
+    shm::writer::{ClaimedBlock, ShmWriter},
 };
 use bytes::{Buf, Bytes};
 use client::Hear;

@@ -8,16 +8,18 @@ pub use handshake::serve_connection;
 
 use crate::{
     ServerLimits,
-    busy_poll::BusyPoll,
-    exported_segments::ExportedSegments,
-    framed::{Framed, flatten_end},
-    invalidation_queue::{InvalidationBatch, InvalidationQueue},
-    lease_table::LeaseTable,
-    log_limiter::LogRateLimiter,
-    payload_size::payload_bytes,
-    recv_budget::{ARRIVAL_WAIT, RecvBudget, RecvPermit, RecvTimedOut},
-    reply_by_ref::{ReplyRef, reply_by_ref},
-    session_cleanup::SessionCleanup,
+    server::{
+        busy_poll::BusyPoll,
+        exported_segments::ExportedSegments,
+        invalidation_queue::{InvalidationBatch, InvalidationQueue},
+        lease_table::LeaseTable,
+        log_limiter::LogRateLimiter,
+        payload_size::payload_bytes,
+        recv_budget::{ARRIVAL_WAIT, RecvBudget, RecvPermit, RecvTimedOut},
+        reply_by_ref::{ReplyRef, reply_by_ref},
+        session_cleanup::SessionCleanup,
+    },
+    socket::framed::{Framed, flatten_end},
 };
 use bytes::{Buf, Bytes};
 use client::at_once;

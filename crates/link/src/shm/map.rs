@@ -4,7 +4,7 @@
 //! crashes the process instead of returning other data. It costs a few system calls a view and is
 //! for testing code that holds views.
 
-use crate::lease::LeaseGuard;
+use crate::remote::lease::LeaseGuard;
 use bytes::Bytes;
 use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;

@@ -1,6 +1,9 @@
 //! Socket of any kind, as one type.
 
-use crate::{Address, scm_rights::ReceivedData, unix_socket::UnixSocket};
+use crate::{
+    Address,
+    socket::{scm_rights::ReceivedData, unix_socket::UnixSocket},
+};
 use rustix::net::sockopt;
 use std::{
     io::{self, IoSlice},

@@ -3,10 +3,12 @@
 
 use crate::{
     Address,
-    reserved_fd::ReservedFd,
-    scm_rights::{self, ReceivedData},
-    stream::{Socket, Stream, with_keepalive},
-    unix_socket::{self, poll_now, poll_read},
+    socket::{
+        reserved_fd::ReservedFd,
+        scm_rights::{self, ReceivedData},
+        stream::{Socket, Stream, with_keepalive},
+        unix_socket::{self, poll_now, poll_read},
+    },
 };
 use node::sleep_until;
 use rustix::{

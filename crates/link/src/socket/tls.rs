@@ -1,7 +1,7 @@
 //! TLS around a socket. A peer that speaks without TLS where it is needed, or the reverse, gets an
 //! explanation.
 
-use crate::{identity::NAME, stream::Stream};
+use crate::{identity::NAME, socket::stream::Stream};
 use rustls::{ClientConfig, Error, pki_types::ServerName};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{

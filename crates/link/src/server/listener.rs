@@ -2,9 +2,11 @@
 
 use crate::{
     Address, Identity,
-    stream::{Stream, with_keepalive},
-    tls::AcceptedConnection,
-    unix_socket::UnixSocket,
+    socket::{
+        stream::{Stream, with_keepalive},
+        tls::AcceptedConnection,
+        unix_socket::UnixSocket,
+    },
 };
 use std::{
     fmt, fs, io,

@@ -2,9 +2,11 @@
 
 use super::{ServerConnection, ServerState};
 use crate::{
-    admission::{Admission, UnauthenticatedConnection},
-    framed::{Framed, nonce},
-    tls::AcceptedConnection,
+    server::admission::{Admission, UnauthenticatedConnection},
+    socket::{
+        framed::{Framed, nonce},
+        tls::AcceptedConnection,
+    },
 };
 use std::{io, sync::Arc};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};

@@ -3,7 +3,7 @@
 //! Each session has two, as in the node: dropping bytes may take long, and attributes and names
 //! must not wait behind that.
 
-use crate::client_connection::ClientConnection;
+use crate::remote::client_connection::ClientConnection;
 use client::Hear;
 use std::{
     sync::{

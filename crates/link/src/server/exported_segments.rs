@@ -1,7 +1,7 @@
 //! Segments of the node's memory that were exported to a client of this host, and which of them it
 //! has mapped.
 
-use crate::framed::Framed;
+use crate::socket::framed::Framed;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use store::{Place, Segments};
 use wire::codec::{Segment, encode_hidden, encode_segment};

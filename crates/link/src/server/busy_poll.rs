@@ -4,7 +4,7 @@
 //! program that makes file after file, the task polls the socket for a while. It never polls for
 //! long, never while others wait for its thread, and only on a few connections at a time.
 
-use crate::stream::Stream;
+use crate::socket::stream::Stream;
 use std::{
     io,
     sync::Arc,

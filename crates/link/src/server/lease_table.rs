@@ -6,7 +6,9 @@
 //! that somebody views into another file's.
 
 use crate::{
-    ServerLimits, exported_segments::ExportedSegments, framed::Framed, stream::Stream, unix_socket::UnixSocket,
+    ServerLimits,
+    server::exported_segments::ExportedSegments,
+    socket::{framed::Framed, stream::Stream, unix_socket::UnixSocket},
 };
 use bytes::Bytes;
 use node::Backing;

@@ -1,6 +1,6 @@
 //! Client's side of leases from a node of this host; dropping a lease releases it.
 
-use crate::{client_connection::ClientConnection, reserved_fd::ReservedFd};
+use crate::{remote::client_connection::ClientConnection, socket::reserved_fd::ReservedFd};
 use node::{Backing, Loan};
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};

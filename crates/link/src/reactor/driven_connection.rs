@@ -1,13 +1,19 @@
 //! Client connection that a reactor drives, from the connect to its end.
 
 use crate::{
-    client_connection::ClientConnection,
-    dial::ConnectTarget,
-    driver::{CONNECT_WAIT, ClientDisconnect, ConnectionDriver, failure, shake_hands},
-    framed::{Framed, flatten_end},
-    raw_socket::{PollEntry, Poller, RawSocket},
-    reactor::ReactorInner,
-    stream::Stream,
+    reactor::{
+        ReactorInner,
+        raw_socket::{PollEntry, Poller, RawSocket},
+    },
+    remote::{
+        client_connection::ClientConnection,
+        dial::ConnectTarget,
+        driver::{CONNECT_WAIT, ClientDisconnect, ConnectionDriver, failure, shake_hands},
+    },
+    socket::{
+        framed::{Framed, flatten_end},
+        stream::Stream,
+    },
 };
 use node::sleep_until;
 use parking_lot::Mutex;

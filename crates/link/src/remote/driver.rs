@@ -3,12 +3,15 @@
 
 use crate::{
     Address,
-    client_connection::{ClientConnection, Completion, DriverAction},
-    dial::ConnectTarget,
-    framed::{Framed, nonce},
-    shm_map::MappedSegment,
-    shm_writer::ShmWriter,
-    stream::Socket,
+    remote::{
+        client_connection::{ClientConnection, Completion, DriverAction},
+        dial::ConnectTarget,
+    },
+    shm::{map::MappedSegment, writer::ShmWriter},
+    socket::{
+        framed::{Framed, nonce},
+        stream::Socket,
+    },
 };
 use bytes::{Buf, Bytes};
 use std::{
