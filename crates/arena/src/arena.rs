@@ -21,8 +21,8 @@ use store::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, Seg
 use crate::PAGE_BYTES;
 use crate::block::Pool;
 use crate::extents::Slots;
+use crate::placeholder::stand_in;
 use crate::segments::Shared;
-use crate::stand_in::stand_in;
 use crate::stripe::{Stripe, Write};
 
 /// Shards of the index: many more than a node has threads, so two threads rarely want the same one.

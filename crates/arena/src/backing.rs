@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 
-use crate::guarded::Guard;
+use crate::length_guard::Guard;
 use crate::tmpfs::Tmpfs;
 
 /// A source of zeros, written in pieces of this length.

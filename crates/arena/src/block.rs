@@ -20,13 +20,13 @@ use store::{EngineError, FreedHook};
 
 use crate::PAGE_BYTES;
 use crate::backing::Backing;
-use crate::bay::{Bays, Memory, Offers};
 use crate::buddy::{Buddy, PageRun, Span};
-use crate::grant::Room;
+use crate::extent_quota::Room;
 use crate::high_water::HighWater;
-use crate::landing::Landed;
 use crate::ledger::{Ledger, NoRoom, OWN};
+use crate::recv_buffer::Landed;
 use crate::tmpfs::Tmpfs;
+use crate::write_segment::{Bays, Memory, Offers};
 
 /// Address space per byte of capacity, so that large blocks fit while the free pages are scattered.
 /// No mix of sizes was seen to need four times. If even that is used up, the arena is full before

@@ -26,10 +26,10 @@ use store::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, Seek
 
 use crate::PAGE_BYTES;
 use crate::block::Pool;
-use crate::grant::Room;
-use crate::pages::Pages;
+use crate::extent_quota::Room;
+use crate::page_size::Pages;
 use crate::tmpfs::Tmpfs;
-use crate::{lease, mark, thin};
+use crate::{lease_probe, open_probe, thin};
 
 /// Slots per allocated chunk of the slot table; a chunk is allocated when it is first needed.
 const PIECE_SLOTS: usize = 1024;
@@ -265,12 +265,12 @@ impl Extents for Slots {
         // A file without a name is reopened through its descriptor.
         let path = format!("/proc/self/fd/{}", self.file(slot).as_raw_fd());
         let opened = open(path, how | append | OFlags::CLOEXEC, Mode::empty())?;
-        mark::set(opened.as_fd(), mark, access)?;
+        open_probe::set(opened.as_fd(), mark, access)?;
         Ok(opened)
     }
 
     fn holds(&self, slot: Slot, mark: Mark) -> bool {
-        mark::is_held(self.file(slot).as_fd(), mark)
+        open_probe::is_held(self.file(slot).as_fd(), mark)
     }
 
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
@@ -393,7 +393,7 @@ impl Extents for Slots {
     }
 
     fn is_quiet(&self, slot: Slot) -> bool {
-        lease::is_quiet(self.file(slot).as_fd())
+        lease_probe::is_quiet(self.file(slot).as_fd())
     }
 
     fn slots(&self) -> (u64, u64) {

@@ -5,26 +5,27 @@
 //! touched once is reused, most recently freed first. The modules:
 //!
 //! ```text
-//! arena    the sharded index of stripes; the Engine trait
-//! stripe   one stripe: generation, length, block; grow, write in place or copy
-//! block    the block pool: blocks and views of them; all unsafe access to the arena's memory
-//! backing  the memory: nameless files, written by pwrite, read through mappings
-//! ledger   space accounting: capacity, reservations, touched memory
-//! buddy    the buddy allocator of pages: power-of-two blocks, split and merged
-//! extents  extent files: a pool of nameless files in a private tmpfs
-//! grant    how much of the capacity extent files may use: a pure function
-//! hollow   which extent files are sparse: a state machine without I/O
-//! pages    small pages in the extent tmpfs while a sparse file is written, else huge ones
-//! thin     punches unwritten pages out of huge pages of idle files
-//! tmpfs    the private tmpfs: create, resize, query usage
-//! apart    runs work in a child in other namespaces
-//! segments the memory as files for processes that map it themselves
-//! bay      write segments: memory that one client writes; filled blocks become stripes
-//! landing  receive buffers: blocks that bytes are received into and that become stripes
-//! lease    probes if anybody else has a file open or mapped
-//! stand_in placeholder descriptors for files whose bytes are not in an extent
-//! guarded  keeps the length of files of which other processes have descriptors
-//! mark     open leases: probes if one open is alive in any process
+//! arena           the sharded index of stripes; the Engine trait
+//! stripe          one stripe: generation, length, block; grow, write in place or copy
+//! block           the block pool: blocks and views; all unsafe access to the arena's memory
+//! backing         the memory: nameless files, written by pwrite, read through mappings
+//! ledger          space accounting: capacity, reservations, touched memory
+//! buddy           the buddy allocator of pages: power-of-two blocks, split and merged
+//! high_water      the peak usage
+//! extents         extent files: a pool of nameless files in a private tmpfs
+//! extent_quota    how much of the capacity extent files may use: a pure function
+//! sparse          which extent files are sparse: a state machine without I/O
+//! page_size       small pages in the extent tmpfs while a sparse file is written, else huge ones
+//! thin            punches unwritten pages out of huge pages of idle files
+//! tmpfs           the private tmpfs: create, resize, query usage
+//! namespace_child runs work in a child in other namespaces
+//! segments        the memory as files for processes that map it themselves
+//! write_segment   memory that one client writes; filled blocks become stripes
+//! recv_buffer     receive buffers: blocks that bytes are received into and that become stripes
+//! lease_probe     probes if anybody else has a file open or mapped
+//! placeholder     placeholder descriptors for files whose bytes are not in an extent
+//! length_guard    keeps the length of files of which other processes have descriptors
+//! open_probe      open leases: probes if one open is alive in any process
 //! ```
 //!
 //! Invariants:
@@ -42,32 +43,32 @@
 //! system only if the space is needed in another place.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, reason = "a child that shares memory has no safe call; each block says why it is sound")]
-mod apart;
 mod arena;
 mod backing;
-mod bay;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; each block says why it is sound")]
 mod block;
 mod buddy;
+mod extent_quota;
 mod extents;
-mod grant;
-#[allow(unsafe_code, reason = "signal handlers have no safe call; each block says why it is sound")]
-mod guarded;
 mod high_water;
-mod hollow;
-mod landing;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
-mod lease;
+mod lease_probe;
 mod ledger;
+#[allow(unsafe_code, reason = "signal handlers have no safe call; each block says why it is sound")]
+mod length_guard;
+#[allow(unsafe_code, reason = "a child that shares memory has no safe call; each block says why it is sound")]
+mod namespace_child;
 #[allow(unsafe_code, reason = "locks of open file descriptions have no safe call; the block says why it is sound")]
-mod mark;
-mod pages;
+mod open_probe;
+mod page_size;
+mod placeholder;
+mod recv_buffer;
 mod segments;
-mod stand_in;
+mod sparse;
 mod stripe;
 mod thin;
 mod tmpfs;
+mod write_segment;
 
 pub use arena::{Arena, ArenaRefused, Options};
 

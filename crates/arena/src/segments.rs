@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use store::{Bay, Landing, Place, Segments};
 
-use crate::bay::Berth;
 use crate::block::Pool;
-use crate::landing::Runway;
+use crate::recv_buffer::Runway;
+use crate::write_segment::Berth;
 
 /// The segments of a block pool with blocks of at most order `top`.
 pub struct Shared {

@@ -3,7 +3,7 @@
 //!
 //! It needs `CAP_SYS_ADMIN`, or the right to create a user namespace, in which this process has
 //! that capability. The file system then belongs to that namespace and is resized by a child that
-//! enters it ([`apart`](crate::apart)), which takes 60 us on the reference machine.
+//! enters it ([`namespace_child`](crate::namespace_child)), which takes 60 us on the reference machine.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -18,7 +18,7 @@ use rustix::mount::{
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::apart::{Start, apart};
+use crate::namespace_child::{Start, apart};
 
 /// The huge-page policy: huge pages where the file's length covers one.
 const HUGE: &str = "within_size";

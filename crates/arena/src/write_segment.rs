@@ -24,9 +24,9 @@ use store::{Bay, Place, SLOTS, TABLE_BYTES, Table};
 use crate::backing::{FILES, Mapped};
 use crate::block::{Block, Pool, bytes_of};
 use crate::buddy::{Buddy, Page, Span};
-use crate::grant::Room;
-use crate::landing::Counted;
+use crate::extent_quota::Room;
 use crate::ledger::Ledger;
+use crate::recv_buffer::Counted;
 
 /// Address space per byte of capacity, so that full-size blocks fit beside blocks that were cut.
 const ADDRESS_FACTOR: u64 = 2;

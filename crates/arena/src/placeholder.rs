@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open};
 use store::{Access, Held, Mark, StandIn};
 
-use crate::mark;
+use crate::open_probe;
 use crate::tmpfs::Tmpfs;
 
 /// Another open of the placeholder, through which the open lease is queried.
@@ -18,7 +18,7 @@ struct Own {
 
 impl Held for Own {
     fn is_held(&self) -> bool {
-        mark::is_held(self.file.as_fd(), self.mark)
+        open_probe::is_held(self.file.as_fd(), self.mark)
     }
 }
 
@@ -37,7 +37,7 @@ pub fn stand_in(home: Option<&Tmpfs>, kind: StandIn, mark: Mark) -> io::Result<(
 }
 
 fn marked(file: OwnedFd, given: OwnedFd, mark: Mark, access: Access) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-    mark::set(given.as_fd(), mark, access)?;
+    open_probe::set(given.as_fd(), mark, access)?;
     Ok((given, Box::new(Own { file, mark })))
 }
 

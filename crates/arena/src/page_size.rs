@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use store::{Extents, Slot};
 
 use crate::extents::Slots;
-use crate::hollow::{Fill, Hollows};
+use crate::sparse::{Fill, Hollows};
 
 /// Interval of checks of newly opened and sparse files. 64 MiB take longer to write.
 const SOON: Duration = Duration::from_millis(10);
