@@ -19,11 +19,11 @@ use parking_lot::RwLock;
 use store::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, Segments, StandIn, StripeKey, Usage};
 
 use crate::PAGE_BYTES;
-use crate::block::Pool;
+use crate::block::BlockPool;
 use crate::extents::Slots;
-use crate::placeholder::stand_in;
-use crate::segments::Shared;
-use crate::stripe::{Stripe, Write};
+use crate::placeholder::create_placeholder;
+use crate::segments::SharedArena;
+use crate::stripe::{Stripe, StripeWrite};
 
 /// Shards of the index: many more than a node has threads, so two threads rarely want the same one.
 const SHARDS: usize = 64;
@@ -33,7 +33,7 @@ const STRIPE_BYTES_MAX: u32 = 1 << 30;
 
 /// Parameters of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct ArenaOptions {
     /// Maximum bytes of stripes and reservations. No memory is taken from the system before its
     /// use.
     pub capacity: u64,
@@ -41,20 +41,20 @@ pub struct Options {
     pub stripe_bytes: u32,
     /// Also keep extent files if this process may create a tmpfs for them (`CAP_SYS_ADMIN`, or in a
     /// user namespace).
-    pub whole: bool,
+    pub extent_files: bool,
 }
 
-impl Options {
+impl ArenaOptions {
     /// Options for an arena of `capacity` bytes with stripes of 1 MiB.
-    pub fn of_capacity(capacity: u64) -> Self {
-        Self { capacity, stripe_bytes: 1 << 20, whole: true }
+    pub fn with_capacity(capacity: u64) -> Self {
+        Self { capacity, stripe_bytes: 1 << 20, extent_files: true }
     }
 }
 
 /// Reasons why an arena could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ArenaRefused {
+pub enum ArenaError {
     /// The stripe size is not a power of two or is out of range.
     #[error(
         "a stripe cannot have {0} bytes; choose a power of two from 4096 to {STRIPE_BYTES_MAX}, for example 1048576"
@@ -72,7 +72,7 @@ pub enum ArenaRefused {
 
 /// An in-memory engine for stripes.
 pub struct Arena {
-    pool: Arc<Pool>,
+    pool: Arc<BlockPool>,
     stripe_bytes: u32,
     shards: Vec<Shard>,
     stripes: AtomicU64,
@@ -84,15 +84,15 @@ type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
 
 impl Arena {
     /// Creates an empty arena. Takes address space, not memory.
-    pub fn new(options: Options) -> Result<Self, ArenaRefused> {
-        let Options { capacity, stripe_bytes, whole } = options;
+    pub fn new(options: ArenaOptions) -> Result<Self, ArenaError> {
+        let ArenaOptions { capacity, stripe_bytes, extent_files } = options;
         if !stripe_bytes.is_power_of_two() || !(PAGE_BYTES..=STRIPE_BYTES_MAX).contains(&stripe_bytes) {
-            return Err(ArenaRefused::StripeBytes(stripe_bytes));
+            return Err(ArenaError::StripeBytes(stripe_bytes));
         }
-        let pool =
-            Pool::new(capacity, top_order(stripe_bytes)).map_err(|source| ArenaRefused::Memory { capacity, source })?;
+        let pool = BlockPool::new(capacity, top_order(stripe_bytes))
+            .map_err(|source| ArenaError::Memory { capacity, source })?;
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        let extents = if whole { Slots::new(&pool).ok() } else { None };
+        let extents = if extent_files { Slots::new(&pool).ok() } else { None };
         Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0), extents })
     }
 
@@ -130,14 +130,14 @@ impl Arena {
         true
     }
 
-    fn take_out(&self, key: StripeKey) -> Option<Arc<Stripe>> {
+    fn remove_entry(&self, key: StripeKey) -> Option<Arc<Stripe>> {
         let mut shard = self.shard(key).write();
         let stripe = shard.remove(&key)?;
         self.stripes.fetch_sub(1, Ordering::Relaxed);
         Some(stripe)
     }
 
-    fn write_checked(&self, write: Write<'_>) -> Result<(), EngineError> {
+    fn write_checked(&self, write: StripeWrite<'_>) -> Result<(), EngineError> {
         // Retries only if another thread inserted or removed this stripe meanwhile.
         loop {
             let Some(stripe) = self.find(write.key) else {
@@ -166,9 +166,9 @@ impl Engine for Arena {
         if end > u64::from(self.stripe_bytes) {
             return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
         }
-        let is_down = self.pool.bays.has_down(data);
-        let done = self.write_checked(Write { key, generation, offset, data, top: top_order(self.stripe_bytes) });
-        if is_down {
+        let is_filled = self.pool.write_segments.has_filled(data);
+        let done = self.write_checked(StripeWrite { key, generation, offset, data, top: top_order(self.stripe_bytes) });
+        if is_filled {
             self.pool.notify(); // the write may have freed part of the filled block
         }
         done
@@ -190,8 +190,8 @@ impl Engine for Arena {
             };
             let answer = stripe.lock().map(|mut state| state.truncate(key, generation, len));
             if let Some(answer) = answer {
-                let (_replaced, gave_back) = answer?;
-                if gave_back {
+                let (_replaced, freed) = answer?;
+                if freed {
                     self.pool.notify();
                 }
                 return Ok(());
@@ -210,8 +210,8 @@ impl Engine for Arena {
             };
             let zeroed = stripe.lock().map(|mut state| state.zero(&self.pool, key, generation, range.clone(), top));
             if let Some(answer) = zeroed {
-                let (_replaced, gave_back) = answer?;
-                if gave_back {
+                let (_replaced, freed) = answer?;
+                if freed {
                     self.pool.notify();
                 }
                 return Ok(());
@@ -239,7 +239,7 @@ impl Engine for Arena {
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
-        if let Some(stripe) = self.take_out(key) {
+        if let Some(stripe) = self.remove_entry(key) {
             drop(stripe.remove());
         }
         Ok(())
@@ -247,8 +247,8 @@ impl Engine for Arena {
 
     fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
         let Some(stripe) = self.find(key) else { return Ok(()) };
-        let gave_back = stripe.lock().is_some_and(|mut state| state.fit());
-        if gave_back {
+        let freed = stripe.lock().is_some_and(|mut state| state.fit());
+        if freed {
             self.pool.notify();
         }
         Ok(())
@@ -264,8 +264,8 @@ impl Engine for Arena {
 
     fn usage(&self) -> Usage {
         let (capacity, used, reserved) = self.pool.account();
-        let (stripes, own_room) = (self.stripes.load(Ordering::Relaxed), self.pool.own_room());
-        Usage { capacity, used, reserved, stripes, own_room }
+        let (stripes, extent_free) = (self.stripes.load(Ordering::Relaxed), self.pool.extent_free());
+        Usage { capacity, used, reserved, stripes, own_room: extent_free }
     }
 
     fn peak(&self) -> u64 {
@@ -277,11 +277,11 @@ impl Engine for Arena {
     }
 
     fn segments(&self) -> Option<Arc<dyn Segments>> {
-        Some(Arc::new(Shared { pool: self.pool.clone(), top: top_order(self.stripe_bytes) }))
+        Some(Arc::new(SharedArena { pool: self.pool.clone(), top: top_order(self.stripe_bytes) }))
     }
 
     fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-        stand_in(self.pool.memory().home(), kind, mark)
+        create_placeholder(self.pool.backing().tmpfs(), kind, mark)
     }
 
     fn on_freed(&self, hook: FreedHook) {
@@ -311,13 +311,14 @@ mod tests {
 
     /// An arena with space for `stripes` stripes of 64 KiB.
     fn small(stripes: u64) -> Arena {
-        Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(stripes << 16) }).unwrap()
+        Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(stripes << 16) }).unwrap()
     }
 
     #[test]
     fn a_stripe_size_that_cannot_be_is_refused_by_its_number() {
         for stripe_bytes in [0, 1, 2048, 4097, 3 << 20, 1 << 31] {
-            let refused = Arena::new(Options { stripe_bytes, ..Options::of_capacity(1 << 20) }).unwrap_err();
+            let refused =
+                Arena::new(ArenaOptions { stripe_bytes, ..ArenaOptions::with_capacity(1 << 20) }).unwrap_err();
             assert!(refused.to_string().contains(&stripe_bytes.to_string()), "{refused}");
         }
     }

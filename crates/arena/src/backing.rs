@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 
-use crate::length_guard::Guard;
+use crate::length_guard::LengthGuard;
 use crate::tmpfs::Tmpfs;
 
 /// A source of zeros, written in pieces of this length.
@@ -43,14 +43,14 @@ pub struct Backing {
     files: Vec<Mapped>,
     unit_bytes: usize,
     /// The tmpfs of the files; an error if they are memfds.
-    home: io::Result<Tmpfs>,
+    tmpfs: io::Result<Tmpfs>,
 }
 
 /// A file in memory and its mapping.
 pub struct Mapped {
     /// Keeps the file's length; set when others first get a descriptor. Declared before `file`, so
     /// that it is dropped first.
-    guard: OnceLock<Guard>,
+    guard: OnceLock<LengthGuard>,
     file: File,
     map: MmapRaw,
 }
@@ -61,19 +61,19 @@ impl Backing {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let len = usize::try_from(units.div_ceil(FILES as u64) * unit_bytes).map_err(too_large)?;
         // The ledger limits usage; a limit of the tmpfs would only interfere.
-        let home = Tmpfs::unbounded();
-        let files = (0..FILES).map(|_| Mapped::new(&home, len)).collect::<io::Result<_>>()?;
-        Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)?, home })
+        let tmpfs = Tmpfs::unbounded();
+        let files = (0..FILES).map(|_| Mapped::new(&tmpfs, len)).collect::<io::Result<_>>()?;
+        Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)?, tmpfs })
     }
 
     /// Creates another file of `len` bytes beside the files of this memory.
-    pub fn another(&self, len: usize) -> io::Result<Mapped> {
-        Mapped::new(&self.home, len)
+    pub fn create_file(&self, len: usize) -> io::Result<Mapped> {
+        Mapped::new(&self.tmpfs, len)
     }
 
     /// The tmpfs of the files; `None` if they are memfds.
-    pub fn home(&self) -> Option<&Tmpfs> {
-        self.home.as_ref().ok()
+    pub fn tmpfs(&self) -> Option<&Tmpfs> {
+        self.tmpfs.as_ref().ok()
     }
 
     /// Returns the file of byte `at` and the offset in it.
@@ -123,22 +123,22 @@ impl Backing {
     }
 
     /// Gives the memory of whole pages back to the system; they read as zeros afterwards.
-    pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
+    pub fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         let (mapped, at) = self.locate(at);
-        mapped.give_back(at, len)
+        mapped.discard(at, len)
     }
 }
 
 impl Mapped {
-    /// Creates a file of `len` zero bytes in `home`, or a memfd if `home` is an error.
-    fn new(home: &io::Result<Tmpfs>, len: usize) -> io::Result<Self> {
-        let file = match home {
-            Ok(home) => home.nameless_file()?,
+    /// Creates a file of `len` zero bytes in `tmpfs`, or a memfd if `tmpfs` is an error.
+    fn new(tmpfs: &io::Result<Tmpfs>, len: usize) -> io::Result<Self> {
+        let file = match tmpfs {
+            Ok(tmpfs) => tmpfs.nameless_file()?,
             Err(_) => memory_file()?,
         };
         file.set_len(len as u64)?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;
-        if home.is_err() {
+        if tmpfs.is_err() {
             // A memfd can be sealed, so that its length cannot change.
             fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         }
@@ -176,8 +176,8 @@ impl Mapped {
         (0..len).step_by(ZEROS.len()).try_for_each(|from| self.write(at + from, piece(from)))
     }
 
-    /// Gives memory back as [`Backing::give_back`] does.
-    pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
+    /// Gives memory back as [`Backing::discard`] does.
+    pub fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, flags, at as u64, len as u64)?)
     }
@@ -193,7 +193,7 @@ impl Mapped {
     pub fn reopen(&self, write: bool) -> io::Result<OwnedFd> {
         if self.guard.get().is_none() {
             // If two threads set the guard at the same time, one guard is dropped.
-            drop(self.guard.set(Guard::of(&self.file)?));
+            drop(self.guard.set(LengthGuard::new(&self.file)?));
         }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(File::options().read(true).write(write).open(path)?.into())
@@ -238,7 +238,7 @@ mod tests {
         let backing = backing();
         let half = UNIT / 2;
         backing.write(0, &vec![7; UNIT]).unwrap();
-        backing.give_back(half, half / 2).unwrap();
+        backing.discard(half, half / 2).unwrap();
         assert_eq!(content(&backing, half - 1, 3), [7, 0, 0]);
         assert_eq!(content(&backing, half + half / 2 - 1, 2), [0, 7]);
     }

@@ -2,7 +2,7 @@
 //! both halves are free.
 //!
 //! A block of order `k` has `2^k` pages and starts at a multiple of its size; the other half of the
-//! block one order up is its buddy. Free blocks are in one list per order and warmth. The lists are
+//! block one order up is its buddy. Free blocks are in one list per order and state. The lists are
 //! linked through arrays beside the pages (9 bytes a page, untouched until the page is used), so a
 //! block leaves its list in constant time.
 //!
@@ -21,16 +21,16 @@ const COLD: u8 = 0x80;
 
 /// Maximum number of blocks to step back to the first of a contiguous row: the longest row that is
 /// requested at once.
-const ROW_MAX: usize = 256;
+const ROW_BLOCKS_MAX: usize = 256;
 
 /// A block: its first page and its order (log2 of its pages).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct BlockRange {
     pub first: Page,
     pub order: u8,
 }
 
-impl Span {
+impl BlockRange {
     pub fn pages(self) -> u64 {
         1 << self.order
     }
@@ -39,12 +39,12 @@ impl Span {
         Self { first: self.first ^ (1 << self.order), order: self.order }
     }
 
-    fn halves(self) -> (Self, Self) {
+    fn split(self) -> (Self, Self) {
         let lower = Self { first: self.first, order: self.order - 1 };
         (lower, lower.buddy())
     }
 
-    fn joined(self) -> Self {
+    fn parent(self) -> Self {
         Self { first: self.first & !(1 << self.order), order: self.order + 1 }
     }
 }
@@ -56,19 +56,19 @@ pub struct PageRun {
     pub pages: u32,
 }
 
-impl From<Span> for PageRun {
-    fn from(span: Span) -> Self {
-        Self { first: span.first, pages: 1 << span.order }
+impl From<BlockRange> for PageRun {
+    fn from(range: BlockRange) -> Self {
+        Self { first: range.first, pages: 1 << range.order }
     }
 }
 
 impl PageRun {
     /// Splits its pages from `from` up to `end` into blocks, each as large as possible.
-    fn pieces(self, mut from: u32, end: u32) -> impl Iterator<Item = Span> {
+    fn pieces(self, mut from: u32, end: u32) -> impl Iterator<Item = BlockRange> {
         std::iter::from_fn(move || {
             let left = end.checked_sub(from).filter(|left| *left > 0)?;
             let order = from.trailing_zeros().min(left.ilog2());
-            let piece = Span { first: self.first + from, order: u8::try_from(order).expect("below 32") };
+            let piece = BlockRange { first: self.first + from, order: u8::try_from(order).expect("below 32") };
             from += 1 << order;
             Some(piece)
         })
@@ -76,7 +76,7 @@ impl PageRun {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Warmth {
+enum PageState {
     Warm,
     Cold,
 }
@@ -91,7 +91,7 @@ pub struct Buddy {
     /// First block of each list, by order.
     warm: Vec<Page>,
     cold: Vec<Page>,
-    /// Per page that starts a free block: order and warmth, then its neighbours in the list.
+    /// Per page that starts a free block: order and state, then its neighbours in the list.
     heads: Vec<u8>,
     after: Vec<Page>,
     before: Vec<Page>,
@@ -118,55 +118,55 @@ impl Buddy {
     }
 
     /// Allocates a block of `order`, warm if possible; `None` if no free block is large enough.
-    pub fn take(&mut self, order: u8) -> Option<Span> {
-        let (mut span, warmth) = self.pop_smallest(order)?;
-        while span.order > order {
-            let (lower, upper) = span.halves();
-            self.push(upper, warmth);
-            span = lower;
+    pub fn allocate(&mut self, order: u8) -> Option<BlockRange> {
+        let (mut range, state) = self.pop_smallest(order)?;
+        while range.order > order {
+            let (lower, upper) = range.split();
+            self.push(upper, state);
+            range = lower;
         }
-        Some(span)
+        Some(range)
     }
 
     /// Allocates a block of `order` so that successive blocks are contiguous: the warm block at
     /// `next`, or else the first of a contiguous row of warm blocks.
-    pub fn take_in_row(&mut self, order: u8, next: Page) -> Option<Span> {
+    pub fn allocate_in_row(&mut self, order: u8, next: Page) -> Option<BlockRange> {
         let size = 1 << order;
         let is_warm = |first: Page| self.heads.get(first as usize) == Some(&(order + 1));
         let mut first = if is_warm(next) { next } else { self.warm[usize::from(order)] };
         if first == NONE {
-            return self.take(order);
+            return self.allocate(order);
         }
         if first != next {
-            for _ in 0..ROW_MAX {
+            for _ in 0..ROW_BLOCKS_MAX {
                 match first.checked_sub(size).filter(|before| is_warm(*before)) {
                     Some(before) => first = before,
                     None => break,
                 }
             }
         }
-        let span = Span { first, order };
-        self.unlink(span);
-        Some(span)
+        let range = BlockRange { first, order };
+        self.unlink(range);
+        Some(range)
     }
 
-    /// Returns true if [`Buddy::take`] would return a warm block.
+    /// Returns true if [`Buddy::allocate`] would return a warm block.
     pub fn has_warm(&self, order: u8) -> bool {
         self.warm[usize::from(order)..].iter().any(|first| *first != NONE)
     }
 
     /// Frees allocated pages, which are then warm, and merges them with free buddies.
-    pub fn give(&mut self, run: PageRun) {
-        run.pieces(0, run.pages).for_each(|piece| self.give_block(piece));
+    pub fn free(&mut self, run: PageRun) {
+        run.pieces(0, run.pages).for_each(|piece| self.free_block(piece));
     }
 
-    fn give_block(&mut self, mut span: Span) {
-        debug_assert_eq!(self.heads[span.first as usize], NOT_FREE, "{span:?} is free already");
-        while span.order < self.top && self.is_free(span.buddy()) {
-            self.unlink(span.buddy());
-            span = span.joined();
+    fn free_block(&mut self, mut range: BlockRange) {
+        debug_assert_eq!(self.heads[range.first as usize], NOT_FREE, "{range:?} is free already");
+        while range.order < self.top && self.is_free(range.buddy()) {
+            self.unlink(range.buddy());
+            range = range.parent();
         }
-        self.push(span, Warmth::Warm);
+        self.push(range, PageState::Warm);
     }
 
     /// Enlarges allocated pages in place to a block of `order`. Returns false if a page behind them
@@ -182,25 +182,25 @@ impl Buddy {
 
     /// Cuts allocated pages to the first `pages`; the rest becomes free and warm.
     pub fn shrink(&mut self, run: PageRun, pages: u32) {
-        run.pieces(pages, run.pages).for_each(|piece| self.give_block(piece));
+        run.pieces(pages, run.pages).for_each(|piece| self.free_block(piece));
     }
 
     /// Marks the largest warm free block as cold and returns it, so that its memory can be given
     /// back; `None` if all free blocks are cold.
-    pub fn cool(&mut self) -> Option<Span> {
+    pub fn cool(&mut self) -> Option<BlockRange> {
         let order = (0..=self.top).rev().find(|order| self.warm[usize::from(*order)] != NONE)?;
-        let span = Span { first: self.warm[usize::from(order)], order };
-        self.unlink(span);
-        self.push(span, Warmth::Cold);
-        Some(span)
+        let range = BlockRange { first: self.warm[usize::from(order)], order };
+        self.unlink(range);
+        self.push(range, PageState::Cold);
+        Some(range)
     }
 
     /// Takes the smallest sufficient block out of the lists: warm, else cold, else never used.
-    fn pop_smallest(&mut self, order: u8) -> Option<(Span, Warmth)> {
-        for warmth in [Warmth::Warm, Warmth::Cold] {
-            if let Some(span) = self.smallest(order, warmth) {
-                self.unlink(span);
-                return Some((span, warmth));
+    fn pop_smallest(&mut self, order: u8) -> Option<(BlockRange, PageState)> {
+        for state in [PageState::Warm, PageState::Cold] {
+            if let Some(range) = self.smallest(order, state) {
+                self.unlink(range);
+                return Some((range, state));
             }
         }
         let first = self.fresh;
@@ -208,58 +208,58 @@ impl Buddy {
             return None;
         }
         self.fresh += 1 << self.top;
-        Some((Span { first, order: self.top }, Warmth::Cold))
+        Some((BlockRange { first, order: self.top }, PageState::Cold))
     }
 
-    fn smallest(&mut self, order: u8, warmth: Warmth) -> Option<Span> {
+    fn smallest(&mut self, order: u8, state: PageState) -> Option<BlockRange> {
         let orders = order..=self.top;
-        let lists = self.lists(warmth);
-        let first_of = |order: u8| Span { first: lists[usize::from(order)], order };
-        orders.map(first_of).find(|span| span.first != NONE)
+        let lists = self.lists(state);
+        let first_of = |order: u8| BlockRange { first: lists[usize::from(order)], order };
+        orders.map(first_of).find(|range| range.first != NONE)
     }
 
-    fn lists(&mut self, warmth: Warmth) -> &mut Vec<Page> {
-        match warmth {
-            Warmth::Warm => &mut self.warm,
-            Warmth::Cold => &mut self.cold,
+    fn lists(&mut self, state: PageState) -> &mut Vec<Page> {
+        match state {
+            PageState::Warm => &mut self.warm,
+            PageState::Cold => &mut self.cold,
         }
     }
 
-    fn is_free(&self, span: Span) -> bool {
-        self.heads[span.first as usize] & !COLD == span.order + 1
+    fn is_free(&self, range: BlockRange) -> bool {
+        self.heads[range.first as usize] & !COLD == range.order + 1
     }
 
     /// Puts a block at the front of its list: the most recently freed block, which the CPU caches
     /// hold, is used first.
-    fn push(&mut self, span: Span, warmth: Warmth) {
-        let first = span.first as usize;
-        let list = &mut self.lists(warmth)[usize::from(span.order)];
-        let next = std::mem::replace(list, span.first);
+    fn push(&mut self, range: BlockRange, state: PageState) {
+        let first = range.first as usize;
+        let list = &mut self.lists(state)[usize::from(range.order)];
+        let next = std::mem::replace(list, range.first);
         (self.before[first], self.after[first]) = (NONE, next);
         if next != NONE {
-            self.before[next as usize] = span.first;
+            self.before[next as usize] = range.first;
         }
-        self.heads[first] = span.order + 1 + if warmth == Warmth::Cold { COLD } else { 0 };
-        if warmth == Warmth::Warm {
-            self.warm_pages += span.pages();
+        self.heads[first] = range.order + 1 + if state == PageState::Cold { COLD } else { 0 };
+        if state == PageState::Warm {
+            self.warm_pages += range.pages();
         }
     }
 
     /// Removes a free block from its list, at any position.
-    fn unlink(&mut self, span: Span) {
-        let first = span.first as usize;
-        let warmth = if self.heads[first] & COLD == 0 { Warmth::Warm } else { Warmth::Cold };
+    fn unlink(&mut self, range: BlockRange) {
+        let first = range.first as usize;
+        let state = if self.heads[first] & COLD == 0 { PageState::Warm } else { PageState::Cold };
         let (before, after) = (self.before[first], self.after[first]);
         match before {
-            NONE => self.lists(warmth)[usize::from(span.order)] = after,
+            NONE => self.lists(state)[usize::from(range.order)] = after,
             before => self.after[before as usize] = after,
         }
         if after != NONE {
             self.before[after as usize] = before;
         }
         self.heads[first] = NOT_FREE;
-        if warmth == Warmth::Warm {
-            self.warm_pages -= span.pages();
+        if state == PageState::Warm {
+            self.warm_pages -= range.pages();
         }
     }
 }
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn all_pages_are_given_out_once() {
         let mut buddy = small();
-        let mut firsts: Vec<_> = std::iter::from_fn(|| buddy.take(0)).map(|span| span.first).collect();
+        let mut firsts: Vec<_> = std::iter::from_fn(|| buddy.allocate(0)).map(|range| range.first).collect();
         firsts.sort_unstable();
         assert_eq!(firsts, (0..32).collect::<Vec<_>>());
     }
@@ -285,20 +285,20 @@ mod tests {
     #[test]
     fn what_is_given_back_joins_to_whole_blocks() {
         let mut buddy = small();
-        let spans: Vec<_> = std::iter::from_fn(|| buddy.take(0)).collect();
-        assert_eq!(buddy.take(3), None);
-        spans.into_iter().rev().for_each(|span| buddy.give(span.into()));
-        assert_eq!((0..4).filter_map(|_| buddy.take(3)).count(), 4);
+        let ranges: Vec<_> = std::iter::from_fn(|| buddy.allocate(0)).collect();
+        assert_eq!(buddy.allocate(3), None);
+        ranges.into_iter().rev().for_each(|range| buddy.free(range.into()));
+        assert_eq!((0..4).filter_map(|_| buddy.allocate(3)).count(), 4);
     }
 
     #[test]
     fn the_most_recently_freed_block_is_given_out_first_and_fresh_memory_last() {
         let mut buddy = small();
-        let spans = [(); 3].map(|()| buddy.take(3).unwrap());
-        buddy.give(spans[2].into());
-        buddy.give(spans[0].into());
-        assert_eq!(buddy.take(3), Some(spans[0]));
-        assert_eq!(buddy.take(1).map(|span| span.first), Some(spans[2].first));
+        let ranges = [(); 3].map(|()| buddy.allocate(3).unwrap());
+        buddy.free(ranges[2].into());
+        buddy.free(ranges[0].into());
+        assert_eq!(buddy.allocate(3), Some(ranges[0]));
+        assert_eq!(buddy.allocate(1).map(|range| range.first), Some(ranges[2].first));
     }
 
     #[test]
@@ -307,74 +307,74 @@ mod tests {
         let firsts = |buddy: &mut Buddy| {
             let mut next = 0;
             let mut take = || {
-                let span = buddy.take_in_row(3, next)?;
-                next = span.first + 8;
-                Some(span.first)
+                let range = buddy.allocate_in_row(3, next)?;
+                next = range.first + 8;
+                Some(range.first)
             };
             [(); 4].map(|()| take().unwrap())
         };
         assert_eq!(firsts(&mut buddy), [0, 8, 16, 24]);
         for first in [16, 0, 24, 8] {
-            buddy.give(Span { first, order: 3 }.into());
+            buddy.free(BlockRange { first, order: 3 }.into());
         }
         assert_eq!(firsts(&mut buddy), [0, 8, 16, 24]);
-        assert_eq!(buddy.take_in_row(3, 0), None);
+        assert_eq!(buddy.allocate_in_row(3, 0), None);
         for first in [24, 16] {
-            buddy.give(Span { first, order: 3 }.into());
+            buddy.free(BlockRange { first, order: 3 }.into());
         }
-        assert_eq!(buddy.take_in_row(3, 8).map(|span| span.first), Some(16), "a row begins at its first");
+        assert_eq!(buddy.allocate_in_row(3, 8).map(|range| range.first), Some(16), "a row begins at its first");
     }
 
     #[test]
     fn a_block_grows_only_over_free_pages_behind_it() {
         let mut buddy = small();
-        let (lower, upper) = (buddy.take(1).unwrap(), buddy.take(1).unwrap());
+        let (lower, upper) = (buddy.allocate(1).unwrap(), buddy.allocate(1).unwrap());
         assert!(!buddy.grow(lower.into(), 3), "the upper half is taken");
         assert!(!buddy.grow(upper.into(), 2), "it would have to start earlier");
-        buddy.give(upper.into());
+        buddy.free(upper.into());
         assert!(buddy.grow(lower.into(), 3));
-        assert_ne!(buddy.take(0).unwrap().first, lower.first + 2, "grown over");
+        assert_ne!(buddy.allocate(0).unwrap().first, lower.first + 2, "grown over");
     }
 
     #[test]
     fn a_cooled_block_is_used_after_all_warm_ones() {
         let mut buddy = small();
-        let spans = [(); 4].map(|()| buddy.take(3).unwrap());
-        for span in spans {
-            buddy.give(span.into());
+        let ranges = [(); 4].map(|()| buddy.allocate(3).unwrap());
+        for range in ranges {
+            buddy.free(range.into());
         }
         let cooled = buddy.cool().unwrap();
         assert_eq!(buddy.warm_pages(), 24);
-        let order: Vec<_> = std::iter::from_fn(|| buddy.take(3)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| buddy.allocate(3)).collect();
         assert_eq!((order.len(), order.last()), (4, Some(&cooled)));
         assert_eq!(buddy.cool(), None);
     }
 
     #[derive(Clone, Debug)]
-    enum Move {
-        Take(u8),
-        Give(usize),
+    enum Transition {
+        Allocate(u8),
+        Free(usize),
         Grow(usize, u8),
         Shrink(usize, u32),
         Cool,
     }
 
-    fn moves() -> impl Strategy<Value = Vec<Move>> {
+    fn transitions() -> impl Strategy<Value = Vec<Transition>> {
         let one = prop_oneof![
-            3 => (0_u8..4).prop_map(Move::Take),
-            3 => (0_usize..8).prop_map(Move::Give),
-            1 => (0_usize..8, 0_u8..4).prop_map(|(index, order)| Move::Grow(index, order)),
-            1 => (0_usize..8, 1_u32..8).prop_map(|(index, pages)| Move::Shrink(index, pages)),
-            1 => Just(Move::Cool),
+            3 => (0_u8..4).prop_map(Transition::Allocate),
+            3 => (0_usize..8).prop_map(Transition::Free),
+            1 => (0_usize..8, 0_u8..4).prop_map(|(index, order)| Transition::Grow(index, order)),
+            1 => (0_usize..8, 1_u32..8).prop_map(|(index, pages)| Transition::Shrink(index, pages)),
+            1 => Just(Transition::Cool),
         ];
         proptest::collection::vec(one, 0..200)
     }
 
     proptest! {
         #[test]
-        fn no_page_is_ever_given_out_twice_and_none_is_lost(moves in moves()) {
+        fn no_page_is_ever_given_out_twice_and_none_is_lost(transitions in transitions()) {
             let (mut buddy, mut held) = (small(), Vec::<PageRun>::new());
-            for one in moves {
+            for one in transitions {
                 apply(&mut buddy, &mut held, &one);
                 let mut owned = [false; 32];
                 for page in held.iter().flat_map(|run| run.first..run.first + run.pages) {
@@ -382,26 +382,26 @@ mod tests {
                 }
             }
             for run in held {
-                buddy.give(run);
+                buddy.free(run);
             }
-            prop_assert_eq!((0..5).filter_map(|_| buddy.take(3)).count(), 4);
+            prop_assert_eq!((0..5).filter_map(|_| buddy.allocate(3)).count(), 4);
         }
     }
 
-    fn apply(buddy: &mut Buddy, held: &mut Vec<PageRun>, one: &Move) {
+    fn apply(buddy: &mut Buddy, held: &mut Vec<PageRun>, one: &Transition) {
         match *one {
-            Move::Take(order) => held.extend(buddy.take(order).map(PageRun::from)),
-            Move::Give(index) if index < held.len() => buddy.give(held.swap_remove(index)),
-            Move::Grow(index, order)
+            Transition::Allocate(order) => held.extend(buddy.allocate(order).map(PageRun::from)),
+            Transition::Free(index) if index < held.len() => buddy.free(held.swap_remove(index)),
+            Transition::Grow(index, order)
                 if index < held.len() && 1 << order > held[index].pages && buddy.grow(held[index], order) =>
             {
                 held[index].pages = 1 << order;
             }
-            Move::Shrink(index, pages) if index < held.len() && pages < held[index].pages => {
+            Transition::Shrink(index, pages) if index < held.len() && pages < held[index].pages => {
                 buddy.shrink(held[index], pages);
                 held[index].pages = pages;
             }
-            Move::Cool => drop(buddy.cool()),
+            Transition::Cool => drop(buddy.cool()),
             _ => {}
         }
     }

@@ -1,12 +1,12 @@
 //! The quota of extent files within the capacity, computed without I/O.
 //!
-//! The kernel writes extent files past the node, so they get space in advance: a quota (*grant*),
+//! The kernel writes extent files past the node, so they get space in advance: a quota,
 //! which is the size of their tmpfs. Nobody else can use the granted space. So the quota is
 //! generous while much is free, and its unused part is taken back step by step when blocks, small
 //! files or inodes need it. Every result keeps this rule:
 //!
 //! ```text
-//!   used <= grant <= capacity - kept
+//!   used <= granted <= capacity - committed
 //! ```
 
 use crate::PAGE_BYTES;
@@ -22,57 +22,58 @@ const STEP_PART: u64 = 64;
 
 /// The current use of the capacity, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct Quota {
     /// The capacity of the arena.
     pub capacity: u64,
     /// Blocks and reservations.
-    pub kept: u64,
+    pub committed: u64,
     /// The quota of extent files.
     pub granted: u64,
     /// The part of the quota that extent files use.
     pub used: u64,
 }
 
-impl Room {
+impl Quota {
     /// Returns true if more than half of the capacity is used.
-    pub fn is_crowded(&self) -> bool {
-        self.kept + self.used > self.capacity / 2
+    pub fn is_mostly_used(&self) -> bool {
+        self.committed + self.used > self.capacity / 2
     }
 
-    /// Unused bytes, if `offered` bytes of `kept` are only offered to writers.
+    /// Unused bytes, if `offered` bytes of `committed` are only offered to writers.
     pub fn free(&self, offered: u64) -> u64 {
-        self.capacity - (self.kept - offered) - self.used
+        self.capacity - (self.committed - offered) - self.used
     }
 
     /// The quota before a file is opened for writing by the kernel: most of the free space, or the
     /// present quota if that suffices or more than half of the capacity is used.
-    pub fn when_opened(&self) -> u64 {
-        let free = self.capacity - self.kept - self.used;
+    pub fn for_open(&self) -> u64 {
+        let free = self.capacity - self.committed - self.used;
         let slack = free - free / OTHERS_PART;
         let enough = self.granted - self.used >= slack - slack / OTHERS_PART && self.granted > 0;
-        if self.is_crowded() || enough { self.granted } else { self.rounded(self.used + slack) }
+        if self.is_mostly_used() || enough { self.granted } else { self.round_to_pages(self.used + slack) }
     }
 
     /// The quota after a write request that needs `wanted` bytes beyond the unused part of the
     /// quota; the present quota if there is no more space.
-    pub fn when_written(&self, wanted: u64) -> u64 {
+    pub fn for_write(&self, wanted: u64) -> u64 {
         let lacking = wanted.saturating_sub(self.granted - self.used);
         let more = lacking.max(self.capacity / STEP_PART).next_multiple_of(PAGE);
-        self.rounded(self.granted.saturating_add(more)).max(self.granted)
+        self.round_to_pages(self.granted.saturating_add(more)).max(self.granted)
     }
 
     /// The quota after others request `wanted` bytes that are not free.
-    pub fn when_short(&self, wanted: u64) -> u64 {
-        let lacking = wanted.saturating_sub(self.capacity - self.kept - self.granted);
+    pub fn for_reclaim(&self, wanted: u64) -> u64 {
+        let lacking = wanted.saturating_sub(self.capacity - self.committed - self.granted);
         let less = lacking.max(self.capacity / STEP_PART);
         let left = self.granted.saturating_sub(less).max(self.used).max(PAGE);
         left.next_multiple_of(PAGE).min(self.granted)
     }
 
-    /// Rounds down to whole pages, at least one page and at most the space that is not kept.
-    fn rounded(&self, grant: u64) -> u64 {
-        let most = (self.capacity - self.kept) / PAGE * PAGE;
-        (grant / PAGE * PAGE).max(PAGE).min(most)
+    /// Rounds down to whole pages, at least one page and at most the space that is not
+    /// committed.
+    fn round_to_pages(&self, granted: u64) -> u64 {
+        let most = (self.capacity - self.committed) / PAGE * PAGE;
+        (granted / PAGE * PAGE).max(PAGE).min(most)
     }
 }
 
@@ -90,31 +91,30 @@ mod tests {
         }
     }
 
-    fn check(room: &Room, grant: u64) {
-        assert!(room.used <= grant && grant <= room.capacity - room.kept, "{grant} of {room:?}");
-        assert!(grant == room.granted || grant > 0 && grant.is_multiple_of(PAGE), "{grant} of {room:?}");
+    fn check(quota: &Quota, granted: u64) {
+        assert!(quota.used <= granted && granted <= quota.capacity - quota.committed, "{granted} of {quota:?}");
+        assert!(granted == quota.granted || granted > 0 && granted.is_multiple_of(PAGE), "{granted} of {quota:?}");
     }
 
     /// Applies a random event to the pool.
-    fn happen(room: &mut Room, dice: &mut Dice) {
-        let free = room.capacity - room.kept - room.granted;
+    fn apply_event(quota: &mut Quota, dice: &mut Dice) {
+        let free = quota.capacity - quota.committed - quota.granted;
         match dice.below(6) {
-            0 => room.kept += dice.below(free + 1),
-            1 => room.kept -= dice.below(room.kept + 1),
-            2 => room.used += dice.below((room.granted - room.used) / PAGE + 1) * PAGE,
-            3 => room.used -= dice.below(room.used / PAGE + 1) * PAGE,
+            0 => quota.committed += dice.below(free + 1),
+            1 => quota.committed -= dice.below(quota.committed + 1),
+            2 => quota.used += dice.below((quota.granted - quota.used) / PAGE + 1) * PAGE,
+            3 => quota.used -= dice.below(quota.used / PAGE + 1) * PAGE,
             4 => {
-                let grant =
-                    if dice.below(2) == 0 { room.when_opened() } else { room.when_written(dice.below(1 << 22)) };
-                check(room, grant);
-                assert!(grant >= room.granted, "who writes never loses: {room:?}");
-                room.granted = grant;
+                let granted = if dice.below(2) == 0 { quota.for_open() } else { quota.for_write(dice.below(1 << 22)) };
+                check(quota, granted);
+                assert!(granted >= quota.granted, "who writes never loses: {quota:?}");
+                quota.granted = granted;
             }
             _ => {
-                let grant = room.when_short(dice.below(1 << 22));
-                check(room, grant);
-                assert!(grant <= room.granted, "who asks back never gives: {room:?}");
-                room.granted = grant;
+                let granted = quota.for_reclaim(dice.below(1 << 22));
+                check(quota, granted);
+                assert!(granted <= quota.granted, "who asks back never gives: {quota:?}");
+                quota.granted = granted;
             }
         }
     }
@@ -124,25 +124,25 @@ mod tests {
         for seed in 0..300 {
             let mut dice = Dice(seed);
             let capacity = 1 + dice.below(1 << 24);
-            let mut room = Room { capacity, kept: 0, granted: 0, used: 0 };
+            let mut quota = Quota { capacity, committed: 0, granted: 0, used: 0 };
             for _ in 0..300 {
-                happen(&mut room, &mut dice);
-                assert!(room.kept + room.granted <= room.capacity && room.used <= room.granted, "{room:?}");
+                apply_event(&mut quota, &mut dice);
+                assert!(quota.committed + quota.granted <= quota.capacity && quota.used <= quota.granted, "{quota:?}");
             }
         }
     }
 
     #[test]
     fn what_is_not_used_is_all_taken_back_when_others_need_it() {
-        let mut room = Room { capacity: 1 << 20, kept: 0, granted: 0, used: 0 };
-        room.granted = room.when_opened();
-        assert_eq!(room.granted, 7 << 17);
-        room.used = 100 * PAGE;
-        let wanted = room.capacity - room.used;
-        assert_eq!(room.when_short(wanted), room.used, "in one step when so much is wanted");
+        let mut quota = Quota { capacity: 1 << 20, committed: 0, granted: 0, used: 0 };
+        quota.granted = quota.for_open();
+        assert_eq!(quota.granted, 7 << 17);
+        quota.used = 100 * PAGE;
+        let wanted = quota.capacity - quota.used;
+        assert_eq!(quota.for_reclaim(wanted), quota.used, "in one step when so much is wanted");
         let mut steps = 0;
-        while room.granted > room.used {
-            room.granted = room.when_short(room.capacity - room.kept - room.granted + 1);
+        while quota.granted > quota.used {
+            quota.granted = quota.for_reclaim(quota.capacity - quota.committed - quota.granted + 1);
             steps += 1;
         }
         assert!((10..=STEP_PART).contains(&steps), "{steps} steps when little is wanted each time");
@@ -150,17 +150,17 @@ mod tests {
 
     #[test]
     fn a_writer_that_asks_gets_what_is_there() {
-        let room = Room { capacity: 100 * PAGE, kept: 30 * PAGE, granted: 10 * PAGE, used: 9 * PAGE };
-        assert_eq!(room.when_written(3 * PAGE), 12 * PAGE);
-        assert_eq!(room.when_written(1000 * PAGE), 70 * PAGE);
-        let full = Room { granted: 70 * PAGE, ..room };
-        assert_eq!(full.when_written(1000 * PAGE), full.granted);
+        let quota = Quota { capacity: 100 * PAGE, committed: 30 * PAGE, granted: 10 * PAGE, used: 9 * PAGE };
+        assert_eq!(quota.for_write(3 * PAGE), 12 * PAGE);
+        assert_eq!(quota.for_write(1000 * PAGE), 70 * PAGE);
+        let full = Quota { granted: 70 * PAGE, ..quota };
+        assert_eq!(full.for_write(1000 * PAGE), full.granted);
     }
 
     #[test]
     fn nothing_is_granted_in_advance_while_more_than_half_is_used() {
-        let room = Room { capacity: 100 * PAGE, kept: 51 * PAGE, granted: PAGE, used: 0 };
-        assert!(room.is_crowded());
-        assert_eq!(room.when_opened(), PAGE);
+        let quota = Quota { capacity: 100 * PAGE, committed: 51 * PAGE, granted: PAGE, used: 0 };
+        assert!(quota.is_mostly_used());
+        assert_eq!(quota.for_open(), PAGE);
     }
 }

@@ -25,14 +25,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, SeekTo, Slot};
 
 use crate::PAGE_BYTES;
-use crate::block::Pool;
-use crate::extent_quota::Room;
-use crate::page_size::Pages;
+use crate::block::BlockPool;
+use crate::extent_quota::Quota;
+use crate::page_size::PageSizeMonitor;
 use crate::tmpfs::Tmpfs;
 use crate::{lease_probe, open_probe, thin};
 
 /// Slots per allocated chunk of the slot table; a chunk is allocated when it is first needed.
-const PIECE_SLOTS: usize = 1024;
+const CHUNK_SLOTS: usize = 1024;
 /// Maximum number of slots. Each costs a kernel slightly more than 1 KiB, even while it is free.
 const SLOTS_MAX: usize = 65_536;
 /// Number of append locks; two slots may share one.
@@ -41,31 +41,31 @@ const APPEND_LOCKS: usize = 64;
 const STAT_BLOCK_BYTES: u64 = 512;
 /// Reads longer than this, the maximum of a kernel request, look up the file length before they
 /// allocate a buffer.
-const ASKED_BYTES_MAX: u32 = 1 << 20;
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Data runs examined to tell if a file is dense. 64 MiB are dense if half of them is in this many
 /// runs, 512 KiB each on average.
 const RUNS_MAX: u32 = 64;
 /// Attempts of a call that finds no space, with a request for a larger quota before each retry.
-const ROOM_TRIES: u32 = 4;
+const SPACE_TRIES: u32 = 4;
 
 /// Files of neighbouring slots.
-type Piece = Box<[OnceLock<File>]>;
+type SlotChunk = Box<[OnceLock<File>]>;
 
 /// All slots of an arena.
 pub struct Slots {
-    pool: Arc<Pool>,
-    files: Box<[OnceLock<Piece>]>,
-    stock: Mutex<Stock>,
+    pool: Arc<BlockPool>,
+    files: Box<[OnceLock<SlotChunk>]>,
+    allocator: Mutex<SlotAllocator>,
     /// Locks of the file positions, which show where our own appends went.
     appends: [Mutex<()>; APPEND_LOCKS],
-    pages: Arc<Pages>,
-    me: Weak<Self>,
+    page_size: Arc<PageSizeMonitor>,
+    weak_self: Weak<Self>,
 }
 
 /// The free list of slots.
-struct Stock {
+struct SlotAllocator {
     free: Vec<u32>,
-    made: u32,
+    created: u32,
     /// Maximum number of slots that may be made.
     limit: u32,
     /// Slots whose times were set; the times are reset before reuse.
@@ -79,30 +79,35 @@ impl Slots {
     ///
     /// Raises the soft limit of open files of this process to the hard limit, because each extent
     /// file is an open file. A quarter of the limit is left for other files.
-    pub fn new(pool: &Arc<Pool>) -> io::Result<Arc<Self>> {
-        pool.keep_whole_files_in(Tmpfs::bounded(PAGE_BYTES.into())?);
-        let limit = usize::try_from(descriptors() / 4 * 3).unwrap_or(SLOTS_MAX).min(SLOTS_MAX);
-        let files = (0..limit.div_ceil(PIECE_SLOTS)).map(|_| OnceLock::new()).collect();
+    pub fn new(pool: &Arc<BlockPool>) -> io::Result<Arc<Self>> {
+        pool.set_extent_tmpfs(Tmpfs::bounded(PAGE_BYTES.into())?);
+        let limit = usize::try_from(raise_fd_limit() / 4 * 3).unwrap_or(SLOTS_MAX).min(SLOTS_MAX);
+        let files = (0..limit.div_ceil(CHUNK_SLOTS)).map(|_| OnceLock::new()).collect();
         let limit = u32::try_from(limit).expect("at most SLOTS_MAX");
-        let stock =
-            Mutex::new(Stock { free: Vec::new(), made: 0, limit, timed: HashSet::new(), reserved: HashSet::new() });
-        Ok(Arc::new_cyclic(|me| Self {
+        let allocator = Mutex::new(SlotAllocator {
+            free: Vec::new(),
+            created: 0,
+            limit,
+            timed: HashSet::new(),
+            reserved: HashSet::new(),
+        });
+        Ok(Arc::new_cyclic(|weak_self| Self {
             pool: Arc::clone(pool),
             files,
-            stock,
+            allocator,
             appends: [const { Mutex::new(()) }; APPEND_LOCKS],
-            pages: Arc::default(),
-            me: me.clone(),
+            page_size: Arc::default(),
+            weak_self: weak_self.clone(),
         }))
     }
 
     /// The tmpfs of all slots.
-    pub fn home(&self) -> &Tmpfs {
-        self.pool.home()
+    pub fn tmpfs(&self) -> &Tmpfs {
+        self.pool.extent_tmpfs()
     }
 
     /// Returns true if the first runs of a file hold at least half of its `allocated` bytes.
-    pub fn lies_in_long_runs(&self, slot: Slot, allocated: u64) -> bool {
+    pub fn is_dense(&self, slot: Slot, allocated: u64) -> bool {
         let (mut at, mut found) = (0, 0);
         for _ in 0..RUNS_MAX {
             let Ok(Some(start)) = self.seek(slot, at, SeekTo::Data) else { break };
@@ -114,56 +119,56 @@ impl Slots {
     }
 
     fn file(&self, slot: Slot) -> &File {
-        let (piece, within) = (slot.0 as usize / PIECE_SLOTS, slot.0 as usize % PIECE_SLOTS);
-        let piece = self.files.get(piece).and_then(OnceLock::get);
-        piece.and_then(|piece| piece[within].get()).expect("a slot that was taken")
+        let (chunk, within) = (slot.0 as usize / CHUNK_SLOTS, slot.0 as usize % CHUNK_SLOTS);
+        let chunk = self.files.get(chunk).and_then(OnceLock::get);
+        chunk.and_then(|chunk| chunk[within].get()).expect("a slot that was taken")
     }
 
     /// Makes one more slot; `None` at the limit, or if the file cannot be created.
-    fn make(&self, stock: &mut Stock) -> Option<u32> {
-        if stock.made >= stock.limit {
+    fn create_slot(&self, allocator: &mut SlotAllocator) -> Option<u32> {
+        if allocator.created >= allocator.limit {
             return None;
         }
-        let file = self.pool.home().nameless_file().ok()?;
-        let slot = stock.made as usize;
-        let piece = self.files[slot / PIECE_SLOTS].get_or_init(|| (0..PIECE_SLOTS).map(|_| OnceLock::new()).collect());
-        piece[slot % PIECE_SLOTS].set(file).expect("a slot is made once");
-        stock.made += 1;
-        Some(stock.made - 1)
+        let file = self.pool.extent_tmpfs().nameless_file().ok()?;
+        let slot = allocator.created as usize;
+        let chunk = self.files[slot / CHUNK_SLOTS].get_or_init(|| (0..CHUNK_SLOTS).map(|_| OnceLock::new()).collect());
+        chunk[slot % CHUNK_SLOTS].set(file).expect("a slot is made once");
+        allocator.created += 1;
+        Some(allocator.created - 1)
     }
 
-    fn full(&self, wanted: u64) -> EngineError {
+    fn full_error(&self, wanted: u64) -> EngineError {
         let (capacity, used, _) = self.pool.account();
         EngineError::Full { capacity, used, wanted }
     }
 
     /// Runs a call that takes space. If it finds none, asks for `wanted` more bytes and retries, as
     /// long as the quota grows.
-    fn with_room<T>(
+    fn with_space<T>(
         &self,
         slot: Slot,
         action: &'static str,
         wanted: u64,
         attempt: impl Fn() -> rustix::io::Result<T>,
     ) -> Result<T, EngineError> {
-        for _ in 0..ROOM_TRIES {
+        for _ in 0..SPACE_TRIES {
             match attempt() {
-                Err(Errno::NOSPC) if !self.grows(wanted) => break,
+                Err(Errno::NOSPC) if !self.raise_quota(wanted) => break,
                 Err(Errno::NOSPC | Errno::INTR) => {}
                 done => return done.map_err(|errno| EngineError::Extent { slot, action, source: errno.into() }),
             }
         }
-        Err(self.full(wanted))
+        Err(self.full_error(wanted))
     }
 
     /// Raises the quota for a writer that needs `wanted` bytes. Returns whether it grew.
-    fn grows(&self, wanted: u64) -> bool {
+    fn raise_quota(&self, wanted: u64) -> bool {
         let before = self.pool.granted();
-        self.pool.regrant(|room| room.when_written(wanted)).granted > before
+        self.pool.raise_quota(|quota| quota.for_write(wanted)).granted > before
     }
 
     /// Runs an internal read of the file that does not change its access time.
-    fn unseen<T>(&self, slot: Slot, action: impl FnOnce() -> T) -> Option<T> {
+    fn without_atime<T>(&self, slot: Slot, action: impl FnOnce() -> T) -> Option<T> {
         let file = self.file(slot);
         let flags = fcntl_getfl(file).ok()?.difference(OFlags::NOATIME);
         fcntl_setfl(file, flags | OFlags::NOATIME).ok()?;
@@ -172,16 +177,16 @@ impl Slots {
         Some(done)
     }
 
-    fn give_space(&self, slot: Slot, range: &Range<u64>, keep_size: bool) -> Result<(), EngineError> {
-        self.stock.lock().reserved.insert(slot.0);
+    fn preallocate(&self, slot: Slot, range: &Range<u64>, keep_size: bool) -> Result<(), EngineError> {
+        self.allocator.lock().reserved.insert(slot.0);
         let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
         let len = range.end - range.start;
-        self.with_room(slot, "allocate", len, || fallocate(self.file(slot), flags, range.start, len))
+        self.with_space(slot, "allocate", len, || fallocate(self.file(slot), flags, range.start, len))
     }
 
     /// Frees the space of a range (punches a hole).
     pub fn punch(&self, slot: Slot, range: &Range<u64>) -> Result<(), EngineError> {
-        self.pool.note_whole();
+        self.pool.sample_extents();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(self.file(slot), flags, range.start, range.end - range.start)
             .map_err(|errno| EngineError::Extent { slot, action: "punch", source: errno.into() })?;
@@ -195,37 +200,37 @@ impl Extents for Slots {
         if !self.make_way() {
             return None;
         }
-        let mut stock = self.stock.lock();
-        let slot = match stock.free.pop() {
+        let mut allocator = self.allocator.lock();
+        let slot = match allocator.free.pop() {
             Some(slot) => slot,
-            None => self.make(&mut stock)?,
+            None => self.create_slot(&mut allocator)?,
         };
         Some(Slot(slot))
     }
 
     fn give_back(&self, slot: Slot) {
         let file = self.file(slot);
-        self.pool.note_whole();
-        self.pages.forget(self, slot);
+        self.pool.sample_extents();
+        self.page_size.unwatch(self, slot);
         // Truncation to zero needs no space. If the system refuses nevertheless, the slot is not
         // reused.
         if file.set_len(0).is_err() {
             return;
         }
-        let mut stock = self.stock.lock();
-        stock.reserved.remove(&slot.0);
-        if stock.timed.remove(&slot.0) {
+        let mut allocator = self.allocator.lock();
+        allocator.reserved.remove(&slot.0);
+        if allocator.timed.remove(&slot.0) {
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let _ = futimens(file, &Timestamps { last_access: now, last_modification: now });
         }
-        debug_assert!(!stock.free.contains(&slot.0), "{slot} was given back twice");
-        stock.free.push(slot.0);
-        drop(stock);
+        debug_assert!(!allocator.free.contains(&slot.0), "{slot} was given back twice");
+        allocator.free.push(slot.0);
+        drop(allocator);
         self.pool.notify();
     }
 
     fn make_way(&self) -> bool {
-        !self.pool.regrant(Room::when_opened).is_crowded()
+        !self.pool.raise_quota(Quota::for_open).is_mostly_used()
     }
 
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>> {
@@ -233,30 +238,31 @@ impl Extents for Slots {
     }
 
     fn watch(&self, slot: Slot) {
-        self.pages.watch(self, &self.me, slot);
+        self.page_size.watch(self, &self.weak_self, slot);
     }
 
     fn forget(&self, slot: Slot) {
-        self.pages.forget(self, slot);
+        self.page_size.unwatch(self, slot);
     }
 
     fn is_loose(&self, slot: Slot) -> bool {
-        if self.stock.lock().reserved.contains(&slot.0) {
+        if self.allocator.lock().reserved.contains(&slot.0) {
             return false;
         }
         let length = self.state(slot).map_or(0, |state| state.length);
-        length >= thin::BYTES_MIN && self.unseen(slot, || thin::is_worth_it(self, slot, length)).unwrap_or(false)
+        length >= thin::BYTES_MIN
+            && self.without_atime(slot, || thin::is_worthwhile(self, slot, length)).unwrap_or(false)
     }
 
     fn thin(&self, slot: Slot, from: u64) -> Option<u64> {
         let ExtentState { length, modified, .. } = self.state(slot).ok()?;
-        let next = self.unseen(slot, || thin::piece(self, slot, from..length));
+        let next = self.without_atime(slot, || thin::thin_piece(self, slot, from..length));
         self.set_times(slot, None, Some(modified)).ok()?;
         next.flatten().filter(|next| *next < length)
     }
 
     fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd> {
-        let how = match access {
+        let mode = match access {
             Access { read: true, write: true, .. } => OFlags::RDWR,
             Access { write: true, .. } => OFlags::WRONLY,
             _ => OFlags::RDONLY,
@@ -264,28 +270,29 @@ impl Extents for Slots {
         let append = if access.append { OFlags::APPEND } else { OFlags::empty() };
         // A file without a name is reopened through its descriptor.
         let path = format!("/proc/self/fd/{}", self.file(slot).as_raw_fd());
-        let opened = open(path, how | append | OFlags::CLOEXEC, Mode::empty())?;
-        open_probe::set(opened.as_fd(), mark, access)?;
+        let opened = open(path, mode | append | OFlags::CLOEXEC, Mode::empty())?;
+        open_probe::set_lock(opened.as_fd(), mark, access)?;
         Ok(opened)
     }
 
     fn holds(&self, slot: Slot, mark: Mark) -> bool {
-        open_probe::is_held(self.file(slot).as_fd(), mark)
+        open_probe::is_open(self.file(slot).as_fd(), mark)
     }
 
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
-        let told = self.file(slot).metadata().map_err(|source| EngineError::Extent { slot, action: "stat", source })?;
+        let status =
+            self.file(slot).metadata().map_err(|source| EngineError::Extent { slot, action: "stat", source })?;
         Ok(ExtentState {
-            length: told.len(),
-            allocated: told.blocks() * STAT_BLOCK_BYTES,
-            accessed: moment(told.atime(), told.atime_nsec()),
-            modified: moment(told.mtime(), told.mtime_nsec()),
-            changed: moment(told.ctime(), told.ctime_nsec()),
+            length: status.len(),
+            allocated: status.blocks() * STAT_BLOCK_BYTES,
+            accessed: system_time(status.atime(), status.atime_nsec()),
+            modified: system_time(status.mtime(), status.mtime_nsec()),
+            changed: system_time(status.ctime(), status.ctime_nsec()),
         })
     }
 
     fn read_at(&self, slot: Slot, offset: u64, len: u32) -> Result<Bytes, EngineError> {
-        let len = if len > ASKED_BYTES_MAX {
+        let len = if len > REQUEST_BYTES_MAX {
             self.state(slot)?.length.saturating_sub(offset).min(len.into())
         } else {
             len.into()
@@ -309,7 +316,7 @@ impl Extents for Slots {
         while done < data.len() {
             let (at, rest) = (offset + done as u64, &data[done..]);
             let attempt = || rustix::io::pwrite(self.file(slot), rest, at);
-            match self.with_room(slot, "write", rest.len() as u64, attempt) {
+            match self.with_space(slot, "write", rest.len() as u64, attempt) {
                 Ok(put) => done += put,
                 Err(EngineError::Full { .. }) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -320,18 +327,18 @@ impl Extents for Slots {
 
     fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError> {
         let file = self.file(slot);
-        let _alone = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
+        let _guard = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
         // The append must succeed in one call: other bytes could come between two parts.
-        self.pool.regrant(|room| {
-            if room.granted - room.used < data.len() as u64 {
-                room.when_written(data.len() as u64)
+        self.pool.raise_quota(|quota| {
+            if quota.granted - quota.used < data.len() as u64 {
+                quota.for_write(data.len() as u64)
             } else {
-                room.granted
+                quota.granted
             }
         });
         // Appends at the file's own position, which the call moves to the end of the new bytes; the
         // seek below reads it.
-        let put = self.with_room(slot, "append", data.len() as u64, || {
+        let put = self.with_space(slot, "append", data.len() as u64, || {
             pwritev2(file, &[IoSlice::new(data)], u64::MAX, ReadWriteFlags::APPEND)
         })?;
         let end = seek(file, SeekFrom::Current(0)).map_err(|errno| EngineError::Extent {
@@ -343,8 +350,8 @@ impl Extents for Slots {
     }
 
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError> {
-        self.pool.note_whole();
-        self.pages.extend(self, slot, length);
+        self.pool.sample_extents();
+        self.page_size.extend(self, slot, length);
         self.file(slot).set_len(length).map_err(|source| EngineError::Extent { slot, action: "truncate", source })?;
         self.pool.notify();
         Ok(())
@@ -352,20 +359,20 @@ impl Extents for Slots {
 
     fn allocate(&self, slot: Slot, range: Range<u64>, how: Allocate) -> Result<(), EngineError> {
         match how {
-            Allocate::Extend => self.give_space(slot, &range, false),
-            Allocate::KeepSize => self.give_space(slot, &range, true),
+            Allocate::Extend => self.preallocate(slot, &range, false),
+            Allocate::KeepSize => self.preallocate(slot, &range, true),
             Allocate::PunchHole => self.punch(slot, &range),
             Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
                 // Allocate first, so that a lack of space is reported before anything has changed.
-                self.give_space(slot, &range, true)?;
+                self.preallocate(slot, &range, true)?;
                 self.punch(slot, &range)?;
-                self.give_space(slot, &range, how == Allocate::ZeroRangeKeepSize)
+                self.preallocate(slot, &range, how == Allocate::ZeroRangeKeepSize)
             }
         }
     }
 
     fn seek(&self, slot: Slot, offset: u64, target: SeekTo) -> Result<Option<u64>, EngineError> {
-        let _alone = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
+        let _guard = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
         let from = match target {
             SeekTo::Data => SeekFrom::Data(offset),
             SeekTo::Hole => SeekFrom::Hole(offset),
@@ -383,7 +390,7 @@ impl Extents for Slots {
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Result<(), EngineError> {
-        self.stock.lock().timed.insert(slot.0);
+        self.allocator.lock().timed.insert(slot.0);
         let times = Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) };
         futimens(self.file(slot), &times).map_err(|errno| EngineError::Extent {
             slot,
@@ -393,12 +400,12 @@ impl Extents for Slots {
     }
 
     fn is_quiet(&self, slot: Slot) -> bool {
-        lease_probe::is_quiet(self.file(slot).as_fd())
+        lease_probe::is_idle(self.file(slot).as_fd())
     }
 
     fn slots(&self) -> (u64, u64) {
-        let stock = self.stock.lock();
-        (stock.made.into(), stock.free.len() as u64)
+        let allocator = self.allocator.lock();
+        (allocator.created.into(), allocator.free.len() as u64)
     }
 }
 
@@ -409,7 +416,7 @@ impl fmt::Debug for Slots {
 }
 
 /// Raises the limit of descriptors of this process to its maximum and returns it.
-fn descriptors() -> u64 {
+fn raise_fd_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     // Without a limit, any large number will do.
@@ -422,7 +429,7 @@ fn length(put: usize) -> u32 {
 
 /// Converts a time of `stat`. Before 1970 the seconds are negative and the nanoseconds still count
 /// forward.
-fn moment(secs: i64, nanos: i64) -> SystemTime {
+fn system_time(secs: i64, nanos: i64) -> SystemTime {
     let whole = Duration::from_secs(secs.unsigned_abs());
     let base = if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     base.and_then(|base| base.checked_add(Duration::from_nanos(nanos.unsigned_abs()))).unwrap_or(UNIX_EPOCH)
@@ -444,7 +451,7 @@ fn timespec(time: Option<SystemTime>) -> Timespec {
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a test says what it could not try")]
 mod tests {
-    use crate::{Arena, Options};
+    use crate::{Arena, ArenaOptions};
     use placement::{FileId, StripeNo};
     use rustix::process::geteuid;
     use std::fs::File;
@@ -464,7 +471,7 @@ mod tests {
     /// If a tmpfs can be created neither here nor in a user namespace, there is nothing to test,
     /// and the model replaces the arena.
     fn with_extents(bytes: u64) -> Box<dyn Engine> {
-        let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(bytes) }).unwrap();
+        let arena = Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(bytes) }).unwrap();
         if arena.extents().is_some() {
             return Box::new(arena);
         }
@@ -482,16 +489,16 @@ mod tests {
             return println!("SKIPPED: this is not root, or others may make no user namespaces");
         }
         let tests = as_nobody("/proc/self/exe", &["--nocapture", "extents_conformance", "tmpfs::"]).unwrap();
-        let told = String::from_utf8_lossy(&tests.stdout);
-        assert!(tests.status.success() && !told.contains("running 0 tests"), "{told}");
-        assert!(!told.contains("the model stands in"), "{told}");
+        let output = String::from_utf8_lossy(&tests.stdout);
+        assert!(tests.status.success() && !output.contains("running 0 tests"), "{output}");
+        assert!(!output.contains("the model stands in"), "{output}");
     }
 
     const MIB: u64 = 1 << 20;
 
     /// An arena with extent files and one of them that is written past the arena.
     fn written_past_us() -> Option<(Arc<dyn Extents>, Slot, File)> {
-        let extents = Arena::new(Options::of_capacity(512 * MIB)).unwrap().extents()?;
+        let extents = Arena::new(ArenaOptions::with_capacity(512 * MIB)).unwrap().extents()?;
         let slot = extents.take().unwrap();
         extents.watch(slot);
         let file = extents.fd(slot)?.try_clone_to_owned().unwrap().into();
@@ -594,7 +601,8 @@ mod tests {
 
     #[test]
     fn the_peak_counts_blocks_and_whole_files_as_they_were_together_at_one_moment() {
-        let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(16 << 20) }).unwrap();
+        let arena =
+            Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(16 << 20) }).unwrap();
         let Some(extents) = arena.extents() else { return println!("SKIPPED: no whole files here") };
         let key = |stripe: u64| StripeKey { file: FileId(1), stripe: StripeNo(stripe) };
         for stripe in 0..10 {
@@ -613,7 +621,7 @@ mod tests {
 
     #[test]
     fn without_the_right_or_the_wish_there_are_no_whole_files() {
-        let arena = Arena::new(Options { whole: false, ..Options::of_capacity(1 << 20) }).unwrap();
+        let arena = Arena::new(ArenaOptions { extent_files: false, ..ArenaOptions::with_capacity(1 << 20) }).unwrap();
         assert!(arena.extents().is_none());
     }
 }

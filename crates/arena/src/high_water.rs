@@ -14,27 +14,28 @@ const FALL_PART: u64 = 1024;
 pub struct HighWater {
     peak: u64,
     /// Maximum of blocks and reservations since the last sample, in bytes.
-    kept_most: u64,
+    committed_max: u64,
     fall: u64,
 }
 
 impl HighWater {
     /// Starts with the peak 0, for a pool of `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
-        Self { peak: 0, kept_most: 0, fall: capacity / FALL_PART }
+        Self { peak: 0, committed_max: 0, fall: capacity / FALL_PART }
     }
 
-    /// Records `kept` bytes of blocks and reservations. Returns true if extent files should be
+    /// Records `committed` bytes of blocks and reservations. Returns true if extent files should be
     /// sampled.
-    pub fn note(&mut self, kept: u64) -> bool {
-        self.kept_most = self.kept_most.max(kept);
-        self.kept_most - kept > self.fall
+    pub fn record(&mut self, committed: u64) -> bool {
+        self.committed_max = self.committed_max.max(committed);
+        self.committed_max - committed > self.fall
     }
 
-    /// Records a sample: `whole` bytes of extent files and `kept` other bytes. Returns the peak.
-    pub fn look(&mut self, kept: u64, whole: u64) -> u64 {
-        self.peak = self.peak.max(self.kept_most.max(kept) + whole);
-        self.kept_most = kept;
+    /// Records a sample: `extents` bytes of extent files and `committed` other bytes. Returns the
+    /// peak.
+    pub fn sample(&mut self, committed: u64, extents: u64) -> u64 {
+        self.peak = self.peak.max(self.committed_max.max(committed) + extents);
+        self.committed_max = committed;
         self.peak
     }
 }
@@ -52,24 +53,24 @@ mod tests {
                 (state >> 33) % end
             };
             let capacity = 1 << 20;
-            let (mut mark, mut kept, mut whole, mut peak) = (HighWater::new(capacity), 0, 0, 0);
+            let (mut high_water, mut committed, mut extents, mut peak) = (HighWater::new(capacity), 0, 0, 0);
             for _ in 0..1000 {
                 match below(4) {
-                    0 => kept += below(capacity / 100),
-                    1 => kept -= below(capacity / 100).min(kept),
-                    2 => whole += below(capacity / 100),
+                    0 => committed += below(capacity / 100),
+                    1 => committed -= below(capacity / 100).min(committed),
+                    2 => extents += below(capacity / 100),
                     _ => {
-                        mark.look(kept, whole);
-                        whole -= below(capacity / 10).min(whole);
+                        high_water.sample(committed, extents);
+                        extents -= below(capacity / 10).min(extents);
                     }
                 }
-                peak = peak.max(kept + whole);
-                if mark.note(kept) {
-                    mark.look(kept, whole);
+                peak = peak.max(committed + extents);
+                if high_water.record(committed) {
+                    high_water.sample(committed, extents);
                 }
             }
-            let told = mark.look(kept, whole);
-            assert!((peak..=peak + capacity / FALL_PART).contains(&told), "{told} of {peak}");
+            let reported = high_water.sample(committed, extents);
+            assert!((peak..=peak + capacity / FALL_PART).contains(&reported), "{reported} of {peak}");
         }
     }
 }

@@ -70,7 +70,7 @@ mod thin;
 mod tmpfs;
 mod write_segment;
 
-pub use arena::{Arena, ArenaRefused, Options};
+pub use arena::{Arena, ArenaError, ArenaOptions};
 
 /// The smallest block in bytes: a page of most machines.
 const PAGE_BYTES: u32 = 4096;

@@ -16,32 +16,32 @@ use store::{Access, Mark};
 
 /// The byte of mark 0, far behind the data of any file. Marks below 2^62 fit before the end of the
 /// lockable range.
-const FIRST_BYTE: i64 = 1 << 62;
+const LOCK_START: i64 = 1 << 62;
 
 /// Sets the lock of `mark` on an open file.
-pub fn set(opened: BorrowedFd<'_>, mark: Mark, access: Access) -> io::Result<()> {
+pub fn set_lock(opened: BorrowedFd<'_>, mark: Mark, access: Access) -> io::Result<()> {
     // A shared lock needs read access, an exclusive lock needs write access.
     let kind = if access.read { libc::F_RDLCK } else { libc::F_WRLCK };
-    call(opened, libc::F_OFD_SETLK, &mut lock(kind, mark))
+    fcntl_lock(opened, libc::F_OFD_SETLK, &mut lock(kind, mark))
 }
 
 /// Returns true if a mark is set through another open of the file. Also true if the query fails.
-pub fn is_held(file: BorrowedFd<'_>, mark: Mark) -> bool {
+pub fn is_open(file: BorrowedFd<'_>, mark: Mark) -> bool {
     let mut found = lock(libc::F_WRLCK, mark);
-    call(file, libc::F_OFD_GETLK, &mut found).is_err() || found.l_type != kind_of(libc::F_UNLCK)
+    fcntl_lock(file, libc::F_OFD_GETLK, &mut found).is_err() || found.l_type != lock_type(libc::F_UNLCK)
 }
 
 fn lock(kind: libc::c_int, mark: Mark) -> libc::flock {
-    let at = i64::try_from(mark.0).ok().and_then(|mark| FIRST_BYTE.checked_add(mark)).expect("a mark is below 2^62");
+    let at = i64::try_from(mark.0).ok().and_then(|mark| LOCK_START.checked_add(mark)).expect("a mark is below 2^62");
     // The process id is 0: the lock belongs to the open file description.
-    libc::flock { l_type: kind_of(kind), l_whence: kind_of(libc::SEEK_SET), l_start: at, l_len: 1, l_pid: 0 }
+    libc::flock { l_type: lock_type(kind), l_whence: lock_type(libc::SEEK_SET), l_start: at, l_len: 1, l_pid: 0 }
 }
 
-fn kind_of(constant: libc::c_int) -> libc::c_short {
+fn lock_type(constant: libc::c_int) -> libc::c_short {
     libc::c_short::try_from(constant).expect("constants of locks are small")
 }
 
-fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
+fn fcntl_lock(file: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
     let lock: *mut libc::flock = lock;
     // SAFETY: the structure is initialised, exclusively borrowed and outlives the call, which keeps
     // no pointer to it; the descriptor is borrowed, so it is open.
@@ -60,7 +60,7 @@ mod tests {
     /// A file of each kind that this module is used on.
     fn files() -> Vec<File> {
         let memfd = memfd_create("mark", MemfdFlags::CLOEXEC).unwrap();
-        Tmpfs::unbounded().and_then(|home| home.nameless_file()).into_iter().chain([memfd.into()]).collect()
+        Tmpfs::unbounded().and_then(|tmpfs| tmpfs.nameless_file()).into_iter().chain([memfd.into()]).collect()
     }
 
     #[test]
@@ -71,13 +71,13 @@ mod tests {
                 let (read, write) = access;
                 let path = format!("/proc/self/fd/{}", file.as_raw_fd());
                 let open = File::options().read(read).write(write).open(path).unwrap();
-                set(open.as_fd(), Mark(7), Access { read, write, append: false }).unwrap();
-                assert!(!is_held(open.as_fd(), Mark(7)), "not for who holds it");
+                set_lock(open.as_fd(), Mark(7), Access { read, write, append: false }).unwrap();
+                assert!(!is_open(open.as_fd(), Mark(7)), "not for who holds it");
                 let map = MmapOptions::new().len(4096).map_raw_read_only(&open).unwrap();
                 drop(open);
-                assert!(is_held(file.as_fd(), Mark(7)) && !is_held(file.as_fd(), Mark(8)), "mapped, {access:?}");
+                assert!(is_open(file.as_fd(), Mark(7)) && !is_open(file.as_fd(), Mark(8)), "mapped, {access:?}");
                 drop(map);
-                assert!(!is_held(file.as_fd(), Mark(7)), "{access:?}");
+                assert!(!is_open(file.as_fd(), Mark(7)), "{access:?}");
             }
         }
     }

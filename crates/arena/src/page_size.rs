@@ -12,102 +12,102 @@ use parking_lot::{Condvar, Mutex};
 use store::{Extents, Slot};
 
 use crate::extents::Slots;
-use crate::sparse::{Fill, Hollows};
+use crate::sparse::{FileUsage, SparseFiles};
 
 /// Interval of checks of newly opened and sparse files. 64 MiB take longer to write.
-const SOON: Duration = Duration::from_millis(10);
+const URGENT_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval of checks of all files.
-const LATER: Duration = Duration::from_secs(1);
+const FULL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of files checked in one round; each check costs half a microsecond.
-const LOOKED_MAX: usize = 4096;
+const CHECKS_MAX: usize = 4096;
 
 /// The watched files and the present page size.
 #[derive(Debug, Default)]
-pub struct Pages {
-    state: Mutex<PageState>,
+pub struct PageSizeMonitor {
+    state: Mutex<MonitorState>,
     /// Signals that a file should be checked soon.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct PageState {
-    hollows: Hollows,
+struct MonitorState {
+    files: SparseFiles,
     are_small: bool,
     /// True while the checking thread runs.
-    is_looking: bool,
+    is_running: bool,
 }
 
-impl Pages {
+impl PageSizeMonitor {
     /// Updates the watched files and then sets the page size accordingly before it returns.
-    fn change(&self, slots: &Slots, what: impl FnOnce(&mut Hollows)) {
+    fn update(&self, slots: &Slots, change: impl FnOnce(&mut SparseFiles)) {
         let mut state = self.state.lock();
-        what(&mut state.hollows);
-        let small = state.hollows.any_hollow();
+        change(&mut state.files);
+        let small = state.files.any_sparse();
         // If the system refuses, holes take huge pages and are thinned later.
-        if small != state.are_small && slots.home().set_huge(!small).is_ok() {
+        if small != state.are_small && slots.tmpfs().set_huge(!small).is_ok() {
             state.are_small = small;
         }
     }
 
     /// Starts watching a slot that the kernel may write to.
-    pub fn watch(self: &Arc<Self>, slots: &Slots, me: &Weak<Slots>, slot: Slot) {
-        let Some(fill) = fill(slots, slot) else { return };
-        self.change(slots, |hollows| hollows.watch(slot.0, fill));
+    pub fn watch(self: &Arc<Self>, slots: &Slots, weak_slots: &Weak<Slots>, slot: Slot) {
+        let Some(usage) = file_usage(slots, slot) else { return };
+        self.update(slots, |files| files.watch(slot.0, usage));
         let mut state = self.state.lock();
-        if !state.is_looking {
-            let (pages, slots) = (Arc::clone(self), me.clone());
-            let started = thread::Builder::new().name("tidemill-pages".into()).spawn(move || pages.look(&slots));
-            state.is_looking = started.is_ok();
+        if !state.is_running {
+            let (monitor, slots) = (Arc::clone(self), weak_slots.clone());
+            let started = thread::Builder::new().name("tidemill-pages".into()).spawn(move || monitor.run(&slots));
+            state.is_running = started.is_ok();
         }
         drop(state);
         self.changed.notify_one();
     }
 
     /// Stops watching a slot.
-    pub fn forget(&self, slots: &Slots, slot: Slot) {
-        self.change(slots, |hollows| hollows.forget(slot.0));
+    pub fn unwatch(&self, slots: &Slots, slot: Slot) {
+        self.update(slots, |files| files.unwatch(slot.0));
     }
 
     /// Notes that a slot is about to grow to `length`.
     pub fn extend(&self, slots: &Slots, slot: Slot, length: u64) {
-        let Some(fill) = fill(slots, slot) else { return };
-        if length > fill.length {
-            self.change(slots, |hollows| hollows.extend(slot.0, Fill { length, ..fill }));
+        let Some(usage) = file_usage(slots, slot) else { return };
+        if length > usage.length {
+            self.update(slots, |files| files.extend(slot.0, FileUsage { length, ..usage }));
         }
     }
 
     /// Runs the checking thread; it ends when no file is watched.
-    fn look(&self, slots: &Weak<Slots>) {
-        let mut all_at = Instant::now() + LATER;
+    fn run(&self, slots: &Weak<Slots>) {
+        let mut all_at = Instant::now() + FULL_INTERVAL;
         while self.is_needed(slots) {
-            thread::sleep(SOON);
+            thread::sleep(URGENT_INTERVAL);
             let all = Instant::now() >= all_at;
             if all {
-                all_at = Instant::now() + LATER;
+                all_at = Instant::now() + FULL_INTERVAL;
             }
-            let due = self.state.lock().hollows.due(all);
+            let due = self.state.lock().files.due(all);
             let Some(slots) = slots.upgrade() else { continue };
-            due.into_iter().take(LOOKED_MAX).for_each(|slot| self.look_at(&slots, Slot(slot)));
+            due.into_iter().take(CHECKS_MAX).for_each(|slot| self.check(&slots, Slot(slot)));
         }
     }
 
     /// Waits until a check is due. Returns false if no file is watched or the slots are gone.
     fn is_needed(&self, slots: &Weak<Slots>) -> bool {
         let mut state = self.state.lock();
-        if !state.hollows.any_urgent() {
-            self.changed.wait_for(&mut state, LATER);
+        if !state.files.any_urgent() {
+            self.changed.wait_for(&mut state, FULL_INTERVAL);
         }
-        state.is_looking = !state.hollows.is_empty() && slots.strong_count() > 0;
-        state.is_looking
+        state.is_running = !state.files.is_empty() && slots.strong_count() > 0;
+        state.is_running
     }
 
-    fn look_at(&self, slots: &Slots, slot: Slot) {
-        let Some(fill) = fill(slots, slot) else { return };
-        let is_dense = || slots.lies_in_long_runs(slot, fill.allocated);
-        self.change(slots, |hollows| hollows.see(slot.0, fill, is_dense));
+    fn check(&self, slots: &Slots, slot: Slot) {
+        let Some(usage) = file_usage(slots, slot) else { return };
+        let is_dense = || slots.is_dense(slot, usage.allocated);
+        self.update(slots, |files| files.record(slot.0, usage, is_dense));
     }
 }
 
-fn fill(slots: &Slots, slot: Slot) -> Option<Fill> {
-    slots.state(slot).ok().map(|state| Fill { length: state.length, allocated: state.allocated })
+fn file_usage(slots: &Slots, slot: Slot) -> Option<FileUsage> {
+    slots.state(slot).ok().map(|state| FileUsage { length: state.length, allocated: state.allocated })
 }

@@ -11,37 +11,37 @@ use crate::tmpfs::Tmpfs;
 
 /// Another open of the placeholder, through which the open lease is queried.
 #[derive(Debug)]
-struct Own {
+struct ProbeFd {
     file: OwnedFd,
     mark: Mark,
 }
 
-impl Held for Own {
+impl Held for ProbeFd {
     fn is_held(&self) -> bool {
-        open_probe::is_held(self.file.as_fd(), self.mark)
+        open_probe::is_open(self.file.as_fd(), self.mark)
     }
 }
 
 /// Creates a placeholder. Returns the descriptor for the program and the node's handle.
-pub fn stand_in(home: Option<&Tmpfs>, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-    if let (StandIn::Directory, Some(home)) = (kind, home) {
-        let [file, given] = home.nameless_directory(&mark.0.to_string())?;
-        return marked(file, given, mark, Access { read: true, write: false, append: false });
+pub fn create_placeholder(tmpfs: Option<&Tmpfs>, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+    if let (StandIn::Directory, Some(tmpfs)) = (kind, tmpfs) {
+        let [file, given] = tmpfs.nameless_directory(&mark.0.to_string())?;
+        return with_open_lock(file, given, mark, Access { read: true, write: false, append: false });
     }
     let file = memfd_create("tidemill", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     // Direct access fails instead of losing data silently: the descriptor is write-only, and
     // writing is sealed.
     fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
-    let given = again(file.as_fd())?;
-    marked(file, given, mark, Access { read: false, write: true, append: false })
+    let given = reopen(file.as_fd())?;
+    with_open_lock(file, given, mark, Access { read: false, write: true, append: false })
 }
 
-fn marked(file: OwnedFd, given: OwnedFd, mark: Mark, access: Access) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-    open_probe::set(given.as_fd(), mark, access)?;
-    Ok((given, Box::new(Own { file, mark })))
+fn with_open_lock(file: OwnedFd, given: OwnedFd, mark: Mark, access: Access) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+    open_probe::set_lock(given.as_fd(), mark, access)?;
+    Ok((given, Box::new(ProbeFd { file, mark })))
 }
 
-fn again(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn reopen(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn a_directory_that_stands_in_is_empty_and_nothing_can_be_made_in_it() {
-        let Ok(home) = Tmpfs::unbounded() else { return };
-        let (directory, held) = stand_in(Some(&home), StandIn::Directory, Mark(5)).unwrap();
+        let Ok(tmpfs) = Tmpfs::unbounded() else { return };
+        let (directory, held) = create_placeholder(Some(&tmpfs), StandIn::Directory, Mark(5)).unwrap();
         assert!(File::from(directory.try_clone().unwrap()).metadata().unwrap().is_dir() && held.is_held());
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         assert_eq!(read_dir(path).unwrap().count(), 0);
@@ -64,12 +64,12 @@ mod tests {
         drop(directory);
         assert!(!held.is_held());
         // The same number may recur, for instance from another arena.
-        drop(stand_in(Some(&home), StandIn::Directory, Mark(5)).unwrap());
+        drop(create_placeholder(Some(&tmpfs), StandIn::Directory, Mark(5)).unwrap());
     }
 
     #[test]
     fn without_a_file_system_of_its_own_a_memfd_stands_in_for_a_directory_too() {
-        let (stands, held) = stand_in(None, StandIn::Directory, Mark(5)).unwrap();
+        let (stands, held) = create_placeholder(None, StandIn::Directory, Mark(5)).unwrap();
         assert!(File::from(stands).metadata().unwrap().is_file() && !held.is_held());
     }
 }

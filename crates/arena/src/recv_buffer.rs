@@ -11,75 +11,75 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use store::Landing;
 
-use crate::block::{Block, Pool, bytes_of};
+use crate::block::{Block, BlockPool, order_bytes};
 use crate::stripe::order_for;
 
 /// Minimum length. Copying shorter payloads takes no longer than allocating a block twice, and
 /// leaves no part of a block unused.
-const LEAST_BYTES: u32 = 32 << 10;
+const BYTES_MIN: u32 = 32 << 10;
 /// The inverse of the share of free space that receive buffers may take together.
-const LANDING_PART: u64 = 8;
+const RECV_PART: u64 = 8;
 
 /// Bytes of receive buffers, including those received whose bytes are not yet a stripe's.
 #[derive(Default)]
-pub struct Landed(AtomicU64);
+pub struct RecvBytes(AtomicU64);
 
-impl Landed {
+impl RecvBytes {
     fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// A block for a payload that is being received.
-pub struct Runway {
+pub struct RecvBlock {
     block: Block,
     length: u32,
-    counted: Counted,
+    quota: RecvQuota,
 }
 
 /// A share of the bytes counted as receive buffers, released on drop.
-pub struct Counted {
-    pool: Arc<Pool>,
+pub struct RecvQuota {
+    pool: Arc<BlockPool>,
     bytes: u64,
 }
 
-impl Runway {
+impl RecvBlock {
     /// Allocates a buffer of `length` bytes. Returns `None` if the length is below the minimum or
     /// above a block of order `top`, if no warm block is free, or if the buffers would exceed their
     /// share.
-    pub fn new(pool: &Arc<Pool>, length: u32, top: u8) -> Option<Self> {
+    pub fn new(pool: &Arc<BlockPool>, length: u32, top: u8) -> Option<Self> {
         let order = order_for(length);
-        if length < LEAST_BYTES || order > top {
+        if length < BYTES_MIN || order > top {
             return None;
         }
-        let bytes = u64::from(bytes_of(order));
-        let landed = &pool.landed;
-        let may = |free: u64| landed.bytes() + bytes <= (free + landed.bytes()) / LANDING_PART;
-        let block = pool.take_warm(order, may)?;
-        landed.0.fetch_add(bytes, Ordering::Relaxed);
-        Some(Self { block, length, counted: Counted { pool: pool.clone(), bytes } })
+        let bytes = u64::from(order_bytes(order));
+        let recv_bytes = &pool.recv_bytes;
+        let may = |free: u64| recv_bytes.bytes() + bytes <= (free + recv_bytes.bytes()) / RECV_PART;
+        let block = pool.allocate_warm(order, may)?;
+        recv_bytes.0.fetch_add(bytes, Ordering::Relaxed);
+        Some(Self { block, length, quota: RecvQuota { pool: pool.clone(), bytes } })
     }
 }
 
-impl Landing for Runway {
+impl Landing for RecvBlock {
     fn room(&mut self) -> &mut [u8] {
-        self.block.space(0, self.length)
+        self.block.slice_mut(0, self.length)
     }
 
     fn landed(self: Box<Self>) -> Bytes {
-        let Self { block, length, counted } = *self;
-        let pool = counted.pool.clone();
-        pool.put_down(block, length, Some(counted))
+        let Self { block, length, quota } = *self;
+        let pool = quota.pool.clone();
+        pool.register_filled(block, length, Some(quota))
     }
 }
 
-impl Drop for Counted {
+impl Drop for RecvQuota {
     fn drop(&mut self) {
-        self.pool.landed.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.pool.recv_bytes.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-impl fmt::Debug for Runway {
+impl fmt::Debug for RecvBlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Runway").field("length", &self.length).finish_non_exhaustive()
     }

@@ -7,52 +7,52 @@ use std::sync::Arc;
 
 use store::{Bay, Landing, Place, Segments};
 
-use crate::block::Pool;
-use crate::recv_buffer::Runway;
-use crate::write_segment::Berth;
+use crate::block::BlockPool;
+use crate::recv_buffer::RecvBlock;
+use crate::write_segment::WriterHandle;
 
 /// The segments of a block pool with blocks of at most order `top`.
-pub struct Shared {
-    pub pool: Arc<Pool>,
+pub struct SharedArena {
+    pub pool: Arc<BlockPool>,
     pub top: u8,
 }
 
-impl Segments for Shared {
+impl Segments for SharedArena {
     fn lengths(&self) -> Vec<u64> {
-        self.pool.memory().lengths().collect()
+        self.pool.backing().lengths().collect()
     }
 
     fn length(&self, segment: u32) -> Option<u64> {
-        let own = self.pool.memory().lengths().nth(segment as usize);
-        own.or_else(|| Some(self.pool.books().offers.memory(segment)?.mapped.bytes()))
+        let own = self.pool.backing().lengths().nth(segment as usize);
+        own.or_else(|| Some(self.pool.lock_state().offers.memory(segment)?.mapped.bytes()))
     }
 
     fn open(&self, segment: u32) -> io::Result<OwnedFd> {
-        let bay = self.pool.books().offers.memory(segment).cloned();
-        bay.map_or_else(|| self.pool.memory().reopen(segment as usize), |bay| bay.mapped.reopen(false))
+        let memory = self.pool.lock_state().offers.memory(segment).cloned();
+        memory.map_or_else(|| self.pool.backing().reopen(segment as usize), |memory| memory.mapped.reopen(false))
     }
 
     fn place(&self, bytes: &[u8]) -> Option<Place> {
-        if let Some((segment, offset)) = self.pool.memory().find(bytes) {
+        if let Some((segment, offset)) = self.pool.backing().find(bytes) {
             return Some(Place { segment: u32::try_from(segment).ok()?, offset: offset as u64 });
         }
-        self.pool.bays.place(bytes)
+        self.pool.write_segments.locate(bytes)
     }
 
     fn gone(&self) -> u64 {
-        self.pool.bays.gone()
+        self.pool.write_segments.closed()
     }
 
     fn bay(&self) -> io::Result<Box<dyn Bay>> {
-        Ok(Box::new(Berth::new(&self.pool, self.top)?))
+        Ok(Box::new(WriterHandle::new(&self.pool, self.top)?))
     }
 
     fn landing(&self, length: u32) -> Option<Box<dyn Landing>> {
-        Some(Box::new(Runway::new(&self.pool, length, self.top)?))
+        Some(Box::new(RecvBlock::new(&self.pool, length, self.top)?))
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedArena {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Shared").field("lengths", &self.lengths()).finish()
     }
@@ -60,14 +60,14 @@ impl fmt::Debug for Shared {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Arena, Options};
+    use crate::{Arena, ArenaOptions};
     use placement::{FileId, StripeNo};
     use std::{fs::File, os::unix::fs::FileExt};
     use store::{Engine, Generation, StripeKey};
 
     #[test]
     fn what_a_view_shows_is_at_its_place_for_who_may_only_read() {
-        let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(8 << 20) }).unwrap();
+        let arena = Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(8 << 20) }).unwrap();
         let segments = arena.segments().unwrap();
         let files: Vec<_> =
             (0..).zip(segments.lengths()).map(|(at, _)| File::from(segments.open(at).unwrap())).collect();

@@ -3,10 +3,10 @@
 //! A tmpfs with huge pages gives a whole huge page to the first byte that is written below the
 //! file's length: 512 times the memory of a small page. All files of a tmpfs have one page-size
 //! setting, which may change at any moment. So the setting is small pages while the kernel writes
-//! to a sparse ("hollow") file:
+//! to a sparse file:
 //!
 //! ```text
-//!   Plain --length is far above the allocated bytes--> Hollow --64 MiB more, in long runs--> Dense
+//!   Plain --length is far above the allocated bytes--> Sparse --64 MiB more, in long runs--> Dense
 //!     ^------- allocated bytes have caught up -----------'
 //! ```
 //!
@@ -20,20 +20,20 @@ const GAP_BYTES: u64 = 64 << 10;
 /// Newly allocated bytes after which a sparse file is checked for long runs.
 const ENOUGH_BYTES: u64 = 64 << 20;
 /// Checks in quick succession after a file was opened for writing.
-const FRESH_LOOKS: u8 = 3;
+const QUICK_CHECKS: u8 = 3;
 
 /// Length and allocated bytes of a file, from `stat`.
 #[derive(Clone, Copy, Debug)]
-pub struct Fill {
+pub struct FileUsage {
     pub length: u64,
     pub allocated: u64,
 }
 
 /// How a file is filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
+enum FillState {
     Plain,
-    Hollow {
+    Sparse {
         /// Bytes allocated at the last check.
         since: u64,
     },
@@ -41,76 +41,76 @@ enum Shape {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct WatchedFill {
-    shape: Shape,
+struct WatchedFile {
+    state: FillState,
     /// Remaining quick checks.
-    fresh: u8,
+    quick_checks: u8,
 }
 
 /// The watched files, by slot.
 #[derive(Debug, Default)]
-pub struct Hollows {
-    files: HashMap<u32, WatchedFill>,
+pub struct SparseFiles {
+    files: HashMap<u32, WatchedFile>,
     /// Number of sparse files among them.
-    hollow: usize,
+    sparse: usize,
 }
 
-impl Fill {
+impl FileUsage {
     fn gap(self) -> u64 {
         self.length.saturating_sub(self.allocated)
     }
 }
 
-impl Hollows {
+impl SparseFiles {
     /// Starts watching a file that is opened for writing.
-    pub fn watch(&mut self, slot: u32, fill: Fill) {
-        self.files.entry(slot).or_insert(WatchedFill { shape: Shape::Plain, fresh: 0 });
-        self.change(slot, |watched| {
-            watched.fresh = FRESH_LOOKS;
-            watched.see(fill, || false);
+    pub fn watch(&mut self, slot: u32, usage: FileUsage) {
+        self.files.entry(slot).or_insert(WatchedFile { state: FillState::Plain, quick_checks: 0 });
+        self.update(slot, |watched| {
+            watched.quick_checks = QUICK_CHECKS;
+            watched.record(usage, || false);
         });
     }
 
     /// Stops watching a file that nobody has open.
-    pub fn forget(&mut self, slot: u32) {
+    pub fn unwatch(&mut self, slot: u32) {
         let gone = self.files.remove(&slot);
-        self.hollow -= usize::from(gone.is_some_and(|watched| watched.is_hollow()));
+        self.sparse -= usize::from(gone.is_some_and(|watched| watched.is_sparse()));
     }
 
-    /// Notes that the file will have the length and bytes of `fill`.
-    pub fn extend(&mut self, slot: u32, fill: Fill) {
-        self.change(slot, |watched| {
-            if watched.shape == Shape::Dense && fill.gap() >= ENOUGH_BYTES {
-                watched.shape = Shape::Plain;
+    /// Notes that the file will have the length and bytes of `usage`.
+    pub fn extend(&mut self, slot: u32, usage: FileUsage) {
+        self.update(slot, |watched| {
+            if watched.state == FillState::Dense && usage.gap() >= ENOUGH_BYTES {
+                watched.state = FillState::Plain;
             }
-            watched.see(fill, || false);
+            watched.record(usage, || false);
         });
     }
 
     /// Notes the state of a file. `is_dense` is called rarely and returns whether the bytes are in
     /// long runs.
-    pub fn see(&mut self, slot: u32, fill: Fill, is_dense: impl FnOnce() -> bool) {
-        self.change(slot, |watched| {
-            watched.fresh = watched.fresh.saturating_sub(1);
-            watched.see(fill, is_dense);
+    pub fn record(&mut self, slot: u32, usage: FileUsage, is_dense: impl FnOnce() -> bool) {
+        self.update(slot, |watched| {
+            watched.quick_checks = watched.quick_checks.saturating_sub(1);
+            watched.record(usage, is_dense);
         });
     }
 
-    fn change(&mut self, slot: u32, what: impl FnOnce(&mut WatchedFill)) {
+    fn update(&mut self, slot: u32, update: impl FnOnce(&mut WatchedFile)) {
         let Some(watched) = self.files.get_mut(&slot) else { return };
-        let before = watched.is_hollow();
-        what(watched);
-        self.hollow = self.hollow + usize::from(watched.is_hollow()) - usize::from(before);
+        let before = watched.is_sparse();
+        update(watched);
+        self.sparse = self.sparse + usize::from(watched.is_sparse()) - usize::from(before);
     }
 
     /// Returns true if the tmpfs must use small pages.
-    pub fn any_hollow(&self) -> bool {
-        self.hollow > 0
+    pub fn any_sparse(&self) -> bool {
+        self.sparse > 0
     }
 
     /// Returns true if a file should be checked soon.
     pub fn any_urgent(&self) -> bool {
-        self.files.values().any(WatchedFill::is_urgent)
+        self.files.values().any(WatchedFile::is_urgent)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -124,25 +124,25 @@ impl Hollows {
     }
 }
 
-impl WatchedFill {
-    fn is_hollow(&self) -> bool {
-        matches!(self.shape, Shape::Hollow { .. })
+impl WatchedFile {
+    fn is_sparse(&self) -> bool {
+        matches!(self.state, FillState::Sparse { .. })
     }
 
     fn is_urgent(&self) -> bool {
-        self.fresh > 0 || self.is_hollow()
+        self.quick_checks > 0 || self.is_sparse()
     }
 
-    fn see(&mut self, fill: Fill, is_dense: impl FnOnce() -> bool) {
-        let is_far = fill.gap() >= GAP_BYTES;
-        self.shape = match self.shape {
-            Shape::Plain if is_far => Shape::Hollow { since: fill.allocated },
-            Shape::Hollow { .. } if !is_far => Shape::Plain,
-            Shape::Hollow { since } if fill.allocated >= since + ENOUGH_BYTES => {
+    fn record(&mut self, usage: FileUsage, is_dense: impl FnOnce() -> bool) {
+        let is_far = usage.gap() >= GAP_BYTES;
+        self.state = match self.state {
+            FillState::Plain if is_far => FillState::Sparse { since: usage.allocated },
+            FillState::Sparse { .. } if !is_far => FillState::Plain,
+            FillState::Sparse { since } if usage.allocated >= since + ENOUGH_BYTES => {
                 if is_dense() {
-                    Shape::Dense
+                    FillState::Dense
                 } else {
-                    Shape::Hollow { since: fill.allocated }
+                    FillState::Sparse { since: usage.allocated }
                 }
             }
             same => same,
@@ -156,56 +156,56 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn fill(length: u64, allocated: u64) -> Fill {
-        Fill { length, allocated }
+    fn usage(length: u64, allocated: u64) -> FileUsage {
+        FileUsage { length, allocated }
     }
 
-    fn watching(length: u64, allocated: u64) -> Hollows {
-        let mut hollows = Hollows::default();
-        hollows.watch(7, fill(length, allocated));
-        hollows
+    fn watching(length: u64, allocated: u64) -> SparseFiles {
+        let mut files = SparseFiles::default();
+        files.watch(7, usage(length, allocated));
+        files
     }
 
     #[test]
     fn a_file_is_hollow_while_its_length_is_far_ahead_of_its_bytes() {
-        let mut hollows = watching(0, 0);
-        assert!(!hollows.any_hollow());
-        hollows.see(7, fill(500 * MIB, 501 * MIB), || panic!("it is not asked"));
-        assert!(!hollows.any_hollow(), "what is appended has its pages");
-        hollows.extend(7, fill(600 * MIB, 501 * MIB));
-        assert!(hollows.any_hollow());
-        hollows.see(7, fill(600 * MIB, 530 * MIB), || panic!("it is not asked"));
-        assert!(hollows.any_hollow(), "it is not filled yet");
-        hollows.see(7, fill(600 * MIB, 600 * MIB), || false);
-        assert!(!hollows.any_hollow());
-        assert!(watching(MIB, 4096).any_hollow(), "whoever made it so");
-        assert!(!watching(4096, 0).any_hollow(), "that is a page");
+        let mut files = watching(0, 0);
+        assert!(!files.any_sparse());
+        files.record(7, usage(500 * MIB, 501 * MIB), || panic!("it is not asked"));
+        assert!(!files.any_sparse(), "what is appended has its pages");
+        files.extend(7, usage(600 * MIB, 501 * MIB));
+        assert!(files.any_sparse());
+        files.record(7, usage(600 * MIB, 530 * MIB), || panic!("it is not asked"));
+        assert!(files.any_sparse(), "it is not filled yet");
+        files.record(7, usage(600 * MIB, 600 * MIB), || false);
+        assert!(!files.any_sparse());
+        assert!(watching(MIB, 4096).any_sparse(), "whoever made it so");
+        assert!(!watching(4096, 0).any_sparse(), "that is a page");
     }
 
     #[test]
     fn a_file_that_is_filled_densely_is_hollow_for_64_mib_and_one_that_is_not_stays_so() {
         for dense in [true, false] {
-            let mut hollows = watching(1 << 40, 0);
-            hollows.see(7, fill(1 << 40, 63 * MIB), || panic!("it is not asked"));
-            assert!(hollows.any_hollow());
-            hollows.see(7, fill(1 << 40, 64 * MIB), || dense);
-            assert_eq!(hollows.any_hollow(), !dense);
-            hollows.see(7, fill(1 << 40, 127 * MIB), || panic!("it is not asked"));
-            hollows.extend(7, fill(2 << 40, 127 * MIB));
-            assert!(hollows.any_hollow(), "a hole was made anew");
+            let mut files = watching(1 << 40, 0);
+            files.record(7, usage(1 << 40, 63 * MIB), || panic!("it is not asked"));
+            assert!(files.any_sparse());
+            files.record(7, usage(1 << 40, 64 * MIB), || dense);
+            assert_eq!(files.any_sparse(), !dense);
+            files.record(7, usage(1 << 40, 127 * MIB), || panic!("it is not asked"));
+            files.extend(7, usage(2 << 40, 127 * MIB));
+            assert!(files.any_sparse(), "a hole was made anew");
         }
     }
 
     #[test]
     fn who_is_gone_is_nothing_any_more_and_a_new_one_is_looked_at_soon() {
-        let mut hollows = watching(MIB, 0);
-        hollows.watch(8, fill(0, 0));
-        assert_eq!(hollows.due(false).len(), 2);
-        for _ in 0..FRESH_LOOKS {
-            hollows.see(8, fill(0, 0), || false);
+        let mut files = watching(MIB, 0);
+        files.watch(8, usage(0, 0));
+        assert_eq!(files.due(false).len(), 2);
+        for _ in 0..QUICK_CHECKS {
+            files.record(8, usage(0, 0), || false);
         }
-        assert_eq!((hollows.due(false), hollows.due(true).len()), (vec![7], 2));
-        hollows.forget(7);
-        assert!(!hollows.any_hollow() && !hollows.any_urgent() && !hollows.is_empty());
+        assert_eq!((files.due(false), files.due(true).len()), (vec![7], 2));
+        files.unwatch(7);
+        assert!(!files.any_sparse() && !files.any_urgent() && !files.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 //! A stripe is written in place if no view can see the change. Otherwise it moves to a new block,
 //! so writers never wait for readers. Its block grows by powers of two, and early to full length
 //! once the stripe is clearly being filled from front to back. Unused pages are freed when its
-//! writer is done ([`State::fit`]).
+//! writer is done ([`StripeState::fit`]).
 
 use std::io;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use store::{EngineError, Generation, StripeKey};
 
 use crate::PAGE_BYTES;
-use crate::block::{Block, Pool};
+use crate::block::{Block, BlockPool};
 
 /// A file that was appended to beyond this many bytes is likely to fill its first stripe. Most
 /// files are smaller; a larger file has copied fewer than this many bytes until then.
@@ -25,11 +25,11 @@ const FITTED_PARTS: u32 = 16;
 
 /// A stripe behind its own lock.
 pub struct Stripe {
-    state: Mutex<State>,
+    state: Mutex<StripeState>,
 }
 
 /// The state of a stripe, guarded by its lock.
-pub struct State {
+pub struct StripeState {
     seen: Generation,
     /// Bytes stored; at most the size of the block.
     len: u32,
@@ -40,11 +40,11 @@ pub struct State {
 }
 
 /// The replaced block, to be dropped after the stripe's lock is released.
-pub type Replaced = Option<Block>;
+pub type ReplacedBlock = Option<Block>;
 
 /// One write, already checked to end within the longest stripe.
 #[derive(Clone, Copy)]
-pub struct Write<'a> {
+pub struct StripeWrite<'a> {
     pub key: StripeKey,
     pub generation: Generation,
     pub offset: u32,
@@ -53,7 +53,7 @@ pub struct Write<'a> {
     pub top: u8,
 }
 
-impl Write<'_> {
+impl StripeWrite<'_> {
     fn end(&self) -> u32 {
         self.offset + u32::try_from(self.data.len()).expect("a write ends within a stripe")
     }
@@ -70,57 +70,57 @@ impl Write<'_> {
 
 impl Stripe {
     /// Creates a stripe from its first write. Fails without a trace if there is no space.
-    pub fn written(pool: &Arc<Pool>, write: Write<'_>) -> Result<Self, EngineError> {
-        let mut state = State { seen: write.generation, len: 0, block: None, removed: false };
+    pub fn written(pool: &Arc<BlockPool>, write: StripeWrite<'_>) -> Result<Self, EngineError> {
+        let mut state = StripeState { seen: write.generation, len: 0, block: None, removed: false };
         state.write(pool, write)?;
         Ok(Self { state: Mutex::new(state) })
     }
 
     /// Creates an empty stripe that remembers the generation of a truncation.
     pub fn truncated(generation: Generation) -> Self {
-        Self { state: Mutex::new(State { seen: generation, len: 0, block: None, removed: false }) }
+        Self { state: Mutex::new(StripeState { seen: generation, len: 0, block: None, removed: false }) }
     }
 
     /// Creates a stripe of zeros.
     pub fn extended(
-        pool: &Arc<Pool>,
+        pool: &Arc<BlockPool>,
         key: StripeKey,
         generation: Generation,
         len: u32,
         top: u8,
     ) -> Result<Self, EngineError> {
-        let mut state = State { seen: generation, len: 0, block: None, removed: false };
+        let mut state = StripeState { seen: generation, len: 0, block: None, removed: false };
         state.extend(pool, key, generation, len, top)?;
         Ok(Self { state: Mutex::new(state) })
     }
 
     /// Locks the state; `None` if the stripe was removed.
-    pub fn lock(&self) -> Option<MutexGuard<'_, State>> {
+    pub fn lock(&self) -> Option<MutexGuard<'_, StripeState>> {
         let state = self.state.lock();
         (!state.removed).then_some(state)
     }
 
     /// Marks the stripe removed and takes its block.
-    pub fn remove(&self) -> Replaced {
+    pub fn remove(&self) -> ReplacedBlock {
         let mut state = self.state.lock();
         (state.removed, state.len) = (true, 0);
         state.block.take()
     }
 }
 
-impl State {
+impl StripeState {
     /// Does the whole write or nothing.
-    pub fn write(&mut self, pool: &Arc<Pool>, write: Write<'_>) -> Result<Replaced, EngineError> {
+    pub fn write(&mut self, pool: &Arc<BlockPool>, write: StripeWrite<'_>) -> Result<ReplacedBlock, EngineError> {
         self.check_generation(write.key, write.generation)?;
         if write.data.is_empty() {
             return Ok(None);
         }
-        if let Some(block) = self.whole_of(pool, write) {
+        if let Some(block) = self.adopt_block(pool, write) {
             self.len = write.end();
             self.seen = write.generation;
             return Ok(self.block.replace(block));
         }
-        let replaced = self.make_room(pool, write)?;
+        let replaced = self.prepare_block(pool, write)?;
         let block = self.block.as_mut().expect("room was made");
         let failed = |source| EngineError::Io { key: write.key, action: "write", source };
         if write.offset > self.len {
@@ -134,9 +134,9 @@ impl State {
 
     /// Returns the block that already holds the bytes (a filled block of a writer or receive
     /// buffer), cut to size, if the write covers the whole stripe.
-    fn whole_of(&self, pool: &Arc<Pool>, write: Write<'_>) -> Option<Block> {
-        let is_whole = write.offset == 0 && write.end() >= self.len;
-        let mut block = is_whole.then(|| pool.bays.pick_up(write.data)).flatten()?;
+    fn adopt_block(&self, pool: &Arc<BlockPool>, write: StripeWrite<'_>) -> Option<Block> {
+        let covers_stripe = write.offset == 0 && write.end() >= self.len;
+        let mut block = covers_stripe.then(|| pool.write_segments.adopt(write.data)).flatten()?;
         let order = write.orders(self.len).next().expect("at least one order is tried");
         block.shrink(1 << order);
         Some(block)
@@ -157,7 +157,7 @@ impl State {
         key: StripeKey,
         generation: Generation,
         len: u32,
-    ) -> Result<(Replaced, bool), EngineError> {
+    ) -> Result<(ReplacedBlock, bool), EngineError> {
         self.check_generation(key, generation)?;
         self.seen = generation;
         if len >= self.len {
@@ -171,41 +171,41 @@ impl State {
     /// Returns what [`Self::truncate`] returns.
     pub fn zero(
         &mut self,
-        pool: &Arc<Pool>,
+        pool: &Arc<BlockPool>,
         key: StripeKey,
         generation: Generation,
         range: Range<u32>,
         top: u8,
-    ) -> Result<(Replaced, bool), EngineError> {
+    ) -> Result<(ReplacedBlock, bool), EngineError> {
         if range.is_empty() || range.end >= self.len {
             return self.truncate(key, generation, if range.is_empty() { u32::MAX } else { range.start });
         }
         let zeros = vec![0; range.len()];
-        let write = Write { key, generation, offset: range.start, data: &zeros, top };
+        let write = StripeWrite { key, generation, offset: range.start, data: &zeros, top };
         self.write(pool, write).map(|replaced| (replaced, false))
     }
 
     /// Extends the stripe with zeros to at least `len` bytes.
     pub fn extend(
         &mut self,
-        pool: &Arc<Pool>,
+        pool: &Arc<BlockPool>,
         key: StripeKey,
         generation: Generation,
         len: u32,
         top: u8,
-    ) -> Result<Replaced, EngineError> {
+    ) -> Result<ReplacedBlock, EngineError> {
         self.check_generation(key, generation)?;
         if len <= self.len {
             return Ok(None);
         }
         let zeros = vec![0; (len - self.len) as usize];
-        self.write(pool, Write { key, generation, offset: self.len, data: &zeros, top })
+        self.write(pool, StripeWrite { key, generation, offset: self.len, data: &zeros, top })
     }
 
     /// Frees the pages of the block behind the stored bytes, unless they are viewed. Returns
     /// whether any were freed.
     pub fn fit(&mut self) -> bool {
-        let pages = pages_of_fitted(self.len);
+        let pages = fitted_pages(self.len);
         self.block.as_mut().is_some_and(|block| block.shrink(pages))
     }
 
@@ -215,30 +215,30 @@ impl State {
 
     /// Makes the block large enough for the write and ensures that no view sees the written bytes:
     /// in place if possible, else in a new block.
-    fn make_room(&mut self, pool: &Arc<Pool>, write: Write<'_>) -> Result<Replaced, EngineError> {
+    fn prepare_block(&mut self, pool: &Arc<BlockPool>, write: StripeWrite<'_>) -> Result<ReplacedBlock, EngineError> {
         let changed_from = write.offset.min(self.len);
         let mut in_place = self.block.as_mut().and_then(|block| block.is_writable(changed_from).then_some(block));
         if in_place.as_ref().is_some_and(|block| block.bytes() >= write.end()) {
             return Ok(None);
         }
-        let mut refused = None;
+        let mut full = None;
         for order in write.orders(self.len) {
             if in_place.as_mut().is_some_and(|block| block.grow(order)) {
                 return Ok(None);
             }
-            match pool.take(order) {
+            match pool.allocate(order) {
                 Ok(block) => {
                     let failed = |source| EngineError::Io { key: write.key, action: "copy", source };
                     return self.move_to(block, write).map_err(failed);
                 }
-                Err(error) => refused = Some(error),
+                Err(error) => full = Some(error),
             }
         }
-        Err(refused.expect("at least one order is tried"))
+        Err(full.expect("at least one order is tried"))
     }
 
     /// Copies the bytes that the write does not overwrite to `block` and makes it the stripe's.
-    fn move_to(&mut self, mut block: Block, write: Write<'_>) -> io::Result<Replaced> {
+    fn move_to(&mut self, mut block: Block, write: StripeWrite<'_>) -> io::Result<ReplacedBlock> {
         if let Some(old) = &self.block {
             block.write(0, old.content(0, write.offset.min(self.len)))?;
             if write.end() < self.len {
@@ -251,7 +251,7 @@ impl State {
 
 /// Pages that a fitted stripe of `len` bytes keeps: at most a sixteenth of its block more than it
 /// needs. So a stripe that grows by small appends and is fitted after each is not copied each time.
-fn pages_of_fitted(len: u32) -> u32 {
+fn fitted_pages(len: u32) -> u32 {
     let pages = len.div_ceil(PAGE_BYTES).max(1);
     pages.next_multiple_of((pages.next_power_of_two() / FITTED_PARTS).max(1))
 }

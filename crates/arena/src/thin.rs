@@ -27,8 +27,8 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Returns true if about half of the file's data is zeros, judged by a sample.
-pub fn is_worth_it(slots: &Slots, slot: Slot, length: u64) -> bool {
-    let (mut looked, mut empty) = (0, 0);
+pub fn is_worthwhile(slots: &Slots, slot: Slot, length: u64) -> bool {
+    let (mut sampled, mut empty) = (0, 0);
     let samples = (length / SAMPLE_BYTES).min(SAMPLES_MAX);
     for number in 0..samples {
         let mixed = (number + 1).wrapping_mul(MIX);
@@ -37,19 +37,19 @@ pub fn is_worth_it(slots: &Slots, slot: Slot, length: u64) -> bool {
         // Sample a random page in the huge page of the next data: data tends to be at its start.
         let Ok(Some(data)) = slots.seek(slot, from / PAGE * PAGE, SeekTo::Data) else { continue };
         let page = data / HUGE_BYTES * HUGE_BYTES + (mixed >> 32) % (HUGE_BYTES / PAGE) * PAGE;
-        let is_there = slots.seek(slot, page, SeekTo::Data).is_ok_and(|found| found == Some(page));
-        if !is_there {
+        let is_allocated = slots.seek(slot, page, SeekTo::Data).is_ok_and(|found| found == Some(page));
+        if !is_allocated {
             continue;
         }
-        looked += 1;
+        sampled += 1;
         empty += u32::from(is_zero(&read(slots, slot, page..(page + PAGE).min(length))));
     }
-    empty * 2 >= looked && empty > 0
+    empty * 2 >= sampled && empty > 0
 }
 
 /// Thins a piece at the start of the range. Returns the start of the next piece; `None` if the
 /// system refuses a call.
-pub fn piece(slots: &Slots, slot: Slot, range: Range<u64>) -> Option<u64> {
+pub fn thin_piece(slots: &Slots, slot: Slot, range: Range<u64>) -> Option<u64> {
     let end = range.end.min(range.start + PIECE_BYTES);
     let mut at = range.start;
     while at < end {
@@ -59,13 +59,13 @@ pub fn piece(slots: &Slots, slot: Slot, range: Range<u64>) -> Option<u64> {
         if at >= end {
             break;
         }
-        huge_page(slots, slot, at..(at + HUGE_BYTES).min(range.end))?;
+        thin_huge_page(slots, slot, at..(at + HUGE_BYTES).min(range.end))?;
         at += HUGE_BYTES;
     }
     Some(at.max(end))
 }
 
-fn huge_page(slots: &Slots, slot: Slot, range: Range<u64>) -> Option<()> {
+fn thin_huge_page(slots: &Slots, slot: Slot, range: Range<u64>) -> Option<()> {
     let bytes = read(slots, slot, range.clone());
     if is_zero(&bytes) {
         return Some(());

@@ -3,7 +3,8 @@
 //!
 //! It needs `CAP_SYS_ADMIN`, or the right to create a user namespace, in which this process has
 //! that capability. The file system then belongs to that namespace and is resized by a child that
-//! enters it ([`namespace_child`](crate::namespace_child)), which takes 60 us on the reference machine.
+//! enters it ([`namespace_child`](crate::namespace_child)), which takes 60 us on the reference
+//! machine.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -18,7 +19,7 @@ use rustix::mount::{
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::namespace_child::{Start, apart};
+use crate::namespace_child::{ChildNamespaces, run_in_namespace};
 
 /// The huge-page policy: huge pages where the file's length covers one.
 const HUGE: &str = "within_size";
@@ -52,23 +53,23 @@ impl Tmpfs {
 
     fn new(bytes: u64) -> io::Result<Self> {
         let size = bytes.to_string();
-        match made(&size) {
+        match create(&size) {
             Ok(mount) => Ok(Self { mount, namespaces: None }),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Self::new_apart(&size),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Self::new_in_namespace(&size),
             Err(error) => Err(error),
         }
     }
 
     /// Creates a tmpfs in a new user namespace.
-    fn new_apart(size: &str) -> io::Result<Self> {
+    fn new_in_namespace(size: &str) -> io::Result<Self> {
         // Map only this process's user and group to themselves: files need an owner that is mapped.
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         let (user, group) = (format!("{user} {user} 1"), format!("{group} {group} 1"));
-        apart(Start::New, || {
-            put(c"/proc/self/setgroups", "deny")?;
-            put(c"/proc/self/uid_map", &user)?;
-            put(c"/proc/self/gid_map", &group)?;
-            Ok(Self { mount: made(size)?, namespaces: Some(Namespaces::of_this_process()?) })
+        run_in_namespace(ChildNamespaces::New, || {
+            write_file(c"/proc/self/setgroups", "deny")?;
+            write_file(c"/proc/self/uid_map", &user)?;
+            write_file(c"/proc/self/gid_map", &group)?;
+            Ok(Self { mount: create(size)?, namespaces: Some(Namespaces::current()?) })
         })
     }
 
@@ -83,8 +84,8 @@ impl Tmpfs {
     pub fn nameless_directory(&self, name: &str) -> io::Result<[OwnedFd; 2]> {
         // Readable by all: a program may change its user, and the directory is empty.
         mkdirat(&self.mount, name, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?;
-        let again = || openat(&self.mount, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let opened = again().and_then(|one| Ok([one, again()?]));
+        let reopen = || openat(&self.mount, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let opened = reopen().and_then(|one| Ok([one, reopen()?]));
         unlinkat(&self.mount, name, AtFlags::REMOVEDIR)?;
         Ok(opened?)
     }
@@ -104,7 +105,7 @@ impl Tmpfs {
     fn reconfigure(&self, key: &str, value: &str) -> io::Result<()> {
         match &self.namespaces {
             None => self.set(key, value),
-            Some(namespaces) => apart(Start::Alone, || {
+            Some(namespaces) => run_in_namespace(ChildNamespaces::Inherited, || {
                 namespaces.enter()?;
                 self.set(key, value)
             }),
@@ -119,13 +120,13 @@ impl Tmpfs {
 
     /// Bytes held by its files. For a tmpfs with a size limit only.
     pub fn used(&self) -> io::Result<u64> {
-        let told = fstatvfs(&self.mount)?;
-        Ok((told.f_blocks - told.f_bfree) * told.f_frsize)
+        let status = fstatvfs(&self.mount)?;
+        Ok((status.f_blocks - status.f_bfree) * status.f_frsize)
     }
 }
 
 impl Namespaces {
-    fn of_this_process() -> io::Result<Self> {
+    fn current() -> io::Result<Self> {
         let open = |path: &CStr| open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         Ok(Self { user: open(c"/proc/self/ns/user")?, mounts: open(c"/proc/self/ns/mnt")? })
     }
@@ -138,7 +139,7 @@ impl Namespaces {
 }
 
 /// Creates a tmpfs in the present namespaces of this process.
-fn made(size: &str) -> io::Result<OwnedFd> {
+fn create(size: &str) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", size)?;
     // No inode limit: the creator of the files limits their number.
@@ -154,7 +155,7 @@ fn made(size: &str) -> io::Result<OwnedFd> {
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-fn put(path: &CStr, text: &str) -> io::Result<()> {
+fn write_file(path: &CStr, text: &str) -> io::Result<()> {
     let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(file, text.as_bytes()).map(drop).map_err(io::Error::from)
 }
@@ -172,40 +173,40 @@ mod tests {
 
     #[test]
     fn what_is_in_it_may_be_mapped_to_be_executed_and_gives_nobody_rights() {
-        let Some(home) = bounded(1 << 20) else { return };
-        let flags = fstatvfs(&home.mount).unwrap().f_flag;
+        let Some(tmpfs) = bounded(1 << 20) else { return };
+        let flags = fstatvfs(&tmpfs.mount).unwrap().f_flag;
         assert!(!flags.contains(StatVfsMountFlags::NOEXEC) && flags.contains(StatVfsMountFlags::NOSUID), "{flags:?}");
     }
 
     #[test]
     fn a_bound_holds_moves_and_is_never_below_what_is_used() {
-        let Some(home) = bounded(1 << 20) else { return };
-        let file = home.nameless_file().unwrap();
-        home.set_huge(false).unwrap();
-        home.set_huge(true).unwrap();
-        assert_eq!(home.used().unwrap(), 0);
+        let Some(tmpfs) = bounded(1 << 20) else { return };
+        let file = tmpfs.nameless_file().unwrap();
+        tmpfs.set_huge(false).unwrap();
+        tmpfs.set_huge(true).unwrap();
+        assert_eq!(tmpfs.used().unwrap(), 0);
         assert!(file.write_all_at(&vec![1; 2 << 20], 0).is_err(), "beyond the bound");
-        assert_eq!(home.used().unwrap(), 1 << 20);
-        assert!(home.resize(1 << 19).is_err(), "more is used");
-        home.resize(3 << 20).unwrap();
+        assert_eq!(tmpfs.used().unwrap(), 1 << 20);
+        assert!(tmpfs.resize(1 << 19).is_err(), "more is used");
+        tmpfs.resize(3 << 20).unwrap();
         file.write_all_at(&vec![1; 2 << 20], 0).unwrap();
         file.set_len(5).unwrap();
-        home.resize(4096).unwrap();
-        assert_eq!(home.used().unwrap(), 4096);
+        tmpfs.resize(4096).unwrap();
+        assert_eq!(tmpfs.used().unwrap(), 4096);
         assert!(file.write_all_at(b"x", 1 << 20).is_err());
     }
 
     #[test]
     fn in_a_user_namespace_it_is_the_same() {
-        let Ok(home) = Tmpfs::new_apart("1048576") else { return };
-        let file = home.nameless_file().unwrap();
+        let Ok(tmpfs) = Tmpfs::new_in_namespace("1048576") else { return };
+        let file = tmpfs.nameless_file().unwrap();
         assert!(file.write_all_at(&vec![1; 2 << 20], 0).is_err(), "beyond the bound");
-        home.set_huge(false).unwrap();
+        tmpfs.set_huge(false).unwrap();
         for pages in [600, 700, 256] {
-            home.resize(pages << 12).unwrap();
-            assert_eq!(fstatvfs(&home.mount).unwrap().f_blocks, pages);
+            tmpfs.resize(pages << 12).unwrap();
+            assert_eq!(fstatvfs(&tmpfs.mount).unwrap().f_blocks, pages);
         }
-        assert!(home.resize(1 << 19).is_err(), "more is used");
-        assert_eq!(home.used().unwrap(), 1 << 20);
+        assert!(tmpfs.resize(1 << 19).is_err(), "more is used");
+        assert_eq!(tmpfs.used().unwrap(), 1 << 20);
     }
 }

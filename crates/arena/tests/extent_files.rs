@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use rustix::io::{Errno, pwrite};
 use std::{os::unix::process::CommandExt, process::Command, sync::Arc};
@@ -26,7 +26,7 @@ impl Dice {
 }
 
 /// An arena and its contents.
-struct Full {
+struct Fixture {
     arena: Arena,
     extents: Arc<dyn Extents>,
     slots: Vec<Slot>,
@@ -47,10 +47,11 @@ fn may_be_full<T>(done: Result<T, EngineError>) -> bool {
     }
 }
 
-impl Full {
+impl Fixture {
     /// Returns `None` if this process may have no extent files.
     fn new() -> Option<Self> {
-        let arena = Arena::new(Options { stripe_bytes: STRIPE_BYTES, ..Options::of_capacity(CAPACITY) }).unwrap();
+        let arena =
+            Arena::new(ArenaOptions { stripe_bytes: STRIPE_BYTES, ..ArenaOptions::with_capacity(CAPACITY) }).unwrap();
         let extents = arena.extents()?;
         Some(Self { arena, extents, slots: Vec::new(), stripes: 0, reserved: Vec::new() })
     }
@@ -105,7 +106,7 @@ impl Full {
 #[test]
 fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
     for seed in 0..20 {
-        let Some(mut full) = Full::new() else { return };
+        let Some(mut full) = Fixture::new() else { return };
         let mut dice = Dice(seed);
         let mut most = 0;
         for step in 0..1500 {
@@ -136,7 +137,7 @@ fn it_holds_as_well_for_a_user_without_rights() {
 
 #[test]
 fn what_whole_files_do_not_use_is_there_for_others_at_once() {
-    let Some(full) = Full::new() else { return };
+    let Some(full) = Fixture::new() else { return };
     let slot = full.extents.take().unwrap();
     pwrite(full.extents.fd(slot).unwrap(), &vec![7; 100_000], 0).unwrap();
     full.arena.reserve(CAPACITY - 25 * 4096).unwrap();

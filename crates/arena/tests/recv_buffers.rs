@@ -1,7 +1,7 @@
 //! Tests of receive buffers.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 use store::{Engine, Generation, Landing, StripeKey};
@@ -21,7 +21,7 @@ fn fill(arena: &Arena) {
 /// An empty arena whose memory was all touched.
 fn warm() -> Arena {
     let capacity = STRIPES * u64::from(STRIPE);
-    let arena = Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(capacity) }).unwrap();
+    let arena = Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(capacity) }).unwrap();
     fill(&arena);
     (0..STRIPES).for_each(|stripe| arena.remove(key(stripe)).unwrap());
     arena
@@ -75,7 +75,7 @@ fn what_did_not_come_whole_or_is_no_whole_stripe_is_free_with_the_last_of_it() {
 
 #[test]
 fn only_memory_that_was_touched_and_suits_is_received_into() {
-    let fresh = Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(64 << 20) }).unwrap();
+    let fresh = Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) }).unwrap();
     assert!(landing(&fresh, STRIPE).is_none());
     let arena = warm();
     for length in [0, 1, 4096, STRIPE + 1, u32::MAX] {

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use store::{Engine, Generation, StripeKey};
 
@@ -31,7 +31,7 @@ fn key(number: u64) -> StripeKey {
 #[test]
 fn the_process_stays_within_the_capacity_through_filling_scattering_and_filling_again() {
     let before = anonymous();
-    let arena = Arena::new(Options::of_capacity(64 * MIB)).unwrap();
+    let arena = Arena::new(ArenaOptions::with_capacity(64 * MIB)).unwrap();
     assert!(anonymous() + arena.resident().unwrap() < before + SLACK, "an empty arena takes nothing");
     let pages = 64 * MIB / 4096;
     for round in 0..5 {

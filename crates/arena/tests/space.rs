@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use store::{Engine, EngineError, Generation, StripeKey};
 
@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
 fn arena(capacity: u64) -> Arena {
-    Arena::new(Options::of_capacity(capacity)).expect("a few MiB of address space")
+    Arena::new(ArenaOptions::with_capacity(capacity)).expect("a few MiB of address space")
 }
 
 fn key(file: u64, stripe: u64) -> StripeKey {

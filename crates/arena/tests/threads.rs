@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use store::{Engine, EngineError, Generation, StripeKey, conformance};
 
@@ -14,7 +14,7 @@ const FIRST: Generation = Generation(0);
 
 fn arena(stripes: u64) -> Arena {
     let capacity = stripes * u64::from(STRIPE_BYTES);
-    Arena::new(Options { stripe_bytes: STRIPE_BYTES, ..Options::of_capacity(capacity) })
+    Arena::new(ArenaOptions { stripe_bytes: STRIPE_BYTES, ..ArenaOptions::with_capacity(capacity) })
         .expect("a few MiB of address space")
 }
 
@@ -130,6 +130,6 @@ fn thousands_of_random_calls_with_views_held_agree_with_the_model_also_when_it_i
         let arena = arena(stripes);
         (100..115).for_each(|seed| conformance::run(&arena, seed, 300));
     }
-    let whole = Arena::new(Options::of_capacity(16 << 20)).unwrap();
+    let whole = Arena::new(ArenaOptions::with_capacity(16 << 20)).unwrap();
     (200..202).for_each(|seed| conformance::run(&whole, seed, 300));
 }

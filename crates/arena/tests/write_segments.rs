@@ -1,7 +1,7 @@
 //! Tests of write segments: memory of the arena that other processes write.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
@@ -11,7 +11,8 @@ const FIRST: Generation = Generation(0);
 const STRIPE: u32 = 64 << 10;
 
 fn arena(stripes: u64) -> Arena {
-    Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(stripes * u64::from(STRIPE)) }).unwrap()
+    Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(stripes * u64::from(STRIPE)) })
+        .unwrap()
 }
 
 fn key(stripe: u64) -> StripeKey {
@@ -49,22 +50,22 @@ impl Writer {
 
 /// An arena whose stripes are written through a write segment where possible.
 #[derive(Debug)]
-struct ByBay {
+struct SegmentEngine {
     arena: Arena,
     writer: Writer,
 }
 
-impl ByBay {
+impl SegmentEngine {
     fn new(stripes: u64) -> Self {
         // The table of the write segment uses some of the capacity.
         let capacity = stripes * u64::from(STRIPE) + store::TABLE_BYTES;
-        let arena = Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(capacity) }).unwrap();
+        let arena = Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(capacity) }).unwrap();
         Self { writer: Writer::new(&arena), arena }
     }
 }
 
 /// Adjusts an error to that of an engine without a table.
-fn beside_table(error: EngineError) -> EngineError {
+fn without_table(error: EngineError) -> EngineError {
     let less = |bytes: u64| bytes - store::TABLE_BYTES;
     match error {
         EngineError::Full { capacity, used, wanted } => {
@@ -74,7 +75,7 @@ fn beside_table(error: EngineError) -> EngineError {
     }
 }
 
-impl Engine for ByBay {
+impl Engine for SegmentEngine {
     fn stripe_bytes(&self) -> u32 {
         self.arena.stripe_bytes()
     }
@@ -85,7 +86,7 @@ impl Engine for ByBay {
             Some(down) => self.arena.write(key, generation, offset, &down),
             None => self.arena.write(key, generation, offset, data),
         };
-        done.map_err(beside_table)
+        done.map_err(without_table)
     }
 
     fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
@@ -97,11 +98,11 @@ impl Engine for ByBay {
     }
 
     fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
-        self.arena.zero(key, generation, offset, len).map_err(beside_table)
+        self.arena.zero(key, generation, offset, len).map_err(without_table)
     }
 
     fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
-        self.arena.extend(key, generation, len).map_err(beside_table)
+        self.arena.extend(key, generation, len).map_err(without_table)
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
@@ -113,7 +114,7 @@ impl Engine for ByBay {
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
-        self.arena.reserve(bytes).map_err(beside_table)
+        self.arena.reserve(bytes).map_err(without_table)
     }
 
     fn release(&self, bytes: u64) {
@@ -142,7 +143,7 @@ impl Engine for ByBay {
     }
 }
 
-store::conformance_tests!(ByBay::new);
+store::conformance_tests!(SegmentEngine::new);
 
 #[test]
 fn what_was_put_down_becomes_the_stripe_where_it_is() {

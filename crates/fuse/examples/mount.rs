@@ -27,6 +27,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn pool(memory: ByteSize) -> Result<Vfs, Box<dyn Error>> {
-    let arena = Arena::new(arena::Options::of_capacity(memory.0))?;
+    let arena = Arena::new(arena::ArenaOptions::with_capacity(memory.0))?;
     Ok(Vfs::new(Client::embedded(node::embedded(Settings::new(memory), Arc::new(arena)))))
 }

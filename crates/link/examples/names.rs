@@ -9,7 +9,7 @@
 //! processes.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use futures_util::future::join_all;
@@ -84,7 +84,8 @@ fn with_node(
 /// Serves a node until standard input ends.
 fn serve(address: &Address) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(2048), ..Settings::default() };
-    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let options =
+        ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
     let server = link::serve(node, Listener::bind(address)?, &Token::new(TOKEN)?, ServerLimits::default())?;
     std::io::stdin().lines().for_each(drop);

@@ -10,7 +10,7 @@
 //! objects from before the split move beside their names.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{
     Client, Objects, Patience,
@@ -88,7 +88,8 @@ fn main() -> Result<(), Failed> {
 /// Runs the node: prints its address, and serves until standard input ends.
 fn serve() -> Result<(), Failed> {
     let settings = Settings { memory: base::ByteSize::mib(512), ..Settings::default() };
-    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let options =
+        ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
     let server =
         link::serve(node, Listener::bind(&"tcp:127.0.0.1:0".parse()?)?, &Token::new(TOKEN)?, ServerLimits::default())?;

@@ -9,7 +9,7 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example that measures")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use client::{Client, Patience};
 use link::{Address, Listener, Remote, ServerLimits};
 use node::Settings;
@@ -24,7 +24,8 @@ const BYTES: usize = 64;
 async fn main() {
     let settings = Settings::new(base::ByteSize::mib(256));
     let engine =
-        Arena::new(Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(256 << 20) }).unwrap();
+        Arena::new(ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(256 << 20) })
+            .unwrap();
     let (node, token) = (node::embedded(settings, Arc::new(engine)), Token::new(b"a token of an example").unwrap());
     let folder = tempfile::tempdir().unwrap();
     let listener = Listener::bind(&Address::Unix(folder.path().join("pool"))).unwrap();

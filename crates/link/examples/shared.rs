@@ -6,7 +6,7 @@
 //! as many puts as have TIMES MiB, each of another stripe of 512 MiB.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Connection, Objects, Patience, objects::Condition};
 use link::{Address, Listener, Remote, ServerLimits};
@@ -74,7 +74,8 @@ fn with_node<T>(socket: &Address, placed: usize, work: impl FnOnce() -> Done<T>)
 /// Serves a node until standard input ends.
 fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(1024), ..Settings::default() };
-    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let options =
+        ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
     let server = link::serve(
         node,

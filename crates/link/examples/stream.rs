@@ -5,7 +5,7 @@
 //! and with 16 requests in flight.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Connection;
 use link::{Address, Identity, Listener, Remote, ServerLimits};
@@ -25,7 +25,8 @@ const STRIPES: u64 = 64;
 async fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(2), |text| text.parse())?;
     let settings = Settings { memory: base::ByteSize::mib(512), ..Settings::default() };
-    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let options =
+        ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
     let token = Token::new(b"an example's token, not a secret")?;
     let socket = Address::Unix(std::env::temp_dir().join(format!("tidemill-stream-{}", std::process::id())));

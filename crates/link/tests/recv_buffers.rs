@@ -3,7 +3,7 @@
 
 mod common;
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use common::*;
@@ -19,7 +19,8 @@ const STRIPES: u64 = MEMORY / STRIPE as u64;
 
 /// Starts a node whose memory was all touched before, and is free.
 fn host() -> (Arc<Arena>, Server) {
-    let engine = Arc::new(Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(MEMORY) }).unwrap());
+    let engine =
+        Arc::new(Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(MEMORY) }).unwrap());
     fill(&engine);
     (0..STRIPES).for_each(|stripe| engine.remove(key(stripe)).unwrap());
     let settings =

@@ -247,7 +247,7 @@ async fn no_value_in_a_request_ends_the_node_or_shows_to_another_client() {
             owner: OWNER,
             ..node::Settings::default()
         };
-        let arena = arena::Options { stripe_bytes: STRIPE, ..arena::Options::of_capacity(64 << 20) };
+        let arena = arena::ArenaOptions { stripe_bytes: STRIPE, ..arena::ArenaOptions::with_capacity(64 << 20) };
         let node = node::embedded(settings, Arc::new(arena::Arena::new(arena).unwrap()));
         let server = serve(&node, &any_port());
         let healthy = vfs(server.address()).await;

@@ -30,7 +30,8 @@ pub fn engine(settings: &Settings) -> Result<Arc<Arena>, Problem> {
     if memory.0 == 0 {
         return Err(Problem::new("a pool that has no memory holds nothing").hint("give it --memory"));
     }
-    let options = arena::Options { stripe_bytes: settings.stripe_bytes, ..arena::Options::of_capacity(memory.0) };
+    let options =
+        arena::ArenaOptions { stripe_bytes: settings.stripe_bytes, ..arena::ArenaOptions::with_capacity(memory.0) };
     Arena::new(options).map(Arc::new).map_err(|error| {
         Problem::new(format!("no memory for a pool of {memory}: {error}")).hint("give less with --memory")
     })

@@ -9,7 +9,7 @@
 //! backing, as a kernel does for a mount; the others write through the pool.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it is for reading, and a panic is a failure")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
 use node::Settings;
@@ -54,7 +54,7 @@ fn main() {
 }
 
 fn pool() -> (Arc<Arena>, Vfs) {
-    let arena = Arc::new(Arena::new(Options::of_capacity(4 << 30)).unwrap());
+    let arena = Arc::new(Arena::new(ArenaOptions::with_capacity(4 << 30)).unwrap());
     let node = node::embedded(Settings::default(), arena.clone());
     (arena, Vfs::new(Client::embedded(node)))
 }

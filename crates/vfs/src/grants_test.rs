@@ -1,7 +1,7 @@
 //! Several caching kernels on one node: each cache is consistent with the pool.
 
 use crate::{Vfs, kernel_twin::Kernel, pool_test::*};
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use client::Client;
 use node::Settings;
 use placement::FileId;
@@ -179,7 +179,7 @@ async fn what_several_kernels_keep_is_what_is_true() {
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true_of_whole_files_too() {
     for (seed, nodes) in (10..14).zip([1, 2, 4, 1]) {
-        let engine = || Arc::new(Arena::new(Options::of_capacity(256 << 20)).unwrap()) as Arc<dyn Engine>;
+        let engine = || Arc::new(Arena::new(ArenaOptions::with_capacity(256 << 20)).unwrap()) as Arc<dyn Engine>;
         live(Pool::start(nodes, &settings(), engine).client().await, &NAMES, 250, seed).await;
     }
 }
@@ -511,7 +511,7 @@ async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given
 
 #[test]
 fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
-    let engine = Arc::new(Arena::new(Options::of_capacity(64 << 20)).unwrap());
+    let engine = Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap());
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
     let truth = Vfs::new(Client::embedded(node::embedded(settings, engine)));
     let kernel = now(Kernel::beside(&truth));

@@ -2,7 +2,7 @@
 //! pools of one to eight nodes.
 
 use crate::{Vfs, pool_test::*};
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{
     Borrowing, Connection, InProcess, Objects, Obtaining,
@@ -461,7 +461,7 @@ async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
 
 #[tokio::test]
 async fn short_stripes_and_objects_keep_no_room_that_nobody_will_want() {
-    let memory = || Arc::new(Arena::new(Options::of_capacity(64 << 20)).unwrap()) as Arc<dyn Engine>;
+    let memory = || Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap()) as Arc<dyn Engine>;
     let settings = Settings { stripe_bytes: 1 << 20, ..settings_of() };
     for nodes in NODES {
         let vfs = Pool::start(nodes, &settings, memory).client().await;

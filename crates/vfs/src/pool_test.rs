@@ -1,7 +1,7 @@
 //! Pools for tests.
 
 use crate::Vfs;
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use client::{Client, Connection, InProcess, Nodes, Patience};
 use node::{Node, Settings};
 use placement::{NodeId, PartitionMap};
@@ -46,7 +46,7 @@ impl Pool {
     /// demoted to inline immediately.
     pub fn of_arenas(nodes: u32, memory: u64) -> Self {
         let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
-        let options = Options { stripe_bytes: STRIPE, ..Options::of_capacity(memory) };
+        let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(memory) };
         Self::start(nodes, &settings, || Arc::new(Arena::new(options).unwrap()))
     }
 
@@ -84,7 +84,7 @@ pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
     let settings = Settings { space_wait, closed_kept: 0, ..settings() };
     node::embedded(
         settings,
-        Arc::new(Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(memory) }).unwrap()),
+        Arc::new(Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(memory) }).unwrap()),
     )
 }
 

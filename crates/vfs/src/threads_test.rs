@@ -1,7 +1,7 @@
 //! Many threads on one pool over the arena: the tree stays consistent, and nothing is lost.
 
 use crate::{Vfs, pool_test::*};
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
 use node::Settings;
@@ -119,7 +119,7 @@ fn threads_that_do_what_they_like_leave_a_tree_in_order_and_no_space_lost() {
         closed_kept: 4,
         ..Settings::default()
     };
-    let node = node::embedded(settings, Arc::new(Arena::new(Options::of_capacity(32 << 20)).unwrap()));
+    let node = node::embedded(settings, Arc::new(Arena::new(ArenaOptions::with_capacity(32 << 20)).unwrap()));
     let clients = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));
     let vfs = &clients[0];
     let before = vfs.usage();

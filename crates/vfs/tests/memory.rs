@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
 use node::Settings;
@@ -52,7 +52,7 @@ struct Held {
 
 impl Pool {
     fn new() -> Self {
-        let arena = Arc::new(Arena::new(Options::of_capacity(256 * MIB)).unwrap());
+        let arena = Arc::new(Arena::new(ArenaOptions::with_capacity(256 * MIB)).unwrap());
         let node = node::embedded(Settings::default(), arena.clone());
         Self { arena, vfs: Vfs::new(Client::embedded(node)) }
     }

@@ -65,7 +65,7 @@ pub fn small_pool(space_wait: Duration) -> Vfs {
 }
 
 fn pool_of(memory_bytes: u64, space_wait: Duration) -> Vfs {
-    let arena = Arena::new(arena::Options::of_capacity(memory_bytes)).unwrap();
+    let arena = Arena::new(arena::ArenaOptions::with_capacity(memory_bytes)).unwrap();
     let settings = Settings { memory: ByteSize(memory_bytes), partitions: 64, space_wait, ..Settings::default() };
     Vfs::new(Client::embedded(node::embedded(settings, Arc::new(arena))))
 }

@@ -2,7 +2,7 @@
 //! in `CHILD`.
 
 use super::{LONG, OWNER, remote, token};
-use arena::{Arena, Options};
+use arena::{Arena, ArenaOptions};
 use client::{Client, Patience};
 use link::{Address, Listener, Server, ServerLimits};
 use node::{Node, Settings};
@@ -42,7 +42,9 @@ impl Host {
     }
 
     pub fn start_with(memory: u64, limits: ServerLimits) -> Self {
-        let engine = Arc::new(Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(memory) }).unwrap());
+        let engine = Arc::new(
+            Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(memory) }).unwrap(),
+        );
         let settings = Settings {
             partitions: 16,
             stripe_bytes: 1 << 16,
