@@ -14,7 +14,7 @@ use crate::{
 };
 use base::{ByteSize, Problem};
 use client::{Objects, objects::Condition};
-use placement::{Placing, Policy, StripeSize};
+use placement::{PlacementSpec, Policy, StripeSize};
 use pool::PoolFile;
 use pyo3::{
     exceptions::{PyOverflowError, PyTypeError},
@@ -119,7 +119,7 @@ fn placed(objects: &Objects, placement: Option<&str>, stripe_size: Option<&str>)
         |text: &str, error: &dyn std::fmt::Display| errors::invalid(&Problem::new(format!("`{text}`: {error}")));
     let policy = placement.map(|text| Policy::from_str(text).map_err(|error| refused(text, &error)));
     let size = stripe_size.map(|text| StripeSize::from_str(text).map_err(|error| refused(text, &error)));
-    let placing = Placing { policy: policy.transpose()?, stripe_size: size.transpose()? };
+    let placing = PlacementSpec { policy: policy.transpose()?, stripe_size: size.transpose()? };
     let raise = |refusal| Python::attach(|py| Failed { path: Vec::new(), refusal }.raise(py));
     objects.placed(placing).map_err(raise)
 }

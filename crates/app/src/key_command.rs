@@ -10,7 +10,7 @@ use client::{
     Objects, Patience,
     objects::{Condition, KEY_BYTES_MAX},
 };
-use placement::{FileId, Placing, Policy};
+use placement::{FileId, PlacementSpec, Policy};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -207,7 +207,7 @@ fn put_file(way: &Way, args: &PutArgs) -> Result<(), Failed> {
         None if args.if_absent => Condition::Absent,
         None => Condition::Always,
     };
-    let placing = Placing { policy: args.placement, stripe_size: args.stripe_size };
+    let placing = PlacementSpec { policy: args.placement, stripe_size: args.stripe_size };
     let fails = |refusal| refused(&key, &refusal);
     let objects = way.objects.placed(placing).map_err(fails)?;
     if size > CHUNK_BYTES as u64 {

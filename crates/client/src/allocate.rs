@@ -3,7 +3,7 @@
 //! Zeroing a range punches a hole and then allocates it: a reader in between sees zeros too.
 
 use crate::{Client, client::unexpected, files::PLANS_MAX};
-use placement::{FileId, Layout, NodeId, Spread, StripeNo};
+use placement::{Distribution, FileId, Layout, NodeId, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
     AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns, Usage,
@@ -47,8 +47,8 @@ impl Client {
     /// report their capacities; with a layout that names a partition, more than the capacity of its
     /// node.
     pub(crate) async fn check_possible(&self, wanted: u64, layout: Option<Layout>) -> Outcome<()> {
-        let node = match layout.map(Layout::spread) {
-            Some(Spread::In(partition)) => self.0.home(partition).filter(|_| self.0.nodes.len() > 1),
+        let node = match layout.map(Layout::distribution) {
+            Some(Distribution::Single(partition)) => self.0.home(partition).filter(|_| self.0.nodes.len() > 1),
             _ => None,
         };
         let counts = |id: NodeId| node.is_none_or(|node| node == id);

@@ -170,7 +170,7 @@ impl Inner {
 
     /// The nodes that hold partitions, each with its share of all partitions.
     pub fn shares(&self) -> Vec<(NodeId, f64)> {
-        let held = self.map.read().held();
+        let held = self.map.read().partition_counts();
         held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Locations of bytes: computed from the attributes, the layout and the map.
 
 use crate::{Client, client::unexpected};
-use placement::{FileId, Layout, NodeId, Placing, Policy, StripeNo, whole_partition};
+use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeNo, whole_partition};
 use std::{fmt::Write, ops::Range};
 use wire::{Answer, Command, Kind, Name, Object, Outcome, Refusal, StripeRuns};
 
@@ -70,7 +70,7 @@ const LOCATED_STRIPES_MAX: usize = 1 << 24;
 
 /// The partition's knowledge of where a file's bytes are.
 struct Placement {
-    placing: Placing,
+    placing: PlacementSpec,
     layout: Layout,
     stripes: StripeRuns,
 }
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// The placement that a directory sets for what is made in it.
-    pub(crate) async fn placing(&self, directory: FileId) -> Outcome<Placing> {
+    pub(crate) async fn placing(&self, directory: FileId) -> Outcome<PlacementSpec> {
         Ok(self.placement(directory).await?.placing)
     }
 

@@ -7,7 +7,7 @@ use crate::{
     intent::{PLANS_MAX, Plan},
     meet::Meetings,
 };
-use placement::{FileId, PartitionId, Placing};
+use placement::{FileId, PartitionId, PlacementSpec};
 use wire::{
     Answer, Attributes, Body, Command, Credentials, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind,
     Object, Outcome, Owner, Part, Refusal, Target, Timestamp, Wish,
@@ -160,7 +160,7 @@ impl Client {
         meetings: &Meetings,
     ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
-        if self.directory_home(Placing::default(), parent, name) == slot.partition() {
+        if self.directory_home(PlacementSpec::default(), parent, name) == slot.partition() {
             return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
         }
         let heritage = match self.ask(slot.partition(), Command::Probe { parent: slot, name: name.clone() }).await? {

@@ -2,7 +2,8 @@
 
 use crate::Client;
 use placement::{
-    FileId, Layout, NodeId, PartitionId, Placed, Placing, Policy, Spread, directory_partition, whole_partition,
+    Distribution, FileId, Layout, NodeId, PartitionId, PlacementDecision, PlacementSpec, Policy, directory_partition,
+    whole_partition,
 };
 use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
 
@@ -26,9 +27,9 @@ impl Client {
     /// Places the stripes of a file: at the node that its policy gives, or in the partition chosen
     /// by a hash if the policy gives none.
     pub(crate) async fn place(&self, file: FileId, policy: Policy, layout: Layout) -> Outcome<()> {
-        let by_hash = match layout.spread() {
-            Spread::In(partition) => partition,
-            Spread::Striped => file.partition(),
+        let by_hash = match layout.distribution() {
+            Distribution::Single(partition) => partition,
+            Distribution::Striped => file.partition(),
         };
         let more = self.0.stripe_bytes.into();
         let partition = self.chosen_partition(policy, more, file.0).await.unwrap_or(by_hash);
@@ -39,15 +40,16 @@ impl Client {
     /// chose its partition, if that was not a hash.
     pub(crate) async fn placed(
         &self,
-        placing: Placing,
+        placing: PlacementSpec,
         (directory, name): (FileId, &Name),
         bytes: u64,
     ) -> (Layout, Option<Policy>) {
         let by_hash = whole_partition(self.0.seed, directory, name.as_bytes(), self.0.partitions);
-        let Placed { layout, by } = Placed::of(self.0.stripe_bytes, placing, by_hash);
-        let Some(policy) = by else { return (layout, None) };
+        let PlacementDecision { layout, pending_policy } =
+            PlacementDecision::new(self.0.stripe_bytes, placing, by_hash);
+        let Some(policy) = pending_policy else { return (layout, None) };
         let chosen = self.chosen_partition(policy, bytes, by_hash.0.into()).await.unwrap_or(by_hash);
-        (layout.in_partition(chosen), by)
+        (layout.in_partition(chosen), pending_policy)
     }
 
     /// A partition of the node that a policy names or chooses; `None` if it gives no node.
@@ -75,7 +77,7 @@ impl Client {
 
     /// The partition of a new directory's inode: by a hash of its parent and name. If the policy
     /// names a node for the bytes below it, one of that node's partitions.
-    pub(crate) fn directory_home(&self, placing: Placing, parent: FileId, name: &Name) -> PartitionId {
+    pub(crate) fn directory_home(&self, placing: PlacementSpec, parent: FileId, name: &Name) -> PartitionId {
         let by_hash = directory_partition(self.0.seed, parent, name.as_bytes(), self.0.partitions);
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
         let elsewhere = node.filter(|node| self.0.home(by_hash) != Some(*node));

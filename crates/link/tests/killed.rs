@@ -155,7 +155,7 @@ impl Pool {
     fn start() -> Self {
         let ids: Vec<NodeId> = (1..=NODES).map(NodeId).collect();
         let shares: Vec<_> = ids.iter().map(|id| (*id, 1)).collect();
-        let map = PartitionMap::dealt(&shares, 64).unwrap();
+        let map = PartitionMap::proportional(&shares, 64).unwrap();
         let settings =
             Settings { partitions: 64, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
         let node =

@@ -188,7 +188,7 @@ impl Served {
         let settings = Settings { partitions: 16, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
         let ids: Vec<NodeId> = (1..=count).map(NodeId).collect();
         let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
-        let map = PartitionMap::dealt(&shares, 16).unwrap();
+        let map = PartitionMap::proportional(&shares, 16).unwrap();
         let engine = || Arc::new(Model::new(64 << 20, STRIPE));
         let start = |id: &NodeId| node::member(*id, map.clone(), settings.clone(), engine());
         let nodes: Vec<Arc<Node>> = ids.iter().map(start).collect();

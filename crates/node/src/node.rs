@@ -101,7 +101,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
     let touched = Touched::new(map.partitions());
     let partitions = Held::share(id, &map, &settings, touched.endings());
     let whole = Wholes::new(id, engine.extents());
-    let held = map.held().get(&id).copied().unwrap_or(0).max(1);
+    let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
     let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
     let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
     let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());

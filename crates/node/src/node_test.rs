@@ -75,7 +75,7 @@ fn every_hello_starts_another_session() {
 fn two_nodes() -> [Arc<Node>; 2] {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
     let ids = [NodeId(1), NodeId(40_000)];
-    let map = PartitionMap::dealt(&ids.map(|id| (id, 1)), 64).unwrap();
+    let map = PartitionMap::proportional(&ids.map(|id| (id, 1)), 64).unwrap();
     ids.map(|id| member(id, map.clone(), settings.clone(), Arc::new(Model::new(1 << 20, STRIPE))))
 }
 

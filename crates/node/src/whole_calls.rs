@@ -15,7 +15,7 @@ use crate::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use partition::Partition;
-use placement::{FileId, Layout, PartitionId, Placed, Policy, Spread};
+use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, Policy};
 use std::time::SystemTime;
 use store::{Allocate, EngineError, Put, Slot};
 use wire::{
@@ -97,13 +97,13 @@ impl Node {
     /// True if placement allows the bytes to be in an extent of this node. A writer with a
     /// descriptor cannot be sent to another node when this one is full, so an extent is given only
     /// where one node was asked for, or where this is the only node.
-    fn may_have(&self, placed: Option<Placed>, wished: Wish) -> bool {
-        let Some(Placed { layout, by }) = placed else { return self.partitions.are_all() };
-        match (by, layout.spread()) {
+    fn may_have(&self, placed: Option<PlacementDecision>, wished: Wish) -> bool {
+        let Some(PlacementDecision { layout, pending_policy }) = placed else { return self.partitions.are_all() };
+        match (pending_policy, layout.distribution()) {
             (Some(Policy::Here), _) => wished == Wish::Home,
             (Some(Policy::At(node)), _) => node == self.id(),
-            (Some(_), _) | (None, Spread::Striped) => false,
-            (None, Spread::In(partition)) => self.partitions.get(partition).is_some(),
+            (Some(_), _) | (None, Distribution::Striped) => false,
+            (None, Distribution::Single(partition)) => self.partitions.get(partition).is_some(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{directory::Directory, extra::Extra, grants::Granted, placing::Asked, weight};
 use bytes::Bytes;
-use placement::{FileId, Placed};
+use placement::{FileId, PlacementDecision};
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
 use wire::{
@@ -67,7 +67,7 @@ pub struct FileBody {
     /// End of the ranges that appends in progress have reserved beyond `size`; 0 if there are none.
     pub reserved: u64,
     /// Placement of the stripes, which may not exist yet.
-    pub placed: Placed,
+    pub placed: PlacementDecision,
     pub place: Place,
 }
 
@@ -118,7 +118,7 @@ impl Default for Place {
 
 impl Inode {
     /// Creates an inode with one name. A file needs the placement of its stripes.
-    pub fn new(new: NewInode, parent: FileId, placed: Option<Placed>, now: Timestamp) -> Self {
+    pub fn new(new: NewInode, parent: FileId, placed: Option<PlacementDecision>, now: Timestamp) -> Self {
         let asked = Asked::handed_down(new.placing());
         let body = match new.kind {
             NewKind::File => Body::File(FileBody::new(placed.expect("a file is told where its stripes would be"))),
@@ -319,7 +319,7 @@ impl Inode {
 
 impl FileBody {
     /// Creates an empty file.
-    pub fn new(placed: Placed) -> Self {
+    pub fn new(placed: PlacementDecision) -> Self {
         Self { size: 0, generation: 0, reserved: 0, placed, place: Place::default() }
     }
 

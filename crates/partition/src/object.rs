@@ -17,7 +17,7 @@ use crate::{
     intents::What,
     weight,
 };
-use placement::{FileId, Layout, PartitionId, Placed, Placing, Policy, Spread};
+use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, PlacementSpec, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{
@@ -56,7 +56,7 @@ struct NewObject {
     inode: NewInode,
     directory: FileId,
     /// Wanted placement of its stripes.
-    wanted: Placed,
+    wanted: PlacementDecision,
 }
 
 impl Partition {
@@ -95,7 +95,7 @@ impl Partition {
         session: Session,
         (parent, name): (FileId, &Name),
         condition: Condition,
-        (placing, attributes, contents): (Placing, ObjectAttributes, Contents),
+        (placing, attributes, contents): (PlacementSpec, ObjectAttributes, Contents),
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.open_directory(parent)?;
@@ -112,7 +112,7 @@ impl Partition {
         let new = self.new_object((parent, name), placing)?;
         if let Contents::Striped { file, .. } = contents
             && let Some(stripes) = self.reserved.stripes(file, session)
-            && !new.wanted.is_met_by(stripes.layout, stripes.by)
+            && !new.wanted.is_satisfied_by(stripes.layout, stripes.by)
         {
             return Ok(Answer::Elsewhere(self.inode(parent)?.asked.placing));
         }
@@ -168,7 +168,7 @@ impl Partition {
     }
 
     /// Prepares a new object. Its owner is that of the directory, which the client need not know.
-    fn new_object(&self, (parent, name): (FileId, &Name), placing: Placing) -> Outcome<NewObject> {
+    fn new_object(&self, (parent, name): (FileId, &Name), placing: PlacementSpec) -> Outcome<NewObject> {
         let new = NewInode {
             placing: placing.boxed(),
             ..NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner)
@@ -195,7 +195,7 @@ impl Partition {
             Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec()), wanted),
             Contents::Striped { file, size, .. } => {
                 let (place, layout) = self.take_reserved(session, file, size)?;
-                (file, size, place, Placed { layout, by: None })
+                (file, size, place, PlacementDecision { layout, pending_policy: None })
             }
         };
         inode.body = Body::File(FileBody { size, place, ..FileBody::new(placed) });
@@ -223,9 +223,9 @@ impl Partition {
             return Err(Refusal::invalid(Object::Pool, "at most 256 files are reserved at once, of a stripe or more"));
         }
         let there = |partition: PartitionId| u32::from(partition.0) < self.settings().partitions;
-        let possible = match stripes.layout.spread() {
-            Spread::Striped => true,
-            Spread::In(partition) => there(partition),
+        let possible = match stripes.layout.distribution() {
+            Distribution::Striped => true,
+            Distribution::Single(partition) => there(partition),
         };
         if !possible || stripes.layout.stripe_bytes() > self.settings().stripe_bytes {
             return Err(Refusal::invalid(Object::Pool, "stripes cannot lie so in this pool"));

@@ -2,7 +2,7 @@
 
 use crate::partition_test::{Bench, STRIPE, name};
 use bytes::Bytes;
-use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy};
+use placement::{FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy};
 use wire::{
     AllocateMode, Answer, Command, Condition, Content, Contents, Kind, NewKind, Outcome, Refusal, Session, StripeRuns,
     Version, WritePlace, XattrMode,
@@ -11,7 +11,7 @@ use wire::{
 const ROOT: FileId = FileId::ROOT;
 
 fn put(condition: Condition, contents: Contents) -> Command {
-    let (placing, attributes) = (Placing::default(), Box::default());
+    let (placing, attributes) = (PlacementSpec::default(), Box::default());
     Command::PutObject { parent: ROOT, name: name("k"), condition, placing, attributes, contents }
 }
 
@@ -173,7 +173,7 @@ fn an_object_has_its_attributes_from_the_moment_of_its_put_and_loses_them_with_t
     let mut bench = Bench::new();
     let with = |attributes: &[(&'static [u8], &'static [u8])], contents| {
         let attributes = attributes.iter().map(|(name, value)| (Bytes::from_static(name), Bytes::from_static(value)));
-        let (placing, attributes) = (Placing::default(), attributes.collect());
+        let (placing, attributes) = (PlacementSpec::default(), attributes.collect());
         let (name, condition) = (name("k"), Condition::Always);
         Command::PutObject { parent: ROOT, name, condition, placing, attributes, contents }
     };
@@ -200,7 +200,7 @@ fn an_object_has_its_attributes_from_the_moment_of_its_put_and_loses_them_with_t
 #[test]
 fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let mut bench = Bench::of(64);
-    let at = |node| Placing { policy: Some(Policy::At(NodeId(node))), stripe_size: None };
+    let at = |node| PlacementSpec { policy: Some(Policy::At(NodeId(node))), stripe_size: None };
     let set = |value: &'static [u8]| Command::SetXattr {
         file: ROOT,
         name: Bytes::from_static(wire::PLACEMENT),
@@ -221,9 +221,9 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
         Command::PutObject { parent: ROOT, name: name("k"), condition, placing, attributes, contents }
     };
     let usual = reserved(&mut bench, Layout::striped(STRIPE), None);
-    assert_eq!(bench.apply(put(usual, Placing::default())), Answer::Elsewhere(at(2)));
+    assert_eq!(bench.apply(put(usual, PlacementSpec::default())), Answer::Elsewhere(at(2)));
     let other = reserved(&mut bench, there, Some(Policy::At(NodeId(1))));
-    assert_eq!(bench.apply(put(other, Placing::default())), Answer::Elsewhere(at(2)));
+    assert_eq!(bench.apply(put(other, PlacementSpec::default())), Answer::Elsewhere(at(2)));
     assert_eq!(get(&mut bench), None, "nothing was put");
     let Answer::Removed { gone: Some(gone) } = bench.apply(Command::Unreserve { file: other }) else {
         panic!("it was reserved")
@@ -231,12 +231,12 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     assert_eq!(gone.layout, there);
     bench.apply(Command::Purged { file: other });
     let right = reserved(&mut bench, there, Some(Policy::At(NodeId(2))));
-    assert_eq!(version(bench.try_to(put(right, Placing::default()))).file, right);
+    assert_eq!(version(bench.try_to(put(right, PlacementSpec::default()))).file, right);
     let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
     let Answer::Placement { placing, layout, decided: true, stripes } = placement(&mut bench, right) else { panic!() };
     assert_eq!((placing, layout, stripes.iter().next()), (at(2), there, Some(0)));
     // The placement of the put takes precedence over that of its directory.
-    let striped = Placing { policy: Some(Policy::Striped), stripe_size: None };
+    let striped = PlacementSpec { policy: Some(Policy::Striped), stripe_size: None };
     let Answer::Stored { version, gone: Some(gone) } = bench.apply(put(usual, striped)) else { panic!("not put") };
     assert_eq!((version.file, gone.file, gone.layout), (usual, right, there));
     let beyond = there.in_partition(PartitionId(u16::MAX));

@@ -11,14 +11,17 @@ use crate::{
     partition::Settings,
 };
 use bytes::Bytes;
-use placement::{FileId, PartitionId, Placed, Placing, PlacingRefused, Spread, StripeNo, stripe_partition};
+use placement::{
+    Distribution, FileId, InvalidPlacementSpec, PartitionId, PlacementDecision, PlacementSpec, StripeNo,
+    stripe_partition,
+};
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, StripeRuns, XattrMode};
 
 /// Requested placement, and the parts of it that are listed as attributes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Asked {
-    pub placing: Placing,
+    pub placing: PlacementSpec,
     /// True if the policy was set on this inode, and not inherited.
     policy_set: bool,
     /// True if the stripe size was set on this inode, and not inherited.
@@ -43,7 +46,7 @@ impl Which {
 
 impl Asked {
     /// Creates a request that was inherited, or given at creation: its attributes are not listed.
-    pub fn handed_down(placing: Placing) -> Self {
+    pub fn handed_down(placing: PlacementSpec) -> Self {
         Self { placing, ..Self::default() }
     }
 
@@ -64,7 +67,7 @@ impl Asked {
     /// set to its current value is listed from then on.
     fn with(mut self, which: Which, value: Option<&[u8]>) -> Result<Self, String> {
         let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
-        let refused = |refused: PlacingRefused| refused.to_string();
+        let refused = |refused: InvalidPlacementSpec| refused.to_string();
         match which {
             Which::Policy => {
                 self.placing.policy = text.map(|text| text.parse()).transpose().map_err(refused)?;
@@ -89,7 +92,7 @@ impl Asked {
 impl FileBody {
     /// Returns the answer that asks a client to place the stripes, if that is still to be done.
     pub fn unplaced(&self) -> Option<Answer> {
-        let policy = self.placed.by?;
+        let policy = self.placed.pending_policy?;
         Some(Answer::Unplaced { policy, layout: self.placed.layout })
     }
 
@@ -134,11 +137,11 @@ impl Inode {
             if !body.is_free() {
                 return Err(Refusal::Placed(Object::File(file)));
             }
-            let by_hash = match body.placed.layout.spread() {
-                Spread::In(partition) => partition,
-                Spread::Striped => stripe_partition(settings.seed, file, StripeNo(u64::MAX), settings.partitions),
+            let by_hash = match body.placed.layout.distribution() {
+                Distribution::Single(partition) => partition,
+                Distribution::Striped => stripe_partition(settings.seed, file, StripeNo(u64::MAX), settings.partitions),
             };
-            body.placed = Placed::of(settings.stripe_bytes, asked.placing, by_hash);
+            body.placed = PlacementDecision::new(settings.stripe_bytes, asked.placing, by_hash);
         }
         self.asked = asked;
         Ok(())
@@ -173,10 +176,10 @@ impl Partition {
         let inode = self.inode(file)?;
         let placing = inode.asked.placing;
         let (layout, decided, stripes) = if let Body::File(body) = &inode.body {
-            (body.placed.layout, body.placed.by.is_none(), body.stripes_there())
+            (body.placed.layout, body.placed.pending_policy.is_none(), body.stripes_there())
         } else {
-            let spread = Placing { policy: None, ..placing };
-            let placed = Placed::of(self.settings().stripe_bytes, spread, file.partition());
+            let spread = PlacementSpec { policy: None, ..placing };
+            let placed = PlacementDecision::new(self.settings().stripe_bytes, spread, file.partition());
             (placed.layout, false, StripeRuns::new())
         };
         Ok(Answer::Placement { placing, layout, decided, stripes })
@@ -188,7 +191,7 @@ impl Partition {
         }
         self.edit(file, |inode| {
             let placed = &mut inode.file_mut(file)?.placed;
-            if placed.by.take().is_some() {
+            if placed.pending_policy.take().is_some() {
                 placed.layout = placed.layout.in_partition(partition);
             }
             Ok(Answer::Done)
@@ -196,7 +199,7 @@ impl Partition {
     }
 
     /// Returns the placement that decides whether a command may create an extent file.
-    pub fn placed(&self, command: &Command) -> Option<Placed> {
+    pub fn placed(&self, command: &Command) -> Option<PlacementDecision> {
         match command {
             Command::Create { parent, name, inode, .. } => {
                 let above = self.inode(*parent).ok()?.asked.placing;
@@ -213,9 +216,9 @@ impl Partition {
     }
 
     /// Returns the placement of a file that is created under this name.
-    pub(crate) fn placed_at(&self, placing: Placing, directory: FileId, name: &[u8]) -> Placed {
+    pub(crate) fn placed_at(&self, placing: PlacementSpec, directory: FileId, name: &[u8]) -> PlacementDecision {
         let settings = self.settings();
         let by_hash = placement::whole_partition(settings.seed, directory, name, settings.partitions);
-        Placed::of(settings.stripe_bytes, placing, by_hash)
+        PlacementDecision::new(settings.stripe_bytes, placing, by_hash)
     }
 }

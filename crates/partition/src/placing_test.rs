@@ -5,7 +5,9 @@ use crate::{
     partition_test::{Bench, name},
 };
 use bytes::Bytes;
-use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy, Spread, StripeSize, whole_partition};
+use placement::{
+    Distribution, FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeSize, whole_partition,
+};
 use wire::{
     AllocateMode, Answer, Command, NewInode, NewKind, Outcome, Owner, PLACEMENT, Refusal, STRIPE_SIZE, Timestamp, Trim,
     Wish, WritePlace, XattrMode,
@@ -31,7 +33,7 @@ fn write(file: FileId, length: u32) -> Command {
     Command::Write { file, place: WritePlace::At(0), length, data: Bytes::new(), kill_set_id: false }
 }
 
-fn layout(bench: &mut Bench, file: FileId) -> (Placing, Layout, bool) {
+fn layout(bench: &mut Bench, file: FileId) -> (PlacementSpec, Layout, bool) {
     match bench.apply(Command::Placement { file }) {
         Answer::Placement { placing, layout, decided, .. } => (placing, layout, decided),
         other => panic!("{other:?}"),
@@ -42,7 +44,7 @@ fn layout(bench: &mut Bench, file: FileId) -> (Placing, Layout, bool) {
 fn a_file_has_its_layout_from_the_start_where_a_hash_says_it() {
     let mut bench = bench();
     let usual = bench.create(ROOT, "usual", NewKind::File).file;
-    assert_eq!(layout(&mut bench, usual), (Placing::default(), Layout::striped(STRIPE), true));
+    assert_eq!(layout(&mut bench, usual), (PlacementSpec::default(), Layout::striped(STRIPE), true));
     set(&mut bench, ROOT, PLACEMENT, "whole").unwrap();
     set(&mut bench, ROOT, STRIPE_SIZE, "64KiB").unwrap();
     let mut homes = Vec::new();
@@ -52,13 +54,13 @@ fn a_file_has_its_layout_from_the_start_where_a_hash_says_it() {
         let (placing, layout, decided) = layout(&mut bench, file);
         assert_eq!((placing.policy, placing.stripe_size), (Some(Policy::Whole), StripeSize::new(65_536).ok()));
         let home = whole_partition(7, ROOT, text.as_bytes(), 64);
-        assert_eq!((layout.spread(), layout.stripe_bytes(), decided), (Spread::In(home), 65_536, true));
+        assert_eq!((layout.distribution(), layout.stripe_bytes(), decided), (Distribution::Single(home), 65_536, true));
         homes.push(home);
     }
     homes.sort();
     homes.dedup();
     assert!(homes.len() > 50, "they spread");
-    assert_eq!(layout(&mut bench, usual).0, Placing::default(), "what was there before stays as it was");
+    assert_eq!(layout(&mut bench, usual).0, PlacementSpec::default(), "what was there before stays as it was");
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn who_makes_a_file_may_say_where_it_lies() {
     let mut bench = bench();
     set(&mut bench, ROOT, PLACEMENT, "here").unwrap();
     set(&mut bench, ROOT, STRIPE_SIZE, "4MiB").unwrap();
-    let placing = Placing { policy: Some(Policy::Striped), stripe_size: None };
+    let placing = PlacementSpec { policy: Some(Policy::Striped), stripe_size: None };
     let inode = NewInode { placing: placing.boxed(), ..NewInode::new(NewKind::File, 0o600, Owner::default()) };
     let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, whole: Wish::No };
     let Answer::Opened { attributes, .. } = bench.apply(create) else { panic!("it is made") };

@@ -76,7 +76,7 @@ enum Meaning {
     Plain,
     Access,
     Default,
-    Placing(Which),
+    PlacementSpec(Which),
     /// A reserved name that no inode has.
     Kept,
 }
@@ -115,7 +115,7 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
         ACL_ACCESS => Ok(Meaning::Access),
         ACL_DEFAULT => Ok(Meaning::Default),
         _ if DESCRIPTIONS.contains(&name) => Ok(Meaning::Plain),
-        _ if name.starts_with(OWN_NAMES) => Ok(placing_of(name).map_or(Meaning::Kept, Meaning::Placing)),
+        _ if name.starts_with(OWN_NAMES) => Ok(placing_of(name).map_or(Meaning::Kept, Meaning::PlacementSpec)),
         _ if spaces.contains(&name) || name.contains(&0) => {
             Err(Refusal::invalid(object(), "an attribute needs a name"))
         }
@@ -128,7 +128,7 @@ impl Partition {
     pub(crate) fn xattr(&self, file: FileId, name: &[u8]) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let value = match meaning(file, name)? {
-            Meaning::Placing(which) => inode.placing_value(which),
+            Meaning::PlacementSpec(which) => inode.placing_value(which),
             _ => inode.xattr(name).cloned(),
         };
         value.map(Answer::Xattr).ok_or(Refusal::NoAttribute(Object::File(file)))
@@ -155,7 +155,7 @@ impl Partition {
                 Meaning::Plain => inode.set_plain(file, name, value, mode)?,
                 Meaning::Access => inode.set_access_acl(file, &value, kill_set_group_id)?,
                 Meaning::Default => inode.set_default_acl(file, &value)?,
-                Meaning::Placing(which) => inode.set_placing(&settings, file, which, Some(&value))?,
+                Meaning::PlacementSpec(which) => inode.set_placing(&settings, file, which, Some(&value))?,
                 Meaning::Kept => return Err(Refusal::NotPermitted(Object::File(file))),
             }
             inode.changed = now;
@@ -183,7 +183,7 @@ impl Partition {
         let settings = *self.settings();
         self.edit(file, |inode| {
             let removed = match meaning(file, name)? {
-                Meaning::Placing(which) => {
+                Meaning::PlacementSpec(which) => {
                     inode.set_placing(&settings, file, which, None)?;
                     true
                 }
@@ -273,7 +273,7 @@ impl Inode {
     pub fn check_handed_down(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
         check_length(file, value.unwrap_or_default())?;
         match (meaning(file, name)?, value) {
-            (Meaning::Placing(which), _) => self.check_placing(file, which, value).map(drop),
+            (Meaning::PlacementSpec(which), _) => self.check_placing(file, which, value).map(drop),
             (Meaning::Access | Meaning::Default, None) => Ok(()),
             (Meaning::Access | Meaning::Default, Some(value)) => self.decoded(file, value).map(drop),
             (Meaning::Plain | Meaning::Kept, _) => Err(Refusal::invalid(Object::File(file), "it is not handed down")),

@@ -75,25 +75,25 @@ impl fmt::Display for FileId {
 
 /// The error of parsing a text that is not a file id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileIdRefused {
+pub struct ParseFileIdError {
     text: String,
 }
 
-impl fmt::Display for FileIdRefused {
+impl fmt::Display for ParseFileIdError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "`{}` is not a file id; write it in decimal digits, for example \"1\" for the root", self.text)
     }
 }
 
-impl std::error::Error for FileIdRefused {}
+impl std::error::Error for ParseFileIdError {}
 
 impl FromStr for FileId {
-    type Err = FileIdRefused;
+    type Err = ParseFileIdError;
 
     /// Parses the form that `Display` writes. Refuses a sign, blanks and leading zeros, so that an
     /// id has exactly one spelling.
-    fn from_str(text: &str) -> Result<Self, FileIdRefused> {
-        let refused = || FileIdRefused { text: text.to_owned() };
+    fn from_str(text: &str) -> Result<Self, ParseFileIdError> {
+        let refused = || ParseFileIdError { text: text.to_owned() };
         let canonical = text == "0" || text.starts_with(|first: char| ('1'..='9').contains(&first));
         if !canonical {
             return Err(refused());

@@ -27,7 +27,7 @@ pub fn fragment_partition(seed: u64, directory: FileId, fragment: usize, partiti
     hashed[8..16].copy_from_slice(&(fragment as u64).to_le_bytes());
     // Distinguishes the hash input of a fragment from that of a stripe with the same numbers.
     hashed[16] = 1;
-    PartitionId::by_hash(xxh3_64_with_seed(&hashed, seed), partitions)
+    PartitionId::from_hash(xxh3_64_with_seed(&hashed, seed), partitions)
 }
 
 #[cfg(test)]

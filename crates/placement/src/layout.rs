@@ -5,44 +5,44 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FileId, PartitionId, Placing, Policy, StripeNo, StripeSize, stripe_partition};
+use crate::{FileId, PartitionId, PlacementSpec, Policy, StripeNo, StripeSize, stripe_partition};
 
 /// The distribution of a file's stripes over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Spread {
+pub enum Distribution {
     /// Over all partitions, by a hash of the file and the stripe number.
     Striped,
     /// All stripes in one partition.
-    In(PartitionId),
+    Single(PartitionId),
 }
 
 /// The length of a file's stripes, and their distribution over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "LayoutAsRead")]
+#[serde(try_from = "RawLayout")]
 pub struct Layout {
     /// The length of a stripe in bytes: a power of two.
     stripe_bytes: u32,
     /// The number of consecutive stripes in one partition: a power of two. It is above 1 if the
     /// file asks for a stripe size above that of the engines.
-    together: u32,
-    spread: Spread,
+    stripes_per_group: u32,
+    distribution: Distribution,
 }
 
 /// A decoded layout that has not been checked yet.
 #[derive(Deserialize)]
 #[serde(rename = "Layout")]
-struct LayoutAsRead {
+struct RawLayout {
     stripe_bytes: u32,
-    together: u32,
-    spread: Spread,
+    stripes_per_group: u32,
+    distribution: Distribution,
 }
 
-impl TryFrom<LayoutAsRead> for Layout {
+impl TryFrom<RawLayout> for Layout {
     type Error = &'static str;
 
-    fn try_from(LayoutAsRead { stripe_bytes, together, spread }: LayoutAsRead) -> Result<Self, Self::Error> {
-        if stripe_bytes.is_power_of_two() && together.is_power_of_two() {
-            Ok(Self { stripe_bytes, together, spread })
+    fn try_from(RawLayout { stripe_bytes, stripes_per_group, distribution }: RawLayout) -> Result<Self, Self::Error> {
+        if stripe_bytes.is_power_of_two() && stripes_per_group.is_power_of_two() {
+            Ok(Self { stripe_bytes, stripes_per_group, distribution })
         } else {
             Err("lengths of stripes are powers of two")
         }
@@ -52,7 +52,7 @@ impl TryFrom<LayoutAsRead> for Layout {
 impl Layout {
     /// The default layout, in a pool whose engines keep stripes of `usual` bytes (a power of two).
     pub const fn striped(usual: u32) -> Self {
-        Self { stripe_bytes: usual, together: 1, spread: Spread::Striped }
+        Self { stripe_bytes: usual, stripes_per_group: 1, distribution: Distribution::Striped }
     }
 
     /// A layout with stripes of `size`. If that is longer than `usual`, several stripes of `usual`
@@ -60,13 +60,13 @@ impl Layout {
     #[must_use]
     pub fn sized(usual: u32, size: StripeSize) -> Self {
         let stripe_bytes = usual.min(size.bytes());
-        Self { stripe_bytes, together: size.bytes() / stripe_bytes, spread: Spread::Striped }
+        Self { stripe_bytes, stripes_per_group: size.bytes() / stripe_bytes, distribution: Distribution::Striped }
     }
 
     /// Returns this layout with all stripes in `partition`.
     #[must_use]
     pub const fn in_partition(self, partition: PartitionId) -> Self {
-        Self { spread: Spread::In(partition), ..self }
+        Self { distribution: Distribution::Single(partition), ..self }
     }
 
     /// The length of a stripe in bytes.
@@ -75,15 +75,17 @@ impl Layout {
     }
 
     /// The distribution of the stripes.
-    pub const fn spread(self) -> Spread {
-        self.spread
+    pub const fn distribution(self) -> Distribution {
+        self.distribution
     }
 
     /// The partition of a stripe, in a pool of `partitions` partitions whose hash seed is `seed`.
     pub fn partition(self, seed: u64, file: FileId, stripe: StripeNo, partitions: u32) -> PartitionId {
-        match self.spread {
-            Spread::Striped => stripe_partition(seed, file, StripeNo(stripe.0 / u64::from(self.together)), partitions),
-            Spread::In(partition) => partition,
+        match self.distribution {
+            Distribution::Striped => {
+                stripe_partition(seed, file, StripeNo(stripe.0 / u64::from(self.stripes_per_group)), partitions)
+            }
+            Distribution::Single(partition) => partition,
         }
     }
 }
@@ -91,35 +93,37 @@ impl Layout {
 /// A placement decision for a file's stripes: the requested placement, as far as a hash alone can
 /// decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct PlacementDecision {
     /// The layout of the stripes.
     pub layout: Layout,
     /// The policy by which a client must still choose the partition. Until it has, `layout` names
     /// the partition that a hash chose. `None` if `layout` is final.
-    pub by: Option<Policy>,
+    pub pending_policy: Option<Policy>,
 }
 
-impl Placed {
-    /// Decides `placing` in a pool whose engines keep stripes of `usual` bytes; `by_hash` is the
+impl PlacementDecision {
+    /// Decides `spec` in a pool whose engines keep stripes of `usual` bytes; `by_hash` is the
     /// partition that a hash chose for this file.
-    pub fn of(usual: u32, placing: Placing, by_hash: PartitionId) -> Self {
-        let spread = placing.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
-        match placing.policy {
-            None | Some(Policy::Striped) => Self { layout: spread, by: None },
-            Some(Policy::Whole) => Self { layout: spread.in_partition(by_hash), by: None },
-            by @ Some(Policy::Here | Policy::At(_) | Policy::Balanced) => {
-                Self { layout: spread.in_partition(by_hash), by }
+    pub fn new(usual: u32, spec: PlacementSpec, by_hash: PartitionId) -> Self {
+        let layout = spec.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
+        match spec.policy {
+            None | Some(Policy::Striped) => Self { layout, pending_policy: None },
+            Some(Policy::Whole) => Self { layout: layout.in_partition(by_hash), pending_policy: None },
+            pending_policy @ Some(Policy::Here | Policy::At(_) | Policy::Balanced) => {
+                Self { layout: layout.in_partition(by_hash), pending_policy }
             }
         }
     }
 
     /// Returns whether stripes with `layout`, in a partition that a client chose by policy `by`,
     /// satisfy this decision.
-    pub fn is_met_by(self, layout: Layout, by: Option<Policy>) -> bool {
-        match (self.by, layout.spread) {
+    pub fn is_satisfied_by(self, layout: Layout, by: Option<Policy>) -> bool {
+        match (self.pending_policy, layout.distribution) {
             (None, _) => layout == self.layout,
-            (Some(policy), Spread::In(chosen)) => by == Some(policy) && layout == self.layout.in_partition(chosen),
-            (Some(_), Spread::Striped) => false,
+            (Some(policy), Distribution::Single(chosen)) => {
+                by == Some(policy) && layout == self.layout.in_partition(chosen)
+            }
+            (Some(_), Distribution::Striped) => false,
         }
     }
 }
@@ -153,7 +157,8 @@ mod tests {
         let layout = sized(4 * MIB).in_partition(PartitionId(3));
         let json = serde_json::to_string(&layout).unwrap();
         assert_eq!(serde_json::from_str::<Layout>(&json).unwrap(), layout);
-        for wrong in [json.replace("\"together\":4", "\"together\":0"), json.replace("1048576", "0")] {
+        for wrong in [json.replace("\"stripes_per_group\":4", "\"stripes_per_group\":0"), json.replace("1048576", "0")]
+        {
             assert!(wrong != json && serde_json::from_str::<Layout>(&wrong).is_err(), "{wrong}");
         }
     }
@@ -162,23 +167,24 @@ mod tests {
     fn stripes_meet_what_is_asked_when_a_hash_or_the_same_policy_chose_their_place() {
         let placed = |policy, size: Option<u32>| {
             let stripe_size = size.map(|size| StripeSize::new(size).unwrap());
-            Placed::of(MIB, Placing { policy, stripe_size }, PartitionId(5))
+            PlacementDecision::new(MIB, PlacementSpec { policy, stripe_size }, PartitionId(5))
         };
         let (plain, whole) = (placed(None, None), placed(Some(Policy::Whole), None));
         assert!(
-            plain.is_met_by(Layout::striped(MIB), None) && plain.is_met_by(Layout::striped(MIB), Some(Policy::Here))
+            plain.is_satisfied_by(Layout::striped(MIB), None)
+                && plain.is_satisfied_by(Layout::striped(MIB), Some(Policy::Here))
         );
         assert!(
-            placed(Some(Policy::Striped), Some(MIB)).is_met_by(Layout::striped(MIB), None),
+            placed(Some(Policy::Striped), Some(MIB)).is_satisfied_by(Layout::striped(MIB), None),
             "the same in other words"
         );
         let there = |partition| Layout::striped(MIB).in_partition(PartitionId(partition));
-        assert!(!plain.is_met_by(there(5), None) && !plain.is_met_by(sized(2 * MIB), None));
-        assert!(whole.is_met_by(there(5), None) && !whole.is_met_by(there(6), None));
+        assert!(!plain.is_satisfied_by(there(5), None) && !plain.is_satisfied_by(sized(2 * MIB), None));
+        assert!(whole.is_satisfied_by(there(5), None) && !whole.is_satisfied_by(there(6), None));
         let at = placed(Some(Policy::At(NodeId(2))), None);
-        assert!(at.is_met_by(there(6), Some(Policy::At(NodeId(2)))), "clients know where nodes are");
-        assert!(!at.is_met_by(there(6), Some(Policy::At(NodeId(3)))) && !at.is_met_by(there(5), None));
-        assert!(!at.is_met_by(Layout::striped(MIB), Some(Policy::At(NodeId(2)))));
-        assert!(!at.is_met_by(sized(2 * MIB).in_partition(PartitionId(6)), Some(Policy::At(NodeId(2)))));
+        assert!(at.is_satisfied_by(there(6), Some(Policy::At(NodeId(2)))), "clients know where nodes are");
+        assert!(!at.is_satisfied_by(there(6), Some(Policy::At(NodeId(3)))) && !at.is_satisfied_by(there(5), None));
+        assert!(!at.is_satisfied_by(Layout::striped(MIB), Some(Policy::At(NodeId(2)))));
+        assert!(!at.is_satisfied_by(sized(2 * MIB).in_partition(PartitionId(6)), Some(Policy::At(NodeId(2)))));
     }
 }

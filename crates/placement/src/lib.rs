@@ -10,19 +10,19 @@
 mod file;
 mod fragment;
 mod hasher;
+mod home;
 mod layout;
 mod map;
-mod place;
 mod policy;
 mod stripe;
 
-pub use file::{FileId, FileIdRefused};
+pub use file::{FileId, ParseFileIdError};
 pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
 pub use hasher::{BuildNumberHasher, NumberHasher};
-pub use layout::{Layout, Placed, Spread};
-pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
-pub use place::{directory_partition, whole_partition};
-pub use policy::{Placing, PlacingRefused, Policy, StripeSize};
+pub use home::{directory_partition, whole_partition};
+pub use layout::{Distribution, Layout, PlacementDecision};
+pub use map::{Epoch, InvalidPartitionCount, NodeId, PartitionId, PartitionMap};
+pub use policy::{InvalidPlacementSpec, PlacementSpec, Policy, StripeSize};
 pub use stripe::{StripeNo, stripe_partition};
 
 /// The most partitions that a pool can have: as many as the 16 partition bits of a [`FileId`] can

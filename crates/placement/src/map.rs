@@ -35,7 +35,7 @@ impl Epoch {
 impl PartitionId {
     /// The partition chosen by the lowest bits of `hash`. `partitions` is a power of two, at most
     /// [`PARTITIONS_MAX`].
-    pub(crate) fn by_hash(hash: u64, partitions: u32) -> Self {
+    pub(crate) fn from_hash(hash: u64, partitions: u32) -> Self {
         assert!(partitions.is_power_of_two() && partitions <= PARTITIONS_MAX, "{partitions} partitions");
         let chosen = hash & u64::from(partitions - 1);
         Self(u16::try_from(chosen).expect("masked below PARTITIONS_MAX, which is 2^16"))
@@ -65,7 +65,7 @@ impl fmt::Display for Epoch {
 ///
 /// The number of partitions is a power of two and is fixed for the life of the pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "MapAsRead")]
+#[serde(try_from = "RawPartitionMap")]
 pub struct PartitionMap {
     epoch: Epoch,
     partitions: Vec<NodeId>,
@@ -74,8 +74,8 @@ pub struct PartitionMap {
 impl PartitionMap {
     /// The first map of a pool of one node, which holds all `partitions`. Fails unless their number
     /// is a power of two, at most [`PARTITIONS_MAX`].
-    pub fn one_node(node: NodeId, partitions: u32) -> Result<Self, PartitionCountRefused> {
-        let count = checked_count(partitions.into())?;
+    pub fn one_node(node: NodeId, partitions: u32) -> Result<Self, InvalidPartitionCount> {
+        let count = check_count(partitions.into())?;
         Ok(Self { epoch: Epoch::FIRST, partitions: vec![node; count as usize] })
     }
 
@@ -85,8 +85,8 @@ impl PartitionMap {
     /// does.
     ///
     /// Panics if all shares are 0.
-    pub fn dealt(nodes: &[(NodeId, u64)], partitions: u32) -> Result<Self, PartitionCountRefused> {
-        let count = checked_count(partitions.into())?;
+    pub fn proportional(nodes: &[(NodeId, u64)], partitions: u32) -> Result<Self, InvalidPartitionCount> {
+        let count = check_count(partitions.into())?;
         let all: i128 = nodes.iter().map(|(_, share)| i128::from(*share)).sum();
         assert!(all > 0, "a pool has nodes, and some of them hold something");
         let mut behind = vec![0; nodes.len()];
@@ -106,8 +106,8 @@ impl PartitionMap {
 
     /// A map in which `partitions[i]` holds partition `i`. Fails unless their number is a power of
     /// two, at most [`PARTITIONS_MAX`].
-    pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, PartitionCountRefused> {
-        checked_count(partitions.len() as u64)?;
+    pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, InvalidPartitionCount> {
+        check_count(partitions.len() as u64)?;
         Ok(Self { epoch, partitions })
     }
 
@@ -128,14 +128,14 @@ impl PartitionMap {
 
     /// The nodes that hold at least one partition, in ascending order, each once.
     pub fn nodes(&self) -> Vec<NodeId> {
-        self.held().into_keys().collect()
+        self.partition_counts().into_keys().collect()
     }
 
     /// The number of partitions of each node that holds at least one.
-    pub fn held(&self) -> BTreeMap<NodeId, u32> {
-        let mut held = BTreeMap::new();
-        self.partitions.iter().for_each(|node| *held.entry(*node).or_default() += 1);
-        held
+    pub fn partition_counts(&self) -> BTreeMap<NodeId, u32> {
+        let mut counts = BTreeMap::new();
+        self.partitions.iter().for_each(|node| *counts.entry(*node).or_default() += 1);
+        counts
     }
 
     /// Picks one of the partitions that `node` holds, by `hash`; `None` if it holds none.
@@ -156,27 +156,27 @@ impl PartitionMap {
 
 /// A decoded map whose number of partitions has not been checked yet.
 #[derive(Deserialize)]
-struct MapAsRead {
+struct RawPartitionMap {
     epoch: Epoch,
     partitions: Vec<NodeId>,
 }
 
-impl TryFrom<MapAsRead> for PartitionMap {
-    type Error = PartitionCountRefused;
+impl TryFrom<RawPartitionMap> for PartitionMap {
+    type Error = InvalidPartitionCount;
 
-    fn try_from(read: MapAsRead) -> Result<Self, PartitionCountRefused> {
+    fn try_from(read: RawPartitionMap) -> Result<Self, InvalidPartitionCount> {
         Self::new(read.epoch, read.partitions)
     }
 }
 
 /// The error of a number of partitions that no pool can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionCountRefused {
+pub struct InvalidPartitionCount {
     /// The number that was asked for.
     pub partitions: u64,
 }
 
-impl fmt::Display for PartitionCountRefused {
+impl fmt::Display for InvalidPartitionCount {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
@@ -186,13 +186,13 @@ impl fmt::Display for PartitionCountRefused {
     }
 }
 
-impl std::error::Error for PartitionCountRefused {}
+impl std::error::Error for InvalidPartitionCount {}
 
-fn checked_count(partitions: u64) -> Result<u32, PartitionCountRefused> {
+fn check_count(partitions: u64) -> Result<u32, InvalidPartitionCount> {
     u32::try_from(partitions)
         .ok()
         .filter(|count| count.is_power_of_two() && *count <= PARTITIONS_MAX)
-        .ok_or(PartitionCountRefused { partitions })
+        .ok_or(InvalidPartitionCount { partitions })
 }
 
 #[cfg(test)]
@@ -212,20 +212,20 @@ mod tests {
     fn partitions_are_dealt_to_equal_nodes_evenly_and_the_map_names_them() {
         let nodes = [NodeId(9), NodeId(2), NodeId(5)];
         let equal = nodes.map(|node| (node, 7));
-        let map = PartitionMap::dealt(&equal, 64).unwrap();
+        let map = PartitionMap::proportional(&equal, 64).unwrap();
         assert_eq!(
             (map.epoch(), map.partitions(), map.nodes()),
             (Epoch::FIRST, 64, vec![NodeId(2), NodeId(5), NodeId(9)])
         );
-        assert_eq!(nodes.map(|node| map.held()[&node]), [22, 21, 21]);
-        assert_eq!(PartitionMap::dealt(&equal, 2).unwrap().nodes().len(), 2, "a node may hold none");
-        assert_eq!(PartitionMap::dealt(&equal[..1], 8), PartitionMap::one_node(nodes[0], 8));
+        assert_eq!(nodes.map(|node| map.partition_counts()[&node]), [22, 21, 21]);
+        assert_eq!(PartitionMap::proportional(&equal, 2).unwrap().nodes().len(), 2, "a node may hold none");
+        assert_eq!(PartitionMap::proportional(&equal[..1], 8), PartitionMap::one_node(nodes[0], 8));
     }
 
     #[test]
     fn partitions_are_dealt_in_proportion_to_shares_over_any_run_of_them() {
         let shares = [(NodeId(1), 4 << 40), (NodeId(2), 1 << 40), (NodeId(3), 0), (NodeId(4), 3 << 40)];
-        let map = PartitionMap::dealt(&shares, 1024).unwrap();
+        let map = PartitionMap::proportional(&shares, 1024).unwrap();
         for run in [0..1024_u16, 100..164, 1000..1008] {
             let share = |node| run.clone().filter(|id| map.node(PartitionId(*id)) == Some(NodeId(node))).count();
             let eighth = run.len() / 8;
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_node_is_asked_for_partitions_of_its_own_and_all_of_them_come() {
-        let map = PartitionMap::dealt(&[(NodeId(1), 1), (NodeId(2), 3), (NodeId(3), 0)], 64).unwrap();
+        let map = PartitionMap::proportional(&[(NodeId(1), 1), (NodeId(2), 3), (NodeId(3), 0)], 64).unwrap();
         let picked = |node| (0..1000).filter_map(|hash| map.pick(NodeId(node), hash)).collect::<BTreeSet<_>>();
         assert_eq!([1, 2, 3, 4].map(|node| picked(node).len()), [16, 48, 0, 0]);
         assert!(picked(2).iter().all(|partition| map.node(*partition) == Some(NodeId(2))));

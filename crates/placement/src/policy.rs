@@ -38,9 +38,9 @@ impl fmt::Display for Policy {
 }
 
 impl FromStr for Policy {
-    type Err = PlacingRefused;
+    type Err = InvalidPlacementSpec;
 
-    fn from_str(text: &str) -> Result<Self, PlacingRefused> {
+    fn from_str(text: &str) -> Result<Self, InvalidPlacementSpec> {
         match text {
             "striped" => return Ok(Self::Striped),
             "whole" => return Ok(Self::Whole),
@@ -50,27 +50,28 @@ impl FromStr for Policy {
         }
         let node = text.strip_prefix("at(").and_then(|rest| rest.strip_suffix(')'));
         let node = node.filter(|node| node.bytes().all(|byte| byte.is_ascii_digit()));
-        node.and_then(|node| node.parse().ok()).map(|node| Self::At(NodeId(node))).ok_or(NO_POLICY)
+        node.and_then(|node| node.parse().ok()).map(|node| Self::At(NodeId(node))).ok_or(INVALID_POLICY)
     }
 }
 
 /// The error of parsing an invalid policy or stripe size. The message says what is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlacingRefused(&'static str);
+pub struct InvalidPlacementSpec(&'static str);
 
 /// The error of a text that is not a policy.
-const NO_POLICY: PlacingRefused = PlacingRefused("no placement; choose striped, whole, here, at(NODE) or balanced");
+const INVALID_POLICY: InvalidPlacementSpec =
+    InvalidPlacementSpec("no placement; choose striped, whole, here, at(NODE) or balanced");
 /// The error of an invalid stripe size.
-const NO_STRIPE_SIZE: PlacingRefused =
-    PlacingRefused("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB");
+const INVALID_STRIPE_SIZE: InvalidPlacementSpec =
+    InvalidPlacementSpec("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB");
 
-impl fmt::Display for PlacingRefused {
+impl fmt::Display for InvalidPlacementSpec {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.0)
     }
 }
 
-impl std::error::Error for PlacingRefused {}
+impl std::error::Error for InvalidPlacementSpec {}
 
 /// A stripe size: so many consecutive bytes of a file lie together. A power of two from
 /// [`Self::MIN`] to [`Self::MAX`].
@@ -85,11 +86,11 @@ impl StripeSize {
     pub const MAX: u32 = 64 << 20;
 
     /// A size of `bytes`. Fails unless that is a power of two within the bounds.
-    pub const fn new(bytes: u32) -> Result<Self, PlacingRefused> {
+    pub const fn new(bytes: u32) -> Result<Self, InvalidPlacementSpec> {
         if bytes.is_power_of_two() && Self::MIN <= bytes && bytes <= Self::MAX {
             Ok(Self(bytes))
         } else {
-            Err(NO_STRIPE_SIZE)
+            Err(INVALID_STRIPE_SIZE)
         }
     }
 
@@ -100,9 +101,9 @@ impl StripeSize {
 }
 
 impl TryFrom<u32> for StripeSize {
-    type Error = PlacingRefused;
+    type Error = InvalidPlacementSpec;
 
-    fn try_from(bytes: u32) -> Result<Self, PlacingRefused> {
+    fn try_from(bytes: u32) -> Result<Self, InvalidPlacementSpec> {
         Self::new(bytes)
     }
 }
@@ -120,45 +121,45 @@ impl fmt::Display for StripeSize {
 }
 
 impl FromStr for StripeSize {
-    type Err = PlacingRefused;
+    type Err = InvalidPlacementSpec;
 
     /// Parses a number of bytes, or a number followed by `K`, `KiB`, `M` or `MiB`, all of which are
     /// powers of two.
-    fn from_str(text: &str) -> Result<Self, PlacingRefused> {
+    fn from_str(text: &str) -> Result<Self, InvalidPlacementSpec> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let unit = match unit {
             "" => 1,
             "K" | "KiB" => 1 << 10,
             "M" | "MiB" => 1 << 20,
-            _ => return Err(NO_STRIPE_SIZE),
+            _ => return Err(INVALID_STRIPE_SIZE),
         };
         let bytes = number.parse().ok().and_then(|number: u32| number.checked_mul(unit));
-        Self::new(bytes.ok_or(NO_STRIPE_SIZE)?)
+        Self::new(bytes.ok_or(INVALID_STRIPE_SIZE)?)
     }
 }
 
 /// The placement that a user requested for a file, or for new files in a directory. A field is
 /// `None` if nothing was requested: then the bytes lie where it is best for their writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Placing {
+pub struct PlacementSpec {
     /// The policy.
     pub policy: Option<Policy>,
     /// The stripe size.
     pub stripe_size: Option<StripeSize>,
 }
 
-impl Placing {
+impl PlacementSpec {
     /// This request in a box; `None` if it requests nothing.
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 
-    /// This request, with its `None` fields taken from `above`.
+    /// This request, with its `None` fields taken from `inherited`.
     #[must_use]
-    pub fn or(self, above: Self) -> Self {
-        Self { policy: self.policy.or(above.policy), stripe_size: self.stripe_size.or(above.stripe_size) }
+    pub fn or(self, inherited: Self) -> Self {
+        Self { policy: self.policy.or(inherited.policy), stripe_size: self.stripe_size.or(inherited.stripe_size) }
     }
 }
 
@@ -172,7 +173,7 @@ mod tests {
         assert!(policies.iter().all(|policy| policy.to_string().parse() == Ok(*policy)));
         let wrong =
             ["", "Whole", "at", "at()", "at(x)", "at(+1)", "at(-1)", "at(1", "at(1))", "at(99999999999)", "here "];
-        assert!(wrong.iter().all(|text| text.parse::<Policy>() == Err(NO_POLICY)));
+        assert!(wrong.iter().all(|text| text.parse::<Policy>() == Err(INVALID_POLICY)));
     }
 
     #[test]
@@ -180,7 +181,7 @@ mod tests {
         let good = [("65536", 65_536), ("64K", 65_536), ("1MiB", 1 << 20), ("64M", 64 << 20), ("128KiB", 128 << 10)];
         assert!(good.iter().all(|(text, bytes)| text.parse() == StripeSize::new(*bytes)));
         let wrong = ["", "0", "32768", "65537", "128MiB", "1G", "MiB", "-65536", "4294967296", "1 MiB", "8192M"];
-        assert!(wrong.iter().all(|text| text.parse::<StripeSize>() == Err(NO_STRIPE_SIZE)));
+        assert!(wrong.iter().all(|text| text.parse::<StripeSize>() == Err(INVALID_STRIPE_SIZE)));
         let shown = StripeSize::new(1 << 20).unwrap();
         assert_eq!(shown.to_string().parse(), Ok(shown));
         assert!(serde_json::from_str::<StripeSize>("3").is_err());
@@ -189,9 +190,9 @@ mod tests {
     #[test]
     fn what_is_left_open_is_as_above() {
         let size = StripeSize::new(1 << 20).ok();
-        let above = Placing { policy: Some(Policy::Here), stripe_size: size };
-        let own = Placing { policy: Some(Policy::Whole), stripe_size: None };
-        assert_eq!(own.or(above), Placing { policy: Some(Policy::Whole), stripe_size: size });
-        assert_eq!(Placing::default().or(above), above);
+        let inherited = PlacementSpec { policy: Some(Policy::Here), stripe_size: size };
+        let own = PlacementSpec { policy: Some(Policy::Whole), stripe_size: None };
+        assert_eq!(own.or(inherited), PlacementSpec { policy: Some(Policy::Whole), stripe_size: size });
+        assert_eq!(PlacementSpec::default().or(inherited), inherited);
     }
 }

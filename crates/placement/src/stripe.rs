@@ -25,12 +25,12 @@ impl fmt::Display for StripeNo {
 /// The first stripe's partition is XXH3 (64 bits) of the file id (8 bytes, little-endian). Each
 /// further stripe lies in the partition after that of its predecessor.
 ///
-/// [`PartitionMap::dealt`](crate::PartitionMap::dealt) distributes any run of partitions in
-/// proportion to the nodes' memory, so one file fills all nodes evenly. A hash of each stripe would
-/// not: of 1,000 stripes it gives one of four nodes 8 % too many.
+/// [`PartitionMap::proportional`](crate::PartitionMap::proportional) distributes any run of
+/// partitions in proportion to the nodes' memory, so one file fills all nodes evenly. A hash of
+/// each stripe would not: of 1,000 stripes it gives one of four nodes 8 % too many.
 pub fn stripe_partition(seed: u64, file: FileId, stripe: StripeNo, partitions: u32) -> PartitionId {
     let first = xxh3_64_with_seed(&file.0.to_le_bytes(), seed);
-    PartitionId::by_hash(first.wrapping_add(stripe.0), partitions)
+    PartitionId::from_hash(first.wrapping_add(stripe.0), partitions)
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     fn a_file_fills_nodes_of_any_memory_in_proportion_from_its_first_stripes_on() {
         for memory in [&[1, 1, 1, 1][..], &[1, 1, 1], &[64, 16, 16, 4], &[1, 7]] {
             let nodes: Vec<_> = (1..).map(NodeId).zip(memory.iter().copied()).collect();
-            let map = PartitionMap::dealt(&nodes, 4096).unwrap();
+            let map = PartitionMap::proportional(&nodes, 4096).unwrap();
             let all: u64 = memory.iter().sum();
             for file in 0..20 {
                 let mut held = BTreeMap::<NodeId, u64>::new();

@@ -133,7 +133,7 @@ pub fn map_of(deal: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Probl
     if shares.iter().all(|(_, share)| *share == 0) {
         return Err(Problem::new("no node of the pool has memory").hint("give some of them --memory"));
     }
-    PartitionMap::dealt(&shares, partitions).map_err(|error| Problem::new(error.to_string()))
+    PartitionMap::proportional(&shares, partitions).map_err(|error| Problem::new(error.to_string()))
 }
 
 impl Memory {

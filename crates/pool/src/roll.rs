@@ -80,7 +80,7 @@ async fn ask(remote: &Remote, id: NodeId) -> Result<Up, Failure> {
         Answer::Welcome(other) => return Err(Failure::Lost(format!("node {} answers in its place", other.node))),
         other => return Err(unexpected(&other)),
     };
-    let partitions = welcome.map.held().get(&id).copied().unwrap_or(0);
+    let partitions = welcome.map.partition_counts().get(&id).copied().unwrap_or(0);
     match remote.call(of(welcome.map.epoch(), welcome.session, Body::Usage)).await? {
         Answer::Usage(usage) => Ok(Up { usage, partitions }),
         other => Err(unexpected(&other)),

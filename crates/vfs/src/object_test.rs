@@ -8,7 +8,7 @@ use client::{
     twin::{Counting, Dying, Lossy, Troubles},
 };
 use node::Settings;
-use placement::{FRAGMENTS, NodeId, Placing, Policy};
+use placement::{FRAGMENTS, NodeId, PlacementSpec, Policy};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -470,7 +470,7 @@ async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_bo
         assert!((1..=4).contains(&(refused() - before)), "a piece that was cut off is not tried again");
         upload.abandon().await.unwrap();
         if nodes > 1 {
-            let one = Placing { policy: Some(Policy::At(NodeId(2))), stripe_size: None };
+            let one = PlacementSpec { policy: Some(Policy::At(NodeId(2))), stripe_size: None };
             let put = objects.placed(one).unwrap().put(b"other", bytes(2, 65 * STRIPE), ALWAYS).await;
             assert_eq!(shortage(put.map(drop)).node, Some(NodeId(2)), "a node of its own may be too small");
         }

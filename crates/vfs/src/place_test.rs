@@ -11,7 +11,7 @@ use client::{
 };
 use node::{Backing, Hear, Reply, Settings};
 use parking_lot::Mutex;
-use placement::{FileId, NodeId, Placing, Policy, StripeNo, StripeSize};
+use placement::{FileId, NodeId, PlacementSpec, Policy, StripeNo, StripeSize};
 use std::{
     sync::{
         Arc,
@@ -213,7 +213,8 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
                 assert_eq!(get(&vfs, put.file, PLACEMENT).await.unwrap(), policy);
             }
         }
-        let whole = Placing { policy: Some(Policy::At(NodeId(nodes))), stripe_size: StripeSize::new(64 << 10).ok() };
+        let whole =
+            PlacementSpec { policy: Some(Policy::At(NodeId(nodes))), stripe_size: StripeSize::new(64 << 10).ok() };
         let elsewhere = objects.placed(whole).unwrap();
         for length in [STRIPE as usize, LARGE] {
             let put = elsewhere.put(b"d/long", Bytes::from(pattern(length)), Condition::Always).await.unwrap();
@@ -223,7 +224,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
         upload.write(Bytes::from(pattern(LARGE))).await.unwrap();
         let put = upload.finish().await.unwrap();
         assert_eq!(vfs.locate(put.file).await.unwrap().shares(), [(NodeId(nodes), LARGE as u64)]);
-        let nowhere = objects.placed(Placing { policy: Some(Policy::At(NodeId(99))), stripe_size: None });
+        let nowhere = objects.placed(PlacementSpec { policy: Some(Policy::At(NodeId(99))), stripe_size: None });
         assert!(matches!(nowhere, Err(Refusal::Invalid { .. })), "{nowhere:?}");
         vfs.remove_tree(b"d").await.unwrap();
         objects.close().await.unwrap();

@@ -27,7 +27,7 @@ impl Pool {
     pub fn start(nodes: u32, settings: &Settings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
         let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
         let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
-        let map = PartitionMap::dealt(&shares, settings.partitions).unwrap();
+        let map = PartitionMap::proportional(&shares, settings.partitions).unwrap();
         Self(ids.iter().map(|id| node::member(*id, map.clone(), settings.clone(), engine())).collect())
     }
 

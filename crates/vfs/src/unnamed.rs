@@ -4,7 +4,7 @@ use crate::{
     Handle, Vfs,
     open::{Room, borrow},
 };
-use placement::{FileId, Placing};
+use placement::{FileId, PlacementSpec};
 use wire::{Attributes, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
 
 impl Vfs {
@@ -30,7 +30,7 @@ impl Vfs {
         name: &[u8],
         mode: M,
         owner: Owner,
-        placing: Placing,
+        placing: PlacementSpec,
     ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<M> {
         let inode = NewInode { placing: placing.boxed(), ..NewInode::new(NewKind::File, mode, owner) };
         self.create_for(parent, Name::new(name).map(Some), inode, OpenFlags::READ_WRITE, true)

@@ -6,7 +6,7 @@ use crate::{
     Wish, XattrMode,
 };
 use bytes::Bytes;
-use placement::{FileId, Layout, PartitionId, Placing, Policy};
+use placement::{FileId, Layout, PartitionId, PlacementSpec, Policy};
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of an inline file, whose bytes are stored with its inode, bytes.
@@ -47,7 +47,7 @@ pub struct NewInode {
     pub acls: Option<Box<Acls>>,
     /// Placement of its bytes, or of those of files below it. The partition that creates the inode
     /// adds what the directory passes on.
-    pub placing: Option<Box<Placing>>,
+    pub placing: Option<Box<PlacementSpec>>,
 }
 
 impl NewInode {
@@ -57,7 +57,7 @@ impl NewInode {
     }
 
     /// Returns its placement, or the default.
-    pub fn placing(&self) -> Placing {
+    pub fn placing(&self) -> PlacementSpec {
         self.placing.as_deref().copied().unwrap_or_default()
     }
 }
@@ -485,7 +485,7 @@ pub enum Command {
         /// Precondition.
         condition: Condition,
         /// Placement of its bytes. Unset values come from the directory.
-        placing: Placing,
+        placing: PlacementSpec,
         /// Extended attributes that it has as soon as it has its name.
         attributes: ObjectAttributes,
         /// The bytes.

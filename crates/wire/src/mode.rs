@@ -1,7 +1,7 @@
 //! Permission bits of new inodes, and the attributes that they inherit from their directory.
 
 use bytes::Bytes;
-use placement::Placing;
+use placement::PlacementSpec;
 use serde::{Deserialize, Serialize};
 
 /// The set-group-id bit. New inodes take the group of a directory that has it, and new directories
@@ -34,7 +34,7 @@ pub struct Heritage {
     /// The default ACL, in the kernel's encoding; empty if there is none.
     pub default_acl: Bytes,
     /// Placement of the bytes.
-    pub placing: Placing,
+    pub placing: PlacementSpec,
 }
 
 /// The ACLs of a new inode, in the kernel's encoding; empty if there is none.

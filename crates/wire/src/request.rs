@@ -9,7 +9,7 @@ use crate::{
     Lock, Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version, codec::Placed,
 };
 use bytes::Bytes;
-use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy, StripeNo};
+use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, PlacementSpec, Policy, StripeNo};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -428,7 +428,7 @@ pub enum Answer {
     Spread,
     /// Not done: the directory places the object's bytes differently. Holds the directory's
     /// placement.
-    Elsewhere(Placing),
+    Elsewhere(PlacementSpec),
     /// The entry was renamed. An inode that had the new name before has lost that name.
     Renamed {
         /// Set if the replaced file was deleted: its stripes are to be removed.
@@ -481,7 +481,7 @@ pub enum Answer {
     /// Placement of a file's bytes.
     Placement {
         /// The placement that was requested.
-        placing: Placing,
+        placing: PlacementSpec,
         /// Layout of the stripes. For a directory: the layout of a file in it if the policy spreads
         /// stripes.
         layout: Layout,

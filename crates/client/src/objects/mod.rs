@@ -31,7 +31,7 @@ use bytes::{Bytes, BytesMut};
 use flow::Flow;
 use folders::Folders;
 use ids::Ids;
-use placement::{Placing, Policy};
+use placement::{PlacementSpec, Policy};
 use placings::Placings;
 use std::sync::Arc;
 use wire::{Object, ObjectAttributes, Outcome, Refusal};
@@ -49,7 +49,7 @@ const TRIES: u32 = 64;
 pub struct Objects {
     client: Client,
     /// The placement of objects that are put; where it says nothing, that of the folder applies.
-    placing: Placing,
+    placing: PlacementSpec,
     /// The extended attributes of objects that are put.
     attributes: ObjectAttributes,
     shared: Arc<Shared>,
@@ -100,14 +100,14 @@ impl Value {
 impl Objects {
     /// Objects over a client.
     pub fn new(client: Client) -> Self {
-        Self { client, placing: Placing::default(), attributes: Box::default(), shared: Arc::default() }
+        Self { client, placing: PlacementSpec::default(), attributes: Box::default(), shared: Arc::default() }
     }
 
     /// The same objects with a placement for what is put through this handle; where it says
     /// nothing, that of the folder applies.
     ///
     /// Refused as `Invalid` if it names a node that holds no data.
-    pub fn placed(&self, placing: Placing) -> Outcome<Self> {
+    pub fn placed(&self, placing: PlacementSpec) -> Outcome<Self> {
         if let Some(Policy::At(node)) = placing.policy {
             self.client.check_node(Object::Pool, node)?;
         }

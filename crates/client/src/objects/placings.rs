@@ -5,7 +5,7 @@
 
 use super::Objects;
 use parking_lot::Mutex;
-use placement::{FileId, Placing};
+use placement::{FileId, PlacementSpec};
 use std::collections::HashMap;
 use wire::{Outcome, Refusal};
 
@@ -14,14 +14,14 @@ const PLACINGS_MAX: usize = 16 << 10;
 
 /// The last known placements of folders.
 #[derive(Debug, Default)]
-pub struct Placings(Mutex<HashMap<FileId, Placing>>);
+pub struct Placings(Mutex<HashMap<FileId, PlacementSpec>>);
 
 impl Placings {
-    fn get(&self, directory: FileId) -> Option<Placing> {
+    fn get(&self, directory: FileId) -> Option<PlacementSpec> {
         self.0.lock().get(&directory).copied()
     }
 
-    pub fn learn(&self, directory: FileId, placing: Placing) {
+    pub fn learn(&self, directory: FileId, placing: PlacementSpec) {
         let mut known = self.0.lock();
         if known.len() >= PLACINGS_MAX {
             known.clear();
@@ -32,7 +32,7 @@ impl Placings {
 
 impl Objects {
     /// The placement of objects in a folder. If it is not cached, it is asked for only if `asks`.
-    pub(super) async fn placing_in(&self, directory: FileId, asks: bool) -> Outcome<Placing> {
+    pub(super) async fn placing_in(&self, directory: FileId, asks: bool) -> Outcome<PlacementSpec> {
         let above = match self.shared.placings.get(directory) {
             Some(known) => known,
             None if asks => match self.client.placing(directory).await {
@@ -42,10 +42,10 @@ impl Objects {
                 }
                 // The folder is no longer where the key led before. Where it leads now is seen when
                 // the object gets its name.
-                Err(Refusal::NotFound(_)) => Placing::default(),
+                Err(Refusal::NotFound(_)) => PlacementSpec::default(),
                 Err(refusal) => return Err(refusal),
             },
-            None => Placing::default(),
+            None => PlacementSpec::default(),
         };
         Ok(self.placing.or(above))
     }

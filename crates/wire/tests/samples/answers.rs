@@ -2,7 +2,7 @@
 
 use super::{EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, heritage, host, layout, name, placing};
 use bytes::Bytes;
-use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy};
+use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, PlacementSpec, Policy};
 use std::{sync::Arc, time::Duration};
 use wire::{
     Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lent, Lock, LockKind,
@@ -99,7 +99,12 @@ fn of_files() -> Vec<Answer> {
         Answer::Fragments { attributes: whole, heritage: Box::new(heritage()), fragments: vec![file; 16] },
         Answer::Heritage(heritage()),
         Answer::Placement { placing: placing(Policy::Here), layout: layout(), decided: true, stripes: runs() },
-        Answer::Placement { placing: Placing::default(), layout: layout(), decided: false, stripes: StripeRuns::new() },
+        Answer::Placement {
+            placing: PlacementSpec::default(),
+            layout: layout(),
+            decided: false,
+            stripes: StripeRuns::new(),
+        },
         Answer::Unplanned(runs()),
         Answer::Unplanned(StripeRuns::new()),
         Answer::Xattr(Bytes::from(vec![3; 64 << 10])),

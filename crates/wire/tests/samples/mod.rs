@@ -9,7 +9,7 @@ pub use answers::replies;
 pub use requests::{never_from_clients, requests};
 
 use bytes::Bytes;
-use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy, StripeSize};
+use placement::{FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeSize};
 use wire::{
     Acls, Extent, Heritage, HostFile, Intent, Kind, Mark, Mode, Name, NewInode, NewKind, Owner, Recall, Session, Times,
     Timestamp,
@@ -43,8 +43,8 @@ pub fn heritage() -> Heritage {
     Heritage { group: Some(5), default_acl: Bytes::from_static(b"an acl"), placing: placing(Policy::Here) }
 }
 
-pub fn placing(policy: Policy) -> Placing {
-    Placing { policy: Some(policy), stripe_size: StripeSize::new(1 << 26).ok() }
+pub fn placing(policy: Policy) -> PlacementSpec {
+    PlacementSpec { policy: Some(policy), stripe_size: StripeSize::new(1 << 26).ok() }
 }
 
 pub fn layout() -> Layout {

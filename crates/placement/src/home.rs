@@ -9,14 +9,14 @@ use crate::{FileId, PartitionId};
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// XXH3 (64 bits) of the name, seeded with the pool's seed and the directory.
-fn place_hash(seed: u64, directory: FileId, name: &[u8]) -> u64 {
+fn home_hash(seed: u64, directory: FileId, name: &[u8]) -> u64 {
     xxh3_64_with_seed(name, seed ^ directory.0.wrapping_mul(MIX))
 }
 
 /// The partition for all stripes of a file made with this name in this directory, if its policy is
 /// `whole`: all bytes at one node, which a hash chooses.
 pub fn whole_partition(seed: u64, directory: FileId, name: &[u8], partitions: u32) -> PartitionId {
-    PartitionId::by_hash(place_hash(seed, directory, name), partitions)
+    PartitionId::from_hash(home_hash(seed, directory, name), partitions)
 }
 
 /// The partition of a new directory's inode. It uses other bits of the hash than
@@ -25,7 +25,7 @@ pub fn whole_partition(seed: u64, directory: FileId, name: &[u8], partitions: u3
 /// It is computed only when the directory is made: afterwards the directory's [`FileId`] contains
 /// its partition.
 pub fn directory_partition(seed: u64, parent: FileId, name: &[u8], partitions: u32) -> PartitionId {
-    PartitionId::by_hash(place_hash(seed, parent, name) >> 32, partitions)
+    PartitionId::from_hash(home_hash(seed, parent, name) >> 32, partitions)
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn files_that_are_each_at_one_node_spread_evenly_over_partitions_and_nodes() {
         let shares: Vec<(NodeId, u64)> = (1..=8).map(|node| (NodeId(node), 1)).collect();
-        let map = PartitionMap::dealt(&shares, 4096).unwrap();
+        let map = PartitionMap::proportional(&shares, 4096).unwrap();
         let (mut partitions, mut nodes) = ([0_u32; 64], [0_u32; 8]);
         for number in 0..64_000_u64 {
             let (directory, name) = (FileId(number % 1000), format!("part-{:05}.fits", number / 1000));
