@@ -54,7 +54,7 @@ impl Catalogue {
 
     /// Sets the name of the folder in messages.
     #[must_use]
-    pub fn of_folder(self, folder: impl Into<String>) -> Self {
+    pub fn with_folder_name(self, folder: impl Into<String>) -> Self {
         Self { folder: folder.into(), ..self }
     }
 
@@ -73,17 +73,17 @@ impl Catalogue {
 
     /// The file that `name` stands for: the file with this name, or else the only `name.*`.
     pub fn one(&self, name: &str) -> Result<&str, Problem> {
-        if let Some(path) = self.from(name).next().filter(|path| *path == name) {
+        if let Some(path) = self.paths_from(name).next().filter(|path| *path == name) {
             return Ok(path);
         }
         if let Ok(place) = self.set_aside.binary_search_by(|path| path.as_ref().cmp(name)) {
             return Ok(&self.set_aside[place]);
         }
-        let fits = self.beginning(name, ".");
+        let fits = self.with_prefix(name, ".");
         match fits[..] {
             [path] => Ok(path),
-            [] => Err(self.refused_one(name)),
-            _ => Err(Problem::new(format!("`{name}` may be any of {} files: {}", fits.len(), shown(&fits)))
+            [] => Err(self.one_error(name)),
+            _ => Err(Problem::new(format!("`{name}` may be any of {} files: {}", fits.len(), list(&fits)))
                 .hint("name the file in full, with its extension")),
         }
     }
@@ -94,7 +94,7 @@ impl Catalogue {
         let mut fitting: Vec<&Group<'_>> = groups.iter().filter(|group| group.paths.len() == count as usize).collect();
         match fitting.len() {
             1 => Ok(fitting.remove(0).paths.clone()),
-            0 => Err(self.refused_many(name, count, &groups)),
+            0 => Err(self.many_error(name, count, &groups)),
             _ => {
                 let patterns: Vec<&str> = fitting.iter().map(|group| group.pattern.as_str()).collect();
                 let message =
@@ -110,14 +110,14 @@ impl Catalogue {
         let groups = self.groups(name);
         match &groups[..] {
             [group] => Ok(group.paths.clone()),
-            [] => match self.from(name).next().filter(|path| *path == name) {
+            [] => match self.paths_from(name).next().filter(|path| *path == name) {
                 Some(path) => Ok(vec![path]),
-                None => Err(self.refused_all(name)),
+                None => Err(self.all_error(name)),
             },
             _ => {
-                let there: Vec<String> =
+                let found_groups: Vec<String> =
                     groups.iter().map(|group| format!("`{}` ({})", group.pattern, files(group.paths.len()))).collect();
-                let message = format!("`{name}` may be all of {}", there.join(", or all of "));
+                let message = format!("`{name}` may be all of {}", found_groups.join(", or all of "));
                 Err(Problem::new(message).hint("take them by a regular expression: Data.get(/.../)"))
             }
         }
@@ -132,7 +132,7 @@ impl Catalogue {
         let mut kinds: Vec<&str> = mates.iter().map(|mate| mate.mate.as_str()).collect();
         kinds.sort_by(|a, b| natural::compare(a, b));
         kinds.dedup();
-        let &[one, other] = &kinds[..] else { return Err(no_two_kinds(what, &kinds, count)) };
+        let &[one, other] = &kinds[..] else { return Err(mate_count_error(what, &kinds, count)) };
         let mut rows: Vec<[Option<&Mate>; 2]> = Vec::new();
         let mut row_of: HashMap<(&str, &str), usize> = HashMap::new();
         for mate in mates {
@@ -155,9 +155,9 @@ impl Catalogue {
         if !alone.is_empty() {
             let more = alone.len().saturating_sub(SHOWN_MAX);
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-            let told = alone[..alone.len().min(SHOWN_MAX)].join(", ");
+            let listed = alone[..alone.len().min(SHOWN_MAX)].join(", ");
             return Err(
-                Problem::new(format!("{what}: {told}{more}")).hint("add the missing file, or narrow the pattern")
+                Problem::new(format!("{what}: {listed}{more}")).hint("add the missing file, or narrow the pattern")
             );
         }
         let path = |mate: &Mate| self.paths[mate.path].as_ref();
@@ -169,7 +169,7 @@ impl Catalogue {
     pub fn matching(&self, what: &str, matches: impl FnMut(&&str) -> bool) -> Result<Vec<&str>, Problem> {
         let found: Vec<&str> = self.paths().filter(matches).collect();
         if found.is_empty() {
-            let message = format!("{what} matches none of the {}", self.told());
+            let message = format!("{what} matches none of the {}", self.summary());
             let apart = match self.set_aside.first() {
                 Some(path) => format!("; what runs wrote, as {path}, is set aside: name such a file in full"),
                 None => String::new(),
@@ -182,7 +182,7 @@ impl Catalogue {
     }
 
     /// The paths from `start` on, in byte order.
-    fn from(&self, start: &str) -> impl Iterator<Item = &str> {
+    fn paths_from(&self, start: &str) -> impl Iterator<Item = &str> {
         let path = |index: &u32| self.paths[*index as usize].as_ref();
         let first = self.by_bytes.partition_point(|index| path(index) < start);
         self.by_bytes[first..].iter().map(path)
@@ -190,65 +190,66 @@ impl Catalogue {
 
     /// The files whose path is `name`, then `between`, then more without a `/`. Hidden files do not
     /// count.
-    fn beginning(&self, name: &str, between: &str) -> Vec<&str> {
+    fn with_prefix(&self, name: &str, between: &str) -> Vec<&str> {
         let start = format!("{name}{between}");
         let fits = |path: &&str| {
             let rest = &path[start.len()..];
             !rest.is_empty() && !rest.contains('/') && !rest.starts_with('.')
         };
-        let mut found: Vec<&str> = self.from(&start).take_while(|path| path.starts_with(&start)).filter(fits).collect();
+        let mut found: Vec<&str> =
+            self.paths_from(&start).take_while(|path| path.starts_with(&start)).filter(fits).collect();
         found.sort_by(|a, b| natural::compare(a, b));
         found
     }
 
     fn groups(&self, name: &str) -> Vec<Group<'_>> {
         let group =
-            |between: &&str| Group { pattern: format!("{name}{between}*"), paths: self.beginning(name, between) };
+            |between: &&str| Group { pattern: format!("{name}{between}*"), paths: self.with_prefix(name, between) };
         ["/", ".", "_"].iter().map(group).filter(|group| !group.paths.is_empty()).collect()
     }
 
-    fn refused_one(&self, name: &str) -> Problem {
+    fn one_error(&self, name: &str) -> Problem {
         let groups = self.groups(name);
         if let Some(group) = groups.first() {
-            let there = files(group.paths.len());
+            let count = files(group.paths.len());
             let hint = format!("take them all: Data.get(\"{name}\", \"all\")");
-            let message = format!("no file `{name}` or `{name}.*`; `{}` is {there}", group.pattern);
+            let message = format!("no file `{name}` or `{name}.*`; `{}` is {count}", group.pattern);
             return Problem::new(message).hint(hint);
         }
-        let message = format!("no file `{name}` or `{name}.*` among the {}", self.told());
-        self.near(Problem::new(message), name)
+        let message = format!("no file `{name}` or `{name}.*` among the {}", self.summary());
+        self.with_suggestion(Problem::new(message), name)
     }
 
-    fn refused_all(&self, name: &str) -> Problem {
-        let message = format!("no file `{name}`, `{name}/*`, `{name}.*` or `{name}_*` among the {}", self.told());
-        self.near(Problem::new(message), name)
+    fn all_error(&self, name: &str) -> Problem {
+        let message = format!("no file `{name}`, `{name}/*`, `{name}.*` or `{name}_*` among the {}", self.summary());
+        self.with_suggestion(Problem::new(message), name)
     }
 
-    fn refused_many(&self, name: &str, count: u32, groups: &[Group<'_>]) -> Problem {
+    fn many_error(&self, name: &str, count: u32, groups: &[Group<'_>]) -> Problem {
         let wanted = files(count as usize);
         if groups.is_empty() {
             let message = format!(
                 "`{name}` needs {wanted} `{name}/*`, `{name}.*` or `{name}_*`, and none is among the {}",
-                self.told()
+                self.summary()
             );
-            return self.near(Problem::new(message), name);
+            return self.with_suggestion(Problem::new(message), name);
         }
-        let there = groups
+        let found_groups = groups
             .iter()
-            .map(|group| format!("`{}` is {}: {}", group.pattern, files(group.paths.len()), shown(&group.paths)));
-        let there: Vec<String> = there.collect();
-        Problem::new(format!("`{name}` needs {wanted}, and {}", there.join("; ")))
+            .map(|group| format!("`{}` is {}: {}", group.pattern, files(group.paths.len()), list(&group.paths)));
+        let found_groups: Vec<String> = found_groups.collect();
+        Problem::new(format!("`{name}` needs {wanted}, and {}", found_groups.join("; ")))
     }
 
     /// Adds a hint with the nearest name that stands for a file or a folder, if any is near.
-    fn near(&self, problem: Problem, name: &str) -> Problem {
+    fn with_suggestion(&self, problem: Problem, name: &str) -> Problem {
         match nearest::name(name, self.paths().flat_map(names_of)) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
             None => problem,
         }
     }
 
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let paths: Vec<&str> = self.paths().take(SHOWN_MAX + 1).collect();
         let folder = if self.folder.is_empty() { "the data folder" } else { &self.folder };
         if paths.is_empty() {
@@ -271,20 +272,20 @@ fn names_of(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The error that the files of a pattern of pairs do not have exactly two different mates.
-fn no_two_kinds(what: &str, kinds: &[&str], count: usize) -> Problem {
-    let told: Vec<String> = kinds.iter().take(SHOWN_MAX).map(|kind| format!("`{kind}`")).collect();
+fn mate_count_error(what: &str, kinds: &[&str], count: usize) -> Problem {
+    let listed: Vec<String> = kinds.iter().take(SHOWN_MAX).map(|kind| format!("`{kind}`")).collect();
     let more = if kinds.len() > SHOWN_MAX { ", ..." } else { "" };
     let message = match kinds {
         [kind] => {
             format!("{what} matches {}, all with `{kind}` in its second group: every partner is missing", files(count))
         }
-        _ => format!("the second group of {what} is {}{more}, and a pair is of two", told.join(", ")),
+        _ => format!("the second group of {what} is {}{more}, and a pair is of two", listed.join(", ")),
     };
     Problem::new(message)
         .hint("the first group is the pair's name, the second tells its two files apart, such as ([12])")
 }
 
-fn shown(paths: &[&str]) -> String {
+fn list(paths: &[&str]) -> String {
     let more = if paths.len() > SHOWN_MAX { ", ..." } else { "" };
     format!("{}{more}", paths[..paths.len().min(SHOWN_MAX)].join(", "))
 }
@@ -380,7 +381,7 @@ mod tests {
             "`P` may be all of `P.*` (1 file), or all of `P_*` (2 files)\n  \
              hint: take them by a regular expression: Data.get(/.../)"
         );
-        let message = refused(files.of_folder("/d (the current directory)").all("X"));
+        let message = refused(files.with_folder_name("/d (the current directory)").all("X"));
         assert!(message.starts_with("no file `X`, `X/*`, `X.*` or `X_*` among the 7 files of /d (the"), "{message}");
     }
 
@@ -404,14 +405,14 @@ mod tests {
     #[test]
     fn a_file_without_its_partner_is_refused_with_the_name_of_the_partner() {
         let files = catalogue(&["a_1.fq", "a_2.fq", "b_2.fq"]);
-        let told = refused(files.pairs("/p/", &mates(&files)));
-        assert!(told.starts_with("/p/: `b_2.fq` has no partner `b_1.fq`\n"), "{told}");
+        let listed = refused(files.pairs("/p/", &mates(&files)));
+        assert!(listed.starts_with("/p/: `b_2.fq` has no partner `b_1.fq`\n"), "{listed}");
         let files = catalogue(&["a_1.fq", "b_1.fq"]);
-        let told = refused(files.pairs("/p/", &mates(&files)));
-        assert!(told.starts_with("/p/ matches 2 files, all with `1` in its second group: every partner"), "{told}");
+        let listed = refused(files.pairs("/p/", &mates(&files)));
+        assert!(listed.starts_with("/p/ matches 2 files, all with `1` in its second group: every partner"), "{listed}");
         let files = catalogue(&["a_1.fq", "a_2.fq", "a_3.fq"]);
-        let told = refused(files.pairs("/p/", &mates(&files)));
-        assert!(told.starts_with("the second group of /p/ is `1`, `2`, `3`, and a pair is of two"), "{told}");
+        let listed = refused(files.pairs("/p/", &mates(&files)));
+        assert!(listed.starts_with("the second group of /p/ is `1`, `2`, `3`, and a pair is of two"), "{listed}");
         assert!(refused(files.pairs("/p/", &[])).starts_with("/p/ matches none of the 3 files"));
     }
 

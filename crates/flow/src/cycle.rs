@@ -58,7 +58,7 @@ pub(crate) fn order(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<Ta
 }
 
 /// The tasks that `task` waits for, each with the member that it writes for `task`.
-fn awaited<'a>(
+fn dependencies<'a>(
     workflow: &'a Workflow,
     writer_of: &'a dyn Fn(DataId) -> Option<TaskId>,
     task: usize,
@@ -76,7 +76,7 @@ fn successors(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>)
     let count = workflow.tasks.len();
     let (mut starts, mut waits) = (vec![0u32; count + 1], vec![0u32; count]);
     for (task, wait) in waits.iter_mut().enumerate() {
-        for (before, _) in awaited(workflow, writer_of, task) {
+        for (before, _) in dependencies(workflow, writer_of, task) {
             starts[before.0 as usize + 1] += 1;
             *wait += 1;
         }
@@ -87,7 +87,7 @@ fn successors(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>)
     let mut successors = vec![TaskId(0); starts[count] as usize];
     let mut next = starts.clone();
     for (task, number) in (0..count).zip((0..).map(TaskId)) {
-        for (before, _) in awaited(workflow, writer_of, task) {
+        for (before, _) in dependencies(workflow, writer_of, task) {
             let at = &mut next[before.0 as usize];
             successors[*at as usize] = number;
             *at += 1;
@@ -104,7 +104,7 @@ fn cycle(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>, wait
     let mut path: Vec<(usize, Option<DataId>)> = Vec::new();
     while place_of[at] == usize::MAX {
         place_of[at] = path.len();
-        let (before, data) = awaited(workflow, writer_of, at)
+        let (before, data) = dependencies(workflow, writer_of, at)
             .find(|(before, _)| waits[before.0 as usize] > 0)
             .expect("a task that waits in vain waits for another such task");
         path.push((at, data));

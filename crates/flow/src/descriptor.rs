@@ -10,7 +10,7 @@ use crate::reference;
 use crate::tool::{ConfigValue, Tool};
 use crate::validate::{MEMBERS_MAX, TASKS_MAX, TOOLS_MAX};
 use base::{Place, Problem};
-use raw::{Raw, RawElement, RawFiles, RawRefs, RawTask};
+use raw::{RawElement, RawFiles, RawRefs, RawTask, RawWorkflow};
 use std::collections::HashMap;
 
 mod raw;
@@ -42,19 +42,20 @@ pub fn from_json(text: &str, file: &str) -> Result<Workflow, Problem> {
     if text.len() > DESCRIPTOR_BYTES_MAX {
         return Err(Problem::new(format!("more than {DESCRIPTOR_BYTES_MAX} bytes")).at(Place::file(file)));
     }
-    let raw: Raw<'_> = serde_json::from_str(text).map_err(|error| syntax(text, file, &error))?;
+    let raw: RawWorkflow<'_> = serde_json::from_str(text).map_err(|error| syntax(text, file, &error))?;
     check_version(raw.tidemill_flow.into())
-        .and_then(|()| Reader::read(raw))
+        .and_then(|()| WorkflowReader::read(raw))
         .map_err(|problem| problem.at(Place::file(file)))
 }
 
 /// The problem for an error of serde. An unknown version is reported before anything else.
 fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     #[derive(serde::Deserialize)]
-    struct Head {
+    struct VersionField {
         tidemill_flow: u64,
     }
-    if let Ok(Err(problem)) = serde_json::from_str::<Head>(text).map(|head| check_version(head.tidemill_flow)) {
+    if let Ok(Err(problem)) = serde_json::from_str::<VersionField>(text).map(|field| check_version(field.tidemill_flow))
+    {
         return problem.at(Place::file(file));
     }
     // A text that is not JSON is reported as such, whatever fields come before the syntax error.
@@ -80,18 +81,18 @@ fn check_version(version: u64) -> Result<(), Problem> {
 }
 
 /// A problem at a JSON path.
-fn wrong(path: &str, message: impl AsRef<str>) -> Problem {
+fn problem_at(path: &str, message: impl AsRef<str>) -> Problem {
     Problem::new(format!("{path}: {}", message.as_ref()))
 }
 
 /// Prepends `path` to the JSON path of a problem.
-fn under(path: &str, problem: Problem) -> Problem {
+fn prefix_path(path: &str, problem: Problem) -> Problem {
     Problem { message: format!("{path}{}", problem.message), ..problem }
 }
 
 /// Resolves names to ids.
 #[derive(Default)]
-struct Reader {
+struct WorkflowReader {
     workflow: Workflow,
     tools: HashMap<String, usize>,
     elements: HashMap<String, usize>,
@@ -99,8 +100,8 @@ struct Reader {
     listed: usize,
 }
 
-impl Reader {
-    fn read(raw: Raw<'_>) -> Result<Workflow, Problem> {
+impl WorkflowReader {
+    fn read(raw: RawWorkflow<'_>) -> Result<Workflow, Problem> {
         let mut reader = Self::default();
         reader.workflow.name = raw.name.into_owned();
         reader.add_tools(raw.tools)?;
@@ -108,12 +109,12 @@ impl Reader {
             reader.add_element(&format!("elements[{at}]"), element)?;
         }
         if raw.tasks.len() > TASKS_MAX as usize {
-            return Err(wrong("tasks", format!("more than {TASKS_MAX}")));
+            return Err(problem_at("tasks", format!("more than {TASKS_MAX}")));
         }
         let count = raw.tasks.len();
         reader.workflow.tasks.reserve_exact(count);
         for (at, task) in raw.tasks.into_iter().enumerate() {
-            let task = reader.task(&task, count).map_err(|problem| under(&format!("tasks[{at}]"), problem))?;
+            let task = reader.task(&task, count).map_err(|problem| prefix_path(&format!("tasks[{at}]"), problem))?;
             reader.workflow.tasks.push(task);
         }
         Ok(reader.workflow)
@@ -121,14 +122,14 @@ impl Reader {
 
     fn add_tools(&mut self, tools: Vec<Tool>) -> Result<(), Problem> {
         if tools.len() > TOOLS_MAX {
-            return Err(wrong("tools", format!("more than {TOOLS_MAX}")));
+            return Err(problem_at("tools", format!("more than {TOOLS_MAX}")));
         }
         for (at, tool) in tools.iter().enumerate() {
             if self.tools.insert(tool.name.clone(), at).is_some() {
-                return Err(wrong(&format!("tools[{at}].name"), format!("two tools are called `{}`", tool.name)));
+                return Err(problem_at(&format!("tools[{at}].name"), format!("two tools are called `{}`", tool.name)));
             }
             if let Some(found) = crate::check_tool(tool).into_iter().next() {
-                return Err(under(&format!("tools[{at}]: "), found.problem));
+                return Err(prefix_path(&format!("tools[{at}]: "), found.problem));
             }
         }
         self.workflow.tools = tools;
@@ -141,10 +142,10 @@ impl Reader {
         let count = raw.shape.iter().try_fold(1u32, |product, length| product.checked_mul(*length));
         let fits = |count: &u32| first.checked_add(*count).is_some_and(|all| all <= MEMBERS_MAX);
         let Some(count) = count.filter(fits) else {
-            return Err(wrong(path, format!("more than {MEMBERS_MAX} members in all")));
+            return Err(problem_at(path, format!("more than {MEMBERS_MAX} members in all")));
         };
         if count == 0 {
-            return Err(wrong(&format!("{path}.shape"), "a length is 0"));
+            return Err(problem_at(&format!("{path}.shape"), "a length is 0"));
         }
         let source = match raw.input {
             None => Source::Defined,
@@ -155,11 +156,11 @@ impl Reader {
             Some(_) => {
                 let wanted =
                     if raw.shape.is_empty() { "one file".to_owned() } else { format!("a list of {count} files") };
-                return Err(wrong(&format!("{path}.input"), format!("`{name}` needs {wanted}")));
+                return Err(problem_at(&format!("{path}.input"), format!("`{name}` needs {wanted}")));
             }
         };
         if self.elements.insert(name.clone(), self.workflow.elements.len()).is_some() {
-            return Err(wrong(&format!("{path}.name"), format!("two data elements are called `{name}`")));
+            return Err(problem_at(&format!("{path}.name"), format!("two data elements are called `{name}`")));
         }
         self.workflow.elements.push(Element { name, shape: raw.shape, first: DataId(first), count, source });
         Ok(())
@@ -169,23 +170,23 @@ impl Reader {
     fn task(&mut self, raw: &RawTask<'_>, count: usize) -> Result<Task, Problem> {
         let Some(&tool) = self.tools.get(raw.tool.as_ref()) else {
             let known = self.workflow.tools.iter().map(|tool| tool.name.as_str());
-            return Err(wrong(".tool", format!("unknown tool `{}`", raw.tool)).nearest(&raw.tool, known));
+            return Err(problem_at(".tool", format!("unknown tool `{}`", raw.tool)).nearest(&raw.tool, known));
         };
         let mut files = Vec::with_capacity(raw.files.0.len());
         for (name, refs) in &raw.files.0 {
             let file = self.file(tool, name, refs);
-            files.push(file.map_err(|problem| under(&format!(".files.{name}: "), problem))?);
+            files.push(file.map_err(|problem| prefix_path(&format!(".files.{name}: "), problem))?);
         }
         let mut configs = Vec::with_capacity(raw.config.0.len());
         for (name, value) in &raw.config.0 {
             let param = self.param(tool, name);
-            let param = param.map_err(|problem| under(&format!(".config.{name}: "), problem))?;
+            let param = param.map_err(|problem| prefix_path(&format!(".config.{name}: "), problem))?;
             configs.push(ConfigBinding { param, value: value.clone() });
         }
         files.sort_by_key(|binding| binding.param);
         configs.sort_by_key(|binding| binding.param);
         if let Some(other) = raw.after.iter().find(|other| **other as usize >= count) {
-            return Err(wrong(".after", format!("there is no task {other}")));
+            return Err(problem_at(".after", format!("there is no task {other}")));
         }
         let after = raw.after.iter().map(|other| TaskId(*other)).collect();
         let tool = ToolId(u32::try_from(tool).unwrap_or(u32::MAX));
@@ -231,7 +232,7 @@ impl Reader {
         Ok(DataRefs::array(&members))
     }
 
-    fn span(&self, text: &str) -> Result<reference::Span, Problem> {
+    fn span(&self, text: &str) -> Result<reference::DataRange, Problem> {
         let (name, indices) = reference::parse(text).map_err(Problem::new)?;
         let Some(&element) = self.elements.get(name) else {
             let known = self.workflow.elements.iter().map(|element| element.name.as_str());

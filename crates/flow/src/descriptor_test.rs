@@ -1,7 +1,7 @@
 //! Round trips of descriptors, and the errors for invalid ones.
 
 use super::*;
-use crate::testing::{config, input, optional, output, story};
+use crate::testing::{builder, config, input, optional, output};
 use crate::tool::ConfigType;
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn whole() -> Workflow {
         config("text", ConfigType::String, Some(ConfigValue::String("a \"b\" \n é".to_owned()))),
         config("fast", ConfigType::Boolean, None),
     ];
-    let story = story()
+    let builder = builder()
         .tool("All", "all {in} {mask} {out} {depth} {rate} {text} {fast?-f}", params)
         .input("In", "deep/In \"1\".csv")
         .inputs("U", &["U/1", "U/2", "U/3"])
@@ -34,7 +34,7 @@ fn whole() -> Workflow {
         .call("Merge", "parts=M[2][0]+U+M[0][0:2]+In out=O[4]")
         .call("Merge", "parts=In out=O[5]")
         .call("Merge", "parts=In+U[0] out=O[6]");
-    Workflow { name: "whole".to_owned(), ..story.workflow }
+    Workflow { name: "whole".to_owned(), ..builder.workflow }
 }
 
 fn told(text: &str) -> String {
@@ -81,8 +81,8 @@ fn the_schema_takes_what_is_written_and_nothing_else() {
     let schema = jsonschema::validator_for(&schema).expect("the schema is a schema");
     let text = to_json(&whole());
     let value: serde_json::Value = serde_json::from_str(&text).expect("the descriptor is JSON");
-    let faults: Vec<String> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
-    assert_eq!(faults, Vec::<String>::new());
+    let errors: Vec<String> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new());
     for (from, to) in [
         ("\"tidemill_flow\": 1", "\"tidemill_flow\": 2"),
         ("\"elements\"", "\"element\""),

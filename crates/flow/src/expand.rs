@@ -6,10 +6,10 @@
 //! `<param>.dir` for links to an input array, and `<param>` for the members of an output array that
 //! is written as a directory.
 
-use crate::compiled::{Part, Piece};
+use crate::file_names::{bound, config_text, is_set, path_part};
 use crate::model::{DataId, Task, TaskId, Workflow};
-use crate::names::{bound, config_text, is_set, part_of};
 use crate::plan::Plan;
+use crate::template_compiler::{PathPart, TemplatePiece};
 use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ParamKind, Tool};
 use std::collections::BTreeMap;
 
@@ -123,9 +123,9 @@ impl Expansion<'_> {
     }
 
     /// Appends the arguments that an item of the command expands to.
-    fn item(&mut self, pieces: &[Piece], argv: &mut Vec<String>) {
+    fn item(&mut self, pieces: &[TemplatePiece], argv: &mut Vec<String>) {
         let array = pieces.iter().find_map(|piece| match piece {
-            Piece::Path(param, _) if self.form(*param) == Some(ArrayForm::Args) => Some(*param),
+            TemplatePiece::Path(param, _) if self.form(*param) == Some(ArrayForm::Args) => Some(*param),
             _ => None,
         });
         let Some(param) = array else {
@@ -143,22 +143,22 @@ impl Expansion<'_> {
     }
 
     /// The text of an item, with `member` inserted for its array; `None` if the item is left out.
-    fn text(&mut self, pieces: &[Piece], member: Option<&str>) -> Option<String> {
+    fn text(&mut self, pieces: &[TemplatePiece], member: Option<&str>) -> Option<String> {
         let mut text = String::new();
         let mut is_flag = false;
         for piece in pieces {
             match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Here => text.push_str(&self.tool.here),
-                Piece::Path(param, part) => text.push_str(&self.path(*param, *part, member)?),
-                Piece::Value(param) => text.push_str(&config_text(self.tool, self.task, *param)),
-                Piece::When(param, plain) => {
+                TemplatePiece::Text(plain) => text.push_str(plain),
+                TemplatePiece::Here => text.push_str(&self.tool.here),
+                TemplatePiece::Path(param, part) => text.push_str(&self.path(*param, *part, member)?),
+                TemplatePiece::Value(param) => text.push_str(&config_text(self.tool, self.task, *param)),
+                TemplatePiece::Conditional(param, plain) => {
                     is_flag = true;
                     if is_set(self.tool, self.task, *param) {
                         text.push_str(plain);
                     }
                 }
-                Piece::Element | Piece::Index | Piece::Number => {}
+                TemplatePiece::Element | TemplatePiece::Index | TemplatePiece::Number => {}
             }
         }
         let vanishes = is_flag && text.is_empty();
@@ -167,16 +167,17 @@ impl Expansion<'_> {
 
     /// The text for a file parameter: its path, or a part of it; `None` for an optional input that
     /// is not bound.
-    fn path(&mut self, param: u16, part: Part, member: Option<&str>) -> Option<String> {
+    fn path(&mut self, param: u16, part: PathPart, member: Option<&str>) -> Option<String> {
         let data = bound(self.task, param)?;
         match self.form(param) {
-            Some(ArrayForm::Args) => member.map(|path| part_of(path, part).to_owned()),
+            Some(ArrayForm::Args) => member.map(|path| path_part(path, part).to_owned()),
             Some(ArrayForm::List) => {
-                let lines: Vec<String> = data.iter().map(|id| part_of(&(self.path_of)(id), part).to_owned()).collect();
+                let lines: Vec<String> =
+                    data.iter().map(|id| path_part(&(self.path_of)(id), part).to_owned()).collect();
                 Some(self.list(param, &lines))
             }
             Some(ArrayForm::Dir) => Some(self.dir_path(param)),
-            None => Some(part_of(&(self.path_of)(data.iter().next()?), part).to_owned()),
+            None => Some(path_part(&(self.path_of)(data.iter().next()?), part).to_owned()),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::check;
-use crate::testing::{Story, config, input, inputs, optional, output, outputs, story};
+use crate::testing::{WorkflowBuilder, builder, config, input, inputs, optional, output, outputs};
 use crate::tool::{ConfigType, ConfigValue};
 
 /// The command of the last task. Members lie in `/pool`; the task's directory is `/task`.
-fn command(story: &Story) -> Command {
-    let workflow = &story.workflow;
+fn command(builder: &WorkflowBuilder) -> Command {
+    let workflow = &builder.workflow;
     let plan = check(workflow, None).unwrap_or_else(|problems| panic!("the workflow is refused: {problems:?}"));
     let last = u32::try_from(workflow.tasks.len() - 1).expect("few tasks");
     plan.command(workflow, TaskId(last), "/task", &|id| match plan.writer_of(id) {
@@ -16,8 +16,8 @@ fn command(story: &Story) -> Command {
     })
 }
 
-fn args(story: &Story) -> Vec<String> {
-    command(story).args
+fn args(builder: &WorkflowBuilder) -> Vec<String> {
+    command(builder).args
 }
 
 fn texts(texts: &[&str]) -> Vec<String> {
@@ -32,7 +32,7 @@ fn paths_and_values_stand_where_the_template_names_them() {
         config("depth", ConfigType::Integer, Some(ConfigValue::Integer(12))),
         config("rate", ConfigType::Number, None),
     ];
-    let story = Story::default()
+    let builder = WorkflowBuilder::default()
         .tool(
             "T",
             "python3 {here}/t.py {in} {in.name}:{in.stem}:{in.ext}:{in.file}:{in.dir} {{{out}}} -d={depth} {rate}",
@@ -41,7 +41,7 @@ fn paths_and_values_stand_where_the_template_names_them() {
         .input("In", "x/In.csv")
         .define("Out", &[])
         .call("T", "in=In out=Out rate=0.5");
-    let command = command(&story);
+    let command = command(&builder);
     assert_eq!(command.program, "python3");
     let expected = ["/here/t.py", "/pool/In.csv", "In:In:.csv:In.csv:/pool", "{/task/Out.model}", "-d=12", "0.5"];
     assert_eq!(command.args, texts(&expected));
@@ -51,33 +51,33 @@ fn paths_and_values_stand_where_the_template_names_them() {
 fn a_program_with_a_slash_is_a_path_from_the_tool_file() {
     for (program, expected) in [("./run", "/here/./run"), ("/bin/sh", "/bin/sh"), ("sh", "sh"), ("{here}/r", "/here/r")]
     {
-        let story = Story::default().tool("T", program, vec![]).call("T", "");
-        assert_eq!(command(&story).program, expected);
+        let builder = WorkflowBuilder::default().tool("T", program, vec![]).call("T", "");
+        assert_eq!(command(&builder).program, expected);
     }
 }
 
 #[test]
 fn flags_and_optional_inputs_vanish_with_their_items() {
     let params = || vec![optional("mask"), config("fast", ConfigType::Boolean, Some(ConfigValue::Boolean(false)))];
-    let story = || {
-        Story::default()
+    let builder = || {
+        WorkflowBuilder::default()
             .tool("T", "t {fast?--fast} x{fast?y} {mask?-m} {mask} --mask={mask} {fast}", params())
             .input("M", "M")
     };
-    assert_eq!(args(&story().call("T", "")), texts(&["x", "false"]));
-    assert_eq!(args(&story().call("T", "fast=true")), texts(&["--fast", "xy", "true"]));
-    assert_eq!(args(&story().call("T", "mask=M")), texts(&["x", "-m", "/pool/M", "--mask=/pool/M", "false"]));
+    assert_eq!(args(&builder().call("T", "")), texts(&["x", "false"]));
+    assert_eq!(args(&builder().call("T", "fast=true")), texts(&["--fast", "xy", "true"]));
+    assert_eq!(args(&builder().call("T", "mask=M")), texts(&["x", "-m", "/pool/M", "--mask=/pool/M", "false"]));
 }
 
 #[test]
 fn an_empty_config_is_an_empty_argument() {
     let params = vec![config("text", ConfigType::String, Some(ConfigValue::String(String::new())))];
-    assert_eq!(args(&Story::default().tool("T", "t {text}", params).call("T", "")), texts(&[""]));
+    assert_eq!(args(&WorkflowBuilder::default().tool("T", "t {text}", params).call("T", "")), texts(&[""]));
 }
 
 #[test]
 fn streams_environment_and_path_are_told() {
-    let story = Story::default()
+    let builder = WorkflowBuilder::default()
         .tool("T", "t", vec![input("in"), output("out", ".txt")])
         .with(|tool| {
             tool.stdin = Some("{in}".to_owned());
@@ -88,7 +88,7 @@ fn streams_environment_and_path_are_told() {
         .input("In", "In.csv")
         .define("Out", &[])
         .call("T", "in=In out=Out");
-    let command = command(&story);
+    let command = command(&builder);
     assert_eq!(command.stdin.as_deref(), Some("/pool/In.csv"));
     assert_eq!(command.stdout.as_deref(), Some("/task/Out.txt"));
     assert_eq!(command.env, [("IN".to_owned(), "<In>".to_owned()), ("X".to_owned(), "1".to_owned())]);
@@ -97,15 +97,15 @@ fn streams_environment_and_path_are_told() {
 
 #[test]
 fn the_names_of_members_stand_where_an_array_is_named_by_a_part() {
-    let story = |form| {
-        Story::default()
+    let builder = |form| {
+        WorkflowBuilder::default()
             .tool("T", "t {parts} -n={parts.name} {parts.file}", vec![inputs("parts", form)])
             .inputs("P", &["a/x.csv", "b/y.csv"])
             .call("T", "parts=P")
     };
     let expected = ["/pool/x.csv", "/pool/y.csv", "-n=x", "-n=y", "x.csv", "y.csv"];
-    assert_eq!(args(&story(ArrayForm::Args)), texts(&expected));
-    let command = command(&story(ArrayForm::List));
+    assert_eq!(args(&builder(ArrayForm::Args)), texts(&expected));
+    let command = command(&builder(ArrayForm::List));
     assert_eq!(command.args, texts(&["/task/parts.list", "-n=/task/parts.2.list", "/task/parts.3.list"]));
     let lists: Vec<&str> = command.lists.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(lists, ["x\ny\n", "x.csv\ny.csv\n", "/pool/x.csv\n/pool/y.csv\n"]);
@@ -114,11 +114,11 @@ fn the_names_of_members_stand_where_an_array_is_named_by_a_part() {
 #[test]
 fn an_array_of_arguments_is_one_for_each_member() {
     let params = vec![inputs("parts", ArrayForm::Args)];
-    let story = Story::default()
+    let builder = WorkflowBuilder::default()
         .tool("T", "t -p {parts} --in={parts}:x", params)
         .inputs("P", &["P_2", "P_10"])
         .call("T", "parts=P");
-    let command = command(&story);
+    let command = command(&builder);
     assert_eq!(command.args, texts(&["-p", "/pool/P_2", "/pool/P_10", "--in=/pool/P_2:x", "--in=/pool/P_10:x"]));
     assert_eq!(command.lists, []);
 }
@@ -127,11 +127,11 @@ fn an_array_of_arguments_is_one_for_each_member() {
 fn too_many_arguments_become_a_response_file_of_those_arguments() {
     let paths: Vec<String> = (0..3000).map(|index| format!("a-rather-long-name-of-a-file-{index}")).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let story = Story::default()
+    let builder = WorkflowBuilder::default()
         .tool("T", "t {parts} -i={parts}", vec![inputs("parts", ArrayForm::Args)])
         .inputs("P", &paths)
         .call("T", "parts=P");
-    let command = command(&story);
+    let command = command(&builder);
     assert_eq!(command.args, texts(&["@/task/parts.list", "@/task/parts.2.list"]));
     let [(first, plain), (second, dressed)] = &command.lists[..] else { panic!("two lists") };
     assert_eq!((first.as_str(), second.as_str()), ("/task/parts.2.list", "/task/parts.list"));
@@ -141,12 +141,12 @@ fn too_many_arguments_become_a_response_file_of_those_arguments() {
 
 #[test]
 fn a_list_is_one_file_however_often_it_is_named() {
-    let story = story()
+    let builder = builder()
         .inputs("P", &["a", "b"])
         .define("O", &[])
         .with(|tool| tool.command.push("--again={parts}".to_owned()))
         .call("Merge", "parts=P out=O");
-    let command = command(&story);
+    let command = command(&builder);
     assert_eq!(command.args, texts(&["/task/parts.list", "/task/O.all", "--again=/task/parts.list"]));
     assert_eq!(command.lists, [("/task/parts.list".to_owned(), "/pool/a\n/pool/b\n".to_owned())]);
 }
@@ -154,12 +154,12 @@ fn a_list_is_one_file_however_often_it_is_named() {
 #[test]
 fn directories_hold_links_to_inputs_and_wait_for_outputs() {
     let params = vec![inputs("from", ArrayForm::Dir), outputs("to", ArrayForm::Dir)];
-    let story = Story::default()
+    let builder = WorkflowBuilder::default()
         .tool("T", "t {from} {to}", params)
         .inputs("P", &["x/a.csv", "y/b.csv"])
         .define("Q", &[2])
         .call("T", "from=P to=Q");
-    let command = command(&story);
+    let command = command(&builder);
     assert_eq!(command.args, texts(&["/task/from.dir", "/task/to"]));
     let link = |name: &str| (name.to_owned(), format!("/pool/{name}"));
     let expected = [

@@ -5,12 +5,12 @@
 //! templates. Everything after the check relies on it. The check visits each task, member and
 //! binding a constant number of times.
 
-use crate::compiled::Compiled;
 use crate::cycle;
+use crate::diagnostics::{Diagnostics, Script};
 use crate::expand::Command;
-use crate::faults::{Faults, Script};
+use crate::file_names::FileNames;
 use crate::model::{DataId, Source, Task, TaskId, Workflow};
-use crate::names::Names;
+use crate::template_compiler::CompiledTool;
 use crate::tool::ParamKind;
 use crate::validate;
 use base::Problem;
@@ -20,55 +20,55 @@ use base::Problem;
 pub const READS_MAX: u64 = 64_000_000;
 
 /// The writer of a member that no task writes.
-const NOBODY: u32 = u32::MAX;
+const NO_WRITER: u32 = u32::MAX;
 
 /// Everything that the check derives from a valid workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// For each member, the task that writes it, or `NOBODY`.
+    /// For each member, the task that writes it, or `NO_WRITER`.
     writers: Vec<u32>,
     /// For each member, the start of its readers in `readers`; one more at the end.
     reader_starts: Vec<u32>,
     readers: Vec<TaskId>,
     /// All tasks, each after those it waits for.
     order: Vec<TaskId>,
-    names: Names,
+    names: FileNames,
     /// The templates of each tool.
-    tools: Vec<Compiled>,
+    tools: Vec<CompiledTool>,
 }
 
 /// Validates `workflow` and returns its plan, or else its problems. `script` is the text that the
 /// lines of its tasks refer to, if there is one.
 pub fn check(workflow: &Workflow, script: Option<Script<'_>>) -> Result<Plan, Vec<Problem>> {
-    let mut faults = Faults::new(workflow, script);
-    let tools = validate::tools(workflow, &mut faults);
-    faults.settle()?;
-    validate::elements(workflow, &mut faults);
-    faults.settle()?;
-    validate::tasks(workflow, &mut faults);
-    faults.settle()?;
-    let writers = writers(workflow, &mut faults);
-    let (reader_starts, readers) = readers(workflow, &mut faults);
-    check_written(workflow, &writers, (&reader_starts, &readers), &mut faults);
-    faults.settle()?;
-    let order = cycle::order(workflow, &|id| known(writers[id.0 as usize])).map_err(|cycle| {
-        faults.add(cycle.tasks.last().copied(), cycle.problem(workflow));
-        faults.take()
+    let mut diagnostics = Diagnostics::new(workflow, script);
+    let tools = validate::tools(workflow, &mut diagnostics);
+    diagnostics.fail_if_any()?;
+    validate::elements(workflow, &mut diagnostics);
+    diagnostics.fail_if_any()?;
+    validate::tasks(workflow, &mut diagnostics);
+    diagnostics.fail_if_any()?;
+    let writers = writers(workflow, &mut diagnostics);
+    let (reader_starts, readers) = readers(workflow, &mut diagnostics);
+    check_written(workflow, &writers, (&reader_starts, &readers), &mut diagnostics);
+    diagnostics.fail_if_any()?;
+    let order = cycle::order(workflow, &|id| writer_id(writers[id.0 as usize])).map_err(|cycle| {
+        diagnostics.add(cycle.tasks.last().copied(), cycle.problem(workflow));
+        diagnostics.take()
     })?;
-    let names = Names::new(workflow, &tools, &order, &mut faults);
-    faults.settle()?;
+    let names = FileNames::new(workflow, &tools, &order, &mut diagnostics);
+    diagnostics.fail_if_any()?;
     Ok(Plan { writers, reader_starts, readers, order, names, tools })
 }
 
-fn known(writer: u32) -> Option<TaskId> {
-    (writer != NOBODY).then_some(TaskId(writer))
+fn writer_id(writer: u32) -> Option<TaskId> {
+    (writer != NO_WRITER).then_some(TaskId(writer))
 }
 
 impl Plan {
     /// The task that writes member `id`; `None` for an input, and for a member that no task writes
     /// or reads.
     pub fn writer_of(&self, id: DataId) -> Option<TaskId> {
-        known(self.writers[id.0 as usize])
+        writer_id(self.writers[id.0 as usize])
     }
 
     /// The tasks that read member `id`, in ascending order; a task that binds it twice occurs
@@ -124,7 +124,7 @@ impl Plan {
         crate::expand::expand(self, workflow, task, task_dir, path_of)
     }
 
-    pub(crate) fn compiled(&self, task: &Task) -> &Compiled {
+    pub(crate) fn compiled(&self, task: &Task) -> &CompiledTool {
         &self.tools[task.tool.0 as usize]
     }
 }
@@ -142,21 +142,22 @@ fn output_folder<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Option<
 }
 
 /// The writer of each member; a second writer is a problem.
-fn writers(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<u32> {
-    let mut writers = vec![NOBODY; workflow.data_count() as usize];
+fn writers(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) -> Vec<u32> {
+    let mut writers = vec![NO_WRITER; workflow.data_count() as usize];
     for (task, id) in bound(workflow, |kind| matches!(kind, ParamKind::Output { .. })) {
         let writer = &mut writers[id.0 as usize];
         let data = workflow.data_name(id);
         if matches!(workflow.element_of(id).source, Source::Input(_)) {
-            let message = format!("{} writes `{data}`, which is an input of the workflow", faults.task(task));
-            faults.add(Some(task), Problem::new(message).hint("write to an element made by Data.define"));
-        } else if let Some(other) = known(*writer) {
-            let message = format!("two tasks write `{data}`: {} and {}", faults.task_at(other), faults.task_at(task));
-            faults.add(Some(task), Problem::new(message));
+            let message = format!("{} writes `{data}`, which is an input of the workflow", diagnostics.task(task));
+            diagnostics.add(Some(task), Problem::new(message).hint("write to an element made by Data.define"));
+        } else if let Some(other) = writer_id(*writer) {
+            let message =
+                format!("two tasks write `{data}`: {} and {}", diagnostics.task_at(other), diagnostics.task_at(task));
+            diagnostics.add(Some(task), Problem::new(message));
         } else {
             *writer = task.0;
         }
-        if faults.are_many() {
+        if diagnostics.is_full() {
             break;
         }
     }
@@ -164,12 +165,12 @@ fn writers(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<u32> {
 }
 
 /// The readers of each member: the start index of each member, and all readers.
-fn readers(workflow: &Workflow, faults: &mut Faults<'_>) -> (Vec<u32>, Vec<TaskId>) {
+fn readers(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) -> (Vec<u32>, Vec<TaskId>) {
     let is_input = |kind: &ParamKind| matches!(kind, ParamKind::Input { .. });
     let mut starts = vec![0u32; workflow.data_count() as usize + 1];
     let reads: u64 = bindings(workflow, is_input).map(|(_, binding)| binding.data.len() as u64).sum();
     if reads > READS_MAX {
-        faults.add(None, Problem::new(format!("tasks read {reads} members in all, more than {READS_MAX}")));
+        diagnostics.add(None, Problem::new(format!("tasks read {reads} members in all, more than {READS_MAX}")));
         return (starts, Vec::new());
     }
     for (_, id) in bound(workflow, is_input) {
@@ -189,20 +190,26 @@ fn readers(workflow: &Workflow, faults: &mut Faults<'_>) -> (Vec<u32>, Vec<TaskI
 }
 
 /// Checks that each member that is read is an input or is written by a task.
-fn check_written(workflow: &Workflow, writers: &[u32], readers: (&[u32], &[TaskId]), faults: &mut Faults<'_>) {
+fn check_written(
+    workflow: &Workflow,
+    writers: &[u32],
+    readers: (&[u32], &[TaskId]),
+    diagnostics: &mut Diagnostics<'_>,
+) {
     let (starts, readers) = readers;
     for element in workflow.elements.iter().filter(|element| element.source == Source::Defined) {
         for id in element.members() {
             let at = id.0 as usize;
-            if faults.are_many() {
+            if diagnostics.is_full() {
                 return;
             }
-            if known(writers[at]).is_some() || starts.get(at) == starts.get(at + 1) {
+            if writer_id(writers[at]).is_some() || starts.get(at) == starts.get(at + 1) {
                 continue;
             }
             let reader = readers[starts[at] as usize];
-            let message = format!("{} reads `{}`, and no task writes it", faults.task(reader), workflow.data_name(id));
-            faults.add(Some(reader), Problem::new(message));
+            let message =
+                format!("{} reads `{}`, and no task writes it", diagnostics.task(reader), workflow.data_name(id));
+            diagnostics.add(Some(reader), Problem::new(message));
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::model::{DataId, DataRefs, Element, Workflow};
 
 /// The members that a reference names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct DataRange {
     pub first: DataId,
     pub count: u32,
     /// True if the reference names an array, which may have length 1.
@@ -53,7 +53,7 @@ fn index(inside: &str) -> Option<Index> {
 }
 
 /// The members of `element` that `indices` name.
-pub(crate) fn resolve(element: &Element, indices: &[Index]) -> Result<Span, String> {
+pub(crate) fn resolve(element: &Element, indices: &[Index]) -> Result<DataRange, String> {
     let name = &element.name;
     if indices.len() > element.shape.len() {
         let dimensions = element.shape.len();
@@ -71,14 +71,18 @@ pub(crate) fn resolve(element: &Element, indices: &[Index]) -> Result<Span, Stri
                 return Err(format!("`{name}`: a slice can only be the last index"));
             }
             Index::Slice(from, to) if from < to && to <= *length => {
-                return Ok(Span { first: DataId(first + from * count), count: (to - from) * count, is_array: true });
+                return Ok(DataRange {
+                    first: DataId(first + from * count),
+                    count: (to - from) * count,
+                    is_array: true,
+                });
             }
             Index::Slice(from, to) => {
                 return Err(format!("slice {from}:{to} of `{name}` is empty or out of bounds: 0:{length} is all"));
             }
         }
     }
-    Ok(Span { first: DataId(first), count, is_array: indices.len() < element.shape.len() })
+    Ok(DataRange { first: DataId(first), count, is_array: indices.len() < element.shape.len() })
 }
 
 // --- writing ---
@@ -174,7 +178,7 @@ mod tests {
         workflow
     }
 
-    fn read(text: &str) -> Result<Span, String> {
+    fn read(text: &str) -> Result<DataRange, String> {
         let (name, indices) = parse(text)?;
         let workflow = workflow();
         let element = workflow.elements.iter().find(|element| element.name == name).ok_or("unknown")?;
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn references_name_members_arrays_and_slices() {
-        let span = |first, count, is_array| Ok(Span { first: DataId(first), count, is_array });
+        let span = |first, count, is_array| Ok(DataRange { first: DataId(first), count, is_array });
         for (text, expected) in [
             ("S", span(0, 1, false)),
             ("A[4]", span(5, 1, false)),

@@ -9,7 +9,7 @@ use crate::tool::{ParamKind, Tool};
 use base::Problem;
 
 /// Programs that interpret such words themselves: ten shells, and three that compare.
-const UNDERSTANDING: [&str; 13] =
+const INTERPRETERS: [&str; 13] =
     ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "tcsh", "busybox", "expr", "test", "["];
 
 const REDIRECTIONS: [&str; 8] = ["2>>", "&>", "1>", "2>", ">>", ">|", ">", "<"];
@@ -23,20 +23,20 @@ pub(crate) struct ShellWord {
 }
 
 /// The first word of the command of `tool` that cannot be meant for its program.
-pub(crate) fn refused(tool: &Tool) -> Option<ShellWord> {
-    if understands(tool) {
+pub(crate) fn find_refused(tool: &Tool) -> Option<ShellWord> {
+    if interprets_words(tool) {
         return None;
     }
-    (1..tool.command.len()).find_map(|item| refused_at(tool, item))
+    (1..tool.command.len()).find_map(|item| find_refused_at(tool, item))
 }
 
-fn refused_at(tool: &Tool, item: usize) -> Option<ShellWord> {
+fn find_refused_at(tool: &Tool, item: usize) -> Option<ShellWord> {
     let word = tool.command[item].as_str();
     let found = |what: &str, hint: String| {
         Some(ShellWord { item, message: format!("no shell reads a command, so `{what}` would be passed on"), hint })
     };
     if let Some(sign) = redirection(tool, item) {
-        return found(sign, redirected(tool, item, sign));
+        return found(sign, redirection_hint(tool, item, sign));
     }
     let before = &tool.command[item - 1];
     let after = tool.command.get(item + 1);
@@ -67,17 +67,17 @@ fn redirection<'a>(tool: &Tool, item: usize) -> Option<&'a str> {
     let target = if glued.is_empty() { tool.command.get(item + 1)?.as_str() } else { glued };
     let is_last = item + usize::from(glued.is_empty()) + 1 == tool.command.len();
     let kind = param_of(target).and_then(|name| tool.param(name)).map(|index| &tool.params[index].kind);
-    let is_meant = match kind {
+    let is_redirection = match kind {
         Some(ParamKind::Output { .. }) => sign != "<",
         Some(ParamKind::Input { .. }) => sign == "<",
         Some(ParamKind::Config { .. }) => false,
         None => glued.is_empty() && is_last && tool.command[1..item].iter().any(|item| item.contains('{')),
     };
-    is_meant.then_some(sign)
+    is_redirection.then_some(sign)
 }
 
 /// The hint for a redirection.
-fn redirected(tool: &Tool, item: usize, sign: &str) -> String {
+fn redirection_hint(tool: &Tool, item: usize, sign: &str) -> String {
     let glued = &tool.command[item][sign.len()..];
     let target = if glued.is_empty() { tool.command.get(item + 1).map_or("", String::as_str) } else { glued };
     let is_param = param_of(target).is_some();
@@ -94,21 +94,21 @@ fn param_of(item: &str) -> Option<&str> {
 }
 
 /// Returns whether the program interprets such words itself.
-fn understands(tool: &Tool) -> bool {
+fn interprets_words(tool: &Tool) -> bool {
     let name = |item: &String| item.rsplit('/').next().unwrap_or_default().to_owned();
     // `env A=1 sh -c ...`, `time bash ...`: a shell anywhere before an option counts.
-    let shells = |item: &String| UNDERSTANDING[..10].contains(&name(item).as_str());
-    tool.command.first().is_some_and(|first| UNDERSTANDING.contains(&name(first).as_str()))
+    let shells = |item: &String| INTERPRETERS[..10].contains(&name(item).as_str());
+    tool.command.first().is_some_and(|first| INTERPRETERS.contains(&name(first).as_str()))
         || tool.command.windows(2).any(|pair| shells(&pair[0]) && pair[1].starts_with('-'))
 }
 
 /// Warnings about items of a command that look like file name patterns, which only a shell would
 /// expand. They are not errors, because some programs take patterns themselves (`rsync`, `find`).
 pub fn warnings(tool: &Tool) -> Vec<Problem> {
-    const TAKERS: [&str; 12] =
+    const PATTERN_PROGRAMS: [&str; 12] =
         ["find", "rsync", "tar", "unzip", "zip", "grep", "egrep", "sed", "awk", "perl", "git", "make"];
     let program = tool.command.first().map_or("", |first| first.rsplit('/').next().unwrap_or_default());
-    if understands(tool) || TAKERS.contains(&program) {
+    if interprets_words(tool) || PATTERN_PROGRAMS.contains(&program) {
         return Vec::new();
     }
     let warned = |(item, word): (usize, &String)| {
@@ -142,19 +142,19 @@ mod tests {
         Tool::new("T", command, vec![input("in"), output("out", "")])
     }
 
-    fn told(command: &[&str]) -> Option<(usize, String)> {
-        refused(&tool(command)).map(|word| (word.item, word.hint))
+    fn refusal(command: &[&str]) -> Option<(usize, String)> {
+        find_refused(&tool(command)).map(|word| (word.item, word.hint))
     }
 
     #[test]
     fn a_redirection_is_refused_with_the_key_to_use() {
         let stdout = |item| Some((item, "use `stdout = \"{out}\"`".to_owned()));
-        assert_eq!(told(&["sort", "{in}", ">", "{out}"]), stdout(2));
-        assert_eq!(told(&["sort", "{in}", ">{out}"]), stdout(2));
-        assert_eq!(told(&["sort", "{in}", ">>", "{out}"]), stdout(2));
-        assert_eq!(told(&["tr", "a", "b", "<", "{in}"]), Some((3, "use `stdin = \"{in}\"`".to_owned())));
-        assert_eq!(told(&["sort", "{in}", ">", "x.txt"]), Some((2, "use `stdout = \"{OUTPUT}\"`".to_owned())));
-        assert!(told(&["x", "{in}", "2>", "{out}"]).is_some_and(|(_, hint)| hint.contains("standard error")));
+        assert_eq!(refusal(&["sort", "{in}", ">", "{out}"]), stdout(2));
+        assert_eq!(refusal(&["sort", "{in}", ">{out}"]), stdout(2));
+        assert_eq!(refusal(&["sort", "{in}", ">>", "{out}"]), stdout(2));
+        assert_eq!(refusal(&["tr", "a", "b", "<", "{in}"]), Some((3, "use `stdin = \"{in}\"`".to_owned())));
+        assert_eq!(refusal(&["sort", "{in}", ">", "x.txt"]), Some((2, "use `stdout = \"{OUTPUT}\"`".to_owned())));
+        assert!(refusal(&["x", "{in}", "2>", "{out}"]).is_some_and(|(_, hint)| hint.contains("standard error")));
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             &["a", "{in}", "$(nproc)"],
             &["a", "{in}", "2>&1"],
         ] {
-            assert!(told(command).is_some(), "{command:?}");
+            assert!(refusal(command).is_some(), "{command:?}");
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
             &["expr", "1", ">", "{out}"],
             &["python3", "-c", "print(1 < 2)", "{in}"],
         ] {
-            assert_eq!(told(command), None, "{command:?}");
+            assert_eq!(refusal(command), None, "{command:?}");
             assert!(warnings(&tool(command)).is_empty(), "{command:?}");
         }
     }

@@ -10,7 +10,7 @@ pub(crate) enum Token<'a> {
     /// `{name}`, or `{name.part}`.
     Name { name: &'a str, part: Option<&'a str> },
     /// `{name?text}`.
-    When { name: &'a str, text: &'a str },
+    Conditional { name: &'a str, text: &'a str },
 }
 
 /// Splits `text` into its pieces, or returns an error message.
@@ -47,7 +47,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
 /// Parses the text between two braces.
 fn name(inside: &str) -> Result<Token<'_>, String> {
     let (token, name) = match (inside.split_once('?'), inside.split_once('.')) {
-        (Some((name, text)), _) => (Token::When { name, text }, name),
+        (Some((name, text)), _) => (Token::Conditional { name, text }, name),
         (None, Some((name, part))) => (Token::Name { name, part: Some(part) }, name),
         (None, None) => (Token::Name { name: inside, part: None }, inside),
     };
@@ -80,7 +80,7 @@ mod tests {
                 text("-d="),
                 Token::Name { name: "p", part: Some("stem") },
                 text("x"),
-                Token::When { name: "flag", text: "--go fast" },
+                Token::Conditional { name: "flag", text: "--go fast" },
             ])
         );
     }

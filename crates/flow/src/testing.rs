@@ -6,11 +6,11 @@ use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Tool};
 
 /// A workflow under construction. A tool must be declared before it is called.
 #[derive(Default)]
-pub(crate) struct Story {
+pub(crate) struct WorkflowBuilder {
     pub workflow: Workflow,
 }
 
-impl Story {
+impl WorkflowBuilder {
     /// Adds a tool with a command in words, and parameters such as `input("in")`.
     pub fn tool(mut self, name: &str, command: &str, params: Vec<Param>) -> Self {
         self.workflow.tools.push(Tool {
@@ -138,8 +138,8 @@ fn param(name: &str, kind: ParamKind) -> Param {
 
 /// A workflow with the tools that many tests need: `Copy`, `Split` (into arguments), `Merge` (from
 /// a list).
-pub(crate) fn story() -> Story {
-    Story::default()
+pub(crate) fn builder() -> WorkflowBuilder {
+    WorkflowBuilder::default()
         .tool("Copy", "cp {in} {out}", vec![input("in"), output("out", "")])
         .tool("Split", "split {in} {parts}", vec![input("in"), outputs("parts", ArrayForm::Args)])
         .tool("Merge", "merge {parts} {out}", vec![inputs("parts", ArrayForm::List), output("out", ".all")])

@@ -1,9 +1,9 @@
 //! Validates each part of a workflow by itself: tools, elements, and the bindings of tasks.
 
-use crate::compiled::Compiled;
+use crate::diagnostics::Diagnostics;
 use crate::element_name::{check_defined_name, check_element_name};
-use crate::faults::Faults;
 use crate::model::{DataRefs, Element, FileBinding, Source, Task, TaskId, Workflow};
+use crate::template_compiler::CompiledTool;
 use crate::tool::{ParamKind, Tool};
 use base::Problem;
 use std::collections::HashSet;
@@ -15,22 +15,22 @@ pub const MEMBERS_MAX: u32 = 8_000_000;
 /// The most tools of a workflow.
 pub const TOOLS_MAX: usize = 10_000;
 
-pub(crate) fn tools(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<Compiled> {
+pub(crate) fn tools(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) -> Vec<CompiledTool> {
     let mut names = HashSet::new();
     if workflow.tools.len() > TOOLS_MAX {
-        faults.add(None, Problem::new(format!("more than {TOOLS_MAX} tools")));
+        diagnostics.add(None, Problem::new(format!("more than {TOOLS_MAX} tools")));
         return Vec::new();
     }
     let mut compiled = Vec::new();
     for tool in &workflow.tools {
         if !names.insert(&tool.name) {
-            faults.add(None, Problem::new(format!("two tools are called `{}`", tool.name)));
+            diagnostics.add(None, Problem::new(format!("two tools are called `{}`", tool.name)));
         }
-        match Compiled::new(tool) {
+        match CompiledTool::new(tool) {
             Ok(tool) => compiled.push(tool),
-            Err(problems) => problems.into_iter().for_each(|found| faults.add(None, found.problem)),
+            Err(problems) => problems.into_iter().for_each(|found| diagnostics.add(None, found.problem)),
         }
-        if faults.are_many() {
+        if diagnostics.is_full() {
             break;
         }
     }
@@ -38,27 +38,28 @@ pub(crate) fn tools(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<Compile
 }
 
 /// Checks that elements follow each other without gaps, and have valid names and shapes.
-pub(crate) fn elements(workflow: &Workflow, faults: &mut Faults<'_>) {
+pub(crate) fn elements(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) {
     let mut names = HashSet::new();
     let mut next = 0u32;
     for element in &workflow.elements {
-        let fault = element_fault(element, next).or_else(|| {
+        let problem = check_element(element, next).or_else(|| {
             let twice = !names.insert(&element.name);
             twice.then(|| Problem::new(format!("two data elements are called `{}`", element.name)))
         });
         // After one problem the ids of later elements have no meaning.
-        if let Some(problem) = fault {
-            faults.add(None, problem);
+        if let Some(problem) = problem {
+            diagnostics.add(None, problem);
             return;
         }
         next = next.saturating_add(element.count);
     }
     if next > MEMBERS_MAX {
-        faults.add(None, Problem::new(format!("data elements have {next} members in all, more than {MEMBERS_MAX}")));
+        diagnostics
+            .add(None, Problem::new(format!("data elements have {next} members in all, more than {MEMBERS_MAX}")));
     }
 }
 
-fn element_fault(element: &Element, first: u32) -> Option<Problem> {
+fn check_element(element: &Element, first: u32) -> Option<Problem> {
     let name = &element.name;
     let count = element.shape.iter().try_fold(1u32, |product, length| product.checked_mul(*length));
     if element.first.0 != first || count != Some(element.count) || element.count == 0 {
@@ -82,23 +83,23 @@ fn is_file_path(path: &str) -> bool {
     !matches!(name, "" | "." | "..") && !path.contains(['\0', '\n', '\r'])
 }
 
-pub(crate) fn tasks(workflow: &Workflow, faults: &mut Faults<'_>) {
+pub(crate) fn tasks(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) {
     if workflow.tasks.len() > TASKS_MAX as usize {
-        faults.add(None, Problem::new(format!("{} tasks are more than {TASKS_MAX}", workflow.tasks.len())));
+        diagnostics.add(None, Problem::new(format!("{} tasks are more than {TASKS_MAX}", workflow.tasks.len())));
         return;
     }
     for (number, task) in (0..).map(TaskId).zip(&workflow.tasks) {
-        if let Some(message) = task_fault(workflow, task) {
-            let named = faults.task(number);
-            faults.add(Some(number), Problem::new(format!("{named}: {message}")));
+        if let Some(message) = check_task(workflow, task) {
+            let named = diagnostics.task(number);
+            diagnostics.add(Some(number), Problem::new(format!("{named}: {message}")));
         }
-        if faults.are_many() {
+        if diagnostics.is_full() {
             return;
         }
     }
 }
 
-fn task_fault(workflow: &Workflow, task: &Task) -> Option<String> {
+fn check_task(workflow: &Workflow, task: &Task) -> Option<String> {
     let Some(tool) = workflow.tools.get(task.tool.0 as usize) else {
         return Some(format!("there is no tool {}", task.tool.0));
     };
@@ -114,11 +115,11 @@ fn task_fault(workflow: &Workflow, task: &Task) -> Option<String> {
     if let Some(other) = task.after.iter().find(|other| other.0 as usize >= workflow.tasks.len()) {
         return Some(format!("it comes after task {}, which there is not", other.0));
     }
-    let file = task.files.iter().find_map(|binding| file_fault(workflow, tool, binding));
-    file.or_else(|| config_fault(tool, task)).or_else(|| missing(tool, &params))
+    let file = task.files.iter().find_map(|binding| check_file_binding(workflow, tool, binding));
+    file.or_else(|| check_configs(tool, task)).or_else(|| missing(tool, &params))
 }
 
-fn file_fault(workflow: &Workflow, tool: &Tool, binding: &FileBinding) -> Option<String> {
+fn check_file_binding(workflow: &Workflow, tool: &Tool, binding: &FileBinding) -> Option<String> {
     let param = &tool.params[usize::from(binding.param)];
     let name = &param.name;
     if matches!(param.kind, ParamKind::Config { .. }) {
@@ -137,13 +138,13 @@ fn file_fault(workflow: &Workflow, tool: &Tool, binding: &FileBinding) -> Option
     }
 }
 
-fn config_fault(tool: &Tool, task: &Task) -> Option<String> {
+fn check_configs(tool: &Tool, task: &Task) -> Option<String> {
     task.configs.iter().find_map(|binding| {
         let param = &tool.params[usize::from(binding.param)];
         match &param.kind {
-            ParamKind::Config { of, .. } if of.takes(&binding.value) => None,
+            ParamKind::Config { of, .. } if of.accepts(&binding.value) => None,
             ParamKind::Config { of, .. } => {
-                Some(format!("parameter `{}`: {} is no {}", param.name, binding.value.shown(), of.name()))
+                Some(format!("parameter `{}`: {} is no {}", param.name, binding.value.quoted(), of.name()))
             }
             _ => Some(format!("parameter `{}` takes data, not a value", param.name)),
         }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Raw<'a> {
+pub(super) struct RawWorkflow<'a> {
     pub tidemill_flow: u32,
     #[serde(borrow, default)]
     pub name: Cow<'a, str>,

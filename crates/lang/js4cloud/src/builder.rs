@@ -367,7 +367,7 @@ impl Builder {
             }
             Given::List(members) if members.is_empty() => "an empty array".to_owned(),
             Given::List(members) => format!("an array of {}", members.len()),
-            Given::Value(value) => value.shown(),
+            Given::Value(value) => value.quoted(),
             Given::Wrong(_) => "nothing".to_owned(),
         }
     }
@@ -408,12 +408,12 @@ fn check_complete(tool: &Tool, arguments: &[Argument]) -> Result<(), Problem> {
 
 /// `value`, if the config type `of` accepts it.
 fn fitting(of: ConfigType, value: &ConfigValue) -> Option<ConfigValue> {
-    of.takes(value).then(|| value.clone())
+    of.accepts(value).then(|| value.clone())
 }
 
 fn wrong_type(tool: &Tool, name: &str, of: ConfigType, value: &ConfigValue) -> Problem {
     let message = format!("parameter `{name}` of `{}` is {} {}", tool.name, article(of), of.name());
-    Problem::new(format!("{message}, and the call gives {}", value.shown()))
+    Problem::new(format!("{message}, and the call gives {}", value.quoted()))
 }
 
 fn article(of: ConfigType) -> &'static str {

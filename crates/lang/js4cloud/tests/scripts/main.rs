@@ -87,7 +87,7 @@ pub(crate) fn calls(workflow: &Workflow) -> Vec<String> {
         let configs = task
             .configs
             .iter()
-            .map(|binding| format!("{}={}", tool.params[usize::from(binding.param)].name, binding.value.shown()));
+            .map(|binding| format!("{}={}", tool.params[usize::from(binding.param)].name, binding.value.quoted()));
         format!("{}({})", tool.name, files.chain(configs).collect::<Vec<_>>().join(","))
     };
     workflow.tasks.iter().map(call).collect()

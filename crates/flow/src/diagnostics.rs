@@ -17,13 +17,13 @@ pub struct Script<'a> {
 }
 
 /// The problems of one workflow.
-pub(crate) struct Faults<'a> {
+pub(crate) struct Diagnostics<'a> {
     workflow: &'a Workflow,
     script: Option<Script<'a>>,
     found: Vec<Problem>,
 }
 
-impl<'a> Faults<'a> {
+impl<'a> Diagnostics<'a> {
     pub fn new(workflow: &'a Workflow, script: Option<Script<'a>>) -> Self {
         Self { workflow, script, found: Vec::new() }
     }
@@ -43,12 +43,12 @@ impl<'a> Faults<'a> {
     }
 
     /// Returns whether enough problems were found to stop.
-    pub fn are_many(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.found.len() >= SHOWN_MAX
     }
 
     /// Returns the problems so far as an error, if there are any.
-    pub fn settle(&mut self) -> Result<(), Vec<Problem>> {
+    pub fn fail_if_any(&mut self) -> Result<(), Vec<Problem>> {
         if self.found.is_empty() { Ok(()) } else { Err(self.take()) }
     }
 

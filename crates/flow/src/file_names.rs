@@ -1,9 +1,9 @@
 //! File names: names each member's file, and checks that no two files in one folder have the same
 //! name.
 
-use crate::compiled::{Compiled, Part, Piece};
-use crate::faults::Faults;
+use crate::diagnostics::Diagnostics;
 use crate::model::{DataId, DataRefs, Element, Source, Task, TaskId, Workflow};
+use crate::template_compiler::{CompiledTool, PathPart, TemplatePiece};
 use crate::tool::{ArrayForm, ConfigValue, ParamKind, Tool};
 use base::Problem;
 use std::fmt::Write as _;
@@ -13,16 +13,21 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// The file names of all members, in one text.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Names {
+pub(crate) struct FileNames {
     text: String,
     /// The start of each member's name in `text`, and its length. The length is 0 for members that
     /// no task writes.
     spans: Vec<(u32, u16)>,
 }
 
-impl Names {
+impl FileNames {
     /// Names all members. An invalid file name, or two equal names in one folder, is a problem.
-    pub fn new(workflow: &Workflow, tools: &[Compiled], order: &[TaskId], faults: &mut Faults<'_>) -> Self {
+    pub fn new(
+        workflow: &Workflow,
+        tools: &[CompiledTool],
+        order: &[TaskId],
+        diagnostics: &mut Diagnostics<'_>,
+    ) -> Self {
         let mut names = Self { text: String::new(), spans: vec![(0, 0); workflow.data_count() as usize] };
         for element in &workflow.elements {
             if let Source::Input(paths) = &element.source {
@@ -33,13 +38,13 @@ impl Names {
         }
         for number in order {
             let task = &workflow.tasks[number.0 as usize];
-            let naming = Naming { workflow, task, tool: workflow.tool_of(task) };
-            let named = naming.name_outputs(&mut names, &tools[task.tool.0 as usize]);
-            if let Err(message) = named.and_then(|()| naming.check_folders(&names)) {
-                let message = format!("{}: {message}", faults.task(*number));
-                faults.add(Some(*number), Problem::new(message));
+            let namer = OutputNamer { workflow, task, tool: workflow.tool_of(task) };
+            let named = namer.name_outputs(&mut names, &tools[task.tool.0 as usize]);
+            if let Err(message) = named.and_then(|()| namer.check_folders(&names)) {
+                let message = format!("{}: {message}", diagnostics.task(*number));
+                diagnostics.add(Some(*number), Problem::new(message));
             }
-            if faults.are_many() {
+            if diagnostics.is_full() {
                 break;
             }
         }
@@ -66,7 +71,7 @@ impl Workflow {
     pub fn file_stem(&self, id: DataId) -> String {
         let element = self.element_of(id);
         match self.input_path(id) {
-            Some(path) => part_of(path, Part::Name).to_owned(),
+            Some(path) => path_part(path, PathPart::Name).to_owned(),
             None => named(element, id),
         }
     }
@@ -90,14 +95,14 @@ fn named(element: &Element, id: DataId) -> String {
 }
 
 /// Names the files of one task.
-struct Naming<'a> {
+struct OutputNamer<'a> {
     workflow: &'a Workflow,
     task: &'a Task,
     tool: &'a Tool,
 }
 
-impl Naming<'_> {
-    fn name_outputs(&self, names: &mut Names, compiled: &Compiled) -> Result<(), String> {
+impl OutputNamer<'_> {
+    fn name_outputs(&self, names: &mut FileNames, compiled: &CompiledTool) -> Result<(), String> {
         for param in &compiled.outputs {
             let Some(data) = bound(self.task, *param) else { continue };
             let template = compiled.files[usize::from(*param)].as_deref();
@@ -105,7 +110,7 @@ impl Naming<'_> {
             for (number, id) in data.iter().enumerate() {
                 let name = match template {
                     Some(pieces) => {
-                        self.rendered(names, pieces, id, (number, data.len(), &format!("{number:0digits$}")))?
+                        self.render(names, pieces, id, (number, data.len(), &format!("{number:0digits$}")))?
                     }
                     None => self.default_name(id, *param),
                 };
@@ -127,22 +132,22 @@ impl Naming<'_> {
         format!("{}{extension}", named(self.workflow.element_of(id), id))
     }
 
-    /// The name that a template gives to member `id`. `place` is its index among the `count`
+    /// The name that a template gives to member `id`. `position` is its index among the `count`
     /// members that are bound, and `number` is that index as text.
-    fn rendered(
+    fn render(
         &self,
-        names: &Names,
-        pieces: &[Piece],
+        names: &FileNames,
+        pieces: &[TemplatePiece],
         id: DataId,
-        (place, count, number): (usize, usize, &str),
+        (position, count, number): (usize, usize, &str),
     ) -> Result<String, String> {
         let mut name = String::new();
         for piece in pieces {
             match piece {
-                Piece::Text(text) => name.push_str(text),
-                Piece::Path(param, part) => {
+                TemplatePiece::Text(text) => name.push_str(text),
+                TemplatePiece::Path(param, part) => {
                     let Some(data) = bound(self.task, *param) else { continue };
-                    let of = if data.is_array() { place } else { 0 };
+                    let of = if data.is_array() { position } else { 0 };
                     if data.is_array() && data.len() != count {
                         let (own, other) = (self.workflow.data_name(id), &self.tool.params[usize::from(*param)].name);
                         let counts = format!("{count} names are made of the {} of `{other}`", data.len());
@@ -150,21 +155,21 @@ impl Naming<'_> {
                             "`{own}` is named after the member of `{other}` at its place, and {counts}"
                         ));
                     }
-                    name.push_str(data.get(of).map_or("", |id| part_of(names.get(id), *part)));
+                    name.push_str(data.get(of).map_or("", |id| path_part(names.get(id), *part)));
                 }
-                Piece::Value(param) => name.push_str(&config_text(self.tool, self.task, *param)),
-                Piece::When(param, text) if is_set(self.tool, self.task, *param) => name.push_str(text),
-                Piece::Element => name.push_str(&self.workflow.element_of(id).name),
-                Piece::Index => name.push_str(&padded_index(self.workflow.element_of(id), id)),
-                Piece::Number => name.push_str(number),
-                Piece::When(..) | Piece::Here => {}
+                TemplatePiece::Value(param) => name.push_str(&config_text(self.tool, self.task, *param)),
+                TemplatePiece::Conditional(param, text) if is_set(self.tool, self.task, *param) => name.push_str(text),
+                TemplatePiece::Element => name.push_str(&self.workflow.element_of(id).name),
+                TemplatePiece::Index => name.push_str(&padded_index(self.workflow.element_of(id), id)),
+                TemplatePiece::Number => name.push_str(number),
+                TemplatePiece::Conditional(..) | TemplatePiece::Here => {}
             }
         }
         Ok(name)
     }
 
     /// Refuses two files of one name in the task's directory, or in a directory of links.
-    fn check_folders(&self, names: &Names) -> Result<(), String> {
+    fn check_folders(&self, names: &FileNames) -> Result<(), String> {
         let mut own: Vec<String> = Vec::new();
         for binding in &self.task.files {
             let param = &self.tool.params[usize::from(binding.param)];
@@ -233,15 +238,15 @@ pub(crate) fn is_set(tool: &Tool, task: &Task, param: u16) -> bool {
 }
 
 /// A part of a path. `Dir` is empty for a bare name.
-pub(crate) fn part_of(path: &str, part: Part) -> &str {
+pub(crate) fn path_part(path: &str, part: PathPart) -> &str {
     let name = file_name(path);
     let dot = name.rfind('.').filter(|at| *at > 0).unwrap_or(name.len());
     match part {
-        Part::Whole => path,
-        Part::Name => &name[..dot],
-        Part::File => name,
-        Part::Ext => &name[dot..],
-        Part::Dir => path[..path.len() - name.len()].trim_end_matches('/'),
+        PathPart::Whole => path,
+        PathPart::Name => &name[..dot],
+        PathPart::File => name,
+        PathPart::Ext => &name[dot..],
+        PathPart::Dir => path[..path.len() - name.len()].trim_end_matches('/'),
     }
 }
 

@@ -47,33 +47,33 @@ pub struct ToolProblem {
 
 /// All problems of `tool`; empty if it is valid.
 pub fn check_tool(tool: &Tool) -> Vec<ToolProblem> {
-    Compiler::new(tool).compile().err().unwrap_or_default()
+    TemplateCompiler::new(tool).compile().err().unwrap_or_default()
 }
 
 /// The parsed templates of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Compiled {
-    pub command: Vec<Vec<Piece>>,
+pub(crate) struct CompiledTool {
+    pub command: Vec<Vec<TemplatePiece>>,
     pub stdin: Option<u16>,
     pub stdout: Option<u16>,
-    pub env: Vec<Vec<Piece>>,
+    pub env: Vec<Vec<TemplatePiece>>,
     /// The file name template of each parameter that has one.
-    pub files: Vec<Option<Vec<Piece>>>,
+    pub files: Vec<Option<Vec<TemplatePiece>>>,
     /// Output parameters, each after those whose names its own name is made of.
     pub outputs: Vec<u16>,
 }
 
 /// A piece of a template, with its name resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplatePiece {
     Text(Box<str>),
     Here,
     /// The path of a file parameter, or a part of it.
-    Path(u16, Part),
+    Path(u16, PathPart),
     /// The value of a config parameter.
     Value(u16),
     /// Text that is inserted if a boolean config is true, or if an optional input is bound.
-    When(u16, Box<str>),
+    Conditional(u16, Box<str>),
     Element,
     Index,
     Number,
@@ -81,7 +81,7 @@ pub(crate) enum Piece {
 
 /// A part of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum PathPart {
     Whole,
     /// The file name without its extension.
     Name,
@@ -91,28 +91,28 @@ pub(crate) enum Part {
     Dir,
 }
 
-impl Compiled {
+impl CompiledTool {
     pub fn new(tool: &Tool) -> Result<Self, Vec<ToolProblem>> {
-        Compiler::new(tool).compile()
+        TemplateCompiler::new(tool).compile()
     }
 }
 
-struct Compiler<'a> {
+struct TemplateCompiler<'a> {
     tool: &'a Tool,
     /// For each parameter, whether a template names it.
     used: Vec<bool>,
     problems: Vec<ToolProblem>,
 }
 
-impl<'a> Compiler<'a> {
+impl<'a> TemplateCompiler<'a> {
     fn new(tool: &'a Tool) -> Self {
         Self { tool, used: vec![false; tool.params.len()], problems: Vec::new() }
     }
 
-    fn compile(mut self) -> Result<Compiled, Vec<ToolProblem>> {
+    fn compile(mut self) -> Result<CompiledTool, Vec<ToolProblem>> {
         let tool = self.tool;
         self.check_values();
-        if let Some(word) = shell_words::refused(tool) {
+        if let Some(word) = shell_words::find_refused(tool) {
             self.refuse_with(ToolPart::Command(word.item), &word.message, &word.hint);
         }
         let command =
@@ -121,12 +121,12 @@ impl<'a> Compiler<'a> {
         let stdin = tool.stdin.as_ref().and_then(|text| self.stream(ToolPart::Stdin, text));
         let stdout = tool.stdout.as_ref().and_then(|text| self.stream(ToolPart::Stdout, text));
         let files: Vec<_> = (0..tool.params.len()).map(|param| self.file_template(param)).collect();
-        let outputs = self.output_order(&files);
+        let outputs = self.order_outputs(&files);
         if !tool.command.is_empty() {
             self.check_used();
         }
         if self.problems.is_empty() {
-            Ok(Compiled { command, stdin, stdout, env, files, outputs })
+            Ok(CompiledTool { command, stdin, stdout, env, files, outputs })
         } else {
             Err(self.problems)
         }
@@ -172,8 +172,8 @@ impl<'a> Compiler<'a> {
             self.refuse(ToolPart::Param(index), "declared twice");
         }
         match &param.kind {
-            ParamKind::Config { of, default: Some(value) } if !of.takes(value) => {
-                let message = format!("the default {} is no {}", value.shown(), of.name());
+            ParamKind::Config { of, default: Some(value) } if !of.accepts(value) => {
+                let message = format!("the default {} is no {}", value.quoted(), of.name());
                 self.refuse(ToolPart::ParamValue(index), &message);
             }
             ParamKind::Output { file: Some(_), extension, .. } if !extension.is_empty() => {
@@ -192,7 +192,7 @@ impl<'a> Compiler<'a> {
 
     // --- templates ---
 
-    fn template(&mut self, part: ToolPart, text: &str) -> Vec<Piece> {
+    fn template(&mut self, part: ToolPart, text: &str) -> Vec<TemplatePiece> {
         if text.contains('\0') {
             self.refuse(part, "holds a zero byte");
         }
@@ -203,46 +203,46 @@ impl<'a> Compiler<'a> {
                 return Vec::new();
             }
         };
-        let pieces: Vec<Piece> = tokens.into_iter().filter_map(|token| self.piece(part, token)).collect();
+        let pieces: Vec<TemplatePiece> = tokens.into_iter().filter_map(|token| self.piece(part, token)).collect();
         self.check_arrays(part, &pieces);
         pieces
     }
 
-    fn piece(&mut self, part: ToolPart, token: Token<'_>) -> Option<Piece> {
+    fn piece(&mut self, part: ToolPart, token: Token<'_>) -> Option<TemplatePiece> {
         match token {
-            Token::Text(text) => Some(Piece::Text(text.into())),
-            Token::Name { name: "here", part: None } if !in_file_name(part) => Some(Piece::Here),
-            Token::Name { name: "element", part: None } if in_file_name(part) => Some(Piece::Element),
-            Token::Name { name: "index", part: None } if in_file_name(part) => Some(Piece::Index),
-            Token::Name { name: "number", part: None } if in_file_name(part) => Some(Piece::Number),
+            Token::Text(text) => Some(TemplatePiece::Text(text.into())),
+            Token::Name { name: "here", part: None } if !in_file_name(part) => Some(TemplatePiece::Here),
+            Token::Name { name: "element", part: None } if in_file_name(part) => Some(TemplatePiece::Element),
+            Token::Name { name: "index", part: None } if in_file_name(part) => Some(TemplatePiece::Index),
+            Token::Name { name: "number", part: None } if in_file_name(part) => Some(TemplatePiece::Number),
             Token::Name { name, part: of_path } => self.named(part, name, of_path),
-            Token::When { name, text } => self.when(part, name, text),
+            Token::Conditional { name, text } => self.conditional(part, name, text),
         }
     }
 
-    fn named(&mut self, part: ToolPart, name: &str, of_path: Option<&str>) -> Option<Piece> {
+    fn named(&mut self, part: ToolPart, name: &str, of_path: Option<&str>) -> Option<TemplatePiece> {
         let (index, param) = self.lookup(part, name)?;
         let piece = match (&param.kind, of_path) {
-            (ParamKind::Config { .. }, None) => return Some(Piece::Value(index)),
+            (ParamKind::Config { .. }, None) => return Some(TemplatePiece::Value(index)),
             (ParamKind::Config { .. }, Some(_)) => {
                 self.refuse(part, &format!("config `{name}` is a value, it has no parts; write `{{{name}}}`"));
                 return None;
             }
-            (_, of_path) => Piece::Path(index, self.path_part(part, of_path)?),
+            (_, of_path) => TemplatePiece::Path(index, self.path_part(part, of_path)?),
         };
         self.check_path(part, &piece, param).then_some(piece)
     }
 
-    fn path_part(&mut self, part: ToolPart, of_path: Option<&str>) -> Option<Part> {
+    fn path_part(&mut self, part: ToolPart, of_path: Option<&str>) -> Option<PathPart> {
         match of_path {
-            None => Some(Part::Whole),
-            Some("name" | "stem") => Some(Part::Name),
-            Some("file") => Some(Part::File),
-            Some("ext") => Some(Part::Ext),
-            Some("dir") => Some(Part::Dir),
+            None => Some(PathPart::Whole),
+            Some("name" | "stem") => Some(PathPart::Name),
+            Some("file") => Some(PathPart::File),
+            Some("ext") => Some(PathPart::Ext),
+            Some("dir") => Some(PathPart::Dir),
             Some(other) => {
                 let message = format!("unknown part `.{other}` of a path");
-                let problem = Problem::new(self.named_part(part, &message));
+                let problem = Problem::new(self.with_part(part, &message));
                 let problem = problem.nearest(other, ["name", "file", "ext", "dir"]);
                 self.problems.push(ToolProblem { part, problem });
                 None
@@ -251,15 +251,15 @@ impl<'a> Compiler<'a> {
     }
 
     /// Checks whether a path may occur in `part`; reports the problem if not.
-    fn check_path(&mut self, part: ToolPart, piece: &Piece, param: &Param) -> bool {
-        let Piece::Path(index, of_path) = piece else { return true };
+    fn check_path(&mut self, part: ToolPart, piece: &TemplatePiece, param: &Param) -> bool {
+        let TemplatePiece::Path(index, of_path) = piece else { return true };
         let name = &param.name;
         let array = param.kind.array();
         let reason = match part {
             ToolPart::ParamValue(own) if own == usize::from(*index) => {
                 format!("the name of `{name}` cannot be made of itself")
             }
-            ToolPart::ParamValue(_) if matches!(of_path, Part::Whole | Part::Dir) => {
+            ToolPart::ParamValue(_) if matches!(of_path, PathPart::Whole | PathPart::Dir) => {
                 format!("a file name is made of names: write `{{{name}.name}}` or `{{{name}.file}}`")
             }
             ToolPart::ParamValue(own) if array.is_some() && self.tool.params[own].kind.array().is_none() => {
@@ -277,7 +277,7 @@ impl<'a> Compiler<'a> {
                 format!("`{name}` gives several arguments; a variable holds one value: use array = \"list\" or \"dir\"")
             }
             ToolPart::ParamValue(_) => return true,
-            _ if array == Some(ArrayForm::Dir) && *of_path != Part::Whole => {
+            _ if array == Some(ArrayForm::Dir) && *of_path != PathPart::Whole => {
                 format!("`{name}` is passed as a directory, so its path has no parts; write `{{{name}}}`")
             }
             _ => return true,
@@ -286,7 +286,7 @@ impl<'a> Compiler<'a> {
         false
     }
 
-    fn when(&mut self, part: ToolPart, name: &str, text: &str) -> Option<Piece> {
+    fn conditional(&mut self, part: ToolPart, name: &str, text: &str) -> Option<TemplatePiece> {
         let (index, param) = self.lookup(part, name)?;
         let fits = match &param.kind {
             ParamKind::Config { of, .. } => *of == ConfigType::Boolean,
@@ -297,7 +297,7 @@ impl<'a> Compiler<'a> {
                 format!("`{{{name}?...}}` needs a boolean config or an optional input, and `{name}` is neither");
             self.refuse(part, &message);
         }
-        fits.then(|| Piece::When(index, text.into()))
+        fits.then(|| TemplatePiece::Conditional(index, text.into()))
     }
 
     fn lookup(&mut self, part: ToolPart, name: &str) -> Option<(u16, &'a Param)> {
@@ -307,7 +307,7 @@ impl<'a> Compiler<'a> {
             // Above `PARAMS_MAX` the tool is refused anyway.
             return Some((u16::try_from(index).unwrap_or(u16::MAX), &tool.params[index]));
         }
-        let problem = Problem::new(self.named_part(part, &format!("unknown name `{name}`")));
+        let problem = Problem::new(self.with_part(part, &format!("unknown name `{name}`")));
         let own = if in_file_name(part) { &RESERVED_NAMES[1..] } else { &RESERVED_NAMES[..1] };
         let known = tool.params.iter().map(|param| param.name.as_str()).chain(own.iter().copied());
         self.problems.push(ToolProblem { part, problem: problem.nearest(name, known) });
@@ -315,9 +315,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// Refuses an item that names several arrays, because an item expands over one array.
-    fn check_arrays(&mut self, part: ToolPart, pieces: &[Piece]) {
+    fn check_arrays(&mut self, part: ToolPart, pieces: &[TemplatePiece]) {
         let mut arrays = pieces.iter().filter_map(|piece| match piece {
-            Piece::Path(index, _) if self.tool.params[usize::from(*index)].kind.array() == Some(ArrayForm::Args) => {
+            TemplatePiece::Path(index, _)
+                if self.tool.params[usize::from(*index)].kind.array() == Some(ArrayForm::Args) =>
+            {
                 Some(*index)
             }
             _ => None,
@@ -331,7 +333,7 @@ impl<'a> Compiler<'a> {
     /// The parameter of `stdin = "{p}"` or `stdout = "{p}"`.
     fn stream(&mut self, part: ToolPart, text: &str) -> Option<u16> {
         let pieces = self.template(part, text);
-        let [Piece::Path(index, Part::Whole)] = pieces[..] else {
+        let [TemplatePiece::Path(index, PathPart::Whole)] = pieces[..] else {
             self.refuse(part, "is one file parameter in braces, such as `{p}`");
             return None;
         };
@@ -347,7 +349,7 @@ impl<'a> Compiler<'a> {
         fits.then_some(index)
     }
 
-    fn file_template(&mut self, param: usize) -> Option<Vec<Piece>> {
+    fn file_template(&mut self, param: usize) -> Option<Vec<TemplatePiece>> {
         let ParamKind::Output { file: Some(text), .. } = &self.tool.params[param].kind else { return None };
         let part = ToolPart::ParamValue(param);
         if text.is_empty() || text.contains(['/', '\n']) {
@@ -358,7 +360,7 @@ impl<'a> Compiler<'a> {
 
     /// The output parameters in an order in which each comes after those whose names its own name
     /// is made of.
-    fn output_order(&mut self, files: &[Option<Vec<Piece>>]) -> Vec<u16> {
+    fn order_outputs(&mut self, files: &[Option<Vec<TemplatePiece>>]) -> Vec<u16> {
         let is_output = |index: &usize| matches!(self.tool.params[*index].kind, ParamKind::Output { .. });
         let mut waiting: Vec<usize> = (0..files.len().min(PARAMS_MAX)).filter(is_output).collect();
         let mut order = Vec::new();
@@ -367,7 +369,7 @@ impl<'a> Compiler<'a> {
                 let pieces = files[*index].iter().flatten();
                 pieces
                     .into_iter()
-                    .any(|piece| matches!(piece, Piece::Path(of, _) if waiting.contains(&usize::from(*of))))
+                    .any(|piece| matches!(piece, TemplatePiece::Path(of, _) if waiting.contains(&usize::from(*of))))
             };
             let (rest, free): (Vec<usize>, Vec<usize>) = waiting.iter().partition(|index| blocked(index));
             if free.is_empty() {
@@ -383,8 +385,8 @@ impl<'a> Compiler<'a> {
     fn check_used(&mut self) {
         for (index, param) in self.tool.params.iter().enumerate() {
             let name = &param.name;
-            let said_twice = self.tool.param(name) != Some(index);
-            if self.used[index] || param.kind.is_implicit() || said_twice {
+            let is_duplicate = self.tool.param(name) != Some(index);
+            if self.used[index] || param.kind.is_implicit() || is_duplicate {
                 continue;
             }
             let hint = match param.kind {
@@ -400,16 +402,16 @@ impl<'a> Compiler<'a> {
     // --- messages ---
 
     fn refuse(&mut self, part: ToolPart, message: &str) {
-        let problem = Problem::new(self.named_part(part, message));
+        let problem = Problem::new(self.with_part(part, message));
         self.problems.push(ToolProblem { part, problem });
     }
 
     fn refuse_with(&mut self, part: ToolPart, message: &str, hint: &str) {
-        let problem = Problem::new(self.named_part(part, message)).hint(hint);
+        let problem = Problem::new(self.with_part(part, message)).hint(hint);
         self.problems.push(ToolProblem { part, problem });
     }
 
-    fn named_part(&self, part: ToolPart, message: &str) -> String {
+    fn with_part(&self, part: ToolPart, message: &str) -> String {
         let name = &self.tool.name;
         match part {
             ToolPart::Tool => format!("tool `{name}`: {message}"),
@@ -466,7 +468,7 @@ impl ConfigType {
 
     /// Returns whether the type accepts `value`. An integer is also a number; a string must not
     /// contain a zero byte.
-    pub fn takes(self, value: &ConfigValue) -> bool {
+    pub fn accepts(self, value: &ConfigValue) -> bool {
         match (self, value) {
             (Self::Integer | Self::Number, ConfigValue::Integer(_)) | (Self::Boolean, ConfigValue::Boolean(_)) => true,
             (Self::Number, ConfigValue::Number(number)) => number.is_finite(),
@@ -488,7 +490,7 @@ impl ConfigValue {
     }
 
     /// The value as text in messages: strings are in quotes, so that `"8"` and `8` differ.
-    pub fn shown(&self) -> String {
+    pub fn quoted(&self) -> String {
         match self {
             Self::String(value) => format!("{value:?}"),
             other => other.text(),
@@ -497,5 +499,5 @@ impl ConfigValue {
 }
 
 #[cfg(test)]
-#[path = "compiled_test.rs"]
+#[path = "template_compiler_test.rs"]
 mod tests;
