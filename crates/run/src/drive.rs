@@ -20,7 +20,7 @@ use crate::workspace::{Made, Trouble, Workspace};
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{Captured, Reason, ReasonKind};
-use sched::{Because, Command, Scheduler};
+use sched::{FailureCause, Scheduler, SchedulerCommand, SchedulerEvent};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub struct Driver<'a> {
     evicted: Option<(TaskId, ByteSize)>,
     guess: Guess,
     meter: Option<MachineMeter>,
-    commands: Vec<Command>,
+    commands: Vec<SchedulerCommand>,
     ended: bool,
 }
 
@@ -117,13 +117,13 @@ impl<'a> Driver<'a> {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let (mut cancelled, context) = (false, self.context.clone());
         self.see_pool();
-        self.feed(sched::Event::Begin);
+        self.feed(SchedulerEvent::Begin);
         while !self.ended || !self.exporting.is_empty() {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
-                    self.feed(sched::Event::Cancel);
+                    self.feed(SchedulerEvent::Cancel);
                 }
                 Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)),
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
@@ -139,12 +139,12 @@ impl<'a> Driver<'a> {
     fn see_pool(&mut self) {
         if let Some(workspace) = &self.context.workspace {
             let state = workspace.pool_state();
-            self.feed(sched::Event::Pool(state));
+            self.feed(SchedulerEvent::Pool(state));
         }
     }
 
     /// Passes an event to the scheduler and executes its commands in order.
-    fn feed(&mut self, event: sched::Event) {
+    fn feed(&mut self, event: SchedulerEvent) {
         let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut commands = std::mem::take(&mut self.commands);
         self.scheduler.on(event, now_ms, &mut commands);
@@ -154,21 +154,21 @@ impl<'a> Driver<'a> {
         self.commands = commands;
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: SchedulerCommand) {
         match command {
-            Command::Start { task, slot, attempt } => self.launch(task, slot.0, attempt),
-            Command::Stop { task } => {
+            SchedulerCommand::Start { task, slot, attempt } => self.launch(task, slot.0, attempt),
+            SchedulerCommand::Stop { task } => {
                 if let Some(stop) = self.stops.get(&task) {
                     stop.cancel();
                 }
             }
-            Command::Retry { task, .. } => self.retry(task),
-            Command::Failed { task, because } => self.failed(task, because),
-            Command::Drop { data } => self.drop_member(data),
-            Command::Refused { task, why } => {
-                self.record.never_ran(task, Reason { text: why.to_string(), ..Reason::default() });
+            SchedulerCommand::Retry { task, .. } => self.retry(task),
+            SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
+            SchedulerCommand::Drop { data } => self.drop_member(data),
+            SchedulerCommand::Rejected { task, reason } => {
+                self.record.never_ran(task, Reason { text: reason.to_string(), ..Reason::default() });
             }
-            Command::Ended { .. } => self.ended = true,
+            SchedulerCommand::Ended { .. } => self.ended = true,
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> Driver<'a> {
                 let tool = self.tool_name(task);
                 (self.tell)(&Event::TaskDone { task, tool, seconds });
                 self.made(&made);
-                self.feed(sched::Event::Done(task));
+                self.feed(SchedulerEvent::Done(task));
             }
             Err(failure) => {
                 let failure = match evicted {
@@ -216,7 +216,7 @@ impl<'a> Driver<'a> {
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
     fn made(&mut self, made: &[Made]) {
         for made in made {
-            self.feed(sched::Event::Wrote { data: made.data, bytes: made.takes });
+            self.feed(SchedulerEvent::Wrote { data: made.data, bytes: made.takes });
             self.export(made.data);
         }
         self.see_pool();
@@ -259,9 +259,9 @@ impl<'a> Driver<'a> {
         self.failures.insert(task, failure);
         self.see_pool();
         if found_no_space {
-            self.feed(sched::Event::NoSpace { task, retry });
+            self.feed(SchedulerEvent::NoSpace { task, retry });
         } else {
-            self.feed(sched::Event::Failed { task, retry });
+            self.feed(SchedulerEvent::Failed { task, retry });
         }
     }
 
@@ -272,17 +272,17 @@ impl<'a> Driver<'a> {
         (self.tell)(&Event::TaskRetried { task, tool, reason });
     }
 
-    fn failed(&mut self, task: TaskId, because: Because) {
+    fn failed(&mut self, task: TaskId, cause: FailureCause) {
         self.guess.gone(self.context.flow.task(task));
         let tool = self.tool_name(task);
-        let own = matches!(because, Because::Itself) || self.failures.contains_key(&task);
+        let own = matches!(cause, FailureCause::OwnAttempt) || self.failures.contains_key(&task);
         let (reason, (output, left_out), kept, upstream) = if own {
             let failure = self.failures.remove(&task);
             let kept = failure.as_ref().and_then(|failure| failure.kept.clone());
             let text = failure.map(|failure| failure.text).unwrap_or_default();
-            (text, self.printed(task), kept, because == Because::Cancelled)
+            (text, self.printed(task), kept, cause == FailureCause::Cancelled)
         } else {
-            let reason = self.explain(because);
+            let reason = self.explain(cause);
             let text = reason.text.clone();
             self.record.never_ran(task, reason);
             (text, (String::new(), 0), None, true)
@@ -306,10 +306,10 @@ impl<'a> Driver<'a> {
     }
 
     /// Reason for a task that failed without running.
-    fn explain(&self, because: Because) -> Reason {
+    fn explain(&self, cause: FailureCause) -> Reason {
         let named = |task: TaskId| format!("task {} {}", task.0, self.tool_name(task));
-        let (kind, text, root, via) = match because {
-            Because::Input { data, root } => {
+        let (kind, text, root, via) = match cause {
+            FailureCause::Input { data, root } => {
                 let writer = self.context.flow.writer_of(data);
                 let name = self.context.flow.workflow().data_name(data);
                 (
@@ -319,29 +319,29 @@ impl<'a> Driver<'a> {
                     writer,
                 )
             }
-            Because::After { task, root } => (
+            FailureCause::Predecessor { task, root } => (
                 ReasonKind::Upstream,
                 format!("it comes after {}, and {} failed", named(task), named(root)),
                 Some(root),
                 Some(task),
             ),
-            Because::FailFast { root } => (
+            FailureCause::FailFast { root } => (
                 ReasonKind::Cancelled,
                 format!("{} failed, and --fail-fast starts nothing after that", named(root)),
                 Some(root),
                 None,
             ),
-            Because::Cancelled => {
+            FailureCause::Cancelled => {
                 (ReasonKind::Cancelled, "the run was ended before it could start".to_owned(), None, None)
             }
-            Because::NoWriter { data } => {
+            FailureCause::NoWriter { data } => {
                 let name = self.context.flow.workflow().data_name(data);
                 (ReasonKind::Upstream, format!("no task writes {name}"), None, None)
             }
-            Because::NoTask { task } => {
+            FailureCause::NoTask { task } => {
                 (ReasonKind::Upstream, format!("it comes after task {}, which is not there", task.0), None, None)
             }
-            Because::Itself => (ReasonKind::NotStarted, String::new(), None, None),
+            FailureCause::OwnAttempt => (ReasonKind::NotStarted, String::new(), None, None),
         };
         Reason { kind, text, root: root.map(|task| task.0), via: via.map(|task| task.0), ..Reason::default() }
     }

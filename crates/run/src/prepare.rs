@@ -11,7 +11,7 @@ use crate::start::exports;
 use base::{ByteSize, Problem};
 use flow::{DataId, ToolId};
 use report::Mode;
-use sched::{Machine, Options, Scheduler};
+use sched::{MachineCapacity, Scheduler, SchedulerOptions};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -98,8 +98,8 @@ fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<
 
 /// Makes the scheduler with all tasks; tasks that can never run here are problems.
 fn scheduler(order: &Order, limits: &Limits, pool: ByteSize) -> Result<Scheduler, Vec<Problem>> {
-    let machine = Machine { slots: order.slots, memory: limits.free().saturating_sub(pool.0) };
-    let options = Options { fail_fast: order.fail_fast };
+    let machine = MachineCapacity { slots: order.slots, memory: limits.free().saturating_sub(pool.0) };
+    let options = SchedulerOptions { fail_fast: order.fail_fast };
     let workflow = order.flow.workflow();
     let bytes = |data| preflight::bytes_of_input(&order.flow, &order.data_dir, data);
     Scheduler::from_workflow(workflow, machine, options, |_| order.keep, bytes).map_err(|refused| {

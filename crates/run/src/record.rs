@@ -212,7 +212,7 @@ impl Record {
         }
         let bytes = |data: DataId| self.run.data[data.0 as usize].bytes.unwrap_or(0);
         let settings = &self.run.settings;
-        let found = sched::least_peak(&sched::tasks_of(workflow), settings.slots, bytes, |_| settings.keep);
+        let found = sched::least_peak(&sched::task_specs(workflow), settings.slots, bytes, |_| settings.keep);
         if let Some(found) = found {
             self.run.pool.least_peak_bytes = Some(found.bytes);
             self.run.pool.least_peak_orders = found.orders;

@@ -1,48 +1,48 @@
 //! Builds a scheduler from a whole workflow.
 
-use crate::room::Machine;
+use crate::messages::{AddError, SchedulerOptions, TaskSpec};
+use crate::resources::MachineCapacity;
 use crate::scheduler::Scheduler;
-use crate::words::{Options, Refused, TaskSpec};
 use flow::{DataId, ParamKind, Source, Task, TaskId, Workflow};
 
 impl Scheduler {
-    /// A scheduler with all tasks of a checked workflow; `Event::Begin` closes it and starts the
-    /// first tasks. `bytes` returns the sizes of the workflow's inputs. Data for which `kept`
-    /// returns true is never dropped, and neither is data that no task reads. If tasks can never
-    /// run on this machine, returns all of them instead, in order.
+    /// A scheduler with all tasks of a checked workflow; `SchedulerEvent::Begin` closes it and
+    /// starts the first tasks. `bytes` returns the sizes of the workflow's inputs. Data for which
+    /// `kept` returns true is never dropped, and neither is data that no task reads. If tasks can
+    /// never run on this machine, returns all of them instead, in order.
     pub fn from_workflow(
         workflow: &Workflow,
-        machine: Machine,
-        options: Options,
+        machine: MachineCapacity,
+        options: SchedulerOptions,
         kept: impl Fn(DataId) -> bool,
         bytes: impl Fn(DataId) -> u64,
-    ) -> Result<Self, Vec<(TaskId, Refused)>> {
+    ) -> Result<Self, Vec<(TaskId, AddError)>> {
         let mut scheduler = Self::new(machine, options);
         scheduler.reserve(workflow.tasks.len(), workflow.data_count() as usize);
-        scheduler.give_inputs(workflow, bytes);
+        scheduler.add_inputs(workflow, bytes);
         (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| scheduler.keep(data));
         let refused = scheduler.add_all(workflow);
-        scheduler.whole();
+        scheduler.mark_complete();
         if refused.is_empty() { Ok(scheduler) } else { Err(refused) }
     }
 
-    fn give_inputs(&mut self, workflow: &Workflow, bytes: impl Fn(DataId) -> u64) {
+    fn add_inputs(&mut self, workflow: &Workflow, bytes: impl Fn(DataId) -> u64) {
         let given = workflow.elements.iter().filter(|element| matches!(element.source, Source::Input(_)));
         for element in given {
             for data in (element.first.0..element.first.0 + element.count).map(DataId) {
-                self.give(data);
-                self.weigh(data, bytes(data));
+                self.add_existing(data);
+                self.set_size(data, bytes(data));
             }
         }
     }
 
-    fn add_all(&mut self, workflow: &Workflow) -> Vec<(TaskId, Refused)> {
+    fn add_all(&mut self, workflow: &Workflow) -> Vec<(TaskId, AddError)> {
         let mut refused = Vec::new();
         let mut spec = TaskSpec::new(TaskId(0));
         for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
             fill(&mut spec, id, task, workflow);
-            if let Err(why) = self.add(&spec, 0) {
-                refused.push((id, why));
+            if let Err(reason) = self.add(&spec, 0) {
+                refused.push((id, reason));
             }
         }
         refused
@@ -50,7 +50,7 @@ impl Scheduler {
 }
 
 /// The scheduler's specs of all tasks of a workflow.
-pub fn tasks_of(workflow: &Workflow) -> Vec<TaskSpec> {
+pub fn task_specs(workflow: &Workflow) -> Vec<TaskSpec> {
     let spec = |(id, task)| {
         let mut spec = TaskSpec::new(id);
         fill(&mut spec, id, task, workflow);
@@ -83,7 +83,7 @@ fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, Event, SlotId};
+    use crate::{SchedulerCommand, SchedulerEvent, SlotId};
     use flow::{ConfigType, DataRefs, Element, FileBinding, Param, Resources, Tool, ToolId};
 
     fn tool(cpus: u32) -> Tool {
@@ -130,25 +130,32 @@ mod tests {
         }
     }
 
-    const MACHINE: Machine = Machine { slots: 1, memory: 0 };
+    const MACHINE: MachineCapacity = MachineCapacity { slots: 1, memory: 0 };
 
     #[test]
     fn a_workflow_starts_at_begin_with_what_its_inputs_allow() {
-        let made = Scheduler::from_workflow(&chain(2, 1), MACHINE, Options::default(), |data| data == DataId(0), |_| 0);
+        let made = Scheduler::from_workflow(
+            &chain(2, 1),
+            MACHINE,
+            SchedulerOptions::default(),
+            |data| data == DataId(0),
+            |_| 0,
+        );
         let mut scheduler = made.expect("it fits");
         let mut commands = vec![];
-        scheduler.on(Event::Begin, 0, &mut commands);
-        scheduler.on(Event::Done(TaskId(0)), 1, &mut commands);
-        scheduler.on(Event::Done(TaskId(1)), 2, &mut commands);
-        let start = |task| Command::Start { task: TaskId(task), slot: SlotId(0), attempt: 1 };
-        let dropped = Command::Drop { data: DataId(1) };
-        assert_eq!(commands, [start(0), start(1), dropped, Command::Ended { done: 2, failed: 0 }]);
+        scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
+        scheduler.on(SchedulerEvent::Done(TaskId(0)), 1, &mut commands);
+        scheduler.on(SchedulerEvent::Done(TaskId(1)), 2, &mut commands);
+        let start = |task| SchedulerCommand::Start { task: TaskId(task), slot: SlotId(0), attempt: 1 };
+        let dropped = SchedulerCommand::Drop { data: DataId(1) };
+        assert_eq!(commands, [start(0), start(1), dropped, SchedulerCommand::Ended { done: 2, failed: 0 }]);
     }
 
     #[test]
     fn all_tasks_that_cannot_run_here_are_told() {
-        let refused = Scheduler::from_workflow(&chain(3, 2), MACHINE, Options::default(), |_| false, |_| 0).map(|_| ());
-        let told: Vec<_> = refused.expect_err("too wide").into_iter().map(|(task, _)| task.0).collect();
-        assert_eq!(told, [0, 1, 2]);
+        let refused =
+            Scheduler::from_workflow(&chain(3, 2), MACHINE, SchedulerOptions::default(), |_| false, |_| 0).map(|_| ());
+        let rejected: Vec<_> = refused.expect_err("too wide").into_iter().map(|(task, _)| task.0).collect();
+        assert_eq!(rejected, [0, 1, 2]);
     }
 }

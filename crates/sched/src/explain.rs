@@ -1,17 +1,17 @@
 //! Explains to a user why a task waits, where it runs, or why it failed.
 
-use crate::policy::Policy;
-use crate::room::{Needs, Room, SlotId};
+use crate::messages::FailureCause;
+use crate::policy::SchedulingPolicy;
+use crate::resources::{Demand, FreeResources, SlotId};
 use crate::space::SpaceRules;
-use crate::table::{Life, State, Table};
-use crate::words::Because;
+use crate::table::{DataState, Table, TaskState};
 use flow::{DataId, TaskId};
 
 /// The state of a task, with its explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum TaskExplanation {
     /// The task waits for data or tasks.
-    Waits {
+    Waiting {
         /// The number of data and tasks that are missing.
         missing: u32,
         /// The first missing datum, and the task that writes it.
@@ -24,7 +24,7 @@ pub enum Standing {
         /// The number of tasks before it in the queue.
         ahead: usize,
         /// The resources that it takes.
-        needs: Needs,
+        demand: Demand,
         /// True if those resources are free, so that it only waits for tasks ahead of it or for
         /// space.
         fits: bool,
@@ -46,39 +46,39 @@ pub enum Standing {
     /// The task is done.
     Done,
     /// The task has failed for good.
-    Failed(Because),
+    Failed(FailureCause),
 }
 
-impl Standing {
+impl TaskExplanation {
     /// Explains a task. The work is proportional to the task's inputs and, for a ready task, to the
     /// queue.
-    pub(crate) fn of(
+    pub(crate) fn find(
         task: TaskId,
         table: &Table,
-        (policy, space): (&dyn Policy, &SpaceRules),
-        room: &Room,
-        failure: impl Fn(TaskId) -> Option<Because>,
+        (policy, space): (&dyn SchedulingPolicy, &SpaceRules),
+        resources: &FreeResources,
+        failure: impl Fn(TaskId) -> Option<FailureCause>,
     ) -> Option<Self> {
         let row = table.row(task)?;
         let since_ms = row.since_ms;
         match row.state {
-            State::Vacant => None,
-            State::New => Some(Self::waiting(task, row.missing, table)),
-            State::Ready => {
+            TaskState::Vacant => None,
+            TaskState::New => Some(Self::waiting(task, row.missing, table)),
+            TaskState::Ready => {
                 let ahead = policy.ahead_of(task).unwrap_or(0);
-                let (fits, lacks) = (room.fits(row.needs), space.lacks(task));
-                Some(Self::Ready { ahead, needs: row.needs, fits, lacks, since_ms })
+                let (fits, lacks) = (resources.fits(row.demand), space.shortfall(task));
+                Some(Self::Ready { ahead, demand: row.demand, fits, lacks, since_ms })
             }
-            State::Running(slot) => Some(Self::Running { slot, attempt: row.attempts, since_ms }),
-            State::Done => Some(Self::Done),
-            State::Failed => failure(task).map(Self::Failed),
+            TaskState::Running(slot) => Some(Self::Running { slot, attempt: row.attempts, since_ms }),
+            TaskState::Done => Some(Self::Done),
+            TaskState::Failed => failure(task).map(Self::Failed),
         }
     }
 
     fn waiting(task: TaskId, missing: u32, table: &Table) -> Self {
-        let awaited = |data: DataId| table.datum(data).filter(|datum| datum.life == Life::Awaited);
-        let undone = |task: &TaskId| table.row(*task).is_some_and(|row| row.state != State::Done);
-        Self::Waits {
+        let awaited = |data: DataId| table.datum(data).filter(|datum| datum.state == DataState::Awaited);
+        let undone = |task: &TaskId| table.row(*task).is_some_and(|row| row.state != TaskState::Done);
+        Self::Waiting {
             missing,
             data: table.inputs(task).find_map(|data| awaited(data).map(|datum| (data, datum.writer()))),
             after: table.after(task).find(undone),

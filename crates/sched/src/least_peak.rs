@@ -6,7 +6,7 @@
 //! when its task ends. The report compares a full pool with this estimate. It is not a lower bound,
 //! only the best result of many random tries.
 
-use crate::words::TaskSpec;
+use crate::messages::TaskSpec;
 use flow::DataId;
 use std::collections::HashMap;
 
@@ -50,16 +50,16 @@ pub fn least_of_orders(
     (bytes, kept): (impl Fn(DataId) -> u64, impl Fn(DataId) -> bool),
     orders_max: u64,
 ) -> Option<LeastPeak> {
-    let graph = Graph::of(tasks, bytes, kept);
+    let graph = Graph::new(tasks, bytes, kept);
     let orders = (WORK_MAX / graph.work().max(1)).clamp(1, orders_max);
-    let (mut dice, mut least) = (Dice(SEED), None);
+    let (mut random, mut least) = (SplitMix64(SEED), None);
     for _ in 0..orders {
         // An order is abandoned as soon as it is no better than the best so far. If the first order
         // finishes, there is a result.
-        match graph.play(slots, least.unwrap_or(u64::MAX), &mut dice) {
-            Played::Peak(peak) => least = Some(peak),
-            Played::NoBetter => {}
-            Played::Stuck => return None,
+        match graph.run_order(slots, least.unwrap_or(u64::MAX), &mut random) {
+            OrderOutcome::Peak(peak) => least = Some(peak),
+            OrderOutcome::NoBetter => {}
+            OrderOutcome::Stuck => return None,
         }
     }
     let orders = u32::try_from(orders).expect("at most ORDERS_MAX");
@@ -67,7 +67,7 @@ pub fn least_of_orders(
 }
 
 /// The outcome of one order.
-enum Played {
+enum OrderOutcome {
     Peak(u64),
     NoBetter,
     Stuck,
@@ -87,7 +87,7 @@ struct Node {
     missing: u32,
     writes: u64,
     /// The part of `writes` that is freed when the task ends.
-    passes: u64,
+    frees: u64,
     /// The temporaries that it reads.
     reads: Vec<u32>,
     /// The tasks that wait for it, once for each datum or task that they wait for.
@@ -95,12 +95,12 @@ struct Node {
 }
 
 impl Graph {
-    fn of(tasks: &[TaskSpec], bytes: impl Fn(DataId) -> u64, kept: impl Fn(DataId) -> bool) -> Self {
+    fn new(tasks: &[TaskSpec], bytes: impl Fn(DataId) -> u64, kept: impl Fn(DataId) -> bool) -> Self {
         let mut graph = Self { nodes: Vec::new(), temporaries: Vec::new() };
         graph.nodes.resize_with(tasks.len(), Node::default);
         let writers: HashMap<DataId, u32> =
             (0..).zip(tasks).flat_map(|(at, task)| task.outputs.iter().map(move |data| (*data, at))).collect();
-        let places: HashMap<_, u32> = (0..).zip(tasks).map(|(at, task)| (task.id, at)).collect();
+        let positions: HashMap<_, u32> = (0..).zip(tasks).map(|(at, task)| (task.id, at)).collect();
         let mut numbers: HashMap<DataId, u32> = HashMap::new();
         for (at, task) in (0_u32..).zip(tasks) {
             let mut inputs = task.inputs.clone();
@@ -108,26 +108,26 @@ impl Graph {
             inputs.dedup();
             for data in inputs {
                 let Some(writer) = writers.get(&data) else { continue };
-                graph.waits(at, *writer);
+                graph.add_edge(at, *writer);
                 if !kept(data) {
                     let number = graph.number(&mut numbers, data, &bytes);
                     graph.temporaries[number as usize].1 += 1;
                     graph.nodes[at as usize].reads.push(number);
                 }
             }
-            let after = task.after.iter().filter_map(|before| places.get(before));
-            after.for_each(|before| graph.waits(at, *before));
+            let after = task.after.iter().filter_map(|before| positions.get(before));
+            after.for_each(|before| graph.add_edge(at, *before));
         }
         for (node, task) in graph.nodes.iter_mut().zip(tasks) {
             node.cpus = task.cpus.max(1);
             node.writes = task.outputs.iter().map(|data| bytes(*data)).sum();
-            let passes = task.outputs.iter().filter(|data| !numbers.contains_key(data) && !kept(**data));
-            node.passes = passes.map(|data| bytes(*data)).sum();
+            let frees = task.outputs.iter().filter(|data| !numbers.contains_key(data) && !kept(**data));
+            node.frees = frees.map(|data| bytes(*data)).sum();
         }
         graph
     }
 
-    fn waits(&mut self, task: u32, before: u32) {
+    fn add_edge(&mut self, task: u32, before: u32) {
         self.nodes[task as usize].missing += 1;
         self.nodes[before as usize].next.push(task);
     }
@@ -143,8 +143,8 @@ impl Graph {
         self.nodes.iter().map(|node| 1 + (node.reads.len() + node.next.len()) as u64).sum()
     }
 
-    fn play(&self, slots: u32, best: u64, dice: &mut Dice) -> Played {
-        let mut game = Game {
+    fn run_order(&self, slots: u32, best: u64, random: &mut SplitMix64) -> OrderOutcome {
+        let mut state = OrderState {
             missing: self.nodes.iter().map(|node| node.missing).collect(),
             readers: self.temporaries.iter().map(|(_, readers)| *readers).collect(),
             ready: (0..).zip(&self.nodes).filter(|(_, node)| node.missing == 0).map(|(at, _)| at).collect(),
@@ -154,59 +154,59 @@ impl Graph {
         };
         let (mut peak, mut left) = (0, self.nodes.len());
         while left > 0 {
-            self.fill(&mut game, dice);
-            peak = peak.max(game.used);
+            self.start_random(&mut state, random);
+            peak = peak.max(state.used);
             if peak >= best {
-                return Played::NoBetter;
+                return OrderOutcome::NoBetter;
             }
-            if game.running.is_empty() {
-                return Played::Stuck;
+            if state.running.is_empty() {
+                return OrderOutcome::Stuck;
             }
-            let ended = game.running.swap_remove(dice.below(game.running.len()));
-            self.end(&mut game, ended);
+            let ended = state.running.swap_remove(random.below(state.running.len()));
+            self.end_task(&mut state, ended);
             left -= 1;
         }
-        Played::Peak(peak)
+        OrderOutcome::Peak(peak)
     }
 
     /// Starts ready tasks at random until one does not fit.
-    fn fill(&self, game: &mut Game, dice: &mut Dice) {
-        while game.free > 0 && !game.ready.is_empty() {
-            let at = dice.below(game.ready.len());
-            let node = &self.nodes[game.ready[at] as usize];
-            if node.cpus > game.free {
+    fn start_random(&self, state: &mut OrderState, random: &mut SplitMix64) {
+        while state.free > 0 && !state.ready.is_empty() {
+            let at = random.below(state.ready.len());
+            let node = &self.nodes[state.ready[at] as usize];
+            if node.cpus > state.free {
                 return;
             }
-            game.free -= node.cpus;
-            game.used += node.writes;
-            let started = game.ready.swap_remove(at);
-            game.running.push(started);
+            state.free -= node.cpus;
+            state.used += node.writes;
+            let started = state.ready.swap_remove(at);
+            state.running.push(started);
         }
     }
 
-    fn end(&self, game: &mut Game, ended: u32) {
+    fn end_task(&self, state: &mut OrderState, ended: u32) {
         let node = &self.nodes[ended as usize];
-        game.free += node.cpus;
-        game.used -= node.passes;
+        state.free += node.cpus;
+        state.used -= node.frees;
         for read in &node.reads {
-            let readers = &mut game.readers[*read as usize];
+            let readers = &mut state.readers[*read as usize];
             *readers -= 1;
             if *readers == 0 {
-                game.used -= self.temporaries[*read as usize].0;
+                state.used -= self.temporaries[*read as usize].0;
             }
         }
         for next in &node.next {
-            let missing = &mut game.missing[*next as usize];
+            let missing = &mut state.missing[*next as usize];
             *missing -= 1;
             if *missing == 0 {
-                game.ready.push(*next);
+                state.ready.push(*next);
             }
         }
     }
 }
 
 /// The state of one simulated order.
-struct Game {
+struct OrderState {
     missing: Vec<u32>,
     readers: Vec<u32>,
     ready: Vec<u32>,
@@ -216,9 +216,9 @@ struct Game {
 }
 
 /// `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

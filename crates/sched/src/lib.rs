@@ -1,8 +1,9 @@
 //! Layer 2: which task runs next: the task table as a pure state machine.
 //!
-//! [`Scheduler::on`] takes an [`Event`] and the time, and appends [`Command`]s: the tasks to start,
-//! the data that no task needs any more, the tasks that failed and the cause. It uses no process,
-//! clock or file, so the same state machine runs on a laptop, on many machines and in a simulation.
+//! [`Scheduler::on`] takes a [`SchedulerEvent`] and the time, and appends [`SchedulerCommand`]s:
+//! the tasks to start, the data that no task needs any more, the tasks that failed and the cause.
+//! It uses no process, clock or file, so the same state machine runs on a laptop, on many machines
+//! and in a simulation.
 //!
 //! ```text
 //! add      begin                    start             done
@@ -25,21 +26,21 @@ mod build;
 mod explain;
 mod least_peak;
 mod median;
+mod messages;
 mod policy;
-mod room;
+mod resources;
 mod scheduler;
 mod space;
 mod table;
-mod words;
 
-pub use build::tasks_of;
-pub use explain::Standing;
+pub use build::task_specs;
+pub use explain::TaskExplanation;
 pub use least_peak::{LeastPeak, least_peak};
-pub use policy::{Fifo, Policy};
-pub use room::{Machine, Needs, Room, SlotId};
-pub use scheduler::{Counts, Scheduler};
+pub use messages::{AddError, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
+pub use policy::{Fifo, SchedulingPolicy};
+pub use resources::{Demand, FreeResources, MachineCapacity, SlotId};
+pub use scheduler::{Scheduler, TaskCounts};
 pub use space::PoolState;
-pub use words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
 
 #[cfg(test)]
 mod oracle_test;

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A random run: the graph, the machine, and the random choices during the run.
 #[derive(Debug, Clone)]
-struct Case {
-    machine: Machine,
+struct RandomRun {
+    machine: MachineCapacity,
     fail_fast: bool,
-    /// True if the scheduler gets `Event::Pool`.
+    /// True if the scheduler gets `SchedulerEvent::Pool`.
     has_pool: bool,
     kept: BTreeSet<DataId>,
     tasks: Vec<TaskSpec>,
@@ -26,7 +26,7 @@ struct Case {
 /// Data 0..GIVEN are inputs; task `i` writes up to two data from `GIVEN + 2 * i` on.
 const GIVEN: u32 = 3;
 
-fn spec(id: u32, (reads, after, writes, cpus, memory, retries): Dice) -> TaskSpec {
+fn spec(id: u32, (reads, after, writes, cpus, memory, retries): TaskDraw) -> TaskSpec {
     // A task can read only outputs of earlier tasks, so there is no cycle. Some of these outputs
     // may have no writer.
     let inputs = reads.into_iter().map(|pick| DataId(u32::from(pick) % (GIVEN + 2 * id))).collect();
@@ -35,27 +35,27 @@ fn spec(id: u32, (reads, after, writes, cpus, memory, retries): Dice) -> TaskSpe
     TaskSpec { id: TaskId(id), tool: ToolId(id % 3), inputs, outputs, after, cpus, memory, retries }
 }
 
-type Dice = (Vec<u16>, Vec<u16>, u8, u32, u64, u32);
+type TaskDraw = (Vec<u16>, Vec<u16>, u8, u32, u64, u32);
 
-fn cases() -> impl Strategy<Value = Case> {
+fn cases() -> impl Strategy<Value = RandomRun> {
     let reads = prop::collection::vec(any::<u16>(), 0..4);
     let after = prop::collection::vec(any::<u16>(), 0..2);
-    let dice = prop::collection::vec((reads, after, 0..3_u8, 0..4_u32, 0..50_u64, 0..3_u32), 0..25);
-    let machine = (3..6_u32, 50..120_u64).prop_map(|(slots, memory)| Machine { slots, memory });
+    let random = prop::collection::vec((reads, after, 0..3_u8, 0..4_u32, 0..50_u64, 0..3_u32), 0..25);
+    let machine = (3..6_u32, 50..120_u64).prop_map(|(slots, memory)| MachineCapacity { slots, memory });
     let kept = prop::collection::btree_set((0..50_u32).prop_map(DataId), 0..6);
     let chances = prop::collection::vec((any::<u8>(), any::<u8>()), 100);
-    (machine, any::<(bool, bool)>(), kept, dice, chances, 0..120_usize, 0..30_usize).prop_map(
-        |(machine, (fail_fast, has_pool), kept, dice, chances, cancel_at, at_begin)| {
-            let tasks: Vec<_> = (0..).zip(dice).map(|(id, dice)| spec(id, dice)).collect();
+    (machine, any::<(bool, bool)>(), kept, random, chances, 0..120_usize, 0..30_usize).prop_map(
+        |(machine, (fail_fast, has_pool), kept, random, chances, cancel_at, at_begin)| {
+            let tasks: Vec<_> = (0..).zip(random).map(|(id, random)| spec(id, random)).collect();
             let at_begin = at_begin.min(tasks.len());
-            Case { machine, fail_fast, has_pool, kept, tasks, chances, cancel_at, at_begin }
+            RandomRun { machine, fail_fast, has_pool, kept, tasks, chances, cancel_at, at_begin }
         },
     )
 }
 
 /// The state of the run as the oracle knows it.
 #[derive(Default)]
-struct Seen {
+struct Oracle {
     running: BTreeMap<TaskId, SlotId>,
     attempts: BTreeMap<TaskId, u32>,
     /// The number of times that each task found no space.
@@ -63,14 +63,14 @@ struct Seen {
     /// The number of writers that wait for space.
     waiting: u64,
     done: BTreeSet<TaskId>,
-    failed: BTreeMap<TaskId, Because>,
+    failed: BTreeMap<TaskId, FailureCause>,
     dropped: BTreeSet<DataId>,
     stopping: bool,
     closed: bool,
     ended: bool,
 }
 
-impl Seen {
+impl Oracle {
     fn has_ended(&self, task: TaskId) -> bool {
         self.done.contains(&task) || self.failed.contains_key(&task)
     }
@@ -79,32 +79,32 @@ impl Seen {
         self.refused.get(&task).copied().unwrap_or(0)
     }
 
-    fn exists(&self, data: DataId, case: &Case) -> bool {
+    fn exists(&self, data: DataId, case: &RandomRun) -> bool {
         let writer = case.tasks.iter().find(|task| task.outputs.contains(&data));
         writer.map_or(data.0 < GIVEN, |writer| self.done.contains(&writer.id))
     }
 
-    fn obey(&mut self, command: Command, case: &Case) {
+    fn obey(&mut self, command: SchedulerCommand, case: &RandomRun) {
         assert!(!self.ended, "nothing comes after the end: {command:?}");
         match command {
-            Command::Start { task, slot, attempt } => self.start(task, slot, attempt, case),
-            Command::Stop { task } => assert!(self.running.contains_key(&task)),
-            Command::Retry { task, left } => {
+            SchedulerCommand::Start { task, slot, attempt } => self.start(task, slot, attempt, case),
+            SchedulerCommand::Stop { task } => assert!(self.running.contains_key(&task)),
+            SchedulerCommand::Retry { task, left } => {
                 let (given, refused) = (case.tasks[task.0 as usize].retries + 1, self.refused_of(task));
                 // A refusal that nothing could help counts as a failure.
                 assert!((given..=given + refused).contains(&(self.attempts[&task] + left)));
             }
-            Command::Failed { task, because } => self.fail(task, because, case),
-            Command::Drop { data } => self.drop_data(data, case),
-            Command::Refused { .. } => panic!("all tasks fit the machine"),
-            Command::Ended { done, failed } => {
+            SchedulerCommand::Failed { task, cause } => self.fail(task, cause, case),
+            SchedulerCommand::Drop { data } => self.drop_data(data, case),
+            SchedulerCommand::Rejected { .. } => panic!("all tasks fit the machine"),
+            SchedulerCommand::Ended { done, failed } => {
                 assert_eq!((done as usize, failed as usize), (self.done.len(), self.failed.len()));
                 self.ended = true;
             }
         }
     }
 
-    fn start(&mut self, task: TaskId, slot: SlotId, attempt: u32, case: &Case) {
+    fn start(&mut self, task: TaskId, slot: SlotId, attempt: u32, case: &RandomRun) {
         let spec = &case.tasks[task.0 as usize];
         assert!(!self.stopping && !self.has_ended(task));
         assert!(spec.inputs.iter().all(|data| self.exists(*data, case) && !self.dropped.contains(data)));
@@ -123,33 +123,33 @@ impl Seen {
         assert!(specs().map(|spec| spec.memory).sum::<u64>() <= case.machine.memory);
     }
 
-    fn fail(&mut self, task: TaskId, because: Because, case: &Case) {
+    fn fail(&mut self, task: TaskId, cause: FailureCause, case: &RandomRun) {
         assert!(!self.has_ended(task) && !self.running.contains_key(&task));
         let spec = &case.tasks[task.0 as usize];
-        match because {
-            Because::Itself => {
+        match cause {
+            FailureCause::OwnAttempt => {
                 let (given, refused) = (spec.retries + 1, self.refused_of(task));
                 assert!((given..=given + refused).contains(&self.attempts[&task]) || self.stopping);
             }
-            Because::Input { data, root } => {
+            FailureCause::Input { data, root } => {
                 assert!(spec.inputs.contains(&data) && !self.exists(data, case));
                 assert!(self.failed.contains_key(&root));
             }
-            Because::After { task: before, root } => {
+            FailureCause::Predecessor { task: before, root } => {
                 assert!(spec.after.contains(&before) && self.failed.contains_key(&before));
                 assert!(self.failed.contains_key(&root));
             }
-            Because::NoWriter { data } => assert!(spec.inputs.contains(&data) && !self.exists(data, case)),
-            Because::NoTask { .. } => panic!("all are added"),
-            Because::FailFast { root } => assert!(case.fail_fast && self.failed.contains_key(&root)),
-            Because::Cancelled => assert!(self.stopping),
+            FailureCause::NoWriter { data } => assert!(spec.inputs.contains(&data) && !self.exists(data, case)),
+            FailureCause::NoTask { .. } => panic!("all are added"),
+            FailureCause::FailFast { root } => assert!(case.fail_fast && self.failed.contains_key(&root)),
+            FailureCause::Cancelled => assert!(self.stopping),
         }
-        self.failed.insert(task, because);
+        self.failed.insert(task, cause);
         // With fail-fast, no task may start after the first task that failed by itself.
-        self.stopping |= case.fail_fast && because == Because::Itself;
+        self.stopping |= case.fail_fast && cause == FailureCause::OwnAttempt;
     }
 
-    fn drop_data(&mut self, data: DataId, case: &Case) {
+    fn drop_data(&mut self, data: DataId, case: &RandomRun) {
         assert!(self.closed && self.dropped.insert(data), "dropped once, and not before all readers are known");
         assert!(self.exists(data, case) && !case.kept.contains(&data));
         let mut readers = case.tasks.iter().filter(|task| task.inputs.contains(&data)).peekable();
@@ -158,19 +158,22 @@ impl Seen {
     }
 
     /// Checks the final state, after all tasks have ended.
-    fn check_end(&self, scheduler: &Scheduler, case: &Case) {
+    fn check_end(&self, scheduler: &Scheduler, case: &RandomRun) {
         assert!(self.ended && self.running.is_empty());
         assert!(case.tasks.iter().all(|task| self.has_ended(task.id)));
         for data in case.tasks.iter().flat_map(|task| &task.inputs) {
             let spent = self.exists(*data, case) && !case.kept.contains(data);
             assert_eq!(self.dropped.contains(data), spent, "{data:?}");
         }
-        for (task, because) in &self.failed {
+        for (task, cause) in &self.failed {
             let chain = scheduler.chain(*task);
-            assert_eq!(chain[0], Link { task: *task, because: *because });
+            assert_eq!(chain[0], CauseLink { task: *task, cause: *cause });
             let last = chain[chain.len() - 1];
-            assert!(!matches!(last.because, Because::Input { .. } | Because::After { .. }), "a chain has a root");
-            if let Because::Input { root, .. } | Because::After { root, .. } = because {
+            assert!(
+                !matches!(last.cause, FailureCause::Input { .. } | FailureCause::Predecessor { .. }),
+                "a chain has a root"
+            );
+            if let FailureCause::Input { root, .. } | FailureCause::Predecessor { root, .. } = cause {
                 assert_eq!(last.task, *root);
             }
         }
@@ -186,66 +189,66 @@ fn pool(step: usize, pick: u8, luck: u8, idle: bool) -> PoolState {
 
 /// Plays the case to its end; `fails_below` of 256 attempts fail, some of them because there is no
 /// space.
-fn play(case: &Case, fails_below: u8) {
-    let mut scheduler = Scheduler::new(case.machine, Options { fail_fast: case.fail_fast });
-    (0..GIVEN).for_each(|data| scheduler.give(DataId(data)));
+fn run_case(case: &RandomRun, fails_below: u8) {
+    let mut scheduler = Scheduler::new(case.machine, SchedulerOptions { fail_fast: case.fail_fast });
+    (0..GIVEN).for_each(|data| scheduler.add_existing(DataId(data)));
     case.kept.iter().for_each(|data| scheduler.keep(*data));
-    let mut seen = Seen::default();
-    let mut tell = |event: Event, seen: &mut Seen| {
+    let mut oracle = Oracle::default();
+    let mut tell = |event: SchedulerEvent, oracle: &mut Oracle| {
         let mut commands = Vec::new();
         scheduler.on(event, 0, &mut commands);
         for command in commands {
-            seen.obey(command, case);
+            oracle.obey(command, case);
         }
-        assert_eq!(scheduler.counts().running as usize, seen.running.len());
+        assert_eq!(scheduler.counts().running as usize, oracle.running.len());
     };
     let (first, later) = case.tasks.split_at(case.at_begin);
     for task in first {
-        tell(Event::Add(Box::new(task.clone())), &mut seen);
+        tell(SchedulerEvent::Add(Box::new(task.clone())), &mut oracle);
     }
     if later.is_empty() {
-        seen.closed = true;
-        tell(Event::Close, &mut seen);
+        oracle.closed = true;
+        tell(SchedulerEvent::Close, &mut oracle);
     }
-    tell(Event::Begin, &mut seen);
+    tell(SchedulerEvent::Begin, &mut oracle);
     let mut later = later.iter();
     for step in 0.. {
         if step == case.cancel_at {
-            seen.stopping = true;
-            tell(Event::Cancel, &mut seen);
+            oracle.stopping = true;
+            tell(SchedulerEvent::Cancel, &mut oracle);
         }
         let (pick, luck) = case.chances[step % case.chances.len()];
         if case.has_pool {
-            let state = pool(step, pick, luck, seen.running.is_empty());
-            seen.waiting = state.waiting;
-            tell(Event::Pool(state), &mut seen);
+            let state = pool(step, pick, luck, oracle.running.is_empty());
+            oracle.waiting = state.waiting;
+            tell(SchedulerEvent::Pool(state), &mut oracle);
         }
-        if let Some(task) = seen.running.keys().nth(usize::from(pick) % seen.running.len().max(1)).copied() {
+        if let Some(task) = oracle.running.keys().nth(usize::from(pick) % oracle.running.len().max(1)).copied() {
             let fails = luck < fails_below;
             for data in case.tasks[task.0 as usize].outputs.iter().filter(|_| !fails) {
-                tell(Event::Wrote { data: *data, bytes: u64::from(luck) }, &mut seen);
+                tell(SchedulerEvent::Wrote { data: *data, bytes: u64::from(luck) }, &mut oracle);
             }
-            seen.running.remove(&task);
+            oracle.running.remove(&task);
             if fails && case.has_pool && pick.is_multiple_of(2) {
-                *seen.refused.entry(task).or_default() += 1;
-                tell(Event::NoSpace { task, retry: true }, &mut seen);
+                *oracle.refused.entry(task).or_default() += 1;
+                tell(SchedulerEvent::NoSpace { task, retry: true }, &mut oracle);
             } else if fails {
-                tell(Event::Failed { task, retry: true }, &mut seen);
+                tell(SchedulerEvent::Failed { task, retry: true }, &mut oracle);
             } else {
-                seen.done.insert(task);
-                tell(Event::Done(task), &mut seen);
+                oracle.done.insert(task);
+                tell(SchedulerEvent::Done(task), &mut oracle);
             }
         }
         if let Some(task) = later.next() {
-            tell(Event::Add(Box::new(task.clone())), &mut seen);
-        } else if !seen.closed {
-            seen.closed = true;
-            tell(Event::Close, &mut seen);
-        } else if seen.ended {
+            tell(SchedulerEvent::Add(Box::new(task.clone())), &mut oracle);
+        } else if !oracle.closed {
+            oracle.closed = true;
+            tell(SchedulerEvent::Close, &mut oracle);
+        } else if oracle.ended {
             break;
         }
     }
-    seen.check_end(&scheduler, case);
+    oracle.check_end(&scheduler, case);
 }
 
 proptest! {
@@ -253,8 +256,8 @@ proptest! {
 
     #[test]
     fn every_promise_holds_on_random_runs(case in cases()) {
-        play(&case, 0);
-        play(&case, 60);
-        play(&case, 200);
+        run_case(&case, 0);
+        run_case(&case, 60);
+        run_case(&case, 200);
     }
 }

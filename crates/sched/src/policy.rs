@@ -5,23 +5,23 @@
 //! asked while the pool has space, and the task that it chooses starts only if it fits into the
 //! pool.
 
-use crate::room::{Needs, Room};
+use crate::resources::{Demand, FreeResources};
 use flow::TaskId;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 
 /// Holds the ready tasks and chooses among them. It is not called any more once a run has stopped.
-pub trait Policy: Debug + Send {
+pub trait SchedulingPolicy: Debug + Send {
     /// Adds a task that may start from now on.
-    fn ready(&mut self, task: TaskId);
+    fn add(&mut self, task: TaskId);
 
-    /// The task that should start next with the free resources `room`, if one may. `needs` returns
-    /// the resources that each ready task takes.
-    fn choose(&self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId>;
+    /// The task that should start next with the free resources `resources`, if one may. `demand`
+    /// returns the resources that each ready task takes.
+    fn choose(&self, resources: &FreeResources, demand: &dyn Fn(TaskId) -> Demand) -> Option<TaskId>;
 
     /// Removes a task, because it started by this policy's choice (`chosen`) or another, or because
     /// it must wait for space.
-    fn leave(&mut self, task: TaskId, chosen: bool);
+    fn remove(&mut self, task: TaskId, chosen: bool);
 
     /// The number of held tasks before `task`; `None` if `task` is not held. Only for explanations
     /// to users, so it may be slow.
@@ -35,7 +35,7 @@ pub trait Policy: Debug + Send {
 pub struct Fifo {
     /// Tasks by their order of arrival.
     queue: BTreeMap<u64, TaskId>,
-    places: HashMap<TaskId, u64>,
+    positions: HashMap<TaskId, u64>,
     next: u64,
     /// The number of times that the first of the queue was overtaken.
     overtaken: u32,
@@ -49,25 +49,25 @@ pub const OVERTAKES_MAX: u32 = 64;
 /// event.
 const LOOK_AHEAD: usize = 64;
 
-impl Policy for Fifo {
-    fn ready(&mut self, task: TaskId) {
+impl SchedulingPolicy for Fifo {
+    fn add(&mut self, task: TaskId) {
         self.queue.insert(self.next, task);
-        self.places.insert(task, self.next);
+        self.positions.insert(task, self.next);
         self.next += 1;
     }
 
-    fn choose(&self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId> {
-        if room.cpus() == 0 {
+    fn choose(&self, resources: &FreeResources, demand: &dyn Fn(TaskId) -> Demand) -> Option<TaskId> {
+        if resources.cpus() == 0 {
             return None;
         }
-        let looked_at = if self.overtaken < OVERTAKES_MAX { LOOK_AHEAD } else { 1 };
-        self.queue.values().take(looked_at).copied().find(|task| room.fits(needs(*task)))
+        let examined = if self.overtaken < OVERTAKES_MAX { LOOK_AHEAD } else { 1 };
+        self.queue.values().take(examined).copied().find(|task| resources.fits(demand(*task)))
     }
 
-    fn leave(&mut self, task: TaskId, chosen: bool) {
-        let Some(place) = self.places.remove(&task) else { return };
-        let was_first = self.queue.first_key_value().is_some_and(|(first, _)| *first == place);
-        self.queue.remove(&place);
+    fn remove(&mut self, task: TaskId, chosen: bool) {
+        let Some(position) = self.positions.remove(&task) else { return };
+        let was_first = self.queue.first_key_value().is_some_and(|(first, _)| *first == position);
+        self.queue.remove(&position);
         if was_first {
             self.overtaken = 0;
         } else if chosen {
@@ -76,6 +76,6 @@ impl Policy for Fifo {
     }
 
     fn ahead_of(&self, task: TaskId) -> Option<usize> {
-        Some(self.queue.range(..self.places.get(&task)?).count())
+        Some(self.queue.range(..self.positions.get(&task)?).count())
     }
 }

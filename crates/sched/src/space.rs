@@ -11,7 +11,7 @@
 //!    write, or if nothing else can run. A task that writes more than it frees must also leave
 //!    space for one task of any tool that still has tasks to run, because a task that frees much
 //!    must write first. After it, all remaining tasks must still be possible, as far as can be
-//!    foreseen ([`foresight`]).
+//!    foreseen ([`safety`]).
 //! 3. Writers that wait for space lend their processors to tasks that free some.
 //! 4. A task that found no space is tried again after some was freed, each time only if more is
 //!    free than the last time; in the end it runs alone. It fails for good if it ran alone and no
@@ -22,11 +22,11 @@
 //! examines the first task of each tool: O(tools + log tasks), independent of the number of ready
 //! tasks.
 
-mod foresight;
+mod safety;
 
 use crate::median::RunningMedian;
 use crate::policy::OVERTAKES_MAX;
-use crate::room::{Needs, Room};
+use crate::resources::{Demand, FreeResources};
 use crate::table::Table;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeSet, HashMap};
@@ -50,7 +50,7 @@ pub struct PoolState {
 const REFUSALS_BESIDE_OTHERS: u32 = 5;
 /// The number of failed searches for an order after which none is tried: a pool that is too small
 /// stays too small.
-const SEARCHES_IN_VAIN_MAX: u32 = 3;
+const FAILED_SEARCHES_MAX: u32 = 3;
 
 /// The space rules and their state.
 #[derive(Debug, Default)]
@@ -62,8 +62,8 @@ pub struct SpaceRules {
     /// leaving.
     settled: u64,
     /// The tools by their numbers.
-    tools: Vec<OfTool>,
-    ready: HashMap<TaskId, Held>,
+    tools: Vec<ToolStats>,
+    ready: HashMap<TaskId, ReadyTask>,
     next: u64,
     /// The estimated output of each running task.
     running: HashMap<TaskId, u64>,
@@ -84,17 +84,17 @@ pub struct SpaceRules {
     /// machine.
     overtaken: u32,
     /// The number of searches that found no order in which all remaining tasks fit.
-    searched_in_vain: u32,
+    failed_searches: u32,
 }
 
 /// The ready tasks of a tool, and the bytes that its tasks wrote.
 #[derive(Debug, Default)]
-struct OfTool {
+struct ToolStats {
     /// The number of tasks that have not ended.
     left: u32,
     written: RunningMedian,
     most_written: u64,
-    /// Sorted by `Held::rank`.
+    /// Sorted by `ReadyTask::rank`.
     ready: BTreeSet<Rank>,
 }
 
@@ -104,7 +104,7 @@ type Rank = (i64, u64, TaskId);
 
 /// A ready task, as the space rules hold it.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ReadyTask {
     tool: ToolId,
     /// The bytes that its end frees.
     frees: u64,
@@ -125,7 +125,7 @@ struct Candidate {
 
 /// The consequence for a task that found no space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum NoSpaceOutcome {
     /// The task waits, and becomes ready again when there may be space.
     Waits,
     /// The task fails for good: it ran alone, and no other task can free anything.
@@ -134,27 +134,27 @@ pub enum Refusal {
 
 impl SpaceRules {
     /// Updates the state of the pool.
-    pub fn pool(&mut self, state: PoolState) {
+    pub fn update_pool(&mut self, state: PoolState) {
         if state.leaving < self.pool.leaving {
-            self.hope();
+            self.on_space_freed();
         }
         self.pool = state;
         // Files take a little more or less space than reported. Running tasks cannot have written
         // more than their estimates, so the other bytes are settled; and at most the bytes that are
         // in the pool are.
-        let held = state.used.saturating_sub(state.leaving);
-        self.settled = self.settled.clamp(held.saturating_sub(self.promised), held);
+        let staying = state.used.saturating_sub(state.leaving);
+        self.settled = self.settled.clamp(staying.saturating_sub(self.promised), staying);
     }
 
     /// Space was freed: tasks that found none may try again.
-    fn hope(&mut self) {
+    fn on_space_freed(&mut self) {
         self.freed = true;
         self.stuck.clear();
     }
 
     /// Records the size of a datum; `stays` is true if it stays in the pool until its readers have
     /// ended.
-    pub fn wrote(&mut self, data: DataId, bytes: u64, stays: bool) {
+    pub fn set_size(&mut self, data: DataId, bytes: u64, stays: bool) {
         let at = data.0 as usize;
         if at >= self.sizes.len() {
             self.sizes.resize(at + 1, 0);
@@ -168,116 +168,116 @@ impl SpaceRules {
         self.sizes.get(data.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Counts a dropped temporary as leaving.
-    pub fn dropped(&mut self, data: DataId) {
+    /// TaskCounts a dropped temporary as leaving.
+    pub fn count_leaving(&mut self, data: DataId) {
         let bytes = self.size(data);
         self.settled = self.settled.saturating_sub(bytes);
         self.pool.leaving += bytes;
     }
 
     /// Counts one more task of this tool.
-    pub fn expect(&mut self, tool: ToolId) {
+    pub fn count_task(&mut self, tool: ToolId) {
         self.tool(tool).left += 1;
     }
 
     /// Counts one task of this tool as ended for good.
-    pub fn expect_no_more(&mut self, tool: ToolId) {
+    pub fn count_task_ended(&mut self, tool: ToolId) {
         self.tool(tool).left -= 1;
     }
 
     /// Adds a ready task, with the bytes that its end frees and that it reads.
-    pub fn ready(&mut self, task: TaskId, tool: ToolId, frees: u64, reads: u64) {
-        let held = Held { tool, frees, reads, since: self.next };
+    pub fn add_ready(&mut self, task: TaskId, tool: ToolId, frees: u64, reads: u64) {
+        let entry = ReadyTask { tool, frees, reads, since: self.next };
         self.next += 1;
-        self.hold(task, held);
+        self.insert_ready(task, entry);
     }
 
-    fn hold(&mut self, task: TaskId, held: Held) {
-        let of_tool = self.tool(held.tool);
-        let rank = held.rank(task, of_tool);
-        of_tool.ready.insert(rank);
-        self.ready.insert(task, held);
+    fn insert_ready(&mut self, task: TaskId, entry: ReadyTask) {
+        let stats = self.tool(entry.tool);
+        let rank = entry.rank(task, stats);
+        stats.ready.insert(rank);
+        self.ready.insert(task, entry);
     }
 
-    fn let_go(&mut self, task: TaskId) -> Option<Held> {
-        let held = self.ready.remove(&task)?;
-        let of_tool = self.tool(held.tool);
-        let rank = held.rank(task, of_tool);
-        of_tool.ready.remove(&rank);
-        Some(held)
+    fn remove_ready(&mut self, task: TaskId) -> Option<ReadyTask> {
+        let entry = self.ready.remove(&task)?;
+        let stats = self.tool(entry.tool);
+        let rank = entry.rank(task, stats);
+        stats.ready.remove(&rank);
+        Some(entry)
     }
 
-    fn tool(&mut self, tool: ToolId) -> &mut OfTool {
+    fn tool(&mut self, tool: ToolId) -> &mut ToolStats {
         let at = tool.0 as usize;
         if at >= self.tools.len() {
-            self.tools.resize_with(at + 1, OfTool::default);
+            self.tools.resize_with(at + 1, ToolStats::default);
         }
         &mut self.tools[at]
     }
 
     /// Adds a datum to the bytes that the end of `task` frees, because the task is now its last
     /// reader.
-    pub fn inherits(&mut self, task: TaskId, data: DataId) {
+    pub fn add_freed(&mut self, task: TaskId, data: DataId) {
         let bytes = self.size(data);
-        if let Some(held) = self.let_go(task) {
-            self.hold(task, Held { frees: held.frees + bytes, ..held });
+        if let Some(entry) = self.remove_ready(task) {
+            self.insert_ready(task, ReadyTask { frees: entry.frees + bytes, ..entry });
         }
     }
 
-    /// Counts a ready task as running.
+    /// TaskCounts a ready task as running.
     pub fn start(&mut self, task: TaskId) {
         let claims = self.candidate(task).map_or(0, |candidate| candidate.claims);
         self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
-        self.let_go(task);
+        self.remove_ready(task);
         self.running.insert(task, claims);
         self.promised += claims;
     }
 
-    /// Counts a running task as ended: successfully, with the bytes that it wrote, or not.
+    /// TaskCounts a running task as ended: successfully, with the bytes that it wrote, or not.
     pub fn end(&mut self, task: TaskId, tool: ToolId, written: Option<u64>) {
-        self.leave(task);
-        self.hope();
+        self.remove_running(task);
+        self.on_space_freed();
         let Some(written) = written else { return };
         self.refusals.remove(&task);
-        let of_tool = self.tool(tool);
-        let was_unknown = !of_tool.is_known();
-        of_tool.written.push(written);
-        of_tool.most_written = of_tool.most_written.max(written);
+        let stats = self.tool(tool);
+        let was_unknown = !stats.is_known();
+        stats.written.push(written);
+        stats.most_written = stats.most_written.max(written);
         if was_unknown {
             // From now on this number estimates the other tasks of the tool.
-            let waiting = std::mem::take(&mut of_tool.ready);
+            let waiting = std::mem::take(&mut stats.ready);
             for (_, _, task) in waiting {
-                let held = self.ready[&task];
-                self.hold(task, held);
+                let entry = self.ready[&task];
+                self.insert_ready(task, entry);
             }
         }
     }
 
-    fn leave(&mut self, task: TaskId) {
+    fn remove_running(&mut self, task: TaskId) {
         self.promised -= self.running.remove(&task).unwrap_or(0);
         self.alone = self.alone.filter(|alone| *alone != task);
     }
 
-    /// Counts a running task as one that found no space.
-    pub fn refuse(&mut self, task: TaskId) -> Refusal {
+    /// TaskCounts a running task as one that found no space.
+    pub fn on_no_space(&mut self, task: TaskId) -> NoSpaceOutcome {
         let was_alone = self.alone == Some(task);
-        self.leave(task);
+        self.remove_running(task);
         *self.refusals.entry(task).or_default() += 1;
         if was_alone {
             self.stuck.insert(task);
             let others_free = self.ready.keys().any(|other| self.candidate(*other).is_some_and(|other| other.gain > 0));
             let others_wait = self.refused.iter().any(|other| !self.stuck.contains(other));
             if !others_free && !others_wait {
-                return Refusal::Final;
+                return NoSpaceOutcome::Final;
             }
         }
         self.refused.push(task);
-        Refusal::Waits
+        NoSpaceOutcome::Waits
     }
 
     /// Removes and returns the tasks that found no space and may be tried again; the caller makes
     /// them ready.
-    pub fn take_back(&mut self) -> Vec<TaskId> {
+    pub fn take_retryable(&mut self) -> Vec<TaskId> {
         if !std::mem::take(&mut self.freed) && !self.running.is_empty() {
             return Vec::new();
         }
@@ -304,11 +304,11 @@ impl SpaceRules {
 
     /// The bytes that must be freed before the task may start beside the running ones; 0 if it may
     /// start.
-    pub fn lacks(&self, task: TaskId) -> u64 {
-        self.candidate(task).map_or(0, |candidate| self.lacking(&candidate))
+    pub fn shortfall(&self, task: TaskId) -> u64 {
+        self.candidate(task).map_or(0, |candidate| self.candidate_shortfall(&candidate))
     }
 
-    fn lacking(&self, candidate: &Candidate) -> u64 {
+    fn candidate_shortfall(&self, candidate: &Candidate) -> u64 {
         if self.pool.capacity == 0 {
             return 0;
         }
@@ -325,47 +325,55 @@ impl SpaceRules {
 
     /// The largest estimated output of one task of any tool that still has tasks to run.
     fn reserve(&self) -> u64 {
-        let to_come = self.tools.iter().filter(|of_tool| of_tool.left > 0);
-        to_come.filter_map(|of_tool| of_tool.written.get()).max().unwrap_or(0)
+        let to_come = self.tools.iter().filter(|stats| stats.left > 0);
+        to_come.filter_map(|stats| stats.written.get()).max().unwrap_or(0)
     }
 
     fn candidate(&self, task: TaskId) -> Option<Candidate> {
-        let held = self.ready.get(&task)?;
-        Some(held.candidate(task, &self.tools[held.tool.0 as usize]))
+        let entry = self.ready.get(&task)?;
+        Some(entry.candidate(task, &self.tools[entry.tool.0 as usize]))
     }
 
     /// The first ready task of each tool: no other of the tool has a larger gain or needs less.
-    fn firsts(&self) -> impl Iterator<Item = Candidate> + '_ {
-        self.tools.iter().filter_map(|of_tool| {
-            let (_, _, task) = of_tool.ready.last()?;
-            Some(self.ready[task].candidate(*task, of_tool))
+    fn first_candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.tools.iter().filter_map(|stats| {
+            let (_, _, task) = stats.ready.last()?;
+            Some(self.ready[task].candidate(*task, stats))
         })
     }
 
     fn best(&self, may: impl Fn(&Candidate) -> bool) -> Option<TaskId> {
-        let best = self.firsts().filter(may).max_by_key(|candidate| (candidate.gain, candidate.since))?;
+        let best = self.first_candidates().filter(may).max_by_key(|candidate| (candidate.gain, candidate.since))?;
         Some(best.task)
     }
 
     /// Chooses the ready task that starts next. `preferred` is the policy's choice, which the space
     /// rules may override.
-    pub fn choose(&mut self, preferred: Option<TaskId>, room: &Room, table: &Table) -> Option<TaskId> {
+    pub fn choose(&mut self, preferred: Option<TaskId>, resources: &FreeResources, table: &Table) -> Option<TaskId> {
         if self.alone.is_some_and(|task| self.refusals.contains_key(&task)) {
             return None;
         }
-        if !self.is_crowded() && preferred.is_none_or(|task| self.lacks(task) == 0 && self.is_safe(task, table)) {
+        if !self.is_crowded() && preferred.is_none_or(|task| self.shortfall(task) == 0 && self.is_safe(task, table)) {
             return preferred;
         }
-        let needs = &|task| table.row(task).expect("ready tasks have rows").needs;
-        let of_gain = self.of_gain(room, needs, table);
-        of_gain.or_else(|| self.lend(room, needs)).or_else(|| self.as_last(room, needs, table))
+        let demand = &|task| table.row(task).expect("ready tasks have rows").demand;
+        let by_gain = self.by_gain(resources, demand, table);
+        by_gain
+            .or_else(|| self.borrow_slot(resources, demand))
+            .or_else(|| self.choose_when_idle(resources, demand, table))
     }
 
     /// The task with the largest gain of those that may start. Overtakes one that does not fit the
     /// machine a limited number of times.
-    fn of_gain(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
-        let has_space = |candidate: &Candidate| self.lacking(candidate) == 0 && self.is_safe(candidate.task, table);
-        let fits = |candidate: &Candidate| room.fits(needs(candidate.task));
+    fn by_gain(
+        &mut self,
+        resources: &FreeResources,
+        demand: &dyn Fn(TaskId) -> Demand,
+        table: &Table,
+    ) -> Option<TaskId> {
+        let has_space =
+            |candidate: &Candidate| self.candidate_shortfall(candidate) == 0 && self.is_safe(candidate.task, table);
+        let fits = |candidate: &Candidate| resources.fits(demand(candidate.task));
         let first = self.best(has_space)?;
         let chosen = self.best(|candidate| has_space(candidate) && fits(candidate));
         if chosen == Some(first) {
@@ -379,43 +387,48 @@ impl SpaceRules {
     /// Returns whether all remaining tasks can still run after this one.
     fn is_safe(&self, task: TaskId, table: &Table) -> bool {
         let grows = self.candidate(task).is_some_and(|candidate| candidate.gain < 0);
-        self.pool.capacity == 0 || !grows || foresight::can_finish_after(task, table, self)
+        self.pool.capacity == 0 || !grows || safety::can_finish_after(task, table, self)
     }
 
     /// A task that frees space, if writers that wait for space can lend it their processors.
-    fn lend(&self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId> {
+    fn borrow_slot(&self, resources: &FreeResources, demand: &dyn Fn(TaskId) -> Demand) -> Option<TaskId> {
         let waiting = u32::try_from(self.pool.waiting).unwrap_or(u32::MAX);
         let all_wait = waiting as usize >= self.running.len();
-        let slots = room.machine().slots;
+        let slots = resources.machine().slots;
         let lendable = if all_wait && waiting > 0 { slots } else { waiting.min(slots) };
         self.best(|candidate| {
-            let frees = candidate.gain > 0 && self.lacking(candidate) == 0;
-            lendable > 0 && frees && room.fits_lent(needs(candidate.task), lendable)
+            let frees = candidate.gain > 0 && self.candidate_shortfall(candidate) == 0;
+            lendable > 0 && frees && resources.fits_borrowed(demand(candidate.task), lendable)
         })
     }
 
     /// The task to start if nothing runs and nothing is leaving, so that waiting would never end:
     /// the first of an order in which all tasks fit, or else the one with the largest gain.
-    fn as_last(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
+    fn choose_when_idle(
+        &mut self,
+        resources: &FreeResources,
+        demand: &dyn Fn(TaskId) -> Demand,
+        table: &Table,
+    ) -> Option<TaskId> {
         if !self.running.is_empty() || self.pool.leaving > 0 {
             return None;
         }
         let planned = self.planned(table).filter(|task| self.ready.contains_key(task));
-        planned.or_else(|| self.best(|candidate| room.fits(needs(candidate.task))))
+        planned.or_else(|| self.best(|candidate| resources.fits(demand(candidate.task))))
     }
 
     /// The first task of an order in which all remaining tasks fit, if the search finds one.
     fn planned(&mut self, table: &Table) -> Option<TaskId> {
-        if self.ready.is_empty() || self.searched_in_vain >= SEARCHES_IN_VAIN_MAX {
+        if self.ready.is_empty() || self.failed_searches >= FAILED_SEARCHES_MAX {
             return None;
         }
-        let planned = foresight::first_of_an_order(table, self);
-        self.searched_in_vain += u32::from(planned.is_none());
+        let planned = safety::find_order(table, self);
+        self.failed_searches += u32::from(planned.is_none());
         planned
     }
 }
 
-impl OfTool {
+impl ToolStats {
     /// Returns whether a task of the tool has succeeded, so that the output of the others is
     /// estimated by it.
     fn is_known(&self) -> bool {
@@ -423,14 +436,14 @@ impl OfTool {
     }
 }
 
-impl Held {
-    fn rank(&self, task: TaskId, of_tool: &OfTool) -> Rank {
-        let unknown = if of_tool.is_known() { 0 } else { self.reads };
+impl ReadyTask {
+    fn rank(&self, task: TaskId, stats: &ToolStats) -> Rank {
+        let unknown = if stats.is_known() { 0 } else { self.reads };
         (signed(self.frees) - signed(unknown), self.since, task)
     }
 
-    fn candidate(&self, task: TaskId, of_tool: &OfTool) -> Candidate {
-        let known = of_tool.written.get();
+    fn candidate(&self, task: TaskId, stats: &ToolStats) -> Candidate {
+        let known = stats.written.get();
         let gain = signed(self.frees) - signed(known.unwrap_or(self.reads));
         let claims = known.unwrap_or_else(|| claim_of_guess(self.reads));
         Candidate { task, gain, since: self.since, claims }

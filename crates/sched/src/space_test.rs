@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const ORDERS: u64 = 1000;
 
 /// A deterministic generator of random numbers.
-struct Dice(u64);
+struct Lcg(u64);
 
-impl Dice {
+impl Lcg {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if end == 0 { 0 } else { (self.0 >> 33) % end }
@@ -24,30 +24,30 @@ impl Dice {
 
 /// The behaviour of tools if there is no space.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Full {
+enum FullPoolMode {
     /// Tools wait, as on the mount, until nothing moves any more.
     Waits,
     /// Tools fail at once, as writers to extent files do.
     Fails,
 }
 
-struct Case {
+struct RandomWorkflow {
     tasks: Vec<TaskSpec>,
     bytes: Vec<u64>,
     slots: u32,
 }
 
 /// Layers of tasks of a few tools; each task writes one datum of about its tool's size.
-fn random(dice: &mut Dice) -> Case {
-    let (count, tools) = (4 + dice.below(40), 1 + dice.below(5));
-    let sizes: Vec<u64> = (0..tools).map(|_| [0, 1, 10, 100, 300][dice.below(5) as usize]).collect();
-    let mut case = Case { tasks: Vec::new(), bytes: Vec::new(), slots: 1 + dice.below(4) as u32 };
+fn random_workflow(random: &mut Lcg) -> RandomWorkflow {
+    let (count, tools) = (4 + random.below(40), 1 + random.below(5));
+    let sizes: Vec<u64> = (0..tools).map(|_| [0, 1, 10, 100, 300][random.below(5) as usize]).collect();
+    let mut case = RandomWorkflow { tasks: Vec::new(), bytes: Vec::new(), slots: 1 + random.below(4) as u32 };
     for id in 0..count {
-        let tool = dice.below(tools);
-        let reads = if id == 0 { 0 } else { dice.below(4) };
-        let near = 1 + dice.below(id.max(1));
-        let inputs = (0..reads).map(|_| DataId((id - 1 - dice.below(near.min(id))) as u32)).collect();
-        case.bytes.push(sizes[tool as usize] + dice.below(1 + sizes[tool as usize] / 4));
+        let tool = random.below(tools);
+        let reads = if id == 0 { 0 } else { random.below(4) };
+        let near = 1 + random.below(id.max(1));
+        let inputs = (0..reads).map(|_| DataId((id - 1 - random.below(near.min(id))) as u32)).collect();
+        case.bytes.push(sizes[tool as usize] + random.below(1 + sizes[tool as usize] / 4));
         let (id, tool) = (TaskId(id as u32), ToolId(tool as u32));
         case.tasks.push(TaskSpec { tool, inputs, outputs: vec![DataId(id.0)], ..TaskSpec::new(id) });
     }
@@ -56,8 +56,8 @@ fn random(dice: &mut Dice) -> Case {
 
 /// Chains of tasks, each of which reads only its predecessor's output; `of_each` has the size of
 /// each step's output. If `merged`, one more task reads the ends of all chains.
-fn chains(length: u32, of_each: &[u64], merged: bool, slots: u32) -> Case {
-    let mut case = Case { tasks: Vec::new(), bytes: Vec::new(), slots };
+fn chains(length: u32, of_each: &[u64], merged: bool, slots: u32) -> RandomWorkflow {
+    let mut case = RandomWorkflow { tasks: Vec::new(), bytes: Vec::new(), slots };
     let steps = of_each.len() as u32;
     for id in 0..length * steps {
         let step = id % steps;
@@ -81,15 +81,15 @@ fn chains(length: u32, of_each: &[u64], merged: bool, slots: u32) -> Case {
 }
 
 /// The simulated pool and the running tasks.
-struct World<'a> {
-    case: &'a Case,
+struct PoolSimulation<'a> {
+    case: &'a RandomWorkflow,
     scheduler: Scheduler,
     capacity: u64,
-    full: Full,
+    mode: FullPoolMode,
     /// The bytes that each running task has written so far.
     running: BTreeMap<TaskId, u64>,
     waiting: BTreeSet<TaskId>,
-    there: BTreeMap<DataId, u64>,
+    stored: BTreeMap<DataId, u64>,
     /// The bytes that were dropped and are not removed yet.
     leaving: u64,
     failed: u32,
@@ -97,171 +97,171 @@ struct World<'a> {
     ended: bool,
 }
 
-impl<'a> World<'a> {
-    fn of(case: &'a Case, capacity: u64, full: Full) -> Self {
-        let machine = Machine { slots: case.slots, memory: 0 };
-        let scheduler = Scheduler::new(machine, Options::default());
-        let (running, waiting, there) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+impl<'a> PoolSimulation<'a> {
+    fn new(case: &'a RandomWorkflow, capacity: u64, mode: FullPoolMode) -> Self {
+        let machine = MachineCapacity { slots: case.slots, memory: 0 };
+        let scheduler = Scheduler::new(machine, SchedulerOptions::default());
+        let (running, waiting, stored) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let (leaving, failed, done, ended) = (0, 0, 0, false);
-        Self { case, scheduler, capacity, full, running, waiting, there, leaving, failed, done, ended }
+        Self { case, scheduler, capacity, mode, running, waiting, stored, leaving, failed, done, ended }
     }
 
     fn used(&self) -> u64 {
-        self.there.values().sum::<u64>() + self.running.values().sum::<u64>() + self.leaving
+        self.stored.values().sum::<u64>() + self.running.values().sum::<u64>() + self.leaving
     }
 
-    fn tell(&mut self, event: Event) {
+    fn send(&mut self, event: SchedulerEvent) {
         let mut commands = Vec::new();
         self.scheduler.on(event, 0, &mut commands);
         for command in commands {
             match command {
-                Command::Start { task, .. } => {
+                SchedulerCommand::Start { task, .. } => {
                     let is_lent = self.running.len() >= self.case.slots as usize;
                     assert!(!is_lent || !self.waiting.is_empty(), "a slot is lent only by who waits for space");
                     assert_eq!(self.running.insert(task, 0), None);
                 }
-                Command::Drop { data } => self.leaving += self.there.remove(&data).expect("dropped once"),
-                Command::Failed { .. } => self.failed += 1,
-                Command::Ended { .. } => self.ended = true,
-                Command::Retry { .. } => {}
+                SchedulerCommand::Drop { data } => self.leaving += self.stored.remove(&data).expect("dropped once"),
+                SchedulerCommand::Failed { .. } => self.failed += 1,
+                SchedulerCommand::Ended { .. } => self.ended = true,
+                SchedulerCommand::Retry { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
         assert!(self.running.len() <= 2 * self.case.slots as usize, "a slot is lent once");
     }
 
-    fn look(&mut self) {
+    fn send_pool_state(&mut self) {
         let waiting = self.waiting.len() as u64;
         let (capacity, used, leaving) = (self.capacity, self.used(), self.leaving);
         assert!(used <= capacity);
-        self.tell(Event::Pool(PoolState { capacity, used, leaving, waiting }));
+        self.send(SchedulerEvent::Pool(PoolState { capacity, used, leaving, waiting }));
     }
 
     /// Plays to the end; returns whether every task succeeded.
-    fn play(&mut self, dice: &mut Dice) -> bool {
+    fn run(&mut self, random: &mut Lcg) -> bool {
         for task in &self.case.tasks {
-            self.tell(Event::Add(Box::new(task.clone())));
+            self.send(SchedulerEvent::Add(Box::new(task.clone())));
         }
-        self.tell(Event::Close);
-        self.look();
-        self.tell(Event::Begin);
+        self.send(SchedulerEvent::Close);
+        self.send_pool_state();
+        self.send(SchedulerEvent::Begin);
         let bound = 1000 * self.case.tasks.len();
         for step in 0.. {
             assert!(step < bound, "it goes on for ever");
             if self.ended {
                 break;
             }
-            self.step(dice);
+            self.step(random);
         }
         let tasks = self.case.tasks.len() as u32;
         assert_eq!(self.done + self.failed, tasks);
         self.done == tasks
     }
 
-    fn step(&mut self, dice: &mut Dice) {
-        self.leaving -= if self.leaving > 0 { dice.below(self.leaving) + 1 } else { 0 };
-        self.look();
-        let at = dice.below(self.running.len() as u64) as usize;
+    fn step(&mut self, random: &mut Lcg) {
+        self.leaving -= if self.leaving > 0 { random.below(self.leaving) + 1 } else { 0 };
+        self.send_pool_state();
+        let at = random.below(self.running.len() as u64) as usize;
         let Some((task, written)) = self.running.iter().nth(at).map(|(task, written)| (*task, *written)) else {
             return;
         };
         let left = self.case.bytes[task.0 as usize] - written;
         if left == 0 {
-            return self.end(task);
+            return self.end_task(task);
         }
-        let wants = left.min(1 + dice.below(left));
-        if self.used() + wants <= self.capacity {
+        let wanted = left.min(1 + random.below(left));
+        if self.used() + wanted <= self.capacity {
             self.waiting.remove(&task);
-            *self.running.get_mut(&task).expect("it runs") += wants;
-        } else if self.full == Full::Fails {
-            self.refuse(task);
+            *self.running.get_mut(&task).expect("it runs") += wanted;
+        } else if self.mode == FullPoolMode::Fails {
+            self.fail_no_space(task);
         } else {
             self.waiting.insert(task);
-            self.look();
+            self.send_pool_state();
             if self.waiting.len() == self.running.len() && self.leaving == 0 {
-                self.refuse(task);
+                self.fail_no_space(task);
             }
         }
     }
 
-    fn refuse(&mut self, task: TaskId) {
+    fn fail_no_space(&mut self, task: TaskId) {
         self.running.remove(&task);
         self.waiting.remove(&task);
-        self.look();
-        self.tell(Event::NoSpace { task, retry: false });
+        self.send_pool_state();
+        self.send(SchedulerEvent::NoSpace { task, retry: false });
     }
 
-    fn end(&mut self, task: TaskId) {
+    fn end_task(&mut self, task: TaskId) {
         self.running.remove(&task);
         self.done += 1;
         let (data, bytes) = (DataId(task.0), self.case.bytes[task.0 as usize]);
         let is_read = self.case.tasks.iter().any(|other| other.inputs.contains(&data));
         if is_read {
-            self.there.insert(data, bytes);
+            self.stored.insert(data, bytes);
         } else {
             self.leaving += bytes;
         }
-        self.tell(Event::Wrote { data, bytes });
-        self.look();
-        self.tell(Event::Done(task));
+        self.send(SchedulerEvent::Wrote { data, bytes });
+        self.send_pool_state();
+        self.send(SchedulerEvent::Done(task));
     }
 }
 
-fn least(case: &Case) -> u64 {
+fn least(case: &RandomWorkflow) -> u64 {
     let bytes = |data: DataId| case.bytes[data.0 as usize];
     least_of_orders(&case.tasks, case.slots, (bytes, |_| false), ORDERS).expect("no cycle").bytes
 }
 
-fn play(case: &Case, capacity: u64, full: Full, seed: u64) -> bool {
-    World::of(case, capacity, full).play(&mut Dice(seed))
+fn run_case(case: &RandomWorkflow, capacity: u64, mode: FullPoolMode, seed: u64) -> bool {
+    PoolSimulation::new(case, capacity, mode).run(&mut Lcg(seed))
 }
 
 #[test]
 fn forty_chains_finish_in_the_space_of_six_files() {
-    for full in [Full::Waits, Full::Fails] {
+    for mode in [FullPoolMode::Waits, FullPoolMode::Fails] {
         for (seed, slots) in (0..60).zip([1, 2, 3, 4].into_iter().cycle()) {
-            assert!(play(&chains(40, &[50, 1], false, slots), 300, full, seed), "{full:?} {slots} {seed}");
+            assert!(run_case(&chains(40, &[50, 1], false, slots), 300, mode, seed), "{mode:?} {slots} {seed}");
         }
     }
 }
 
 #[test]
 fn twenty_chains_with_one_merge_finish_where_their_ends_and_two_steps_fit() {
-    for full in [Full::Waits, Full::Fails] {
+    for mode in [FullPoolMode::Waits, FullPoolMode::Fails] {
         for (seed, slots) in (0..60).zip([1, 2, 3, 4].into_iter().cycle()) {
             let case = chains(20, &[50, 50, 25], true, slots);
-            assert!(play(&case, 640, full, seed), "{full:?} {slots} {seed}");
+            assert!(run_case(&case, 640, mode, seed), "{mode:?} {slots} {seed}");
         }
     }
 }
 
 /// The number of these random workflows that finish in a pool of `percent` percent of their least
 /// peak.
-fn finished(cases: u64, percent: u64, full: Full) -> u64 {
+fn finished(cases: u64, percent: u64, mode: FullPoolMode) -> u64 {
     let mut finished = 0;
     for seed in 0..cases {
-        let mut dice = Dice(seed);
-        let case = random(&mut dice);
-        let done = play(&case, least(&case) * percent / 100, full, seed);
+        let mut random = Lcg(seed);
+        let case = random_workflow(&mut random);
+        let done = run_case(&case, least(&case) * percent / 100, mode, seed);
         finished += u64::from(done);
     }
-    println!("{full:?}, {percent} %: {finished} of {cases}");
+    println!("{mode:?}, {percent} %: {finished} of {cases}");
     finished
 }
 
 #[test]
 fn most_random_workflows_finish_in_a_fifth_more_than_their_least_peak() {
-    for full in [Full::Waits, Full::Fails] {
-        let finished = finished(200, 120, full);
-        assert!(finished >= 183, "{full:?}: {finished} of 200");
+    for mode in [FullPoolMode::Waits, FullPoolMode::Fails] {
+        let finished = finished(200, 120, mode);
+        assert!(finished >= 183, "{mode:?}: {finished} of 200");
     }
 }
 
 #[test]
 fn what_cannot_fit_fails_in_the_end_and_nothing_goes_on_for_ever() {
-    for full in [Full::Waits, Full::Fails] {
+    for mode in [FullPoolMode::Waits, FullPoolMode::Fails] {
         for percent in [40, 90] {
-            finished(20, percent, full);
+            finished(20, percent, mode);
         }
     }
 }

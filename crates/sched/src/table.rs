@@ -4,8 +4,8 @@
 //! edge 12, and ending a task touches only its own edges. The table only stores and finds;
 //! `scheduler` decides what a change of state means.
 
-use crate::room::{Needs, SlotId};
-use crate::words::{Refused, TaskSpec};
+use crate::messages::{AddError, TaskSpec};
+use crate::resources::{Demand, SlotId};
 use flow::{DataId, TaskId, ToolId};
 
 /// The index that stands for no edge.
@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 
 /// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum TaskState {
     /// Other tasks wait for this number, but the task was not added.
     Vacant,
     /// Some inputs of the task, or tasks before it, are missing.
@@ -51,8 +51,8 @@ struct Edge {
 /// The row of a task.
 #[derive(Debug)]
 pub struct Row {
-    pub state: State,
-    pub needs: Needs,
+    pub state: TaskState,
+    pub demand: Demand,
     pub tool: ToolId,
     /// The number of attempts that were started.
     pub attempts: u32,
@@ -72,8 +72,8 @@ pub struct Row {
 }
 
 const VACANT: Row = Row {
-    state: State::Vacant,
-    needs: Needs { cpus: 1, memory: 0 },
+    state: TaskState::Vacant,
+    demand: Demand { cpus: 1, memory: 0 },
     tool: ToolId(0),
     attempts: 0,
     attempts_max: 0,
@@ -89,11 +89,11 @@ const VACANT: Row = Row {
 
 /// The state of a datum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum DataState {
     /// The datum may be written later.
     Awaited,
     /// The datum exists.
-    There,
+    Present,
     /// The datum existed, and no task needs it any more.
     Dropped,
     /// The writer failed, so the datum will never exist.
@@ -102,8 +102,8 @@ pub enum Life {
 
 /// The row of a datum.
 #[derive(Debug)]
-pub struct Datum {
-    pub life: Life,
+pub struct DataEntry {
+    pub state: DataState,
     /// True if it is never dropped.
     pub kept: bool,
     /// The number of tasks that read it and have not ended.
@@ -114,9 +114,10 @@ pub struct Datum {
     waiters: List,
 }
 
-const UNKNOWN: Datum = Datum { life: Life::Awaited, kept: false, readers: 0, left: 0, writer: NONE, waiters: EMPTY };
+const UNKNOWN: DataEntry =
+    DataEntry { state: DataState::Awaited, kept: false, readers: 0, left: 0, writer: NONE, waiters: EMPTY };
 
-impl Datum {
+impl DataEntry {
     /// The task that writes the datum; `None` for an input.
     pub fn writer(&self) -> Option<TaskId> {
         (self.writer != NONE).then_some(TaskId(self.writer))
@@ -125,7 +126,7 @@ impl Datum {
     /// The only task that still reads the datum, if there is exactly one and its end frees the
     /// datum.
     pub fn last_reader(&self) -> Option<TaskId> {
-        let goes = self.readers == 1 && !self.kept && self.life == Life::There && self.writer != NONE;
+        let goes = self.readers == 1 && !self.kept && self.state == DataState::Present && self.writer != NONE;
         goes.then_some(TaskId(self.left))
     }
 
@@ -143,9 +144,9 @@ impl Datum {
 
     /// Returns whether no task needs the datum any more: it exists, was read, and has no more
     /// readers.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_unneeded(&self) -> bool {
         let was_read = self.waiters.head != NONE;
-        was_read && self.readers == 0 && !self.kept && self.life == Life::There
+        was_read && self.readers == 0 && !self.kept && self.state == DataState::Present
     }
 }
 
@@ -153,7 +154,7 @@ impl Datum {
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Row>,
-    data: Vec<Datum>,
+    data: Vec<DataEntry>,
     edges: Vec<Edge>,
     outputs: Vec<DataId>,
 }
@@ -166,7 +167,7 @@ impl Table {
     }
 
     /// Adds a task in state `New`; if it is refused, nothing changes.
-    pub fn insert(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), Refused> {
+    pub fn insert(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), AddError> {
         self.check(spec)?;
         let edges = index(self.edges.len());
         spec.inputs.iter().for_each(|data| self.read(spec.id, *data));
@@ -180,8 +181,8 @@ impl Table {
         self.outputs.extend_from_slice(&spec.outputs);
         let waiters = self.row_mut(spec.id).waiters;
         self.rows[at(spec.id.0)] = Row {
-            state: State::New,
-            needs: Needs { cpus: spec.cpus.max(1), memory: spec.memory },
+            state: TaskState::New,
+            demand: Demand { cpus: spec.cpus.max(1), memory: spec.memory },
             tool: spec.tool,
             attempts: 0,
             attempts_max: spec.retries.saturating_add(1),
@@ -211,15 +212,15 @@ impl Table {
     }
 
     /// Removes a reader that has ended.
-    pub fn read_no_more(&mut self, data: DataId, reader: TaskId) {
+    pub fn remove_reader(&mut self, data: DataId, reader: TaskId) {
         let datum = self.datum_mut(data);
         let readers = datum.readers - 1;
         datum.count_reader(reader, readers);
     }
 
-    fn check(&mut self, spec: &TaskSpec) -> Result<(), Refused> {
-        if self.row_mut(spec.id).state != State::Vacant {
-            return Err(Refused::Twice { task: spec.id });
+    fn check(&mut self, spec: &TaskSpec) -> Result<(), AddError> {
+        if self.row_mut(spec.id).state != TaskState::Vacant {
+            return Err(AddError::DuplicateTask { task: spec.id });
         }
         for (claimed, data) in spec.outputs.iter().enumerate() {
             if let Err(refused) = self.claim(*data, spec.id) {
@@ -231,11 +232,11 @@ impl Table {
     }
 
     /// Makes `task` the writer of the datum.
-    fn claim(&mut self, data: DataId, task: TaskId) -> Result<(), Refused> {
+    fn claim(&mut self, data: DataId, task: TaskId) -> Result<(), AddError> {
         let datum = self.datum_mut(data);
         match datum.writer() {
-            Some(writer) => Err(Refused::WrittenTwice { data, writer }),
-            None if datum.life == Life::There => Err(Refused::WritesInput { data }),
+            Some(writer) => Err(AddError::DuplicateWriter { data, writer }),
+            None if datum.state == DataState::Present => Err(AddError::WritesInput { data }),
             None => {
                 datum.writer = task.0;
                 Ok(())
@@ -269,12 +270,12 @@ impl Table {
     }
 
     /// The datum; `None` if it is unknown.
-    pub fn datum(&self, data: DataId) -> Option<&Datum> {
+    pub fn datum(&self, data: DataId) -> Option<&DataEntry> {
         self.data.get(at(data.0))
     }
 
     /// The datum, created if necessary.
-    pub fn datum_mut(&mut self, data: DataId) -> &mut Datum {
+    pub fn datum_mut(&mut self, data: DataId) -> &mut DataEntry {
         grow(&mut self.data, data.0, || UNKNOWN)
     }
 
@@ -353,7 +354,7 @@ mod tests {
     /// A workflow may take 1 KB a task in all; the table takes at most a fifth of it.
     #[test]
     fn a_task_with_three_data_costs_less_than_200_bytes() {
-        assert!(size_of::<Row>() + 2 * size_of::<Datum>() + 3 * size_of::<Edge>() < 200, "{}", size_of::<Row>());
+        assert!(size_of::<Row>() + 2 * size_of::<DataEntry>() + 3 * size_of::<Edge>() < 200, "{}", size_of::<Row>());
     }
 
     #[test]
@@ -377,10 +378,10 @@ mod tests {
             let spec = TaskSpec { inputs: vec![DataId(5), DataId(5)], ..TaskSpec::new(TaskId(id)) };
             table.insert(&spec, 0).expect("each is new");
         }
-        table.datum_mut(DataId(5)).life = Life::There;
-        table.read_no_more(DataId(5), TaskId(0));
+        table.datum_mut(DataId(5)).state = DataState::Present;
+        table.remove_reader(DataId(5), TaskId(0));
         assert_eq!(table.datum(DataId(5)).expect("known").last_reader(), None);
-        table.read_no_more(DataId(5), TaskId(2));
+        table.remove_reader(DataId(5), TaskId(2));
         assert_eq!(table.datum(DataId(5)).expect("known").last_reader(), Some(TaskId(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! Foresight: whether all remaining tasks can still run after one more task has started.
+//! Safety check: whether all remaining tasks can still run after one more task has started.
 //!
 //! A task that writes more than it frees may leave a pool in which no other task ever fits. So the
 //! future is simulated first: the running tasks end, then the task runs, and then, one at a time,
@@ -16,9 +16,9 @@
 //! If nothing runs and no task passes the check, random orders are simulated until one completes
 //! all tasks.
 
-use super::{Held, OfTool, Rank, SpaceRules, claim_of_guess, signed};
-use crate::least_peak::Dice;
-use crate::table::{State, Table};
+use super::{Rank, ReadyTask, SpaceRules, ToolStats, claim_of_guess, signed};
+use crate::least_peak::SplitMix64;
+use crate::table::{Table, TaskState};
 use flow::{DataId, TaskId};
 use std::{
     collections::{BTreeSet, HashMap, HashSet, btree_set},
@@ -39,19 +39,19 @@ const CHANCES: usize = 1 << 16;
 /// Returns whether all remaining tasks can run if the ready `task` starts now. Also true if that is
 /// beyond the bounds of the simulation.
 pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool {
-    let Some(held) = space.ready.get(&task) else { return true };
-    let mut play = Play::of(table, space);
-    let before = play.used;
-    play.take(task);
-    play.run(task, *held);
+    let Some(entry) = space.ready.get(&task) else { return true };
+    let mut simulation = Simulation::new(table, space);
+    let before = simulation.used;
+    simulation.remove_ready(task);
+    simulation.run(task, *entry);
     for _ in 0..TASKS_MAX {
-        if play.used <= before || play.edges_left == 0 {
+        if simulation.used <= before || simulation.edges_left == 0 {
             return true;
         }
-        match play.next(None) {
-            Next::Runs(task, held) => play.run(task, held),
-            Next::NothingFits => return false,
-            Next::NothingLeft => return true,
+        match simulation.next_step(None) {
+            Step::Runs(task, entry) => simulation.run(task, entry),
+            Step::NothingFits => return false,
+            Step::NothingLeft => return true,
         }
     }
     true
@@ -59,19 +59,19 @@ pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool
 
 /// The first task of an order in which all remaining tasks fit one after the other; `None` if the
 /// search found no such order. Call it only if nothing runs.
-pub fn first_of_an_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
-    let (mut dice, mut tasks_left) = (Dice(SEED), SEARCH_MAX);
+pub fn find_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
+    let (mut random, mut tasks_left) = (SplitMix64(SEED), SEARCH_MAX);
     while tasks_left > 0 {
-        let (mut play, mut first) = (Play::of(table, space), None);
+        let (mut simulation, mut first) = (Simulation::new(table, space), None);
         for _ in 0..TASKS_MAX {
             tasks_left = tasks_left.saturating_sub(1);
-            match play.next(Some(&mut dice)) {
-                Next::Runs(task, held) => {
+            match simulation.next_step(Some(&mut random)) {
+                Step::Runs(task, entry) => {
                     first = first.or(Some(task));
-                    play.run(task, held);
+                    simulation.run(task, entry);
                 }
-                Next::NothingFits => break,
-                Next::NothingLeft => return first,
+                Step::NothingFits => break,
+                Step::NothingLeft => return first,
             }
         }
     }
@@ -79,30 +79,30 @@ pub fn first_of_an_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
 }
 
 /// The next step of a simulation.
-enum Next {
-    Runs(TaskId, Held),
+enum Step {
+    Runs(TaskId, ReadyTask),
     NothingFits,
     NothingLeft,
 }
 
 /// The ready tasks of a tool in a simulation.
-struct Ready<'a> {
-    of_tool: &'a OfTool,
+struct ToolQueue<'a> {
+    stats: &'a ToolStats,
     /// The ready tasks of the space rules, the largest gain first.
-    held: Peekable<Rev<btree_set::Iter<'a, Rank>>>,
+    sorted: Peekable<Rev<btree_set::Iter<'a, Rank>>>,
     /// Tasks that became ready in the simulation, or free more by now.
-    own: BTreeSet<Rank>,
+    changed: BTreeSet<Rank>,
 }
 
 /// The state of a simulation, as a difference from the table and the space rules.
-struct Play<'a> {
+struct Simulation<'a> {
     table: &'a Table,
     space: &'a SpaceRules,
     used: u64,
-    tools: Vec<Ready<'a>>,
-    /// Tasks of the space rules that were removed, or that changed and are in `own`.
+    tools: Vec<ToolQueue<'a>>,
+    /// Tasks of the space rules that were removed, or that changed and are in `changed`.
     taken: HashSet<TaskId>,
-    own: HashMap<TaskId, Held>,
+    changed: HashMap<TaskId, ReadyTask>,
     sizes: HashMap<DataId, u64>,
     /// The number of tasks that still read a datum, and their numbers combined by XOR.
     readers: HashMap<DataId, (u32, u32)>,
@@ -113,18 +113,21 @@ struct Play<'a> {
     edges_left: u32,
 }
 
-impl<'a> Play<'a> {
+impl<'a> Simulation<'a> {
     /// The state after all running tasks have ended.
-    fn of(table: &'a Table, space: &'a SpaceRules) -> Self {
-        let ready =
-            |of_tool: &'a OfTool| Ready { of_tool, held: of_tool.ready.iter().rev().peekable(), own: BTreeSet::new() };
-        let mut play = Self {
+    fn new(table: &'a Table, space: &'a SpaceRules) -> Self {
+        let ready = |stats: &'a ToolStats| ToolQueue {
+            stats,
+            sorted: stats.ready.iter().rev().peekable(),
+            changed: BTreeSet::new(),
+        };
+        let mut simulation = Self {
             table,
             space,
             used: (space.pool.used + space.yet_to_write()).saturating_sub(space.pool.leaving),
             tools: space.tools.iter().map(ready).collect(),
             taken: HashSet::new(),
-            own: HashMap::new(),
+            changed: HashMap::new(),
             sizes: HashMap::new(),
             readers: HashMap::new(),
             missing: HashMap::new(),
@@ -133,37 +136,37 @@ impl<'a> Play<'a> {
             edges_left: EDGES_MAX,
         };
         for task in &space.refused {
-            play.becomes_ready(*task);
+            simulation.add_ready(*task);
         }
         for (task, writes) in &space.running {
-            play.end(*task, *writes);
+            simulation.end(*task, *writes);
         }
-        play
+        simulation
     }
 
     /// Runs a task from its start to its end.
-    fn run(&mut self, task: TaskId, held: Held) {
-        let writes = self.of_tool(held).written.get().unwrap_or(0);
+    fn run(&mut self, task: TaskId, entry: ReadyTask) {
+        let writes = self.stats(entry).written.get().unwrap_or(0);
         self.used += writes;
         self.end(task, writes);
     }
 
-    fn of_tool(&self, held: Held) -> &'a OfTool {
-        self.tools[held.tool.0 as usize].of_tool
+    fn stats(&self, entry: ReadyTask) -> &'a ToolStats {
+        self.tools[entry.tool.0 as usize].stats
     }
 
     /// The bytes that must be free for the task, and its gain.
-    fn claim(&mut self, task: TaskId, held: Held) -> (u64, i64) {
-        let of_tool = self.of_tool(held);
-        if let Some(writes) = of_tool.written.get() {
-            return (of_tool.most_written, signed(held.frees) - signed(writes));
+    fn claim(&mut self, task: TaskId, entry: ReadyTask) -> (u64, i64) {
+        let stats = self.stats(entry);
+        if let Some(writes) = stats.written.get() {
+            return (stats.most_written, signed(entry.frees) - signed(writes));
         }
         let guess = self.guesses.get(&task).copied().unwrap_or_else(|| {
             let largest = self.table.inputs(task).map(|data| self.size(data)).max().unwrap_or(0);
             self.guesses.insert(task, largest);
             largest
         });
-        (claim_of_guess(guess), signed(held.frees) - signed(guess))
+        (claim_of_guess(guess), signed(entry.frees) - signed(guess))
     }
 
     /// Ends a task that has written `writes` bytes.
@@ -175,80 +178,80 @@ impl<'a> Play<'a> {
             let mut stays = table.datum(*data).is_some_and(|datum| datum.kept);
             for reader in table.readers_of(*data) {
                 stays = true;
-                self.ease(reader);
+                self.count_present(reader);
             }
             self.used -= if stays { 0 } else { of_each.min(self.used) };
         }
-        table.waiters_of(task).for_each(|waiter| self.ease(waiter));
+        table.waiters_of(task).for_each(|waiter| self.count_present(waiter));
         for data in table.inputs(task) {
-            self.read_no_more(data, task);
+            self.remove_reader(data, task);
         }
     }
 
-    fn follow(&mut self) {
+    fn count_edge(&mut self) {
         self.edges_left = self.edges_left.saturating_sub(1);
     }
 
     /// Counts one datum or task that the task waits for as present.
-    fn ease(&mut self, task: TaskId) {
-        self.follow();
-        let Some(row) = self.table.row(task).filter(|row| row.state == State::New) else { return };
+    fn count_present(&mut self, task: TaskId) {
+        self.count_edge();
+        let Some(row) = self.table.row(task).filter(|row| row.state == TaskState::New) else { return };
         let missing = self.missing.entry(task).or_insert(row.missing);
         *missing -= 1;
         if *missing == 0 {
-            self.becomes_ready(task);
+            self.add_ready(task);
         }
     }
 
-    fn becomes_ready(&mut self, task: TaskId) {
+    fn add_ready(&mut self, task: TaskId) {
         let (mut frees, mut reads) = (0, 0);
         for data in self.table.inputs(task) {
-            self.follow();
+            self.count_edge();
             let bytes = self.size(data);
             reads += bytes;
             frees += if self.last_reader(data) == Some(task) { bytes } else { 0 };
         }
         let tool = self.table.row(task).expect("it was added").tool;
-        self.hold(task, Held { tool, frees, reads, since: self.next });
+        self.insert_ready(task, ReadyTask { tool, frees, reads, since: self.next });
         self.next += 1;
     }
 
-    fn hold(&mut self, task: TaskId, held: Held) {
-        let ready = &mut self.tools[held.tool.0 as usize];
-        ready.own.insert(held.rank(task, ready.of_tool));
-        self.own.insert(task, held);
+    fn insert_ready(&mut self, task: TaskId, entry: ReadyTask) {
+        let ready = &mut self.tools[entry.tool.0 as usize];
+        ready.changed.insert(entry.rank(task, ready.stats));
+        self.changed.insert(task, entry);
     }
 
     /// Removes a ready task.
-    fn take(&mut self, task: TaskId) -> Option<Held> {
-        if let Some(held) = self.own.remove(&task) {
-            let ready = &mut self.tools[held.tool.0 as usize];
-            ready.own.remove(&held.rank(task, ready.of_tool));
-            return Some(held);
+    fn remove_ready(&mut self, task: TaskId) -> Option<ReadyTask> {
+        if let Some(entry) = self.changed.remove(&task) {
+            let ready = &mut self.tools[entry.tool.0 as usize];
+            ready.changed.remove(&entry.rank(task, ready.stats));
+            return Some(entry);
         }
-        let held = self.space.ready.get(&task)?;
-        self.taken.insert(task).then_some(*held)
+        let entry = self.space.ready.get(&task)?;
+        self.taken.insert(task).then_some(*entry)
     }
 
-    fn read_no_more(&mut self, data: DataId, reader: TaskId) {
-        self.follow();
+    fn remove_reader(&mut self, data: DataId, reader: TaskId) {
+        self.count_edge();
         let Some(datum) = self.table.datum(data) else { return };
         let entry = self.readers.entry(data).or_insert(datum.readers_left());
         *entry = (entry.0 - 1, entry.1 ^ reader.0);
         let goes = !datum.kept && datum.writer().is_some();
         match *entry {
             (0, _) if goes => self.used = self.used.saturating_sub(self.size(data)),
-            (1, left) if goes => self.inherits(TaskId(left), data),
+            (1, left) if goes => self.add_freed(TaskId(left), data),
             _ => {}
         }
     }
 
     /// Adds the datum to the bytes that the end of `task` frees, because the task is now its last
     /// reader.
-    fn inherits(&mut self, task: TaskId, data: DataId) {
+    fn add_freed(&mut self, task: TaskId, data: DataId) {
         let bytes = self.size(data);
-        if let Some(held) = self.take(task) {
-            self.hold(task, Held { frees: held.frees + bytes, ..held });
+        if let Some(entry) = self.remove_ready(task) {
+            self.insert_ready(task, ReadyTask { frees: entry.frees + bytes, ..entry });
         }
     }
 
@@ -263,34 +266,34 @@ impl<'a> Play<'a> {
     }
 
     /// The ready task with the largest gain of those that fit, or a random one if `dice` is given.
-    fn next(&mut self, mut dice: Option<&mut Dice>) -> Next {
+    fn next_step(&mut self, mut random: Option<&mut SplitMix64>) -> Step {
         let free = self.space.pool.capacity.saturating_sub(self.used);
-        let mut best: Option<((i64, u64), TaskId, Held)> = None;
+        let mut best: Option<((i64, u64), TaskId, ReadyTask)> = None;
         let mut is_any = false;
         for tool in 0..self.tools.len() {
-            let Some((task, held)) = self.first_of(tool) else { continue };
+            let Some((task, entry)) = self.first_of(tool) else { continue };
             is_any = true;
-            let (claim, gain) = self.claim(task, held);
-            let chance = dice.as_mut().map(|dice| dice.below(CHANCES));
+            let (claim, gain) = self.claim(task, entry);
+            let chance = random.as_mut().map(|random| random.below(CHANCES));
             let chance = chance.map(|chance| i64::try_from(chance).expect("below CHANCES"));
-            let key = (chance.unwrap_or(gain), held.since);
+            let key = (chance.unwrap_or(gain), entry.since);
             if claim <= free && best.is_none_or(|(most, ..)| key > most) {
-                best = Some((key, task, held));
+                best = Some((key, task, entry));
             }
         }
-        let Some((_, task, held)) = best else {
-            return if is_any { Next::NothingFits } else { Next::NothingLeft };
+        let Some((_, task, entry)) = best else {
+            return if is_any { Step::NothingFits } else { Step::NothingLeft };
         };
-        self.take(task);
-        Next::Runs(task, held)
+        self.remove_ready(task);
+        Step::Runs(task, entry)
     }
 
     /// The ready task of a tool that frees most.
-    fn first_of(&mut self, tool: usize) -> Option<(TaskId, Held)> {
+    fn first_of(&mut self, tool: usize) -> Option<(TaskId, ReadyTask)> {
         let ready = &mut self.tools[tool];
-        while ready.held.next_if(|(.., task)| self.taken.contains(task)).is_some() {}
-        let &(.., task) = ready.held.peek().copied().max(ready.own.last())?;
-        let held = self.own.get(&task).or_else(|| self.space.ready.get(&task)).expect("it is ready");
-        Some((task, *held))
+        while ready.sorted.next_if(|(.., task)| self.taken.contains(task)).is_some() {}
+        let &(.., task) = ready.sorted.peek().copied().max(ready.changed.last())?;
+        let entry = self.changed.get(&task).or_else(|| self.space.ready.get(&task)).expect("it is ready");
+        Some((task, *entry))
     }
 }

@@ -9,7 +9,7 @@ pub struct SlotId(pub u32);
 
 /// The resources that all running tasks share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineCapacity {
     /// The number of processors.
     pub slots: u32,
     /// The memory for tasks in bytes, without that of the pool.
@@ -18,7 +18,7 @@ pub struct Machine {
 
 /// The resources that one task takes while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
+pub struct Demand {
     /// The number of processors, at least 1.
     pub cpus: u32,
     /// The memory in bytes; 0 if it is not accounted.
@@ -27,8 +27,8 @@ pub struct Needs {
 
 /// The resources that are free now.
 #[derive(Debug, Clone)]
-pub struct Room {
-    machine: Machine,
+pub struct FreeResources {
+    machine: MachineCapacity,
     cpus: u32,
     /// The number of processors that running tasks take beyond those of the machine. Tasks that
     /// wait for space lend them.
@@ -40,14 +40,14 @@ pub struct Room {
     fresh: u32,
 }
 
-impl Room {
+impl FreeResources {
     /// The resources of an idle machine.
-    pub fn new(machine: Machine) -> Self {
+    pub fn new(machine: MachineCapacity) -> Self {
         Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, freed: BinaryHeap::new(), fresh: 0 }
     }
 
     /// The total resources of the machine.
-    pub fn machine(&self) -> Machine {
+    pub fn machine(&self) -> MachineCapacity {
         self.machine
     }
 
@@ -62,37 +62,37 @@ impl Room {
     }
 
     /// Returns whether a task with these needs can start now.
-    pub fn fits(&self, needs: Needs) -> bool {
-        needs.cpus <= self.cpus && needs.memory <= self.memory
+    pub fn fits(&self, demand: Demand) -> bool {
+        demand.cpus <= self.cpus && demand.memory <= self.memory
     }
 
     /// Returns whether a task with these needs can start now if tasks that wait for space lend
     /// `lendable` processors in all.
-    pub(crate) fn fits_lent(&self, needs: Needs, lendable: u32) -> bool {
-        let missing = needs.cpus.saturating_sub(self.cpus);
-        needs.memory <= self.memory && self.lent + missing <= lendable
+    pub(crate) fn fits_borrowed(&self, demand: Demand, lendable: u32) -> bool {
+        let missing = demand.cpus.saturating_sub(self.cpus);
+        demand.memory <= self.memory && self.lent + missing <= lendable
     }
 
     /// Takes the resources of a starting task, and the smallest free lane. Processors that are not
     /// free are borrowed from tasks that wait for space.
-    pub(crate) fn take(&mut self, needs: Needs) -> SlotId {
-        assert!(needs.cpus > 0 && needs.memory <= self.memory, "a task starts only where it fits");
-        let missing = needs.cpus.saturating_sub(self.cpus);
+    pub(crate) fn acquire(&mut self, demand: Demand) -> SlotId {
+        assert!(demand.cpus > 0 && demand.memory <= self.memory, "a task starts only where it fits");
+        let missing = demand.cpus.saturating_sub(self.cpus);
         self.lent += missing;
         assert!(self.lent <= self.machine.slots, "no more is lent than there is");
-        self.cpus -= needs.cpus - missing;
-        self.memory -= needs.memory;
+        self.cpus -= demand.cpus - missing;
+        self.memory -= demand.memory;
         let slot = self.freed.pop().map_or(self.fresh, |Reverse(slot)| slot);
         self.fresh = self.fresh.max(slot + 1);
         SlotId(slot)
     }
 
     /// Returns the resources of an ended task, first to the tasks that lent processors.
-    pub(crate) fn give(&mut self, needs: Needs, slot: SlotId) {
-        let returned = self.lent.min(needs.cpus);
+    pub(crate) fn release(&mut self, demand: Demand, slot: SlotId) {
+        let returned = self.lent.min(demand.cpus);
         self.lent -= returned;
-        self.cpus += needs.cpus - returned;
-        self.memory += needs.memory;
+        self.cpus += demand.cpus - returned;
+        self.memory += demand.memory;
         self.freed.push(Reverse(slot.0));
         assert!(self.cpus <= self.machine.slots && self.memory <= self.machine.memory, "given back more than taken");
     }
@@ -104,36 +104,39 @@ mod tests {
 
     #[test]
     fn the_smallest_free_lane_is_taken() {
-        let one = Needs { cpus: 1, memory: 0 };
-        let mut room = Room::new(Machine { slots: 3, memory: 0 });
-        assert_eq!([room.take(one), room.take(one), room.take(one)], [SlotId(0), SlotId(1), SlotId(2)]);
-        room.give(one, SlotId(2));
-        room.give(one, SlotId(0));
-        assert_eq!(room.take(one), SlotId(0));
+        let one = Demand { cpus: 1, memory: 0 };
+        let mut resources = FreeResources::new(MachineCapacity { slots: 3, memory: 0 });
+        assert_eq!(
+            [resources.acquire(one), resources.acquire(one), resources.acquire(one)],
+            [SlotId(0), SlotId(1), SlotId(2)]
+        );
+        resources.release(one, SlotId(2));
+        resources.release(one, SlotId(0));
+        assert_eq!(resources.acquire(one), SlotId(0));
     }
 
     #[test]
     fn what_is_lent_is_given_back_before_anything_is_free() {
-        let one = Needs { cpus: 1, memory: 0 };
-        let mut room = Room::new(Machine { slots: 1, memory: 0 });
-        let first = room.take(one);
-        assert!(!room.fits_lent(one, 0) && room.fits_lent(one, 1));
-        let second = room.take(one);
+        let one = Demand { cpus: 1, memory: 0 };
+        let mut resources = FreeResources::new(MachineCapacity { slots: 1, memory: 0 });
+        let first = resources.acquire(one);
+        assert!(!resources.fits_borrowed(one, 0) && resources.fits_borrowed(one, 1));
+        let second = resources.acquire(one);
         assert_eq!((first, second), (SlotId(0), SlotId(1)));
-        assert!(!room.fits_lent(one, 1), "it is lent once");
-        room.give(one, first);
-        assert!(!room.fits(one), "the other still runs");
-        room.give(one, second);
-        assert!(room.fits(one));
+        assert!(!resources.fits_borrowed(one, 1), "it is lent once");
+        resources.release(one, first);
+        assert!(!resources.fits(one), "the other still runs");
+        resources.release(one, second);
+        assert!(resources.fits(one));
     }
 
     #[test]
     fn memory_that_is_taken_is_not_there_twice() {
-        let needs = Needs { cpus: 1, memory: 6 };
-        let mut room = Room::new(Machine { slots: 2, memory: 10 });
-        let slot = room.take(needs);
-        assert!(!room.fits(needs));
-        room.give(needs, slot);
-        assert!(room.fits(needs));
+        let demand = Demand { cpus: 1, memory: 6 };
+        let mut resources = FreeResources::new(MachineCapacity { slots: 2, memory: 10 });
+        let slot = resources.acquire(demand);
+        assert!(!resources.fits(demand));
+        resources.release(demand, slot);
+        assert!(resources.fits(demand));
     }
 }

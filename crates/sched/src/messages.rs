@@ -1,6 +1,6 @@
 //! The messages of the scheduler: events and commands.
 
-use crate::room::{Machine, SlotId};
+use crate::resources::{MachineCapacity, SlotId};
 use crate::space::PoolState;
 use flow::{DataId, TaskId, ToolId};
 use thiserror::Error;
@@ -44,14 +44,14 @@ impl TaskSpec {
 
 /// The user's options for the whole run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct SchedulerOptions {
     /// If a task fails for good, no further task starts; running tasks may end.
     pub fail_fast: bool,
 }
 
 /// An event: an input of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum SchedulerEvent {
     /// The run begins: from now on tasks start.
     Begin,
     /// The workflow grew by a task.
@@ -91,13 +91,13 @@ pub enum Event {
 
 /// A command: an output of the scheduler. The caller executes commands in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum SchedulerCommand {
     /// Start an attempt of the task.
     Start {
         /// The task.
         task: TaskId,
-        /// The lane it runs in: the smallest free number. It is below `Machine::slots`, unless
-        /// tasks that wait for space lend their processors.
+        /// The lane it runs in: the smallest free number. It is below `MachineCapacity::slots`,
+        /// unless tasks that wait for space lend their processors.
         slot: SlotId,
         /// The number of the attempt, from 1.
         attempt: u32,
@@ -120,7 +120,7 @@ pub enum Command {
         /// The task.
         task: TaskId,
         /// The cause; `Scheduler::chain` has all causes up to the root.
-        because: Because,
+        cause: FailureCause,
     },
     /// No task reads this datum any more: its bytes can be removed. Never sent for kept data, or
     /// for data that no task ever read.
@@ -129,11 +129,11 @@ pub enum Command {
         data: DataId,
     },
     /// An added task can never run here; it does not count.
-    Refused {
+    Rejected {
         /// The task.
         task: TaskId,
         /// The reason.
-        why: Refused,
+        reason: AddError,
     },
     /// Every task has ended and none will be added. Sent once.
     Ended {
@@ -146,9 +146,9 @@ pub enum Command {
 
 /// The cause of a task's failure: the last link of its chain of causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
+pub enum FailureCause {
     /// The task's own last attempt failed.
-    Itself,
+    OwnAttempt,
     /// A datum that it reads was not written, because the writer failed.
     Input {
         /// The datum.
@@ -157,7 +157,7 @@ pub enum Because {
         root: TaskId,
     },
     /// A task that had to be done first failed.
-    After {
+    Predecessor {
         /// The task that failed.
         task: TaskId,
         /// The task at the root of the chain.
@@ -184,42 +184,42 @@ pub enum Because {
 
 /// One link in the chain of causes of a failed task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
+pub struct CauseLink {
     /// The task that failed.
     pub task: TaskId,
     /// The cause. The next link's task is the one that the cause names, or the writer of the datum
     /// that it names.
-    pub because: Because,
+    pub cause: FailureCause,
 }
 
 /// The reason why a task cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum AddError {
     /// The task needs more processors than the machine has.
-    #[error("the task needs {needs} cpus, and this run has {} slots; lower `cpus` of its tool or raise --slots", .machine.slots)]
+    #[error("the task needs {demand} cpus, and this run has {} slots; lower `cpus` of its tool or raise --slots", .machine.slots)]
     Cpus {
         /// The number of processors that it needs.
-        needs: u32,
+        demand: u32,
         /// The resources of the machine.
-        machine: Machine,
+        machine: MachineCapacity,
     },
     /// The task needs more memory than the machine has.
-    #[error("the task needs {} of memory, and tasks have {} here; lower `memory` of its tool", base::ByteSize(*.needs), base::ByteSize(.machine.memory))]
+    #[error("the task needs {} of memory, and tasks have {} here; lower `memory` of its tool", base::ByteSize(*.demand), base::ByteSize(.machine.memory))]
     Memory {
         /// The bytes that it needs.
-        needs: u64,
+        demand: u64,
         /// The resources of the machine.
-        machine: Machine,
+        machine: MachineCapacity,
     },
     /// A task with this number exists.
     #[error("task {} was added before", .task.0)]
-    Twice {
+    DuplicateTask {
         /// The number.
         task: TaskId,
     },
     /// The datum has a writer already.
     #[error("task {} writes this data already", .writer.0)]
-    WrittenTwice {
+    DuplicateWriter {
         /// The datum.
         data: DataId,
         /// The writer of the datum: the new task itself if it names the datum twice.
