@@ -5,7 +5,7 @@ use crate::console;
 use crate::data_folder::REPORTS;
 use crate::{progress, selection, signals, source};
 use base::Problem;
-use report::{Outcome, Run};
+use report::{Outcome, RunReport};
 use run::{Asked, LastResort, Order, Storage};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
 }
 
 /// Prints the path of the report; returns the exit code.
-fn conclude(args: &RunArgs, report: &Run, written: &Result<(), String>, report_dir: &Path) -> u8 {
+fn conclude(args: &RunArgs, report: &RunReport, written: &Result<(), String>, report_dir: &Path) -> u8 {
     let tell = |line: String| {
         if !args.quiet && !args.json {
             console::say(&line);
@@ -142,7 +142,7 @@ fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
 }
 
 /// Writes run.json and report.html, each atomically.
-fn write_report(report: &Run, dir: &Path) -> Result<(), String> {
+fn write_report(report: &RunReport, dir: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", dir.display());
     fs::create_dir_all(dir).map_err(told)?;
     for (name, text) in [("run.json", report.json()), ("report.html", report::html(report))] {

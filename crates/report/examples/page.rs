@@ -6,7 +6,7 @@ use std::io::Write;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("name a run.json")?;
-    let run: report::Run = serde_json::from_slice(&std::fs::read(path)?)?;
+    let run: report::RunReport = serde_json::from_slice(&std::fs::read(path)?)?;
     std::io::stdout().write_all(report::html(&run).as_bytes())?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Totals of each tool: how often it ran, how long it took, and the resources it used.
 
-use crate::{CriticalPath, Run, Seconds, Status, Task};
+use crate::{CriticalPath, RunReport, Seconds, Status, TaskRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -38,8 +38,8 @@ pub struct ToolTotals {
     /// The processor time of all runs, divided by the time of the slots they took. If it is above
     /// 1, the tool ran more threads than it has slots.
     pub cpu_use: Option<f64>,
-    /// The most memory that any run held, in bytes (`Task::peak_memory_bytes`, or `max_rss_bytes`
-    /// if that is unknown).
+    /// The most memory that any run held, in bytes (`TaskRecord::peak_memory_bytes`, or
+    /// `max_rss_bytes` if that is unknown).
     pub peak_memory_bytes: Option<u64>,
     /// The bytes of the inputs of tasks that started.
     pub input_bytes: u64,
@@ -49,40 +49,40 @@ pub struct ToolTotals {
 
 /// The running sums of a tool.
 #[derive(Default)]
-struct Sum {
+struct ToolSums {
     totals: ToolTotals,
     lengths: Vec<f64>,
     cpu_s: f64,
     slot_s: f64,
 }
 
-impl Run {
+impl RunReport {
     /// The totals of the tools that tasks call, in the order of their first tasks.
     pub(crate) fn sum_by_tool(&self, path: &CriticalPath) -> Vec<ToolTotals> {
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        let mut sums: Vec<Sum> = Vec::new();
+        let mut positions: HashMap<&str, usize> = HashMap::new();
+        let mut sums: Vec<ToolSums> = Vec::new();
         for task in &self.tasks {
-            let place = *places.entry(&task.tool).or_insert(sums.len());
+            let place = *positions.entry(&task.tool).or_insert(sums.len());
             if place == sums.len() {
-                sums.push(Sum::of(&task.tool));
+                sums.push(ToolSums::new(&task.tool));
             }
             sums[place].add(task);
         }
-        let mut totals: Vec<ToolTotals> = sums.into_iter().map(Sum::ended).collect();
+        let mut totals: Vec<ToolTotals> = sums.into_iter().map(ToolSums::finish).collect();
         for (task, seconds) in &path.lengths {
-            let tool = &mut totals[places[self.tasks[*task as usize].tool.as_str()]];
+            let tool = &mut totals[positions[self.tasks[*task as usize].tool.as_str()]];
             tool.critical_s = Seconds::rounded(tool.critical_s.0 + seconds);
         }
         totals
     }
 }
 
-impl Sum {
-    fn of(tool: &str) -> Self {
+impl ToolSums {
+    fn new(tool: &str) -> Self {
         Self { totals: ToolTotals { tool: tool.to_owned(), ..ToolTotals::default() }, ..Self::default() }
     }
 
-    fn add(&mut self, task: &Task) {
+    fn add(&mut self, task: &TaskRecord) {
         let totals = &mut self.totals;
         totals.tasks += 1;
         match task.status {
@@ -104,7 +104,7 @@ impl Sum {
     }
 
     /// Adds the resources that the runs of `task` used, if they are known.
-    fn add_use(&mut self, task: &Task) {
+    fn add_use(&mut self, task: &TaskRecord) {
         let earlier = task.earlier.iter().map(|attempt| (attempt.cpu_s, attempt.peak_memory_bytes));
         let last = (task.cpu_s, task.peak_memory_bytes.or(task.max_rss_bytes));
         for ((start, end), (cpu, memory)) in task.spans().zip(earlier.chain([last])) {
@@ -116,7 +116,7 @@ impl Sum {
         }
     }
 
-    fn ended(mut self) -> ToolTotals {
+    fn finish(mut self) -> ToolTotals {
         self.lengths.sort_by(f64::total_cmp);
         let lengths = &self.lengths;
         let at = |place: usize| lengths.get(place).copied().map(Seconds::rounded);
@@ -139,17 +139,25 @@ mod tests {
     use super::*;
     use crate::Attempt;
 
-    fn task(tool: &str, start: f64, end: f64) -> Task {
+    fn task(tool: &str, start: f64, end: f64) -> TaskRecord {
         let at = |time| Some(Seconds(time));
         let (start_s, end_s) = (at(start), at(end));
-        Task { tool: tool.into(), status: Status::Done, attempts: 1, cpus: 1, start_s, end_s, ..Task::default() }
+        TaskRecord {
+            tool: tool.into(),
+            status: Status::Done,
+            attempts: 1,
+            cpus: 1,
+            start_s,
+            end_s,
+            ..TaskRecord::default()
+        }
     }
 
     #[test]
     fn a_tool_has_the_sums_and_the_extremes_of_its_tasks() {
         let attempt = Attempt { end_s: Seconds(0.5), cpu_s: Some(Seconds(0.15)), ..Attempt::default() };
         let attempt = Attempt { peak_memory_bytes: Some(11), ..attempt };
-        let sort = Task {
+        let sort = TaskRecord {
             attempts: 2,
             earlier: vec![attempt],
             cpu_s: Some(Seconds(1.0)),
@@ -158,11 +166,12 @@ mod tests {
             waited_s: Some(Seconds(0.25)),
             ..task("sort", 1.0, 2.0)
         };
-        let wide = Task { cpus: 2, cpu_s: Some(Seconds(2.0)), peak_memory_bytes: Some(9), ..task("sort", 2.0, 4.0) };
-        let failed = Task { status: Status::Failed, output_bytes: 3, ..task("sort", 4.0, 14.0) };
-        let never = Task { tool: "sort".into(), input_bytes: 99, ..Task::default() };
+        let wide =
+            TaskRecord { cpus: 2, cpu_s: Some(Seconds(2.0)), peak_memory_bytes: Some(9), ..task("sort", 2.0, 4.0) };
+        let failed = TaskRecord { status: Status::Failed, output_bytes: 3, ..task("sort", 4.0, 14.0) };
+        let never = TaskRecord { tool: "sort".into(), input_bytes: 99, ..TaskRecord::default() };
         let tasks = vec![sort, task("cut", 0.0, 8.0), wide, failed, never, task("sort", 0.0, 3.0)];
-        let totals = Run { tasks, ..Run::default() }.sum_by_tool(&CriticalPath::default());
+        let totals = RunReport { tasks, ..RunReport::default() }.sum_by_tool(&CriticalPath::default());
         let names: Vec<&str> = totals.iter().map(|tool| tool.tool.as_str()).collect();
         assert_eq!(names, ["sort", "cut"]);
         let sort = &totals[0];

@@ -4,8 +4,8 @@
 //! end of the task that wrote the last of its inputs, or of a task that it had to come after. If
 //! the task had all of that and still waited, it is the end that freed a slot or space for it.
 
-use crate::plan::{Places, places, range};
-use crate::{Run, Seconds, Task};
+use crate::plan::{MemberIndex, member_index, member_range};
+use crate::{RunReport, Seconds, TaskRecord};
 use serde::{Deserialize, Serialize};
 
 /// The most steps that are kept: those nearest to the end of the run.
@@ -41,13 +41,13 @@ pub struct CriticalStep {
     /// The end of the attempt that the next step waited for.
     pub end_s: Seconds,
     /// The last condition that the task waited for. The step before names the task that met it.
-    pub waited_for: WaitedFor,
+    pub waited_for: StartCondition,
 }
 
 /// The condition that let a task start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WaitedFor {
+pub enum StartCondition {
     /// The start of the run.
     Start,
     /// An input that the step before wrote.
@@ -60,29 +60,29 @@ pub enum WaitedFor {
 
 /// The end of an attempt.
 #[derive(Clone, Copy)]
-struct End {
+struct AttemptEnd {
     time: f64,
     task: u32,
     slot: u32,
 }
 
 /// A finished run, with indices for the walk back through it.
-struct Walk<'a> {
-    run: &'a Run,
-    places: Places<'a>,
+struct CriticalPathSearch<'a> {
+    run: &'a RunReport,
+    index: MemberIndex<'a>,
     /// The ends of all attempts, in the order of time.
-    ends: Vec<End>,
+    ends: Vec<AttemptEnd>,
 }
 
 /// The most ends before a start that are searched for the one that freed the slot: more attempts
 /// than end in a millisecond.
-const ENDS_LOOKED_AT: usize = 1_000;
+const ENDS_SEARCHED: usize = 1_000;
 
-impl Run {
-    /// The path of this run; needs `Task::ready_s`.
+impl RunReport {
+    /// The path of this run; needs `TaskRecord::ready_s`.
     pub(crate) fn critical_path(&self) -> CriticalPath {
-        let walk = Walk { run: self, places: places(&self.data), ends: ends(&self.tasks) };
-        let steps = walk.back();
+        let walk = CriticalPathSearch { run: self, index: member_index(&self.data), ends: ends(&self.tasks) };
+        let steps = walk.trace_back();
         let lengths: Vec<(u32, f64)> = steps.iter().map(|step| (step.task, step.end_s.0 - step.start_s.0)).collect();
         let cut = steps.len().saturating_sub(CRITICAL_STEPS_MAX);
         CriticalPath {
@@ -95,9 +95,9 @@ impl Run {
     }
 }
 
-impl Walk<'_> {
+impl CriticalPathSearch<'_> {
     /// The steps from the first to the last.
-    fn back(&self) -> Vec<CriticalStep> {
+    fn trace_back(&self) -> Vec<CriticalStep> {
         let mut steps = Vec::new();
         let mut at = self.ends.last().copied();
         // Every step begins before the next one, unless clocks are wrong; then the count ends the
@@ -105,7 +105,7 @@ impl Walk<'_> {
         while let Some(end) = at.filter(|_| steps.len() < self.ends.len()) {
             let task = &self.run.tasks[end.task as usize];
             let Some((start, _)) = task.spans().next() else { break };
-            let (waited_for, before) = self.released(task, start);
+            let (waited_for, before) = self.start_condition(task, start);
             let (start_s, end_s) = (Seconds(start), Seconds(end.time));
             steps.push(CriticalStep { task: end.task, start_s, end_s, waited_for });
             at = before;
@@ -115,31 +115,31 @@ impl Walk<'_> {
     }
 
     /// The condition that let `task` start at `start`, and the end that met it.
-    fn released(&self, task: &Task, start: f64) -> (WaitedFor, Option<End>) {
-        let needed = self.needed(task);
+    fn start_condition(&self, task: &TaskRecord, start: f64) -> (StartCondition, Option<AttemptEnd>) {
+        let needed = self.last_dependency(task);
         let ready = needed.map_or(0.0, |(_, end)| end.time);
         let before = &self.ends[..self.ends.partition_point(|end| end.time <= start)];
         let freed = || {
-            let near = before.iter().rev().take(ENDS_LOOKED_AT).take_while(|end| end.time > ready);
+            let near = before.iter().rev().take(ENDS_SEARCHED).take_while(|end| end.time > ready);
             near.filter(|end| end.task != task.id)
         };
         // A task of one slot starts when that slot is free. Other tasks, and those that wait for
         // space, start when any slot or space is.
         let own = freed().find(|end| task.cpus <= 1 && Some(end.slot) == task.slot);
         match (own.or_else(|| freed().next()), needed) {
-            (Some(end), _) => (WaitedFor::Slot, Some(*end)),
+            (Some(end), _) => (StartCondition::Slot, Some(*end)),
             (None, Some((waited_for, end))) => (waited_for, Some(end)),
-            (None, None) => (WaitedFor::Start, None),
+            (None, None) => (StartCondition::Start, None),
         }
     }
 
     /// The last of the inputs and tasks that `task` needs.
-    fn needed(&self, task: &Task) -> Option<(WaitedFor, End)> {
-        let end = |(time, task): (f64, u32)| End { time, task, slot: 0 };
+    fn last_dependency(&self, task: &TaskRecord) -> Option<(StartCondition, AttemptEnd)> {
+        let end = |(time, task): (f64, u32)| AttemptEnd { time, task, slot: 0 };
         let later = |first: &(f64, u32), second: &(f64, u32)| first.0.total_cmp(&second.0);
-        let data = self.writers(task).max_by(later).map(|data| (WaitedFor::Data, end(data)));
+        let data = self.writers(task).max_by(later).map(|data| (StartCondition::Data, end(data)));
         let ended = |id: &u32| Some((self.run.tasks.get(*id as usize)?.end_s?.0, *id));
-        let after = task.after.iter().filter_map(ended).max_by(later).map(|after| (WaitedFor::After, end(after)));
+        let after = task.after.iter().filter_map(ended).max_by(later).map(|after| (StartCondition::After, end(after)));
         match (data, after) {
             (Some(data), Some(after)) => Some(if after.1.time > data.1.time { after } else { data }),
             (data, after) => data.or(after),
@@ -147,8 +147,8 @@ impl Walk<'_> {
     }
 
     /// The time at which each input was written, and the task that wrote it.
-    fn writers(&self, task: &Task) -> impl Iterator<Item = (f64, u32)> {
-        let members = task.inputs.iter().flat_map(|data| &self.run.data[range(&self.places, data)]);
+    fn writers(&self, task: &TaskRecord) -> impl Iterator<Item = (f64, u32)> {
+        let members = task.inputs.iter().flat_map(|data| &self.run.data[member_range(&self.index, data)]);
         members.filter_map(|member| Some((member.written_s?.0, member.writer?)))
     }
 
@@ -172,12 +172,16 @@ impl Walk<'_> {
 }
 
 /// The ends of all attempts, in the order of time.
-fn ends(tasks: &[Task]) -> Vec<End> {
-    let mut ends: Vec<End> = Vec::new();
+fn ends(tasks: &[TaskRecord]) -> Vec<AttemptEnd> {
+    let mut ends: Vec<AttemptEnd> = Vec::new();
     for task in tasks {
         let id = task.id;
-        ends.extend(task.earlier.iter().map(|attempt| End { time: attempt.end_s.0, task: id, slot: attempt.slot }));
-        ends.extend(task.end_s.map(|end| End { time: end.0, task: id, slot: task.slot.unwrap_or(0) }));
+        ends.extend(task.earlier.iter().map(|attempt| AttemptEnd {
+            time: attempt.end_s.0,
+            task: id,
+            slot: attempt.slot,
+        }));
+        ends.extend(task.end_s.map(|end| AttemptEnd { time: end.0, task: id, slot: task.slot.unwrap_or(0) }));
     }
     ends.sort_by(|first, second| first.time.total_cmp(&second.time));
     ends
@@ -188,10 +192,10 @@ mod tests {
     use super::*;
     use crate::{Attempt, DataRef, Member, Status};
 
-    fn task(id: u32, slot: u32, (start, end): (f64, f64)) -> Task {
+    fn task(id: u32, slot: u32, (start, end): (f64, f64)) -> TaskRecord {
         let at = |time| Some(Seconds(time));
         let status = Status::Done;
-        Task {
+        TaskRecord {
             id,
             status,
             attempts: 1,
@@ -199,19 +203,19 @@ mod tests {
             slot: Some(slot),
             start_s: at(start),
             end_s: at(end),
-            ..Task::default()
+            ..TaskRecord::default()
         }
     }
 
-    fn reads(name: &str, task: Task) -> Task {
-        Task { inputs: vec![DataRef::One(name.into())], ..task }
+    fn reads(name: &str, task: TaskRecord) -> TaskRecord {
+        TaskRecord { inputs: vec![DataRef::One(name.into())], ..task }
     }
 
     fn written(name: &str, writer: u32, time: f64) -> Member {
         Member { name: name.into(), writer: Some(writer), written_s: Some(Seconds(time)), ..Member::default() }
     }
 
-    fn path(run: &Run) -> Vec<(u32, WaitedFor)> {
+    fn path(run: &RunReport) -> Vec<(u32, StartCondition)> {
         run.critical_path().steps.iter().map(|step| (step.task, step.waited_for)).collect()
     }
 
@@ -224,12 +228,17 @@ mod tests {
             reads("A", task(2, 1, (2.01, 5.0))),
             // Ready at 1, but both slots are taken until 2, and its own until 5.
             reads("B", task(3, 1, (5.01, 6.0))),
-            Task { after: vec![3], ..task(4, 0, (6.01, 9.0)) },
+            TaskRecord { after: vec![3], ..task(4, 0, (6.01, 9.0)) },
             task(5, 1, (6.02, 7.0)),
         ];
         let data = vec![written("A", 0, 2.0), written("B", 1, 1.0)];
-        let run = Run { data, tasks, ..Run::default() };
-        let expected = [(0, WaitedFor::Start), (2, WaitedFor::Data), (3, WaitedFor::Slot), (4, WaitedFor::After)];
+        let run = RunReport { data, tasks, ..RunReport::default() };
+        let expected = [
+            (0, StartCondition::Start),
+            (2, StartCondition::Data),
+            (3, StartCondition::Slot),
+            (4, StartCondition::After),
+        ];
         assert_eq!(path(&run), expected);
         let path = run.critical_path();
         assert_eq!(path.ran_s, Seconds(2.0 + 2.99 + 0.99 + 2.99));
@@ -239,9 +248,9 @@ mod tests {
     #[test]
     fn a_retried_task_is_one_step_from_its_first_start() {
         let attempt = Attempt { end_s: Seconds(1.0), ..Attempt::default() };
-        let retried = Task { earlier: vec![attempt], attempts: 2, ..task(0, 1, (2.0, 4.0)) };
+        let retried = TaskRecord { earlier: vec![attempt], attempts: 2, ..task(0, 1, (2.0, 4.0)) };
         // Took the slot that the first attempt left.
-        let run = Run { tasks: vec![retried, task(1, 0, (1.0, 9.0))], ..Run::default() };
+        let run = RunReport { tasks: vec![retried, task(1, 0, (1.0, 9.0))], ..RunReport::default() };
         let steps = run.critical_path().steps;
         assert_eq!(steps.iter().map(|step| (step.task, step.end_s.0)).collect::<Vec<_>>(), [(0, 1.0), (1, 9.0)]);
     }
@@ -249,14 +258,14 @@ mod tests {
     #[test]
     fn ten_thousand_steps_keep_the_last_and_the_sum_of_all() {
         let tasks = (0..10_000).map(|id| task(id, 0, (f64::from(id), f64::from(id) + 0.5))).collect();
-        let path = Run { tasks, ..Run::default() }.critical_path();
+        let path = RunReport { tasks, ..RunReport::default() }.critical_path();
         assert_eq!((path.steps.len(), path.steps_cut, path.ran_s), (CRITICAL_STEPS_MAX, 9_000, Seconds(5_000.0)));
         assert_eq!(path.steps.last().map(|step| step.task), Some(9_999));
     }
 
     #[test]
     fn a_run_in_which_nothing_ran_has_no_path() {
-        let run = Run { tasks: vec![Task::default()], ..Run::default() };
+        let run = RunReport { tasks: vec![TaskRecord::default()], ..RunReport::default() };
         assert_eq!(run.critical_path(), CriticalPath::default());
     }
 }

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 /// A named data element: one file, or an n-dimensional array of files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Element {
+pub struct ElementInfo {
     /// The name by which scripts know it.
     pub name: String,
     /// The role of the element in the workflow.
     pub kind: DataKind,
     /// The length of each dimension; empty for a scalar.
     pub shape: Vec<u32>,
-    /// The index of its first member in `Run::data`.
+    /// The index of its first member in `RunReport::data`.
     pub first: u32,
     /// The number of members.
     pub count: u32,
-    /// The bytes of all members that existed; filled by `Run::seal`.
+    /// The bytes of all members that existed; filled by `RunReport::seal`.
     pub bytes: u64,
 }
 
@@ -60,18 +60,18 @@ pub struct Member {
     /// The file to which it was exported; none if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exported: Option<String>,
-    /// The URL of `exported`, relative to the report; filled by `Run::link_outputs`.
+    /// The URL of `exported`, relative to the report; filled by `RunReport::link_outputs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
 
-/// One or several members that a task reads or writes, by their names in `Run::data`.
+/// One or several members that a task reads or writes, by their names in `RunReport::data`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DataRef {
     /// A single member.
     One(String),
-    /// Consecutive members of `Run::data`.
+    /// Consecutive members of `RunReport::data`.
     Run {
         /// The name of the first.
         from: String,

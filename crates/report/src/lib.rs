@@ -1,8 +1,8 @@
 //! Layer 2: the record of a run: run.json and report.html.
 //!
-//! [`Run`] is run.json as a value (format page: `docs/formats/run.md`, with the schema beside it).
-//! [`html`] renders it as a self-contained page, whose code is in `web/report`. The crate has no
-//! I/O and no clock. The code that runs the workflow fills a `Run`:
+//! [`RunReport`] is run.json as a value (format page: `docs/formats/run.md`, with the schema beside
+//! it). [`html`] renders it as a self-contained page, whose code is in `web/report`. The crate has
+//! no I/O and no clock. The code that runs the workflow fills a `RunReport`:
 //!
 //! ```text
 //! Run::plan(&workflow)        every task `cancelled`, every member unwritten
@@ -13,35 +13,37 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bounds;
 mod by_tool;
 mod critical;
 mod data;
+mod html;
 mod links;
 mod load;
 mod machine_use;
-mod page;
 mod plan;
 mod pool;
 mod provenance;
-mod ready;
+mod ready_times;
 mod run;
 mod samples;
 mod task;
 mod time;
 mod totals;
+mod truncation;
 
-pub use bounds::{COMMAND_BYTES_MAX, FAILED_COMMAND_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use by_tool::ToolTotals;
-pub use critical::{CRITICAL_STEPS_MAX, CriticalPath, CriticalStep, WaitedFor};
-pub use data::{DataKind, DataRef, Element, Member};
+pub use critical::{CRITICAL_STEPS_MAX, CriticalPath, CriticalStep, StartCondition};
+pub use data::{DataKind, DataRef, ElementInfo, Member};
+pub use html::html;
 pub use load::{LOAD_SAMPLES_MAX, Load, LoadSample};
-pub use machine_use::{MachineSample, MachineUse, Measured};
-pub use page::html;
-pub use pool::{Pool, PoolSample};
-pub use provenance::{FileUsed, Provenance, Seed, ToolUsed};
-pub use run::{FORMAT_VERSION, Machine, Mode, Outcome, Run, Settings, WorkflowInfo};
+pub use machine_use::{MachineSample, MachineUse, MeasurementScope};
+pub use pool::{PoolSample, PoolUsage};
+pub use provenance::{FileProvenance, Provenance, Seed, ToolProvenance};
+pub use run::{AccessMode, FORMAT_VERSION, Machine, Outcome, RunReport, RunSettings, WorkflowInfo};
 pub use samples::{SAMPLES_MAX, Samples};
-pub use task::{Attempt, Captured, Reason, ReasonKind, Status, Task};
+pub use task::{Attempt, CapturedOutput, FailureReason, ReasonKind, Status, TaskRecord};
 pub use time::{Seconds, rfc3339_utc};
 pub use totals::Totals;
+pub use truncation::{
+    COMMAND_BYTES_MAX, FAILED_COMMAND_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES,
+};

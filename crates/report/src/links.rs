@@ -1,26 +1,26 @@
 //! Links to outputs: URLs relative to the folder of the report, which stay valid if both are moved
 //! together.
 
-use crate::Run;
+use crate::RunReport;
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
-impl Run {
+impl RunReport {
     /// Fills `Member::link` of exported members, for a report in the absolute path `folder`. Paths
     /// are resolved lexically, as in a browser; symbolic links are not followed.
     pub fn link_outputs(&mut self, folder: &Path) {
-        let from = plain(folder);
+        let from = normalize(folder);
         let directory = PathBuf::from(&self.directory);
         for member in &mut self.data {
             let Some(exported) = &member.exported else { continue };
-            let path = plain(&directory.join(exported));
+            let path = normalize(&directory.join(exported));
             member.link = path.to_str().and_then(|path| url(&from, Path::new(path)));
         }
     }
 }
 
 /// `path` without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -41,12 +41,12 @@ fn url(from: &Path, to: &Path) -> Option<String> {
     }
     let common = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
     let up = from.components().count() - common;
-    let down = to.components().skip(common).map(|part| encoded(&part.as_os_str().to_string_lossy()));
+    let down = to.components().skip(common).map(|part| percent_encode(&part.as_os_str().to_string_lossy()));
     Some(std::iter::repeat_n("..".to_owned(), up).chain(down).collect::<Vec<_>>().join("/"))
 }
 
 /// A name encoded as a part of a URL: it cannot contain a scheme, a delimiter or a quote.
-fn encoded(name: &str) -> String {
+fn percent_encode(name: &str) -> String {
     let mut url = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -65,7 +65,8 @@ mod tests {
 
     fn link(directory: &str, folder: &str, exported: &str) -> Option<String> {
         let member = Member { exported: Some(exported.into()), ..Member::default() };
-        let mut run = Run { directory: directory.into(), data: vec![member, Member::default()], ..Run::default() };
+        let mut run =
+            RunReport { directory: directory.into(), data: vec![member, Member::default()], ..RunReport::default() };
         run.link_outputs(Path::new(folder));
         assert_eq!(run.data[1].link, None, "what was not exported");
         run.data[0].link.clone()

@@ -1,6 +1,6 @@
 //! The number of tasks that ran and that waited over time, from the times of the tasks.
 
-use crate::{Run, Seconds, Task};
+use crate::{RunReport, Seconds, TaskRecord};
 use serde::{Deserialize, Serialize};
 
 /// The most samples. Steps shorter than this fraction of the run are averaged; a chart is about as
@@ -26,7 +26,7 @@ pub struct LoadSample(pub Seconds, pub f64, pub f64);
 /// The start of a step, and the numbers of running and of waiting tasks.
 type Step = (f64, [u32; 2]);
 
-impl Run {
+impl RunReport {
     /// The load over a run that took `makespan`.
     pub(crate) fn load(&self, makespan: Seconds) -> Load {
         let steps = steps(changes(&self.tasks, makespan.0));
@@ -36,7 +36,7 @@ impl Run {
 }
 
 /// The times at which a task begins (`true`) or ends to run (0) or to wait (1).
-fn changes(tasks: &[Task], makespan: f64) -> Vec<(f64, usize, bool)> {
+fn changes(tasks: &[TaskRecord], makespan: f64) -> Vec<(f64, usize, bool)> {
     let mut changes = Vec::new();
     let mut span = |of: usize, from: f64, to: f64| {
         if to > from {
@@ -113,17 +113,17 @@ mod tests {
     use super::*;
     use crate::Attempt;
 
-    fn task(ready: f64, start: f64, end: f64) -> Task {
+    fn task(ready: f64, start: f64, end: f64) -> TaskRecord {
         let at = |time| Some(Seconds(time));
-        Task { attempts: 1, ready_s: at(ready), start_s: at(start), end_s: at(end), ..Task::default() }
+        TaskRecord { attempts: 1, ready_s: at(ready), start_s: at(start), end_s: at(end), ..TaskRecord::default() }
     }
 
     #[test]
     fn a_task_waits_from_when_it_is_ready_and_between_its_attempts() {
         let attempt = Attempt { start_s: Seconds(1.0), end_s: Seconds(2.0), ..Attempt::default() };
-        let retried = Task { earlier: vec![attempt], attempts: 2, ..task(0.0, 3.0, 4.0) };
-        let never = Task { ready_s: Some(Seconds(4.0)), ..Task::default() };
-        let run = Run { tasks: vec![retried, never, Task::default()], ..Run::default() };
+        let retried = TaskRecord { earlier: vec![attempt], attempts: 2, ..task(0.0, 3.0, 4.0) };
+        let never = TaskRecord { ready_s: Some(Seconds(4.0)), ..TaskRecord::default() };
+        let run = RunReport { tasks: vec![retried, never, TaskRecord::default()], ..RunReport::default() };
         let load = run.load(Seconds(5.0));
         let samples: Vec<(f64, f64, f64)> = load.samples.iter().map(|s| (s.0.0, s.1, s.2)).collect();
         assert_eq!(samples, [(0., 0., 1.), (1., 1., 0.), (2., 0., 1.), (3., 1., 0.), (4., 0., 1.)]);
@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn many_steps_become_means_that_lose_no_time() {
-        let tasks: Vec<Task> = (0..10_000).map(f64::from).map(|id| task(0.0, id, id + 0.5)).collect();
-        let run = Run { tasks, ..Run::default() };
+        let tasks: Vec<TaskRecord> = (0..10_000).map(f64::from).map(|id| task(0.0, id, id + 0.5)).collect();
+        let run = RunReport { tasks, ..RunReport::default() };
         let load = run.load(Seconds(10_000.0));
         assert_eq!((load.running_max, load.waiting_max), (1, 9_999));
         assert!((LOAD_SAMPLES_MAX / 2..=LOAD_SAMPLES_MAX).contains(&load.samples.len()), "{}", load.samples.len());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_moment_between_two_tasks_is_no_gap() {
-        let run = Run { tasks: vec![task(0.0, 0.0, 50.0), task(50.0, 50.001, 100.0)], ..Run::default() };
+        let run = RunReport { tasks: vec![task(0.0, 0.0, 50.0), task(50.0, 50.001, 100.0)], ..RunReport::default() };
         let running: Vec<f64> = run.load(Seconds(100.0)).samples.iter().map(|sample| sample.1).collect();
         assert_eq!((running.len(), running[0], running[2]), (3, 1.0, 1.0));
         assert!(running[1] > 0.98, "{running:?}");

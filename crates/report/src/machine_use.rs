@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct MachineUse {
     /// The scope in which processors were measured.
-    pub cpus_of: Measured,
+    pub cpus_of: MeasurementScope,
     /// The number of processors; a group's limit may be fractional.
     pub cpus: f64,
     /// The mean number of busy processors, used by this run or others.
     pub busy_cpus: f64,
     /// The scope in which memory was measured.
-    pub memory_of: Measured,
+    pub memory_of: MeasurementScope,
     /// The total memory in bytes.
     pub memory_bytes: u64,
     /// The most memory in use at any sample, by this run or others, in bytes; without files that
@@ -32,7 +32,7 @@ pub struct MachineUse {
 /// The scope of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Measured {
+pub enum MeasurementScope {
     /// The whole machine.
     #[default]
     Machine,
@@ -52,7 +52,7 @@ impl Sample for MachineSample {
 
     /// Joins two samples: the later time, the mean of the processors over both spans, the higher
     /// memory.
-    fn joined(self, later: Self) -> Self {
+    fn merge(self, later: Self) -> Self {
         let span = self.3 + later.3;
         let cpus = if span > 0.0 { (self.1 * self.3 + later.1 * later.3) / span } else { later.1 };
         Self(later.0, rounded(cpus), self.2.max(later.2), span)
@@ -61,7 +61,7 @@ impl Sample for MachineSample {
 
 impl MachineUse {
     /// The use of so many processors and bytes of memory, without samples yet.
-    pub fn new((cpus_of, cpus): (Measured, f64), (memory_of, memory_bytes): (Measured, u64)) -> Self {
+    pub fn new((cpus_of, cpus): (MeasurementScope, f64), (memory_of, memory_bytes): (MeasurementScope, u64)) -> Self {
         Self { cpus_of, cpus, memory_of, memory_bytes, ..Self::default() }
     }
 

@@ -4,12 +4,15 @@
 //! In the skeleton no task has run and no member exists; the run fills in the rest. A task that is
 //! not updated stays `cancelled`, which is correct if the run ends early.
 
-use crate::{CriticalPath, Load, Machine, Outcome, Settings, WorkflowInfo};
-use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
+use crate::{CriticalPath, Load, Machine, Outcome, RunSettings, WorkflowInfo};
+use crate::{
+    DataKind, DataRef, ElementInfo, FailureReason, Member, PoolUsage, Provenance, ReasonKind, RunReport, Status,
+    TaskRecord, Totals,
+};
 use flow::{DataId, ParamKind, Source, Workflow};
 use std::collections::HashMap;
 
-impl Default for Run {
+impl Default for RunReport {
     fn default() -> Self {
         Self {
             tidemill_run: crate::FORMAT_VERSION,
@@ -22,7 +25,7 @@ impl Default for Run {
             exit_code: 0,
             problem: None,
             machine: Machine::default(),
-            settings: Settings::default(),
+            settings: RunSettings::default(),
             command_line: Vec::new(),
             directory: String::new(),
             sets: serde_json::Map::new(),
@@ -31,7 +34,7 @@ impl Default for Run {
             provenance: Provenance::default(),
             elements: Vec::new(),
             data: Vec::new(),
-            pool: Pool::default(),
+            pool: PoolUsage::default(),
             machine_use: None,
             load: Load::default(),
             critical_path: CriticalPath::default(),
@@ -41,23 +44,24 @@ impl Default for Run {
     }
 }
 
-impl Run {
+impl RunReport {
     /// The skeleton of a run of `workflow`; all other fields have their defaults.
     pub fn plan(workflow: &Workflow) -> Self {
         let name = workflow.name.clone();
         let mut run = Self { workflow: WorkflowInfo { name, ..WorkflowInfo::default() }, ..Self::default() };
-        run.data = (0..workflow.data_count()).map(|id| member(workflow, DataId(id))).collect();
-        run.tasks = (0..).zip(&workflow.tasks).map(|(id, task)| planned(workflow, id, task)).collect();
+        run.data = (0..workflow.data_count()).map(|id| planned_member(workflow, DataId(id))).collect();
+        run.tasks = (0..).zip(&workflow.tasks).map(|(id, task)| planned_task(workflow, id, task)).collect();
         let read = mark_writers(workflow, &mut run.data);
-        run.elements = workflow.elements.iter().map(|element| described(element, &read)).collect();
+        run.elements = workflow.elements.iter().map(|element| element_info(element, &read)).collect();
         run
     }
 
     /// Computes the sizes of elements, and of tasks' inputs and outputs, from those of members.
     pub(crate) fn sum_sizes(&mut self) {
-        let places = places(&self.data);
+        let index = member_index(&self.data);
         let sizes: Vec<u64> = self.data.iter().map(|member| member.bytes.unwrap_or(0)).collect();
-        let sum = |refs: &[DataRef]| refs.iter().map(|data| sizes[range(&places, data)].iter().sum::<u64>()).sum();
+        let sum =
+            |refs: &[DataRef]| refs.iter().map(|data| sizes[member_range(&index, data)].iter().sum::<u64>()).sum();
         for task in &mut self.tasks {
             task.input_bytes = sum(&task.inputs);
             task.output_bytes = sum(&task.outputs);
@@ -68,23 +72,23 @@ impl Run {
     }
 }
 
-/// The index of each name in `Run::data`.
-pub type Places<'a> = HashMap<&'a str, usize>;
+/// The index of each name in `RunReport::data`.
+pub type MemberIndex<'a> = HashMap<&'a str, usize>;
 
-pub fn places(data: &[Member]) -> Places<'_> {
+pub fn member_index(data: &[Member]) -> MemberIndex<'_> {
     data.iter().enumerate().map(|(place, member)| (member.name.as_str(), place)).collect()
 }
 
-/// The indices in `Run::data` that `data` names.
-pub fn range(places: &Places<'_>, data: &DataRef) -> std::ops::Range<usize> {
+/// The indices in `RunReport::data` that `data` names.
+pub fn member_range(index: &MemberIndex<'_>, data: &DataRef) -> std::ops::Range<usize> {
     let (from, count) = match data {
         DataRef::One(name) => (name, 1),
         DataRef::Run { from, count, .. } => (from, *count as usize),
     };
-    places.get(from.as_str()).map_or(0..0, |place| *place..place + count)
+    index.get(from.as_str()).map_or(0..0, |place| *place..place + count)
 }
 
-fn member(workflow: &Workflow, id: DataId) -> Member {
+fn planned_member(workflow: &Workflow, id: DataId) -> Member {
     let element = workflow.element_of(id);
     let path = match &element.source {
         Source::Input(paths) => paths.get((id.0 - element.first.0) as usize).map(ToString::to_string),
@@ -93,24 +97,24 @@ fn member(workflow: &Workflow, id: DataId) -> Member {
     Member { name: workflow.data_name(id), element: element.name.clone(), path, ..Member::default() }
 }
 
-fn planned(workflow: &Workflow, id: u32, task: &flow::Task) -> Task {
+fn planned_task(workflow: &Workflow, id: u32, task: &flow::Task) -> TaskRecord {
     let tool = workflow.tool_of(task);
     let refs = |of_outputs: bool| {
         let bound = task.files.iter().filter(|file| is_output(workflow, task, file) == of_outputs);
-        bound.flat_map(|file| named(workflow, &file.data.iter().collect::<Vec<_>>())).collect()
+        bound.flat_map(|file| member_refs(workflow, &file.data.iter().collect::<Vec<_>>())).collect()
     };
     let text = "the run ended before it could start".to_owned();
-    Task {
+    TaskRecord {
         id,
         tool: tool.name.clone(),
         status: Status::Cancelled,
-        reason: Some(Reason { kind: ReasonKind::Cancelled, text, ..Reason::default() }),
+        reason: Some(FailureReason { kind: ReasonKind::Cancelled, text, ..FailureReason::default() }),
         line: task.line,
         cpus: tool.resources.cpus,
         inputs: refs(false),
         outputs: refs(true),
         after: task.after.iter().map(|before| before.0).collect(),
-        ..Task::default()
+        ..TaskRecord::default()
     }
 }
 
@@ -119,7 +123,7 @@ fn is_output(workflow: &Workflow, task: &flow::Task, file: &flow::FileBinding) -
 }
 
 /// References to `ids`, with one reference for each run of consecutive ids.
-fn named(workflow: &Workflow, ids: &[DataId]) -> Vec<DataRef> {
+fn member_refs(workflow: &Workflow, ids: &[DataId]) -> Vec<DataRef> {
     let runs = ids.chunk_by(|first, second| first.0.checked_add(1) == Some(second.0));
     runs.map(|run| match run {
         [one] => DataRef::One(workflow.data_name(*one)),
@@ -151,7 +155,7 @@ fn mark_writers(workflow: &Workflow, data: &mut [Member]) -> Vec<bool> {
     read
 }
 
-fn described(element: &flow::Element, read: &[bool]) -> Element {
+fn element_info(element: &flow::Element, read: &[bool]) -> ElementInfo {
     let members = &read[element.first.0 as usize..][..element.count as usize];
     let kind = match element.source {
         Source::Input(_) => DataKind::Input,
@@ -159,5 +163,5 @@ fn described(element: &flow::Element, read: &[bool]) -> Element {
         Source::Defined => DataKind::Output,
     };
     let (name, shape) = (element.name.clone(), element.shape.clone());
-    Element { name, kind, shape, first: element.first.0, count: element.count, bytes: 0 }
+    ElementInfo { name, kind, shape, first: element.first.0, count: element.count, bytes: 0 }
 }

@@ -14,7 +14,7 @@ impl Sample for PoolSample {
         self.0
     }
 
-    fn joined(self, later: Self) -> Self {
+    fn merge(self, later: Self) -> Self {
         if later.1 > self.1 { later } else { self }
     }
 }
@@ -22,7 +22,7 @@ impl Sample for PoolSample {
 /// The memory of the pool over time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pool {
+pub struct PoolUsage {
     /// The most bytes that were used at any moment. The pool records this peak itself, so that
     /// peaks between two samples are included. It is never less than the true peak, and at most a
     /// thousandth of the capacity more.
@@ -39,7 +39,7 @@ pub struct Pool {
     pub samples: Samples<PoolSample>,
 }
 
-impl Pool {
+impl PoolUsage {
     /// Adds a sample at `time`; times must not go backwards.
     pub fn push(&mut self, time: Seconds, used_bytes: u64, capacity_bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(used_bytes);
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::SAMPLES_MAX;
 
-    fn filled(count: u32, used: impl Fn(u32) -> u64) -> Pool {
-        let mut pool = Pool::default();
+    fn filled(count: u32, used: impl Fn(u32) -> u64) -> PoolUsage {
+        let mut pool = PoolUsage::default();
         (0..count).for_each(|index| pool.push(Seconds(f64::from(index)), used(index), 1 << 30));
         pool.close();
         pool

@@ -1,6 +1,7 @@
 //! Provenance: the tools, programs, files and seeds that the results depend on.
 //!
-//! Inputs and outputs, with their hashes, are in `Run::data`; commands are in `Run::tasks`.
+//! Inputs and outputs, with their hashes, are in `RunReport::data`; commands are in
+//! `RunReport::tasks`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// The tools that tasks called, in the order of the tool file.
-    pub tools: Vec<ToolUsed>,
+    pub tools: Vec<ToolProvenance>,
     /// Config values and variables that make random choices repeatable: configs whose name is or
     /// ends in `seed`, and `TIDEMILL_*`.
     pub seeds: Vec<Seed>,
@@ -18,7 +19,7 @@ pub struct Provenance {
 /// A tool as it was used.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ToolUsed {
+pub struct ToolProvenance {
     /// The name of the tool.
     pub name: String,
     /// A description for users in one sentence; may be empty.
@@ -37,13 +38,13 @@ pub struct ToolUsed {
     pub program_version: Option<String>,
     /// The files that belong to the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<FileUsed>,
+    pub files: Vec<FileProvenance>,
 }
 
 /// A file that belongs to a tool.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FileUsed {
+pub struct FileProvenance {
     /// The path of the file, as the tool file gives it.
     pub path: String,
     /// The size of the file in bytes.

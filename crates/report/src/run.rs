@@ -1,10 +1,12 @@
-//! `Run`: run.json as one value.
+//! `RunReport`: run.json as one value.
 //!
 //! Times are seconds from the start of the run; only `started` and `ended` are wall-clock times.
 //! Amounts of memory and data are bytes. The vectors `tasks` and `data` are indexed by
 //! `flow::TaskId` and `flow::DataId`.
 
-use crate::{CriticalPath, Element, Load, MachineUse, Member, Pool, Provenance, Seconds, Task, ToolTotals, Totals};
+use crate::{
+    CriticalPath, ElementInfo, Load, MachineUse, Member, PoolUsage, Provenance, Seconds, TaskRecord, ToolTotals, Totals,
+};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format; a reader refuses versions that it does not know.
@@ -13,7 +15,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Everything that is known of one run after it ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunReport {
     /// `FORMAT_VERSION`.
     pub tidemill_run: u32,
     /// The name of the run, unique on its machine; also the name of its report's folder.
@@ -37,7 +39,7 @@ pub struct Run {
     /// The machine on which it ran.
     pub machine: Machine,
     /// The settings with which it ran.
-    pub settings: Settings,
+    pub settings: RunSettings,
     /// The command line, as typed.
     pub command_line: Vec<String>,
     /// The directory in which the command was typed.
@@ -45,7 +47,7 @@ pub struct Run {
     pub directory: String,
     /// The values given with `--set`, by name.
     pub sets: serde_json::Map<String, serde_json::Value>,
-    /// The totals; filled by [`Run::seal`].
+    /// The totals; filled by [`RunReport::seal`].
     pub totals: Totals,
     /// Sentences that the user should read: conditions that were not as expected but did not fail
     /// the run.
@@ -53,25 +55,25 @@ pub struct Run {
     /// The tools, files and seeds that the results depend on.
     pub provenance: Provenance,
     /// The data elements, in the order of their first members.
-    pub elements: Vec<Element>,
+    pub elements: Vec<ElementInfo>,
     /// One entry for each member of each element, in the order of ids.
     pub data: Vec<Member>,
     /// The memory of the pool over time.
-    pub pool: Pool,
+    pub pool: PoolUsage,
     /// The processors and the memory of the machine over time; none if they could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_use: Option<MachineUse>,
-    /// The number of tasks that ran and waited over time; filled by [`Run::seal`].
+    /// The number of tasks that ran and waited over time; filled by [`RunReport::seal`].
     #[serde(default)]
     pub load: Load,
-    /// The chain of tasks that determined the end of the run; filled by [`Run::seal`].
+    /// The chain of tasks that determined the end of the run; filled by [`RunReport::seal`].
     #[serde(default)]
     pub critical_path: CriticalPath,
-    /// Sums and extremes of each tool's tasks; filled by [`Run::seal`].
+    /// Sums and extremes of each tool's tasks; filled by [`RunReport::seal`].
     #[serde(default)]
     pub by_tool: Vec<ToolTotals>,
     /// One entry for each task, in the order of ids.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<TaskRecord>,
 }
 
 /// The workflow of a run.
@@ -95,7 +97,7 @@ pub struct WorkflowInfo {
 pub enum Outcome {
     /// Every task succeeded and every output was exported.
     Done,
-    /// A task failed, or `Run::problem` gives the reason.
+    /// A task failed, or `RunReport::problem` gives the reason.
     Failed,
     /// A signal ended the run.
     #[default]
@@ -119,13 +121,13 @@ pub struct Machine {
 /// The settings of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct RunSettings {
     /// The number of slots: the most tasks of one processor that may run at once.
     pub slots: u32,
     /// The capacity of the pool in bytes.
     pub memory_limit_bytes: u64,
     /// The way in which tools saw the pool.
-    pub mode: Mode,
+    pub mode: AccessMode,
     /// The explanation of the mode, in one line.
     pub mode_reason: String,
     /// The folder of the inputs.
@@ -151,7 +153,7 @@ pub struct Settings {
 /// The way in which tools saw the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum AccessMode {
     /// As a mounted directory.
     Mount,
     /// By the preload library; tools that it does not reach, as with staging.
@@ -165,11 +167,11 @@ pub enum Mode {
 
 /// The part that every version of the format has.
 #[derive(Deserialize)]
-struct Version {
+struct FormatVersion {
     tidemill_run: u32,
 }
 
-impl Run {
+impl RunReport {
     /// run.json: compact, except that each task and each member has a line of its own, so that
     /// `grep` and `diff` work.
     pub fn json(&self) -> String {
@@ -183,7 +185,8 @@ impl Run {
     pub fn from_json(text: &str) -> Result<Self, String> {
         // Check the version first, because a later one may have fields that this reader does not
         // know.
-        let found: Version = serde_json::from_str(text).map_err(|error| format!("this is no run.json: {error}"))?;
+        let found: FormatVersion =
+            serde_json::from_str(text).map_err(|error| format!("this is no run.json: {error}"))?;
         if found.tidemill_run != FORMAT_VERSION {
             let found = found.tidemill_run;
             return Err(format!(

@@ -17,7 +17,7 @@ pub trait Sample: Copy {
 
     /// Joins this sample and the one after it.
     #[must_use]
-    fn joined(self, later: Self) -> Self;
+    fn merge(self, later: Self) -> Self;
 }
 
 /// Samples in the order of time, at most `SAMPLES_MAX`.
@@ -46,7 +46,7 @@ impl<T: Sample> Samples<T> {
     /// Adds a sample; times must not go backwards.
     pub fn push(&mut self, sample: T) {
         self.last = Some(sample);
-        let (joined, count) = self.open.take().map_or((sample, 1), |(open, count)| (open.joined(sample), count + 1));
+        let (joined, count) = self.open.take().map_or((sample, 1), |(open, count)| (open.merge(sample), count + 1));
         if count < self.stride {
             self.open = Some((joined, count));
             return;
@@ -75,7 +75,7 @@ impl<T: Sample> Samples<T> {
 
     fn halve(&mut self) {
         let pairs = self.kept.chunks(2);
-        self.kept = pairs.map(|pair| pair.iter().copied().reduce(T::joined).expect("not empty")).collect();
+        self.kept = pairs.map(|pair| pair.iter().copied().reduce(T::merge).expect("not empty")).collect();
         self.stride *= 2;
     }
 }

@@ -1,14 +1,14 @@
 //! One task of the run: when and where it ran, the resources it took, and why it failed.
 
-use crate::bounds;
+use crate::truncation;
 use crate::{DataRef, Seconds};
 use serde::{Deserialize, Serialize};
 
 /// The record of one task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Task {
-    /// The number of the task, from 0 in the order of the calls; the index in `Run::tasks`.
+pub struct TaskRecord {
+    /// The number of the task, from 0 in the order of the calls; the index in `RunReport::tasks`.
     pub id: u32,
     /// The tool that it called.
     pub tool: String,
@@ -18,7 +18,7 @@ pub struct Task {
     pub line: u32,
     /// The reason why the task did not succeed; none if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
+    pub reason: Option<FailureReason>,
     /// The number of attempts; 0 if it never started.
     pub attempts: u32,
     /// The slot in which it ran, from 0: the lowest, if it had several; none if it never started.
@@ -27,10 +27,10 @@ pub struct Task {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,
     /// The time at which the last input or task that it waited for was complete; 0 if it waited for
-    /// nothing; none if that never happened. Filled by `Run::seal`.
+    /// nothing; none if that never happened. Filled by `RunReport::seal`.
     pub ready_s: Option<Seconds>,
     /// The time from `ready_s` to its first start, during which it waited for a slot or for space;
-    /// none if it never started. Filled by `Run::seal`.
+    /// none if it never started. Filled by `RunReport::seal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<Seconds>,
     /// The start of its last attempt.
@@ -40,8 +40,8 @@ pub struct Task {
     /// Attempts before the last one; empty for most tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Attempt>,
-    /// The command as it was started, truncated (see [`Task::set_command`]); empty if it never
-    /// started.
+    /// The command as it was started, truncated (see [`TaskRecord::set_command`]); empty if it
+    /// never started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// The number of arguments that `command` leaves out at its end. The last one kept may be cut;
@@ -61,19 +61,19 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
     /// The standard output of a task that succeeded; none if it was empty or went to a file. For
-    /// failures see `Reason`.
+    /// failures see `FailureReason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdout: Option<Captured>,
+    pub stdout: Option<CapturedOutput>,
     /// The standard error of a task that succeeded; none if it was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stderr: Option<Captured>,
+    pub stderr: Option<CapturedOutput>,
     /// The data that it read, in the order of the tool's parameters.
     pub inputs: Vec<DataRef>,
     /// The data that it wrote, or should have written.
     pub outputs: Vec<DataRef>,
-    /// The bytes of all inputs; filled by `Run::seal`.
+    /// The bytes of all inputs; filled by `RunReport::seal`.
     pub input_bytes: u64,
-    /// The bytes of all outputs that exist; filled by `Run::seal`.
+    /// The bytes of all outputs that exist; filled by `RunReport::seal`.
     pub output_bytes: u64,
     /// Tasks that it had to wait for although no data passes between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,7 +86,7 @@ pub struct Task {
 pub enum Status {
     /// The task succeeded and all its outputs exist.
     Done,
-    /// The task failed, or one that it needs did; `Task::reason` says which.
+    /// The task failed, or one that it needs did; `TaskRecord::reason` says which.
     Failed,
     /// The run ended before the task did.
     #[default]
@@ -95,7 +95,7 @@ pub enum Status {
 
 impl Status {
     /// The status of a task that has ended for `reason`; `Done` without one.
-    pub fn of(reason: Option<&Reason>) -> Self {
+    pub fn of(reason: Option<&FailureReason>) -> Self {
         match reason.map(|reason| reason.kind) {
             None => Self::Done,
             Some(ReasonKind::Cancelled) => Self::Cancelled,
@@ -107,7 +107,7 @@ impl Status {
 /// The reason why a task did not succeed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reason {
+pub struct FailureReason {
     /// The kind of failure.
     pub kind: ReasonKind,
     /// A sentence for users: what failed, on what, and what to do.
@@ -130,10 +130,10 @@ pub struct Reason {
     pub repeat: Option<String>,
     /// The task's standard output; none if it was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdout: Option<Captured>,
+    pub stdout: Option<CapturedOutput>,
     /// The task's standard error; none if it was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stderr: Option<Captured>,
+    pub stderr: Option<CapturedOutput>,
 }
 
 /// The kind of a failure.
@@ -164,7 +164,7 @@ pub enum ReasonKind {
 /// The beginning and the end of a task's output on one stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Captured {
+pub struct CapturedOutput {
     /// The beginning; the whole output if `tail` is empty.
     pub head: String,
     /// The end; empty if `head` is the whole output.
@@ -194,16 +194,16 @@ pub struct Attempt {
     pub peak_memory_bytes: Option<u64>,
 }
 
-impl Task {
+impl TaskRecord {
     /// Keeps `argv`, or its beginning: `COMMAND_BYTES_MAX` bytes, or `FAILED_COMMAND_BYTES_MAX` if
     /// the task did not succeed, because users run such commands by hand. Call it after `status` is
     /// set.
     pub fn set_command(&mut self, argv: &[String]) {
         let limit = match self.status {
-            Status::Done => bounds::COMMAND_BYTES_MAX,
-            Status::Failed | Status::Cancelled => bounds::FAILED_COMMAND_BYTES_MAX,
+            Status::Done => truncation::COMMAND_BYTES_MAX,
+            Status::Failed | Status::Cancelled => truncation::FAILED_COMMAND_BYTES_MAX,
         };
-        (self.command, self.command_cut) = bounds::command(argv, limit);
+        (self.command, self.command_cut) = truncation::truncate_command(argv, limit);
     }
 
     /// The start and the end of each of its attempts, in the order of time.
@@ -218,12 +218,12 @@ impl Task {
     /// Returns whether the task failed by itself, not because of another task or the end of the
     /// run.
     pub fn is_root_failure(&self) -> bool {
-        let upstream = |reason: &Reason| reason.kind == ReasonKind::Upstream;
+        let upstream = |reason: &FailureReason| reason.kind == ReasonKind::Upstream;
         self.status == Status::Failed && !self.reason.as_ref().is_some_and(upstream)
     }
 }
 
-impl Captured {
+impl CapturedOutput {
     /// The captured output of a stream: its first bytes, its last bytes (empty if `head` is the
     /// whole output) and its length in bytes. Both ends are truncated (`OUTPUT_HEAD_BYTES`,
     /// `OUTPUT_TAIL_BYTES`), and bytes that are not UTF-8 are replaced. `None` if the output is
@@ -232,9 +232,9 @@ impl Captured {
         if bytes == 0 {
             return None;
         }
-        let (head, rest) = head.split_at(head.len().min(bounds::OUTPUT_HEAD_BYTES));
+        let (head, rest) = head.split_at(head.len().min(truncation::OUTPUT_HEAD_BYTES));
         let tail = if tail.is_empty() { rest } else { tail };
-        let tail = &tail[tail.len().saturating_sub(bounds::OUTPUT_TAIL_BYTES)..];
+        let tail = &tail[tail.len().saturating_sub(truncation::OUTPUT_TAIL_BYTES)..];
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(Self { head: text(head), tail: text(tail), bytes })
     }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_the_end_of_the_run_stopped_did_not_fail() {
-        let status = |kind| Status::of(Some(&Reason { kind, ..Reason::default() }));
+        let status = |kind| Status::of(Some(&FailureReason { kind, ..FailureReason::default() }));
         assert_eq!(status(ReasonKind::Cancelled), Status::Cancelled);
         assert_eq!((status(ReasonKind::Exit), status(ReasonKind::Upstream)), (Status::Failed, Status::Failed));
         assert_eq!(Status::of(None), Status::Done);
@@ -273,15 +273,15 @@ mod tests {
 
     #[test]
     fn a_stream_within_the_bounds_is_kept_whole() {
-        let captured = Captured::new(b"one line\n", b"", 9).unwrap();
+        let captured = CapturedOutput::new(b"one line\n", b"", 9).unwrap();
         assert_eq!((captured.head.as_str(), captured.tail.as_str(), captured.is_cut()), ("one line\n", "", false));
-        assert_eq!(Captured::new(b"", b"", 0), None);
+        assert_eq!(CapturedOutput::new(b"", b"", 0), None);
     }
 
     #[test]
     fn a_long_stream_keeps_its_first_and_its_last_bytes() {
         let long: Vec<u8> = (0..=255).cycle().take(100_000).map(|byte: u8| b'a' + byte % 26).collect();
-        let captured = Captured::new(&long, b"", 100_000).unwrap();
+        let captured = CapturedOutput::new(&long, b"", 100_000).unwrap();
         assert!(captured.is_cut());
         assert_eq!(captured.head.as_bytes(), &long[..OUTPUT_HEAD_BYTES]);
         assert_eq!(captured.tail.as_bytes(), &long[long.len() - OUTPUT_TAIL_BYTES..]);
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_failed_task_keeps_more_of_its_command() {
         let argv: Vec<String> = (0..1000).map(|index| format!("argument-{index}")).collect();
-        let mut task = Task { status: Status::Done, ..Task::default() };
+        let mut task = TaskRecord { status: Status::Done, ..TaskRecord::default() };
         task.set_command(&argv);
         let short = task.command.len();
         task.status = Status::Failed;

@@ -1,6 +1,6 @@
 //! The totals of a run, computed in one place so that run.json and the page cannot differ.
 
-use crate::{Run, Seconds, Status, Task, bounds};
+use crate::{RunReport, Seconds, Status, TaskRecord, truncation};
 use serde::{Deserialize, Serialize};
 
 /// Sums over a run.
@@ -37,7 +37,7 @@ pub struct Totals {
     pub exported_bytes: u64,
 }
 
-impl Run {
+impl RunReport {
     /// Completes the run: computes sizes, totals, totals by tool, ready times, critical path and
     /// load, and truncates outputs. `makespan` is the length of the whole run.
     pub fn seal(&mut self, makespan: Seconds) {
@@ -51,11 +51,11 @@ impl Run {
         self.critical_path = self.critical_path();
         self.by_tool = self.sum_by_tool(&self.critical_path);
         self.load = self.load(makespan);
-        bounds::outputs(self);
+        truncation::truncate_outputs(self);
     }
 
     fn sum_up(&self, makespan: Seconds) -> Totals {
-        let count = |test: &dyn Fn(&Task) -> bool| {
+        let count = |test: &dyn Fn(&TaskRecord) -> bool| {
             u32::try_from(self.tasks.iter().filter(|task| test(task)).count()).unwrap_or(u32::MAX)
         };
         let slot_s: f64 = self.tasks.iter().map(|task| f64::from(task.cpus) * wall(task)).sum();
@@ -65,7 +65,7 @@ impl Run {
             tasks: count(&|_| true),
             tasks_done: count(&|task| task.status == Status::Done),
             tasks_failed: count(&|task| task.status == Status::Failed),
-            tasks_failed_root: count(&Task::is_root_failure),
+            tasks_failed_root: count(&TaskRecord::is_root_failure),
             tasks_cancelled: count(&|task| task.status == Status::Cancelled),
             tool_s: Seconds::rounded(self.tasks.iter().map(wall).sum()),
             cpu_s: self.cpu(),
@@ -90,28 +90,36 @@ impl Run {
 }
 
 /// The wall-clock seconds of all attempts of `task`.
-fn wall(task: &Task) -> f64 {
+fn wall(task: &TaskRecord) -> f64 {
     task.spans().map(|(start, end)| end - start).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attempt, Reason, ReasonKind};
+    use crate::{Attempt, FailureReason, ReasonKind};
 
-    fn task(status: Status, kind: ReasonKind, start: f64, end: f64) -> Task {
-        let reason = (status != Status::Done).then(|| Reason { kind, ..Reason::default() });
-        Task { status, reason, cpus: 1, start_s: Some(Seconds(start)), end_s: Some(Seconds(end)), ..Task::default() }
+    fn task(status: Status, kind: ReasonKind, start: f64, end: f64) -> TaskRecord {
+        let reason = (status != Status::Done).then(|| FailureReason { kind, ..FailureReason::default() });
+        TaskRecord {
+            status,
+            reason,
+            cpus: 1,
+            start_s: Some(Seconds(start)),
+            end_s: Some(Seconds(end)),
+            ..TaskRecord::default()
+        }
     }
 
     #[test]
     fn totals_count_failures_apart_from_what_followed_from_them() {
         let mut retried = task(Status::Done, ReasonKind::Exit, 2.0, 3.0);
         retried.earlier.push(Attempt { end_s: Seconds(1.0), ..Attempt::default() });
-        let upstream = Task { start_s: None, end_s: None, ..task(Status::Failed, ReasonKind::Upstream, 0.0, 0.0) };
+        let upstream =
+            TaskRecord { start_s: None, end_s: None, ..task(Status::Failed, ReasonKind::Upstream, 0.0, 0.0) };
         let cancelled = task(Status::Cancelled, ReasonKind::Cancelled, 2.0, 2.0);
         let tasks = vec![retried, task(Status::Failed, ReasonKind::Exit, 0.0, 2.0), upstream, cancelled];
-        let mut run = Run { tasks, ..Run::default() };
+        let mut run = RunReport { tasks, ..RunReport::default() };
         run.settings.slots = 2;
         run.seal(Seconds(4.0));
         let totals = &run.totals;

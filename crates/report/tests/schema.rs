@@ -1,10 +1,10 @@
 //! run.json, its schema and its page in `docs/formats` agree.
 
-#[path = "../examples/sample/made.rs"]
-mod made;
+#[path = "../examples/sample/generator.rs"]
+mod generator;
 
-use made::Story;
-use report::Run;
+use generator::SampleKind;
+use report::RunReport;
 use serde_json::Value;
 
 fn schema() -> Value {
@@ -17,20 +17,20 @@ fn faults(json: &Value) -> Vec<String> {
     validator.iter_errors(json).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-fn value(run: &Run) -> Value {
+fn value(run: &RunReport) -> Value {
     serde_json::from_str(&run.json()).expect("run.json is JSON")
 }
 
 #[test]
 fn what_is_written_is_what_the_schema_promises() {
-    for story in [Story::Done, Story::Failed, Story::Interrupted, Story::Hostile] {
-        assert_eq!(faults(&value(&made::run(223, story))), Vec::<String>::new(), "{story:?}");
+    for story in [SampleKind::Done, SampleKind::Failed, SampleKind::Interrupted, SampleKind::Hostile] {
+        assert_eq!(faults(&value(&generator::run(223, story))), Vec::<String>::new(), "{story:?}");
     }
 }
 
 #[test]
 fn the_schema_refuses_what_is_not_promised() {
-    let good = value(&made::run(24, Story::Failed));
+    let good = value(&generator::run(24, SampleKind::Failed));
     let spoilt = |spoil: &dyn Fn(&mut Value)| {
         let mut json = good.clone();
         spoil(&mut json);
@@ -48,17 +48,17 @@ fn the_schema_refuses_what_is_not_promised() {
 
 #[test]
 fn run_json_reads_back_as_it_was_written() {
-    let run = made::run(223, Story::Failed);
-    let mut read = Run::from_json(&run.json()).expect("what we wrote");
+    let run = generator::run(223, SampleKind::Failed);
+    let mut read = RunReport::from_json(&run.json()).expect("what we wrote");
     assert_eq!(read.json(), run.json());
     read.tidemill_run = 2;
-    let refused = Run::from_json(&read.json()).unwrap_err();
+    let refused = RunReport::from_json(&read.json()).unwrap_err();
     assert!(refused.contains("has version 2"), "{refused}");
 }
 
 #[test]
 fn each_task_is_a_line_of_at_most_a_kilobyte() {
-    let json = made::run(2_000, Story::Done).json();
+    let json = generator::run(2_000, SampleKind::Done).json();
     let lines: Vec<&str> = json.lines().filter(|line| line.starts_with("{\"id\":")).collect();
     assert_eq!(lines.len(), 2_000);
     assert!(json.len() / lines.len() < 1024, "{} bytes a task", json.len() / lines.len());

@@ -14,7 +14,7 @@ use crate::workspace::{Collected, Given, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
 use exec::{Ending, Launch};
 use flow::{Command, DataId, TaskId, ToolId};
-use report::{Captured, ReasonKind};
+use report::{CapturedOutput, ReasonKind};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -283,8 +283,8 @@ impl Context {
     }
 }
 
-fn kept(captured: &exec::Captured) -> Option<Captured> {
-    Captured::new(captured.head(), &captured.tail(), captured.total())
+fn kept(captured: &exec::Captured) -> Option<CapturedOutput> {
+    CapturedOutput::new(captured.head(), &captured.tail(), captured.total())
 }
 
 /// Converts an error in the work around the process to a failure.

@@ -11,7 +11,7 @@ use crate::order::Storage;
 use base::Problem;
 use exec::{NoLibrary, unreached};
 use flow::ToolId;
-use report::Mode;
+use report::AccessMode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ const NAMED_MAX: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The storage mode; with the preload library, that of all tools but `staged`.
-    pub mode: Mode,
+    pub mode: AccessMode,
     /// Path of the library, if tasks use it.
     pub library: Option<PathBuf>,
     /// Tools that the library does not reach: their tasks see copies.
@@ -32,13 +32,13 @@ pub struct Choice {
 }
 
 impl Choice {
-    fn of(mode: Mode, line: impl Into<String>) -> Self {
+    fn of(mode: AccessMode, line: impl Into<String>) -> Self {
         Self { mode, library: None, staged: BTreeSet::new(), line: line.into() }
     }
 
     /// Returns whether there will be copies of files on a RAM disk.
     pub fn has_copies(&self) -> bool {
-        self.mode == Mode::Staging || !self.staged.is_empty()
+        self.mode == AccessMode::Staging || !self.staged.is_empty()
     }
 }
 
@@ -81,7 +81,7 @@ impl Tools {
 
     /// RAM-disk staging of all tools, because of `why`.
     pub fn staged(why: &str) -> Choice {
-        Choice::of(Mode::Staging, format!("RAM-disk staging, since {why}"))
+        Choice::of(AccessMode::Staging, format!("RAM-disk staging, since {why}"))
     }
 
     /// The preload library, for tools that it reaches; the error says why it cannot be used.
@@ -90,7 +90,8 @@ impl Tools {
         if self.unreached.len() == self.names.len() {
             return Err(format!("the preload library reaches no tool: {}", self.named(false)));
         }
-        let mut choice = Choice::of(Mode::Preload, format!("the pool is reached by the preload library, since {why}"));
+        let mut choice =
+            Choice::of(AccessMode::Preload, format!("the pool is reached by the preload library, since {why}"));
         if !self.unreached.is_empty() {
             choice.line = format!("{}; by RAM-disk staging: {}", choice.line, self.named(true));
         }
@@ -113,7 +114,7 @@ impl Tools {
 /// refused.
 pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
     if tools.names.is_empty() {
-        return Ok(Choice::of(Mode::None, "no pool, since no task reads or writes data"));
+        return Ok(Choice::of(AccessMode::None, "no pool, since no task reads or writes data"));
     }
     let asked = |form: &str| format!("--storage {form} was asked for");
     let refused = |what: String, form: &str| {
@@ -129,7 +130,7 @@ pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
             }
         }),
         Storage::Mount | Storage::Auto => match fuse::availability() {
-            Ok(_) => Ok(Choice::of(Mode::Mount, "the pool is mounted")),
+            Ok(_) => Ok(Choice::of(AccessMode::Mount, "the pool is mounted")),
             Err(why) if wanted == Storage::Auto => Ok(tools.without_mount(&why.to_string())),
             Err(why) => Err(refused(format!("the pool cannot be mounted: {why}"), "mount")),
         },
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn without_a_mount_the_library_is_next_and_its_reason_is_said() {
         let choice = tools(0, Ok(there())).without_mount("there is no /dev/fuse");
-        assert_eq!((choice.mode, choice.staged.len(), choice.has_copies()), (Mode::Preload, 0, false));
+        assert_eq!((choice.mode, choice.staged.len(), choice.has_copies()), (AccessMode::Preload, 0, false));
         assert_eq!(choice.line, "the pool is reached by the preload library, since there is no /dev/fuse");
         assert_eq!(choice.library, Some(there()));
     }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn tools_that_the_library_does_not_reach_are_staged_and_named() {
         let choice = tools(1, Ok(there())).without_mount("x");
-        assert_eq!((choice.mode, choice.has_copies()), (Mode::Preload, true));
+        assert_eq!((choice.mode, choice.has_copies()), (AccessMode::Preload, true));
         assert_eq!(choice.staged, BTreeSet::from([ToolId(0)]));
         assert!(
             choice.line.ends_with("; by RAM-disk staging: tool0, since `/bin/0` is statically linked"),
@@ -173,10 +174,10 @@ mod tests {
     #[test]
     fn all_are_staged_where_the_library_reaches_none_or_is_not_there() {
         let none = tools(2, Ok(there())).without_mount("x");
-        assert_eq!((none.mode, none.staged.len(), none.has_copies()), (Mode::Staging, 0, true));
+        assert_eq!((none.mode, none.staged.len(), none.has_copies()), (AccessMode::Staging, 0, true));
         assert!(none.line.contains("since x, and the preload library reaches no tool: `/bin/0` is"), "{none:?}");
         let missing = tools(0, Err(NoLibrary::Named("/no".into()))).without_mount("x");
-        assert_eq!(missing.mode, Mode::Staging);
+        assert_eq!(missing.mode, AccessMode::Staging);
         assert!(missing.line.contains("/no, which is no file"), "{missing:?}");
     }
 
@@ -186,12 +187,12 @@ mod tests {
         assert!(refused.to_string().contains("make build"), "{refused}");
         let refused = choose(Storage::Preload, &tools(2, Ok(there()))).unwrap_err();
         assert!(refused.to_string().contains("leave --storage preload out"), "{refused}");
-        assert_eq!(choose(Storage::Preload, &tools(1, Ok(there()))).unwrap().mode, Mode::Preload);
+        assert_eq!(choose(Storage::Preload, &tools(1, Ok(there()))).unwrap().mode, AccessMode::Preload);
     }
 
     #[test]
     fn a_workflow_without_data_has_no_pool() {
         let none = Tools { names: BTreeMap::new(), unreached: BTreeMap::new(), library: Ok(there()) };
-        assert_eq!(choose(Storage::Mount, &none).unwrap().mode, Mode::None);
+        assert_eq!(choose(Storage::Mount, &none).unwrap().mode, AccessMode::None);
     }
 }

@@ -19,7 +19,7 @@ use crate::record::{Failure, Record, Tried};
 use crate::workspace::{Made, Trouble, Workspace};
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use report::{Captured, Reason, ReasonKind};
+use report::{CapturedOutput, FailureReason, ReasonKind};
 use sched::{FailureCause, Scheduler, SchedulerCommand, SchedulerEvent};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -166,7 +166,7 @@ impl<'a> Driver<'a> {
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
             SchedulerCommand::Rejected { task, reason } => {
-                self.record.never_ran(task, Reason { text: reason.to_string(), ..Reason::default() });
+                self.record.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }
             SchedulerCommand::Ended { .. } => self.ended = true,
         }
@@ -298,7 +298,7 @@ impl<'a> Driver<'a> {
         let reason = self.record.run.tasks[task.0 as usize].reason.as_ref();
         let stream = reason.and_then(|reason| reason.stderr.as_ref().or(reason.stdout.as_ref()));
         stream
-            .map(|Captured { head, tail, bytes }| match tail.as_str() {
+            .map(|CapturedOutput { head, tail, bytes }| match tail.as_str() {
                 "" => (head.clone(), 0),
                 _ => (tail.clone(), bytes.saturating_sub(tail.len() as u64)),
             })
@@ -306,7 +306,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Reason for a task that failed without running.
-    fn explain(&self, cause: FailureCause) -> Reason {
+    fn explain(&self, cause: FailureCause) -> FailureReason {
         let named = |task: TaskId| format!("task {} {}", task.0, self.tool_name(task));
         let (kind, text, root, via) = match cause {
             FailureCause::Input { data, root } => {
@@ -343,7 +343,13 @@ impl<'a> Driver<'a> {
             }
             FailureCause::OwnAttempt => (ReasonKind::NotStarted, String::new(), None, None),
         };
-        Reason { kind, text, root: root.map(|task| task.0), via: via.map(|task| task.0), ..Reason::default() }
+        FailureReason {
+            kind,
+            text,
+            root: root.map(|task| task.0),
+            via: via.map(|task| task.0),
+            ..FailureReason::default()
+        }
     }
 
     fn tool_name(&self, task: TaskId) -> String {

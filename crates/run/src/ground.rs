@@ -16,7 +16,7 @@ use exec::MemoryGroups;
 use fuse::{Claim, Mount, RuntimeDir};
 use node::Node;
 use pool::Door;
-use report::Mode;
+use report::AccessMode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -132,7 +132,7 @@ impl Way<'_> {
 
     /// Mounts the pool, if that was chosen.
     fn mount(&mut self, pool: &Vfs) -> Result<Option<Mount>, Problem> {
-        if self.choice.mode != Mode::Mount {
+        if self.choice.mode != AccessMode::Mount {
             return Ok(None);
         }
         let options = fuse::Options {
@@ -152,7 +152,7 @@ impl Way<'_> {
 
     /// Opens an endpoint for programs of this host, if tasks use the preload library.
     fn door(&mut self, node: &Arc<Node>) -> Result<Option<Door>, Problem> {
-        if self.choice.mode != Mode::Preload {
+        if self.choice.mode != AccessMode::Preload {
             return Ok(None);
         }
         match self.open_door(node) {

@@ -2,7 +2,7 @@
 //! has less.
 
 use crate::memory::parse_meminfo;
-use report::{MachineUse, Measured};
+use report::{MachineUse, MeasurementScope};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -47,12 +47,15 @@ impl MachineMeter {
 
     /// The report's entry before the first sample.
     pub fn blank(&self) -> MachineUse {
-        let cpus =
-            self.cpu_group.as_ref().map_or((Measured::Machine, self.cpus), |(_, limit)| (Measured::Group, *limit));
+        let cpus = self
+            .cpu_group
+            .as_ref()
+            .map_or((MeasurementScope::Machine, self.cpus), |(_, limit)| (MeasurementScope::Group, *limit));
         let memory = self.memory_group.as_ref();
         MachineUse::new(
             cpus,
-            memory.map_or((Measured::Machine, self.memory_bytes), |(_, limit)| (Measured::Group, *limit)),
+            memory
+                .map_or((MeasurementScope::Machine, self.memory_bytes), |(_, limit)| (MeasurementScope::Group, *limit)),
         )
     }
 
@@ -151,7 +154,10 @@ mod tests {
     fn the_machine_is_measured_where_no_group_has_less() {
         let root = machine(&[("proc/self/cgroup", "0::/job\n"), ("sys/fs/cgroup/job/cpu.max", "max 100000\n")]);
         let meter = MachineMeter::below(root.path()).expect("it tells");
-        assert_eq!(meter.blank(), MachineUse::new((Measured::Machine, 2.0), (Measured::Machine, 4 << 20)));
+        assert_eq!(
+            meter.blank(),
+            MachineUse::new((MeasurementScope::Machine, 2.0), (MeasurementScope::Machine, 4 << 20))
+        );
         assert_eq!(meter.read(), Some((13.85, 3 << 20)), "idle and waiting for disks is not busy");
     }
 
@@ -168,7 +174,7 @@ mod tests {
             ("sys/fs/cgroup/job/memory.max", "99000000000\n"),
         ]);
         let meter = MachineMeter::below(root.path()).expect("it tells");
-        assert_eq!(meter.blank(), MachineUse::new((Measured::Group, 0.5), (Measured::Group, 1000)));
+        assert_eq!(meter.blank(), MachineUse::new((MeasurementScope::Group, 0.5), (MeasurementScope::Group, 1000)));
         assert_eq!(meter.read(), Some((2.5, 600)), "what the kernel can take back is free");
     }
 

@@ -14,7 +14,7 @@ use base::Problem;
 use exec::{MemoryGroups, MemoryLimit, PlannedGroups};
 use flow::Tool;
 use fuse::{Claim, RuntimeDir};
-use report::Mode;
+use report::AccessMode;
 use std::sync::Arc;
 
 /// Enforces the memory that tools declare.
@@ -28,7 +28,7 @@ impl MemoryLimits {
     /// Creates limits kept by `groups`. Files in memory that tools write may be charged to the
     /// groups: those of a pool of `pool` bytes, and `copies` bytes on a RAM disk.
     pub fn new(groups: Arc<MemoryGroups>, choice: &Choice, pool: u64, copies: u64) -> Self {
-        let pool = if choice.mode == Mode::None { 0 } else { pool };
+        let pool = if choice.mode == AccessMode::None { 0 } else { pool };
         let copies = if choice.has_copies() { copies } else { 0 };
         Self { groups, files: pool.saturating_add(copies) }
     }
@@ -127,7 +127,7 @@ mod tests {
             let choice = Choice { mode, ..Tools::staged("a test") };
             MemoryLimits::new(groups.clone(), &choice, pool, copies).files
         };
-        assert_eq!((files(Mode::None), files(Mode::Mount), files(Mode::Staging)), (0, 1000, 1300));
+        assert_eq!((files(AccessMode::None), files(AccessMode::Mount), files(AccessMode::Staging)), (0, 1000, 1300));
     }
 
     #[test]

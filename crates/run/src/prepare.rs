@@ -10,7 +10,7 @@ use crate::preflight;
 use crate::start::exports;
 use base::{ByteSize, Problem};
 use flow::{DataId, ToolId};
-use report::Mode;
+use report::AccessMode;
 use sched::{MachineCapacity, Scheduler, SchedulerOptions};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn lost_files(order: &Order) -> Vec<Problem> {
 
 fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<PoolSize, Problem> {
     match choice {
-        Some(Choice { mode: Mode::None, .. }) => Ok(PoolSize { size: ByteSize(0), lowered: None }),
+        Some(Choice { mode: AccessMode::None, .. }) => Ok(PoolSize { size: ByteSize(0), lowered: None }),
         Some(choice) if choice.has_copies() => limits.beside_copies().pool(order.memory),
         _ => limits.pool(order.memory),
     }

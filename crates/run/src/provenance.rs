@@ -2,7 +2,7 @@
 
 use crate::preflight;
 use flow::DataId;
-use report::{FileUsed, Seed, ToolUsed};
+use report::{FileProvenance, Seed, ToolProvenance};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub struct Hashed {
 #[derive(Debug, Default)]
 pub struct Hashes {
     /// Tools with their hashes, as in the report.
-    pub tools: Vec<ToolUsed>,
+    pub tools: Vec<ToolProvenance>,
     /// Hash and size in bytes of each input.
     pub inputs: Vec<(DataId, String, u64)>,
 }
@@ -77,9 +77,9 @@ pub struct Resolved {
 
 /// The report's entry for a tool. Its hash covers the declaration (without the path of its
 /// directory), its files and its program.
-pub fn tool_used(resolved: &Resolved) -> ToolUsed {
+pub fn tool_used(resolved: &Resolved) -> ToolProvenance {
     let tool = &resolved.tool;
-    let files: Vec<FileUsed> = tool.files.iter().map(|file| file_used(Path::new(&tool.here), file)).collect();
+    let files: Vec<FileProvenance> = tool.files.iter().map(|file| file_used(Path::new(&tool.here), file)).collect();
     let program_hash = hash_file(&resolved.program).ok().map(|(hash, _)| hash);
     let declaration = flow::Tool { here: String::new(), ..tool.clone() };
     let mut hasher = blake3::Hasher::new();
@@ -87,7 +87,7 @@ pub fn tool_used(resolved: &Resolved) -> ToolUsed {
     for part in files.iter().filter_map(|file| file.hash.as_ref()).chain(&program_hash) {
         hasher.update(part.as_bytes());
     }
-    ToolUsed {
+    ToolProvenance {
         name: tool.name.clone(),
         description: tool.description.clone(),
         hash: Some(hasher.finalize().to_hex().to_string()),
@@ -99,10 +99,10 @@ pub fn tool_used(resolved: &Resolved) -> ToolUsed {
     }
 }
 
-fn file_used(here: &Path, path: &str) -> FileUsed {
+fn file_used(here: &Path, path: &str) -> FileProvenance {
     let hashed = hash_file(&here.join(path)).ok();
     let bytes = hashed.as_ref().map_or(0, |(_, bytes)| *bytes);
-    FileUsed { path: path.to_owned(), bytes, hash: hashed.map(|(hash, _)| hash) }
+    FileProvenance { path: path.to_owned(), bytes, hash: hashed.map(|(hash, _)| hash) }
 }
 
 /// Config values, defaults included, whose name ends in `seed` in any case, and `TIDEMILL_*`

@@ -6,7 +6,7 @@ use crate::provenance::Hashes;
 use crate::workspace::Made;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use report::{Attempt, Captured, Outcome, Reason, ReasonKind, Run, Seconds, Status};
+use report::{Attempt, CapturedOutput, FailureReason, Outcome, ReasonKind, RunReport, Seconds, Status};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -53,9 +53,9 @@ pub struct Tried {
     /// Peak of the anonymous memory that its processes held together, in bytes.
     pub peak_memory_bytes: Option<u64>,
     /// Captured standard output.
-    pub stdout: Option<Captured>,
+    pub stdout: Option<CapturedOutput>,
     /// Captured standard error.
-    pub stderr: Option<Captured>,
+    pub stderr: Option<CapturedOutput>,
     /// True if the pool refused space to any task while this one ran. It is not known which task
     /// was refused; a needless warning does less harm than a missing one.
     pub refused: bool,
@@ -63,11 +63,11 @@ pub struct Tried {
     pub result: Result<Vec<Made>, Failure>,
 }
 
-/// A `report::Run` in the making, and the instant that its times count from.
+/// A `report::RunReport` in the making, and the instant that its times count from.
 #[derive(Debug)]
 pub struct Record {
     /// The report so far.
-    pub run: Run,
+    pub run: RunReport,
     begun: Instant,
     /// Number of tasks that may have lost output in a full pool.
     doubts: usize,
@@ -77,7 +77,7 @@ pub struct Record {
 
 impl Record {
     /// Creates a recorder whose times count from `begun`.
-    pub fn new(run: Run, begun: Instant) -> Self {
+    pub fn new(run: RunReport, begun: Instant) -> Self {
         Self { run, begun, doubts: 0, hungry: BTreeSet::new() }
     }
 
@@ -91,7 +91,7 @@ impl Record {
         self.at(Instant::now())
     }
 
-    fn task(&mut self, id: TaskId) -> &mut report::Task {
+    fn task(&mut self, id: TaskId) -> &mut report::TaskRecord {
         &mut self.run.tasks[id.0 as usize]
     }
 
@@ -123,7 +123,7 @@ impl Record {
         let (of_failure, of_success) =
             if tried.result.is_ok() { ((None, None), printed) } else { (printed, (None, None)) };
         (task.stdout, task.stderr) = of_success;
-        task.reason = tried.result.as_ref().err().map(|failure| Reason {
+        task.reason = tried.result.as_ref().err().map(|failure| FailureReason {
             kind: failure.kind,
             text: failure.text.clone(),
             root: Some(tried.task.0),
@@ -157,7 +157,7 @@ impl Record {
     }
 
     /// Records the failure of a task that never ran.
-    pub fn never_ran(&mut self, id: TaskId, reason: Reason) {
+    pub fn never_ran(&mut self, id: TaskId, reason: FailureReason) {
         let task = self.task(id);
         task.status = Status::of(Some(&reason));
         task.reason = Some(reason);
@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_takes_more_memory_than_it_declares_is_told_once() {
-        let task = |tool: &str| report::Task { tool: tool.into(), ..report::Task::default() };
-        let run = Run { tasks: vec![task("hog"), task("hog"), task("calm")], ..Run::default() };
+        let task = |tool: &str| report::TaskRecord { tool: tool.into(), ..report::TaskRecord::default() };
+        let run = RunReport { tasks: vec![task("hog"), task("hog"), task("calm")], ..RunReport::default() };
         let mut record = Record::new(run, Instant::now());
         let limit = 8 << 20;
         assert_eq!(record.passed_memory(&tried(0, Some(limit)), limit), None);

@@ -19,7 +19,7 @@ use crate::{export, layout};
 use base::Problem;
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
-use report::{Mode, Outcome, Run};
+use report::{AccessMode, Outcome, RunReport};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,10 +39,10 @@ pub async fn run(
     tell: &mut dyn FnMut(&Event),
     cancel: CancellationToken,
     last_resort: &LastResort,
-) -> Result<Run, Vec<Problem>> {
+) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
     let mut prepared = prepare(&order)?;
-    let has_pool = prepared.choice.mode != Mode::None;
+    let has_pool = prepared.choice.mode != AccessMode::None;
     let ground = if has_pool { Some(stand(&order, &mut prepared, last_resort)?) } else { None };
     let alone = if has_pool { None } else { Alone::prepare(&order, last_resort) };
     let flow = order.flow.clone();
@@ -100,11 +100,11 @@ fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Re
 }
 
 /// The report before anything ran.
-fn blank(order: &Order, prepared: &Prepared) -> Run {
+fn blank(order: &Order, prepared: &Prepared) -> RunReport {
     let limits = Limits::read();
     let uname = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    let mut run = Run::plan(order.flow.workflow());
+    let mut run = RunReport::plan(order.flow.workflow());
     run.id.clone_from(&order.run_id);
     env!("CARGO_PKG_VERSION").clone_into(&mut run.version);
     run.started = wall_clock();
@@ -121,7 +121,7 @@ fn blank(order: &Order, prepared: &Prepared) -> Run {
         cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
         memory_bytes: limits.total,
     };
-    run.settings = report::Settings {
+    run.settings = report::RunSettings {
         slots: order.slots,
         memory_limit_bytes: prepared.memory.0,
         mode: prepared.choice.mode,
@@ -219,7 +219,7 @@ async fn close(context: Arc<Context>, ground: Option<Ground>, record: &mut Recor
     }
 }
 
-fn ended(run: &Run) -> Event {
+fn ended(run: &RunReport) -> Event {
     Event::Ended {
         outcome: match run.outcome {
             Outcome::Done => "done",
@@ -233,11 +233,11 @@ fn ended(run: &Run) -> Event {
     }
 }
 
-fn mode_name(mode: Mode) -> &'static str {
+fn mode_name(mode: AccessMode) -> &'static str {
     match mode {
-        Mode::Mount => "mount",
-        Mode::Preload => "preload",
-        Mode::Staging => "staging",
-        Mode::None => "none",
+        AccessMode::Mount => "mount",
+        AccessMode::Preload => "preload",
+        AccessMode::Staging => "staging",
+        AccessMode::None => "none",
     }
 }

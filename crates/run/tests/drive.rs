@@ -1,7 +1,7 @@
 //! Complete runs of real `sh` tools over a pool: the events during a run, and the report after it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use report::{Outcome, ReasonKind, Run, Status};
+use report::{Outcome, ReasonKind, RunReport, Status};
 use run::{Asked, Checked, Event, LastResort, Order, Storage};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn order(flow: Checked, folder: &Path) -> Order {
 
 /// Runs the order; returns the report and all events except progress. `watch` gets each event, and
 /// a token that cancels the run.
-fn run(order: Order, mut watch: impl FnMut(&Event, &CancellationToken)) -> (Run, Vec<Event>) {
+fn run(order: Order, mut watch: impl FnMut(&Event, &CancellationToken)) -> (RunReport, Vec<Event>) {
     let cancel = CancellationToken::new();
     let token = cancel.clone();
     let mut told = Vec::new();

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::PlannedGroups;
-use report::{Outcome, ReasonKind, Run};
+use report::{Outcome, ReasonKind, RunReport};
 use run::{Asked, Checked, LastResort, Order, Storage};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn group_of(order: &Order) -> Option<PathBuf> {
 
 /// Runs the order, and checks that its control group is removed. Returns whether limits are
 /// enforced.
-fn run(order: Order) -> (Run, bool) {
+fn run(order: Order) -> (RunReport, bool) {
     let group = group_of(&order);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (mut tell, last_resort) = (|_: &run::Event| (), LastResort::default());
@@ -92,7 +92,7 @@ fn hog(enforced: bool) -> String {
 }
 
 /// Checks a tool that took more than it declares: ended with the reason, or reported in a warning.
-fn check_hog((report, enforced): (Run, bool)) {
+fn check_hog((report, enforced): (RunReport, bool)) {
     let reason = report.tasks[0].reason.as_ref();
     if enforced {
         let reason = reason.expect("it is ended");

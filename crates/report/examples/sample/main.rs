@@ -1,7 +1,7 @@
 //! Prints a made-up run, for the tests of the page and for viewing the page without a real run:
 //! `sample TASKS [done|failed|interrupted|hostile] [json|html]`.
 
-mod made;
+mod generator;
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tasks: usize =
         arguments.next().ok_or("usage: sample TASKS [done|failed|interrupted|hostile] [json|html]")?.parse()?;
     let story = story(arguments.next().as_deref().unwrap_or("done"))?;
-    let run = made::run(tasks, story);
+    let run = generator::run(tasks, story);
     let text = match arguments.next().as_deref() {
         None | Some("json") => run.json(),
         Some("html") => report::html(&run),
@@ -19,12 +19,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
 
-fn story(name: &str) -> Result<made::Story, String> {
+fn story(name: &str) -> Result<generator::SampleKind, String> {
     match name {
-        "done" => Ok(made::Story::Done),
-        "failed" => Ok(made::Story::Failed),
-        "interrupted" => Ok(made::Story::Interrupted),
-        "hostile" => Ok(made::Story::Hostile),
+        "done" => Ok(generator::SampleKind::Done),
+        "failed" => Ok(generator::SampleKind::Failed),
+        "interrupted" => Ok(generator::SampleKind::Interrupted),
+        "hostile" => Ok(generator::SampleKind::Hostile),
         other => Err(format!("`{other}` is none of done, failed, interrupted, hostile")),
     }
 }

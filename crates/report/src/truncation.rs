@@ -3,7 +3,7 @@
 //! A report of 10,000 tasks must open in two seconds, so a task has about 1 KB. Failures, which
 //! users open the report for, have more, within a common budget.
 
-use crate::{Captured, Run};
+use crate::{CapturedOutput, RunReport};
 
 /// The most bytes kept of the command of a task that succeeded.
 pub const COMMAND_BYTES_MAX: usize = 400;
@@ -22,7 +22,7 @@ const OUTPUT_SHORT_BYTES: usize = 256;
 const _: () = assert!(OUTPUT_SHORT_BYTES < OUTPUT_HEAD_BYTES && COMMAND_BYTES_MAX < FAILED_COMMAND_BYTES_MAX);
 
 /// The first arguments of `argv`, `limit` bytes in all, and the number of arguments left out.
-pub(crate) fn command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
+pub(crate) fn truncate_command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
     let mut left = limit;
     let mut kept = Vec::new();
     for argument in argv {
@@ -41,7 +41,7 @@ pub(crate) fn command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
 }
 
 /// Shortens streams that exceed `OUTPUT_BYTES_MAX` in sum, those of failed tasks last.
-pub(crate) fn outputs(run: &mut Run) {
+pub(crate) fn truncate_outputs(run: &mut RunReport) {
     let mut left = OUTPUT_BYTES_MAX;
     let reasons = run.tasks.iter_mut().filter_map(|task| task.reason.as_mut());
     for stream in reasons.flat_map(|reason| [&mut reason.stdout, &mut reason.stderr]).flatten() {
@@ -53,14 +53,14 @@ pub(crate) fn outputs(run: &mut Run) {
 }
 
 /// Takes a stream's bytes from the budget, or shortens the stream.
-fn fit(stream: &mut Captured, left: &mut usize) {
+fn fit(stream: &mut CapturedOutput, left: &mut usize) {
     match left.checked_sub(stream.head.len() + stream.tail.len()) {
         Some(rest) => *left = rest,
         None => shorten(stream),
     }
 }
 
-fn shorten(stream: &mut Captured) {
+fn shorten(stream: &mut CapturedOutput) {
     let last = if stream.tail.is_empty() { &stream.head } else { &stream.tail };
     let from = last.len().saturating_sub(OUTPUT_SHORT_BYTES);
     let from = (from..=last.len()).find(|at| last.is_char_boundary(*at)).unwrap_or(last.len());
@@ -77,7 +77,7 @@ fn floor_boundary(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Reason, Task};
+    use crate::{FailureReason, TaskRecord};
 
     fn words(list: &[&str]) -> Vec<String> {
         list.iter().map(ToString::to_string).collect()
@@ -86,27 +86,32 @@ mod tests {
     #[test]
     fn a_command_within_the_limit_is_kept_whole() {
         let argv = words(&["sort", "-n", "a b"]);
-        assert_eq!(command(&argv, 100), (argv, 0));
+        assert_eq!(truncate_command(&argv, 100), (argv, 0));
     }
 
     #[test]
     fn a_long_argument_is_cut_between_characters() {
         let argv = words(&["echo", &"é".repeat(100), "last"]);
-        let (kept, cut) = command(&argv, 20);
+        let (kept, cut) = truncate_command(&argv, 20);
         assert_eq!(kept, words(&["echo", "ééééééé…"]));
         assert_eq!(cut, 1);
     }
 
     #[test]
     fn what_done_tasks_printed_gives_way_to_what_failed_ones_did() {
-        let stream = || Some(Captured::new(&[b'x'; OUTPUT_HEAD_BYTES], &[b'y'; OUTPUT_TAIL_BYTES], 1 << 20).unwrap());
-        let done = Task { stdout: stream(), ..Task::default() };
-        let failed = Task { reason: Some(Reason { stdout: stream(), ..Reason::default() }), ..Task::default() };
+        let stream =
+            || Some(CapturedOutput::new(&[b'x'; OUTPUT_HEAD_BYTES], &[b'y'; OUTPUT_TAIL_BYTES], 1 << 20).unwrap());
+        let done = TaskRecord { stdout: stream(), ..TaskRecord::default() };
+        let failed = TaskRecord {
+            reason: Some(FailureReason { stdout: stream(), ..FailureReason::default() }),
+            ..TaskRecord::default()
+        };
         let fit = OUTPUT_BYTES_MAX / (OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES);
-        let mut run = Run { tasks: vec![done; 2], ..Run::default() };
+        let mut run = RunReport { tasks: vec![done; 2], ..RunReport::default() };
         run.tasks.extend(vec![failed; fit]);
-        outputs(&mut run);
-        let kept = |stream: &Option<Captured>| stream.as_ref().map(|stream| stream.head.len() + stream.tail.len());
+        truncate_outputs(&mut run);
+        let kept =
+            |stream: &Option<CapturedOutput>| stream.as_ref().map(|stream| stream.head.len() + stream.tail.len());
         assert_eq!(kept(&run.tasks[0].stdout), Some(OUTPUT_SHORT_BYTES));
         let last = run.tasks.last().and_then(|task| task.reason.as_ref()).unwrap();
         assert_eq!(kept(&last.stdout), Some(OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES));
@@ -115,11 +120,11 @@ mod tests {
     #[test]
     fn ten_thousand_failures_with_long_output_stay_within_the_budget() {
         let text = "x".repeat(OUTPUT_HEAD_BYTES);
-        let stream = Captured { head: text.clone(), tail: text, bytes: 1 << 20 };
-        let reason = Reason { stderr: Some(stream), ..Reason::default() };
-        let task = Task { reason: Some(reason), ..Task::default() };
-        let mut run = Run { tasks: vec![task; 10_000], ..Run::default() };
-        outputs(&mut run);
+        let stream = CapturedOutput { head: text.clone(), tail: text, bytes: 1 << 20 };
+        let reason = FailureReason { stderr: Some(stream), ..FailureReason::default() };
+        let task = TaskRecord { reason: Some(reason), ..TaskRecord::default() };
+        let mut run = RunReport { tasks: vec![task; 10_000], ..RunReport::default() };
+        truncate_outputs(&mut run);
         let kept: usize = run
             .tasks
             .iter()

@@ -6,9 +6,10 @@
 
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
 use report::{
-    Attempt, Captured, FileUsed, Machine, MachineUse, Measured, Mode, Outcome, Reason, ReasonKind, Run, Seconds,
+    AccessMode, Attempt, CapturedOutput, FailureReason, FileProvenance, Machine, MachineUse, MeasurementScope, Outcome,
+    ReasonKind, RunReport, Seconds,
 };
-use report::{Seed, Settings, Status, Task, ToolUsed, WorkflowInfo};
+use report::{RunSettings, Seed, Status, TaskRecord, ToolProvenance, WorkflowInfo};
 use std::path::Path;
 
 const SLOTS: u32 = 4;
@@ -16,7 +17,7 @@ const LEARNERS: [&str; 3] = ["C45", "SVM", "NaiveBayes"];
 
 /// The course of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Story {
+pub enum SampleKind {
     /// All tasks succeed.
     Done,
     /// A learner is killed, some predictions fail, one times out, and one succeeds at its second
@@ -28,16 +29,16 @@ pub enum Story {
     Hostile,
 }
 
-impl Story {
+impl SampleKind {
     fn fails(self) -> bool {
         matches!(self, Self::Failed | Self::Hostile)
     }
 }
 
 /// The run of a workflow of `tasks` tasks (at least 12).
-pub fn run(tasks: usize, story: Story) -> Run {
+pub fn run(tasks: usize, story: SampleKind) -> RunReport {
     let workflow = workflow(tasks.max(12), story);
-    let mut run = Run::plan(&workflow);
+    let mut run = RunReport::plan(&workflow);
     let makespan = Machinery::new(&workflow, story).play(&mut run);
     describe(&mut run, &workflow, story);
     run.seal(makespan);
@@ -49,18 +50,18 @@ pub fn run(tasks: usize, story: Story) -> Run {
 /// allowed it.
 pub const HOSTILE: &str = "</script><img src=x onerror=\"window.broken=1\"><!--&amp;${1+1}\u{2028}\u{202e}'\"`";
 
-fn named(story: Story, name: &str) -> String {
-    if story == Story::Hostile { format!("{name}{HOSTILE}") } else { name.to_owned() }
+fn named(story: SampleKind, name: &str) -> String {
+    if story == SampleKind::Hostile { format!("{name}{HOSTILE}") } else { name.to_owned() }
 }
 
 // ---- the workflow ----
 
 struct Builder {
     workflow: Workflow,
-    story: Story,
+    story: SampleKind,
 }
 
-fn workflow(tasks: usize, story: Story) -> Workflow {
+fn workflow(tasks: usize, story: SampleKind) -> Workflow {
     let parts = u32::try_from(tasks / 12).expect("a sample has few tasks");
     let files = u32::try_from(tasks).expect("a sample has few tasks") - 6 * parts - 3;
     let mut build =
@@ -159,7 +160,7 @@ fn declared(name: &str, inputs: usize, outputs: usize) -> Tool {
 
 struct Machinery<'a> {
     workflow: &'a Workflow,
-    story: Story,
+    story: SampleKind,
     free_s: Vec<f64>,
     written_s: Vec<Option<f64>>,
     used_s: Vec<f64>,
@@ -168,7 +169,7 @@ struct Machinery<'a> {
 }
 
 impl<'a> Machinery<'a> {
-    fn new(workflow: &'a Workflow, story: Story) -> Self {
+    fn new(workflow: &'a Workflow, story: SampleKind) -> Self {
         let data = workflow.data_count() as usize;
         let zero = vec![0.0; data];
         Self {
@@ -183,13 +184,13 @@ impl<'a> Machinery<'a> {
     }
 
     /// Plays every task in order, which is a topological order, and returns the makespan.
-    fn play(mut self, run: &mut Run) -> Seconds {
+    fn play(mut self, run: &mut RunReport) -> Seconds {
         self.inputs(run);
         for id in 0..self.workflow.tasks.len() {
             self.task(run, id);
         }
         let mut end = self.free_s.iter().copied().fold(0.0, f64::max) + 0.03;
-        if self.story == Story::Interrupted {
+        if self.story == SampleKind::Interrupted {
             end *= 0.6;
             interrupt(run, end);
         }
@@ -199,7 +200,7 @@ impl<'a> Machinery<'a> {
         Seconds::rounded(end)
     }
 
-    fn inputs(&mut self, run: &mut Run) {
+    fn inputs(&mut self, run: &mut RunReport) {
         for (place, member) in run.data.iter_mut().enumerate().filter(|(_, member)| member.path.is_some()) {
             let bytes = 40_000 + self.roll(400_000);
             (self.written_s[place], self.sizes[place]) = (Some(0.0), bytes);
@@ -207,7 +208,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    fn task(&mut self, run: &mut Run, id: usize) {
+    fn task(&mut self, run: &mut RunReport, id: usize) {
         let flow_task = &self.workflow.tasks[id];
         let inputs = self.members(flow_task, false);
         if let Some(missing) = inputs.iter().find(|place| self.written_s[**place].is_none()) {
@@ -238,7 +239,7 @@ impl<'a> Machinery<'a> {
         self.end(run, id, failure);
     }
 
-    fn end(&mut self, run: &mut Run, id: usize, failure: Option<Reason>) {
+    fn end(&mut self, run: &mut RunReport, id: usize, failure: Option<FailureReason>) {
         let task = &mut run.tasks[id];
         let failed = failure.is_some();
         task.status = if failed { Status::Failed } else { Status::Done };
@@ -262,7 +263,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    fn failure(&self, id: usize) -> Option<Reason> {
+    fn failure(&self, id: usize) -> Option<FailureReason> {
         let task = &self.workflow.tasks[id];
         if !self.story.fails() {
             return None;
@@ -274,10 +275,10 @@ impl<'a> Machinery<'a> {
             self.story,
             "Traceback (most recent call last):\n  File \"predict.py\", line 41, in <module>\n    rows = read(sys.argv[1])\n  File \"predict.py\", line 12, in read\n    raise ValueError(f\"row {number} has {len(row)} fields, not 42\")\nValueError: row 1187 has 41 fields, not 42\n",
         );
-        let captured = |text: &str| Captured::new(text.as_bytes(), b"", text.len() as u64);
-        let reason = |kind, text: &str| Reason { kind, text: text.to_owned(), root, ..Reason::default() };
+        let captured = |text: &str| CapturedOutput::new(text.as_bytes(), b"", text.len() as u64);
+        let reason = |kind, text: &str| FailureReason { kind, text: text.to_owned(), root, ..FailureReason::default() };
         match (tool.split('<').next().unwrap_or(tool), nth) {
-            ("SVM", 1) => Some(Reason {
+            ("SVM", 1) => Some(FailureReason {
                 signal: Some(9),
                 stderr: captured(&named(
                     self.story,
@@ -289,7 +290,7 @@ impl<'a> Machinery<'a> {
                 )
             }),
             ("Predict", 9) => Some(reason(ReasonKind::Timeout, "the command ran longer than 2 s, the tool's timeout")),
-            ("Predict", nth) if nth % 40 == 3 => Some(Reason {
+            ("Predict", nth) if nth % 40 == 3 => Some(FailureReason {
                 stdout: captured("reading Unlab\n"),
                 stderr: captured(&output),
                 ..reason(ReasonKind::Exit, "the command ended with exit code 1")
@@ -328,7 +329,7 @@ impl<'a> Machinery<'a> {
         task.files.iter().filter(side).flat_map(|file| file.data.iter()).map(|id| id.0 as usize).collect()
     }
 
-    fn outputs(&self, run: &mut Run, end: f64) {
+    fn outputs(&self, run: &mut RunReport, end: f64) {
         for (place, member) in run.data.iter_mut().enumerate().filter(|(_, member)| member.written_s.is_some()) {
             if self.used_s[place] > 0.0 {
                 member.dropped_s = Some(Seconds(self.used_s[place])).filter(|dropped| dropped.0 < end);
@@ -339,7 +340,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    fn pool(run: &mut Run, end: f64) {
+    fn pool(run: &mut RunReport, end: f64) {
         let mut changes: Vec<(f64, i128)> = Vec::new();
         for member in run.data.iter().filter(|member| member.writer.is_some()) {
             let Some((written, bytes)) = member.written_s.zip(member.bytes) else { continue };
@@ -366,12 +367,12 @@ impl<'a> Machinery<'a> {
 }
 
 /// Cancels all tasks and removes all data that come after a signal at `end`.
-fn interrupt(run: &mut Run, end: f64) {
+fn interrupt(run: &mut RunReport, end: f64) {
     let late = |time: Option<Seconds>| time.is_none_or(|time| time.0 > end);
     for task in run.tasks.iter_mut().filter(|task| late(task.end_s)) {
         let ran = !late(task.start_s);
         let text = if ran { "the run was ended while it ran" } else { "the run was ended before it could start" };
-        let reason = Reason { kind: ReasonKind::Cancelled, text: text.to_owned(), ..Reason::default() };
+        let reason = FailureReason { kind: ReasonKind::Cancelled, text: text.to_owned(), ..FailureReason::default() };
         (task.status, task.reason, task.exit_code) = (Status::Cancelled, Some(reason), None);
         task.end_s = task.end_s.filter(|_| ran).map(|_| Seconds::rounded(end - 0.01));
         if !ran {
@@ -385,8 +386,8 @@ fn interrupt(run: &mut Run, end: f64) {
 }
 
 /// The use of the machine: a little more than that of the tasks and of the pool.
-fn machine_use(run: &Run, end: f64) -> MachineUse {
-    let mut used = MachineUse::new((Measured::Machine, 4.0), (Measured::Machine, 23 << 30));
+fn machine_use(run: &RunReport, end: f64) -> MachineUse {
+    let mut used = MachineUse::new((MeasurementScope::Machine, 4.0), (MeasurementScope::Machine, 23 << 30));
     let spans: Vec<(f64, f64)> = run.tasks.iter().filter_map(|task| Some((task.start_s?.0, task.end_s?.0))).collect();
     let step = if run.tasks.len() > 1_000 { 2.0 } else { 0.1 };
     let (mut cpu_s, mut time) = (0.0, 0.0);
@@ -413,13 +414,13 @@ fn capacity(changes: &[(f64, i128)]) -> u64 {
     (peak + peak / 10).next_multiple_of(64 << 20)
 }
 
-fn upstream(before: &Task, via: u32) -> Reason {
+fn upstream(before: &TaskRecord, via: u32) -> FailureReason {
     let root = before.reason.as_ref().and_then(|reason| reason.root);
     let text = format!("task {via} ({}) failed, whose output it needs", before.tool);
-    Reason { kind: ReasonKind::Upstream, text, root, via: Some(via), ..Reason::default() }
+    FailureReason { kind: ReasonKind::Upstream, text, root, via: Some(via), ..FailureReason::default() }
 }
 
-fn command(run: &Run, workflow: &Workflow, id: usize) -> Vec<String> {
+fn command(run: &RunReport, workflow: &Workflow, id: usize) -> Vec<String> {
     let tool = workflow.tool_of(&workflow.tasks[id]).name.to_lowercase();
     let mut argv = vec!["python3".to_owned(), format!("/home/ada/examples/classification/{tool}.py")];
     for data in run.tasks[id].inputs.iter().chain(&run.tasks[id].outputs) {
@@ -435,7 +436,7 @@ fn hash(of: u64) -> String {
 
 // ---- the environment of the run ----
 
-fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
+fn describe(run: &mut RunReport, workflow: &Workflow, story: SampleKind) {
     "20261120-154116-7f3a".clone_into(&mut run.id);
     "0.1.0".clone_into(&mut run.version);
     run.workflow = WorkflowInfo {
@@ -446,9 +447,9 @@ fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
     };
     (run.started, run.ended) = ("2026-11-20T15:41:16.250Z".to_owned(), "2026-11-20T15:42:40.501Z".to_owned());
     (run.outcome, run.exit_code) = match story {
-        Story::Done => (Outcome::Done, 0),
-        Story::Failed | Story::Hostile => (Outcome::Failed, 1),
-        Story::Interrupted => (Outcome::Interrupted, 130),
+        SampleKind::Done => (Outcome::Done, 0),
+        SampleKind::Failed | SampleKind::Hostile => (Outcome::Failed, 1),
+        SampleKind::Interrupted => (Outcome::Interrupted, 130),
     };
     run.machine = Machine {
         host: named(story, "tern"),
@@ -456,15 +457,15 @@ fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
         cpus: 4,
         memory_bytes: 23 << 30,
     };
-    run.settings = Settings {
+    run.settings = RunSettings {
         slots: SLOTS,
         memory_limit_bytes: run.settings.memory_limit_bytes,
-        mode: Mode::Mount,
+        mode: AccessMode::Mount,
         mode_reason: "pool mounted at /run/user/1000/tidemill (passthrough)".to_owned(),
         data: Some("data/classification".to_owned()),
         tools: Some("examples/classification/tools.toml".to_owned()),
         out: Some("out".to_owned()),
-        ..Settings::default()
+        ..RunSettings::default()
     };
     let typed = "tidemill run examples/classification/workflow.js --data data/classification --tools examples/classification/tools.toml --set n=20 --set m=80";
     run.command_line = typed.split(' ').map(str::to_owned).collect();
@@ -481,8 +482,8 @@ fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
     ];
 }
 
-fn used(tool: &Tool) -> ToolUsed {
-    ToolUsed {
+fn used(tool: &Tool) -> ToolProvenance {
+    ToolProvenance {
         name: tool.name.clone(),
         description: String::new(),
         hash: Some(hash(11)),
@@ -490,6 +491,10 @@ fn used(tool: &Tool) -> ToolUsed {
         program: Some("/home/ada/examples/.venv/bin/python3".to_owned()),
         program_hash: Some(hash(13)),
         program_version: Some("Python 3.12.4".to_owned()),
-        files: vec![FileUsed { path: format!("{}.py", tool.name.to_lowercase()), bytes: 4_096, hash: Some(hash(17)) }],
+        files: vec![FileProvenance {
+            path: format!("{}.py", tool.name.to_lowercase()),
+            bytes: 4_096,
+            hash: Some(hash(17)),
+        }],
     }
 }

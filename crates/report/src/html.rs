@@ -8,7 +8,7 @@
 //! not execute, with every `<` escaped. If a view had a bug that made HTML of it, the page's
 //! content security policy would still run no handler and load nothing.
 
-use crate::Run;
+use crate::RunReport;
 
 const TEMPLATE: &str = include_str!("../../../web/report/page.html");
 const STYLE: &str = include_str!("../../../web/report/style.css");
@@ -22,7 +22,7 @@ const MODULES: [(&str, &str); 22] = modules!["format" "model" "lanes" "scale" "l
     "facts" "timeline" "curves" "network" "grid" "drawer" "failures" "critical" "summary" "tables" "tools" "main"];
 
 /// Renders report.html for `run`: one file, which opens without a network and without a server.
-pub fn html(run: &Run) -> String {
+pub fn html(run: &RunReport) -> String {
     let json = run.json().replace('<', "\\u003c");
     let mut page = String::with_capacity(json.len() + (128 << 10));
     let mut rest = TEMPLATE;
@@ -39,18 +39,18 @@ pub fn html(run: &Run) -> String {
 
 /// All modules as one script.
 fn script() -> String {
-    MODULES.iter().map(|(name, source)| wrapped(name, source)).collect()
+    MODULES.iter().map(|(name, source)| wrap_module(name, source)).collect()
 }
 
 /// Wraps a module as `const $name = (() => { source; return { its exports }; })();`.
-fn wrapped(name: &str, source: &str) -> String {
+fn wrap_module(name: &str, source: &str) -> String {
     let mut exports = Vec::new();
     let lines = source.lines().map(|line| {
         if let Some(import) = line.strip_prefix("import ") {
-            return bound(import);
+            return import_binding(import);
         }
         let Some(declaration) = line.strip_prefix("export ") else { return line.to_owned() };
-        exports.push(declared(declaration));
+        exports.push(exported_name(declaration));
         declaration.to_owned()
     });
     let body: Vec<String> = lines.filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -59,14 +59,14 @@ fn wrapped(name: &str, source: &str) -> String {
 
 /// Translates `{ a, b } from "./x.js";` to `const { a, b } = $x;`, and `* as words from ...` to
 /// `const words = ...`.
-fn bound(import: &str) -> String {
+fn import_binding(import: &str) -> String {
     let (names, from) = import.split_once(" from ").expect("an import names its module on its own line");
     let module = from.trim_start_matches("\"./").trim_end_matches(".js\";");
     format!("const {} = ${module};", names.trim_start_matches("* as "))
 }
 
 /// The name that `function name(...` or `const name = ...` declares.
-fn declared(declaration: &str) -> &str {
+fn exported_name(declaration: &str) -> &str {
     let after = declaration.split_once(' ').map_or(declaration, |(_, after)| after);
     after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(after)
 }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn modules_become_functions_that_answer_their_exports() {
         let source = "// what\nimport { a } from \"./x.js\";\nimport * as words from \"./y.js\";\nexport function f(b) {\n  return a;\n}\nexport const C = 1;\n";
-        let script = wrapped("m", source);
+        let script = wrap_module("m", source);
         assert!(
             script.starts_with("const $m = (() => {\nconst { a } = $x;\nconst words = $y;\nfunction f(b) {"),
             "{script}"
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn nothing_in_the_run_ends_the_element_it_is_in() {
         let hostile = "</script><script>alert(1)</script><!--{script}{style}".to_owned();
-        let mut run = Run { id: hostile.clone(), ..Run::default() };
+        let mut run = RunReport { id: hostile.clone(), ..RunReport::default() };
         run.workflow.name = hostile;
         let page = html(&run);
         let embedded = page.split_once("id=\"run\">").unwrap().1.split_once("</script>").unwrap().0;
-        assert_eq!(serde_json::from_str::<Run>(embedded).unwrap(), run);
+        assert_eq!(serde_json::from_str::<RunReport>(embedded).unwrap(), run);
         assert_eq!(page.matches("</script>").count(), TEMPLATE.matches("</script>").count());
     }
 
     #[test]
     fn the_page_asks_for_nothing_from_outside() {
-        let page = html(&Run::default());
+        let page = html(&RunReport::default());
         for outside in ["http://", "https://", "url(", "@import", "src="] {
             assert!(!page.contains(outside), "{outside}");
         }

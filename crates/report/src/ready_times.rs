@@ -4,15 +4,15 @@
 //! It follows from the times at which members were written, so it is computed at the end, and
 //! nothing has to record it during the run.
 
-use crate::plan::{Places, places, range};
-use crate::{Run, Seconds, Status, Task};
+use crate::plan::{MemberIndex, member_index, member_range};
+use crate::{RunReport, Seconds, Status, TaskRecord};
 
-impl Run {
+impl RunReport {
     /// Fills `ready_s` and `waited_s` of every task whose inputs all came to exist; inputs of the
     /// run exist from its start.
     pub(crate) fn fill_ready(&mut self) {
-        let places = places(&self.data);
-        let ready: Vec<Option<Seconds>> = self.tasks.iter().map(|task| self.ready(task, &places)).collect();
+        let index = member_index(&self.data);
+        let ready: Vec<Option<Seconds>> = self.tasks.iter().map(|task| self.ready(task, &index)).collect();
         for (task, ready) in self.tasks.iter_mut().zip(ready) {
             task.ready_s = ready;
             let waited = task.spans().next().zip(ready).map(|((start, _), ready)| (start - ready.0).max(0.0));
@@ -20,8 +20,8 @@ impl Run {
         }
     }
 
-    fn ready(&self, task: &Task, places: &Places<'_>) -> Option<Seconds> {
-        let inputs = task.inputs.iter().flat_map(|data| &self.data[range(places, data)]);
+    fn ready(&self, task: &TaskRecord, index: &MemberIndex<'_>) -> Option<Seconds> {
+        let inputs = task.inputs.iter().flat_map(|data| &self.data[member_range(index, data)]);
         let written = inputs.filter(|member| member.writer.is_some()).map(|member| member.written_s);
         let after = task.after.iter().filter_map(|id| self.tasks.get(*id as usize));
         let ended = after.map(|before| before.end_s.filter(|_| before.status == Status::Done));
@@ -38,14 +38,14 @@ mod tests {
         Member { name: name.into(), writer, written_s: written.map(Seconds), ..Member::default() }
     }
 
-    fn reads(names: &[&str], after: &[u32]) -> Task {
+    fn reads(names: &[&str], after: &[u32]) -> TaskRecord {
         let inputs = names.iter().map(|name| DataRef::One((*name).into())).collect();
-        Task { inputs, after: after.to_vec(), ..Task::default() }
+        TaskRecord { inputs, after: after.to_vec(), ..TaskRecord::default() }
     }
 
     #[test]
     fn a_task_is_ready_when_the_last_of_what_it_needs_is_there() {
-        let first = Task { status: Status::Done, end_s: Some(Seconds(7.0)), ..reads(&["In"], &[]) };
+        let first = TaskRecord { status: Status::Done, end_s: Some(Seconds(7.0)), ..reads(&["In"], &[]) };
         let tasks = vec![
             first,
             reads(&["A", "In", "B"], &[]),
@@ -59,7 +59,7 @@ mod tests {
             member("B", Some(0), Some(3.0)),
             member("Lost", Some(3), None),
         ];
-        let mut run = Run { data, tasks, ..Run::default() };
+        let mut run = RunReport { data, tasks, ..RunReport::default() };
         run.fill_ready();
         let ready: Vec<Option<f64>> = run.tasks.iter().map(|task| task.ready_s.map(|ready| ready.0)).collect();
         assert_eq!(ready, [Some(0.0), Some(3.0), Some(7.0), None, None]);
