@@ -4,7 +4,7 @@ use crate::args::ExecArgs;
 use crate::pool_command;
 use base::Problem;
 use client::Patience;
-use exec::{NotFound, Unreached, search_dirs, unreached, which};
+use exec::{PreloadObstacle, ProgramNotFound, preload_obstacle, search_dirs, which};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -23,7 +23,7 @@ const NOT_RUN: u8 = 126;
 pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     let one = |problem| vec![problem];
     let prefix = &checked(&args.prefix).map_err(one)?;
-    let library = exec::library().map_err(|none| one(Problem::new(none.to_string()).hint(none.hint())))?;
+    let library = exec::preload_library().map_err(|none| one(Problem::new(none.to_string()).hint(none.hint())))?;
     let pool = answering(args, prefix).map_err(one)?;
     let (program, words) = args.command.split_first().expect("clap asks for one");
     let mut command = match place(program, prefix) {
@@ -35,7 +35,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
             shell
         }
         Place::Host(Err(missing)) => {
-            let is_there = matches!(missing, NotFound::NotExecutable { .. } | NotFound::IsFolder { .. });
+            let is_there = matches!(missing, ProgramNotFound::NotExecutable { .. } | ProgramNotFound::IsFolder { .. });
             return Ok(said(&missing, !is_there));
         }
         Place::Host(Ok((path, why))) => {
@@ -49,7 +49,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     };
     command
         .args(words)
-        .envs([exec::preloading(&library, env::var_os("LD_PRELOAD").as_deref())])
+        .envs([exec::preload_variable(&library, env::var_os("LD_PRELOAD").as_deref())])
         .env("TIDEMILL_POOL", pool)
         .env("TIDEMILL_PREFIX", prefix);
     let error = command.exec();
@@ -62,7 +62,7 @@ enum Place {
     Pool(OsString),
     /// The program is on this host; with a reason why the preload library would not reach it, if
     /// any.
-    Host(Result<(PathBuf, Option<Unreached>), NotFound>),
+    Host(Result<(PathBuf, Option<PreloadObstacle>), ProgramNotFound>),
 }
 
 fn place(program: &OsStr, prefix: &Path) -> Place {
@@ -76,8 +76,8 @@ fn place(program: &OsStr, prefix: &Path) -> Place {
         Err(missing) => return Place::Host(Err(missing)),
     };
     // A program that cannot be read may still be executable; the loader will report errors.
-    match unreached(&path, &dirs).ok().flatten() {
-        Some(Unreached::NoInterpreter { interpreter, .. }) if interpreter.starts_with(prefix) => {
+    match preload_obstacle(&path, &dirs).ok().flatten() {
+        Some(PreloadObstacle::NoInterpreter { interpreter, .. }) if interpreter.starts_with(prefix) => {
             Place::Pool(path.into_os_string())
         }
         why => Place::Host(Ok((path, why))),
@@ -111,9 +111,9 @@ fn answering(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
 
 /// Prints why the preload library would not reach the program. Returns an exit code if the program
 /// must not be started.
-fn judged(why: &Unreached, prefix: &Path, strict: bool) -> Option<u8> {
+fn judged(why: &PreloadObstacle, prefix: &Path, strict: bool) -> Option<u8> {
     let mut out = std::io::stderr().lock();
-    let cannot_start = matches!(why, Unreached::NoLoader { .. } | Unreached::NoInterpreter { .. });
+    let cannot_start = matches!(why, PreloadObstacle::NoLoader { .. } | PreloadObstacle::NoInterpreter { .. });
     if cannot_start {
         let _ = writeln!(out, "error: {why}");
         return Some(NOT_THERE);

@@ -9,13 +9,13 @@ pub const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// The captured output of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct OutputCapture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
 }
 
-impl Captured {
+impl OutputCapture {
     /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
@@ -54,7 +54,7 @@ impl Captured {
 }
 
 /// Formats as text; replaces invalid UTF-8, and marks left-out bytes with a line.
-impl fmt::Display for Captured {
+impl fmt::Display for OutputCapture {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.left_out() == 0 {
             let all: Vec<u8> = self.head.iter().chain(&self.tail).copied().collect();
@@ -69,8 +69,8 @@ impl fmt::Display for Captured {
 mod tests {
     use super::*;
 
-    fn captured(pieces: &[&[u8]]) -> Captured {
-        let mut captured = Captured::default();
+    fn captured(pieces: &[&[u8]]) -> OutputCapture {
+        let mut captured = OutputCapture::default();
         for piece in pieces {
             captured.push(piece);
         }

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// The two cgroup interfaces of the kernel. A memory controller is bound to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum CgroupVersion {
     /// A separate hierarchy: `memory.limit_in_bytes`.
     One,
     /// The unified hierarchy: `memory.max`.
@@ -23,7 +23,7 @@ pub enum Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlGroup {
     /// The interface version, which determines its files.
-    pub version: Version,
+    pub version: CgroupVersion,
     /// Its directory.
     pub dir: PathBuf,
 }
@@ -31,7 +31,7 @@ pub struct ControlGroup {
 /// Reasons why control groups cannot limit memory here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoMemoryGroup {
+pub enum MemoryGroupError {
     /// The kernel has no memory controller, or hides it.
     #[error("the kernel names no control group of this process that could account memory")]
     NoController,
@@ -61,18 +61,18 @@ impl ControlGroup {
     ///
     /// # Errors
     /// There is no such group, or no mount shows its directory.
-    pub fn parse(cgroup: &str, mountinfo: &str) -> Result<Self, NoMemoryGroup> {
-        let (version, path) = membership(cgroup).ok_or(NoMemoryGroup::NoController)?;
-        let mounts = mountinfo.lines().filter_map(Mount::parse).filter(|mount| mount.shows_memory(version));
+    pub fn parse(cgroup: &str, mountinfo: &str) -> Result<Self, MemoryGroupError> {
+        let (version, path) = membership(cgroup).ok_or(MemoryGroupError::NoController)?;
+        let mounts = mountinfo.lines().filter_map(CgroupMount::parse).filter(|mount| mount.shows_memory(version));
         // A later mount covers an earlier one.
         let dir = mounts.filter_map(|mount| mount.locate(Path::new(path))).next_back();
-        dir.map(|dir| Self { version, dir }).ok_or_else(|| NoMemoryGroup::NotMounted(path.to_owned()))
+        dir.map(|dir| Self { version, dir }).ok_or_else(|| MemoryGroupError::NotMounted(path.to_owned()))
     }
 }
 
 /// Returns the version of the memory controller and the path of the group. Version 1 wins if both
 /// are in use, because the controller is bound to one.
-fn membership(cgroup: &str) -> Option<(Version, &str)> {
+fn membership(cgroup: &str) -> Option<(CgroupVersion, &str)> {
     let of = |wanted: fn(&str) -> bool| {
         cgroup.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
@@ -81,11 +81,11 @@ fn membership(cgroup: &str) -> Option<(Version, &str)> {
         })
     };
     let one = of(|controllers| controllers.split(',').any(|name| name == "memory"));
-    one.map(|path| (Version::One, path)).or_else(|| of(str::is_empty).map(|path| (Version::Two, path)))
+    one.map(|path| (CgroupVersion::One, path)).or_else(|| of(str::is_empty).map(|path| (CgroupVersion::Two, path)))
 }
 
 /// A line of mountinfo.
-struct Mount<'a> {
+struct CgroupMount<'a> {
     /// The mounted part of the file system.
     root: PathBuf,
     /// The mount point.
@@ -94,7 +94,7 @@ struct Mount<'a> {
     super_options: &'a str,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> CgroupMount<'a> {
     /// Parses `36 35 0:32 ROOT POINT OPTIONS [TAGS ...] - TYPE SOURCE SUPER_OPTIONS`.
     fn parse(line: &'a str) -> Option<Self> {
         let (own, rest) = line.split_once(" - ")?;
@@ -104,10 +104,12 @@ impl<'a> Mount<'a> {
         Some(Self { root, point, kind: rest.next()?, super_options: rest.nth(1)? })
     }
 
-    fn shows_memory(&self, version: Version) -> bool {
+    fn shows_memory(&self, version: CgroupVersion) -> bool {
         match version {
-            Version::One => self.kind == "cgroup" && self.super_options.split(',').any(|option| option == "memory"),
-            Version::Two => self.kind == "cgroup2",
+            CgroupVersion::One => {
+                self.kind == "cgroup" && self.super_options.split(',').any(|option| option == "memory")
+            }
+            CgroupVersion::Two => self.kind == "cgroup2",
         }
     }
 
@@ -151,30 +153,34 @@ mod tests {
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate
 ";
 
-    fn found(cgroup: &str, mounts: &str) -> Option<(Version, String)> {
+    fn found(cgroup: &str, mounts: &str) -> Option<(CgroupVersion, String)> {
         let group = ControlGroup::parse(cgroup, mounts).ok()?;
         Some((group.version, group.dir.to_str().unwrap().to_owned()))
     }
 
     #[test]
     fn a_memory_controller_of_version_one_counts_also_beside_the_unified_hierarchy() {
-        assert_eq!(found(ONE, MOUNTS), Some((Version::One, "/sys/fs/cgroup/memory/job/step".into())));
+        assert_eq!(found(ONE, MOUNTS), Some((CgroupVersion::One, "/sys/fs/cgroup/memory/job/step".into())));
     }
 
     #[test]
     fn a_group_of_version_two_is_found() {
         let mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
-        assert_eq!(found(TWO, mounts), Some((Version::Two, "/sys/fs/cgroup/user.slice/x.scope".into())));
-        assert_eq!(found("0::/\n", mounts), Some((Version::Two, "/sys/fs/cgroup".into())), "the root of a namespace");
+        assert_eq!(found(TWO, mounts), Some((CgroupVersion::Two, "/sys/fs/cgroup/user.slice/x.scope".into())));
+        assert_eq!(
+            found("0::/\n", mounts),
+            Some((CgroupVersion::Two, "/sys/fs/cgroup".into())),
+            "the root of a namespace"
+        );
     }
 
     #[test]
     fn a_part_of_the_hierarchy_that_is_mounted_is_where_its_groups_are() {
         let mounts = "35 31 0:32 /docker/ab /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
         let inside = found("4:memory:/docker/ab\n", mounts);
-        assert_eq!(inside, Some((Version::One, "/sys/fs/cgroup/memory".into())));
+        assert_eq!(inside, Some((CgroupVersion::One, "/sys/fs/cgroup/memory".into())));
         let below = found("4:memory:/docker/ab/c\n", mounts);
-        assert_eq!(below, Some((Version::One, "/sys/fs/cgroup/memory/c".into())));
+        assert_eq!(below, Some((CgroupVersion::One, "/sys/fs/cgroup/memory/c".into())));
         assert_eq!(found("4:memory:/docker/abc\n", mounts), None, "another group whose name begins alike");
     }
 
@@ -189,6 +195,6 @@ mod tests {
     #[test]
     fn the_mount_on_top_counts_and_escapes_are_undone() {
         let mounts = "1 2 0:3 / /a rw - cgroup2 x rw\n4 2 0:3 / /b\\040c\\134 rw - cgroup2 x rw\nnonsense\n";
-        assert_eq!(found("0::/g\n", mounts), Some((Version::Two, "/b c\\/g".into())));
+        assert_eq!(found("0::/g\n", mounts), Some((CgroupVersion::Two, "/b c\\/g".into())));
     }
 }

@@ -1,7 +1,7 @@
 //! A process group of a task, signalled as a whole; a task has ended when its group is empty.
 
-use crate::keeper::Record;
-use crate::launch::Usage;
+use crate::launch::ResourceUsage;
+use crate::reaper::ReaperEntry;
 use crate::sys;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::fs;
@@ -12,20 +12,20 @@ use std::time::Duration;
 /// Checks for live processes after a kill: after waits of 1, 2, 4 .. 2,048 ms. Nearly all are gone
 /// at the first check; a process that is alive after the last one hangs in the kernel (mostly on a
 /// dead file system).
-const LOOKS: u32 = 12;
+const CHECKS_MAX: u32 = 12;
 
 /// The process group of a started process, its leader. Dropping it before the end kills the group.
 #[derive(Debug)]
-pub struct Group {
+pub struct ProcessGroup {
     leader: Pid,
     reaped: bool,
-    _record: Option<Record>,
+    _entry: Option<ReaperEntry>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Wraps the group that our child `leader` leads, with its entry in the reaper's list.
-    pub fn led_by(leader: Pid, record: Option<Record>) -> Self {
-        Self { leader, reaped: false, _record: record }
+    pub fn new(leader: Pid, entry: Option<ReaperEntry>) -> Self {
+        Self { leader, reaped: false, _entry: entry }
     }
 
     /// The process id of the leader.
@@ -43,15 +43,15 @@ impl Group {
 
     /// To be called after the leader has ended: kills the rest of the group, reaps the leader and
     /// waits until no process is alive.
-    pub async fn finish(&mut self) -> io::Result<Option<(ExitStatus, Usage)>> {
+    pub async fn finish(&mut self) -> io::Result<Option<(ExitStatus, ResourceUsage)>> {
         self.signal(Signal::KILL);
         let ended = sys::reap(self.leader)?;
         self.reaped = ended.is_some();
-        for look in 0..LOOKS {
-            if self.is_gone() {
+        for check in 0..CHECKS_MAX {
+            if self.has_ended() {
                 return Ok(ended);
             }
-            tokio::time::sleep(Duration::from_millis(1 << look)).await;
+            tokio::time::sleep(Duration::from_millis(1 << check)).await;
         }
         tracing::warn!(
             group = self.leader.as_raw_nonzero(),
@@ -60,12 +60,12 @@ impl Group {
         Ok(ended)
     }
 
-    fn is_gone(&self) -> bool {
+    fn has_ended(&self) -> bool {
         test_kill_process_group(self.leader).is_err() || alive_in(self.leader).is_empty()
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.reaped {
             self.signal(Signal::KILL);

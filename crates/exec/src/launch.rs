@@ -1,8 +1,8 @@
 //! The command to run, and the report of its run.
 
-use crate::capture::Captured;
+use crate::capture::OutputCapture;
 use crate::memory_group::MemoryLimit;
-use crate::tool_path::ToolFile;
+use crate::tool_path::PathOrFd;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -22,11 +22,11 @@ pub struct Launch {
     /// The whole environment; nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
     /// Working directory.
-    pub cwd: ToolFile,
+    pub cwd: PathOrFd,
     /// File for standard input; `None` means empty.
-    pub stdin: Option<ToolFile>,
+    pub stdin: Option<PathOrFd>,
     /// File for standard output, created or truncated if it is a path; `None` means captured.
-    pub stdout: Option<ToolFile>,
+    pub stdout: Option<PathOrFd>,
     /// Maximum run time.
     pub timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
@@ -37,7 +37,7 @@ pub struct Launch {
 
 impl Launch {
     /// Creates a launch without arguments, environment or time-out.
-    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<ToolFile>) -> Self {
+    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<PathOrFd>) -> Self {
         Self {
             program: program.into(),
             args: Vec::new(),
@@ -55,7 +55,7 @@ impl Launch {
 /// How a process ended.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Ending {
+pub enum ExitReason {
     /// It exited with this code.
     Exited(i32),
     /// It was killed by a signal that we did not send.
@@ -89,14 +89,14 @@ pub enum Ending {
     },
 }
 
-impl Ending {
+impl ExitReason {
     /// Returns true if the process exited with 0.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Exited(0))
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ExitReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(code) => write!(out, "exit {code}"),
@@ -140,7 +140,7 @@ fn signal_name(signal: i32) -> &'static str {
 
 /// Resource usage of a process and the descendants that it waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// CPU time in user mode.
     pub user: Duration,
     /// CPU time in the kernel.
@@ -156,13 +156,13 @@ pub struct Usage {
 
 /// The report of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct ProcessReport {
     /// How the process ended.
-    pub ending: Ending,
+    pub ending: ExitReason,
     /// Captured standard output; empty if that went to a file.
-    pub stdout: Captured,
+    pub stdout: OutputCapture,
     /// Captured standard error.
-    pub stderr: Captured,
+    pub stderr: OutputCapture,
     /// Wall-clock time of the start, for display.
     pub started_at: SystemTime,
     /// Time of the start.
@@ -170,10 +170,10 @@ pub struct Report {
     /// Time at which no process of the group was alive any more.
     pub ended: Instant,
     /// Resource usage; zero if the program never ran.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }
 
-impl Report {
+impl ProcessReport {
     /// Total run time.
     pub fn wall(&self) -> Duration {
         self.ended.duration_since(self.started)

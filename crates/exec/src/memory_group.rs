@@ -29,7 +29,7 @@
 //! The module does not record the run's group for the cleanup after a crash (`fuse::Claim` does,
 //! before the group is made).
 
-use crate::control_group::{ControlGroup, NoMemoryGroup, Version};
+use crate::control_group::{CgroupVersion, ControlGroup, MemoryGroupError};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -79,7 +79,7 @@ pub struct PlannedGroups {
 /// The group of a run, which contains the groups of its tasks.
 #[derive(Debug)]
 pub struct MemoryGroups {
-    version: Version,
+    version: CgroupVersion,
     dir: PathBuf,
     /// Groups without processes.
     free: Mutex<Vec<PathBuf>>,
@@ -91,14 +91,14 @@ impl PlannedGroups {
     ///
     /// # Errors
     /// There is no memory control group, or it does not delegate the memory controller.
-    pub fn find(name: &str) -> Result<Self, NoMemoryGroup> {
-        Self::below(Path::new("/"), name)
+    pub fn find(name: &str) -> Result<Self, MemoryGroupError> {
+        Self::find_in(Path::new("/"), name)
     }
 
-    fn below(root: &Path, name: &str) -> Result<Self, NoMemoryGroup> {
+    fn find_in(root: &Path, name: &str) -> Result<Self, MemoryGroupError> {
         let read = |file: &str| {
             let path = root.join(file);
-            let text = fs::read(&path).map_err(|source| NoMemoryGroup::Io { path, source })?;
+            let text = fs::read(&path).map_err(|source| MemoryGroupError::Io { path, source })?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         };
         let ControlGroup { version, dir } =
@@ -106,13 +106,15 @@ impl PlannedGroups {
         let parent = ControlGroup { version, dir: root.join(dir.strip_prefix("/").unwrap_or(&dir)) };
         let passes_on = match version {
             // Kernels that always include child groups do not have this file.
-            Version::One => read_text(&parent.dir, "memory.use_hierarchy").is_none_or(|text| text.trim() == "1"),
-            Version::Two => read_text(&parent.dir, "cgroup.subtree_control").is_some_and(|text| names_memory(&text)),
+            CgroupVersion::One => read_text(&parent.dir, "memory.use_hierarchy").is_none_or(|text| text.trim() == "1"),
+            CgroupVersion::Two => {
+                read_text(&parent.dir, "cgroup.subtree_control").is_some_and(|text| names_memory(&text))
+            }
         };
         match version {
             _ if passes_on => Ok(Self { dir: parent.dir.join(name), parent }),
-            Version::One => Err(NoMemoryGroup::NotHierarchical(parent.dir)),
-            Version::Two => Err(NoMemoryGroup::NotDelegated(parent.dir)),
+            CgroupVersion::One => Err(MemoryGroupError::NotHierarchical(parent.dir)),
+            CgroupVersion::Two => Err(MemoryGroupError::NotDelegated(parent.dir)),
         }
     }
 
@@ -125,10 +127,10 @@ impl PlannedGroups {
     ///
     /// # Errors
     /// The group cannot be made, or has no memory limit. It is then removed again.
-    pub fn make(self) -> Result<MemoryGroups, NoMemoryGroup> {
+    pub fn make(self) -> Result<MemoryGroups, MemoryGroupError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| NoMemoryGroup::Io { path, source }
+            move |source| MemoryGroupError::Io { path, source }
         };
         fs::create_dir(&self.dir).map_err(failed(&self.dir))?;
         let groups = MemoryGroups {
@@ -137,13 +139,13 @@ impl PlannedGroups {
             free: Mutex::default(),
             made: AtomicU64::default(),
         };
-        let made = groups.begin();
+        let made = groups.check_limit();
         if made.is_err() {
             remove_memory_groups(&self.dir).map_err(failed(&self.dir))?;
         }
         match made {
             Ok(()) => Ok(groups),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(NoMemoryGroup::NotDelegated(self.parent.dir)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(MemoryGroupError::NotDelegated(self.parent.dir)),
             Err(error) => Err(failed(&self.dir)(error)),
         }
     }
@@ -155,30 +157,30 @@ impl MemoryGroups {
         &self.dir
     }
 
-    fn begin(&self) -> io::Result<()> {
-        if self.version == Version::Two {
+    fn check_limit(&self) -> io::Result<()> {
+        if self.version == CgroupVersion::Two {
             write(&self.dir, "cgroup.subtree_control", "+memory")?;
         }
-        let first = self.add()?;
+        let first = self.create_group()?;
         File::options().write(true).open(first.join(limit_file(self.version)))?;
         self.free().push(first);
         Ok(())
     }
 
-    fn add(&self) -> io::Result<PathBuf> {
+    fn create_group(&self) -> io::Result<PathBuf> {
         let dir = self.dir.join(self.made.fetch_add(1, Relaxed).to_string());
         fs::create_dir(&dir)?;
         Ok(dir)
     }
 
     /// Returns a group without processes, with these limits.
-    fn take(self: &Arc<Self>, own: u64, files: u64) -> io::Result<MemoryGroup> {
+    fn acquire(self: &Arc<Self>, own: u64, files: u64) -> io::Result<MemoryGroup> {
         let free = self.free().pop();
         // A group that refuses its limit is not used again.
-        let again = free.and_then(|dir| MemoryGroup::limited(self.clone(), dir, own, files).ok());
-        match again {
+        let reused = free.and_then(|dir| MemoryGroup::limited(self.clone(), dir, own, files).ok());
+        match reused {
             Some(group) => Ok(group),
-            None => MemoryGroup::limited(self.clone(), self.add()?, own, files),
+            None => MemoryGroup::limited(self.clone(), self.create_group()?, own, files),
         }
     }
 
@@ -191,7 +193,7 @@ impl MemoryLimit {
     /// Returns a group with this limit. On failure logs it and returns `None`: memory is then only
     /// measured, as without groups.
     pub(crate) fn group(&self) -> Option<MemoryGroup> {
-        let group = self.groups.take(self.own, self.files);
+        let group = self.groups.acquire(self.own, self.files);
         group.inspect_err(|error| tracing::info!(%error, "a tool runs without the limit of its `memory`")).ok()
     }
 }
@@ -204,20 +206,20 @@ pub(crate) struct MemoryGroup {
     /// The `cgroup.procs` file: a process that writes `0` to it enters the group.
     procs: File,
     own: u64,
-    before: Kills,
+    before: KillCounts,
 }
 
 /// Counts of processes that the kernel killed in a group, and of hits of the group's own limit.
 /// Both only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Kills {
+struct KillCounts {
     killed: u64,
     limit_met: u64,
 }
 
 /// A memory limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Excess {
+pub(crate) struct MemoryExcess {
     /// The limit in bytes.
     pub own: u64,
     /// Bytes held; `None` if the kernel killed before the watcher saw the excess.
@@ -226,9 +228,9 @@ pub(crate) struct Excess {
 
 impl MemoryGroup {
     fn limited(groups: Arc<MemoryGroups>, dir: PathBuf, own: u64, files: u64) -> io::Result<Self> {
-        limit(groups.version, &dir, own.saturating_add(files).saturating_add(beside(own)))?;
+        limit(groups.version, &dir, own.saturating_add(files).saturating_add(kernel_reserve(own)))?;
         let procs = OpenOptions::new().write(true).open(dir.join("cgroup.procs"))?;
-        let before = kills(groups.version, &dir).unwrap_or_default();
+        let before = kill_counts(groups.version, &dir).unwrap_or_default();
         Ok(Self { groups, dir, procs, own, before })
     }
 
@@ -242,21 +244,21 @@ impl MemoryGroup {
     pub fn held(&self) -> Option<u64> {
         let stat = read_text(&self.dir, "memory.stat")?;
         match self.groups.version {
-            Version::One => Some(value(&stat, "total_rss")? + value(&stat, "total_swap").unwrap_or(0)),
-            Version::Two => value(&stat, "anon"),
+            CgroupVersion::One => Some(value(&stat, "total_rss")? + value(&stat, "total_swap").unwrap_or(0)),
+            CgroupVersion::Two => value(&stat, "anon"),
         }
     }
 
     /// Returns an excess if `held` is above the limit, or the kernel has killed a process for it.
-    pub fn excess(&self, held: Option<u64>) -> Option<Excess> {
+    pub fn excess(&self, held: Option<u64>) -> Option<MemoryExcess> {
         let held = held.filter(|held| *held > self.own);
-        (held.is_some() || self.was_killed()).then_some(Excess { own: self.own, held })
+        (held.is_some() || self.was_killed()).then_some(MemoryExcess { own: self.own, held })
     }
 
     /// Returns true if the kernel killed a process for this group's limit, and not for the limit of
     /// another group or of the machine.
     fn was_killed(&self) -> bool {
-        let now = kills(self.groups.version, &self.dir).unwrap_or_default();
+        let now = kill_counts(self.groups.version, &self.dir).unwrap_or_default();
         now.killed > self.before.killed && now.limit_met > self.before.limit_met
     }
 
@@ -298,7 +300,7 @@ pub fn remove_memory_groups(dir: &Path) -> io::Result<()> {
 
 /// Removes child groups before their parents. The files of a group vanish with its directory.
 fn remove_tree(dir: &Path) -> io::Result<()> {
-    below(dir).try_for_each(|group| remove_tree(&group))?;
+    subgroups(dir).try_for_each(|group| remove_tree(&group))?;
     match fs::remove_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
@@ -306,7 +308,7 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
 }
 
 fn kill_in(dir: &Path) {
-    below(dir).for_each(|group| kill_in(&group));
+    subgroups(dir).for_each(|group| kill_in(&group));
     let pids = read_text(dir, "cgroup.procs").unwrap_or_default();
     // Processes outside our PID namespace are listed as 0.
     let pids = pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).filter(|pid| *pid != getpid());
@@ -316,29 +318,29 @@ fn kill_in(dir: &Path) {
     }
 }
 
-fn below(dir: &Path) -> impl Iterator<Item = PathBuf> {
+fn subgroups(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
 }
 
 /// Bytes that the kernel's limit adds for its own structures and for pages of programs.
-fn beside(own: u64) -> u64 {
+fn kernel_reserve(own: u64) -> u64 {
     (own / BESIDE_PART).max(BESIDE_BYTES_MIN)
 }
 
-fn limit_file(version: Version) -> &'static str {
+fn limit_file(version: CgroupVersion) -> &'static str {
     match version {
-        Version::One => "memory.limit_in_bytes",
-        Version::Two => "memory.max",
+        CgroupVersion::One => "memory.limit_in_bytes",
+        CgroupVersion::Two => "memory.max",
     }
 }
 
 /// Sets the limit of a group in bytes, including swap if the kernel accounts it.
-fn limit(version: Version, dir: &Path, bytes: u64) -> io::Result<()> {
+fn limit(version: CgroupVersion, dir: &Path, bytes: u64) -> io::Result<()> {
     let bytes = bytes.min(i64::MAX.unsigned_abs() / 2);
     let text = bytes.to_string();
     match version {
-        Version::One => {
+        CgroupVersion::One => {
             // The combined limit must never be below the memory limit. Without swap accounting the
             // file does not exist.
             let with_swap = |text: &str| drop(write(dir, "memory.memsw.limit_in_bytes", text));
@@ -347,7 +349,7 @@ fn limit(version: Version, dir: &Path, bytes: u64) -> io::Result<()> {
             with_swap(&(bytes + SWAP_BYTES).to_string());
             Ok(())
         }
-        Version::Two => {
+        CgroupVersion::Two => {
             write(dir, limit_file(version), &text)?;
             // Older kernels have neither file. The watcher then kills the other processes of a
             // group in which the kernel killed one.
@@ -358,15 +360,15 @@ fn limit(version: Version, dir: &Path, bytes: u64) -> io::Result<()> {
     }
 }
 
-fn kills(version: Version, dir: &Path) -> Option<Kills> {
+fn kill_counts(version: CgroupVersion, dir: &Path) -> Option<KillCounts> {
     match version {
-        Version::One => {
+        CgroupVersion::One => {
             let killed = value(&read_text(dir, "memory.oom_control")?, "oom_kill")?;
-            Some(Kills { killed, limit_met: read_text(dir, "memory.failcnt")?.trim().parse().ok()? })
+            Some(KillCounts { killed, limit_met: read_text(dir, "memory.failcnt")?.trim().parse().ok()? })
         }
-        Version::Two => {
+        CgroupVersion::Two => {
             let events = read_text(dir, "memory.events")?;
-            Some(Kills { killed: value(&events, "oom_kill")?, limit_met: value(&events, "oom")? })
+            Some(KillCounts { killed: value(&events, "oom_kill")?, limit_met: value(&events, "oom")? })
         }
     }
 }

@@ -10,52 +10,52 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// Time of the first sample: a process that ends earlier has hardly begun.
-const FIRST_LOOK: Duration = Duration::from_millis(4);
+const FIRST_SAMPLE: Duration = Duration::from_millis(4);
 
 /// Maximum interval of samples.
-const LOOKS_APART_MAX: Duration = Duration::from_millis(250);
+const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
 /// Maximum interval with a limit: a program that fills memory at 10 GB/s is detected 0.5 GB above
 /// its limit. Sampling a control group is cheap.
-const LIMITED_LOOKS_APART_MAX: Duration = Duration::from_millis(50);
+const LIMITED_SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(50);
 
 /// The inverse of the share of one processor that sampling may use, for any number of processes.
-const COST_PART: u32 = 100;
+const COST_SHARE: u32 = 100;
 
 /// Maximum number of processes sampled per task.
 const PROCESSES_MAX: usize = 1024;
 
 /// The maximum seen, and the sampling schedule.
 #[derive(Debug)]
-pub struct MemoryUse {
+pub struct MemorySampler {
     leader: i32,
     peak: Option<u64>,
-    apart_max: Duration,
-    apart: Duration,
+    interval_max: Duration,
+    interval: Duration,
     next: Instant,
 }
 
-impl MemoryUse {
+impl MemorySampler {
     /// Starts sampling the process `leader` and its descendants. `limited` is true if a control
     /// group limits them.
-    pub fn of(leader: i32, limited: bool) -> Self {
-        let apart_max = if limited { LIMITED_LOOKS_APART_MAX } else { LOOKS_APART_MAX };
-        Self { leader, peak: None, apart_max, apart: FIRST_LOOK, next: Instant::now() + FIRST_LOOK }
+    pub fn new(leader: i32, limited: bool) -> Self {
+        let interval_max = if limited { LIMITED_SAMPLE_INTERVAL_MAX } else { SAMPLE_INTERVAL_MAX };
+        Self { leader, peak: None, interval_max, interval: FIRST_SAMPLE, next: Instant::now() + FIRST_SAMPLE }
     }
 
     /// Time of the next sample.
-    pub fn next_look(&self) -> Instant {
+    pub fn next_sample(&self) -> Instant {
         self.next
     }
 
     /// Takes a sample. Returns the bytes held now, or `None` if no process is left. `group` is the
     /// control group of the processes, if any.
-    pub fn look(&mut self, group: Option<&MemoryGroup>) -> Option<u64> {
+    pub fn sample(&mut self, group: Option<&MemoryGroup>) -> Option<u64> {
         let began = Instant::now();
-        let now = group.map_or_else(|| held_below(self.leader), MemoryGroup::held);
+        let now = group.map_or_else(|| tree_bytes(self.leader), MemoryGroup::held);
         self.peak = self.peak.max(now);
-        self.apart = (self.apart * 2).min(self.apart_max);
-        self.next = Instant::now() + self.apart.max(began.elapsed() * COST_PART);
+        self.interval = (self.interval * 2).min(self.interval_max);
+        self.next = Instant::now() + self.interval.max(began.elapsed() * COST_SHARE);
         now
     }
 
@@ -66,7 +66,7 @@ impl MemoryUse {
 }
 
 /// Bytes of anonymous memory of a process and its descendants (no files, no shared memory).
-fn held_below(leader: i32) -> Option<u64> {
+fn tree_bytes(leader: i32) -> Option<u64> {
     let (mut pids, mut sum, mut seen) = (vec![leader], None, 0);
     while let Some(pid) = pids.pop() {
         seen += 1;
@@ -74,7 +74,7 @@ fn held_below(leader: i32) -> Option<u64> {
             break;
         }
         // Skip a process that has ended meanwhile.
-        let Some(bytes) = held_by(pid) else { continue };
+        let Some(bytes) = process_bytes(pid) else { continue };
         sum = Some(sum.unwrap_or(0) + bytes);
         pids.extend(children(pid));
     }
@@ -82,7 +82,7 @@ fn held_below(leader: i32) -> Option<u64> {
 }
 
 /// Bytes of anonymous memory of a process; `None` for zombies and kernel threads.
-fn held_by(pid: i32) -> Option<u64> {
+fn process_bytes(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -103,16 +103,16 @@ mod tests {
     #[test]
     fn looks_become_rare_and_keep_the_most_that_was_seen() {
         let own = i32::try_from(std::process::id()).expect("a number");
-        let mut memory = MemoryUse::of(own, false);
+        let mut memory = MemorySampler::new(own, false);
         let many = vec![1_u8; 32 << 20];
-        let with = memory.look(None).expect("we are there");
+        let with = memory.sample(None).expect("we are there");
         assert!(with > 32 << 20 && many[5] == 1);
         drop(many);
         for _ in 0..8 {
-            memory.look(None);
+            memory.sample(None);
         }
         assert!(memory.peak() >= Some(with));
-        assert!(memory.next_look() > Instant::now() && memory.apart == LOOKS_APART_MAX);
+        assert!(memory.next_sample() > Instant::now() && memory.interval == SAMPLE_INTERVAL_MAX);
     }
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(format!("({hold}) & {hold}; wait")).stdout(Stdio::piped());
         let mut tool = shell.spawn().expect("started");
-        let mut memory = MemoryUse::of(i32::try_from(tool.id()).expect("a number"), false);
-        while memory.look(None).is_some_and(|held| held < 78_000_000) {
+        let mut memory = MemorySampler::new(i32::try_from(tool.id()).expect("a number"), false);
+        while memory.sample(None).is_some_and(|held| held < 78_000_000) {
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(tool.stdout.take());
@@ -134,6 +134,6 @@ mod tests {
 
     #[test]
     fn of_what_is_not_there_nothing_is_told() {
-        assert_eq!(MemoryUse::of(i32::MAX, false).look(None), None);
+        assert_eq!(MemorySampler::new(i32::MAX, false).sample(None), None);
     }
 }

@@ -1,13 +1,13 @@
 //! Starts a launch, or explains to the user why it cannot be started.
 
-use crate::files;
-use crate::group::Group;
-use crate::keeper::Record;
-use crate::launch::{Ending, Launch};
+use crate::child::{self, ChildFile, ChildSpec, DEV_NULL, FailedStep, SetupStep, SpawnedChild};
+use crate::group::ProcessGroup;
+use crate::launch::{ExitReason, Launch};
 use crate::memory_group::{MemoryGroup, MemoryLimit};
-use crate::stage::{self, Failed, NOTHING, Place, Plan, Spawned, Step};
+use crate::reaper::ReaperEntry;
+use crate::rlimits;
 use crate::sys;
-use crate::tool_path::{ToolFile, ToolPath};
+use crate::tool_path::{PathOrFd, ToolPath};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read};
@@ -20,8 +20,8 @@ use tokio::net::unix::pipe::Receiver;
 
 /// A running process and the resources to watch it.
 #[derive(Debug)]
-pub struct Started {
-    pub group: Group,
+pub struct RunningProcess {
+    pub group: ProcessGroup,
     /// The control group that limits its memory. Declared after `group`, so that an early drop
     /// kills the processes first.
     pub memory_group: Option<MemoryGroup>,
@@ -32,89 +32,95 @@ pub struct Started {
 }
 
 /// A new process and our ends of its pipes.
-struct Born {
-    group: Group,
+struct SpawnedProcess {
+    group: ProcessGroup,
     memory_group: Option<MemoryGroup>,
     leader: rustix::process::Pid,
     stdout: Option<PipeReader>,
     stderr: PipeReader,
 }
 
-/// Starts the process. The error is an `Ending::NotStarted`.
-pub async fn start(launch: &Launch) -> Result<Started, Ending> {
+/// Starts the process. The error is an `ExitReason::NotStarted`.
+pub async fn start(launch: &Launch) -> Result<RunningProcess, ExitReason> {
     // The calling thread waits until the program runs. Opening files may take long (a file in a
     // full pool), and so may entering a control group (the kernel waits for its other processors).
     // So a blocking thread does these.
-    let opens = [&launch.stdin, &launch.stdout].iter().any(|file| matches!(file, Some(ToolFile::Path(_))));
-    let born = if !opens && launch.memory.is_none() {
-        bear(launch)
+    let opens = [&launch.stdin, &launch.stdout].iter().any(|file| matches!(file, Some(PathOrFd::Path(_))));
+    let spawned = if !opens && launch.memory.is_none() {
+        spawn_process(launch)
     } else {
         let launch = launch.clone();
-        let borne = tokio::task::spawn_blocking(move || bear(&launch));
-        borne.await.unwrap_or_else(|panic| Err(birth(io::Error::other(panic))))
+        let joined = tokio::task::spawn_blocking(move || spawn_process(&launch));
+        joined.await.unwrap_or_else(|panic| Err(creation_failed(io::Error::other(panic))))
     };
-    let watched = born.and_then(|born| watch(born).map_err(birth));
+    let watched = spawned.and_then(|spawned| watch(spawned).map_err(creation_failed));
     watched.map_err(|failed| not_started(launch, failed))
 }
 
-fn birth(error: io::Error) -> Failed {
-    Failed { step: Step::Birth, error }
+fn creation_failed(error: io::Error) -> FailedStep {
+    FailedStep { step: SetupStep::Create, error }
 }
 
 /// Creates the process. Its program runs when this returns.
-fn bear(launch: &Launch) -> Result<Born, Failed> {
-    let (stderr, stderr_writer) = io::pipe().map_err(birth)?;
+fn spawn_process(launch: &Launch) -> Result<SpawnedProcess, FailedStep> {
+    let (stderr, stderr_writer) = io::pipe().map_err(creation_failed)?;
     let (stdout, output) = if let Some(file) = &launch.stdout {
-        (None, place(file)?)
+        (None, child_file(file)?)
     } else {
-        let (reader, writer) = io::pipe().map_err(birth)?;
-        (Some(reader), Place::Open(OwnedFd::from(writer).into()))
+        let (reader, writer) = io::pipe().map_err(creation_failed)?;
+        (Some(reader), ChildFile::Open(OwnedFd::from(writer).into()))
     };
-    let record = Record::new();
+    let entry = ReaperEntry::new();
     let mut memory_group = launch.memory.as_ref().and_then(MemoryLimit::group);
-    let plan = Plan {
+    let spec = ChildSpec {
         program: c_string(launch.program.as_os_str())?,
         args: std::iter::once(launch.program.as_os_str())
             .chain(launch.args.iter().map(OsString::as_os_str))
             .map(c_string)
             .collect::<Result<_, _>>()?,
         env: launch.env.iter().map(|(name, value)| variable(name, value)).collect::<Result<_, _>>()?,
-        cwd: place(&launch.cwd)?,
-        stdin: launch.stdin.as_ref().map_or_else(|| Ok(Place::Path(NOTHING.to_owned())), place)?,
+        cwd: child_file(&launch.cwd)?,
+        stdin: launch.stdin.as_ref().map_or_else(|| Ok(ChildFile::Path(DEV_NULL.to_owned())), child_file)?,
         stdout: output,
         stderr: stderr_writer.into(),
-        files_max: files::of_tools(),
-        register: record.as_ref().map(Record::register),
+        files_max: rlimits::for_tools(),
+        reaper_slot: entry.as_ref().map(ReaperEntry::slot_position),
         memory_group: memory_group.as_ref().map(MemoryGroup::procs),
     };
-    let Spawned { pid: leader, outside } = stage::spawn(&plan)?;
-    if let Some(error) = outside {
+    let SpawnedChild { pid: leader, group_error } = child::spawn(&spec)?;
+    if let Some(error) = group_error {
         tracing::info!(%error, "a tool could not enter its control group; it runs without the limit of its `memory`");
         memory_group = None;
     }
-    Ok(Born { group: Group::led_by(leader, record), memory_group, leader, stdout, stderr })
+    Ok(SpawnedProcess { group: ProcessGroup::new(leader, entry), memory_group, leader, stdout, stderr })
 }
 
-fn watch(born: Born) -> io::Result<Started> {
-    let Born { group, memory_group, leader, stdout, stderr } = born;
-    let end = sys::end_of(leader)?;
-    Ok(Started { group, memory_group, end, stdout: stdout.map(receiver).transpose()?, stderr: Some(receiver(stderr)?) })
+fn watch(spawned: SpawnedProcess) -> io::Result<RunningProcess> {
+    let SpawnedProcess { group, memory_group, leader, stdout, stderr } = spawned;
+    let end = sys::exit_fd(leader)?;
+    Ok(RunningProcess {
+        group,
+        memory_group,
+        end,
+        stdout: stdout.map(receiver).transpose()?,
+        stderr: Some(receiver(stderr)?),
+    })
 }
 
-fn variable(name: &OsStr, value: &OsStr) -> Result<CString, Failed> {
+fn variable(name: &OsStr, value: &OsStr) -> Result<CString, FailedStep> {
     let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
     c_string(&OsString::from_vec(text))
 }
 
-fn c_string(text: &OsStr) -> Result<CString, Failed> {
-    CString::new(text.as_bytes()).map_err(|error| birth(error.into()))
+fn c_string(text: &OsStr) -> Result<CString, FailedStep> {
+    CString::new(text.as_bytes()).map_err(|error| creation_failed(error.into()))
 }
 
-fn place(file: &ToolFile) -> Result<Place, Failed> {
-    let for_child = |path: &ToolPath| path.for_child().map_err(|error| birth(error.into()));
+fn child_file(file: &PathOrFd) -> Result<ChildFile, FailedStep> {
+    let for_child = |path: &ToolPath| path.for_child().map_err(|error| creation_failed(error.into()));
     Ok(match file {
-        ToolFile::Path(path) => Place::Path(for_child(path)?),
-        ToolFile::Open(open) => Place::Open(open.clone()),
+        PathOrFd::Path(path) => ChildFile::Path(for_child(path)?),
+        PathOrFd::Open(open) => ChildFile::Open(open.clone()),
     })
 }
 
@@ -122,32 +128,32 @@ fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
     Receiver::from_owned_fd(pipe.into())
 }
 
-fn not_started(launch: &Launch, failed: Failed) -> Ending {
+fn not_started(launch: &Launch, failed: FailedStep) -> ExitReason {
     let hint = hint(launch, &failed);
-    let Failed { step, error } = failed;
-    let named = |stream: &str, path: &ToolFile| io::Error::new(error.kind(), format!("{stream} `{path}`: {error}"));
+    let FailedStep { step, error } = failed;
+    let named = |stream: &str, path: &PathOrFd| io::Error::new(error.kind(), format!("{stream} `{path}`: {error}"));
     let error = match (step, &launch.stdin, &launch.stdout) {
-        (Step::Input, Some(path), _) => named("standard input", path),
-        (Step::Output, _, Some(path)) => named("standard output", path),
+        (SetupStep::Input, Some(path), _) => named("standard input", path),
+        (SetupStep::Output, _, Some(path)) => named("standard output", path),
         _ => error,
     };
-    Ending::NotStarted { program: launch.program.clone(), error, hint }
+    ExitReason::NotStarted { program: launch.program.clone(), error, hint }
 }
 
 /// Returns advice about a start error: the message of the system names neither the file nor the
 /// reason.
 ///
 /// Only the program is examined, because it is on the host; the other paths may be in our mount.
-fn hint(launch: &Launch, failed: &Failed) -> String {
+fn hint(launch: &Launch, failed: &FailedStep) -> String {
     let Some(code) = failed.error.raw_os_error() else { return String::new() };
     let program = &launch.program;
     match (failed.step, code) {
-        (Step::Directory, libc::ENOENT | libc::ENOTDIR) => {
+        (SetupStep::Directory, libc::ENOENT | libc::ENOTDIR) => {
             return format!("the working directory `{}` is gone", launch.cwd);
         }
-        (Step::Directory, _) => return format!("the working directory `{}` cannot be entered", launch.cwd),
-        (Step::Input | Step::Output, _) => return String::new(),
-        (Step::Birth | Step::Program, _) => {}
+        (SetupStep::Directory, _) => return format!("the working directory `{}` cannot be entered", launch.cwd),
+        (SetupStep::Input | SetupStep::Output, _) => return String::new(),
+        (SetupStep::Create | SetupStep::Program, _) => {}
     }
     match code {
         libc::ENOENT if !program.exists() => "there is no such file; install it, or correct `command` or `path` of the tool".into(),

@@ -2,7 +2,7 @@
 //! usage.
 #![expect(unsafe_code, reason = "wait4 and getrusage fill C structures; tokio trusts us with descriptors")]
 
-use crate::launch::Usage;
+use crate::launch::ResourceUsage;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Returns a descriptor that becomes and stays readable when the child `pid` has ended.
-pub fn end_of(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn exit_fd(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let end = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
     // SAFETY: an `OwnedFd` stays open until it is dropped, and is always the same descriptor.
     let registered = unsafe { AsyncFd::register_with_interest(end, Interest::READABLE) };
@@ -22,7 +22,7 @@ pub fn end_of(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Reaps the child `pid`; `None` if it has not ended.
-pub fn reap(pid: Pid) -> io::Result<Option<(ExitStatus, Usage)>> {
+pub fn reap(pid: Pid) -> io::Result<Option<(ExitStatus, ResourceUsage)>> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are valid for writes during the call; a zeroed rusage is valid.
@@ -33,14 +33,14 @@ pub fn reap(pid: Pid) -> io::Result<Option<(ExitStatus, Usage)>> {
     match reaped {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        _ => Ok(Some((ExitStatus::from_raw(status), told(&usage)))),
+        _ => Ok(Some((ExitStatus::from_raw(status), usage_from(&usage)))),
     }
 }
 
-fn told(usage: &libc::rusage) -> Usage {
+fn usage_from(usage: &libc::rusage) -> ResourceUsage {
     let rss_max = bytes(usage.ru_maxrss);
     let hidden = rss_max <= own_rss_max();
-    Usage {
+    ResourceUsage {
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
         rss_max: if hidden { None } else { Some(rss_max) },

@@ -64,20 +64,20 @@ impl fmt::Debug for ToolPath {
 
 /// A file or directory of a tool: a path that its process opens, or an open descriptor.
 #[derive(Debug, Clone)]
-pub enum ToolFile {
+pub enum PathOrFd {
     /// A path that the child opens or enters.
     Path(ToolPath),
     /// An open descriptor that the child gets.
     Open(Arc<OwnedFd>),
 }
 
-impl<P: Into<ToolPath>> From<P> for ToolFile {
+impl<P: Into<ToolPath>> From<P> for PathOrFd {
     fn from(path: P) -> Self {
         Self::Path(path.into())
     }
 }
 
-impl fmt::Display for ToolFile {
+impl fmt::Display for PathOrFd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => path.fmt(out),

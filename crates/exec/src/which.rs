@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Reasons why a program cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum NotFound {
+pub enum ProgramNotFound {
     /// The path does not exist or is not a regular file.
     #[error("there is no program `{}`", .path.display())]
     NoFile {
@@ -52,7 +52,7 @@ pub fn search_dirs(own: &[String], here: &Path, path: Option<&OsStr>) -> Vec<Pat
 
 /// Returns the absolute path of `program`: with a `/` relative to `here`, otherwise in the first of
 /// `dirs` that has it.
-pub fn which(program: &OsStr, dirs: &[PathBuf], here: &Path) -> Result<PathBuf, NotFound> {
+pub fn which(program: &OsStr, dirs: &[PathBuf], here: &Path) -> Result<PathBuf, ProgramNotFound> {
     if program.as_bytes().contains(&b'/') {
         return executable(here.join(program));
     }
@@ -60,20 +60,20 @@ pub fn which(program: &OsStr, dirs: &[PathBuf], here: &Path) -> Result<PathBuf, 
     for dir in dirs {
         match executable(dir.join(program)) {
             Ok(found) => return Ok(found),
-            Err(error @ NotFound::NotExecutable { .. }) => unusable = unusable.or(Some(error)),
+            Err(error @ ProgramNotFound::NotExecutable { .. }) => unusable = unusable.or(Some(error)),
             Err(_) => {}
         }
     }
     let name = program.to_string_lossy().into_owned();
-    Err(unusable.unwrap_or_else(|| NotFound::NotInstalled { name, searched: dirs.to_vec() }))
+    Err(unusable.unwrap_or_else(|| ProgramNotFound::NotInstalled { name, searched: dirs.to_vec() }))
 }
 
-fn executable(path: PathBuf) -> Result<PathBuf, NotFound> {
+fn executable(path: PathBuf) -> Result<PathBuf, ProgramNotFound> {
     match fs::metadata(&path) {
         Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => Ok(path),
-        Ok(file) if file.is_file() => Err(NotFound::NotExecutable { path }),
-        Ok(file) if file.is_dir() => Err(NotFound::IsFolder { path }),
-        Ok(_) | Err(_) => Err(NotFound::NoFile { path }),
+        Ok(file) if file.is_file() => Err(ProgramNotFound::NotExecutable { path }),
+        Ok(file) if file.is_dir() => Err(ProgramNotFound::IsFolder { path }),
+        Ok(_) | Err(_) => Err(ProgramNotFound::NoFile { path }),
     }
 }
 

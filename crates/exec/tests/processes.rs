@@ -2,7 +2,7 @@
 //! fixed time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use exec::{Ending, KEPT_BYTES_MAX, Launch, Report, ToolFile, run};
+use exec::{ExitReason, KEPT_BYTES_MAX, Launch, PathOrFd, ProcessReport, run};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn dir() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-async fn ran(launch: Launch) -> Report {
+async fn ran(launch: Launch) -> ProcessReport {
     run(launch, CancellationToken::new()).await
 }
 
@@ -53,7 +53,7 @@ async fn said(dir: &TempDir, name: &str) -> String {
 }
 
 /// Runs the script and cancels it when it has written to the pipe `ready`. Also returns the text.
-async fn cancelled(dir: &TempDir, launch: Launch) -> (Report, String) {
+async fn cancelled(dir: &TempDir, launch: Launch) -> (ProcessReport, String) {
     named_pipe(dir, "ready");
     let cancel = CancellationToken::new();
     let task = tokio::spawn(run(launch, cancel.clone()));
@@ -66,7 +66,7 @@ async fn cancelled(dir: &TempDir, launch: Launch) -> (Report, String) {
 async fn the_exit_code_is_told() {
     for code in [0, 1, 3, 255] {
         let report = ran(shell(&dir(), &format!("exit {code}"))).await;
-        assert!(matches!(report.ending, Ending::Exited(told) if told == code), "{report:?}");
+        assert!(matches!(report.ending, ExitReason::Exited(told) if told == code), "{report:?}");
         assert_eq!(report.ending.is_success(), code == 0);
     }
 }
@@ -74,7 +74,7 @@ async fn the_exit_code_is_told() {
 #[tokio::test]
 async fn a_signal_is_told_by_number_and_name() {
     let report = ran(shell(&dir(), "kill -SEGV $$")).await;
-    assert!(matches!(report.ending, Ending::Signalled(11)), "{report:?}");
+    assert!(matches!(report.ending, ExitReason::Signalled(11)), "{report:?}");
     assert_eq!(report.ending.to_string(), "killed by signal 11 (SEGV)");
 }
 
@@ -91,7 +91,7 @@ async fn a_child_works_with_what_was_opened_for_it() {
     let at = |name: &str| dir.path().join(name);
     fs::write(at("in"), "one two").unwrap();
     fs::create_dir(at("gone")).unwrap();
-    let open = |file: File| ToolFile::Open(Arc::new(file.into()));
+    let open = |file: File| PathOrFd::Open(Arc::new(file.into()));
     let mut launch = shell(&dir, "cat; echo > beside || echo nowhere; ls -A /proc/self/fd | wc -l >&2");
     launch.stdin = Some(open(File::open(at("in")).unwrap()));
     launch.stdout = Some(open(File::create(at("out")).unwrap()));
@@ -124,7 +124,7 @@ async fn a_time_out_ends_a_tool_that_ignores_sigterm_and_its_children() {
     launch.timeout = Some(Duration::from_millis(200));
     launch.grace = Duration::from_millis(100);
     let report = ran(launch).await;
-    assert!(matches!(report.ending, Ending::TimedOut), "{report:?}");
+    assert!(matches!(report.ending, ExitReason::TimedOut), "{report:?}");
     assert!(report.wall() >= Duration::from_millis(300) && report.wall() < LONG);
     assert_eq!(alive_in(&report.stdout.to_string()), 0);
 }
@@ -135,7 +135,7 @@ async fn a_tool_may_tidy_up_within_the_grace() {
     let mut launch = shell(&dir, "trap 'echo tidied; exit 0' TERM; echo > ready; sleep 100 & wait");
     launch.grace = LONG;
     let (report, _) = cancelled(&dir, launch).await;
-    assert!(matches!(report.ending, Ending::Cancelled), "{report:?}");
+    assert!(matches!(report.ending, ExitReason::Cancelled), "{report:?}");
     assert_eq!(report.stdout.to_string(), "tidied\n");
     assert!(report.wall() < LONG);
 }
@@ -145,7 +145,7 @@ async fn cancel_ends_grandchildren_too() {
     let dir = dir();
     let launch = shell(&dir, "sh -c 'sh -c \"sleep 100 & wait\" & wait' & echo $$ > ready; wait");
     let (report, group) = cancelled(&dir, launch).await;
-    assert!(matches!(report.ending, Ending::Cancelled), "{report:?}");
+    assert!(matches!(report.ending, ExitReason::Cancelled), "{report:?}");
     assert_eq!(alive_in(&group), 0);
 }
 
@@ -155,7 +155,7 @@ async fn a_cancelled_launch_never_starts() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let report = run(shell(&dir, "touch started"), cancel).await;
-    assert!(matches!(report.ending, Ending::Cancelled));
+    assert!(matches!(report.ending, ExitReason::Cancelled));
     assert!(!dir.path().join("started").exists());
 }
 
@@ -286,8 +286,8 @@ async fn a_child_that_left_the_group_does_not_hang_us_and_is_swept_by_its_mark()
     assert!(said.ends_with("said\n"));
     let its_group = said.lines().next().unwrap();
     assert!(alive_in(its_group) > 0);
-    assert_eq!(exec::sweep("TEST_MARK=other"), 0);
-    assert!(exec::sweep(&format!("TEST_MARK={value}")) > 0);
+    assert_eq!(exec::kill_marked("TEST_MARK=other"), 0);
+    assert!(exec::kill_marked(&format!("TEST_MARK={value}")) > 0);
     let swept = async {
         while alive_in(its_group) > 0 {
             tokio::task::yield_now().await;
@@ -305,8 +305,8 @@ async fn what_a_tool_took_is_told() {
     );
 }
 
-fn told(ending: &Ending) -> String {
-    assert!(matches!(ending, Ending::NotStarted { .. }), "{ending:?}");
+fn told(ending: &ExitReason) -> String {
+    assert!(matches!(ending, ExitReason::NotStarted { .. }), "{ending:?}");
     ending.to_string()
 }
 
@@ -361,7 +361,7 @@ async fn many_run_side_by_side() {
         (0..50).map(|code| tokio::spawn(ran(shell(&dir, &format!("echo {code}; exit {code}"))))).collect();
     for (code, report) in (0..).zip(runs) {
         let report = report.await.unwrap();
-        assert!(matches!(report.ending, Ending::Exited(told) if told == code), "{report:?}");
+        assert!(matches!(report.ending, ExitReason::Exited(told) if told == code), "{report:?}");
         assert_eq!(report.stdout.to_string(), format!("{code}\n"));
     }
     assert!(started.elapsed() < LONG);

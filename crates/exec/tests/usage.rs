@@ -1,9 +1,9 @@
 //! Memory usage of a tool is reported or unknown, but never mixed with our own.
 
-use exec::{Launch, Report, run};
+use exec::{Launch, ProcessReport, run};
 use tokio_util::sync::CancellationToken;
 
-async fn shell(script: &str) -> Report {
+async fn shell(script: &str) -> ProcessReport {
     let mut launch = Launch::new("/bin/sh", "/");
     launch.args = vec!["-c".into(), script.into()];
     launch.env = vec![("PATH".into(), "/usr/bin:/bin".into())];

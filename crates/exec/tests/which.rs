@@ -1,7 +1,7 @@
 //! Search for a tool's program by the rules of the tool file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use exec::{NotFound, search_dirs, which};
+use exec::{ProgramNotFound, search_dirs, which};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +38,7 @@ fn a_path_starts_at_the_tool_files_folder_and_is_not_searched() {
     assert_eq!(which(OsStr::new("./run.sh"), &dirs, root.path()).unwrap().canonicalize().unwrap(), beside);
     assert_eq!(which(beside.as_os_str(), &[], Path::new("/none")), Ok(beside));
     assert_eq!(which(other.as_os_str(), &[], Path::new("/none")), Ok(other));
-    assert!(matches!(which(OsStr::new("./other.sh"), &dirs, root.path()), Err(NotFound::NoFile { .. })));
+    assert!(matches!(which(OsStr::new("./other.sh"), &dirs, root.path()), Err(ProgramNotFound::NoFile { .. })));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn what_cannot_run_is_passed_over_and_told_if_nothing_else_is_there() {
     let text = program(&first, "tool", 0o644);
     fs::create_dir_all(first.join("folder")).unwrap();
     let dirs = [first, second.clone()];
-    assert_eq!(which(OsStr::new("tool"), &dirs, root.path()), Err(NotFound::NotExecutable { path: text }));
+    assert_eq!(which(OsStr::new("tool"), &dirs, root.path()), Err(ProgramNotFound::NotExecutable { path: text }));
     let good = program(&second, "tool", 0o755);
     assert_eq!(which(OsStr::new("tool"), &dirs, root.path()), Ok(good));
     let error = which(OsStr::new("folder"), &dirs, root.path()).unwrap_err();

@@ -12,7 +12,7 @@ use crate::memory_limits::MemoryLimits;
 use crate::record::{Failure, Tried};
 use crate::workspace::{Collected, Given, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
-use exec::{Ending, Launch};
+use exec::{ExitReason, Launch};
 use flow::{Command, DataId, TaskId, ToolId};
 use report::{CapturedOutput, ReasonKind};
 use std::collections::HashMap;
@@ -172,7 +172,7 @@ impl Context {
         tried.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
         tried.max_rss_bytes = ended.usage.rss_max;
         tried.peak_memory_bytes = ended.usage.memory_peak;
-        tried.exit_code = if let Ending::Exited(code) = &ended.ending { Some(*code) } else { None };
+        tried.exit_code = if let ExitReason::Exited(code) = &ended.ending { Some(*code) } else { None };
         judge(&ended.ending, tool)
     }
 
@@ -193,7 +193,7 @@ impl Context {
         }
         if let Some(library) = &given.library {
             let others = environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
-            let (name, list) = exec::preloading(library, others.as_deref());
+            let (name, list) = exec::preload_variable(library, others.as_deref());
             set(&mut environment, name, list);
         }
         environment
@@ -283,7 +283,7 @@ impl Context {
     }
 }
 
-fn kept(captured: &exec::Captured) -> Option<CapturedOutput> {
+fn kept(captured: &exec::OutputCapture) -> Option<CapturedOutput> {
     CapturedOutput::new(captured.head(), &captured.tail(), captured.total())
 }
 
@@ -305,26 +305,28 @@ fn around(trouble: &Trouble, what: &str) -> Failure {
 }
 
 /// Converts the ending of a process to success or a failure.
-fn judge(ending: &Ending, tool: &flow::Tool) -> Result<(), Failure> {
+fn judge(ending: &ExitReason, tool: &flow::Tool) -> Result<(), Failure> {
     let failed = |kind, text: String| Err(Failure::new(kind, text));
     match ending {
-        Ending::Exited(0) => Ok(()),
-        Ending::Exited(code) => failed(ReasonKind::Exit, format!("it ended with exit code {code}")),
-        Ending::Signalled(signal) => {
+        ExitReason::Exited(0) => Ok(()),
+        ExitReason::Exited(code) => failed(ReasonKind::Exit, format!("it ended with exit code {code}")),
+        ExitReason::Signalled(signal) => {
             Err(Failure { signal: Some(*signal), ..Failure::new(ReasonKind::Signal, format!("it was {ending}")) })
         }
-        Ending::TimedOut => {
+        ExitReason::TimedOut => {
             let limit = tool.timeout_ms.map(Duration::from_millis).unwrap_or_default();
             failed(
                 ReasonKind::Timeout,
                 format!("it ran longer than its time-out of {} s and was ended", limit.as_secs_f64()),
             )
         }
-        Ending::OverMemory { own, held } => failed(ReasonKind::Memory, over_memory(ByteSize(*own), held.map(ByteSize))),
-        Ending::Cancelled => {
+        ExitReason::OverMemory { own, held } => {
+            failed(ReasonKind::Memory, over_memory(ByteSize(*own), held.map(ByteSize)))
+        }
+        ExitReason::Cancelled => {
             Err(Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") })
         }
-        Ending::NotStarted { .. } => {
+        ExitReason::NotStarted { .. } => {
             Err(Failure { retry: false, ..Failure::new(ReasonKind::NotStarted, ending.to_string()) })
         }
         other => failed(ReasonKind::NotStarted, format!("it {other}")),

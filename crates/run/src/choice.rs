@@ -9,7 +9,7 @@
 use crate::checked::Checked;
 use crate::order::Storage;
 use base::Problem;
-use exec::{NoLibrary, unreached};
+use exec::{PreloadLibraryError, preload_obstacle};
 use flow::ToolId;
 use report::AccessMode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -49,7 +49,7 @@ pub struct Tools {
     names: BTreeMap<ToolId, String>,
     /// The subset that the library does not reach, with the reasons.
     unreached: BTreeMap<ToolId, String>,
-    library: Result<PathBuf, NoLibrary>,
+    library: Result<PathBuf, PreloadLibraryError>,
 }
 
 impl Tools {
@@ -65,13 +65,13 @@ impl Tools {
             }
             let Some(program) = programs.get(&task.tool) else { continue };
             let dirs = exec::search_dirs(&tool.path, Path::new(&tool.here), path.as_deref());
-            let why = match unreached(program, &dirs) {
+            let why = match preload_obstacle(program, &dirs) {
                 Ok(why) => why.map(|why| why.to_string()),
                 Err(error) => Some(format!("`{}` cannot be looked at: {error}", program.display())),
             };
             without.extend(why.map(|why| (task.tool, why)));
         }
-        Self { names, unreached: without, library: exec::library() }
+        Self { names, unreached: without, library: exec::preload_library() }
     }
 
     /// The best mode without a mount. `why` says why there is no mount.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     /// Two tools with data; the library does not reach the first `unreached` of them.
-    fn tools(unreached: u32, library: Result<PathBuf, NoLibrary>) -> Tools {
+    fn tools(unreached: u32, library: Result<PathBuf, PreloadLibraryError>) -> Tools {
         let names = (0..2).map(|id| (ToolId(id), format!("tool{id}"))).collect();
         let unreached = (0..unreached).map(|id| (ToolId(id), format!("`/bin/{id}` is statically linked"))).collect();
         Tools { names, unreached, library }
@@ -176,14 +176,15 @@ mod tests {
         let none = tools(2, Ok(there())).without_mount("x");
         assert_eq!((none.mode, none.staged.len(), none.has_copies()), (AccessMode::Staging, 0, true));
         assert!(none.line.contains("since x, and the preload library reaches no tool: `/bin/0` is"), "{none:?}");
-        let missing = tools(0, Err(NoLibrary::Named("/no".into()))).without_mount("x");
+        let missing = tools(0, Err(PreloadLibraryError::NotAFile("/no".into()))).without_mount("x");
         assert_eq!(missing.mode, AccessMode::Staging);
         assert!(missing.line.contains("/no, which is no file"), "{missing:?}");
     }
 
     #[test]
     fn a_demand_for_the_library_is_refused_with_what_to_do() {
-        let refused = choose(Storage::Preload, &tools(0, Err(NoLibrary::Nowhere("/bin".into())))).unwrap_err();
+        let refused =
+            choose(Storage::Preload, &tools(0, Err(PreloadLibraryError::Missing("/bin".into())))).unwrap_err();
         assert!(refused.to_string().contains("make build"), "{refused}");
         let refused = choose(Storage::Preload, &tools(2, Ok(there()))).unwrap_err();
         assert!(refused.to_string().contains("leave --storage preload out"), "{refused}");

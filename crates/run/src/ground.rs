@@ -178,7 +178,7 @@ impl Way<'_> {
 pub fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.sweep()?;
     for name in &swept.removed {
-        exec::sweep(&mark(name));
+        exec::kill_marked(&mark(name));
     }
     for (path, why) in &swept.kept {
         tracing::warn!("{} is left of a dead run and could not be removed: {why}", path.display());

@@ -22,7 +22,7 @@ impl LastResort {
     /// any time, more than once.
     pub fn act(&self) {
         let Some(remains) = self.slot().take() else { return };
-        exec::sweep(&remains.mark);
+        exec::kill_marked(&remains.mark);
         remains.undo.act();
     }
 

@@ -1,5 +1,5 @@
 //! Memory limits that tools declare: enforced by control groups where they can be made, else only
-//! measured (`exec::Usage`).
+//! measured (`exec::ResourceUsage`).
 //!
 //! The groups belong to the run's claim in the runtime directory. Everything that removes a run's
 //! mount and directories removes them too: its end, a panic, a second signal, and the next start

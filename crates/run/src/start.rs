@@ -81,7 +81,7 @@ pub async fn run(
     }
     record.hashed(hashes.await.unwrap_or_default());
     // A daemon that a tool left behind would keep the mount busy.
-    let left = exec::sweep(&mark(&order.run_id));
+    let left = exec::kill_marked(&mark(&order.run_id));
     if left > 0 {
         record.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }

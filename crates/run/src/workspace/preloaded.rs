@@ -7,7 +7,7 @@
 
 use super::transfer::bytes_of;
 use super::{Base, Trouble};
-use exec::{ToolFile, ToolPath};
+use exec::{PathOrFd, ToolPath};
 use flow::Command;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::ffi::{OsStr, OsString};
@@ -35,11 +35,11 @@ pub struct Preloaded {
 #[derive(Debug)]
 pub struct Given {
     /// Working directory.
-    pub cwd: ToolFile,
+    pub cwd: PathOrFd,
     /// Standard input; `None`: empty.
-    pub stdin: Option<ToolFile>,
+    pub stdin: Option<PathOrFd>,
     /// Standard output; `None`: captured.
-    pub stdout: Option<ToolFile>,
+    pub stdout: Option<PathOrFd>,
     /// Variables that replace those of its environment.
     pub variables: Vec<(OsString, OsString)>,
     /// The library for `LD_PRELOAD`, if any.
@@ -53,8 +53,8 @@ impl Given {
     pub fn paths(dir: ToolPath, command: &Command) -> Self {
         Self {
             cwd: dir.into(),
-            stdin: command.stdin.as_ref().map(ToolFile::from),
-            stdout: command.stdout.as_ref().map(ToolFile::from),
+            stdin: command.stdin.as_ref().map(PathOrFd::from),
+            stdout: command.stdout.as_ref().map(PathOrFd::from),
             variables: Vec::new(),
             library: None,
             opened: Vec::new(),
@@ -86,7 +86,7 @@ impl Preloaded {
         command: &Command,
     ) -> Result<Given, Trouble> {
         let mut given = Given::paths(dir.clone(), command);
-        given.cwd = ToolFile::Open(self.nowhere.clone());
+        given.cwd = PathOrFd::Open(self.nowhere.clone());
         let mut devices = Vec::new();
         if let Some(place) = place_below(root, command.stdin.as_deref()) {
             given.take(base.open_to_read(place).await?, &mut devices, |given| &mut given.stdin);
@@ -113,13 +113,13 @@ impl Given {
         &mut self,
         opened: Program,
         devices: &mut Vec<String>,
-        place: impl FnOnce(&mut Self) -> &mut Option<ToolFile>,
+        place: impl FnOnce(&mut Self) -> &mut Option<PathOrFd>,
     ) {
         if let Ok(found) = fstat(&opened.descriptor) {
             devices.push(found.st_dev.to_string());
         }
         self.opened.push(opened.marked.mark);
-        *place(self) = Some(ToolFile::Open(Arc::new(opened.descriptor)));
+        *place(self) = Some(PathOrFd::Open(Arc::new(opened.descriptor)));
     }
 }
 

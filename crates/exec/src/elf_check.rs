@@ -23,7 +23,7 @@ use thiserror::Error;
 /// named.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Unreached {
+pub enum PreloadObstacle {
     /// The program is statically linked and has no loader.
     #[error("`{}` is statically linked", .program.display())]
     Static {
@@ -86,20 +86,20 @@ const INTERPRETERS_MAX: usize = 5;
 ///
 /// # Errors
 /// The program cannot be read; it may be executable all the same.
-pub fn unreached(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<Unreached>> {
+pub fn preload_obstacle(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<PreloadObstacle>> {
     let mut program = program.to_path_buf();
     let mut script = None;
     for _ in 0..=INTERPRETERS_MAX {
         let mut file = match (File::open(&program), script) {
             (Err(error), Some(script)) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Some(Unreached::NoInterpreter { program: script, interpreter: program }));
+                return Ok(Some(PreloadObstacle::NoInterpreter { program: script, interpreter: program }));
             }
             (opened, _) => opened?,
         };
-        let head = head(&mut file)?;
+        let head = read_head(&mut file)?;
         match interpreter(&head, dirs) {
             Some(next) => script = Some(std::mem::replace(&mut program, next)),
-            None if head.starts_with(&elf::ELFMAG) => return judge(program, file, &head),
+            None if head.starts_with(&elf::ELFMAG) => return check_elf(program, file, &head),
             None => return Ok(None),
         }
     }
@@ -107,7 +107,7 @@ pub fn unreached(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<Unreache
 }
 
 /// Reads the first bytes, at most [`HEAD_BYTES`].
-fn head(file: &mut File) -> io::Result<Vec<u8>> {
+fn read_head(file: &mut File) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)
@@ -128,28 +128,30 @@ fn interpreter(head: &[u8], dirs: &[PathBuf]) -> Option<PathBuf> {
 
 /// Returns true if the file is a shared library for programs of this kind.
 pub fn is_library(path: &Path) -> bool {
-    let head = File::open(path).and_then(|mut file| head(&mut file)).unwrap_or_default();
+    let head = File::open(path).and_then(|mut file| read_head(&mut file)).unwrap_or_default();
     let kind = head.get(16..18).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
-    head.starts_with(&elf::ELFMAG) && Machine::of(&head) == Machine::ours() && kind == Some(elf::ET_DYN.0)
+    head.starts_with(&elf::ELFMAG)
+        && ElfTarget::from_header(&head) == ElfTarget::current()
+        && kind == Some(elf::ET_DYN.0)
 }
 
 /// Judges an ELF program.
-fn judge(program: PathBuf, file: File, head: &[u8]) -> io::Result<Option<Unreached>> {
-    if Machine::of(head) != Machine::ours() {
-        return Ok(Some(Unreached::OtherMachine { program }));
+fn check_elf(program: PathBuf, file: File, head: &[u8]) -> io::Result<Option<PreloadObstacle>> {
+    if ElfTarget::from_header(head) != ElfTarget::current() {
+        return Ok(Some(PreloadObstacle::OtherMachine { program }));
     }
-    let own_rights = has_own_rights(&program, &file)?;
+    let privileged = changes_privileges(&program, &file)?;
     // A damaged program is refused by the system, so it is not judged.
-    let Ok(seen) = Seen::of(&ReadCache::new(file)) else { return Ok(None) };
-    let Some(loader) = seen.loader else { return Ok(Some(Unreached::Static { program })) };
+    let Ok(info) = ElfInfo::parse(&ReadCache::new(file)) else { return Ok(None) };
+    let Some(loader) = info.loader else { return Ok(Some(PreloadObstacle::Static { program })) };
     Ok(if !loader.exists() {
-        Some(Unreached::NoLoader { program, loader })
-    } else if !is_of_glibc(&loader) {
-        Some(Unreached::OtherLibrary { program, loader })
-    } else if own_rights {
-        Some(Unreached::OwnRights { program })
-    } else if seen.go {
-        Some(Unreached::Go { program })
+        Some(PreloadObstacle::NoLoader { program, loader })
+    } else if !is_glibc_loader(&loader) {
+        Some(PreloadObstacle::OtherLibrary { program, loader })
+    } else if privileged {
+        Some(PreloadObstacle::OwnRights { program })
+    } else if info.go {
+        Some(PreloadObstacle::Go { program })
     } else {
         None
     })
@@ -157,57 +159,57 @@ fn judge(program: PathBuf, file: File, head: &[u8]) -> io::Result<Option<Unreach
 
 /// Word length, byte order and processor, from the first 20 bytes of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Machine {
+struct ElfTarget {
     class: u8,
     order: u8,
     processor: [u8; 2],
 }
 
-impl Machine {
+impl ElfTarget {
     /// Returns `None` if the program is shorter than its header fields.
-    fn of(head: &[u8]) -> Option<Self> {
+    fn from_header(head: &[u8]) -> Option<Self> {
         Some(Self { class: *head.get(4)?, order: *head.get(5)?, processor: head.get(18..20)?.try_into().ok()? })
     }
 
-    fn ours() -> Option<Self> {
-        static OURS: OnceLock<Option<Machine>> = OnceLock::new();
-        *OURS.get_or_init(|| Self::of(&head(&mut File::open("/proc/self/exe").ok()?).ok()?))
+    fn current() -> Option<Self> {
+        static CURRENT: OnceLock<Option<ElfTarget>> = OnceLock::new();
+        *CURRENT.get_or_init(|| Self::from_header(&read_head(&mut File::open("/proc/self/exe").ok()?).ok()?))
     }
 }
 
 /// Facts from a program's segments.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct ElfInfo {
     loader: Option<PathBuf>,
     go: bool,
 }
 
-impl Seen {
-    fn of<'data>(program: impl ReadRef<'data>) -> Result<Self, object::read::Error> {
+impl ElfInfo {
+    fn parse<'data>(program: impl ReadRef<'data>) -> Result<Self, object::read::Error> {
         let header = elf::FileHeader64::<Endianness>::parse(program)?;
         let order = header.endian()?;
-        let mut seen = Self::default();
+        let mut info = Self::default();
         for segment in header.program_headers(order, program)? {
             if let Some(loader) = segment.interpreter(order, program)? {
-                seen.loader = Some(PathBuf::from(OsStr::from_bytes(loader)));
+                info.loader = Some(PathBuf::from(OsStr::from_bytes(loader)));
             }
             let Some(mut notes) = segment.notes(order, program)? else { continue };
             while let Some(note) = notes.next()? {
-                seen.go |= note.name() == b"Go";
+                info.go |= note.name() == b"Go";
             }
         }
-        Ok(seen)
+        Ok(info)
     }
 }
 
 /// Recognises the loader of glibc by name: `ld-linux-x86-64.so.2`, `ld64.so.2`.
-fn is_of_glibc(loader: &Path) -> bool {
+fn is_glibc_loader(loader: &Path) -> bool {
     let name = loader.file_name().unwrap_or_default().as_bytes();
     name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so")
 }
 
 /// Returns true if executing the program changes privileges (`AT_SECURE`, ld.so(8)).
-fn has_own_rights(program: &Path, file: &File) -> io::Result<bool> {
+fn changes_privileges(program: &Path, file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let as_owner = found.mode() & libc::S_ISUID != 0 && found.uid() != uid;
@@ -220,5 +222,5 @@ fn has_own_rights(program: &Path, file: &File) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-#[path = "image_test.rs"]
-mod image_test;
+#[path = "elf_check_test.rs"]
+mod elf_check_test;

@@ -21,7 +21,7 @@ pub fn raise_open_files() -> io::Result<()> {
 }
 
 /// The limits for tools; `None` if nothing was raised.
-pub(crate) fn of_tools() -> Option<libc::rlimit> {
+pub(crate) fn for_tools() -> Option<libc::rlimit> {
     let number = |limit: Option<u64>| limit.unwrap_or(libc::RLIM_INFINITY);
     BEFORE.get().map(|before| libc::rlimit { rlim_cur: number(before.current), rlim_max: number(before.maximum) })
 }

@@ -1,4 +1,4 @@
-//! The reaper ("keeper"): a small process that kills our tools if we are killed (SIGKILL, out of
+//! The reaper: a small process that kills our tools if we are killed (SIGKILL, out of
 //! memory).
 //!
 //! ```text
@@ -8,10 +8,10 @@
 //!
 //! The kernel's `PR_SET_PDEATHSIG` needs a fork for every task (see the crate page) and does not
 //! reach grandchildren. The reaper costs one shell per run. A group is listed before its program
-//! runs, because the child writes its own entry (`stage`). The reaper misses processes that left
-//! their group; `runaway` finds them at the next start.
+//! runs, because the child writes its own entry (`child`). The reaper misses processes that left
+//! their group; `escaped` finds them at the next start.
 
-use crate::stage::Register;
+use crate::child::ReaperSlot;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, PipeWriter};
@@ -31,20 +31,20 @@ const LINE_BYTES: usize = 11;
 /// A free entry.
 const BLANK: [u8; LINE_BYTES] = *b"          \n";
 
-static KEEPER: OnceLock<Keeper> = OnceLock::new();
+static REAPER: OnceLock<Reaper> = OnceLock::new();
 
 /// Our side of the reaper.
 #[derive(Debug)]
-struct Keeper {
+struct Reaper {
     list: File,
-    lines: Mutex<Lines>,
+    slots: Mutex<FreeSlots>,
     /// Never written to; closed by the kernel when this process ends.
     _pipe: PipeWriter,
 }
 
 /// The free entries of the list.
 #[derive(Debug, Default)]
-struct Lines {
+struct FreeSlots {
     freed: Vec<u64>,
     /// Number of entries in the list.
     count: u64,
@@ -54,81 +54,81 @@ struct Lines {
 /// killed. To be called once before the first `run`; later calls do nothing. Fails without a shell
 /// or memfd.
 pub fn protect() -> io::Result<()> {
-    if KEEPER.get().is_none() {
+    if REAPER.get().is_none() {
         // If two threads call this at the same time, the later reaper sees its pipe close and
         // exits.
-        let _ = KEEPER.set(Keeper::start()?);
+        let _ = REAPER.set(Reaper::start()?);
     }
     Ok(())
 }
 
-impl Keeper {
+impl Reaper {
     fn start() -> io::Result<Self> {
         let list = File::from(memfd_create("process-groups", MemfdFlags::CLOEXEC)?);
         let (theirs, ours) = io::pipe()?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(SCRIPT).env_clear().current_dir("/").process_group(0);
         command.stdin(theirs).stdout(list.try_clone()?).stderr(Stdio::null()).spawn()?;
-        Ok(Self { list, lines: Mutex::default(), _pipe: ours })
+        Ok(Self { list, slots: Mutex::default(), _pipe: ours })
     }
 
     /// Clears an entry.
-    fn clear(&self, line: u64) {
+    fn clear(&self, slot: u64) {
         // Cannot run out of space: the entry's memory is already allocated.
-        if let Err(error) = self.list.write_all_at(&BLANK, line * LINE_BYTES as u64) {
+        if let Err(error) = self.list.write_all_at(&BLANK, slot * LINE_BYTES as u64) {
             tracing::warn!(%error, "the list of running tasks is not in order");
         }
     }
 
-    fn lines(&self) -> std::sync::MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> std::sync::MutexGuard<'_, FreeSlots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A group's entry in the list, cleared on drop.
 #[derive(Debug)]
-pub struct Record {
-    keeper: &'static Keeper,
-    line: u64,
+pub struct ReaperEntry {
+    reaper: &'static Reaper,
+    slot: u64,
 }
 
-impl Record {
+impl ReaperEntry {
     /// Allocates an entry for a group that is about to start; `None` without a reaper.
     pub fn new() -> Option<Self> {
-        let keeper = KEEPER.get()?;
-        let line = keeper.lines().take();
-        Some(Self { keeper, line })
+        let reaper = REAPER.get()?;
+        let slot = reaper.slots().allocate();
+        Some(Self { reaper, slot })
     }
 
     /// The position at which the child writes its entry.
-    pub fn register(&self) -> Register<'_> {
-        let offset = i64::try_from(self.line * LINE_BYTES as u64).expect("a list of running tasks is short");
-        Register { list: self.keeper.list.as_fd(), offset }
+    pub fn slot_position(&self) -> ReaperSlot<'_> {
+        let offset = i64::try_from(self.slot * LINE_BYTES as u64).expect("a list of running tasks is short");
+        ReaperSlot { list: self.reaper.list.as_fd(), offset }
     }
 }
 
-impl Drop for Record {
+impl Drop for ReaperEntry {
     fn drop(&mut self) {
-        self.keeper.clear(self.line);
-        self.keeper.lines().freed.push(self.line);
+        self.reaper.clear(self.slot);
+        self.reaper.slots().freed.push(self.slot);
     }
 }
 
 /// Formats the entry of a group. Called in the child before `execve`: no allocation, no panic.
-pub fn line_of(group: i32) -> [u8; LINE_BYTES] {
-    let (mut line, mut rest) = (BLANK, group.unsigned_abs());
-    for digit in line.iter_mut().take(LINE_BYTES - 1).rev() {
+pub fn format_entry(group: i32) -> [u8; LINE_BYTES] {
+    let (mut slot, mut rest) = (BLANK, group.unsigned_abs());
+    for digit in slot.iter_mut().take(LINE_BYTES - 1).rev() {
         *digit = b"0123456789"[(rest % 10) as usize];
         rest /= 10;
         if rest == 0 {
             break;
         }
     }
-    line
+    slot
 }
 
-impl Lines {
-    fn take(&mut self) -> u64 {
+impl FreeSlots {
+    fn allocate(&mut self) -> u64 {
         self.freed.pop().unwrap_or_else(|| {
             self.count += 1;
             self.count - 1
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn a_line_is_the_number_of_its_group() {
         for group in [1, 10, 4711, i32::MAX] {
-            let line = line_of(group);
-            assert_eq!(std::str::from_utf8(&line).expect("digits").trim(), group.to_string());
-            assert_eq!(line[LINE_BYTES - 1], b'\n');
+            let slot = format_entry(group);
+            assert_eq!(std::str::from_utf8(&slot).expect("digits").trim(), group.to_string());
+            assert_eq!(slot[LINE_BYTES - 1], b'\n');
         }
     }
 }

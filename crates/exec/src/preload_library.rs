@@ -1,6 +1,6 @@
 //! Finds the preload library, with which programs access a pool without a mount.
 
-use crate::image::is_library;
+use crate::elf_check::is_library;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,35 +11,35 @@ const LIBRARY: &str = "libtidemill_preload.so";
 /// Environment variable with the path of a library outside the default places.
 const VARIABLE: &str = "TIDEMILL_PRELOAD";
 /// Environment variable of the libraries to preload (ld.so(8)).
-const LIST: &str = "LD_PRELOAD";
+const PRELOAD_LIST: &str = "LD_PRELOAD";
 
 /// Reasons why there is no usable library.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum NoLibrary {
+pub enum PreloadLibraryError {
     /// The path in the environment variable is not a file.
     #[error("{VARIABLE} names {}, which is no file", .0.display())]
-    Named(PathBuf),
+    NotAFile(PathBuf),
     /// The file named in the environment variable is not a library of this processor type.
     #[error("{VARIABLE} names {}, which is no library for this kind of processor", .0.display())]
-    NoneSuch(PathBuf),
+    NotALibrary(PathBuf),
     /// The library is in none of the default places.
     #[error("{LIBRARY} is neither in {} nor in ../lib or ../lib/tidemill", .0.display())]
-    Nowhere(PathBuf),
+    Missing(PathBuf),
     /// The path contains a separator of the loader's list.
     #[error("{} has a blank or a colon in its path, where the system's loader parts it", .0.display())]
-    Parted(PathBuf),
+    Separator(PathBuf),
 }
 
-impl NoLibrary {
+impl PreloadLibraryError {
     /// Advice for the user.
     pub fn hint(&self) -> String {
         match self {
-            Self::Named(_) | Self::NoneSuch(_) => {
+            Self::NotAFile(_) | Self::NotALibrary(_) => {
                 format!("leave {VARIABLE} out where the library is beside the binary")
             }
-            Self::Nowhere(_) => format!("`make build` makes it; {VARIABLE}=FILE says where else it is"),
-            Self::Parted(_) => format!("put it elsewhere; {VARIABLE}=FILE says where"),
+            Self::Missing(_) => format!("`make build` makes it; {VARIABLE}=FILE says where else it is"),
+            Self::Separator(_) => format!("put it elsewhere; {VARIABLE}=FILE says where"),
         }
     }
 }
@@ -49,38 +49,38 @@ impl NoLibrary {
 ///
 /// # Errors
 /// The library is missing, or its path cannot be passed to the loader.
-pub fn library() -> Result<PathBuf, NoLibrary> {
+pub fn preload_library() -> Result<PathBuf, PreloadLibraryError> {
     let binary = env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
     let named = env::var_os(VARIABLE).filter(|named| !named.is_empty());
     find(named.map(PathBuf::from), binary.parent().unwrap_or(Path::new("/")))
 }
 
-fn find(named: Option<PathBuf>, beside: &Path) -> Result<PathBuf, NoLibrary> {
+fn find(named: Option<PathBuf>, beside: &Path) -> Result<PathBuf, PreloadLibraryError> {
     let found = match named {
         Some(named) => match std::path::absolute(&named).ok().filter(|path| path.is_file()) {
-            None => Err(NoLibrary::Named(named)),
-            Some(path) if !is_library(&path) => Err(NoLibrary::NoneSuch(path)),
+            None => Err(PreloadLibraryError::NotAFile(named)),
+            Some(path) if !is_library(&path) => Err(PreloadLibraryError::NotALibrary(path)),
             Some(path) => Ok(path),
         },
         None => ["", "../lib", "../lib/tidemill"]
             .map(|folder| beside.join(folder).join(LIBRARY))
             .into_iter()
             .find(|path| path.is_file())
-            .ok_or_else(|| NoLibrary::Nowhere(beside.to_owned())),
+            .ok_or_else(|| PreloadLibraryError::Missing(beside.to_owned())),
     }?;
-    let parted = found.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
-    if parted { Err(NoLibrary::Parted(found)) } else { Ok(found) }
+    let has_separator = found.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
+    if has_separator { Err(PreloadLibraryError::Separator(found)) } else { Ok(found) }
 }
 
 /// Returns the environment variable that preloads the library, followed by the `others` already
 /// listed.
-pub fn preloading(library: &Path, others: Option<&OsStr>) -> (OsString, OsString) {
+pub fn preload_variable(library: &Path, others: Option<&OsStr>) -> (OsString, OsString) {
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         all.push(":");
         all.push(others);
     }
-    (LIST.into(), all)
+    (PRELOAD_LIST.into(), all)
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         let bin = root.path().join("bin");
         fs::create_dir_all(root.path().join("lib/tidemill")).unwrap();
         fs::create_dir(&bin).unwrap();
-        assert!(matches!(find(None, &bin), Err(NoLibrary::Nowhere(_))));
+        assert!(matches!(find(None, &bin), Err(PreloadLibraryError::Missing(_))));
         for folder in ["lib/tidemill", "lib", "bin"] {
             let file = root.path().join(folder).join(LIBRARY);
             fs::write(&file, "").unwrap();
@@ -107,21 +107,21 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (named, odd) = (root.path().join("mine.so"), root.path().join("a b.so"));
         fs::write(root.path().join(LIBRARY), "").unwrap();
-        assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::Named(named.clone())));
+        assert_eq!(find(Some(named.clone()), root.path()), Err(PreloadLibraryError::NotAFile(named.clone())));
         fs::write(&named, "no library").unwrap();
-        assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::NoneSuch(named.clone())));
+        assert_eq!(find(Some(named.clone()), root.path()), Err(PreloadLibraryError::NotALibrary(named.clone())));
         // The first bytes of a library: those of this program, with the type of a library.
         let mut head = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
         head[16..18].copy_from_slice(&3_u16.to_ne_bytes());
         fs::write(&named, &head).unwrap();
         assert_eq!(find(Some(named.clone()), root.path()), Ok(named));
         fs::write(&odd, &head).unwrap();
-        assert_eq!(find(Some(odd.clone()), root.path()), Err(NoLibrary::Parted(odd)));
+        assert_eq!(find(Some(odd.clone()), root.path()), Err(PreloadLibraryError::Separator(odd)));
     }
 
     #[test]
     fn others_come_behind_it() {
-        let list = |others: Option<&str>| preloading(Path::new("/l.so"), others.map(OsStr::new)).1;
+        let list = |others: Option<&str>| preload_variable(Path::new("/l.so"), others.map(OsStr::new)).1;
         assert_eq!(list(None), "/l.so");
         assert_eq!(list(Some("")), "/l.so");
         assert_eq!(list(Some("/a.so:/b.so")), "/l.so:/a.so:/b.so");
