@@ -3,7 +3,7 @@
 
 use crate::progress::plain;
 use base::ByteSize;
-use run::Event;
+use run::RunEvent;
 use std::fmt::Write;
 
 /// Upper bound of the lines of a failed task's output that are shown.
@@ -34,8 +34,8 @@ struct Kind {
 
 impl Failures {
     /// The text for a failed task; `None` if another one failed in the same way.
-    pub fn add(&mut self, event: &Event) -> Option<String> {
-        let Event::TaskFailed { task, tool, reason, output, upstream: false, .. } = event else { return None };
+    pub fn add(&mut self, event: &RunEvent) -> Option<String> {
+        let RunEvent::TaskFailed { task, tool, reason, output, upstream: false, .. } = event else { return None };
         let last_line = output.lines().last().unwrap_or_default();
         let alike = |kind: &&mut Kind| kind.tool == *tool && kind.reason == *reason && kind.last_line == last_line;
         if let Some(kind) = self.kinds.iter_mut().find(alike) {
@@ -64,8 +64,8 @@ impl Failures {
 
 /// Describes a failed task: its call, the reason, the directory where it is kept, and the end of
 /// its output, indented.
-fn told(event: &Event) -> String {
-    let Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, .. } = event else {
+fn told(event: &RunEvent) -> String {
+    let RunEvent::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, .. } = event else {
         return String::new();
     };
     let mut text = format!("task {} {tool} failed: {reason}", task.0);
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
     use flow::TaskId;
 
-    fn failed(task: u32, reason: &str, output: &str) -> Event {
-        Event::TaskFailed {
+    fn failed(task: u32, reason: &str, output: &str) -> RunEvent {
+        RunEvent::TaskFailed {
             task: TaskId(task),
             tool: "C45".into(),
             reason: reason.into(),
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn a_task_that_failed_upstream_is_only_counted() {
-        let Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, .. } =
+        let RunEvent::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, .. } =
             failed(8, "P was not written", "")
         else {
             unreachable!()
         };
         let upstream = true;
-        let event = Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream };
+        let event = RunEvent::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream };
         assert_eq!(Failures::default().add(&event), None);
     }
 }

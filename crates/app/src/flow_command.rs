@@ -6,7 +6,7 @@ use crate::source::{self, Loaded};
 use crate::{commands, console, output};
 use base::{Problem, printable};
 use flow::{Element, TaskId};
-use run::Checked;
+use run::CheckedWorkflow;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn show(args: &ShowArgs) -> Result<String, Vec<Problem>> {
     Ok(if args.commands { commands::listing(&loaded) } else { listing(&loaded.flow) })
 }
 
-fn listing(flow: &Checked) -> String {
+fn listing(flow: &CheckedWorkflow) -> String {
     let workflow = flow.workflow();
     let mut text = String::from("data\n");
     let mut add = |line: String| {
@@ -64,7 +64,7 @@ fn listing(flow: &Checked) -> String {
 }
 
 /// A task as text, such as `C45(Part[0]) -> Model[0][0]`.
-pub fn called(flow: &Checked, task: TaskId, tool: &str) -> String {
+pub fn called(flow: &CheckedWorkflow, task: TaskId, tool: &str) -> String {
     let names = |ids: Vec<flow::DataId>| summary(flow, &ids);
     let (inputs, outputs) = (names(flow.inputs(task).collect()), names(flow.outputs(task).collect()));
     let arrow = if outputs.is_empty() { "" } else { " -> " };
@@ -78,7 +78,7 @@ fn shaped(element: &Element) -> String {
 }
 
 /// The role of an element in the workflow: input with its files, output or temporary.
-fn origin(flow: &Checked, element: &Element) -> String {
+fn origin(flow: &CheckedWorkflow, element: &Element) -> String {
     match &element.source {
         flow::Source::Input(files) if files.len() == 1 => format!("input {}", files[0]),
         flow::Source::Input(files) => format!("input {} ... {}", files[0], files[files.len() - 1]),
@@ -91,7 +91,7 @@ fn origin(flow: &Checked, element: &Element) -> String {
 }
 
 /// Names of members, or of the files of inputs; of many only the first and the last.
-fn summary(flow: &Checked, ids: &[flow::DataId]) -> String {
+fn summary(flow: &CheckedWorkflow, ids: &[flow::DataId]) -> String {
     const LISTED_MAX: usize = 4;
     let workflow = flow.workflow();
     let name = |id: &flow::DataId| workflow.input_path(*id).map_or_else(|| workflow.data_name(*id), str::to_owned);

@@ -87,7 +87,7 @@ fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem
         ends_with(connected, client.clone(), ending.clone())?;
         return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
     }
-    let PoolSize { size, lowered } = run::Limits::read().pool(args.memory)?;
+    let PoolSize { size, lowered } = run::MemoryBudget::read().pool(args.memory)?;
     if let Some(line) = lowered.filter(|_| !args.quiet) {
         console::warn(&line);
     }

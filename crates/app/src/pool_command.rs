@@ -229,7 +229,7 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     claim.also_removes(&folder).map_err(told)?;
     std::fs::create_dir(&folder).map_err(cannot)?;
     let memory = |asked, nodes| {
-        let PoolSize { size, lowered } = run::Limits::read().shared_by(nodes).pool(asked)?;
+        let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(asked)?;
         if let Some(line) = lowered {
             tracing::warn!("{line}");
         }

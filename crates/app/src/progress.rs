@@ -9,7 +9,7 @@ use crate::failures::Failures;
 use crate::output::{self, PrintError};
 use base::{ByteSize, printable};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use run::{Event, Progress};
+use run::{Progress, RunEvent};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const EXPORTS_NAMED_MAX: usize = 10;
 /// An output format for events.
 pub trait Show {
     /// Shows one event.
-    fn show(&mut self, event: &Event);
+    fn show(&mut self, event: &RunEvent);
 
     /// Reports an earlier error in writing events, if any; returns the exit code.
     fn conclude(&mut self) -> u8 {
@@ -51,7 +51,7 @@ struct Json {
 }
 
 impl Show for Json {
-    fn show(&mut self, event: &Event) {
+    fn show(&mut self, event: &RunEvent) {
         if self.unwritten.is_none() {
             self.unwritten = output::print(format!("{}\n", event.to_json()).as_bytes()).err();
         }
@@ -69,10 +69,12 @@ struct Quiet {
 }
 
 impl Show for Quiet {
-    fn show(&mut self, event: &Event) {
+    fn show(&mut self, event: &RunEvent) {
         match event {
-            Event::TaskFailed { .. } | Event::Warning(_) => self.told.lines(event).iter().for_each(|line| say(line)),
-            Event::Ended { .. } => self.told.failures.counted().for_each(|line| say(&line)),
+            RunEvent::TaskFailed { .. } | RunEvent::Warning(_) => {
+                self.told.lines(event).iter().for_each(|line| say(line))
+            }
+            RunEvent::Ended { .. } => self.told.failures.counted().for_each(|line| say(&line)),
             _ => {}
         }
     }
@@ -87,11 +89,13 @@ struct Told {
 
 impl Told {
     /// The lines that all formats for people print for an event.
-    fn lines(&mut self, event: &Event) -> Vec<String> {
+    fn lines(&mut self, event: &RunEvent) -> Vec<String> {
         match event {
-            Event::Exported { path, bytes, .. } => self.outputs.add(path, *bytes).into_iter().collect(),
-            Event::TaskFailed { .. } => self.failures.add(event).into_iter().collect(),
-            Event::Ended { .. } => self.failures.counted().chain(self.outputs.total()).chain(sentence(event)).collect(),
+            RunEvent::Exported { path, bytes, .. } => self.outputs.add(path, *bytes).into_iter().collect(),
+            RunEvent::TaskFailed { .. } => self.failures.add(event).into_iter().collect(),
+            RunEvent::Ended { .. } => {
+                self.failures.counted().chain(self.outputs.total()).chain(sentence(event)).collect()
+            }
             _ => sentence(event).into_iter().collect(),
         }
     }
@@ -127,9 +131,9 @@ struct Plain {
 }
 
 impl Show for Plain {
-    fn show(&mut self, event: &Event) {
+    fn show(&mut self, event: &RunEvent) {
         match event {
-            Event::Progress(progress) => {
+            RunEvent::Progress(progress) => {
                 if self.last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL) && progress.elapsed > 1.0 {
                     self.last = Some(Instant::now());
                     say(&progress_line(progress));
@@ -160,15 +164,15 @@ impl Bar {
 }
 
 impl Show for Bar {
-    fn show(&mut self, event: &Event) {
+    fn show(&mut self, event: &RunEvent) {
         match event {
-            Event::Progress(progress) => {
+            RunEvent::Progress(progress) => {
                 self.bar.set_position((progress.done + progress.failed) as u64);
                 self.bar.set_message(bar_message(progress));
                 return;
             }
-            Event::Ended { .. } => self.bar.finish_and_clear(),
-            Event::Started { tasks, .. } => self.start(*tasks),
+            RunEvent::Ended { .. } => self.bar.finish_and_clear(),
+            RunEvent::Started { tasks, .. } => self.start(*tasks),
             _ => {}
         }
         let lines = self.told.lines(event);
@@ -179,21 +183,23 @@ impl Show for Bar {
 }
 
 /// The line for an event; `None` for events that are only counted.
-fn sentence(event: &Event) -> Option<String> {
+fn sentence(event: &RunEvent) -> Option<String> {
     match event {
-        Event::Started { tasks, slots, storage_line, .. } => Some(format!(
+        RunEvent::Started { tasks, slots, storage_line, .. } => Some(format!(
             "{tasks} {} on {slots} {}; {storage_line}",
             plural(*tasks, "task"),
             plural(*slots as usize, "slot")
         )),
-        Event::TaskRetried { task, tool, reason } => Some(format!("task {} {tool} is tried again: {reason}", task.0)),
-        Event::TaskFailed { .. }
-        | Event::TaskStarted { .. }
-        | Event::TaskDone { .. }
-        | Event::Exported { .. }
-        | Event::Progress(_) => None,
-        Event::Warning(text) => Some(format!("warning: {text}")),
-        Event::Ended { outcome, seconds, done, failed, .. } => {
+        RunEvent::TaskRetried { task, tool, reason } => {
+            Some(format!("task {} {tool} is tried again: {reason}", task.0))
+        }
+        RunEvent::TaskFailed { .. }
+        | RunEvent::TaskStarted { .. }
+        | RunEvent::TaskDone { .. }
+        | RunEvent::Exported { .. }
+        | RunEvent::Progress(_) => None,
+        RunEvent::Warning(text) => Some(format!("warning: {text}")),
+        RunEvent::Ended { outcome, seconds, done, failed, .. } => {
             let fate = if *outcome == "interrupted" { "not finished" } else { "failed or never ran" };
             let failed = if *failed > 0 { format!(", {failed} {fate}") } else { String::new() };
             Some(format!("{outcome}: {done} {} done{failed}, {}", plural(*done, "task"), duration(*seconds)))
@@ -283,7 +289,7 @@ mod tests {
     #[test]
     fn what_an_interrupted_run_left_is_not_said_to_have_failed() {
         let ended = |outcome| {
-            sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4, report: None }).expect("told")
+            sentence(&RunEvent::Ended { outcome, seconds: 2.0, done: 3, failed: 4, report: None }).expect("told")
         };
         assert!(
             ended("interrupted").starts_with("interrupted: 3 tasks done, 4 not finished"),

@@ -6,7 +6,7 @@ use crate::data_folder::REPORTS;
 use crate::{progress, selection, signals, source};
 use base::Problem;
 use report::{Outcome, RunReport};
-use run::{Asked, LastResort, Order, Storage};
+use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,11 +18,11 @@ const SPACE_WAIT: Duration = Duration::from_secs(10);
 /// Runs the workflow, writes its report, and returns the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let loaded = source::load(&args.source, &[&args.out, args.report.as_deref().unwrap_or(Path::new(REPORTS))])?;
-    let order = order(args, loaded)?;
-    let report_dir = order.report_dir.clone().unwrap_or_default();
+    let spec = spec(args, loaded)?;
+    let report_dir = spec.report_dir.clone().unwrap_or_default();
     let out_of_runtime = |error: std::io::Error| vec![Problem::new(format!("cannot start: {error}"))];
-    let (cancel, last_resort) = (CancellationToken::new(), LastResort::default());
-    let (token, resort) = (cancel.clone(), last_resort.clone());
+    let (cancel, emergency_cleanup) = (CancellationToken::new(), EmergencyCleanup::default());
+    let (token, resort) = (cancel.clone(), emergency_cleanup.clone());
     let received = signals::watch(move || token.cancel(), move || resort.act()).map_err(out_of_runtime)?;
     // The keeper ends the tools if this run is killed by SIGKILL; without it the run still works.
     if let Err(error) = exec::protect() {
@@ -31,19 +31,19 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(out_of_runtime)?;
     let mut show = progress::form(args.quiet, args.json);
     let mut ended = None;
-    let mut tell = |event: &run::Event| match event {
+    let mut tell = |event: &run::RunEvent| match event {
         // The end is shown only when the report is written.
-        run::Event::Ended { .. } => ended = Some(event.clone()),
+        run::RunEvent::Ended { .. } => ended = Some(event.clone()),
         _ => show.show(event),
     };
-    let mut report = runtime.block_on(run::run(order, &mut tell, cancel, &last_resort))?;
+    let mut report = runtime.block_on(run::run(spec, &mut tell, cancel, &emergency_cleanup))?;
     if let Some(code) = received.exit_code() {
         report.exit_code = i32::from(code);
     }
     report.link_outputs(&std::path::absolute(&report_dir).unwrap_or_default());
     let written = write_report(&report, &report_dir);
     if let Some(mut event) = ended {
-        if let (run::Event::Ended { report, .. }, Ok(())) = (&mut event, &written) {
+        if let (run::RunEvent::Ended { report, .. }, Ok(())) = (&mut event, &written) {
             *report = std::path::absolute(report_dir.join("report.html")).ok();
         }
         show.show(&event);
@@ -67,19 +67,19 @@ fn conclude(args: &RunArgs, report: &RunReport, written: &Result<(), String>, re
 }
 
 /// Converts the arguments to the specification of the run.
-fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> {
+fn spec(args: &RunArgs, loaded: source::Loaded) -> Result<RunSpec, Vec<Problem>> {
     let exports = selection::select(&loaded.flow, &args.export)?;
     let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
     let run_id = run_id(&loaded.flow.workflow().name);
     let report_dir = report_dir(args, &run_id)?;
     let keep_failed = args.keep_failed.then(|| std::path::absolute(report_dir.join("failed")).ok()).flatten();
-    Ok(Order {
+    Ok(RunSpec {
         run_id,
         data_dir: loaded.data_dir,
         out_dir,
         report_dir: Some(report_dir),
         warnings: loaded.warnings,
-        asked: Asked {
+        requested: RequestedOptions {
             command_line: std::env::args().collect(),
             source: args.source.workflow.display().to_string(),
             language: loaded.language.to_owned(),
@@ -90,10 +90,10 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
         copies: None,
         slots: args.slots.unwrap_or_else(processors),
         storage: match args.storage {
-            StorageArg::Auto => Storage::Auto,
-            StorageArg::Mount => Storage::Mount,
-            StorageArg::Preload => Storage::Preload,
-            StorageArg::Staging => Storage::Staging,
+            StorageArg::Auto => StorageRequest::Auto,
+            StorageArg::Mount => StorageRequest::Mount,
+            StorageArg::Preload => StorageRequest::Preload,
+            StorageArg::Staging => StorageRequest::Staging,
         },
         passthrough: !args.no_passthrough,
         keep: args.keep,

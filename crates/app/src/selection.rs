@@ -2,12 +2,12 @@
 
 use base::Problem;
 use flow::DataId;
-use run::Checked;
+use run::CheckedWorkflow;
 use std::collections::BTreeSet;
 
 /// The members that the patterns select. A pattern is the name of an element or of a member
 /// (`Model[0][3]`), or `/REGEXP/` over both. A pattern that selects nothing is refused.
-pub fn select(flow: &Checked, patterns: &[String]) -> Result<BTreeSet<DataId>, Vec<Problem>> {
+pub fn select(flow: &CheckedWorkflow, patterns: &[String]) -> Result<BTreeSet<DataId>, Vec<Problem>> {
     let (mut selected, mut problems) = (BTreeSet::new(), Vec::new());
     for pattern in patterns {
         match members(flow, pattern) {
@@ -18,7 +18,7 @@ pub fn select(flow: &Checked, patterns: &[String]) -> Result<BTreeSet<DataId>, V
     if problems.is_empty() { Ok(selected) } else { Err(problems) }
 }
 
-fn members(flow: &Checked, pattern: &str) -> Result<Vec<DataId>, Problem> {
+fn members(flow: &CheckedWorkflow, pattern: &str) -> Result<Vec<DataId>, Problem> {
     let workflow = flow.workflow();
     let matcher = Matcher::new(pattern)?;
     let matches = |text: &str| matcher.matches(text);
@@ -80,7 +80,7 @@ mod tests {
             {"tool": "cp", "files": {"from": "B[1]", "to": "C"}}]}"#;
 
     fn selected(pattern: &str) -> Result<Vec<String>, String> {
-        let flow = Checked::new(flow::from_json(FLOW, "f.json").expect("is read"), None).expect("is whole");
+        let flow = CheckedWorkflow::new(flow::from_json(FLOW, "f.json").expect("is read"), None).expect("is whole");
         let found = select(&flow, &[pattern.to_owned()]).map_err(|problems| problems[0].to_string())?;
         Ok(found.into_iter().map(|id| flow.workflow().data_name(id)).collect())
     }

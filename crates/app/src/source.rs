@@ -5,7 +5,7 @@ use crate::console;
 use crate::data_folder::{self, DataFolder};
 use base::Problem;
 use flow::{Catalogue, ConfigValue, Script, Tool, Workflow};
-use run::Checked;
+use run::CheckedWorkflow;
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Loaded {
     /// The checked workflow.
-    pub flow: Checked,
+    pub flow: CheckedWorkflow,
     /// Language of the source: `js4cloud` or `json`.
     pub language: &'static str,
     /// The data directory, absolute.
@@ -56,7 +56,7 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     let name = source.workflow.display().to_string();
     if flow::is_descriptor(&text) || is_json(&source.workflow) {
         refuse_script_flags(source, &sets).map_err(one)?;
-        let flow = Checked::new(flow::from_json(&text, &name).map_err(one)?, None)?;
+        let flow = CheckedWorkflow::new(flow::from_json(&text, &name).map_err(one)?, None)?;
         let warnings = strange(flow.workflow(), &name, "json");
         return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets, warnings });
     }
@@ -68,7 +68,7 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     let mut warnings = std::mem::take(&mut inputs.warnings);
     let folder = told_folder(&data_dir, source.data.is_some());
     let workflow = evaluate(&name, &text, tools, (inputs, folder), &sets).map_err(one)?;
-    let flow = Checked::new(workflow, Some(Script { file: &name, source: &text }))?;
+    let flow = CheckedWorkflow::new(workflow, Some(Script { file: &name, source: &text }))?;
     warnings.extend(strange(flow.workflow(), &name, "js4cloud"));
     Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
 }

@@ -6,11 +6,11 @@
 //!             +--------+--------+-> discard, and a failure that says what to do
 //! ```
 
-use crate::checked::Checked;
-use crate::keep_failed::{KeepFailed, Repeat};
+use crate::checked_workflow::CheckedWorkflow;
+use crate::keep_failed::{KeepFailed, RerunScript};
 use crate::memory_limits::MemoryLimits;
-use crate::record::{Failure, Tried};
-use crate::workspace::{Collected, Given, Made, Missing, Trouble, Workspace};
+use crate::recorder::{AttemptFailure, AttemptResult};
+use crate::workspace::{CollectResult, MissingOutput, OutputFile, TaskIo, Workspace, WorkspaceError};
 use base::ByteSize;
 use exec::{ExitReason, Launch};
 use flow::{Command, DataId, TaskId, ToolId};
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use wire::Refusal;
 
 /// Advice for a full pool.
-pub const ROOM_HINT: &str =
+pub const SPACE_HINT: &str =
     "give it more with --memory, run fewer tasks at once with --slots, or leave --keep out so that temporaries go";
 
 /// Advice for a full RAM disk: containers often have a small one.
@@ -34,9 +34,9 @@ const RAM_DISK_HINT: &str = "run fewer tasks at once with --slots, make it large
 
 /// State that all attempts of a run share.
 #[derive(Debug)]
-pub struct Context {
+pub struct RunContext {
     /// The checked workflow.
-    pub flow: Arc<Checked>,
+    pub flow: Arc<CheckedWorkflow>,
     /// The pool as tasks see it; `None` if no task needs it.
     pub workspace: Option<Workspace>,
     /// Path of each tool's program.
@@ -44,7 +44,7 @@ pub struct Context {
     /// Environment of every task, before the tool's own variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Working directory of tasks that have no directory of their own.
-    pub elsewhere: PathBuf,
+    pub default_cwd: PathBuf,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// Upper bound of the bytes of all copies on the RAM disk.
@@ -61,9 +61,9 @@ pub struct Context {
 }
 
 /// Runs an attempt to its end.
-pub async fn run(context: Arc<Context>, task: TaskId, attempt: u32, cancel: CancellationToken) -> Tried {
+pub async fn run(context: Arc<RunContext>, task: TaskId, attempt: u32, cancel: CancellationToken) -> AttemptResult {
     let started = Instant::now();
-    let mut tried = Tried {
+    let mut tried = AttemptResult {
         task,
         started,
         ended: started,
@@ -82,18 +82,23 @@ pub async fn run(context: Arc<Context>, task: TaskId, attempt: u32, cancel: Canc
     tried
 }
 
-impl Context {
-    async fn perform(&self, attempt: u32, cancel: CancellationToken, tried: &mut Tried) -> Result<Vec<Made>, Failure> {
+impl RunContext {
+    async fn perform(
+        &self,
+        attempt: u32,
+        cancel: CancellationToken,
+        tried: &mut AttemptResult,
+    ) -> Result<Vec<OutputFile>, AttemptFailure> {
         let task = tried.task;
         let command = self.expand(task);
-        self.tell_argv(&command, tried);
+        self.record_argv(&command, tried);
         let workspace = self.workspace.as_ref().filter(|_| self.flow.tool_of(task).needs_workdir());
         let refused_before = (self.refusals(), self.filled.load(Relaxed));
         if let Some(workspace) = workspace {
             workspace
-                .enter(task, &command)
+                .prepare_task(task, &command)
                 .await
-                .map_err(|trouble| around(&trouble, "its folder could not be prepared"))?;
+                .map_err(|error| setup_failure(&error, "its folder could not be prepared"))?;
         }
         let outcome = self.execute(&command, attempt, cancel, tried).await;
         let outcome = match (outcome, workspace) {
@@ -106,12 +111,12 @@ impl Context {
         tried.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Do this before the directory is removed, while the fill level that explains the failure
         // can still be seen.
-        let outcome = outcome.map_err(|failure| self.blame_space(failure, task, tried.refused));
+        let outcome = outcome.map_err(|failure| self.attribute_to_space(failure, task, tried.refused));
         let outcome = self.keep_or_forget(outcome, (task, attempt)).await;
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // Only log an error of the removal; the user needs the failure that came first.
-            if let Err(trouble) = workspace.discard(task).await {
-                tracing::warn!(task = task.0, %trouble, "could not remove what a failed task left");
+            if let Err(error) = workspace.discard(task).await {
+                tracing::warn!(task = task.0, trouble = %error, "could not remove what a failed task left");
             }
         }
         outcome
@@ -127,7 +132,7 @@ impl Context {
         }
     }
 
-    fn tell_argv(&self, command: &Command, tried: &mut Tried) {
+    fn record_argv(&self, command: &Command, tried: &mut AttemptResult) {
         tried.argv = std::iter::once(self.program(tried.task).display().to_string())
             .chain(command.args.iter().cloned())
             .collect();
@@ -142,45 +147,45 @@ impl Context {
         command: &Command,
         attempt: u32,
         cancel: CancellationToken,
-        tried: &mut Tried,
-    ) -> Result<(), Failure> {
+        tried: &mut AttemptResult,
+    ) -> Result<(), AttemptFailure> {
         let tool = self.flow.tool_of(tried.task);
         let workspace = self.workspace.as_ref().filter(|_| tool.needs_workdir());
-        let given = match workspace {
-            Some(workspace) => workspace.give(tried.task, command).await,
-            None => Ok(Given::paths(self.elsewhere.clone().into(), command)),
+        let io = match workspace {
+            Some(workspace) => workspace.task_io(tried.task, command).await,
+            None => Ok(TaskIo::paths(self.default_cwd.clone().into(), command)),
         };
-        let given = given.map_err(|trouble| around(&trouble, "its standard files could not be opened"))?;
+        let io = io.map_err(|error| setup_failure(&error, "its standard files could not be opened"))?;
         let launch = Launch {
             program: self.program(tried.task),
             args: command.args.iter().map(OsString::from).collect(),
-            env: self.environment_of(command, (tried.task, attempt), &given),
-            cwd: given.cwd,
-            stdin: given.stdin,
-            stdout: given.stdout,
+            env: self.environment_of(command, (tried.task, attempt), &io),
+            cwd: io.cwd,
+            stdin: io.stdin,
+            stdout: io.stdout,
             timeout: tool.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
-            memory: self.memory.as_ref().and_then(|limits| limits.of(tool)),
+            memory: self.memory.as_ref().and_then(|limits| limits.limit_of(tool)),
         };
         tried.started = Instant::now();
         let ended = exec::run(launch, cancel).await;
         if let Some(workspace) = workspace {
-            workspace.take_back(&given.opened).await;
+            workspace.release_opened(&io.opened).await;
         }
-        tried.stdout = kept(&ended.stdout);
-        tried.stderr = kept(&ended.stderr);
+        tried.stdout = captured_output(&ended.stdout);
+        tried.stderr = captured_output(&ended.stderr);
         tried.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
         tried.max_rss_bytes = ended.usage.rss_max;
         tried.peak_memory_bytes = ended.usage.memory_peak;
         tried.exit_code = if let ExitReason::Exited(code) = &ended.ending { Some(*code) } else { None };
-        judge(&ended.ending, tool)
+        check_exit(&ended.ending, tool)
     }
 
     fn environment_of(
         &self,
         command: &Command,
         (task, attempt): (TaskId, u32),
-        given: &Given,
+        io: &TaskIo,
     ) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
         if !command.path.is_empty() {
@@ -188,10 +193,10 @@ impl Context {
         }
         let own = self.own_variables(task, attempt).map(|(name, value)| (name.into(), value.into())).into_iter();
         let of_tool = command.env.iter().map(|(name, value)| (name.into(), value.into()));
-        for (name, value) in own.chain(of_tool).chain(given.variables.iter().cloned()) {
+        for (name, value) in own.chain(of_tool).chain(io.variables.iter().cloned()) {
             set(&mut environment, name, value);
         }
-        if let Some(library) = &given.library {
+        if let Some(library) = &io.library {
             let others = environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
             let (name, list) = exec::preload_variable(library, others.as_deref());
             set(&mut environment, name, list);
@@ -212,9 +217,9 @@ impl Context {
     /// attempts.
     async fn keep_or_forget(
         &self,
-        outcome: Result<Vec<Made>, Failure>,
+        outcome: Result<Vec<OutputFile>, AttemptFailure>,
         (task, attempt): (TaskId, u32),
-    ) -> Result<Vec<Made>, Failure> {
+    ) -> Result<Vec<OutputFile>, AttemptFailure> {
         let (Some(keep), Some(workspace)) = (&self.keep_failed, &self.workspace) else { return outcome };
         let failure = match outcome {
             Ok(made) => {
@@ -225,25 +230,25 @@ impl Context {
             Err(failure) => failure,
         };
         let variables = self.own_variables(task, attempt).map(|(name, value)| (name.to_owned(), value)).into();
-        let repeat = Repeat { task, why: failure.text.clone(), program: self.program(task), variables };
+        let repeat = RerunScript { task, why: failure.text.clone(), program: self.program(task), variables };
         let (kept, text) = match keep.keep(&self.flow, workspace, &repeat).await {
             Ok(kept) => (kept, failure.text.clone()),
             Err(error) => (None, format!("{}; it could not be kept: {error}", failure.text)),
         };
-        Err(Failure { text, kept, ..failure })
+        Err(AttemptFailure { text, kept, ..failure })
     }
 
-    async fn collect(&self, workspace: &Workspace, task: TaskId) -> Result<Vec<Made>, Failure> {
+    async fn collect(&self, workspace: &Workspace, task: TaskId) -> Result<Vec<OutputFile>, AttemptFailure> {
         match workspace.collect(task, self.keep).await {
-            Ok(Collected::All(made)) => Ok(made),
-            Ok(Collected::Missing(missing)) => {
-                Err(Failure::new(ReasonKind::MissingOutput, self.name_missing(&missing)))
+            Ok(CollectResult::All(made)) => Ok(made),
+            Ok(CollectResult::Missing(missing)) => {
+                Err(AttemptFailure::new(ReasonKind::MissingOutput, self.name_missing(&missing)))
             }
-            Err(trouble) => Err(around(&trouble, "its outputs could not be taken over")),
+            Err(error) => Err(setup_failure(&error, "its outputs could not be taken over")),
         }
     }
 
-    fn name_missing(&self, missing: &[Missing]) -> String {
+    fn name_missing(&self, missing: &[MissingOutput]) -> String {
         const NAMED_MAX: usize = 5;
         let workflow = self.flow.workflow();
         let named = missing
@@ -262,57 +267,61 @@ impl Context {
     }
 
     /// Turns a failure into one of space, with advice, if space ran out while the task ran.
-    fn blame_space(&self, failure: Failure, task: TaskId, refused: bool) -> Failure {
+    fn attribute_to_space(&self, failure: AttemptFailure, task: TaskId, refused: bool) -> AttemptFailure {
         let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
-        let Some(full) = self.what_is_full(task, refused).filter(|_| own) else { return failure };
+        let Some(full) = self.full_storage(task, refused).filter(|_| own) else { return failure };
         let text = format!("{}; {full}", failure.text);
-        Failure { kind: ReasonKind::NoSpace, text, ..failure }
+        AttemptFailure { kind: ReasonKind::NoSpace, text, ..failure }
     }
 
     /// Describes the pool if it refused space, or the RAM disk if it is full now.
-    fn what_is_full(&self, task: TaskId, refused: bool) -> Option<String> {
+    fn full_storage(&self, task: TaskId, refused: bool) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
-        let told = |what: String, space: wire::Usage, hint: &str| {
+        let describe = |what: String, space: wire::Usage, hint: &str| {
             format!("{what} was full ({} of {} used): {hint}", ByteSize(space.used), ByteSize(space.capacity))
         };
         if refused {
-            return Some(told("the pool".into(), workspace.usage(), ROOM_HINT));
+            return Some(describe("the pool".into(), workspace.usage(), SPACE_HINT));
         }
         let (place, space) = workspace.full_ram_disk(task)?;
-        Some(told(format!("the RAM disk of {}", place.display()), space, RAM_DISK_HINT))
+        Some(describe(format!("the RAM disk of {}", place.display()), space, RAM_DISK_HINT))
     }
 }
 
-fn kept(captured: &exec::OutputCapture) -> Option<CapturedOutput> {
+fn captured_output(captured: &exec::OutputCapture) -> Option<CapturedOutput> {
     CapturedOutput::new(captured.head(), &captured.tail(), captured.total())
 }
 
 /// Converts an error in the work around the process to a failure.
-fn around(trouble: &Trouble, what: &str) -> Failure {
-    match trouble {
-        Trouble::Pool { refusal: Refusal::NoSpace(shortage), .. } => {
+fn setup_failure(error: &WorkspaceError, what: &str) -> AttemptFailure {
+    match error {
+        WorkspaceError::Pool { refusal: Refusal::NoSpace(shortage), .. } => {
             let (used, capacity) = (ByteSize(shortage.used), ByteSize(shortage.capacity));
             let waited = shortage.waited.as_secs_f64();
-            let text = format!("{what}: the pool was full ({used} of {capacity} used) for {waited:.1} s: {ROOM_HINT}");
-            Failure::new(ReasonKind::NoSpace, text)
+            let text = format!("{what}: the pool was full ({used} of {capacity} used) for {waited:.1} s: {SPACE_HINT}");
+            AttemptFailure::new(ReasonKind::NoSpace, text)
         }
-        Trouble::Pool { refusal: Refusal::Interrupted(_), .. } => {
-            Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") }
+        WorkspaceError::Pool { refusal: Refusal::Interrupted(_), .. } => AttemptFailure {
+            retry: false,
+            ..AttemptFailure::new(ReasonKind::Cancelled, "the run was ended while it ran")
+        },
+        _ if error.is_no_space() => {
+            AttemptFailure::new(ReasonKind::NoSpace, format!("{what}: {error}: {RAM_DISK_HINT}"))
         }
-        _ if trouble.is_no_space() => Failure::new(ReasonKind::NoSpace, format!("{what}: {trouble}: {RAM_DISK_HINT}")),
-        _ => Failure::new(ReasonKind::NotStarted, format!("{what}: {trouble}")),
+        _ => AttemptFailure::new(ReasonKind::NotStarted, format!("{what}: {error}")),
     }
 }
 
 /// Converts the ending of a process to success or a failure.
-fn judge(ending: &ExitReason, tool: &flow::Tool) -> Result<(), Failure> {
-    let failed = |kind, text: String| Err(Failure::new(kind, text));
+fn check_exit(ending: &ExitReason, tool: &flow::Tool) -> Result<(), AttemptFailure> {
+    let failed = |kind, text: String| Err(AttemptFailure::new(kind, text));
     match ending {
         ExitReason::Exited(0) => Ok(()),
         ExitReason::Exited(code) => failed(ReasonKind::Exit, format!("it ended with exit code {code}")),
-        ExitReason::Signalled(signal) => {
-            Err(Failure { signal: Some(*signal), ..Failure::new(ReasonKind::Signal, format!("it was {ending}")) })
-        }
+        ExitReason::Signalled(signal) => Err(AttemptFailure {
+            signal: Some(*signal),
+            ..AttemptFailure::new(ReasonKind::Signal, format!("it was {ending}"))
+        }),
         ExitReason::TimedOut => {
             let limit = tool.timeout_ms.map(Duration::from_millis).unwrap_or_default();
             failed(
@@ -323,11 +332,12 @@ fn judge(ending: &ExitReason, tool: &flow::Tool) -> Result<(), Failure> {
         ExitReason::OverMemory { own, held } => {
             failed(ReasonKind::Memory, over_memory(ByteSize(*own), held.map(ByteSize)))
         }
-        ExitReason::Cancelled => {
-            Err(Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") })
-        }
+        ExitReason::Cancelled => Err(AttemptFailure {
+            retry: false,
+            ..AttemptFailure::new(ReasonKind::Cancelled, "the run was ended while it ran")
+        }),
         ExitReason::NotStarted { .. } => {
-            Err(Failure { retry: false, ..Failure::new(ReasonKind::NotStarted, ending.to_string()) })
+            Err(AttemptFailure { retry: false, ..AttemptFailure::new(ReasonKind::NotStarted, ending.to_string()) })
         }
         other => failed(ReasonKind::NotStarted, format!("it {other}")),
     }

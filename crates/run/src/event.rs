@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// An event of a run. Times are seconds since the start of the run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum RunEvent {
     /// The run starts.
     Started {
         /// Id of the run.
@@ -123,7 +123,7 @@ pub struct Progress {
     pub left: Option<f64>,
 }
 
-impl Event {
+impl RunEvent {
     /// Encodes the event as one JSON object for `--json`; the key `event` names its kind.
     pub fn to_json(&self) -> Value {
         match self {

@@ -27,42 +27,43 @@ pub fn places(
     wanted: &[DataId],
     file_name: impl Fn(DataId) -> String,
 ) -> HashMap<DataId, PathBuf> {
-    let simple = |id: DataId| {
+    let plain_path = |id: DataId| {
         let element = workflow.element_of(id);
         let folder = if element.shape.is_empty() { PathBuf::new() } else { PathBuf::from(&element.name) };
         folder.join(file_name(id))
     };
-    let mut takers: BTreeMap<PathBuf, Vec<DataId>> = BTreeMap::new();
+    let mut claimants: BTreeMap<PathBuf, Vec<DataId>> = BTreeMap::new();
     for id in wanted {
-        takers.entry(simple(*id)).or_default().push(*id);
+        claimants.entry(plain_path(*id)).or_default().push(*id);
     }
     // An output whose path is a directory of another's clashes too: `E` beside `E/E_0`.
     let folders: std::collections::BTreeSet<PathBuf> =
-        takers.keys().filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
-    let clashing: std::collections::BTreeSet<DataId> = takers
+        claimants.keys().filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
+    let clashing: std::collections::BTreeSet<DataId> = claimants
         .iter()
         .filter(|(path, ids)| ids.len() > 1 || folders.contains(*path))
         .flat_map(|(_, ids)| ids.iter().map(|id| workflow.element_of(*id).first))
         .collect();
-    let apart = |id: DataId| {
+    let indexed_path = |id: DataId| {
         let element = workflow.element_of(id);
         let indices = element.indices(id).into_iter().map(|index| index.to_string());
         let folder: PathBuf = std::iter::once(element.name.clone()).chain(indices).collect();
         folder.join(file_name(id))
     };
-    let place = |id: DataId| if clashing.contains(&workflow.element_of(id).first) { apart(id) } else { simple(id) };
+    let place =
+        |id: DataId| if clashing.contains(&workflow.element_of(id).first) { indexed_path(id) } else { plain_path(id) };
     wanted.iter().map(|id| (*id, place(*id))).collect()
 }
 
 /// A source of bytes that is read in pieces, such as a file of the pool.
-pub trait Pieces {
+pub trait ChunkSource {
     /// Up to `len` bytes at `offset`; empty at the end.
-    fn piece(&mut self, offset: u64, len: u32) -> io::Result<Bytes>;
+    fn chunk(&mut self, offset: u64, len: u32) -> io::Result<Bytes>;
 }
 
 /// Size and hash of an exported file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct ExportedFile {
     /// Size in bytes.
     pub bytes: u64,
     /// BLAKE3 of its bytes in hexadecimal.
@@ -75,13 +76,13 @@ pub struct Written {
 ///
 /// # Errors
 /// Names the target and the failed step. Only empty directories remain of the attempt.
-pub fn write(source: &mut dyn Pieces, target: &Path, mode: u32) -> io::Result<Written> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", target.display(), reason(&error)));
+pub fn write(source: &mut dyn ChunkSource, target: &Path, mode: u32) -> io::Result<ExportedFile> {
+    let describe = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", target.display(), reason(&error)));
     let folder = target.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(told)?;
-    let mut part = Part::create(target, mode).map_err(told)?;
-    let written = copy(source, &mut part.file).map_err(told)?;
-    part.finish(target).map_err(told)?;
+    fs::create_dir_all(folder).map_err(describe)?;
+    let mut part = PartialFile::create(target, mode).map_err(describe)?;
+    let written = copy(source, &mut part.file).map_err(describe)?;
+    part.finish(target).map_err(describe)?;
     Ok(written)
 }
 
@@ -96,30 +97,30 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-fn copy(source: &mut dyn Pieces, file: &mut File) -> io::Result<Written> {
+fn copy(source: &mut dyn ChunkSource, file: &mut File) -> io::Result<ExportedFile> {
     let mut hasher = blake3::Hasher::new();
     let mut offset = 0;
     loop {
-        let piece = source.piece(offset, CHUNK_BYTES)?;
-        if piece.is_empty() {
+        let chunk = source.chunk(offset, CHUNK_BYTES)?;
+        if chunk.is_empty() {
             break;
         }
-        hasher.update(&piece);
-        file.write_all(&piece)?;
-        offset += piece.len() as u64;
+        hasher.update(&chunk);
+        file.write_all(&chunk)?;
+        offset += chunk.len() as u64;
     }
-    Ok(Written { bytes: offset, hash: hasher.finalize().to_hex().to_string() })
+    Ok(ExportedFile { bytes: offset, hash: hasher.finalize().to_hex().to_string() })
 }
 
 /// An incomplete file; removed when dropped before `finish`.
-struct Part {
+struct PartialFile {
     file: File,
     /// The hidden name that the file has, or gets just before its final one.
     path: PathBuf,
     finished: bool,
 }
 
-impl Part {
+impl PartialFile {
     fn create(target: &Path, mode: u32) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // Keep the hidden name below the limit of 255 bytes; the process id keeps two runs apart.
@@ -147,7 +148,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.finished {
             let _ = fs::remove_file(&self.path);
@@ -170,13 +171,13 @@ mod tests {
     use flow::{Element, Source};
 
     /// A source that returns `data`, then fails or ends.
-    struct Given {
+    struct TestSource {
         data: Vec<u8>,
         fails: bool,
     }
 
-    impl Pieces for Given {
-        fn piece(&mut self, offset: u64, _len: u32) -> io::Result<Bytes> {
+    impl ChunkSource for TestSource {
+        fn chunk(&mut self, offset: u64, _len: u32) -> io::Result<Bytes> {
             let offset = usize::try_from(offset).unwrap();
             if offset < self.data.len() {
                 return Ok(Bytes::copy_from_slice(&self.data[offset..]));
@@ -228,9 +229,9 @@ mod tests {
     fn an_output_appears_whole_with_its_hash() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("deep/er/out.txt");
-        let written = write(&mut Given { data: b"tide".to_vec(), fails: false }, &target, 0o600).unwrap();
+        let written = write(&mut TestSource { data: b"tide".to_vec(), fails: false }, &target, 0o600).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"tide");
-        assert_eq!(written, Written { bytes: 4, hash: blake3::hash(b"tide").to_hex().to_string() });
+        assert_eq!(written, ExportedFile { bytes: 4, hash: blake3::hash(b"tide").to_hex().to_string() });
     }
 
     #[test]
@@ -238,7 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.txt");
         fs::write(&target, "old").unwrap();
-        let error = write(&mut Given { data: b"half".to_vec(), fails: true }, &target, 0o600).unwrap_err();
+        let error = write(&mut TestSource { data: b"half".to_vec(), fails: true }, &target, 0o600).unwrap_err();
         assert!(error.to_string().contains("out.txt"), "{error}");
         assert_eq!(fs::read(&target).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -249,7 +250,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("tool");
         for text in ["one", "two"] {
-            write(&mut Given { data: text.into(), fails: false }, &target, 0o700).unwrap();
+            write(&mut TestSource { data: text.into(), fails: false }, &target, 0o700).unwrap();
         }
         assert_eq!(fs::read(&target).unwrap(), b"two");
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o100, 0o100);
@@ -261,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("out.txt")).unwrap();
         let error =
-            write(&mut Given { data: vec![1], fails: false }, &folder.path().join("out.txt"), 0o600).unwrap_err();
+            write(&mut TestSource { data: vec![1], fails: false }, &folder.path().join("out.txt"), 0o600).unwrap_err();
         assert!(error.to_string().contains("a folder stands where"), "{error}");
     }
 }

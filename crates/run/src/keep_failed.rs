@@ -10,7 +10,7 @@
 //! ```
 //! The last attempt of a failed task is kept. Nothing is kept of a task that succeeds in the end.
 
-use crate::checked::Checked;
+use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
 use crate::workspace::Workspace;
 use flow::{Command, DataId, TaskId};
@@ -35,9 +35,9 @@ pub struct KeepFailed {
     pub data_dir: PathBuf,
 }
 
-/// A failed attempt, as described and repeated by its script.
+/// A failed attempt, as describe and repeated by its script.
 #[derive(Debug, Clone)]
-pub struct Repeat {
+pub struct RerunScript {
     /// Id of the task.
     pub task: TaskId,
     /// Reason of the failure.
@@ -50,16 +50,16 @@ pub struct Repeat {
 
 impl KeepFailed {
     /// The directory of one task.
-    fn folder_of(&self, flow: &Checked, task: TaskId) -> PathBuf {
+    fn folder_of(&self, flow: &CheckedWorkflow, task: TaskId) -> PathBuf {
         self.folder.join(layout::task_dir(flow, task))
     }
 
     /// Keeps a failed attempt and returns its directory; `None` if the maximum is kept already.
     pub async fn keep(
         &self,
-        flow: &Checked,
+        flow: &CheckedWorkflow,
         workspace: &Workspace,
-        repeat: &Repeat,
+        repeat: &RerunScript,
     ) -> Result<Option<PathBuf>, String> {
         let task = repeat.task;
         self.forget(flow, task);
@@ -67,27 +67,27 @@ impl KeepFailed {
             return Ok(None);
         }
         let folder = self.folder_of(flow, task);
-        let told = |error: io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(&folder).map_err(told)?;
+        let describe = |error: io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(&folder).map_err(describe)?;
         // Inputs and outputs may be private: permit this user only, as for the run's own directory.
-        fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(told)?;
-        workspace.save_folder(task, &folder.join("left")).await.map_err(|trouble| trouble.to_string())?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(describe)?;
+        workspace.save_folder(task, &folder.join("left")).await.map_err(|error| error.to_string())?;
         let mut inputs: Vec<DataId> = flow.inputs(task).collect();
         inputs.sort_unstable();
         inputs.dedup();
         for id in inputs {
             let target = folder.join("inputs").join(layout::member(flow, id));
-            workspace.save_input(id, &self.data_dir, &target).await.map_err(|trouble| trouble.to_string())?;
+            workspace.save_input(id, &self.data_dir, &target).await.map_err(|error| error.to_string())?;
         }
-        write_start(flow, task, &folder).map_err(told)?;
+        write_start(flow, task, &folder).map_err(describe)?;
         let script = folder.join(SCRIPT);
-        fs::write(&script, text(&command(flow, task, &folder, "again"), repeat, &folder)).map_err(told)?;
-        fs::set_permissions(&script, Permissions::from_mode(0o700)).map_err(told)?;
+        fs::write(&script, text(&command(flow, task, &folder, "again"), repeat, &folder)).map_err(describe)?;
+        fs::set_permissions(&script, Permissions::from_mode(0o700)).map_err(describe)?;
         Ok(Some(folder))
     }
 
     /// Removes the files of an earlier attempt.
-    pub fn forget(&self, flow: &Checked, task: TaskId) {
+    pub fn forget(&self, flow: &CheckedWorkflow, task: TaskId) {
         let folder = self.folder_of(flow, task);
         if let Err(error) = fs::remove_dir_all(&folder)
             && error.kind() != io::ErrorKind::NotFound
@@ -98,7 +98,7 @@ impl KeepFailed {
 }
 
 /// The command of a task whose working directory is `name` in the kept directory.
-fn command(flow: &Checked, task: TaskId, folder: &Path, name: &str) -> Command {
+fn command(flow: &CheckedWorkflow, task: TaskId, folder: &Path, name: &str) -> Command {
     let own = folder.join(name);
     let path_of = |id: DataId| {
         let path = match flow.writer_of(id) {
@@ -111,7 +111,7 @@ fn command(flow: &Checked, task: TaskId, folder: &Path, name: &str) -> Command {
 }
 
 /// Writes lists and directories of arrays to `start`, with paths as they will be in `again`.
-fn write_start(flow: &Checked, task: TaskId, folder: &Path) -> io::Result<()> {
+fn write_start(flow: &CheckedWorkflow, task: TaskId, folder: &Path) -> io::Result<()> {
     let (start, again) = (folder.join("start"), folder.join("again"));
     let here = |path: &str| Path::new(path).strip_prefix(&again).map_or_else(|_| path.into(), |path| start.join(path));
     fs::create_dir_all(&start)?;
@@ -127,7 +127,7 @@ fn write_start(flow: &Checked, task: TaskId, folder: &Path) -> io::Result<()> {
 }
 
 /// Text of the script that repeats the command.
-fn text(command: &Command, repeat: &Repeat, folder: &Path) -> String {
+fn text(command: &Command, repeat: &RerunScript, folder: &Path) -> String {
     let tool = folder.file_name().unwrap_or_default().to_string_lossy();
     let why: String = repeat.why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let of_tool = command.env.iter().cloned();

@@ -4,7 +4,7 @@
 //! outputs stay there. Tools that write files beside each other, or look for them there, find them.
 //! Inputs lie below `data` as they do in the data directory.
 
-use crate::checked::Checked;
+use crate::checked_workflow::CheckedWorkflow;
 use flow::{DataId, TaskId};
 use std::path::{Component, Path, PathBuf};
 
@@ -12,12 +12,12 @@ use std::path::{Component, Path, PathBuf};
 pub const INPUTS: &str = "data";
 
 /// Directory of a task.
-pub fn task_dir(flow: &Checked, task: TaskId) -> String {
+pub fn task_dir(flow: &CheckedWorkflow, task: TaskId) -> String {
     format!("{}.{}", flow.tool_of(task).name, task.0)
 }
 
 /// Path of member `id` in the pool, whether or not it is written yet.
-pub fn member(flow: &Checked, id: DataId) -> PathBuf {
+pub fn member(flow: &CheckedWorkflow, id: DataId) -> PathBuf {
     match flow.writer_of(id) {
         Some(task) => Path::new(&task_dir(flow, task)).join(flow.place_in_task(id)),
         None => input(host_path(flow, id).unwrap_or_default()),
@@ -26,7 +26,7 @@ pub fn member(flow: &Checked, id: DataId) -> PathBuf {
 
 /// Path of an input as the workflow has it: relative to the data directory, or absolute. `None` for
 /// members that tasks write.
-pub fn host_path(flow: &Checked, id: DataId) -> Option<&str> {
+pub fn host_path(flow: &CheckedWorkflow, id: DataId) -> Option<&str> {
     flow.workflow().input_path(id)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Memory limits of the machine and of the control group, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MemoryBudget {
     /// Memory of the machine.
     pub total: u64,
     /// Memory that is free or can be freed without swapping.
@@ -37,7 +37,7 @@ const RESERVE_BYTES_MAX: u64 = 1 << 30;
 /// Smallest pool: a smaller one cannot hold even a few small files.
 pub const POOL_BYTES_MIN: u64 = 16 << 20;
 
-impl Limits {
+impl MemoryBudget {
     /// Reads the limits of this machine and of this process's control group (version 1 or 2).
     pub fn read() -> Self {
         let (total, available) = parse_meminfo(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn half_of_the_free_memory_is_taken_unless_told() {
-        let limits = Limits { total: 8 << 30, available: 4 << 30, group: None };
+        let limits = MemoryBudget { total: 8 << 30, available: 4 << 30, group: None };
         assert_eq!(limits.pool(None), Ok(PoolSize { size: ByteSize(2 << 30), lowered: None }));
         assert_eq!(limits.pool(Some(ByteSize(1 << 30))).expect("fits").size, ByteSize(1 << 30));
     }
 
     #[test]
     fn the_group_limit_is_never_passed_and_that_is_said() {
-        let limits = Limits { total: 8 << 30, available: 4 << 30, group: Some(1 << 30) };
+        let limits = MemoryBudget { total: 8 << 30, available: 4 << 30, group: Some(1 << 30) };
         assert_eq!(limits.pool(None).expect("fits").size, ByteSize(512 << 20), "half of what the group leaves");
         let pool = limits.pool(Some(ByteSize(2 << 30))).expect("fits");
         assert_eq!(pool.size, ByteSize(896 << 20), "an eighth stays for tools and ourselves");
@@ -191,17 +191,17 @@ mod tests {
 
     #[test]
     fn copies_on_a_ram_disk_get_their_half() {
-        let limits = Limits { total: 8 << 30, available: 4 << 30, group: Some(1 << 30) };
+        let limits = MemoryBudget { total: 8 << 30, available: 4 << 30, group: Some(1 << 30) };
         assert_eq!(limits.beside_copies().pool(None).expect("fits").size, ByteSize(256 << 20));
         assert_eq!(limits.beside_copies().pool(Some(ByteSize(1 << 30))).expect("fits").size, ByteSize(448 << 20));
     }
 
     #[test]
     fn what_is_too_small_for_a_pool_is_refused_and_never_raised() {
-        let limits = Limits { total: 8 << 30, available: 4 << 30, group: None };
+        let limits = MemoryBudget { total: 8 << 30, available: 4 << 30, group: None };
         assert!(limits.pool(Some(ByteSize(POOL_BYTES_MIN - 1))).is_err());
         assert!(limits.pool(Some(ByteSize(POOL_BYTES_MIN))).is_ok());
-        let tight = Limits { group: Some(24 << 20), ..limits };
+        let tight = MemoryBudget { group: Some(24 << 20), ..limits };
         let refused = tight.pool(None).expect_err("no room beside the reserve").to_string();
         assert!(refused.contains("control group"), "{refused}");
     }

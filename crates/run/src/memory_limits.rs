@@ -5,11 +5,11 @@
 //! mount and directories removes them too: its end, a panic, a second signal, and the next start
 //! after SIGKILL.
 
-use crate::checked::Checked;
-use crate::choice::Choice;
-use crate::ground::{clear_the_dead, mark};
-use crate::last_resort::{LastResort, Remains};
-use crate::order::Order;
+use crate::checked_workflow::CheckedWorkflow;
+use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
+use crate::environment::{remove_stale_runs, run_env_var};
+use crate::spec::RunSpec;
+use crate::storage_choice::StorageChoice;
 use base::Problem;
 use exec::{MemoryGroups, MemoryLimit, PlannedGroups};
 use flow::Tool;
@@ -27,14 +27,14 @@ pub struct MemoryLimits {
 impl MemoryLimits {
     /// Creates limits kept by `groups`. Files in memory that tools write may be charged to the
     /// groups: those of a pool of `pool` bytes, and `copies` bytes on a RAM disk.
-    pub fn new(groups: Arc<MemoryGroups>, choice: &Choice, pool: u64, copies: u64) -> Self {
+    pub fn new(groups: Arc<MemoryGroups>, choice: &StorageChoice, pool: u64, copies: u64) -> Self {
         let pool = if choice.mode == AccessMode::None { 0 } else { pool };
         let copies = if choice.has_copies() { copies } else { 0 };
         Self { groups, files: pool.saturating_add(copies) }
     }
 
     /// The limit of a tool; `None` if it declares none.
-    pub fn of(&self, tool: &Tool) -> Option<MemoryLimit> {
+    pub fn limit_of(&self, tool: &Tool) -> Option<MemoryLimit> {
         let own = tool.resources.memory;
         (own > 0).then(|| MemoryLimit { groups: self.groups.clone(), own, files: self.files })
     }
@@ -42,32 +42,32 @@ impl MemoryLimits {
 
 /// The groups of a run without a pool, and the claim that they belong to.
 #[derive(Debug)]
-pub struct Alone {
+pub struct StandaloneGroups {
     /// Control group of the run, which contains the groups of its tasks.
     pub groups: Arc<MemoryGroups>,
     _claim: Claim,
 }
 
-impl Alone {
+impl StandaloneGroups {
     /// Makes the groups, if a tool of the workflow declares memory and that can be enforced.
-    pub fn prepare(order: &Order, last_resort: &LastResort) -> Option<Self> {
-        if !is_declared(&order.flow) {
+    pub fn prepare(spec: &RunSpec, emergency_cleanup: &EmergencyCleanup) -> Option<Self> {
+        if !is_declared(&spec.flow) {
             return None;
         }
         let claim = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| {
-            clear_the_dead(&runtime)?;
-            Ok(runtime.claim(&order.run_id)?)
+            remove_stale_runs(&runtime)?;
+            Ok(runtime.claim(&spec.run_id)?)
         });
         let mut claim = claim.map_err(|problem| not_enforced(&problem)).ok()?;
-        last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
-        let groups = prepare(&order.flow, &mut claim)?;
+        emergency_cleanup.arm(Some(CleanupList { undo: claim.undo(), run_env_var: run_env_var(&spec.run_id) }));
+        let groups = prepare(&spec.flow, &mut claim)?;
         Some(Self { groups, _claim: claim })
     }
 }
 
 /// Makes the groups of a run, if one of its tools declares memory. If they cannot be made, the
 /// reason is logged.
-pub fn prepare(flow: &Checked, claim: &mut Claim) -> Option<Arc<MemoryGroups>> {
+pub fn prepare(flow: &CheckedWorkflow, claim: &mut Claim) -> Option<Arc<MemoryGroups>> {
     if !is_declared(flow) {
         return None;
     }
@@ -81,7 +81,7 @@ fn not_enforced(why: &dyn std::fmt::Display) {
 }
 
 /// Returns whether a tool that is called declares memory.
-fn is_declared(flow: &Checked) -> bool {
+fn is_declared(flow: &CheckedWorkflow) -> bool {
     let workflow = flow.workflow();
     workflow.tasks.iter().any(|task| workflow.tool_of(task).resources.memory > 0)
 }
@@ -89,7 +89,7 @@ fn is_declared(flow: &Checked) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choice::Tools;
+    use crate::storage_choice::ToolSupport;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
@@ -124,7 +124,7 @@ mod tests {
         let Some(groups) = group_of(&mut claim, "room-test").map(Arc::new) else { return };
         let (pool, copies) = (1000, 300);
         let files = |mode| {
-            let choice = Choice { mode, ..Tools::staged("a test") };
+            let choice = StorageChoice { mode, ..ToolSupport::staged("a test") };
             MemoryLimits::new(groups.clone(), &choice, pool, copies).files
         };
         assert_eq!((files(AccessMode::None), files(AccessMode::Mount), files(AccessMode::Staging)), (0, 1000, 1300));
@@ -138,8 +138,8 @@ mod tests {
         let Some(groups) = group_of(&mut claim, "tool-test").map(Arc::new) else { return };
         let limits = MemoryLimits { groups, files: 7 };
         let mut tool = Tool::new("t", vec!["true".into()], Vec::new());
-        assert!(limits.of(&tool).is_none());
+        assert!(limits.limit_of(&tool).is_none());
         tool.resources.memory = 5;
-        assert!(limits.of(&tool).is_some_and(|limit| (limit.own, limit.files) == (5, 7)));
+        assert!(limits.limit_of(&tool).is_some_and(|limit| (limit.own, limit.files) == (5, 7)));
     }
 }

@@ -27,14 +27,14 @@ enum Place {
 
 /// A file that is read or written, and its description for the user.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedPath {
     /// Description, such as `input Train` or `the script`.
     pub what: String,
     /// Path of the file, whether or not it exists yet.
     pub path: PathBuf,
 }
 
-impl Named {
+impl NamedPath {
     /// The file `path` with the description `what`.
     pub fn new(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self { what: what.into(), path: path.into() }
@@ -43,18 +43,21 @@ impl Named {
 
 /// Problems of writing `written`, in this order, while `read` is needed. Overwriting a file of an
 /// earlier run is no problem.
-pub fn overwrites(read: impl IntoIterator<Item = Named>, written: impl IntoIterator<Item = Named>) -> Vec<Problem> {
-    let mut taken: HashMap<Place, Named> = HashMap::new();
+pub fn overwrites(
+    read: impl IntoIterator<Item = NamedPath>,
+    written: impl IntoIterator<Item = NamedPath>,
+) -> Vec<Problem> {
+    let mut taken: HashMap<Place, NamedPath> = HashMap::new();
     for file in read {
         for place in places_of_input(&file.path) {
-            taken.entry(place).or_insert_with(|| Named::new(file.what.clone(), file.path.clone()));
+            taken.entry(place).or_insert_with(|| NamedPath::new(file.what.clone(), file.path.clone()));
         }
     }
     let (mut problems, mut unlisted) = (Vec::new(), 0);
     for file in written {
         let places: Vec<Place> = name_place(&file.path).into_iter().chain(file_place(&file.path)).collect();
         if let Some(before) = places.iter().find_map(|place| taken.get(place)) {
-            if problems.len() < LISTED_MAX { problems.push(told(&file, before)) } else { unlisted += 1 }
+            if problems.len() < LISTED_MAX { problems.push(describe(&file, before)) } else { unlisted += 1 }
         }
         // Two outputs may replace two names of one old file, so an output takes only its name.
         if let Some(place @ Place::Name { .. }) = places.into_iter().next() {
@@ -67,7 +70,7 @@ pub fn overwrites(read: impl IntoIterator<Item = Named>, written: impl IntoItera
     problems
 }
 
-fn told(file: &Named, before: &Named) -> Problem {
+fn describe(file: &NamedPath, before: &NamedPath) -> Problem {
     let (path, other) = (file.path.display(), before.path.display());
     Problem::new(format!("{} at {path} would overwrite {} at {other}", file.what, before.what))
         .hint("choose another folder with --out or --report, or another file name")
@@ -106,7 +109,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn refused(inputs: &[&Path], outputs: &[&Path]) -> Vec<String> {
-        let named = |what: &'static str| move |path: &&Path| Named::new(what, *path);
+        let named = |what: &'static str| move |path: &&Path| NamedPath::new(what, *path);
         let problems = overwrites(inputs.iter().map(named("input I")), outputs.iter().map(named("output O")));
         problems.iter().map(ToString::to_string).collect()
     }
@@ -122,8 +125,11 @@ mod tests {
         symlink("first", at("data/second")).unwrap();
         let input = at("data/in.txt");
         for output in ["data/in.txt", "out/in.txt", "data/../out/in.txt"] {
-            let told = refused(&[&input], &[&at(output)]).concat();
-            assert!(told.contains(output) && told.contains("data/in.txt") && told.contains("input I"), "{told}");
+            let message = refused(&[&input], &[&at(output)]).concat();
+            assert!(
+                message.contains(output) && message.contains("data/in.txt") && message.contains("input I"),
+                "{message}"
+            );
         }
         assert_eq!(refused(&[&at("data/second")], &[&at("out/first")]).len(), 1, "a link on the way");
         assert_eq!(refused(&[&at("data/second")], &[&at("out/in.txt")]).len(), 1, "the file that it leads to");
@@ -148,8 +154,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("E")).unwrap();
         symlink("E", root.path().join("F")).unwrap();
-        let told = refused(&[], &[&root.path().join("E/x"), &root.path().join("F/x")]);
-        assert!(told.len() == 1 && told[0].contains("output O"), "{told:?}");
+        let message = refused(&[], &[&root.path().join("E/x"), &root.path().join("F/x")]);
+        assert!(message.len() == 1 && message[0].contains("output O"), "{message:?}");
         let same = root.path().join("E/x");
         assert_eq!(refused(&[], &vec![same.as_path(); 20]).len(), LISTED_MAX + 1);
     }

@@ -1,6 +1,6 @@
 //! Checks before a run: programs are installed, inputs exist, output directories are writable.
 
-use crate::checked::Checked;
+use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
 use base::Problem;
 use flow::{DataId, TaskId, ToolId};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const LISTED_MAX: usize = 10;
 
 /// Finds the programs of the tools that the workflow calls.
-pub fn programs(flow: &Checked) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
+pub fn programs(flow: &CheckedWorkflow) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
     let workflow = flow.workflow();
     // Check only the first task of each tool: a program may not depend on parameters.
     let mut called: HashMap<ToolId, TaskId> = HashMap::new();
@@ -42,7 +42,7 @@ pub fn programs(flow: &Checked) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>
 }
 
 /// Problems of inputs that are not readable files; after ten, one line stands for the others.
-pub fn inputs(flow: &Checked, data_dir: &Path) -> Vec<Problem> {
+pub fn inputs(flow: &CheckedWorkflow, data_dir: &Path) -> Vec<Problem> {
     let workflow = flow.workflow();
     let mut problems = Vec::new();
     for id in (0..workflow.data_count()).map(DataId) {
@@ -59,7 +59,7 @@ pub fn inputs(flow: &Checked, data_dir: &Path) -> Vec<Problem> {
 }
 
 /// Length of an input's file; 0 if there is none.
-pub fn bytes_of_input(flow: &Checked, data_dir: &Path, data: DataId) -> u64 {
+pub fn bytes_of_input(flow: &CheckedWorkflow, data_dir: &Path, data: DataId) -> u64 {
     let path = layout::host_path(flow, data).map(|path| data_dir.join(path));
     path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len())
 }
@@ -75,18 +75,18 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// The problem of a directory that cannot be created or written to. `flag` is the user's option for
 /// it.
 pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
-    let told = |why: String| Some(Problem::new(format!("{flag} {}: {why}", folder.display())));
-    let Ok(absolute) = std::path::absolute(folder) else { return told("the current folder is gone".into()) };
+    let describe = |why: String| Some(Problem::new(format!("{flag} {}: {why}", folder.display())));
+    let Ok(absolute) = std::path::absolute(folder) else { return describe("the current folder is gone".into()) };
     let existing = absolute.ancestors().find(|above| above.exists())?;
     if !existing.is_dir() {
-        return told(format!("{} is not a directory", existing.display()));
+        return describe(format!("{} is not a directory", existing.display()));
     }
     match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(Into::into)
         .and_then(|()| probe(existing))
     {
         Ok(()) => None,
-        Err(error) => told(format!("{} cannot be written to: {error}", existing.display())),
+        Err(error) => describe(format!("{} cannot be written to: {error}", existing.display())),
     }
 }
 

@@ -37,38 +37,38 @@ fn hash_file_unless(path: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<(St
 
 /// Tools and inputs to hash.
 #[derive(Debug)]
-pub struct Hashed {
+pub struct HashTargets {
     /// Tools that the run calls.
-    pub tools: Vec<Resolved>,
+    pub tools: Vec<ResolvedTool>,
     /// Inputs of the run.
     pub inputs: Vec<(DataId, PathBuf)>,
 }
 
 /// Hashes of a run's tools and inputs, as far as they could be read.
 #[derive(Debug, Default)]
-pub struct Hashes {
+pub struct InputHashes {
     /// Tools with their hashes, as in the report.
     pub tools: Vec<ToolProvenance>,
     /// Hash and size in bytes of each input.
     pub inputs: Vec<(DataId, String, u64)>,
 }
 
-impl Hashed {
+impl HashTargets {
     /// Reads and hashes everything; blocks the thread. Inputs that are not read before `cancelled`
     /// returns true are left out.
-    pub fn hashes(&self, cancelled: &dyn Fn() -> bool) -> Hashes {
-        let tools = self.tools.iter().map(tool_used).collect();
+    pub fn hashes(&self, cancelled: &dyn Fn() -> bool) -> InputHashes {
+        let tools = self.tools.iter().map(tool_provenance).collect();
         let hash = |(id, path): &(DataId, PathBuf)| {
             let (hash, bytes) = hash_file_unless(path, cancelled).ok()?;
             Some((*id, hash, bytes))
         };
-        Hashes { tools, inputs: self.inputs.iter().filter_map(hash).collect() }
+        InputHashes { tools, inputs: self.inputs.iter().filter_map(hash).collect() }
     }
 }
 
 /// A tool with the path of its program.
 #[derive(Debug, Clone)]
-pub struct Resolved {
+pub struct ResolvedTool {
     /// Declaration of the tool.
     pub tool: flow::Tool,
     /// Path of the program.
@@ -77,9 +77,10 @@ pub struct Resolved {
 
 /// The report's entry for a tool. Its hash covers the declaration (without the path of its
 /// directory), its files and its program.
-pub fn tool_used(resolved: &Resolved) -> ToolProvenance {
+pub fn tool_provenance(resolved: &ResolvedTool) -> ToolProvenance {
     let tool = &resolved.tool;
-    let files: Vec<FileProvenance> = tool.files.iter().map(|file| file_used(Path::new(&tool.here), file)).collect();
+    let files: Vec<FileProvenance> =
+        tool.files.iter().map(|file| file_provenance(Path::new(&tool.here), file)).collect();
     let program_hash = hash_file(&resolved.program).ok().map(|(hash, _)| hash);
     let declaration = flow::Tool { here: String::new(), ..tool.clone() };
     let mut hasher = blake3::Hasher::new();
@@ -99,7 +100,7 @@ pub fn tool_used(resolved: &Resolved) -> ToolProvenance {
     }
 }
 
-fn file_used(here: &Path, path: &str) -> FileProvenance {
+fn file_provenance(here: &Path, path: &str) -> FileProvenance {
     let hashed = hash_file(&here.join(path)).ok();
     let bytes = hashed.as_ref().map_or(0, |(_, bytes)| *bytes);
     FileProvenance { path: path.to_owned(), bytes, hash: hashed.map(|(hash, _)| hash) }
@@ -143,7 +144,7 @@ mod tests {
         let root = tempfile::tempdir().expect("made");
         let path = root.path().join("in");
         std::fs::write(&path, "tide").expect("written");
-        let of = Hashed { tools: Vec::new(), inputs: vec![(DataId(3), path)] };
+        let of = HashTargets { tools: Vec::new(), inputs: vec![(DataId(3), path)] };
         let expected = (DataId(3), blake3::hash(b"tide").to_hex().to_string(), 4);
         assert_eq!(of.hashes(&|| false).inputs, [expected]);
         assert_eq!(of.hashes(&|| true).inputs, []);
@@ -157,7 +158,7 @@ mod tests {
             let mut tool: flow::Tool =
                 serde_json::from_value(serde_json::json!({"name": "t", "command": ["sh"]})).expect("a tool");
             (tool.here, tool.files) = (folder.display().to_string(), vec!["lib.sh".into()]);
-            tool_used(&Resolved { tool, program: "/bin/sh".into() }).hash
+            tool_provenance(&ResolvedTool { tool, program: "/bin/sh".into() }).hash
         };
         assert_eq!(hash(here.path(), "one"), hash(there.path(), "one"));
         assert_ne!(hash(here.path(), "one"), hash(here.path(), "two"));

@@ -1,19 +1,19 @@
-//! Runs an order: prepares it, drives the loop, cleans up, and returns the report.
+//! Executes a `RunSpec`: prepares it, drives the loop, cleans up, and returns the report.
 
-use crate::attempt::Context;
-use crate::checked::Checked;
-use crate::drive::{Driver, Exports};
-use crate::event::Event;
-use crate::ground::{Ground, RUN_VARIABLE, mark};
+use crate::attempt::RunContext;
+use crate::checked_workflow::CheckedWorkflow;
+use crate::emergency_cleanup::EmergencyCleanup;
+use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
+use crate::event::RunEvent;
+use crate::event_loop::{EventLoop, ExportPlan};
 use crate::keep_failed::KeepFailed;
-use crate::last_resort::LastResort;
-use crate::memory::Limits;
-use crate::memory_limits::{Alone, MemoryLimits};
-use crate::order::Order;
-use crate::prepare::{Prepared, prepare};
-use crate::provenance::{self, Hashed, Hashes, Resolved};
-use crate::record::{Record, wall_clock};
-use crate::version::Versions;
+use crate::memory::MemoryBudget;
+use crate::memory_limits::{MemoryLimits, StandaloneGroups};
+use crate::prepare_run::{PreparedRun, prepare};
+use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
+use crate::recorder::{Recorder, wall_clock};
+use crate::spec::RunSpec;
+use crate::tool_versions::ToolVersions;
 use crate::workspace::Workspace;
 use crate::{export, layout};
 use base::Problem;
@@ -29,92 +29,100 @@ use std::time::Instant;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Runs the order. Errors are returned only before any task starts; later failures are in the
+/// Executes the run. Errors are returned only before any task starts; later failures are in the
 /// report.
 ///
 /// `tell` is called on the calling thread. When `cancel` fires, nothing new starts, running tasks
 /// are ended, and the report says `interrupted`.
 pub async fn run(
-    order: Order,
-    tell: &mut dyn FnMut(&Event),
+    spec: RunSpec,
+    on_event: &mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
-    last_resort: &LastResort,
+    emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
-    let mut prepared = prepare(&order)?;
+    let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
-    let ground = if has_pool { Some(stand(&order, &mut prepared, last_resort)?) } else { None };
-    let alone = if has_pool { None } else { Alone::prepare(&order, last_resort) };
-    let flow = order.flow.clone();
-    let workspace = ground.as_ref().map(|ground| ground.workspace(&prepared.choice, flow.clone(), cancel.clone()));
+    let environment = if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
+    let standalone = if has_pool { None } else { StandaloneGroups::prepare(&spec, emergency_cleanup) };
+    let flow = spec.flow.clone();
+    let workspace =
+        environment.as_ref().map(|environment| environment.workspace(&prepared.choice, flow.clone(), cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
     if let Some(workspace) = &workspace {
-        let placed = workspace.lie_here().await;
-        placed.map_err(|trouble| vec![Problem::new(format!("the run's files cannot be placed: {trouble}"))])?;
-        let brought = workspace.bring_inputs(&order.data_dir, order.stage_in).await;
-        brought.map_err(|trouble| vec![Problem::new(format!("an input cannot be shown to tasks: {trouble}"))])?;
+        let placed = workspace.set_local_placement().await;
+        placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
+        let brought = workspace.provide_inputs(&spec.data_dir, spec.stage_in).await;
+        brought.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
     }
-    let mut record = Record::new(blank(&order, &prepared), begun);
-    tell(&Event::Started {
-        run: order.run_id.clone(),
+    let mut recorder = Recorder::new(blank_report(&spec, &prepared), begun);
+    on_event(&RunEvent::Started {
+        run: spec.run_id.clone(),
         tasks: flow.workflow().tasks.len(),
-        slots: order.slots,
+        slots: spec.slots,
         storage: mode_name(prepared.choice.mode),
         storage_line: prepared.choice.line.clone(),
         memory: prepared.memory,
     });
-    prepared.warnings.iter().for_each(|warning| tell(&Event::Warning(warning.clone())));
-    let hashes = hash_in_background(&order, &prepared, &cancel);
-    let groups =
-        ground.as_ref().map_or(alone.as_ref().map(|alone| &alone.groups), |ground| ground.memory_groups.as_ref());
-    let mut context = context(&order, flow, workspace, prepared.programs);
+    prepared.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+    let hashes = hash_in_background(&spec, &prepared, &cancel);
+    let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
+        environment.memory_groups.as_ref()
+    });
+    let mut context = context(&spec, flow, workspace, prepared.programs);
     let limits = |groups: &Arc<MemoryGroups>| {
         MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, context.copies_max)
     };
     context.memory = groups.map(limits);
     let context = Arc::new(context);
-    let driver = Driver::new(context.clone(), prepared.scheduler, exports(&order), &mut record, tell, cancel.clone());
-    driver.drive().await;
-    if let Some(ground) = &ground {
-        record.peak(ground.peak());
-        record.find_least_peak(order.flow.workflow());
+    let event_loop =
+        EventLoop::new(context.clone(), prepared.scheduler, exports(&spec), &mut recorder, on_event, cancel.clone());
+    event_loop.run().await;
+    if let Some(environment) = &environment {
+        recorder.peak(environment.peak());
+        recorder.find_least_peak(spec.flow.workflow());
     }
-    record.hashed(hashes.await.unwrap_or_default());
+    recorder.hashed(hashes.await.unwrap_or_default());
     // A daemon that a tool left behind would keep the mount busy.
-    let left = exec::kill_marked(&mark(&order.run_id));
+    let left = exec::kill_marked(&run_env_var(&spec.run_id));
     if left > 0 {
-        record.run.warnings.push(format!("{left} processes that tools left behind were ended"));
+        recorder.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
-    close(context, ground, &mut record).await;
-    drop(alone);
-    last_resort.arm(None);
-    record.seal(cancel.is_cancelled());
-    tell(&ended(&record.run));
-    Ok(record.run)
+    close(context, environment, &mut recorder).await;
+    drop(standalone);
+    emergency_cleanup.arm(None);
+    recorder.seal(cancel.is_cancelled());
+    on_event(&ended_event(&recorder.run));
+    Ok(recorder.run)
 }
 
 /// Starts the pool and the tasks' access to it.
-fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
-    let ground = Ground::prepare(order, (&mut prepared.choice, &prepared.tools), prepared.memory, last_resort);
-    ground.map_err(|problem| vec![problem])
+fn start_environment(
+    spec: &RunSpec,
+    prepared: &mut PreparedRun,
+    emergency_cleanup: &EmergencyCleanup,
+) -> Result<RunEnvironment, Vec<Problem>> {
+    let environment =
+        RunEnvironment::prepare(spec, (&mut prepared.choice, &prepared.tools), prepared.memory, emergency_cleanup);
+    environment.map_err(|problem| vec![problem])
 }
 
 /// The report before anything ran.
-fn blank(order: &Order, prepared: &Prepared) -> RunReport {
-    let limits = Limits::read();
+fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
+    let limits = MemoryBudget::read();
     let uname = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    let mut run = RunReport::plan(order.flow.workflow());
-    run.id.clone_from(&order.run_id);
+    let mut run = RunReport::plan(spec.flow.workflow());
+    run.id.clone_from(&spec.run_id);
     env!("CARGO_PKG_VERSION").clone_into(&mut run.version);
     run.started = wall_clock();
-    run.workflow.source.clone_from(&order.asked.source);
-    run.workflow.language.clone_from(&order.asked.language);
-    run.workflow.hash = provenance::hash_file(order.asked.source.as_ref()).ok().map(|(hash, _)| hash);
-    run.command_line.clone_from(&order.asked.command_line);
+    run.workflow.source.clone_from(&spec.requested.source);
+    run.workflow.language.clone_from(&spec.requested.language);
+    run.workflow.hash = provenance::hash_file(spec.requested.source.as_ref()).ok().map(|(hash, _)| hash);
+    run.command_line.clone_from(&spec.requested.command_line);
     run.directory = std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default();
     let json = |value: &flow::ConfigValue| serde_json::to_value(value).unwrap_or_default();
-    run.sets = order.asked.sets.iter().map(|(name, value)| (name.clone(), json(value))).collect();
+    run.sets = spec.requested.sets.iter().map(|(name, value)| (name.clone(), json(value))).collect();
     run.machine = report::Machine {
         host: text(uname.nodename()),
         system: format!("{} {} {}", text(uname.sysname()), text(uname.release()), text(uname.machine())),
@@ -122,82 +130,82 @@ fn blank(order: &Order, prepared: &Prepared) -> RunReport {
         memory_bytes: limits.total,
     };
     run.settings = report::RunSettings {
-        slots: order.slots,
+        slots: spec.slots,
         memory_limit_bytes: prepared.memory.0,
         mode: prepared.choice.mode,
         mode_reason: prepared.choice.line.clone(),
-        data: Some(order.data_dir.display().to_string()),
-        tools: order.asked.tools.clone(),
-        out: Some(order.out_dir.display().to_string()),
-        keep: order.keep,
-        stage_in: order.stage_in,
-        fail_fast: order.fail_fast,
+        data: Some(spec.data_dir.display().to_string()),
+        tools: spec.requested.tools.clone(),
+        out: Some(spec.out_dir.display().to_string()),
+        keep: spec.keep,
+        stage_in: spec.stage_in,
+        fail_fast: spec.fail_fast,
     };
     run.warnings.clone_from(&prepared.warnings);
-    run.provenance.seeds = provenance::seeds(order.flow.workflow(), std::env::vars());
+    run.provenance.seeds = provenance::seeds(spec.flow.workflow(), std::env::vars());
     run
 }
 
 fn context(
-    order: &Order,
-    flow: Arc<Checked>,
+    spec: &RunSpec,
+    flow: Arc<CheckedWorkflow>,
     workspace: Option<Workspace>,
     programs: HashMap<ToolId, PathBuf>,
-) -> Context {
-    Context {
+) -> RunContext {
+    RunContext {
         flow,
         workspace,
         programs,
-        environment: environment(&order.run_id),
-        elsewhere: std::env::current_dir().unwrap_or_else(|_| "/".into()),
-        grace: order.grace,
-        copies_max: order.copies.unwrap_or_else(|| Limits::read().copies()).0,
+        environment: task_environment(&spec.run_id),
+        default_cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+        grace: spec.grace,
+        copies_max: spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0,
         memory: None,
-        keep: order.keep,
-        keep_failed: order.keep_failed.clone().map(|folder| KeepFailed { folder, data_dir: order.data_dir.clone() }),
+        keep: spec.keep,
+        keep_failed: spec.keep_failed.clone().map(|folder| KeepFailed { folder, data_dir: spec.data_dir.clone() }),
         filled: AtomicU64::default(),
     }
 }
 
 /// The environment that tasks inherit: our own, and the variable that names the run.
-fn environment(run_id: &str) -> Vec<(OsString, OsString)> {
+fn task_environment(run_id: &str) -> Vec<(OsString, OsString)> {
     let inherited = std::env::vars_os().filter(|(name, _)| name != RUN_VARIABLE);
     inherited.chain([(RUN_VARIABLE.into(), run_id.into())]).collect()
 }
 
 /// Members to export: outputs that nobody reads, members that the user named, all with `--keep`.
-pub fn exports(order: &Order) -> Exports {
-    let flow = &order.flow;
+pub fn exports(spec: &RunSpec) -> ExportPlan {
+    let flow = &spec.flow;
     let written = (0..flow.workflow().data_count()).map(DataId).filter(|id| flow.writer_of(*id).is_some());
     let is_final = |id: &DataId| flow.readers(*id).is_empty();
-    let wanted: Vec<DataId> = written.filter(|id| order.keep || is_final(id) || order.exports.contains(id)).collect();
+    let wanted: Vec<DataId> = written.filter(|id| spec.keep || is_final(id) || spec.exports.contains(id)).collect();
     let places = export::places(flow.workflow(), &wanted, |id| flow.file_name(id).to_owned());
-    Exports {
+    ExportPlan {
         finals: wanted.iter().copied().filter(is_final).collect(),
-        places: places.into_iter().map(|(id, place)| (id, order.out_dir.join(place))).collect(),
+        places: places.into_iter().map(|(id, place)| (id, spec.out_dir.join(place))).collect(),
     }
 }
 
 /// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
 /// for the remaining hashes.
-fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationToken) -> JoinHandle<Hashes> {
-    let workflow = order.flow.workflow();
+fn hash_in_background(spec: &RunSpec, prepared: &PreparedRun, cancel: &CancellationToken) -> JoinHandle<InputHashes> {
+    let workflow = spec.flow.workflow();
     let mut programs: Vec<(&ToolId, &PathBuf)> = prepared.programs.iter().collect();
     programs.sort();
-    let resolved = |(id, program): (&ToolId, &PathBuf)| Resolved {
+    let resolved = |(id, program): (&ToolId, &PathBuf)| ResolvedTool {
         tool: workflow.tools[id.0 as usize].clone(),
         program: program.clone(),
     };
-    let path_of = |id| layout::host_path(&order.flow, id).map(|path| (id, order.data_dir.join(path)));
-    let of = Hashed {
+    let path_of = |id| layout::host_path(&spec.flow, id).map(|path| (id, spec.data_dir.join(path)));
+    let of = HashTargets {
         tools: programs.into_iter().map(resolved).collect(),
         inputs: (0..workflow.data_count()).map(DataId).filter_map(path_of).collect(),
     };
-    let (cancel, mut versions) = (cancel.clone(), Versions::new(environment(&order.run_id), cancel.clone()));
+    let (cancel, mut versions) = (cancel.clone(), ToolVersions::new(task_environment(&spec.run_id), cancel.clone()));
     tokio::spawn(async move {
         let mut stated = Vec::new();
         for resolved in &of.tools {
-            stated.push(versions.of(&resolved.tool).await);
+            stated.push(versions.version_of(&resolved.tool).await);
         }
         let hashing = tokio::task::spawn_blocking(move || of.hashes(&|| cancel.is_cancelled()));
         let mut hashes = hashing.await.unwrap_or_default();
@@ -208,19 +216,19 @@ fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationT
 
 /// Waits for pending removals and unmounts. All attempts have ended, so no other owner of the
 /// context is left.
-async fn close(context: Arc<Context>, ground: Option<Ground>, record: &mut Record) {
+async fn close(context: Arc<RunContext>, environment: Option<RunEnvironment>, recorder: &mut Recorder) {
     if let Some(workspace) = Arc::into_inner(context).and_then(|context| context.workspace) {
         let mut workspace = workspace;
         workspace.close();
     }
-    let Some(ground) = ground else { return };
-    if let Err(error) = ground.close().await {
-        record.run.warnings.push(format!("the mount could not be taken down cleanly: {error}"));
+    let Some(environment) = environment else { return };
+    if let Err(error) = environment.close().await {
+        recorder.run.warnings.push(format!("the mount could not be taken down cleanly: {error}"));
     }
 }
 
-fn ended(run: &RunReport) -> Event {
-    Event::Ended {
+fn ended_event(run: &RunReport) -> RunEvent {
+    RunEvent::Ended {
         outcome: match run.outcome {
             Outcome::Done => "done",
             Outcome::Failed => "failed",

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use report::{Outcome, ReasonKind, RunReport, Status};
-use run::{Asked, Checked, Event, LastResort, Order, Storage};
+use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A workflow with a tool `sh` that runs a script and writes a file. Each task runs one of
 /// `scripts` and writes its own element.
-fn flow(scripts: &[&str], retries: u32) -> Checked {
+fn flow(scripts: &[&str], retries: u32) -> CheckedWorkflow {
     let tool = serde_json::json!({"name": "sh", "command": ["sh", "-c", "{script}", "sh", "{to}"], "retries": retries, "params": [
         {"name": "to", "kind": {"output": {}}}, {"name": "script", "kind": {"config": {"type": "string"}}}]});
     let elements: Vec<_> = (0..scripts.len()).map(|n| serde_json::json!({"name": format!("E{n}")})).collect();
@@ -18,23 +18,23 @@ fn flow(scripts: &[&str], retries: u32) -> Checked {
     let tasks: Vec<_> = scripts.iter().enumerate().map(task).collect();
     let text =
         serde_json::json!({"tidemill_flow": 1, "name": "f", "tools": [tool], "elements": elements, "tasks": tasks});
-    Checked::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
+    CheckedWorkflow::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
 }
 
-fn order(flow: Checked, folder: &Path) -> Order {
+fn spec(flow: CheckedWorkflow, folder: &Path) -> RunSpec {
     let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
-    Order {
+    RunSpec {
         flow: flow.into(),
         run_id: format!("drive-{name}"),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),
         report_dir: None,
         warnings: Vec::new(),
-        asked: Asked::default(),
+        requested: RequestedOptions::default(),
         memory: Some(base::ByteSize::mib(32)),
         copies: None,
         slots: 2,
-        storage: Storage::Staging,
+        storage: StorageRequest::Staging,
         passthrough: true,
         keep: false,
         keep_failed: None,
@@ -46,31 +46,31 @@ fn order(flow: Checked, folder: &Path) -> Order {
     }
 }
 
-/// Runs the order; returns the report and all events except progress. `watch` gets each event, and
-/// a token that cancels the run.
-fn run(order: Order, mut watch: impl FnMut(&Event, &CancellationToken)) -> (RunReport, Vec<Event>) {
+/// Executes the run; returns the report and all events except progress. `watch` gets each event,
+/// and a token that cancels the run.
+fn run(spec: RunSpec, mut watch: impl FnMut(&RunEvent, &CancellationToken)) -> (RunReport, Vec<RunEvent>) {
     let cancel = CancellationToken::new();
     let token = cancel.clone();
-    let mut told = Vec::new();
-    let mut tell = |event: &Event| {
+    let mut message = Vec::new();
+    let mut tell = |event: &RunEvent| {
         watch(event, &token);
-        if !matches!(event, Event::Progress(_)) {
-            told.push(event.clone());
+        if !matches!(event, RunEvent::Progress(_)) {
+            message.push(event.clone());
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let report = runtime.block_on(run::run(order, &mut tell, cancel, &LastResort::default())).unwrap();
-    (report, told)
+    let report = runtime.block_on(run::run(spec, &mut tell, cancel, &EmergencyCleanup::default())).unwrap();
+    (report, message)
 }
 
-fn kinds(events: &[Event]) -> Vec<String> {
+fn kinds(events: &[RunEvent]) -> Vec<String> {
     events.iter().map(|event| event.to_json()["event"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn a_run_tells_its_start_each_task_its_outputs_and_its_end() {
     let folder = tempfile::tempdir().unwrap();
-    let (report, events) = run(order(flow(&["echo tide > $1"], 0), folder.path()), |_, _| ());
+    let (report, events) = run(spec(flow(&["echo tide > $1"], 0), folder.path()), |_, _| ());
     assert_eq!(report.outcome, Outcome::Done);
     assert_eq!(kinds(&events), ["started", "task_started", "task_done", "exported", "ended"]);
     assert_eq!(std::fs::read_to_string(folder.path().join("out/E0")).unwrap(), "tide\n");
@@ -81,7 +81,7 @@ fn a_run_tells_its_start_each_task_its_outputs_and_its_end() {
 fn a_task_is_tried_again_as_often_as_its_tool_says_and_the_report_has_all_attempts() {
     let folder = tempfile::tempdir().unwrap();
     let script = "test $TIDEMILL_ATTEMPT = 3 && echo ok > $1";
-    let (report, events) = run(order(flow(&[script], 2), folder.path()), |_, _| ());
+    let (report, events) = run(spec(flow(&[script], 2), folder.path()), |_, _| ());
     assert_eq!(report.outcome, Outcome::Done);
     assert_eq!((report.tasks[0].attempts, report.tasks[0].earlier.len()), (3, 2));
     assert_eq!(kinds(&events).iter().filter(|kind| *kind == "task_retried").count(), 2);
@@ -90,7 +90,7 @@ fn a_task_is_tried_again_as_often_as_its_tool_says_and_the_report_has_all_attemp
 #[test]
 fn the_report_tells_of_each_tool_and_how_busy_the_machine_was() {
     let folder = tempfile::tempdir().unwrap();
-    let (report, _) = run(order(flow(&["echo ok > $1", "echo ok > $1"], 0), folder.path()), |_, _| ());
+    let (report, _) = run(spec(flow(&["echo ok > $1", "echo ok > $1"], 0), folder.path()), |_, _| ());
     let used = report.machine_use.as_ref().expect("this machine tells");
     assert!(used.cpus > 0.0 && (1..=used.memory_bytes).contains(&used.peak_memory_bytes), "{used:?}");
     assert!(used.samples.list().len() >= 2, "the first and the last");
@@ -106,8 +106,8 @@ fn of_a_task_that_succeeds_in_the_end_nothing_is_kept_and_of_others_the_last_att
     let folder = tempfile::tempdir().unwrap();
     let scripts = ["test $TIDEMILL_ATTEMPT = 2 && echo ok > $1", "echo $TIDEMILL_ATTEMPT > trace; exit 4"];
     let kept = folder.path().join("failed");
-    let order = Order { keep_failed: Some(kept.clone()), ..order(flow(&scripts, 1), folder.path()) };
-    let (report, _) = run(order, |_, _| ());
+    let spec = RunSpec { keep_failed: Some(kept.clone()), ..spec(flow(&scripts, 1), folder.path()) };
+    let (report, _) = run(spec, |_, _| ());
     assert_eq!(report.tasks[0].status, Status::Done);
     assert!(!kept.join("sh.0").exists());
     assert_eq!(std::fs::read_to_string(kept.join("sh.1/left/trace")).unwrap(), "2\n");
@@ -117,7 +117,7 @@ fn of_a_task_that_succeeds_in_the_end_nothing_is_kept_and_of_others_the_last_att
 #[test]
 fn a_failure_stays_with_its_task_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    let (report, _) = run(order(flow(&["echo oh >&2; exit 4", "echo ok > $1"], 0), folder.path()), |_, _| ());
+    let (report, _) = run(spec(flow(&["echo oh >&2; exit 4", "echo ok > $1"], 0), folder.path()), |_, _| ());
     assert_eq!((report.outcome, report.exit_code), (Outcome::Failed, 1));
     let reason = report.tasks[0].reason.as_ref().unwrap();
     assert_eq!((reason.kind, reason.text.as_str()), (ReasonKind::Exit, "it ended with exit code 4"));
@@ -129,7 +129,7 @@ fn a_failure_stays_with_its_task_and_says_why() {
 fn what_a_good_tool_printed_and_took_is_kept_and_what_each_attempt_took_too() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo 42 rows; echo careful >&2; test $TIDEMILL_ATTEMPT = 2 && echo ok > $1";
-    let (report, _) = run(order(flow(&[script], 1), folder.path()), |_, _| ());
+    let (report, _) = run(spec(flow(&[script], 1), folder.path()), |_, _| ());
     let task = &report.tasks[0];
     assert_eq!((task.status, &task.reason), (Status::Done, &None));
     assert_eq!(task.stdout.as_ref().unwrap().head, "42 rows\n");
@@ -140,10 +140,10 @@ fn what_a_good_tool_printed_and_took_is_kept_and_what_each_attempt_took_too() {
 #[test]
 fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let mut order = order(flow(&["sleep 600", "echo never > $1"], 0), folder.path());
-    order.slots = 1;
-    let (report, _) = run(order, |event, cancel| {
-        if matches!(event, Event::TaskStarted { .. }) {
+    let mut spec = spec(flow(&["sleep 600", "echo never > $1"], 0), folder.path());
+    spec.slots = 1;
+    let (report, _) = run(spec, |event, cancel| {
+        if matches!(event, RunEvent::TaskStarted { .. }) {
             cancel.cancel();
         }
     });
@@ -159,7 +159,7 @@ fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
 fn an_output_that_is_too_large_for_the_pool_fails_alone_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let scripts = ["head -c 64000000 /dev/zero > $1", "echo ok > $1"];
-    let (report, _) = run(order(flow(&scripts, 0), folder.path()), |_, _| ());
+    let (report, _) = run(spec(flow(&scripts, 0), folder.path()), |_, _| ());
     let reason = report.tasks[0].reason.as_ref().unwrap();
     assert_eq!(reason.kind, ReasonKind::NoSpace);
     assert!(reason.text.contains("--memory"), "{}", reason.text);
@@ -171,9 +171,9 @@ fn an_output_that_is_too_large_for_the_pool_fails_alone_and_says_what_to_do() {
 fn copies_that_take_more_than_there_is_for_them_end_their_task_and_not_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let hog = "head -c 20000000 /dev/zero > $1; sleep 600";
-    let order =
-        Order { copies: Some(base::ByteSize::mib(8)), ..order(flow(&[hog, "echo tide > $1"], 0), folder.path()) };
-    let (report, _) = run(order, |_, _| ());
+    let spec =
+        RunSpec { copies: Some(base::ByteSize::mib(8)), ..spec(flow(&[hog, "echo tide > $1"], 0), folder.path()) };
+    let (report, _) = run(spec, |_, _| ());
     let reason = report.tasks[0].reason.as_ref().unwrap();
     assert_eq!(reason.kind, ReasonKind::NoSpace, "{}", reason.text);
     assert!(reason.text.contains("--slots"), "{}", reason.text);
@@ -186,8 +186,8 @@ fn the_watch_over_copies_goes_on_after_a_task_was_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let hog = "head -c 20000000 /dev/zero > $1; sleep 600";
     let tasks = flow(&[hog, hog], 0);
-    let order = Order { copies: Some(base::ByteSize::mib(8)), slots: 1, ..order(tasks, folder.path()) };
-    let (report, _) = run(order, |_, _| ());
+    let spec = RunSpec { copies: Some(base::ByteSize::mib(8)), slots: 1, ..spec(tasks, folder.path()) };
+    let (report, _) = run(spec, |_, _| ());
     assert!(report.tasks.iter().all(|task| task.reason.as_ref().unwrap().kind == ReasonKind::NoSpace));
 }
 
@@ -195,11 +195,11 @@ fn the_watch_over_copies_goes_on_after_a_task_was_stopped() {
 fn a_task_that_was_told_to_stop_as_the_user_gave_up_is_cancelled_not_short_of_space() {
     let folder = tempfile::tempdir().unwrap();
     let hog = "trap '' TERM; head -c 20000000 /dev/zero > $1; sleep 600";
-    let order = Order { copies: Some(base::ByteSize::mib(8)), ..order(flow(&[hog], 0), folder.path()) };
+    let spec = RunSpec { copies: Some(base::ByteSize::mib(8)), ..spec(flow(&[hog], 0), folder.path()) };
     // The first sample that sees the copies stops the task. The task ignores SIGTERM during its
     // grace period, and the user cancels.
-    let (report, _) = run(order, |event, cancel| {
-        if matches!(event, Event::Progress(at) if at.elapsed > 0.15) {
+    let (report, _) = run(spec, |event, cancel| {
+        if matches!(event, RunEvent::Progress(at) if at.elapsed > 0.15) {
             cancel.cancel();
         }
     });

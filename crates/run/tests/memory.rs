@@ -4,14 +4,14 @@
 
 use exec::PlannedGroups;
 use report::{Outcome, ReasonKind, RunReport};
-use run::{Asked, Checked, LastResort, Order, Storage};
+use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Tasks of a tool that declares 64 MiB; with an output, and therefore a pool, or without.
-fn flow(scripts: &[&str], with_pool: bool, retries: u32) -> Checked {
+fn flow(scripts: &[&str], with_pool: bool, retries: u32) -> CheckedWorkflow {
     let mut params = vec![serde_json::json!({"name": "script", "kind": {"config": {"type": "string"}}})];
     let mut command = vec!["sh", "-c", "{script}", "sh"];
     if with_pool {
@@ -28,23 +28,23 @@ fn flow(scripts: &[&str], with_pool: bool, retries: u32) -> Checked {
     let elements = if with_pool { elements } else { Vec::new() };
     let text =
         serde_json::json!({"tidemill_flow": 1, "name": "f", "tools": [tool], "elements": elements, "tasks": tasks});
-    Checked::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
+    CheckedWorkflow::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
 }
 
-fn order(flow: Checked, folder: &Path) -> Order {
+fn spec(flow: CheckedWorkflow, folder: &Path) -> RunSpec {
     let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
-    Order {
+    RunSpec {
         flow: flow.into(),
         run_id: format!("memory-{name}"),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),
         report_dir: None,
         warnings: Vec::new(),
-        asked: Asked::default(),
+        requested: RequestedOptions::default(),
         memory: Some(base::ByteSize::mib(256)),
         copies: None,
         slots: 2,
-        storage: Storage::Staging,
+        storage: StorageRequest::Staging,
         passthrough: true,
         keep: false,
         keep_failed: None,
@@ -57,8 +57,8 @@ fn order(flow: Checked, folder: &Path) -> Order {
 }
 
 /// The directory of the run's control group, if groups can be made here.
-fn group_of(order: &Order) -> Option<PathBuf> {
-    let name = format!("tidemill-{}", order.run_id);
+fn group_of(spec: &RunSpec) -> Option<PathBuf> {
+    let name = format!("tidemill-{}", spec.run_id);
     let probe = PlannedGroups::find(&format!("{name}-probe")).and_then(PlannedGroups::make);
     match probe {
         Ok(probe) => exec::remove_memory_groups(probe.path()).unwrap(),
@@ -70,13 +70,13 @@ fn group_of(order: &Order) -> Option<PathBuf> {
     PlannedGroups::find(&name).ok().map(|planned| planned.path().to_owned())
 }
 
-/// Runs the order, and checks that its control group is removed. Returns whether limits are
+/// Executes the run, and checks that its control group is removed. Returns whether limits are
 /// enforced.
-fn run(order: Order) -> (RunReport, bool) {
-    let group = group_of(&order);
+fn run(spec: RunSpec) -> (RunReport, bool) {
+    let group = group_of(&spec);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (mut tell, last_resort) = (|_: &run::Event| (), LastResort::default());
-    let ran = run::run(order, &mut tell, CancellationToken::new(), &last_resort);
+    let (mut tell, emergency_cleanup) = (|_: &run::RunEvent| (), EmergencyCleanup::default());
+    let ran = run::run(spec, &mut tell, CancellationToken::new(), &emergency_cleanup);
     let report = runtime.block_on(ran).unwrap();
     assert!(group.as_ref().is_none_or(|group| !group.exists()), "{group:?}");
     (report, group.is_some())
@@ -110,17 +110,17 @@ fn check_hog((report, enforced): (RunReport, bool)) {
 fn a_tool_that_takes_more_memory_than_it_declares_is_ended_where_that_can_be_and_warned_about_elsewhere() {
     for with_pool in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        let enforced = group_of(&order(flow(&["true"], with_pool, 0), folder.path())).is_some();
-        check_hog(run(order(flow(&[&hog(enforced)], with_pool, 0), folder.path())));
+        let enforced = group_of(&spec(flow(&["true"], with_pool, 0), folder.path())).is_some();
+        check_hog(run(spec(flow(&[&hog(enforced)], with_pool, 0), folder.path())));
     }
 }
 
 #[test]
 fn it_is_tried_again_as_its_tool_says() {
     let folder = tempfile::tempdir().unwrap();
-    let enforced = group_of(&order(flow(&["true"], true, 0), folder.path())).is_some();
+    let enforced = group_of(&spec(flow(&["true"], true, 0), folder.path())).is_some();
     let script = format!("test $TIDEMILL_ATTEMPT = 2 || {{ {}; }}; echo ok > $1", hog(enforced));
-    let (report, _) = run(order(flow(&[&script], true, 1), folder.path()));
+    let (report, _) = run(spec(flow(&[&script], true, 1), folder.path()));
     assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);
     assert_eq!(report.tasks[0].attempts, if enforced { 2 } else { 1 });
 }
@@ -128,7 +128,7 @@ fn it_is_tried_again_as_its_tool_says() {
 #[test]
 fn what_a_tool_writes_into_the_pool_is_not_its_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let (report, _) = run(order(flow(&["head -c 200000000 /dev/zero > $1"], true, 0), folder.path()));
+    let (report, _) = run(spec(flow(&["head -c 200000000 /dev/zero > $1"], true, 0), folder.path()));
     assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
 }
@@ -139,7 +139,7 @@ fn a_daemon_that_a_tool_leaves_is_ended_with_the_run_and_its_group() {
     // The shell goes on once the daemon has closed its output, and by then has left its process
     // group.
     let leaves = "x=$(setsid sh -c 'exec sleep 3600 > /dev/null 2>&1' &); echo ok > $1";
-    let (report, _) = run(order(flow(&[leaves, "echo ok > $1"], true, 0), folder.path()));
+    let (report, _) = run(spec(flow(&[leaves, "echo ok > $1"], true, 0), folder.path()));
     assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);
     assert!(report.warnings.iter().any(|warning| warning.contains("that tools left behind")), "{:?}", report.warnings);
 }

@@ -1,7 +1,7 @@
 //! A panic in the middle of a run leaves no mount, no folder and no process behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use run::{Asked, Checked, Event, LastResort, Order, Storage};
+use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ const FLOW: &str = r#"{"tidemill_flow": 1, "name": "sleeper",
     "tools": [{"name": "sleep", "command": ["sleep", "3600.125"], "workdir": true, "params": []}],
     "elements": [], "tasks": [{"tool": "sleep"}]}"#;
 
-fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
-    Order {
-        flow: Checked::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap().into(),
+fn spec(run_id: &str, folder: &Path, storage: StorageRequest) -> RunSpec {
+    RunSpec {
+        flow: CheckedWorkflow::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap().into(),
         run_id: run_id.to_owned(),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),
         report_dir: None,
         warnings: Vec::new(),
-        asked: Asked::default(),
+        requested: RequestedOptions::default(),
         memory: Some(base::ByteSize::mib(32)),
         copies: None,
         slots: 1,
@@ -36,15 +36,15 @@ fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
     }
 }
 
-/// Runs the order in its own runtime, and panics as soon as its tool runs.
-fn run_and_panic(order: Order) {
+/// Executes the run in its own runtime, and panics as soon as its tool runs.
+fn run_and_panic(spec: RunSpec) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run_id = order.run_id.clone();
-    let mut tell = |event: &Event| {
-        let running = matches!(event, Event::Progress(_)) && processes_of(&run_id) > 0;
+    let run_id = spec.run_id.clone();
+    let mut tell = |event: &RunEvent| {
+        let running = matches!(event, RunEvent::Progress(_)) && processes_of(&run_id) > 0;
         assert!(!running, "the panic of this test");
     };
-    let ran = runtime.block_on(run::run(order, &mut tell, CancellationToken::new(), &LastResort::default()));
+    let ran = runtime.block_on(run::run(spec, &mut tell, CancellationToken::new(), &EmergencyCleanup::default()));
     unreachable!("the run ended without the panic: {:?}", ran.map(|report| report.outcome));
 }
 
@@ -54,11 +54,11 @@ fn mentions(file: &str, name: &str) -> bool {
 
 /// Number of processes of the run: they have its id in their environment.
 fn processes_of(run_id: &str) -> usize {
-    let mark = format!("TIDEMILL_RUN={run_id}");
+    let run_env_var = format!("TIDEMILL_RUN={run_id}");
     let folders = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let marked = |folder: std::fs::DirEntry| {
         let environment = std::fs::read(folder.path().join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        environment.split(|byte| *byte == 0).any(|variable| variable == run_env_var.as_bytes())
     };
     folders
         .filter(|folder| folder.file_name().to_string_lossy().parse::<u32>().is_ok())
@@ -66,11 +66,11 @@ fn processes_of(run_id: &str) -> usize {
         .count()
 }
 
-fn check(storage: Storage, form: &str) {
+fn check(storage: StorageRequest, form: &str) {
     let folder = tempfile::tempdir().unwrap();
     let run_id = format!("panic-{form}-{}", std::process::id());
-    let order = order(&run_id, folder.path(), storage);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(order))).is_err());
+    let spec = spec(&run_id, folder.path(), storage);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(spec))).is_err());
     assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
     // The processes were killed, but may not have exited yet.
     let late = Instant::now() + Duration::from_secs(30);
@@ -86,10 +86,10 @@ fn a_panic_leaves_no_mount_and_no_process() {
         eprintln!("skipped: no FUSE here");
         return;
     }
-    check(Storage::Mount, "mounted");
+    check(StorageRequest::Mount, "mounted");
 }
 
 #[test]
 fn a_panic_leaves_no_process_with_staging() {
-    check(Storage::Staging, "staged");
+    check(StorageRequest::Staging, "staged");
 }

@@ -21,27 +21,27 @@
 //! read the pool. In direct mode nothing here touches a mount: this process serves it, and would
 //! wait for itself ([`exec::ToolPath`] prevents that).
 
-mod copies;
-mod direct;
-mod host;
-mod janitor;
-mod kept;
+mod background_remove;
+mod copy;
+mod error;
+mod host_cleanup;
+mod in_pool;
 mod preloaded;
+mod ram_disk_usage;
+mod save;
 mod staged;
-mod transfer;
-mod trouble;
 
-pub use direct::Direct;
-pub use preloaded::{Given, Preloaded};
-pub use staged::Staged;
-pub use transfer::PoolFile;
-pub use trouble::Trouble;
+pub use copy::PoolReader;
+pub use error::WorkspaceError;
+pub use in_pool::PoolStorage;
+pub use preloaded::{PreloadSetup, TaskIo};
+pub use staged::StagedStorage;
 
-use crate::checked::Checked;
+use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
+use background_remove::BackgroundRemover;
 use exec::ToolPath;
 use flow::{Command, DataId, TaskId, ToolId};
-use janitor::Janitor;
 use placement::Policy;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,26 +53,26 @@ use wire::{Mark, PLACEMENT, XattrMode};
 /// The pool as the tasks of one run see it.
 #[derive(Debug)]
 pub struct Workspace {
-    base: Base,
-    forms: Forms,
-    janitor: Janitor,
+    base: WorkspaceBase,
+    forms: StorageModes,
+    remover: BackgroundRemover,
 }
 
 /// Storage modes of a workspace; at least one.
 #[derive(Debug, Default)]
-pub struct Forms {
+pub struct StorageModes {
     /// Direct mode: tasks work in the pool.
-    pub direct: Option<Direct>,
+    pub direct: Option<PoolStorage>,
     /// Staged mode: tasks work on copies.
-    pub staged: Option<Staged>,
+    pub staged: Option<StagedStorage>,
     /// Tools whose tasks are staged, where there are both modes.
     pub copied: BTreeSet<ToolId>,
 }
 
 /// Storage mode of one task.
-enum Form<'a> {
-    Direct(&'a Direct),
-    Staged(&'a Staged),
+enum StorageMode<'a> {
+    Direct(&'a PoolStorage),
+    Staged(&'a StagedStorage),
 }
 
 /// Free bytes below which the pool or the RAM disk counts as full. A refused write needed more than
@@ -81,9 +81,9 @@ const LEFT_BYTES_MAX: u64 = 1 << 20;
 
 /// State that both modes need.
 #[derive(Debug, Clone)]
-pub(crate) struct Base {
+pub(crate) struct WorkspaceBase {
     pool: Vfs,
-    flow: Arc<Checked>,
+    flow: Arc<CheckedWorkflow>,
     owner: wire::Owner,
     /// Fires when the run is cancelled: copies that wait for space give up.
     cancel: CancellationToken,
@@ -91,7 +91,7 @@ pub(crate) struct Base {
 
 /// A member that a task wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
+pub struct OutputFile {
     /// Id of the member.
     pub data: DataId,
     /// Size in bytes.
@@ -100,8 +100,8 @@ pub struct Made {
     pub takes: u64,
 }
 
-impl Made {
-    fn of(data: DataId, found: &wire::Attributes) -> Self {
+impl OutputFile {
+    fn new(data: DataId, found: &wire::Attributes) -> Self {
         /// Approximate bytes of an inode and its name.
         const INODE: u64 = 512;
         const PAGE: u64 = 4096;
@@ -122,16 +122,16 @@ impl Made {
 
 /// Result of [`Workspace::collect`].
 #[derive(Debug)]
-pub enum Collected {
+pub enum CollectResult {
     /// Every output exists.
-    All(Vec<Made>),
+    All(Vec<OutputFile>),
     /// These outputs do not exist, or are not regular files.
-    Missing(Vec<Missing>),
+    Missing(Vec<MissingOutput>),
 }
 
 /// An output that a task did not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingOutput {
     /// Id of the member.
     pub data: DataId,
     /// The path where it was expected.
@@ -142,17 +142,17 @@ pub struct Missing {
 
 impl Workspace {
     /// Creates a workspace with the given modes. Must be called within a tokio runtime.
-    pub fn new(pool: Vfs, forms: Forms, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
-        let janitor = Janitor::new(pool.clone());
-        Self { base: Base { pool, flow, owner: current_owner(), cancel }, forms, janitor }
+    pub fn new(pool: Vfs, forms: StorageModes, flow: Arc<CheckedWorkflow>, cancel: CancellationToken) -> Self {
+        let remover = BackgroundRemover::new(pool.clone());
+        Self { base: WorkspaceBase { pool, flow, owner: current_owner(), cancel }, forms, remover }
     }
 
-    fn form(&self, task: TaskId) -> Form<'_> {
+    fn form(&self, task: TaskId) -> StorageMode<'_> {
         let is_copied = || self.forms.copied.contains(&self.base.flow.task(task).tool);
         match (&self.forms.direct, &self.forms.staged) {
-            (Some(_), Some(staged)) if is_copied() => Form::Staged(staged),
-            (Some(direct), _) => Form::Direct(direct),
-            (None, Some(staged)) => Form::Staged(staged),
+            (Some(_), Some(staged)) if is_copied() => StorageMode::Staged(staged),
+            (Some(direct), _) => StorageMode::Direct(direct),
+            (None, Some(staged)) => StorageMode::Staged(staged),
             (None, None) => panic!("a workspace has one form at least"),
         }
     }
@@ -169,22 +169,22 @@ impl Workspace {
 
     fn below_root(&self, task: TaskId, place: impl AsRef<Path>) -> ToolPath {
         match self.form(task) {
-            Form::Direct(direct) => direct.root.join(place),
-            Form::Staged(staged) => staged.root.join(place).into(),
+            StorageMode::Direct(direct) => direct.root.join(place),
+            StorageMode::Staged(staged) => staged.root.join(place).into(),
         }
     }
 
     /// Sets the placement policy so that files made from now on lie at the run's node. A kernel can
     /// then use passthrough for them, however many nodes the pool has.
-    pub async fn lie_here(&self) -> Result<(), Trouble> {
+    pub async fn set_local_placement(&self) -> Result<(), WorkspaceError> {
         let here = Policy::Here.to_string();
         let set = self.base.pool.set_xattr(Vfs::root(), PLACEMENT, here.into(), XattrMode::Set, false);
-        set.await.map_err(Trouble::pool(Path::new("/")))
+        set.await.map_err(WorkspaceError::pool(Path::new("/")))
     }
 
     /// Makes the inputs visible below `data`: bound read-only, or copied into the pool with
     /// `stage_in`. Relative paths start at `data_dir`.
-    pub async fn bring_inputs(&self, data_dir: &Path, stage_in: bool) -> Result<(), Trouble> {
+    pub async fn provide_inputs(&self, data_dir: &Path, stage_in: bool) -> Result<(), WorkspaceError> {
         let workflow = self.base.flow.workflow();
         let mut seen = std::collections::HashSet::new();
         for id in (0..workflow.data_count()).map(DataId) {
@@ -194,7 +194,7 @@ impl Workspace {
                 continue;
             }
             if stage_in {
-                transfer::into_pool(&self.base, host, &place).await?;
+                copy::into_pool(&self.base, host, &place).await?;
                 continue;
             }
             if self.forms.direct.is_some() {
@@ -208,27 +208,27 @@ impl Workspace {
     }
 
     /// Makes the task's directory with its lists and links, and copies its inputs if it is staged.
-    pub async fn enter(&self, task: TaskId, command: &Command) -> Result<(), Trouble> {
+    pub async fn prepare_task(&self, task: TaskId, command: &Command) -> Result<(), WorkspaceError> {
         match self.form(task) {
-            Form::Direct(direct) => direct.enter(&self.base, task, command).await,
-            Form::Staged(staged) => staged.enter(&self.base, task, command).await,
+            StorageMode::Direct(direct) => direct.prepare_task(&self.base, task, command).await,
+            StorageMode::Staged(staged) => staged.prepare_task(&self.base, task, command).await,
         }
     }
 
     /// Files and environment for the process of a task after [`Self::enter`]. Pass its open files
     /// to [`Self::take_back`] when the process has ended.
-    pub async fn give(&self, task: TaskId, command: &Command) -> Result<Given, Trouble> {
+    pub async fn task_io(&self, task: TaskId, command: &Command) -> Result<TaskIo, WorkspaceError> {
         match self.form(task) {
-            Form::Direct(Direct { root, preloaded: Some(preloaded) }) => {
-                preloaded.give(&self.base, root, &self.dir_of(task), command).await
+            StorageMode::Direct(PoolStorage { root, preloaded: Some(preloaded) }) => {
+                preloaded.task_io(&self.base, root, &self.dir_of(task), command).await
             }
-            _ => Ok(Given::paths(self.dir_of(task), command)),
+            _ => Ok(TaskIo::paths(self.dir_of(task), command)),
         }
     }
 
     /// Closes in the pool the files that were opened for a process, unless another process still
     /// has them open.
-    pub async fn take_back(&self, opened: &[Mark]) {
+    pub async fn release_opened(&self, opened: &[Mark]) {
         for mark in opened {
             // An error is harmless: the node probes its program opens every second.
             let _ = self.base.pool.look(*mark).await;
@@ -236,62 +236,62 @@ impl Workspace {
     }
 
     /// Takes over the task's outputs, and removes all else from its directory unless `keep`.
-    pub async fn collect(&self, task: TaskId, keep: bool) -> Result<Collected, Trouble> {
+    pub async fn collect(&self, task: TaskId, keep: bool) -> Result<CollectResult, WorkspaceError> {
         match self.form(task) {
-            Form::Direct(direct) => direct.collect(&self.base, &self.janitor, task, keep).await,
-            Form::Staged(staged) => staged.collect(&self.base, task).await,
+            StorageMode::Direct(direct) => direct.collect(&self.base, &self.remover, task, keep).await,
+            StorageMode::Staged(staged) => staged.collect(&self.base, task).await,
         }
     }
 
     /// Removes everything of a failed attempt, so that the next one starts as the first did.
-    pub async fn discard(&self, task: TaskId) -> Result<(), Trouble> {
+    pub async fn discard(&self, task: TaskId) -> Result<(), WorkspaceError> {
         match self.form(task) {
-            Form::Direct(_) => direct::discard(&self.base, task).await,
-            Form::Staged(staged) => staged.discard(&self.base, task).await,
+            StorageMode::Direct(_) => in_pool::discard(&self.base, task).await,
+            StorageMode::Staged(staged) => staged.discard(&self.base, task).await,
         }
     }
 
     /// Announces that a member of `bytes` bytes will be dropped: now, or once it is exported.
-    pub fn leaves(&self, bytes: u64) {
-        self.janitor.leaves(bytes);
+    pub fn announce_removal(&self, bytes: u64) {
+        self.remover.announce_removal(bytes);
     }
 
     /// Removes a member soon that was announced by [`Self::leaves`] and has no more readers. Inputs
     /// stay: bound ones take no memory.
     pub fn drop_member(&self, id: DataId, bytes: u64) {
-        self.janitor.remove_leaving(layout::member(&self.base.flow, id), bytes);
+        self.remover.remove_leaving(layout::member(&self.base.flow, id), bytes);
     }
 
     /// The fill level of the pool, for the scheduler.
     pub fn pool_state(&self) -> sched::PoolState {
         // Read `leaving` before `used`: bytes that are removed between the two reads then never
         // count as used by data that stays.
-        let leaving = self.janitor.leaving();
+        let leaving = self.remover.leaving();
         let wire::Usage { capacity, used, waiting, .. } = self.usage();
         sched::PoolState { capacity, used, leaving: leaving.min(used), waiting }
     }
 
     /// Waits for the next removal.
     pub async fn removed(&self) {
-        self.janitor.removed().await;
+        self.remover.removed().await;
     }
 
     /// Opens a member for its export.
-    pub async fn open(&self, id: DataId) -> Result<PoolFile, Trouble> {
-        PoolFile::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
+    pub async fn open(&self, id: DataId) -> Result<PoolReader, WorkspaceError> {
+        PoolReader::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
     }
 
     /// Bytes that all copies on the RAM disk take; 0 without staging.
-    pub fn copies_bytes(&self) -> u64 {
-        self.forms.staged.as_ref().map_or(0, |staged| copies::bytes_below(&staged.root))
+    pub fn ram_disk_bytes(&self) -> u64 {
+        self.forms.staged.as_ref().map_or(0, |staged| ram_disk_usage::bytes_below(&staged.root))
     }
 
     /// The one of `running` with the largest directory on the RAM disk.
     pub fn largest(&self, running: impl Iterator<Item = TaskId>) -> Option<TaskId> {
         let bytes = |task: &TaskId| match self.form(*task) {
-            Form::Direct(_) => None,
-            Form::Staged(staged) => {
-                Some(copies::bytes_below(&staged.root.join(layout::task_dir(&self.base.flow, *task))))
+            StorageMode::Direct(_) => None,
+            StorageMode::Staged(staged) => {
+                Some(ram_disk_usage::bytes_below(&staged.root.join(layout::task_dir(&self.base.flow, *task))))
             }
         };
         running.filter_map(|task| Some((bytes(&task)?, task))).max().map(|(_, task)| task)
@@ -312,7 +312,7 @@ impl Workspace {
 
     /// The RAM disk's directory and its fill level, if the task is staged and the disk is full.
     pub fn full_ram_disk(&self, task: TaskId) -> Option<(&Path, wire::Usage)> {
-        let Form::Staged(staged) = self.form(task) else { return None };
+        let StorageMode::Staged(staged) = self.form(task) else { return None };
         let disk = rustix::fs::statvfs(&staged.root).ok()?;
         let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
         let usage = wire::Usage { used: capacity.saturating_sub(left), capacity, ..wire::Usage::default() };
@@ -321,7 +321,7 @@ impl Workspace {
 
     /// Waits for pending removals.
     pub fn close(&mut self) {
-        self.janitor.close();
+        self.remover.close();
     }
 }
 

@@ -5,8 +5,8 @@
 //! instead, and a variable names its directory. Its working directory for the kernel is a deleted
 //! directory, so that relative paths that bypass the library find nothing rather than a wrong file.
 
-use super::transfer::bytes_of;
-use super::{Base, Trouble};
+use super::copy::bytes_of;
+use super::{WorkspaceBase, WorkspaceError};
 use exec::{PathOrFd, ToolPath};
 use flow::Command;
 use rustix::fs::{Mode, OFlags, fstat, open};
@@ -21,7 +21,7 @@ use wire::{Mark, OpenFlags};
 
 /// Setup of processes that use the preload library.
 #[derive(Debug)]
-pub struct Preloaded {
+pub struct PreloadSetup {
     library: PathBuf,
     /// Path of the pool file.
     pool: PathBuf,
@@ -33,7 +33,7 @@ pub struct Preloaded {
 
 /// Files and environment that a task's process starts with.
 #[derive(Debug)]
-pub struct Given {
+pub struct TaskIo {
     /// Working directory.
     pub cwd: PathOrFd,
     /// Standard input; `None`: empty.
@@ -48,7 +48,7 @@ pub struct Given {
     pub opened: Vec<Mark>,
 }
 
-impl Given {
+impl TaskIo {
     /// All files as paths, for a process that needs no library.
     pub fn paths(dir: ToolPath, command: &Command) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Given {
     }
 }
 
-impl Preloaded {
+impl PreloadSetup {
     /// Creates the setup from a library and a pool file. It creates and deletes a directory in
     /// `scratch`.
     ///
@@ -78,21 +78,21 @@ impl Preloaded {
 
     /// Files and environment of a process whose directory is `dir` of the pool, which tasks see at
     /// `root`.
-    pub async fn give(
+    pub async fn task_io(
         &self,
-        base: &Base,
+        base: &WorkspaceBase,
         root: &ToolPath,
         dir: &ToolPath,
         command: &Command,
-    ) -> Result<Given, Trouble> {
-        let mut given = Given::paths(dir.clone(), command);
-        given.cwd = PathOrFd::Open(self.nowhere.clone());
+    ) -> Result<TaskIo, WorkspaceError> {
+        let mut io = TaskIo::paths(dir.clone(), command);
+        io.cwd = PathOrFd::Open(self.nowhere.clone());
         let mut devices = Vec::new();
-        if let Some(place) = place_below(root, command.stdin.as_deref()) {
-            given.take(base.open_to_read(place).await?, &mut devices, |given| &mut given.stdin);
+        if let Some(place) = pool_path_below(root, command.stdin.as_deref()) {
+            io.take(base.open_to_read(place).await?, &mut devices, |io| &mut io.stdin);
         }
-        if let Some(place) = place_below(root, command.stdout.as_deref()) {
-            given.take(base.open_to_write(place, self.umask).await?, &mut devices, |given| &mut given.stdout);
+        if let Some(place) = pool_path_below(root, command.stdout.as_deref()) {
+            io.take(base.open_to_write(place, self.umask).await?, &mut devices, |io| &mut io.stdout);
         }
         let variables: [(&str, OsString); 4] = [
             ("TIDEMILL_POOL", self.pool.clone().into()),
@@ -102,13 +102,13 @@ impl Preloaded {
             // are not of the pool.
             ("TIDEMILL_DEVICES", devices.join(",").into()),
         ];
-        given.variables = variables.map(|(name, value)| (name.into(), value)).into();
-        given.library = Some(self.library.clone());
-        Ok(given)
+        io.variables = variables.map(|(name, value)| (name.into(), value)).into();
+        io.library = Some(self.library.clone());
+        Ok(io)
     }
 }
 
-impl Given {
+impl TaskIo {
     fn take(
         &mut self,
         opened: Program,
@@ -124,22 +124,22 @@ impl Given {
 }
 
 /// The place in the pool of a path in the command, if it is below `root`.
-fn place_below<'a>(root: &ToolPath, path: Option<&'a str>) -> Option<&'a Path> {
+fn pool_path_below<'a>(root: &ToolPath, path: Option<&'a str>) -> Option<&'a Path> {
     root.below(OsStr::new(path?))
 }
 
-impl Base {
-    async fn open_to_read(&self, place: &Path) -> Result<Program, Trouble> {
-        let file = self.pool.resolve(bytes_of(place)).await.map_err(Trouble::pool(place))?.file;
-        self.pool.open_for_program(file, OpenFlags::READ).await.map_err(Trouble::pool(place))
+impl WorkspaceBase {
+    async fn open_to_read(&self, place: &Path) -> Result<Program, WorkspaceError> {
+        let file = self.pool.resolve(bytes_of(place)).await.map_err(WorkspaceError::pool(place))?.file;
+        self.pool.open_for_program(file, OpenFlags::READ).await.map_err(WorkspaceError::pool(place))
     }
 
-    async fn open_to_write(&self, place: &Path, umask: u32) -> Result<Program, Trouble> {
+    async fn open_to_write(&self, place: &Path, umask: u32) -> Result<Program, WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
         let mode = wire::Mode { bits: 0o666, umask };
         let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
         let made = self.pool.create_for_program(parent, &name, mode, self.owner, flags).await;
-        made.map_err(Trouble::pool(place))
+        made.map_err(WorkspaceError::pool(place))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Copies on the RAM disk are made for their first reader and removed with their last, whatever
 //! happens to the readers.
 
-use crate::checked::Checked;
+use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
-use crate::workspace::{Collected, Direct, Forms, Staged, Workspace};
+use crate::workspace::{CollectResult, PoolStorage, StagedStorage, StorageModes, Workspace};
 use flow::{DataId, TaskId};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -31,30 +31,33 @@ const SECOND: TaskId = TaskId(2);
 /// A workspace over the model engine, with A written by its task.
 struct Bench {
     space: Workspace,
-    flow: Arc<Checked>,
+    flow: Arc<CheckedWorkflow>,
     disk: tempfile::TempDir,
 }
 
 impl Bench {
     async fn new() -> Self {
-        let flow = Arc::new(Checked::new(flow::from_json(FLOW, "f.json").unwrap(), None).unwrap());
+        let flow = Arc::new(CheckedWorkflow::new(flow::from_json(FLOW, "f.json").unwrap(), None).unwrap());
         let settings = node::Settings::new(base::ByteSize::mib(32));
         let engine = store::Model::new(32 << 20, settings.stripe_bytes);
         let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
         let disk = tempfile::tempdir().unwrap();
-        let forms = Forms { staged: Some(Staged::new(disk.path().to_path_buf())), ..Forms::default() };
+        let forms =
+            StorageModes { staged: Some(StagedStorage::new(disk.path().to_path_buf())), ..StorageModes::default() };
         let space = Workspace::new(pool, forms, flow.clone(), CancellationToken::new());
         let bench = Self { space, flow, disk };
-        bench.enter(MAKE).await;
+        bench.prepare_task(MAKE).await;
         fs::write(bench.path_of(A), "tide").unwrap();
-        assert!(matches!(bench.space.collect(MAKE, false).await.unwrap(), Collected::All(made) if made[0].bytes == 4));
+        assert!(
+            matches!(bench.space.collect(MAKE, false).await.unwrap(), CollectResult::All(made) if made[0].bytes == 4)
+        );
         bench
     }
 
-    async fn enter(&self, task: TaskId) {
+    async fn prepare_task(&self, task: TaskId) {
         let path_of = |id| self.space.path_of(task, id).text();
         let command = self.flow.command(task, &self.space.dir_of(task).text(), &path_of);
-        self.space.enter(task, &command).await.unwrap();
+        self.space.prepare_task(task, &command).await.unwrap();
     }
 
     /// Path of a member on the RAM disk.
@@ -75,13 +78,13 @@ impl Bench {
 async fn a_copy_goes_with_its_last_reader() {
     let bench = Bench::new().await;
     assert!(!bench.copy_of_a(), "after its writer nobody reads it yet");
-    bench.enter(FIRST).await;
-    bench.enter(SECOND).await;
+    bench.prepare_task(FIRST).await;
+    bench.prepare_task(SECOND).await;
     bench.space.discard(FIRST).await.unwrap();
     assert!(bench.copy_of_a(), "the second task still reads it");
     assert_eq!(fs::read(bench.path_of(A)).unwrap(), b"tide");
     fs::write(bench.path_of(DataId(2)), "out").unwrap();
-    assert!(matches!(bench.space.collect(SECOND, false).await.unwrap(), Collected::All(_)));
+    assert!(matches!(bench.space.collect(SECOND, false).await.unwrap(), CollectResult::All(_)));
     assert!(!bench.copy_of_a());
     assert!(!bench.dir_of(SECOND).exists());
 }
@@ -89,10 +92,10 @@ async fn a_copy_goes_with_its_last_reader() {
 #[tokio::test]
 async fn what_a_run_makes_is_asked_to_lie_at_its_own_node() {
     let bench = Bench::new().await;
-    bench.space.lie_here().await.unwrap();
-    bench.enter(FIRST).await;
+    bench.space.set_local_placement().await.unwrap();
+    bench.prepare_task(FIRST).await;
     fs::write(bench.path_of(B), "tide").unwrap();
-    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), Collected::All(_)));
+    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), CollectResult::All(_)));
     let made = bench.space.base.pool.resolve(layout::member(&bench.flow, B).as_os_str().as_bytes()).await.unwrap().file;
     assert_eq!(bench.space.base.pool.xattr(made, wire::PLACEMENT).await.unwrap(), "here");
 }
@@ -100,25 +103,25 @@ async fn what_a_run_makes_is_asked_to_lie_at_its_own_node() {
 #[tokio::test]
 async fn an_output_in_a_directory_that_is_a_link_is_refused() {
     let bench = Bench::new().await;
-    bench.enter(FIRST).await;
-    let elsewhere = tempfile::tempdir().unwrap();
-    fs::write(elsewhere.path().join("B"), "of others").unwrap();
+    bench.prepare_task(FIRST).await;
+    let default_cwd = tempfile::tempdir().unwrap();
+    fs::write(default_cwd.path().join("B"), "of others").unwrap();
     fs::remove_dir_all(bench.dir_of(FIRST)).unwrap();
-    std::os::unix::fs::symlink(elsewhere.path(), bench.dir_of(FIRST)).unwrap();
-    let Collected::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
+    std::os::unix::fs::symlink(default_cwd.path(), bench.dir_of(FIRST)).unwrap();
+    let CollectResult::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
         panic!("what lies elsewhere was taken over")
     };
     assert_eq!(missing[0].found, "its directory is a symbolic link, and the pool keeps files");
     bench.space.discard(FIRST).await.unwrap();
     assert!(!bench.dir_of(FIRST).is_symlink());
-    assert_eq!(fs::read(elsewhere.path().join("B")).unwrap(), b"of others", "what the link led to stays");
+    assert_eq!(fs::read(default_cwd.path().join("B")).unwrap(), b"of others", "what the link led to stays");
 }
 
 #[tokio::test]
 async fn a_missing_output_keeps_the_folder_until_it_is_discarded_and_then_all_goes() {
     let bench = Bench::new().await;
-    bench.enter(FIRST).await;
-    let Collected::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
+    bench.prepare_task(FIRST).await;
+    let CollectResult::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
         panic!("B was not written")
     };
     assert_eq!((missing[0].data, missing[0].found), (B, "nothing is there"));
@@ -130,10 +133,10 @@ async fn a_missing_output_keeps_the_folder_until_it_is_discarded_and_then_all_go
 async fn a_failed_attempt_leaves_nothing_in_the_pool() {
     let bench = Bench::new().await;
     let before = bench.space.usage().files;
-    bench.enter(FIRST).await;
+    bench.prepare_task(FIRST).await;
     fs::write(bench.path_of(B), "half").unwrap();
-    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), Collected::All(_)));
-    bench.enter(FIRST).await;
+    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), CollectResult::All(_)));
+    bench.prepare_task(FIRST).await;
     bench.space.discard(FIRST).await.unwrap();
     assert_eq!(bench.space.usage().files, before, "B was brought into the pool, and is gone");
 }
@@ -144,8 +147,8 @@ async fn a_task_that_cannot_have_its_input_holds_nothing() {
     bench.space.drop_member(A, 0);
     bench.space.close();
     let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST).text(), &|_| String::new());
-    let trouble = bench.space.enter(FIRST, &command).await.unwrap_err();
-    assert!(!trouble.is_no_space());
+    let error = bench.space.prepare_task(FIRST, &command).await.unwrap_err();
+    assert!(!error.is_no_space());
     assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
 }
 
@@ -153,20 +156,20 @@ async fn a_task_that_cannot_have_its_input_holds_nothing() {
 async fn tasks_of_one_run_may_work_in_the_pool_and_on_copies() {
     let bench = Bench::new().await;
     let pool = bench.space.base.pool.clone();
-    let forms = Forms {
-        direct: Some(Direct { root: "/pool".into(), preloaded: None }),
-        staged: Some(Staged::new(bench.disk.path().to_path_buf())),
+    let forms = StorageModes {
+        direct: Some(PoolStorage { root: "/pool".into(), preloaded: None }),
+        staged: Some(StagedStorage::new(bench.disk.path().to_path_buf())),
         copied: [bench.flow.task(MAKE).tool].into(),
     };
     let both = Workspace::new(pool.clone(), forms, bench.flow.clone(), CancellationToken::new());
     assert!(both.path_of(MAKE, A).text().starts_with(bench.disk.path().to_str().unwrap()));
     assert_eq!(both.path_of(FIRST, A).text(), format!("/pool/{}", layout::member(&bench.flow, A).display()));
     let command = bench.flow.command(FIRST, &both.dir_of(FIRST).text(), &|id| both.path_of(FIRST, id).text());
-    both.enter(FIRST, &command).await.unwrap();
+    both.prepare_task(FIRST, &command).await.unwrap();
     assert!(!bench.copy_of_a(), "its reader sees it in the pool");
     pool.write_file(layout::member(&bench.flow, B).as_os_str().as_encoded_bytes(), b"tide").await.unwrap();
-    assert!(matches!(both.collect(FIRST, false).await.unwrap(), Collected::All(made) if made[0].bytes == 4));
-    both.enter(MAKE, &command).await.unwrap();
+    assert!(matches!(both.collect(FIRST, false).await.unwrap(), CollectResult::All(made) if made[0].bytes == 4));
+    both.prepare_task(MAKE, &command).await.unwrap();
     assert!(bench.dir_of(MAKE).exists());
     assert_eq!(both.largest([MAKE, FIRST].into_iter()), Some(MAKE), "what works in the pool has no copies");
 }

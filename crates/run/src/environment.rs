@@ -4,12 +4,12 @@
 //! The fields are dropped in their order, which leaves nothing behind: first the mount and the
 //! endpoint, then the claim with its directories.
 
-use crate::checked::Checked;
-use crate::choice::{Choice, Tools};
-use crate::last_resort::{LastResort, Remains};
+use crate::checked_workflow::CheckedWorkflow;
+use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::memory_limits;
-use crate::order::{Order, Storage};
-use crate::workspace::{Direct, Forms, Preloaded, Staged, Workspace};
+use crate::spec::{RunSpec, StorageRequest};
+use crate::storage_choice::{StorageChoice, ToolSupport};
+use crate::workspace::{PoolStorage, PreloadSetup, StagedStorage, StorageModes, Workspace};
 use base::{ByteSize, Problem};
 use client::Client;
 use exec::MemoryGroups;
@@ -24,14 +24,14 @@ use vfs::Vfs;
 
 /// The pool of a run and the tasks' access to it.
 #[derive(Debug)]
-pub struct Ground {
+pub struct RunEnvironment {
     /// The embedded pool.
     pub pool: Vfs,
     node: Arc<Node>,
     /// The mount; `None` with staging or the preload library.
     mount: Option<Mount>,
     /// The endpoint by which programs with the preload library connect.
-    door: Option<Door>,
+    endpoint: Option<Door>,
     /// Directory for staging's copies.
     ram_disk: Option<PathBuf>,
     /// Control groups of tools that declare memory; `None` if they cannot be made, or no tool
@@ -41,32 +41,32 @@ pub struct Ground {
     claim: Claim,
 }
 
-impl Ground {
+impl RunEnvironment {
     /// Removes what dead runs left, starts the pool, mounts it or opens an endpoint to it, and
     /// makes the RAM disk's directory if there will be copies.
     ///
     /// If a mount that looked possible fails, as in some containers, the next storage mode is used,
-    /// unless the user asked for the mount; `choice` is updated then. `last_resort` is armed before
-    /// anything is left outside of this process.
+    /// unless the user asked for the mount; `choice` is updated then. `emergency_cleanup` is armed
+    /// before anything is left outside of this process.
     pub fn prepare(
-        order: &Order,
-        (choice, tools): (&mut Choice, &Tools),
+        spec: &RunSpec,
+        (choice, tools): (&mut StorageChoice, &ToolSupport),
         memory: ByteSize,
-        last_resort: &LastResort,
+        emergency_cleanup: &EmergencyCleanup,
     ) -> Result<Self, Problem> {
         let runtime = RuntimeDir::of_user()?;
-        clear_the_dead(&runtime)?;
-        let mut claim = runtime.claim(&order.run_id)?;
-        last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
+        remove_stale_runs(&runtime)?;
+        let mut claim = runtime.claim(&spec.run_id)?;
+        emergency_cleanup.arm(Some(CleanupList { undo: claim.undo(), run_env_var: run_env_var(&spec.run_id) }));
         // Make the groups first: after a crash the tools must end before their files are removed.
-        let memory_groups = memory_limits::prepare(&order.flow, &mut claim);
-        let node = pool::embedded_node(memory, order.space_wait)?;
+        let memory_groups = memory_limits::prepare(&spec.flow, &mut claim);
+        let node = pool::embedded_node(memory, spec.space_wait)?;
         let pool = Vfs::new(Client::embedded(node.clone()));
-        let mut way = Way { order, choice, tools, claim: &mut claim };
-        let mount = way.mount(&pool)?;
-        let door = way.door(&node)?;
+        let mut setup = StorageSetup { spec, choice, tools, claim: &mut claim };
+        let mount = setup.mount(&pool)?;
+        let endpoint = setup.endpoint(&node)?;
         let ram_disk = if choice.has_copies() { Some(ram_disk(&mut claim)?) } else { None };
-        Ok(Self { pool, node, mount, door, ram_disk, memory_groups, claim })
+        Ok(Self { pool, node, mount, endpoint, ram_disk, memory_groups, claim })
     }
 
     /// The pool as tasks see it.
@@ -75,25 +75,25 @@ impl Ground {
     /// The directory for the preload library cannot be made.
     pub fn workspace(
         &self,
-        choice: &Choice,
-        flow: Arc<Checked>,
+        choice: &StorageChoice,
+        flow: Arc<CheckedWorkflow>,
         cancel: CancellationToken,
     ) -> Result<Workspace, Problem> {
         // With the preload library nothing exists at this path, so no file of the host is hidden,
         // and paths equal those of the mount.
         let root = self.claim.mount_point().into();
-        let preloaded = match (&choice.library, &self.door) {
-            (Some(library), Some(door)) => {
-                let scratch = door.file().parent().unwrap_or(Path::new("/"));
+        let preloaded = match (&choice.library, &self.endpoint) {
+            (Some(library), Some(endpoint)) => {
+                let scratch = endpoint.file().parent().unwrap_or(Path::new("/"));
                 let failed = |error| Problem::new(format!("{}: {error}", scratch.display()));
-                Some(Preloaded::new(library.clone(), door.file().to_owned(), scratch).map_err(failed)?)
+                Some(PreloadSetup::new(library.clone(), endpoint.file().to_owned(), scratch).map_err(failed)?)
             }
             _ => None,
         };
         let is_direct = self.mount.is_some() || preloaded.is_some();
-        let forms = Forms {
-            direct: is_direct.then_some(Direct { root, preloaded }),
-            staged: self.ram_disk.clone().map(Staged::new),
+        let forms = StorageModes {
+            direct: is_direct.then_some(PoolStorage { root, preloaded }),
+            staged: self.ram_disk.clone().map(StagedStorage::new),
             copied: choice.staged.clone(),
         };
         Ok(Workspace::new(self.pool.clone(), forms, flow, cancel))
@@ -108,8 +108,8 @@ impl Ground {
     /// unmount failed.
     pub async fn close(self) -> Result<(), String> {
         let unmounted = self.mount.map_or(Ok(()), |mount| mount.unmount().map(drop).map_err(|error| error.to_string()));
-        if let Some(door) = self.door {
-            door.close().await;
+        if let Some(endpoint) = self.endpoint {
+            endpoint.close().await;
         }
         drop(self.claim);
         unmounted
@@ -118,16 +118,16 @@ impl Ground {
 
 /// Sets up the access to the pool. If a storage mode fails and the user did not ask for it, the
 /// next one is used.
-struct Way<'a> {
-    order: &'a Order,
-    choice: &'a mut Choice,
-    tools: &'a Tools,
+struct StorageSetup<'a> {
+    spec: &'a RunSpec,
+    choice: &'a mut StorageChoice,
+    tools: &'a ToolSupport,
     claim: &'a mut Claim,
 }
 
-impl Way<'_> {
+impl StorageSetup<'_> {
     fn is_free(&self) -> bool {
-        self.order.storage == Storage::Auto
+        self.spec.storage == StorageRequest::Auto
     }
 
     /// Mounts the pool, if that was chosen.
@@ -136,7 +136,7 @@ impl Way<'_> {
             return Ok(None);
         }
         let options = fuse::Options {
-            passthrough: self.order.passthrough,
+            passthrough: self.spec.passthrough,
             // The kernel of the only mount sees all locks of tools.
             pool_locks: false,
             ..fuse::Options::named(self.claim.name())
@@ -151,22 +151,22 @@ impl Way<'_> {
     }
 
     /// Opens an endpoint for programs of this host, if tasks use the preload library.
-    fn door(&mut self, node: &Arc<Node>) -> Result<Option<Door>, Problem> {
+    fn endpoint(&mut self, node: &Arc<Node>) -> Result<Option<Door>, Problem> {
         if self.choice.mode != AccessMode::Preload {
             return Ok(None);
         }
-        match self.open_door(node) {
+        match self.open_endpoint(node) {
             Err(problem) if self.is_free() => {
-                *self.choice = Tools::staged(&problem.message);
+                *self.choice = ToolSupport::staged(&problem.message);
                 Ok(None)
             }
-            door => door.map(Some),
+            endpoint => endpoint.map(Some),
         }
     }
 
     /// Opens the endpoint in the run's directory, or on the RAM disk if that path is too long for a
     /// socket.
-    fn open_door(&mut self, node: &Arc<Node>) -> Result<Door, Problem> {
+    fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<Door, Problem> {
         let near = self.claim.mount_point().with_file_name("door");
         let folder = if Door::fits(&near) { near } else { in_memory(self.claim, "-door") };
         private_folder(self.claim, &folder)?;
@@ -175,10 +175,10 @@ impl Way<'_> {
 }
 
 /// Removes what killed runs left: mounts, directories, and processes outside their group.
-pub fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
+pub fn remove_stale_runs(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.sweep()?;
     for name in &swept.removed {
-        exec::kill_marked(&mark(name));
+        exec::kill_marked(&run_env_var(name));
     }
     for (path, why) in &swept.kept {
         tracing::warn!("{} is left of a dead run and could not be removed: {why}", path.display());
@@ -187,7 +187,7 @@ pub fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
 }
 
 /// The environment variable that every process of a run has, as `NAME=value`.
-pub fn mark(run_id: &str) -> String {
+pub fn run_env_var(run_id: &str) -> String {
     format!("{RUN_VARIABLE}={run_id}")
 }
 

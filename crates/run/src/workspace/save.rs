@@ -1,7 +1,7 @@
 //! Copies the files of a failed task to the host's disk: its directory as it left it, and inputs
 //! that tasks wrote.
 
-use super::{Base, Form, Trouble, Workspace, transfer};
+use super::{StorageMode, Workspace, WorkspaceBase, WorkspaceError, copy};
 use crate::layout;
 use flow::{DataId, TaskId};
 use std::fs;
@@ -12,33 +12,33 @@ use wire::Kind;
 impl Workspace {
     /// Copies the directory of a failed task to `target`, which does not exist yet. Links, sockets
     /// and other special files are left out.
-    pub async fn save_folder(&self, task: TaskId, target: &Path) -> Result<(), Trouble> {
+    pub async fn save_folder(&self, task: TaskId, target: &Path) -> Result<(), WorkspaceError> {
         let place = PathBuf::from(layout::task_dir(&self.base.flow, task));
         match self.form(task) {
-            Form::Direct(_) => save_from_pool(&self.base, place, target).await,
-            Form::Staged(staged) => {
+            StorageMode::Direct(_) => save_from_pool(&self.base, place, target).await,
+            StorageMode::Staged(staged) => {
                 let (folder, target) = (staged.root.join(place), target.to_path_buf());
-                transfer::blocking(move || save_from_host(folder, target)).await
+                copy::blocking(move || save_from_host(folder, target)).await
             }
         }
     }
 
     /// Puts an input at `target`: a copy of a file that a task wrote, or a link into the data
     /// directory.
-    pub async fn save_input(&self, id: DataId, data_dir: &Path, target: &Path) -> Result<(), Trouble> {
+    pub async fn save_input(&self, id: DataId, data_dir: &Path, target: &Path) -> Result<(), WorkspaceError> {
         let folder = target.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(folder).map_err(Trouble::host(folder))?;
+        fs::create_dir_all(folder).map_err(WorkspaceError::host(folder))?;
         match layout::host_path(&self.base.flow, id) {
-            Some(path) => symlink(data_dir.join(path), target).map_err(Trouble::host(target)),
-            None => transfer::out_of_pool(&self.base, &layout::member(&self.base.flow, id), target.to_path_buf()).await,
+            Some(path) => symlink(data_dir.join(path), target).map_err(WorkspaceError::host(target)),
+            None => copy::out_of_pool(&self.base, &layout::member(&self.base.flow, id), target.to_path_buf()).await,
         }
     }
 }
 
-async fn save_from_pool(base: &Base, top: PathBuf, target: &Path) -> Result<(), Trouble> {
+async fn save_from_pool(base: &WorkspaceBase, top: PathBuf, target: &Path) -> Result<(), WorkspaceError> {
     let mut folders = vec![(top, target.to_path_buf())];
     while let Some((place, target)) = folders.pop() {
-        fs::create_dir_all(&target).map_err(Trouble::host(&target))?;
+        fs::create_dir_all(&target).map_err(WorkspaceError::host(&target))?;
         if base.find(&place).await?.is_none() {
             continue;
         }
@@ -46,7 +46,7 @@ async fn save_from_pool(base: &Base, top: PathBuf, target: &Path) -> Result<(), 
             let (place, target) = (place.join(&name), target.join(&name));
             match base.find(&place).await?.map(|attributes| attributes.kind) {
                 Some(Kind::Directory) => folders.push((place, target)),
-                Some(Kind::File) => transfer::out_of_pool(base, &place, target).await?,
+                Some(Kind::File) => copy::out_of_pool(base, &place, target).await?,
                 _ => {}
             }
         }
@@ -54,16 +54,16 @@ async fn save_from_pool(base: &Base, top: PathBuf, target: &Path) -> Result<(), 
     Ok(())
 }
 
-fn save_from_host(top: PathBuf, target: PathBuf) -> Result<(), Trouble> {
+fn save_from_host(top: PathBuf, target: PathBuf) -> Result<(), WorkspaceError> {
     let mut folders = vec![(top, target)];
     while let Some((folder, target)) = folders.pop() {
-        fs::create_dir_all(&target).map_err(Trouble::host(&target))?;
+        fs::create_dir_all(&target).map_err(WorkspaceError::host(&target))?;
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             let (path, target) = (entry.path(), target.join(entry.file_name()));
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push((path, target)),
-                Ok(kind) if kind.is_file() => fs::copy(&path, target).map(drop).map_err(Trouble::host(path))?,
+                Ok(kind) if kind.is_file() => fs::copy(&path, target).map(drop).map_err(WorkspaceError::host(path))?,
                 _ => {}
             }
         }

@@ -16,13 +16,13 @@ const LINE_CHARS_MAX: usize = 200;
 
 /// Cache of versions; each pair of command and directory is run once.
 #[derive(Debug)]
-pub struct Versions {
+pub struct ToolVersions {
     environment: Vec<(OsString, OsString)>,
     cancel: CancellationToken,
     known: HashMap<(Vec<String>, String), Option<String>>,
 }
 
-impl Versions {
+impl ToolVersions {
     /// Creates an empty cache. Commands run with `environment`, and are ended when `cancel` fires.
     pub fn new(environment: Vec<(OsString, OsString)>, cancel: CancellationToken) -> Self {
         Self { environment, cancel, known: HashMap::new() }
@@ -30,20 +30,20 @@ impl Versions {
 
     /// The version of `tool`; `None` if it declares no version command or the command prints
     /// nothing.
-    pub async fn of(&mut self, tool: &Tool) -> Option<String> {
+    pub async fn version_of(&mut self, tool: &Tool) -> Option<String> {
         if tool.version.is_empty() {
             return None;
         }
-        let question = (tool.version.clone(), tool.here.clone());
-        if let Some(known) = self.known.get(&question) {
+        let key = (tool.version.clone(), tool.here.clone());
+        if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let answer = self.ask(tool).await;
-        self.known.insert(question, answer.clone());
-        answer
+        let version = self.run_command(tool).await;
+        self.known.insert(key, version.clone());
+        version
     }
 
-    async fn ask(&self, tool: &Tool) -> Option<String> {
+    async fn run_command(&self, tool: &Tool) -> Option<String> {
         let (program, args) = tool.version.split_first()?;
         let here = Path::new(&tool.here);
         let path = self.environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
@@ -68,23 +68,23 @@ impl Versions {
 mod tests {
     use super::*;
 
-    fn asked(version: &[&str]) -> Option<String> {
+    fn queried(version: &[&str]) -> Option<String> {
         let tool: Tool = serde_json::from_value(serde_json::json!({"name": "t", "command": ["t"], "version": version}))
             .expect("a tool");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(Versions::new(std::env::vars_os().collect(), CancellationToken::new()).of(&tool))
+        runtime.block_on(ToolVersions::new(std::env::vars_os().collect(), CancellationToken::new()).version_of(&tool))
     }
 
     #[test]
     fn the_first_line_that_says_something_is_the_version() {
-        assert_eq!(asked(&["sh", "-c", "echo; echo ' tide 1.2 '; echo more"]).as_deref(), Some("tide 1.2"));
-        assert_eq!(asked(&["sh", "-c", "echo v3 >&2; exit 1"]).as_deref(), Some("v3"));
+        assert_eq!(queried(&["sh", "-c", "echo; echo ' tide 1.2 '; echo more"]).as_deref(), Some("tide 1.2"));
+        assert_eq!(queried(&["sh", "-c", "echo v3 >&2; exit 1"]).as_deref(), Some("v3"));
     }
 
     #[test]
     fn who_says_nothing_or_is_not_there_has_no_version() {
-        assert_eq!(asked(&[]), None);
-        assert_eq!(asked(&["true"]), None);
-        assert_eq!(asked(&["no-such-program-anywhere"]), None);
+        assert_eq!(queried(&[]), None);
+        assert_eq!(queried(&["true"]), None);
+        assert_eq!(queried(&["no-such-program-anywhere"]), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Specification of a run: everything that is decided before it starts.
 
-use crate::checked::Checked;
+use crate::checked_workflow::CheckedWorkflow;
 use base::ByteSize;
 use flow::DataId;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Storage mode: how tasks see the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Storage {
+pub enum StorageRequest {
     /// The mount where FUSE is allowed, else the preload library, else staging.
     #[default]
     Auto,
@@ -27,9 +27,9 @@ pub enum Storage {
 /// A checked workflow and all settings of its run.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of the user")]
-pub struct Order {
+pub struct RunSpec {
     /// The checked workflow.
-    pub flow: Arc<Checked>,
+    pub flow: Arc<CheckedWorkflow>,
     /// Name that is unique on this host. It names the pool's directory and the default report
     /// directory.
     pub run_id: String,
@@ -39,10 +39,10 @@ pub struct Order {
     pub out_dir: PathBuf,
     /// Directory for the report, which no output may overwrite; `None`: no report.
     pub report_dir: Option<PathBuf>,
-    /// Warnings for the user that were found while the order was made.
+    /// Warnings for the user that were found while the specification was made.
     pub warnings: Vec<String>,
     /// The user's command line, script and `--set` values, for the report.
-    pub asked: Asked,
+    pub requested: RequestedOptions,
     /// Upper bound of the pool's memory; `None`: half of the free memory.
     pub memory: Option<ByteSize>,
     /// Upper bound of the memory for staging's copies on the RAM disk; `None`: as much as the
@@ -51,7 +51,7 @@ pub struct Order {
     /// Number of slots: tasks of one processor that may run at once.
     pub slots: u32,
     /// Storage mode.
-    pub storage: Storage,
+    pub storage: StorageRequest,
     /// Enables passthrough: the kernel reads and writes files of the mount without us, where it
     /// can.
     pub passthrough: bool,
@@ -73,7 +73,7 @@ pub struct Order {
 
 /// The user's request as typed, for the report.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct RequestedOptions {
     /// The words of the command line.
     pub command_line: Vec<String>,
     /// Path of the script or descriptor.

@@ -6,7 +6,7 @@ use wire::Refusal;
 
 /// An error of the pool or of the host.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum WorkspaceError {
     /// The pool refused a request.
     #[error("{}: {refusal}", path.display())]
     Pool {
@@ -25,7 +25,7 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl WorkspaceError {
     /// Returns a function that converts a refusal of the pool about `path`.
     pub fn pool(path: impl Into<PathBuf>) -> impl FnOnce(Refusal) -> Self {
         let path = path.into();

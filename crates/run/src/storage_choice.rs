@@ -6,8 +6,8 @@
 //!                                            \-- the others: staging
 //! ```
 
-use crate::checked::Checked;
-use crate::order::Storage;
+use crate::checked_workflow::CheckedWorkflow;
+use crate::spec::StorageRequest;
 use base::Problem;
 use exec::{PreloadLibraryError, preload_obstacle};
 use flow::ToolId;
@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 3;
 
 /// The chosen storage mode, and the line that gives the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct StorageChoice {
     /// The storage mode; with the preload library, that of all tools but `staged`.
     pub mode: AccessMode,
     /// Path of the library, if tasks use it.
@@ -31,8 +31,8 @@ pub struct Choice {
     pub line: String,
 }
 
-impl Choice {
-    fn of(mode: AccessMode, line: impl Into<String>) -> Self {
+impl StorageChoice {
+    fn new(mode: AccessMode, line: impl Into<String>) -> Self {
         Self { mode, library: None, staged: BTreeSet::new(), line: line.into() }
     }
 
@@ -44,7 +44,7 @@ impl Choice {
 
 /// Facts about the workflow's tools that the choice depends on.
 #[derive(Debug)]
-pub struct Tools {
+pub struct ToolSupport {
     /// Names of the tools whose tasks have data.
     names: BTreeMap<ToolId, String>,
     /// The subset that the library does not reach, with the reasons.
@@ -52,9 +52,9 @@ pub struct Tools {
     library: Result<PathBuf, PreloadLibraryError>,
 }
 
-impl Tools {
+impl ToolSupport {
     /// Inspects the programs of the workflow's tools.
-    pub fn look(flow: &Checked, programs: &HashMap<ToolId, PathBuf>) -> Self {
+    pub fn inspect(flow: &CheckedWorkflow, programs: &HashMap<ToolId, PathBuf>) -> Self {
         let workflow = flow.workflow();
         let path = std::env::var_os("PATH");
         let (mut names, mut without) = (BTreeMap::new(), BTreeMap::new());
@@ -75,23 +75,23 @@ impl Tools {
     }
 
     /// The best mode without a mount. `why` says why there is no mount.
-    pub fn without_mount(&self, why: &str) -> Choice {
-        self.preloaded(why).unwrap_or_else(|why_not| Self::staged(&format!("{why}, and {why_not}")))
+    pub fn without_mount(&self, why: &str) -> StorageChoice {
+        self.preloaded(why).unwrap_or_else(|obstacle| Self::staged(&format!("{why}, and {obstacle}")))
     }
 
     /// RAM-disk staging of all tools, because of `why`.
-    pub fn staged(why: &str) -> Choice {
-        Choice::of(AccessMode::Staging, format!("RAM-disk staging, since {why}"))
+    pub fn staged(why: &str) -> StorageChoice {
+        StorageChoice::new(AccessMode::Staging, format!("RAM-disk staging, since {why}"))
     }
 
     /// The preload library, for tools that it reaches; the error says why it cannot be used.
-    fn preloaded(&self, why: &str) -> Result<Choice, String> {
+    fn preloaded(&self, why: &str) -> Result<StorageChoice, String> {
         let library = self.library.clone().map_err(|none| none.to_string())?;
         if self.unreached.len() == self.names.len() {
             return Err(format!("the preload library reaches no tool: {}", self.named(false)));
         }
         let mut choice =
-            Choice::of(AccessMode::Preload, format!("the pool is reached by the preload library, since {why}"));
+            StorageChoice::new(AccessMode::Preload, format!("the pool is reached by the preload library, since {why}"));
         if !self.unreached.is_empty() {
             choice.line = format!("{}; by RAM-disk staging: {}", choice.line, self.named(true));
         }
@@ -112,26 +112,26 @@ impl Tools {
 
 /// Chooses the storage mode. Staging needs no permission, so only a demand for another mode can be
 /// refused.
-pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
+pub fn choose(wanted: StorageRequest, tools: &ToolSupport) -> Result<StorageChoice, Problem> {
     if tools.names.is_empty() {
-        return Ok(Choice::of(AccessMode::None, "no pool, since no task reads or writes data"));
+        return Ok(StorageChoice::new(AccessMode::None, "no pool, since no task reads or writes data"));
     }
     let asked = |form: &str| format!("--storage {form} was asked for");
     let refused = |what: String, form: &str| {
         Problem::new(what).hint(format!("leave --storage {form} out to use what this machine allows"))
     };
     match wanted {
-        Storage::Staging => Ok(Tools::staged(&asked("staging"))),
-        Storage::Preload => tools.preloaded(&asked("preload")).map_err(|why| {
+        StorageRequest::Staging => Ok(ToolSupport::staged(&asked("staging"))),
+        StorageRequest::Preload => tools.preloaded(&asked("preload")).map_err(|why| {
             let problem = refused(format!("--storage preload: {why}"), "preload");
             match &tools.library {
                 Err(none) => problem.hint(none.hint()),
                 Ok(_) => problem,
             }
         }),
-        Storage::Mount | Storage::Auto => match fuse::availability() {
-            Ok(_) => Ok(Choice::of(AccessMode::Mount, "the pool is mounted")),
-            Err(why) if wanted == Storage::Auto => Ok(tools.without_mount(&why.to_string())),
+        StorageRequest::Mount | StorageRequest::Auto => match fuse::availability() {
+            Ok(_) => Ok(StorageChoice::new(AccessMode::Mount, "the pool is mounted")),
+            Err(why) if wanted == StorageRequest::Auto => Ok(tools.without_mount(&why.to_string())),
             Err(why) => Err(refused(format!("the pool cannot be mounted: {why}"), "mount")),
         },
     }
@@ -142,27 +142,27 @@ mod tests {
     use super::*;
 
     /// Two tools with data; the library does not reach the first `unreached` of them.
-    fn tools(unreached: u32, library: Result<PathBuf, PreloadLibraryError>) -> Tools {
+    fn tools(unreached: u32, library: Result<PathBuf, PreloadLibraryError>) -> ToolSupport {
         let names = (0..2).map(|id| (ToolId(id), format!("tool{id}"))).collect();
         let unreached = (0..unreached).map(|id| (ToolId(id), format!("`/bin/{id}` is statically linked"))).collect();
-        Tools { names, unreached, library }
+        ToolSupport { names, unreached, library }
     }
 
-    fn there() -> PathBuf {
+    fn library_path() -> PathBuf {
         "/lib/preload.so".into()
     }
 
     #[test]
     fn without_a_mount_the_library_is_next_and_its_reason_is_said() {
-        let choice = tools(0, Ok(there())).without_mount("there is no /dev/fuse");
+        let choice = tools(0, Ok(library_path())).without_mount("there is no /dev/fuse");
         assert_eq!((choice.mode, choice.staged.len(), choice.has_copies()), (AccessMode::Preload, 0, false));
         assert_eq!(choice.line, "the pool is reached by the preload library, since there is no /dev/fuse");
-        assert_eq!(choice.library, Some(there()));
+        assert_eq!(choice.library, Some(library_path()));
     }
 
     #[test]
     fn tools_that_the_library_does_not_reach_are_staged_and_named() {
-        let choice = tools(1, Ok(there())).without_mount("x");
+        let choice = tools(1, Ok(library_path())).without_mount("x");
         assert_eq!((choice.mode, choice.has_copies()), (AccessMode::Preload, true));
         assert_eq!(choice.staged, BTreeSet::from([ToolId(0)]));
         assert!(
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn all_are_staged_where_the_library_reaches_none_or_is_not_there() {
-        let none = tools(2, Ok(there())).without_mount("x");
+        let none = tools(2, Ok(library_path())).without_mount("x");
         assert_eq!((none.mode, none.staged.len(), none.has_copies()), (AccessMode::Staging, 0, true));
         assert!(none.line.contains("since x, and the preload library reaches no tool: `/bin/0` is"), "{none:?}");
         let missing = tools(0, Err(PreloadLibraryError::NotAFile("/no".into()))).without_mount("x");
@@ -184,16 +184,16 @@ mod tests {
     #[test]
     fn a_demand_for_the_library_is_refused_with_what_to_do() {
         let refused =
-            choose(Storage::Preload, &tools(0, Err(PreloadLibraryError::Missing("/bin".into())))).unwrap_err();
+            choose(StorageRequest::Preload, &tools(0, Err(PreloadLibraryError::Missing("/bin".into())))).unwrap_err();
         assert!(refused.to_string().contains("make build"), "{refused}");
-        let refused = choose(Storage::Preload, &tools(2, Ok(there()))).unwrap_err();
+        let refused = choose(StorageRequest::Preload, &tools(2, Ok(library_path()))).unwrap_err();
         assert!(refused.to_string().contains("leave --storage preload out"), "{refused}");
-        assert_eq!(choose(Storage::Preload, &tools(1, Ok(there()))).unwrap().mode, AccessMode::Preload);
+        assert_eq!(choose(StorageRequest::Preload, &tools(1, Ok(library_path()))).unwrap().mode, AccessMode::Preload);
     }
 
     #[test]
     fn a_workflow_without_data_has_no_pool() {
-        let none = Tools { names: BTreeMap::new(), unreached: BTreeMap::new(), library: Ok(there()) };
-        assert_eq!(choose(Storage::Mount, &none).unwrap().mode, AccessMode::None);
+        let none = ToolSupport { names: BTreeMap::new(), unreached: BTreeMap::new(), library: Ok(library_path()) };
+        assert_eq!(choose(StorageRequest::Mount, &none).unwrap().mode, AccessMode::None);
     }
 }

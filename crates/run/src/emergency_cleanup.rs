@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount, directories and processes of a run, to be removed from any thread.
 #[derive(Debug)]
-pub(crate) struct Remains {
+pub(crate) struct CleanupList {
     /// Removes its mount, and the directory where staging keeps its copies.
     pub undo: Undo,
     /// The environment variable that every process of the run has, as `NAME=value`.
-    pub mark: String,
+    pub run_env_var: String,
 }
 
 /// Cleans up after a run if the process ends before the run does. Clones act on the same run.
 #[derive(Debug, Clone, Default)]
-pub struct LastResort(Arc<Mutex<Option<Remains>>>);
+pub struct EmergencyCleanup(Arc<Mutex<Option<CleanupList>>>);
 
-impl LastResort {
+impl EmergencyCleanup {
     /// Kills the tools, unmounts, and removes copies on the RAM disk. Callable from any thread, at
     /// any time, more than once.
     pub fn act(&self) {
-        let Some(remains) = self.slot().take() else { return };
-        exec::kill_marked(&remains.mark);
-        remains.undo.act();
+        let Some(list) = self.armed().take() else { return };
+        exec::kill_marked(&list.run_env_var);
+        list.undo.act();
     }
 
-    pub(crate) fn arm(&self, remains: Option<Remains>) {
-        *self.slot() = remains;
+    pub(crate) fn arm(&self, list: Option<CleanupList>) {
+        *self.armed() = list;
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Remains>> {
+    fn armed(&self) -> std::sync::MutexGuard<'_, Option<CleanupList>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -52,17 +52,17 @@ mod tests {
         fs::create_dir_all(ram_disk.join("data")).expect("made");
         let id = format!("last-resort-{}", std::process::id());
         let mut tool = Command::new("sleep").arg("600").env("TIDEMILL_RUN", &id).spawn().expect("started");
-        let mark = format!("TIDEMILL_RUN={id}");
+        let run_env_var = format!("TIDEMILL_RUN={id}");
         // Wait for the exec: until then /proc shows the environment of the parent.
         let environment = format!("/proc/{}/environ", tool.id());
-        while !fs::read_to_string(&environment).expect("it lives").contains(&mark) {
+        while !fs::read_to_string(&environment).expect("it lives").contains(&run_env_var) {
             std::thread::yield_now();
         }
-        let resort = LastResort::default();
-        resort.arm(Some(Remains { undo: claim.undo(), mark }));
-        resort.clone().act();
+        let cleanup = EmergencyCleanup::default();
+        cleanup.arm(Some(CleanupList { undo: claim.undo(), run_env_var }));
+        cleanup.clone().act();
         assert_eq!(tool.wait().expect("waited").signal(), Some(9));
         assert!(!ram_disk.exists());
-        resort.act();
+        cleanup.act();
     }
 }

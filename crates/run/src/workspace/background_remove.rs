@@ -1,7 +1,7 @@
 //! Removes paths of the pool in the background, so that no task waits for the removal of another's
 //! files.
 
-use super::transfer::bytes_of;
+use super::copy::bytes_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use wire::{Outcome, Refusal};
 /// The queue has no bound of its own: it holds at most one path for each file of the run. A bound
 /// could make the scheduler wait for a removal that waits for the scheduler.
 #[derive(Debug)]
-pub struct Janitor {
+pub struct BackgroundRemover {
     queue: Option<Sender<Removal>>,
     thread: Option<JoinHandle<()>>,
     /// Bytes of members that will be removed, queued or not yet.
@@ -33,14 +33,14 @@ struct Removal {
     bytes: u64,
 }
 
-impl Janitor {
+impl BackgroundRemover {
     /// Starts the thread. Must be called within a tokio runtime.
     pub fn new(pool: Vfs) -> Self {
-        let (queue, told) = channel::<Removal>();
+        let (queue, describe) = channel::<Removal>();
         let (leaving, removed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let (runtime, left, tell) = (Handle::current(), leaving.clone(), removed.clone());
         let work = move || {
-            for Removal { place, bytes } in told {
+            for Removal { place, bytes } in describe {
                 if let Err(refusal) = runtime.block_on(remove(&pool, &place)) {
                     tracing::warn!(path = %place.display(), %refusal, "a file that is no longer needed stays in the pool");
                 }
@@ -69,7 +69,7 @@ impl Janitor {
     }
 
     /// Announces that a member of `bytes` bytes will be removed: soon, or once it is exported.
-    pub fn leaves(&self, bytes: u64) {
+    pub fn announce_removal(&self, bytes: u64) {
         self.leaving.fetch_add(bytes, Relaxed);
     }
 
@@ -92,7 +92,7 @@ impl Janitor {
     }
 }
 
-impl Drop for Janitor {
+impl Drop for BackgroundRemover {
     fn drop(&mut self) {
         self.close();
     }
@@ -127,14 +127,14 @@ mod tests {
         for file in ["t.1/a", "t.1/scratch/b", "t.2/a", "t.2/kept"] {
             pool.write_file(file.as_bytes(), b"x").await.unwrap();
         }
-        let mut janitor = Janitor::new(pool.clone());
+        let mut remover = BackgroundRemover::new(pool.clone());
         for place in ["t.1/a", "t.1/never-there", "t.1/scratch", "t.2/a"] {
-            janitor.leaves(1);
-            janitor.remove_leaving(place.into(), 1);
+            remover.announce_removal(1);
+            remover.remove_leaving(place.into(), 1);
         }
-        janitor.removed().await;
-        let left = janitor.leaving.clone();
-        tokio::task::spawn_blocking(move || janitor.close()).await.unwrap();
+        remover.removed().await;
+        let left = remover.leaving.clone();
+        tokio::task::spawn_blocking(move || remover.close()).await.unwrap();
         assert_eq!(left.load(Relaxed), 0);
         assert!(matches!(pool.resolve(b"t.1").await, Err(Refusal::NotFound(_))));
         assert_eq!(pool.read_file(b"t.2/kept").await.unwrap(), b"x");

@@ -1,9 +1,9 @@
 //! Recorder: fills in the report while tasks run, in the types of run.json.
 
-use crate::export::Written;
+use crate::export::ExportedFile;
 use crate::keep_failed;
-use crate::provenance::Hashes;
-use crate::workspace::Made;
+use crate::provenance::InputHashes;
+use crate::workspace::OutputFile;
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{Attempt, CapturedOutput, FailureReason, Outcome, ReasonKind, RunReport, Seconds, Status};
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// Failure of an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct AttemptFailure {
     /// Category of the failure.
     pub kind: ReasonKind,
     /// A sentence for the user: what failed, on what, what to do.
@@ -26,7 +26,7 @@ pub struct Failure {
     pub kept: Option<PathBuf>,
 }
 
-impl Failure {
+impl AttemptFailure {
     /// A failure without a signal that another attempt may avoid.
     pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), signal: None, retry: true, kept: None }
@@ -35,7 +35,7 @@ impl Failure {
 
 /// Result of one attempt of a task.
 #[derive(Debug)]
-pub struct Tried {
+pub struct AttemptResult {
     /// Id of the task.
     pub task: TaskId,
     /// Time of the start.
@@ -60,25 +60,25 @@ pub struct Tried {
     /// was refused; a needless warning does less harm than a missing one.
     pub refused: bool,
     /// Members that the attempt wrote, or the reason of its failure.
-    pub result: Result<Vec<Made>, Failure>,
+    pub result: Result<Vec<OutputFile>, AttemptFailure>,
 }
 
 /// A `report::RunReport` in the making, and the instant that its times count from.
 #[derive(Debug)]
-pub struct Record {
+pub struct Recorder {
     /// The report so far.
     pub run: RunReport,
     begun: Instant,
     /// Number of tasks that may have lost output in a full pool.
-    doubts: usize,
+    possibly_truncated_count: usize,
     /// Tools whose excess over their declared memory was already reported.
-    hungry: BTreeSet<String>,
+    over_memory_tools: BTreeSet<String>,
 }
 
-impl Record {
+impl Recorder {
     /// Creates a recorder whose times count from `begun`.
     pub fn new(run: RunReport, begun: Instant) -> Self {
-        Self { run, begun, doubts: 0, hungry: BTreeSet::new() }
+        Self { run, begun, possibly_truncated_count: 0, over_memory_tools: BTreeSet::new() }
     }
 
     /// Converts `moment` to seconds since the start.
@@ -107,7 +107,7 @@ impl Record {
     }
 
     /// Records the end of an attempt. Retry or final failure of the task is recorded separately.
-    pub fn tried(&mut self, tried: &Tried) {
+    pub fn attempt(&mut self, tried: &AttemptResult) {
         let (start, end) = (self.at(tried.started), self.at(tried.ended));
         for made in tried.result.iter().flatten() {
             let member = self.member(made.data);
@@ -139,7 +139,7 @@ impl Record {
     }
 
     /// Replaces the reason of a failed attempt by a cause outside its process.
-    pub fn blame(&mut self, id: TaskId, failure: &Failure) {
+    pub fn blame(&mut self, id: TaskId, failure: &AttemptFailure) {
         let task = self.task(id);
         if let Some(reason) = &mut task.reason {
             (reason.kind, reason.text) = (failure.kind, failure.text.clone());
@@ -170,13 +170,13 @@ impl Record {
     }
 
     /// Records that the member was written below `--out`.
-    pub fn exported(&mut self, id: DataId, path: String, written: Written) {
+    pub fn exported(&mut self, id: DataId, path: String, written: ExportedFile) {
         let member = self.member(id);
         (member.exported, member.hash) = (Some(path), Some(written.hash));
     }
 
     /// Records the hashes of tools and inputs.
-    pub fn hashed(&mut self, hashes: Hashes) {
+    pub fn hashed(&mut self, hashes: InputHashes) {
         self.run.provenance.tools = hashes.tools;
         for (id, hash, bytes) in hashes.inputs {
             let member = self.member(id);
@@ -221,15 +221,15 @@ impl Record {
 
     /// Records a task that succeeded although the pool refused space while it ran, as a program
     /// that ignores write errors does. Returns the warning for the first 10 tasks only.
-    pub fn doubtful(&mut self, id: TaskId) -> Option<String> {
-        const TOLD_MAX: usize = 10;
+    pub fn possibly_truncated(&mut self, id: TaskId) -> Option<String> {
+        const WARNINGS_MAX: usize = 10;
         let tool = self.task(id).tool.clone();
         let text = format!(
             "the pool was full while task {} {tool} ran, which ended well all the same: its outputs may be cut short; give more with --memory",
             id.0
         );
-        self.doubts += 1;
-        (self.doubts <= TOLD_MAX).then(|| {
+        self.possibly_truncated_count += 1;
+        (self.possibly_truncated_count <= WARNINGS_MAX).then(|| {
             self.run.warnings.push(text.clone());
             text
         })
@@ -237,7 +237,7 @@ impl Record {
 
     /// Records an attempt that held more memory than its tool declares (`limit`; 0: none declared),
     /// and so took memory promised to other tasks. Returns a warning once per tool.
-    pub fn passed_memory(&mut self, tried: &Tried, limit: u64) -> Option<String> {
+    pub fn over_memory_warning(&mut self, tried: &AttemptResult, limit: u64) -> Option<String> {
         let peak = tried.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
         let tool = self.task(tried.task).tool.clone();
         let text = format!(
@@ -246,7 +246,7 @@ impl Record {
             ByteSize(peak),
             ByteSize(limit).to_string().replace(' ', ""),
         );
-        self.hungry.insert(tool).then(|| {
+        self.over_memory_tools.insert(tool).then(|| {
             self.run.warnings.push(text.clone());
             text
         })
@@ -282,9 +282,9 @@ pub fn wall_clock() -> String {
 mod tests {
     use super::*;
 
-    fn tried(task: u32, peak: Option<u64>) -> Tried {
+    fn tried(task: u32, peak: Option<u64>) -> AttemptResult {
         let now = Instant::now();
-        Tried {
+        AttemptResult {
             task: TaskId(task),
             started: now,
             ended: now,
@@ -304,15 +304,18 @@ mod tests {
     fn a_tool_that_takes_more_memory_than_it_declares_is_told_once() {
         let task = |tool: &str| report::TaskRecord { tool: tool.into(), ..report::TaskRecord::default() };
         let run = RunReport { tasks: vec![task("hog"), task("hog"), task("calm")], ..RunReport::default() };
-        let mut record = Record::new(run, Instant::now());
+        let mut record = Recorder::new(run, Instant::now());
         let limit = 8 << 20;
-        assert_eq!(record.passed_memory(&tried(0, Some(limit)), limit), None);
-        assert_eq!(record.passed_memory(&tried(0, None), limit), None, "it is not known");
-        assert_eq!(record.passed_memory(&tried(0, Some(40 << 20)), 0), None, "nothing was declared");
-        let told = record.passed_memory(&tried(0, Some(40 << 20)), limit).unwrap();
-        assert!(told.contains("tool hog: task 0 held 40 MiB") && told.contains("`memory = \"8MiB\"`"), "{told}");
-        assert_eq!(record.passed_memory(&tried(1, Some(50 << 20)), limit), None);
-        assert!(record.passed_memory(&tried(2, Some(50 << 20)), limit).is_some());
+        assert_eq!(record.over_memory_warning(&tried(0, Some(limit)), limit), None);
+        assert_eq!(record.over_memory_warning(&tried(0, None), limit), None, "it is not known");
+        assert_eq!(record.over_memory_warning(&tried(0, Some(40 << 20)), 0), None, "nothing was declared");
+        let message = record.over_memory_warning(&tried(0, Some(40 << 20)), limit).unwrap();
+        assert!(
+            message.contains("tool hog: task 0 held 40 MiB") && message.contains("`memory = \"8MiB\"`"),
+            "{message}"
+        );
+        assert_eq!(record.over_memory_warning(&tried(1, Some(50 << 20)), limit), None);
+        assert!(record.over_memory_warning(&tried(2, Some(50 << 20)), limit).is_some());
         assert_eq!(record.run.warnings.len(), 2);
     }
 }

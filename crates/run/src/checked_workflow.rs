@@ -5,12 +5,12 @@ use flow::{Command, ConfigBinding, DataId, ParamKind, Plan, Script, Task, TaskId
 
 /// A workflow that passed the check, with its plan.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct CheckedWorkflow {
     workflow: Workflow,
     plan: Plan,
 }
 
-impl Checked {
+impl CheckedWorkflow {
     /// Checks the workflow. `script` is the source text that the tasks' line numbers refer to, if
     /// any.
     pub fn new(workflow: Workflow, script: Option<Script<'_>>) -> Result<Self, Vec<Problem>> {
@@ -68,9 +68,9 @@ impl Checked {
     /// Names the members that a task writes, for people: of many the first few and the number of
     /// the others.
     pub fn told_outputs(&self, id: TaskId) -> String {
-        const TOLD_MAX: usize = 3;
-        let names: Vec<String> = self.outputs(id).take(TOLD_MAX).map(|data| self.workflow.data_name(data)).collect();
-        let more = self.outputs(id).skip(TOLD_MAX).count();
+        const NAMED_MAX: usize = 3;
+        let names: Vec<String> = self.outputs(id).take(NAMED_MAX).map(|data| self.workflow.data_name(data)).collect();
+        let more = self.outputs(id).skip(NAMED_MAX).count();
         if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(", ") }
     }
 
@@ -78,11 +78,11 @@ impl Checked {
     pub fn told_values(&self, id: TaskId) -> String {
         const CHARS_MAX: usize = 200;
         let tool = self.tool_of(id);
-        let told = |bound: &ConfigBinding| {
+        let describe = |bound: &ConfigBinding| {
             let value = serde_json::to_string(&bound.value).unwrap_or_default();
             format!("{} = {value}", tool.params[usize::from(bound.param)].name)
         };
-        let text = self.task(id).configs.iter().map(told).collect::<Vec<_>>().join(", ");
+        let text = self.task(id).configs.iter().map(describe).collect::<Vec<_>>().join(", ");
         match text.char_indices().nth(CHARS_MAX) {
             Some((end, _)) => format!("{}...", &text[..end]),
             None => text,

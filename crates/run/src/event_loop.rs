@@ -10,13 +10,13 @@
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
-use crate::attempt::{self, Context};
-use crate::event::{Event, Progress};
-use crate::export::{self, Written};
-use crate::guess::Guess;
+use crate::attempt::{self, RunContext};
+use crate::eta::EtaEstimator;
+use crate::event::{Progress, RunEvent};
+use crate::export::{self, ExportedFile};
 use crate::machine::MachineMeter;
-use crate::record::{Failure, Record, Tried};
-use crate::workspace::{Made, Trouble, Workspace};
+use crate::recorder::{AttemptFailure, AttemptResult, Recorder};
+use crate::workspace::{OutputFile, Workspace, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{CapturedOutput, FailureReason, ReasonKind};
@@ -37,7 +37,7 @@ const EXPORTS_AT_ONCE: usize = 2;
 
 /// Members to export, and their target paths.
 #[derive(Debug, Default)]
-pub struct Exports {
+pub struct ExportPlan {
     /// Target path of each member to export.
     pub places: HashMap<DataId, PathBuf>,
     /// The subset that no task reads: these members leave the pool once they are exported.
@@ -45,66 +45,66 @@ pub struct Exports {
 }
 
 /// Result of an export.
-struct Exported {
+struct ExportResult {
     data: DataId,
     place: PathBuf,
-    result: Result<Written, String>,
+    result: Result<ExportedFile, String>,
 }
 
 /// State of one run in progress.
-pub struct Driver<'a> {
-    context: Arc<Context>,
+pub struct EventLoop<'a> {
+    context: Arc<RunContext>,
     scheduler: Scheduler,
-    exports: Exports,
-    record: &'a mut Record,
-    tell: &'a mut dyn FnMut(&Event),
+    exports: ExportPlan,
+    recorder: &'a mut Recorder,
+    on_event: &'a mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
     begun: Instant,
-    attempts: JoinSet<Tried>,
+    attempts: JoinSet<AttemptResult>,
     stops: HashMap<TaskId, CancellationToken>,
-    exporting: JoinSet<Exported>,
-    export_turns: Arc<Semaphore>,
+    exporting: JoinSet<ExportResult>,
+    export_permits: Arc<Semaphore>,
     /// Members whose export is under way; true if they are dropped afterwards.
     leaving: HashMap<DataId, bool>,
-    failures: HashMap<TaskId, Failure>,
+    failures: HashMap<TaskId, AttemptFailure>,
     /// Task that was stopped because the copies of running tasks took too much memory, and their
     /// bytes at that time. Set until the task has ended, for whatever reason.
     evicted: Option<(TaskId, ByteSize)>,
-    guess: Guess,
+    eta: EtaEstimator,
     meter: Option<MachineMeter>,
     commands: Vec<SchedulerCommand>,
     ended: bool,
 }
 
-impl<'a> Driver<'a> {
+impl<'a> EventLoop<'a> {
     /// Creates the driver of a run that has not begun.
     pub fn new(
-        context: Arc<Context>,
+        context: Arc<RunContext>,
         scheduler: Scheduler,
-        exports: Exports,
-        record: &'a mut Record,
-        tell: &'a mut dyn FnMut(&Event),
+        exports: ExportPlan,
+        recorder: &'a mut Recorder,
+        on_event: &'a mut dyn FnMut(&RunEvent),
         cancel: CancellationToken,
     ) -> Self {
-        let guess = Guess::new(context.flow.workflow());
+        let eta = EtaEstimator::new(context.flow.workflow());
         let meter = MachineMeter::new();
-        record.run.machine_use = meter.as_ref().map(MachineMeter::blank);
+        recorder.run.machine_use = meter.as_ref().map(MachineMeter::blank);
         Self {
             context,
             scheduler,
             exports,
-            record,
-            tell,
+            recorder,
+            on_event,
             cancel,
             begun: Instant::now(),
             attempts: JoinSet::new(),
             stops: HashMap::new(),
             exporting: JoinSet::new(),
-            export_turns: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
+            export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
             leaving: HashMap::new(),
             failures: HashMap::new(),
             evicted: None,
-            guess,
+            eta,
             meter,
             commands: Vec::new(),
             ended: false,
@@ -112,49 +112,49 @@ impl<'a> Driver<'a> {
     }
 
     /// Runs the loop until all tasks and exports have ended.
-    pub async fn drive(mut self) {
+    pub async fn run(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let (mut cancelled, context) = (false, self.context.clone());
-        self.see_pool();
-        self.feed(SchedulerEvent::Begin);
+        self.report_pool_state();
+        self.send_event(SchedulerEvent::Begin);
         while !self.ended || !self.exporting.is_empty() {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
-                    self.feed(SchedulerEvent::Cancel);
+                    self.send_event(SchedulerEvent::Cancel);
                 }
                 Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)),
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
-                () = removed(&context) => self.see_pool(),
-                _ = tick.tick() => self.look(),
+                () = removed(&context) => self.report_pool_state(),
+                _ = tick.tick() => self.sample(),
             }
         }
         drop(context);
-        self.look();
+        self.sample();
     }
 
     /// Reports the fill level of the pool to the scheduler.
-    fn see_pool(&mut self) {
+    fn report_pool_state(&mut self) {
         if let Some(workspace) = &self.context.workspace {
             let state = workspace.pool_state();
-            self.feed(SchedulerEvent::Pool(state));
+            self.send_event(SchedulerEvent::Pool(state));
         }
     }
 
     /// Passes an event to the scheduler and executes its commands in order.
-    fn feed(&mut self, event: SchedulerEvent) {
+    fn send_event(&mut self, event: SchedulerEvent) {
         let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut commands = std::mem::take(&mut self.commands);
         self.scheduler.on(event, now_ms, &mut commands);
         for command in commands.drain(..) {
-            self.obey(command);
+            self.execute(command);
         }
         self.commands = commands;
     }
 
-    fn obey(&mut self, command: SchedulerCommand) {
+    fn execute(&mut self, command: SchedulerCommand) {
         match command {
             SchedulerCommand::Start { task, slot, attempt } => self.launch(task, slot.0, attempt),
             SchedulerCommand::Stop { task } => {
@@ -166,7 +166,7 @@ impl<'a> Driver<'a> {
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
             SchedulerCommand::Rejected { task, reason } => {
-                self.record.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
+                self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }
             SchedulerCommand::Ended { .. } => self.ended = true,
         }
@@ -175,33 +175,33 @@ impl<'a> Driver<'a> {
     fn launch(&mut self, task: TaskId, slot: u32, attempt: u32) {
         let stop = CancellationToken::new();
         self.stops.insert(task, stop.clone());
-        self.record.started(task, slot, attempt);
+        self.recorder.started(task, slot, attempt);
         let tool = self.tool_name(task);
-        (self.tell)(&Event::TaskStarted { task, tool, attempt });
+        (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
         self.attempts.spawn(attempt::run(self.context.clone(), task, attempt, stop));
     }
 
-    fn attempt_ended(&mut self, tried: Tried) {
-        let task = tried.task;
+    fn attempt_ended(&mut self, attempt: AttemptResult) {
+        let task = attempt.task;
         self.stops.remove(&task);
         let evicted = self.evicted.take_if(|(stopped, _)| *stopped == task);
-        self.record.tried(&tried);
+        self.recorder.attempt(&attempt);
         let limit = self.context.flow.tool_of(task).resources.memory;
-        let is_told = tried.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
-        if let Some(passed) = (!is_told).then(|| self.record.passed_memory(&tried, limit)).flatten() {
-            (self.tell)(&Event::Warning(passed));
+        let is_reported = attempt.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
+        if let Some(passed) = (!is_reported).then(|| self.recorder.over_memory_warning(&attempt, limit)).flatten() {
+            (self.on_event)(&RunEvent::Warning(passed));
         }
-        let seconds = tried.ended.saturating_duration_since(tried.started).as_secs_f64();
-        match tried.result {
+        let seconds = attempt.ended.saturating_duration_since(attempt.started).as_secs_f64();
+        match attempt.result {
             Ok(made) => {
-                if let Some(doubt) = tried.refused.then(|| self.record.doubtful(task)).flatten() {
-                    (self.tell)(&Event::Warning(doubt));
+                if let Some(doubt) = attempt.refused.then(|| self.recorder.possibly_truncated(task)).flatten() {
+                    (self.on_event)(&RunEvent::Warning(doubt));
                 }
-                self.guess.done(self.context.flow.task(task), seconds);
+                self.eta.finished(self.context.flow.task(task), seconds);
                 let tool = self.tool_name(task);
-                (self.tell)(&Event::TaskDone { task, tool, seconds });
-                self.made(&made);
-                self.feed(SchedulerEvent::Done(task));
+                (self.on_event)(&RunEvent::TaskDone { task, tool, seconds });
+                self.on_outputs(&made);
+                self.send_event(SchedulerEvent::Done(task));
             }
             Err(failure) => {
                 let failure = match evicted {
@@ -214,17 +214,17 @@ impl<'a> Driver<'a> {
     }
 
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
-    fn made(&mut self, made: &[Made]) {
+    fn on_outputs(&mut self, made: &[OutputFile]) {
         for made in made {
-            self.feed(SchedulerEvent::Wrote { data: made.data, bytes: made.takes });
+            self.send_event(SchedulerEvent::Wrote { data: made.data, bytes: made.takes });
             self.export(made.data);
         }
-        self.see_pool();
+        self.report_pool_state();
     }
 
     /// Replaces the failure of an evicted task by one that blames its copies, unless the task
     /// failed by itself or the run was cancelled.
-    fn eviction(&mut self, task: TaskId, failure: Failure, taken: ByteSize) -> Failure {
+    fn eviction(&mut self, task: TaskId, failure: AttemptFailure, taken: ByteSize) -> AttemptFailure {
         if failure.kind != ReasonKind::Cancelled || self.cancel.is_cancelled() {
             return failure;
         }
@@ -233,8 +233,8 @@ impl<'a> Driver<'a> {
             "the files of running tasks on the RAM disk took {taken}, more than the {limit} that are left beside the pool: \
              run fewer tasks at once with --slots, or use the mount"
         );
-        let failure = Failure { retry: false, ..Failure::new(ReasonKind::NoSpace, text) };
-        self.record.blame(task, &failure);
+        let failure = AttemptFailure { retry: false, ..AttemptFailure::new(ReasonKind::NoSpace, text) };
+        self.recorder.blame(task, &failure);
         failure
     }
 
@@ -242,7 +242,7 @@ impl<'a> Driver<'a> {
     /// Otherwise the kernel might kill all tasks.
     fn evict(&mut self) {
         let Some(workspace) = &self.context.workspace else { return };
-        let taken = workspace.copies_bytes();
+        let taken = workspace.ram_disk_bytes();
         // Stop one task at a time: its memory may be enough.
         if taken <= self.context.copies_max || self.evicted.is_some() {
             return;
@@ -253,27 +253,27 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn attempt_failed(&mut self, task: TaskId, failure: Failure) {
+    fn attempt_failed(&mut self, task: TaskId, failure: AttemptFailure) {
         let found_no_space = failure.kind == ReasonKind::NoSpace && !self.cancel.is_cancelled();
         let retry = failure.retry;
         self.failures.insert(task, failure);
-        self.see_pool();
+        self.report_pool_state();
         if found_no_space {
-            self.feed(SchedulerEvent::NoSpace { task, retry });
+            self.send_event(SchedulerEvent::NoSpace { task, retry });
         } else {
-            self.feed(SchedulerEvent::Failed { task, retry });
+            self.send_event(SchedulerEvent::Failed { task, retry });
         }
     }
 
     fn retry(&mut self, task: TaskId) {
-        self.record.retried(task);
+        self.recorder.retried(task);
         let reason = self.failures.remove(&task).map(|failure| failure.text).unwrap_or_default();
         let tool = self.tool_name(task);
-        (self.tell)(&Event::TaskRetried { task, tool, reason });
+        (self.on_event)(&RunEvent::TaskRetried { task, tool, reason });
     }
 
     fn failed(&mut self, task: TaskId, cause: FailureCause) {
-        self.guess.gone(self.context.flow.task(task));
+        self.eta.skipped(self.context.flow.task(task));
         let tool = self.tool_name(task);
         let own = matches!(cause, FailureCause::OwnAttempt) || self.failures.contains_key(&task);
         let (reason, (output, left_out), kept, upstream) = if own {
@@ -284,18 +284,29 @@ impl<'a> Driver<'a> {
         } else {
             let reason = self.explain(cause);
             let text = reason.text.clone();
-            self.record.never_ran(task, reason);
+            self.recorder.never_ran(task, reason);
             (text, (String::new(), 0), None, true)
         };
         let flow = &self.context.flow;
         let (line, writes, values) = (flow.task(task).line, flow.told_outputs(task), flow.told_values(task));
-        (self.tell)(&Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream });
+        (self.on_event)(&RunEvent::TaskFailed {
+            task,
+            tool,
+            reason,
+            line,
+            writes,
+            values,
+            output,
+            left_out,
+            kept,
+            upstream,
+        });
     }
 
     /// The end of the failed task's output (standard error, or standard output if there is none),
     /// and the number of bytes before it.
     fn printed(&self, task: TaskId) -> (String, u64) {
-        let reason = self.record.run.tasks[task.0 as usize].reason.as_ref();
+        let reason = self.recorder.run.tasks[task.0 as usize].reason.as_ref();
         let stream = reason.and_then(|reason| reason.stderr.as_ref().or(reason.stdout.as_ref()));
         stream
             .map(|CapturedOutput { head, tail, bytes }| match tail.as_str() {
@@ -362,31 +373,31 @@ impl<'a> Driver<'a> {
         let goes = self.exports.finals.contains(&data) && !self.context.keep;
         self.leaving.insert(data, goes);
         if goes {
-            self.leaves(data);
+            self.announce_removal(data);
         }
-        let (context, turns) = (self.context.clone(), self.export_turns.clone());
+        let (context, turns) = (self.context.clone(), self.export_permits.clone());
         self.exporting.spawn(async move {
             let _turn = turns.acquire().await;
             let result = export_one(&context, data, place.clone()).await;
-            Exported { data, place, result }
+            ExportResult { data, place, result }
         });
     }
 
-    fn export_ended(&mut self, exported: Exported) {
-        let Exported { data, place, result } = exported;
+    fn export_ended(&mut self, exported: ExportResult) {
+        let ExportResult { data, place, result } = exported;
         let drop_now = self.leaving.remove(&data).unwrap_or(false);
         match result {
             Ok(written) => {
                 let (path, bytes) = (place.display().to_string(), written.bytes);
-                self.record.exported(data, path.clone(), written);
+                self.recorder.exported(data, path.clone(), written);
                 let data = self.context.flow.workflow().data_name(data);
-                (self.tell)(&Event::Exported { data, path, bytes });
+                (self.on_event)(&RunEvent::Exported { data, path, bytes });
             }
             Err(error) => {
                 let name = self.context.flow.workflow().data_name(data);
                 let text = format!("{name} could not be exported: {error}");
-                (self.tell)(&Event::Warning(text.clone()));
-                self.record.problem(text);
+                (self.on_event)(&RunEvent::Warning(text.clone()));
+                self.recorder.problem(text);
             }
         }
         if drop_now {
@@ -397,7 +408,7 @@ impl<'a> Driver<'a> {
     /// Drops a member after its last reader; one that is being exported is dropped after the
     /// export.
     fn drop_member(&mut self, data: DataId) {
-        self.leaves(data);
+        self.announce_removal(data);
         match self.leaving.get_mut(&data) {
             Some(drop_after) => *drop_after = !self.context.keep,
             None => self.remove(data),
@@ -405,9 +416,9 @@ impl<'a> Driver<'a> {
     }
 
     /// Counts the member's bytes as ones that will be freed without any task's doing.
-    fn leaves(&self, data: DataId) {
+    fn announce_removal(&self, data: DataId) {
         if let Some(workspace) = self.pool_of(data) {
-            workspace.leaves(self.scheduler.bytes_of(data));
+            workspace.announce_removal(self.scheduler.bytes_of(data));
         }
     }
 
@@ -420,23 +431,23 @@ impl<'a> Driver<'a> {
     fn remove(&mut self, data: DataId) {
         let Some(workspace) = self.pool_of(data) else { return };
         workspace.drop_member(data, self.scheduler.bytes_of(data));
-        self.record.dropped(data);
+        self.recorder.dropped(data);
     }
 
     /// Samples the pool and the machine, evicts a task if needed, and reports progress.
-    fn look(&mut self) {
+    fn sample(&mut self) {
         self.evict();
-        self.see_pool();
+        self.report_pool_state();
         let usage = self.context.workspace.as_ref().map(Workspace::usage);
         if let Some(usage) = usage {
-            self.record.sample(usage.used, usage.capacity);
+            self.recorder.sample(usage.used, usage.capacity);
         }
         if let Some(seen) = self.meter.as_ref().and_then(MachineMeter::read) {
-            self.record.machine_sample(seen);
+            self.recorder.machine_sample(seen);
         }
         let (usage, counts) = (usage.unwrap_or_default(), self.scheduler.counts());
         let elapsed = self.begun.elapsed().as_secs_f64();
-        (self.tell)(&Event::Progress(Progress {
+        (self.on_event)(&RunEvent::Progress(Progress {
             tasks: self.context.flow.workflow().tasks.len(),
             done: counts.done as usize,
             failed: counts.failed as usize,
@@ -444,13 +455,13 @@ impl<'a> Driver<'a> {
             used: ByteSize(usage.used),
             capacity: ByteSize(usage.capacity),
             elapsed,
-            left: self.guess.seconds_left(self.record.run.settings.slots),
+            left: self.eta.seconds_left(self.recorder.run.settings.slots),
         }));
     }
 }
 
 /// Waits for the next removal from the pool; never returns without a pool.
-async fn removed(context: &Context) {
+async fn removed(context: &RunContext) {
     match &context.workspace {
         Some(workspace) => workspace.removed().await,
         None => std::future::pending().await,
@@ -462,9 +473,9 @@ fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
     outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
-async fn export_one(context: &Context, data: DataId, place: PathBuf) -> Result<Written, String> {
+async fn export_one(context: &RunContext, data: DataId, place: PathBuf) -> Result<ExportedFile, String> {
     let workspace = context.workspace.as_ref().expect("what is exported was written in a workspace");
-    let mut source = workspace.open(data).await.map_err(|trouble: Trouble| trouble.to_string())?;
+    let mut source = workspace.open(data).await.map_err(|error: WorkspaceError| error.to_string())?;
     let mode = source.mode;
     let written = tokio::task::spawn_blocking(move || export::write(&mut source, &place, mode));
     match written.await {

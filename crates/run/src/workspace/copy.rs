@@ -1,7 +1,7 @@
 //! Copies bytes between the pool and the host's disks, in pieces, off the scheduler's thread.
 
-use super::{Base, Trouble};
-use crate::export::Pieces;
+use super::{WorkspaceBase, WorkspaceError};
+use crate::export::ChunkSource;
 use bytes::Bytes;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const CHUNK_BYTES: u32 = 1 << 20;
 
 /// An open file of the pool, read in order.
 #[derive(Debug)]
-pub struct PoolFile {
+pub struct PoolReader {
     pool: Vfs,
     handle: FileHandle,
     runtime: Handle,
@@ -26,23 +26,23 @@ pub struct PoolFile {
     pub mode: u32,
 }
 
-impl PoolFile {
+impl PoolReader {
     /// Opens the file at `path` below the pool's root.
-    pub async fn open(pool: &Vfs, path: &Path) -> Result<Self, Trouble> {
-        let attributes = pool.resolve(bytes_of(path)).await.map_err(Trouble::pool(path))?;
-        let handle = pool.open(attributes.file, OpenFlags::READ).await.map_err(Trouble::pool(path))?;
+    pub async fn open(pool: &Vfs, path: &Path) -> Result<Self, WorkspaceError> {
+        let attributes = pool.resolve(bytes_of(path)).await.map_err(WorkspaceError::pool(path))?;
+        let handle = pool.open(attributes.file, OpenFlags::READ).await.map_err(WorkspaceError::pool(path))?;
         Ok(Self { pool: pool.clone(), handle, runtime: Handle::current(), mode: attributes.mode })
     }
 }
 
-impl Pieces for PoolFile {
+impl ChunkSource for PoolReader {
     /// Waits on the calling thread: for blocking threads only.
-    fn piece(&mut self, offset: u64, len: u32) -> io::Result<Bytes> {
+    fn chunk(&mut self, offset: u64, len: u32) -> io::Result<Bytes> {
         self.runtime.block_on(self.pool.read(self.handle, offset, len)).map_err(io::Error::other)
     }
 }
 
-impl Drop for PoolFile {
+impl Drop for PoolReader {
     fn drop(&mut self) {
         let (pool, handle) = (self.pool.clone(), self.handle);
         self.runtime.spawn(async move {
@@ -53,8 +53,8 @@ impl Drop for PoolFile {
 
 /// Runs `work` on a thread that may block.
 pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
-) -> Result<T, Trouble> {
+    work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, WorkspaceError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
@@ -62,21 +62,21 @@ pub async fn blocking<T: Send + 'static>(
 }
 
 /// Copies a host file to `place` in the pool, with its permission bits; returns the bytes copied.
-pub async fn into_pool(base: &Base, host: PathBuf, place: &Path) -> Result<u64, Trouble> {
+pub async fn into_pool(base: &WorkspaceBase, host: PathBuf, place: &Path) -> Result<u64, WorkspaceError> {
     let (base, place, runtime) = (base.clone(), place.to_path_buf(), Handle::current());
     blocking(move || {
-        let mode = fs::metadata(&host).map_err(Trouble::host(&host))?.permissions().mode() & 0o777;
-        let mut file = open_ours(&host, mode).map_err(Trouble::host(&host))?;
+        let mode = fs::metadata(&host).map_err(WorkspaceError::host(&host))?.permissions().mode() & 0o777;
+        let mut file = open_output(&host, mode).map_err(WorkspaceError::host(&host))?;
         let handle = runtime.block_on(base.create(&place, mode))?;
         let copied = copy_in(&base, &runtime, &mut file, &host, (handle, &place));
-        runtime.block_on(base.pool.close(handle)).map_err(Trouble::pool(&place))?;
+        runtime.block_on(base.pool.close(handle)).map_err(WorkspaceError::pool(&place))?;
         copied
     })
     .await
 }
 
 /// Opens a file for reading, even if its tool made it unreadable and it belongs to this user.
-fn open_ours(host: &Path, mode: u32) -> io::Result<File> {
+fn open_output(host: &Path, mode: u32) -> io::Result<File> {
     match File::open(host) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             fs::set_permissions(host, fs::Permissions::from_mode(mode | 0o400))?;
@@ -87,22 +87,23 @@ fn open_ours(host: &Path, mode: u32) -> io::Result<File> {
 }
 
 fn copy_in(
-    base: &Base,
+    base: &WorkspaceBase,
     runtime: &Handle,
     file: &mut File,
     host: &Path,
     (handle, place): (FileHandle, &Path),
-) -> Result<u64, Trouble> {
+) -> Result<u64, WorkspaceError> {
     let mut offset = 0;
     loop {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES as usize);
-        let got = file.take(u64::from(CHUNK_BYTES)).read_to_end(&mut chunk).map_err(Trouble::host(host))?;
+        let got = file.take(u64::from(CHUNK_BYTES)).read_to_end(&mut chunk).map_err(WorkspaceError::host(host))?;
         if got == 0 {
             return Ok(offset);
         }
         let mut rest = Bytes::from(chunk);
         while !rest.is_empty() {
-            let put = runtime.block_on(base.write_some(handle, offset, rest.clone())).map_err(Trouble::pool(place))?;
+            let put =
+                runtime.block_on(base.write_some(handle, offset, rest.clone())).map_err(WorkspaceError::pool(place))?;
             offset += u64::from(put);
             rest = rest.slice(put as usize..);
         }
@@ -110,30 +111,30 @@ fn copy_in(
 }
 
 /// Copies the file at `place` in the pool to the host, with its permission bits.
-pub async fn out_of_pool(base: &Base, place: &Path, host: PathBuf) -> Result<(), Trouble> {
-    let mut source = PoolFile::open(&base.pool, place).await?;
+pub async fn out_of_pool(base: &WorkspaceBase, place: &Path, host: PathBuf) -> Result<(), WorkspaceError> {
+    let mut source = PoolReader::open(&base.pool, place).await?;
     blocking(move || {
         let folder = host.parent().map(Path::to_path_buf).unwrap_or_default();
-        fs::create_dir_all(&folder).map_err(Trouble::host(folder))?;
+        fs::create_dir_all(&folder).map_err(WorkspaceError::host(folder))?;
         let copied = copy_out(&mut source, &host);
         if copied.is_err() {
             let _ = fs::remove_file(&host);
         }
-        copied.map_err(Trouble::host(host))
+        copied.map_err(WorkspaceError::host(host))
     })
     .await
 }
 
-fn copy_out(source: &mut PoolFile, host: &Path) -> io::Result<()> {
+fn copy_out(source: &mut PoolReader, host: &Path) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(source.mode).open(host)?;
     let mut offset = 0;
     loop {
-        let piece = source.piece(offset, CHUNK_BYTES)?;
-        if piece.is_empty() {
+        let chunk = source.chunk(offset, CHUNK_BYTES)?;
+        if chunk.is_empty() {
             return Ok(());
         }
-        file.write_all(&piece)?;
-        offset += piece.len() as u64;
+        file.write_all(&chunk)?;
+        offset += chunk.len() as u64;
     }
 }
 
@@ -143,13 +144,13 @@ pub fn bytes_of(path: &Path) -> &[u8] {
 }
 
 /// Operations on the pool by path that both modes need.
-impl Base {
-    pub(super) async fn make_dir(&self, place: &Path) -> Result<(), Trouble> {
-        self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(Trouble::pool(place))
+impl WorkspaceBase {
+    pub(super) async fn make_dir(&self, place: &Path) -> Result<(), WorkspaceError> {
+        self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
-    pub(super) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), Trouble> {
-        self.pool.write_file(bytes_of(place), bytes).await.map(drop).map_err(Trouble::pool(place))
+    pub(super) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), WorkspaceError> {
+        self.pool.write_file(bytes_of(place), bytes).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
     /// Writes, unless the run is cancelled while the pool is full.
@@ -162,52 +163,53 @@ impl Base {
     }
 
     /// Attributes of the file at `place`; `None` if nothing exists there.
-    pub(super) async fn find(&self, place: &Path) -> Result<Option<wire::Attributes>, Trouble> {
+    pub(super) async fn find(&self, place: &Path) -> Result<Option<wire::Attributes>, WorkspaceError> {
         match self.pool.resolve(bytes_of(place)).await {
             Ok(attributes) => Ok(Some(attributes)),
             Err(Refusal::NotFound(_) | Refusal::NotDirectory(_)) => Ok(None),
-            Err(refusal) => Err(Trouble::pool(place)(refusal)),
+            Err(refusal) => Err(WorkspaceError::pool(place)(refusal)),
         }
     }
 
-    pub(super) async fn names_in(&self, place: &Path) -> Result<Vec<OsString>, Trouble> {
+    pub(super) async fn names_in(&self, place: &Path) -> Result<Vec<OsString>, WorkspaceError> {
         const PAGE: usize = 1024;
-        let dir = self.pool.resolve(bytes_of(place)).await.map_err(Trouble::pool(place))?.file;
+        let dir = self.pool.resolve(bytes_of(place)).await.map_err(WorkspaceError::pool(place))?.file;
         let (mut names, mut after) = (Vec::new(), 0);
         loop {
-            let page = self.pool.list(dir, after, PAGE).await.map_err(Trouble::pool(place))?;
+            let page = self.pool.list(dir, after, PAGE).await.map_err(WorkspaceError::pool(place))?;
             let Some(last) = page.last() else { return Ok(names) };
             after = last.cookie;
             names.extend(page.iter().map(|entry| OsString::from_vec(entry.name.as_bytes().to_vec())));
         }
     }
 
-    pub(super) async fn remove(&self, place: &Path) -> Result<(), Trouble> {
-        self.pool.remove_tree(bytes_of(place)).await.map_err(Trouble::pool(place))
+    pub(super) async fn remove(&self, place: &Path) -> Result<(), WorkspaceError> {
+        self.pool.remove_tree(bytes_of(place)).await.map_err(WorkspaceError::pool(place))
     }
 
     /// The directory of `place`, created if it does not exist, and the last name.
-    pub(super) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), Trouble> {
+    pub(super) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), WorkspaceError> {
         let folder = place.parent().unwrap_or(Path::new(""));
-        let parent = self.pool.make_directories(bytes_of(folder)).await.map_err(Trouble::pool(folder))?;
+        let parent = self.pool.make_directories(bytes_of(folder)).await.map_err(WorkspaceError::pool(folder))?;
         Ok((parent.file, place.file_name().unwrap_or_default().as_bytes().to_vec()))
     }
 
-    pub(super) async fn link(&self, place: &Path, target: &Path) -> Result<(), Trouble> {
+    pub(super) async fn link(&self, place: &Path, target: &Path) -> Result<(), WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
         let target = target.as_os_str().as_bytes();
-        self.pool.make_symlink(parent, &name, target, self.owner).await.map(drop).map_err(Trouble::pool(place))
+        self.pool.make_symlink(parent, &name, target, self.owner).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
-    pub(super) async fn bind(&self, host: &Path, place: &Path) -> Result<(), Trouble> {
+    pub(super) async fn bind(&self, host: &Path, place: &Path) -> Result<(), WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
-        self.pool.bind(parent, &name, host).await.map(drop).map_err(Trouble::pool(place))
+        self.pool.bind(parent, &name, host).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
-    async fn create(&self, place: &Path, mode: u32) -> Result<FileHandle, Trouble> {
+    async fn create(&self, place: &Path, mode: u32) -> Result<FileHandle, WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
         let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
-        let made = self.pool.create(parent, &name, mode, self.owner, flags).await.map_err(Trouble::pool(place))?;
+        let made =
+            self.pool.create(parent, &name, mode, self.owner, flags).await.map_err(WorkspaceError::pool(place))?;
         Ok(made.1)
     }
 }

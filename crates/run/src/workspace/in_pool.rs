@@ -3,9 +3,9 @@
 //! This process never uses the mount. It creates and removes files for tasks in the pool by its own
 //! session, and the kernel's caches are invalidated.
 
-use super::janitor::Janitor;
-use super::preloaded::Preloaded;
-use super::{Base, Collected, Made, Missing, Trouble};
+use super::background_remove::BackgroundRemover;
+use super::preloaded::PreloadSetup;
+use super::{CollectResult, MissingOutput, OutputFile, WorkspaceBase, WorkspaceError};
 use crate::layout;
 use exec::ToolPath;
 use flow::{Command, DataId, TaskId};
@@ -16,30 +16,30 @@ use wire::Kind;
 
 /// Tasks' access to the pool in direct mode.
 #[derive(Debug)]
-pub struct Direct {
+pub struct PoolStorage {
     /// Path of the pool's root.
     pub root: ToolPath,
     /// Setup of the preload library, if there is no mount.
-    pub preloaded: Option<Preloaded>,
+    pub preloaded: Option<PreloadSetup>,
 }
 
-impl Direct {
+impl PoolStorage {
     pub async fn collect(
         &self,
-        base: &Base,
-        janitor: &Janitor,
+        base: &WorkspaceBase,
+        remover: &BackgroundRemover,
         task: TaskId,
         keep: bool,
-    ) -> Result<Collected, Trouble> {
+    ) -> Result<CollectResult, WorkspaceError> {
         let collected = self.look_up(base, task).await?;
-        if let (Collected::All(_), false) = (&collected, keep) {
-            sweep(base, janitor, task).await?;
+        if let (CollectResult::All(_), false) = (&collected, keep) {
+            sweep(base, remover, task).await?;
         }
         Ok(collected)
     }
 
     /// Looks up the task's outputs: their sizes, or what is wrong with them.
-    async fn look_up(&self, base: &Base, task: TaskId) -> Result<Collected, Trouble> {
+    async fn look_up(&self, base: &WorkspaceBase, task: TaskId) -> Result<CollectResult, WorkspaceError> {
         let (mut made, mut missing) = (Vec::new(), Vec::new());
         for data in base.outputs(task) {
             let place = layout::member(&base.flow, data);
@@ -47,7 +47,7 @@ impl Direct {
                 None => "nothing is there",
                 Some(attributes) => match attributes.kind {
                     Kind::File => {
-                        made.push(Made::of(data, &attributes));
+                        made.push(OutputFile::new(data, &attributes));
                         continue;
                     }
                     Kind::Directory => "a directory is there",
@@ -55,18 +55,23 @@ impl Direct {
                     _ => "something is there that is no regular file",
                 },
             };
-            missing.push(Missing { data, path: self.root.join(place), found });
+            missing.push(MissingOutput { data, path: self.root.join(place), found });
         }
-        Ok(if missing.is_empty() { Collected::All(made) } else { Collected::Missing(missing) })
+        Ok(if missing.is_empty() { CollectResult::All(made) } else { CollectResult::Missing(missing) })
     }
 
-    pub async fn enter(&self, base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
+    pub async fn prepare_task(
+        &self,
+        base: &WorkspaceBase,
+        task: TaskId,
+        command: &Command,
+    ) -> Result<(), WorkspaceError> {
         base.make_dir(Path::new(&layout::task_dir(&base.flow, task))).await?;
         for (path, text) in &command.lists {
-            base.write(self.place_of(path), text.as_bytes()).await?;
+            base.write(self.pool_path(path), text.as_bytes()).await?;
         }
         for dir in &command.dirs {
-            let place = self.place_of(&dir.path);
+            let place = self.pool_path(&dir.path);
             base.make_dir(place).await?;
             for (name, target) in &dir.links {
                 base.link(&place.join(name), Path::new(target)).await?;
@@ -76,19 +81,19 @@ impl Direct {
     }
 
     /// The place in the pool of a path in the command.
-    fn place_of<'a>(&self, path: &'a str) -> &'a Path {
+    fn pool_path<'a>(&self, path: &'a str) -> &'a Path {
         self.root.below(OsStr::new(path)).unwrap_or(Path::new(path))
     }
 }
 
 /// Removes everything in the task's directory beside its outputs.
-async fn sweep(base: &Base, janitor: &Janitor, task: TaskId) -> Result<(), Trouble> {
+async fn sweep(base: &WorkspaceBase, remover: &BackgroundRemover, task: TaskId) -> Result<(), WorkspaceError> {
     let dir = PathBuf::from(layout::task_dir(&base.flow, task));
     let places = base.outputs(task).map(|id| base.flow.place_in_task(id));
     let kept: HashSet<OsString> = places.filter_map(|place| first_part(Path::new(&place))).collect();
     for name in base.names_in(&dir).await? {
         if !kept.contains(&name) {
-            janitor.remove(dir.join(name));
+            remover.remove(dir.join(name));
         }
     }
     Ok(())
@@ -98,7 +103,7 @@ fn first_part(path: &Path) -> Option<OsString> {
     path.components().next().map(|part| part.as_os_str().to_owned())
 }
 
-pub async fn discard(base: &Base, task: TaskId) -> Result<(), Trouble> {
+pub async fn discard(base: &WorkspaceBase, task: TaskId) -> Result<(), WorkspaceError> {
     let dir = layout::task_dir(&base.flow, task);
     match base.find(Path::new(&dir)).await? {
         Some(_) => base.remove(Path::new(&dir)).await,
@@ -106,7 +111,7 @@ pub async fn discard(base: &Base, task: TaskId) -> Result<(), Trouble> {
     }
 }
 
-impl Base {
+impl WorkspaceBase {
     /// The members that a task writes.
     pub(crate) fn outputs(&self, task: TaskId) -> impl Iterator<Item = DataId> + '_ {
         self.flow.outputs(task)

@@ -16,7 +16,7 @@ const TIMES_KEPT_MAX: usize = 63;
 
 /// Statistics of one tool.
 #[derive(Debug, Clone, Default)]
-struct Tool {
+struct ToolTimes {
     /// Seconds that its last tasks took.
     times: VecDeque<f64>,
     /// Slots that each of its tasks takes.
@@ -28,15 +28,15 @@ struct Tool {
 /// Estimate from medians by tool. Tools without a finished task take the median of the other tools'
 /// medians.
 #[derive(Debug, Clone)]
-pub struct Guess {
-    tools: Vec<Tool>,
+pub struct EtaEstimator {
+    tools: Vec<ToolTimes>,
 }
 
-impl Guess {
+impl EtaEstimator {
     /// Creates the estimate of a workflow of which nothing has run.
     pub fn new(workflow: &Workflow) -> Self {
-        let known = |tool: &flow::Tool| Tool { cpus: tool.resources.cpus.max(1), ..Tool::default() };
-        let mut tools: Vec<Tool> = workflow.tools.iter().map(known).collect();
+        let known = |tool: &flow::Tool| ToolTimes { cpus: tool.resources.cpus.max(1), ..ToolTimes::default() };
+        let mut tools: Vec<ToolTimes> = workflow.tools.iter().map(known).collect();
         for task in &workflow.tasks {
             tools[task.tool.0 as usize].left += 1;
         }
@@ -44,17 +44,17 @@ impl Guess {
     }
 
     /// Records that a task took `seconds`.
-    pub fn done(&mut self, task: &Task, seconds: f64) {
+    pub fn finished(&mut self, task: &Task, seconds: f64) {
         let times = &mut self.tools[task.tool.0 as usize].times;
         if times.len() == TIMES_KEPT_MAX {
             times.pop_front();
         }
         times.push_back(seconds);
-        self.gone(task);
+        self.skipped(task);
     }
 
     /// Records that a task will not run any more.
-    pub fn gone(&mut self, task: &Task) {
+    pub fn skipped(&mut self, task: &Task) {
         let left = &mut self.tools[task.tool.0 as usize].left;
         *left = left.saturating_sub(1);
     }
@@ -90,56 +90,56 @@ fn median(times: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::{Tool as Declared, ToolId};
+    use flow::{Tool as DeclaredTool, ToolId};
 
     fn task(tool: u32) -> Task {
         Task { tool: ToolId(tool), files: [].into(), configs: [].into(), after: [].into(), line: 0 }
     }
 
-    fn tool(name: &str, cpus: u32) -> Declared {
+    fn tool(name: &str, cpus: u32) -> DeclaredTool {
         serde_json::from_value(serde_json::json!({"name": name, "command": ["x"], "resources": {"cpus": cpus}}))
             .unwrap()
     }
 
     /// Makes an estimate for a workflow with `(name, slots, tasks)` of each tool, after the tasks
     /// `(tool, seconds)` have ended.
-    fn guess(tools: &[(&str, u32, u32)], took: &[(u32, f64)]) -> Guess {
+    fn estimator(tools: &[(&str, u32, u32)], took: &[(u32, f64)]) -> EtaEstimator {
         let mut flow = Workflow::default();
         for ((name, cpus, count), number) in tools.iter().zip(0..) {
             flow.tools.push(tool(name, *cpus));
             flow.tasks.extend((0..*count).map(|_| task(number)));
         }
-        let mut guess = Guess::new(&flow);
+        let mut estimator = EtaEstimator::new(&flow);
         for (tool, seconds) in took {
-            guess.done(&task(*tool), *seconds);
+            estimator.finished(&task(*tool), *seconds);
         }
-        guess
+        estimator
     }
 
     #[test]
     fn a_guess_weighs_each_tool_by_its_own_median() {
         let tools = [("fast", 1, 12), ("slow", 1, 4)];
-        assert_eq!(guess(&tools, &[(0, 1.0), (0, 1.0)]).seconds_left(2), None);
-        let seen = guess(&tools, &[(0, 1.0), (0, 1.0), (1, 9.0)]);
+        assert_eq!(estimator(&tools, &[(0, 1.0), (0, 1.0)]).seconds_left(2), None);
+        let seen = estimator(&tools, &[(0, 1.0), (0, 1.0), (1, 9.0)]);
         assert_eq!(seen.seconds_left(2), Some(f64::midpoint(10.0, 27.0)));
-        let with_one_that_hung = guess(&tools, &[(0, 1.0), (0, 1000.0), (0, 1.0), (1, 9.0)]);
+        let with_one_that_hung = estimator(&tools, &[(0, 1.0), (0, 1000.0), (0, 1.0), (1, 9.0)]);
         assert_eq!(with_one_that_hung.seconds_left(2), Some(f64::midpoint(9.0, 27.0)));
     }
 
     #[test]
     fn tasks_of_many_slots_weigh_more_and_none_is_shorter_than_itself() {
-        let wide = guess(&[("wide", 2, 5)], &[(0, 4.0), (0, 4.0), (0, 4.0)]);
+        let wide = estimator(&[("wide", 2, 5)], &[(0, 4.0), (0, 4.0), (0, 4.0)]);
         assert_eq!(wide.seconds_left(2), Some(8.0));
         assert_eq!(wide.seconds_left(64), Some(4.0), "two at once, on however many slots");
     }
 
     #[test]
     fn what_failed_is_not_waited_for_and_unseen_tools_are_as_the_others() {
-        let mut seen = guess(&[("a", 1, 3), ("b", 1, 2)], &[(0, 2.0), (0, 2.0), (0, 2.0)]);
+        let mut seen = estimator(&[("a", 1, 3), ("b", 1, 2)], &[(0, 2.0), (0, 2.0), (0, 2.0)]);
         assert_eq!(seen.seconds_left(1), Some(4.0));
-        seen.gone(&task(1));
+        seen.skipped(&task(1));
         assert_eq!(seen.seconds_left(1), Some(2.0));
-        seen.gone(&task(1));
+        seen.skipped(&task(1));
         assert_eq!(seen.seconds_left(1), Some(0.0));
     }
 }
