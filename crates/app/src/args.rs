@@ -516,7 +516,7 @@ pub struct LocalityArgs {
     pub measure: MeasureArgs,
     /// The number to increase; separated by commas
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', default_values = ["nodes", "workers"])]
-    pub across: Vec<AcrossArg>,
+    pub across: Vec<SweepAxisArg>,
     /// Files of all workers together; each worker has at least one
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub files: u32,
@@ -542,7 +542,7 @@ pub struct LocalityArgs {
 
 /// The number to increase in `bench locality`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AcrossArg {
+pub enum SweepAxisArg {
     /// Figures 5 and 6: 1 to 8 nodes with a worker each
     Nodes,
     /// Figures 7 and 8: 1 to 8 workers on each of 8 nodes

@@ -1,15 +1,15 @@
 //! `tidemill bench`: the same work on pools and on other storage.
 
 use crate::args::{
-    AcrossArg, BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, LocalityArgs, MeasureArgs,
-    MetadataArgs, ObjectsArgs,
+    BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, LocalityArgs, MeasureArgs, MetadataArgs,
+    ObjectsArgs, SweepAxisArg,
 };
 use crate::console;
 use crate::signals;
 use base::Problem;
 use bench::{
-    Across, Copying, Experiment, Filecopy, Interrupt, Layout, Locality, Manner, Metadata, ObjectsBench, Report, Shared,
-    Target,
+    BenchOptions, BenchReport, BenchTarget, CopyCase, Experiment, FileLayout, Filecopy, Interrupt, Locality, Metadata,
+    ObjectsBench, SharedDirectory, SweepAxis,
 };
 use std::path::{Path, PathBuf};
 
@@ -32,19 +32,19 @@ pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
     match command {
         BenchCommand::Filecopy(args) => {
             let wanted = filecopy(args).map_err(refused)?;
-            Ok(run(&args.common.measure, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.common.measure, |options, on_line| wanted.run(options, on_line)))
         }
         BenchCommand::Locality(args) => {
             let wanted = locality(args).map_err(refused)?;
-            Ok(run(&args.measure, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.measure, |options, on_line| wanted.run(options, on_line)))
         }
         BenchCommand::Metadata(args) => {
             let wanted = metadata(args).map_err(refused)?;
-            Ok(run(&args.common.measure, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.common.measure, |options, on_line| wanted.run(options, on_line)))
         }
         BenchCommand::Objects(args) => {
             let wanted = objects(args).map_err(refused)?;
-            Ok(run(&args.common.measure, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.common.measure, |options, on_line| wanted.run(options, on_line)))
         }
     }
 }
@@ -52,17 +52,20 @@ pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
 /// Runs as a worker of a benchmark.
 pub fn worker() -> u8 {
     // Errors are reported to the process that leads the worker.
-    if bench::attend().is_ok() { 0 } else { FAILED }
+    if bench::worker_main().is_ok() { 0 } else { FAILED }
 }
 
-fn run(args: &MeasureArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -> Result<Report, Problem>) -> u8 {
+fn run(
+    args: &MeasureArgs,
+    measure: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<BenchReport, Problem>,
+) -> u8 {
     let done = || -> Result<Option<u8>, Problem> {
         let own = |error| Problem::new(format!("this program cannot be led: {error}"));
         let (program, interrupt) = (std::env::current_exe().map_err(own)?, Interrupt::new().map_err(own)?);
         let raised = interrupt.clone();
         let received = signals::watch(move || raised.raise(), || {}).map_err(own)?;
-        let manner = Manner { program, runs: args.runs, interrupt };
-        let measured = measure(&manner, &mut |line| console::say(line));
+        let options = BenchOptions { program, runs: args.runs, interrupt };
+        let measured = measure(&options, &mut |line| console::say(line));
         if let Some(code) = received.exit_code() {
             return Ok(Some(code));
         }
@@ -94,12 +97,12 @@ fn check_folder(path: &Path) -> Result<(), Problem> {
         .hint("name a file in a folder that is there"))
 }
 
-fn targets(args: &BenchArgs) -> Result<Vec<Target>, Problem> {
+fn targets(args: &BenchArgs) -> Result<Vec<BenchTarget>, Problem> {
     let pool = args.pool.as_ref().map(std::path::absolute).transpose();
     let pool = pool.map_err(|error| Problem::new(format!("--pool: {error}")))?;
     let target = |text: &String| {
         Ok(match text.parse()? {
-            Target::Pool(_) => Target::Pool(pool.clone()),
+            BenchTarget::Pool(_) => BenchTarget::Pool(pool.clone()),
             other => other,
         })
     };
@@ -123,7 +126,7 @@ fn filecopy(args: &FilecopyArgs) -> Result<Filecopy, Problem> {
             let file_bytes = file_size.unwrap_or(FILE_BYTES);
             let chunk_bytes = chunk_size.unwrap_or(CHUNK_BYTES).min(file_bytes);
             let (io_nodes, worker_nodes, workers) = (args.common.io_nodes, args.worker_nodes, args.workers);
-            vec![(None, Copying { io_nodes, worker_nodes, workers, files: 1, file_bytes, chunk_bytes })]
+            vec![(None, CopyCase { io_nodes, worker_nodes, workers, files: 1, file_bytes, chunk_bytes })]
         }
         Some(experiment) => {
             let experiment = match experiment {
@@ -145,20 +148,20 @@ fn locality(args: &LocalityArgs) -> Result<Locality, Problem> {
     }
     // Default: the share of one host's link that the paper's file system reached (section V).
     let rate = args.shared_rate.map_or(0.8 * f64::from(args.link) / 8.0, f64::from);
-    let shared = |path: &PathBuf| -> Result<Shared, Problem> {
+    let shared = |path: &PathBuf| -> Result<SharedDirectory, Problem> {
         let path = std::path::absolute(path).map_err(|error| Problem::new(format!("--shared: {error}")))?;
         if !path.is_dir() {
             return Err(Problem::new(format!("--shared: {}: there is no such folder", path.display())));
         }
-        Ok(Shared { path, rate })
+        Ok(SharedDirectory { path, rate })
     };
     Ok(Locality {
-        across: args
+        axes: args
             .across
             .iter()
             .map(|across| match across {
-                AcrossArg::Nodes => Across::Nodes,
-                AcrossArg::Workers => Across::Workers,
+                SweepAxisArg::Nodes => SweepAxis::Nodes,
+                SweepAxisArg::Workers => SweepAxis::Workers,
             })
             .collect(),
         files: args.files,
@@ -181,10 +184,10 @@ fn objects(args: &ObjectsArgs) -> Result<ObjectsBench, Problem> {
 
 fn metadata(args: &MetadataArgs) -> Result<Metadata, Problem> {
     let layout = |layout: &LayoutArg| match layout {
-        LayoutArg::OneFolder => Layout::OneFolder,
-        LayoutArg::Tree => Layout::Tree,
-        LayoutArg::OwnFile => Layout::OwnFile,
-        LayoutArg::SharedFile => Layout::SharedFile,
+        LayoutArg::OneFolder => FileLayout::OneFolder,
+        LayoutArg::Tree => FileLayout::Tree,
+        LayoutArg::OwnFile => FileLayout::OwnFile,
+        LayoutArg::SharedFile => FileLayout::SharedFile,
     };
     Ok(Metadata {
         targets: targets(&args.common)?,

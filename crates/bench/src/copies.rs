@@ -1,13 +1,13 @@
 //! Copies of files: files written in chunks, then read and checked. Several experiments use them.
 
 use crate::{
-    Manner,
-    crew::Phase,
-    ground::Ground,
-    order::{Copies, Order, Work},
+    BenchOptions,
+    fixture::Fixture,
+    messages::{CopySpec, Work, WorkerCommand},
     report::Median,
     stores::Store,
-    worker::Job,
+    worker::WorkerJob,
+    worker_pool::PhaseResult,
 };
 use base::Problem;
 use bytes::{Bytes, BytesMut};
@@ -31,14 +31,15 @@ pub struct Speeds {
 impl Speeds {
     /// Measures `workers` workers on each host, which copy `bytes` bytes together in each run.
     pub fn measure(
-        ground: &Ground,
+        fixture: &Fixture,
         workers: u32,
-        copies: &Copies,
+        copies: &CopySpec,
         bytes: u64,
-        manner: &Manner,
+        options: &BenchOptions,
     ) -> Result<Self, Problem> {
-        let phases = ground.measure(workers, &Work::Filecopy(copies.clone()), &["write", "read", "remove"], manner)?;
-        Ok(Self { write: Speed::of(&phases[0], bytes), read: Speed::of(&phases[1], bytes) })
+        let phases =
+            fixture.measure(workers, &Work::Filecopy(copies.clone()), &["write", "read", "remove"], options)?;
+        Ok(Self { write: Speed::new(&phases[0], bytes), read: Speed::new(&phases[1], bytes) })
     }
 }
 
@@ -54,8 +55,8 @@ pub struct Speed {
 impl Speed {
     /// The speed of one phase that moved `bytes` bytes in each run.
     #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
-    fn of(phases: &[Phase], bytes: u64) -> Self {
-        let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
+    fn new(phases: &[PhaseResult], bytes: u64) -> Self {
+        let each = |number: &dyn Fn(&PhaseResult) -> f64| Median::new(phases.iter().map(number).collect());
         let gib = bytes as f64 / f64::from(1 << 30);
         Self {
             megabytes: each(&|phase| bytes as f64 / 1e6 / phase.seconds),
@@ -91,13 +92,13 @@ pub struct CopyJob {
 
 impl CopyJob {
     /// Creates the job of an order to copy.
-    pub fn new(store: Box<dyn Store>, order: &Order, copies: &Copies) -> Result<Self, Problem> {
-        let folder = format!("{}/w{}", order.folder, order.worker);
+    pub fn new(store: Box<dyn Store>, command: &WorkerCommand, copies: &CopySpec) -> Result<Self, Problem> {
+        let folder = format!("{}/w{}", command.folder, command.worker);
         store.make_folder(&folder)?;
         if let Some(near) = copies.near {
-            store.place(&folder, near)?;
+            store.set_placement(&folder, near)?;
         }
-        let tag = |file: u32| u64::from(order.worker) << 48 | u64::from(file) << 32;
+        let tag = |file: u32| u64::from(command.worker) << 48 | u64::from(file) << 32;
         let files = (0..copies.files).map(|file| (format!("{folder}/copy{file}"), tag(file))).collect();
         let (file_bytes, chunk_bytes) = (copies.file_bytes, copies.chunk_bytes.clamp(1, CHUNK_BYTES_MAX));
         let length = usize::try_from(chunk_bytes).expect("a GiB at most");
@@ -105,14 +106,14 @@ impl CopyJob {
     }
 
     fn write(&mut self) -> Result<(), Problem> {
-        let mut pace = Pace::new(self.rate);
+        let mut limiter = RateLimiter::new(self.rate);
         for (path, tag) in &self.files {
             let (mut at, buffer, chunk) = (0, &mut self.buffer, self.chunk_bytes);
             let whole = self.file_bytes;
             self.store.write(path, &mut || {
-                pace.wait();
+                limiter.wait();
                 let length = chunk.min(whole - at);
-                pace.bytes += length;
+                limiter.bytes += length;
                 if length == 0 {
                     return None;
                 }
@@ -129,14 +130,14 @@ impl CopyJob {
     }
 
     fn read(&mut self) -> Result<(), Problem> {
-        let mut pace = Pace::new(self.rate);
+        let mut limiter = RateLimiter::new(self.rate);
         for (path, tag) in &self.files {
             let mut at = 0;
             self.store.read(path, self.chunk_bytes, &mut |bytes| {
                 check(bytes, at, *tag).map_err(|wrong| Problem::new(format!("{path}: wrong bytes at {wrong}")))?;
                 at += bytes.len() as u64;
-                pace.bytes += bytes.len() as u64;
-                pace.wait();
+                limiter.bytes += bytes.len() as u64;
+                limiter.wait();
                 Ok(())
             })?;
             if at != self.file_bytes {
@@ -148,13 +149,13 @@ impl CopyJob {
 }
 
 /// Rate limiter: holds a worker to a number of bytes per second.
-struct Pace {
+struct RateLimiter {
     rate: Option<f64>,
     began: Instant,
     bytes: u64,
 }
 
-impl Pace {
+impl RateLimiter {
     fn new(rate: Option<f64>) -> Self {
         Self { rate, began: Instant::now(), bytes: 0 }
     }
@@ -169,7 +170,7 @@ impl Pace {
     }
 }
 
-impl Job for CopyJob {
+impl WorkerJob for CopyJob {
     fn run(&mut self, phase: &str) -> Result<(), Problem> {
         match phase {
             "write" => self.write(),

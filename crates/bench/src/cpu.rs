@@ -7,12 +7,12 @@ use rustix::{
 use std::fs;
 
 /// Seconds of the machine's monotonic clock, which all its processes share.
-pub fn moment() -> f64 {
+pub fn monotonic_seconds() -> f64 {
     seconds(ClockId::Monotonic)
 }
 
 /// Processor seconds that this process has used, including kernel time.
-pub fn of_this_process() -> f64 {
+pub fn own_seconds() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
 
@@ -25,7 +25,7 @@ fn seconds(clock: ClockId) -> f64 {
 /// Processor seconds that other processes on this machine have used together, to the hundredth;
 /// processes that do not exist count as 0.
 #[expect(clippy::cast_precision_loss, reason = "ticks of processes that live for minutes")]
-pub fn of(processes: &[u32]) -> f64 {
+pub fn process_seconds(processes: &[u32]) -> f64 {
     let ticks: u64 =
         processes.iter().filter_map(|pid| ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).sum();
     ticks as f64 / clock_ticks_per_second() as f64
@@ -51,11 +51,11 @@ mod tests {
 
     #[test]
     fn what_this_process_works_is_seen_by_it_and_by_others() {
-        let (mine, all) = (of_this_process(), of(&[std::process::id()]));
+        let (mine, all) = (own_seconds(), process_seconds(&[std::process::id()]));
         let mut sum = 0_u64;
-        while of_this_process() - mine < 0.1 {
+        while own_seconds() - mine < 0.1 {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
         }
-        assert!(of(&[std::process::id()]) - all > 0.05);
+        assert!(process_seconds(&[std::process::id()]) - all > 0.05);
     }
 }

@@ -2,10 +2,10 @@
 //! then read them.
 
 use crate::{
-    Manner, Report, Target,
+    BenchOptions, BenchReport, BenchTarget,
     copies::Speeds,
-    ground::{Ground, Links, Made},
-    order::Copies,
+    fixture::{Fixture, FixtureSpec, LinkSpec},
+    messages::CopySpec,
     plot::{self, Chart},
 };
 use base::{ByteSize, Problem};
@@ -17,7 +17,7 @@ const SLACK: u64 = 64 * MIB;
 
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copying {
+pub struct CopyCase {
     /// I/O nodes: nodes of the pool that is started for the case.
     pub io_nodes: u32,
     /// Number of hosts with workers.
@@ -32,7 +32,7 @@ pub struct Copying {
     pub chunk_bytes: u64,
 }
 
-impl Copying {
+impl CopyCase {
     /// Bytes that all workers write, and then read.
     pub fn bytes(&self) -> u64 {
         self.file_bytes * u64::from(self.worker_nodes) * u64::from(self.workers) * u64::from(self.files)
@@ -69,9 +69,9 @@ impl Experiment {
     }
 
     /// The cases of the experiment; `file_bytes` replaces the size of the files.
-    pub fn cases(self, file_bytes: Option<u64>) -> Vec<Copying> {
+    pub fn cases(self, file_bytes: Option<u64>) -> Vec<CopyCase> {
         let whole = file_bytes.unwrap_or(if matches!(self, Self::Chunks | Self::Crowded) { 128 } else { 512 } * MIB);
-        let all = Copying {
+        let all = CopyCase {
             io_nodes: 8,
             worker_nodes: 8,
             workers: 1,
@@ -83,19 +83,19 @@ impl Experiment {
         match self {
             Self::Chunks => {
                 let sizes = (0..8).map(|power| MIB << power).take_while(|size| *size <= whole.max(MIB));
-                sizes.map(|chunk_bytes| Copying { worker_nodes: 1, io_nodes: 1, chunk_bytes, ..all }).collect()
+                sizes.map(|chunk_bytes| CopyCase { worker_nodes: 1, io_nodes: 1, chunk_bytes, ..all }).collect()
             }
-            Self::IoNodes => counts.map(|io_nodes| Copying { io_nodes, ..all }).to_vec(),
-            Self::Crowded => counts.map(|io_nodes| Copying { io_nodes, workers: 4, ..all }).to_vec(),
+            Self::IoNodes => counts.map(|io_nodes| CopyCase { io_nodes, ..all }).to_vec(),
+            Self::Crowded => counts.map(|io_nodes| CopyCase { io_nodes, workers: 4, ..all }).to_vec(),
             Self::WorkerNodes => {
-                counts.map(|worker_nodes| Copying { worker_nodes, files: 8 / worker_nodes, ..all }).to_vec()
+                counts.map(|worker_nodes| CopyCase { worker_nodes, files: 8 / worker_nodes, ..all }).to_vec()
             }
         }
     }
 
     /// The label of the axis that the cases vary on, and the position of `case` on it.
     #[expect(clippy::cast_precision_loss, reason = "MiB")]
-    fn across(self, case: &Copying) -> (&'static str, f64) {
+    fn axis(self, case: &CopyCase) -> (&'static str, f64) {
         match self {
             Self::Chunks => ("chunk, MiB", case.chunk_bytes as f64 / MIB as f64),
             Self::IoNodes | Self::Crowded => ("I/O nodes", case.io_nodes.into()),
@@ -108,9 +108,9 @@ impl Experiment {
 #[derive(Debug)]
 pub struct Filecopy {
     /// Targets to measure.
-    pub targets: Vec<Target>,
+    pub targets: Vec<BenchTarget>,
     /// Cases to measure, each with the experiment that it belongs to.
-    pub cases: Vec<(Option<Experiment>, Copying)>,
+    pub cases: Vec<(Option<Experiment>, CopyCase)>,
     /// Rates of the hosts' links in Mbit/s, of workers and of nodes, if hosts get their own links.
     pub links: Option<(u32, u32)>,
     /// Encrypts the traffic between hosts by TLS.
@@ -119,12 +119,12 @@ pub struct Filecopy {
 
 impl Filecopy {
     /// Measures all cases; `told` is called with a line for each row.
-    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
-        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
+    pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
+        let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
         for (experiment, case) in &self.cases {
             for target in &self.targets {
-                let speeds = self.measure(case, target, manner)?;
-                told(&line(&speeds, case, target));
+                let speeds = self.measure(case, target, options)?;
+                on_line(&line(&speeds, case, target));
                 report.rows.push(row(&speeds, *experiment, case, target, self.links));
                 draw(&speeds, *experiment, case, target, self.links, &mut report.charts);
             }
@@ -132,27 +132,28 @@ impl Filecopy {
         Ok(report)
     }
 
-    fn measure(&self, case: &Copying, target: &Target, manner: &Manner) -> Result<Speeds, Problem> {
-        let links = self.links.map(|(workers, nodes)| Links { workers, nodes });
-        let made = Made { nodes: case.io_nodes, memory: case.node_memory(), links, together: false, tls: self.tls };
-        let ground = Ground::prepare(target, &made, case.worker_nodes, manner)?;
+    fn measure(&self, case: &CopyCase, target: &BenchTarget, options: &BenchOptions) -> Result<Speeds, Problem> {
+        let links = self.links.map(|(workers, nodes)| LinkSpec { workers, nodes });
+        let spec =
+            FixtureSpec { nodes: case.io_nodes, memory: case.node_memory(), links, together: false, tls: self.tls };
+        let fixture = Fixture::prepare(target, &spec, case.worker_nodes, options)?;
         let (files, file_bytes, chunk_bytes) = (case.files, case.file_bytes, case.chunk_bytes);
-        let copies = Copies { files, file_bytes, chunk_bytes, near: None, rate: None };
-        Speeds::measure(&ground, case.workers, &copies, case.bytes(), manner)
+        let copies = CopySpec { files, file_bytes, chunk_bytes, near: None, rate: None };
+        Speeds::measure(&fixture, case.workers, &copies, case.bytes(), options)
     }
 }
 
 /// Limit of the links in MB/s: the smaller of the workers' sum and the nodes' sum.
-fn limit(case: &Copying, links: Option<(u32, u32)>) -> Option<f64> {
+fn limit(case: &CopyCase, links: Option<(u32, u32)>) -> Option<f64> {
     let (workers, nodes) = links?;
     Some(f64::from(case.worker_nodes * workers).min(f64::from(case.io_nodes * nodes)) / 8.0)
 }
 
-fn line(speeds: &Speeds, case: &Copying, target: &Target) -> String {
+fn line(speeds: &Speeds, case: &CopyCase, target: &BenchTarget) -> String {
     let (write, read) = (speeds.write.megabytes.median, speeds.read.megabytes.median);
-    let Copying { io_nodes, worker_nodes, workers, files, .. } = case;
+    let CopyCase { io_nodes, worker_nodes, workers, files, .. } = case;
     let (file, chunk) = (ByteSize(case.file_bytes), ByteSize(case.chunk_bytes));
-    let on = if *target == Target::Pool(None) { format!("pool of {io_nodes}") } else { target.to_string() };
+    let on = if *target == BenchTarget::Pool(None) { format!("pool of {io_nodes}") } else { target.to_string() };
     format!(
         "{on}: {worker_nodes} x {workers} workers, {files} x {file} by {chunk}: write {write:.0} MB/s, read {read:.0} MB/s"
     )
@@ -161,12 +162,12 @@ fn line(speeds: &Speeds, case: &Copying, target: &Target) -> String {
 fn row(
     speeds: &Speeds,
     experiment: Option<Experiment>,
-    case: &Copying,
-    target: &Target,
+    case: &CopyCase,
+    target: &BenchTarget,
     links: Option<(u32, u32)>,
 ) -> Value {
     let limit = limit(case, links);
-    let io_nodes = (*target == Target::Pool(None)).then_some(case.io_nodes);
+    let io_nodes = (*target == BenchTarget::Pool(None)).then_some(case.io_nodes);
     json!({
         "experiment": experiment.map(Experiment::name), "target": target.to_string(), "io_nodes": io_nodes,
         "worker_nodes": case.worker_nodes, "workers_per_node": case.workers, "files_per_worker": case.files,
@@ -179,16 +180,16 @@ fn row(
 fn draw(
     speeds: &Speeds,
     experiment: Option<Experiment>,
-    case: &Copying,
-    target: &Target,
+    case: &CopyCase,
+    target: &BenchTarget,
     links: Option<(u32, u32)>,
     charts: &mut Vec<Chart>,
 ) {
     let Some(experiment) = experiment else { return };
-    let (across, at) = experiment.across(case);
+    let (x_label, at) = experiment.axis(case);
     for (verb, speed) in [("write", &speeds.write), ("read", &speeds.read)] {
         let title = format!("Filecopy, {}: {verb}", experiment.name());
-        let chart = plot::of_title(charts, &title, across, "MB/s, all workers");
+        let chart = plot::find_or_add(charts, &title, x_label, "MB/s, all workers");
         chart.add(&target.to_string(), (at, speed.megabytes.median));
         if let Some(limit) = limit(case, links) {
             chart.add("the links", (at, limit));
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_experiments_are_those_of_the_paper() {
-        let gib = |case: &Copying| case.bytes() >> 30;
+        let gib = |case: &CopyCase| case.bytes() >> 30;
         let io_nodes = Experiment::IoNodes.cases(None);
         assert_eq!(io_nodes.iter().map(|case| case.io_nodes).collect::<Vec<_>>(), [1, 2, 4, 8]);
         for case in io_nodes.iter().chain(&Experiment::Crowded.cases(None)).chain(&Experiment::WorkerNodes.cases(None))

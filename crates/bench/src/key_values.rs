@@ -3,7 +3,7 @@
 //! Implements the needed parts of their protocols: RESP 2 (redis.io, "Redis serialization
 //! protocol") and memcached's text protocol (protocol.txt of its sources).
 
-use crate::stores::{Chunks, Store, Take};
+use crate::stores::{ByteSink, ChunkIter, Store};
 use base::Problem;
 use bytes::Bytes;
 use std::{
@@ -16,32 +16,32 @@ use std::{
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy)]
-enum Speaks {
+enum Protocol {
     Resp,
     Memcached,
 }
 
 /// One connection to a server.
-pub struct Server {
-    speaks: Speaks,
+pub struct KeyValueServer {
+    protocol: Protocol,
     name: String,
     line: RefCell<BufReader<TcpStream>>,
     /// Buffer of requests: sent when a reply is awaited, or when it is full.
     out: RefCell<BufWriter<TcpStream>>,
 }
 
-impl Server {
+impl KeyValueServer {
     /// Connects to a redis at HOST:PORT.
     pub fn redis(address: &str) -> Result<Self, Problem> {
-        Self::connect(Speaks::Resp, "redis", address)
+        Self::connect(Protocol::Resp, "redis", address)
     }
 
     /// Connects to a memcached at HOST:PORT.
     pub fn memcached(address: &str) -> Result<Self, Problem> {
-        Self::connect(Speaks::Memcached, "memcached", address)
+        Self::connect(Protocol::Memcached, "memcached", address)
     }
 
-    fn connect(speaks: Speaks, kind: &str, address: &str) -> Result<Self, Problem> {
+    fn connect(protocol: Protocol, kind: &str, address: &str) -> Result<Self, Problem> {
         let name = format!("{kind} at {address}");
         let connected = TcpStream::connect(address).and_then(|line| {
             line.set_nodelay(true)?;
@@ -50,22 +50,22 @@ impl Server {
         let (out, line) = connected
             .map_err(|error| Problem::new(format!("{name}: {error}")).hint("start it there, or name another target"))?;
         let (line, out) = (BufReader::with_capacity(1 << 20, line), BufWriter::with_capacity(64 << 10, out));
-        Ok(Self { speaks, name, line: RefCell::new(line), out: RefCell::new(out) })
+        Ok(Self { protocol, name, line: RefCell::new(line), out: RefCell::new(out) })
     }
 
-    fn told<T>(&self, what: io::Result<T>) -> Result<T, Problem> {
+    fn with_name<T>(&self, what: io::Result<T>) -> Result<T, Problem> {
         what.map_err(|error| Problem::new(format!("{}: {error}", self.name)))
     }
 
     fn set(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        self.ask_set(key, value)?;
-        self.done_set()
+        self.send_set(key, value)?;
+        self.receive_set()
     }
 
-    fn ask_set(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        let head = match self.speaks {
-            Speaks::Resp => format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()),
-            Speaks::Memcached => format!("set {key} 0 0 {}\r\n", value.len()),
+    fn send_set(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        let head = match self.protocol {
+            Protocol::Resp => format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()),
+            Protocol::Memcached => format!("set {key} 0 0 {}\r\n", value.len()),
         };
         let mut to = self.out.borrow_mut();
         to.write_all(head.as_bytes())?;
@@ -73,60 +73,60 @@ impl Server {
         to.write_all(b"\r\n")
     }
 
-    fn done_set(&self) -> io::Result<()> {
-        let done = match self.speaks {
-            Speaks::Resp => "+OK",
-            Speaks::Memcached => "STORED",
+    fn receive_set(&self) -> io::Result<()> {
+        let done = match self.protocol {
+            Protocol::Resp => "+OK",
+            Protocol::Memcached => "STORED",
         };
-        expect(&self.answer()?, done)
+        expect(&self.read_reply()?, done)
     }
 
     /// Reads a value into `buffer`; false if there is none.
     fn get(&self, key: &str, buffer: &mut Vec<u8>) -> io::Result<bool> {
-        self.ask_get(key)?;
-        self.done_get(buffer)
+        self.send_get(key)?;
+        self.receive_get(buffer)
     }
 
-    fn ask_get(&self, key: &str) -> io::Result<()> {
-        let asked = match self.speaks {
-            Speaks::Resp => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
-            Speaks::Memcached => format!("get {key}\r\n"),
+    fn send_get(&self, key: &str) -> io::Result<()> {
+        let asked = match self.protocol {
+            Protocol::Resp => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
+            Protocol::Memcached => format!("get {key}\r\n"),
         };
         self.out.borrow_mut().write_all(asked.as_bytes())
     }
 
-    fn done_get(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
-        let said = self.answer()?;
-        let length = match self.speaks {
-            Speaks::Resp if said == "$-1" => return Ok(false),
-            Speaks::Memcached if said == "END" => return Ok(false),
-            Speaks::Resp => said.strip_prefix('$'),
-            Speaks::Memcached => said.strip_prefix("VALUE ").and_then(|rest| rest.rsplit(' ').next()),
+    fn receive_get(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let reply = self.read_reply()?;
+        let length = match self.protocol {
+            Protocol::Resp if reply == "$-1" => return Ok(false),
+            Protocol::Memcached if reply == "END" => return Ok(false),
+            Protocol::Resp => reply.strip_prefix('$'),
+            Protocol::Memcached => reply.strip_prefix("VALUE ").and_then(|rest| rest.rsplit(' ').next()),
         };
         let length = length.and_then(|text| text.parse().ok()).filter(|length| *length <= VALUE_BYTES_MAX);
-        buffer.resize(length.ok_or_else(|| io::Error::other(said))?, 0);
+        buffer.resize(length.ok_or_else(|| io::Error::other(reply))?, 0);
         self.line.borrow_mut().read_exact(buffer)?;
-        expect(&self.answer()?, "")?;
-        if let Speaks::Memcached = self.speaks {
-            expect(&self.answer()?, "END")?;
+        expect(&self.read_reply()?, "")?;
+        if let Protocol::Memcached = self.protocol {
+            expect(&self.read_reply()?, "END")?;
         }
         Ok(true)
     }
 
     /// Sends all buffered requests and reads the next line of a reply.
-    fn answer(&self) -> io::Result<String> {
+    fn read_reply(&self) -> io::Result<String> {
         self.out.borrow_mut().flush()?;
-        answer(&mut *self.line.borrow_mut())
+        read_reply(&mut *self.line.borrow_mut())
     }
 
     fn delete(&self, key: &str) -> io::Result<bool> {
-        let (asked, done, none) = match self.speaks {
-            Speaks::Resp => (format!("*2\r\n$3\r\nDEL\r\n${}\r\n{key}\r\n", key.len()), ":1", ":0"),
-            Speaks::Memcached => (format!("delete {key}\r\n"), "DELETED", "NOT_FOUND"),
+        let (asked, done, none) = match self.protocol {
+            Protocol::Resp => (format!("*2\r\n$3\r\nDEL\r\n${}\r\n{key}\r\n", key.len()), ":1", ":0"),
+            Protocol::Memcached => (format!("delete {key}\r\n"), "DELETED", "NOT_FOUND"),
         };
         self.out.borrow_mut().write_all(asked.as_bytes())?;
-        let said = self.answer()?;
-        if said == none { Ok(false) } else { expect(&said, done).map(|()| true) }
+        let reply = self.read_reply()?;
+        if reply == none { Ok(false) } else { expect(&reply, done).map(|()| true) }
     }
 
     fn has_none<T>(&self) -> Result<T, Problem> {
@@ -135,24 +135,24 @@ impl Server {
 }
 
 /// Reads one line of a reply, without its end.
-fn answer(line: &mut impl BufRead) -> io::Result<String> {
-    let mut said = String::new();
-    line.read_line(&mut said)?;
-    match said.strip_suffix("\r\n") {
+fn read_reply(line: &mut impl BufRead) -> io::Result<String> {
+    let mut reply = String::new();
+    line.read_line(&mut reply)?;
+    match reply.strip_suffix("\r\n") {
         Some(whole) => Ok(whole.to_owned()),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
-fn expect(said: &str, wanted: &str) -> io::Result<()> {
-    if said == wanted { Ok(()) } else { Err(io::Error::other(format!("it answers `{said}`"))) }
+fn expect(reply: &str, wanted: &str) -> io::Result<()> {
+    if reply == wanted { Ok(()) } else { Err(io::Error::other(format!("it answers `{reply}`"))) }
 }
 
 fn part(path: &str, number: usize) -> String {
     format!("{path}#{number}")
 }
 
-impl Store for Server {
+impl Store for KeyValueServer {
     fn make_folder(&self, _: &str) -> Result<(), Problem> {
         Ok(())
     }
@@ -162,18 +162,18 @@ impl Store for Server {
         Ok(())
     }
 
-    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem> {
+    fn write(&self, path: &str, chunks: ChunkIter<'_>) -> Result<(), Problem> {
         for number in 0.. {
             let Some(chunk) = chunks() else { break };
-            self.told(self.set(&part(path, number), &chunk))?;
+            self.with_name(self.set(&part(path, number), &chunk))?;
         }
         Ok(())
     }
 
-    fn read(&self, path: &str, _: u64, take: Take<'_>) -> Result<(), Problem> {
+    fn read(&self, path: &str, _: u64, take: ByteSink<'_>) -> Result<(), Problem> {
         let mut buffer = Vec::new();
         for number in 0.. {
-            if !self.told(self.get(&part(path, number), &mut buffer))? {
+            if !self.with_name(self.get(&part(path, number), &mut buffer))? {
                 break;
             }
             take(&buffer)?;
@@ -195,7 +195,7 @@ impl Store for Server {
 
     fn remove(&self, path: &str) -> Result<(), Problem> {
         for number in 0.. {
-            if !self.told(self.delete(&part(path, number)))? {
+            if !self.with_name(self.delete(&part(path, number)))? {
                 break;
             }
         }
@@ -203,15 +203,15 @@ impl Store for Server {
     }
 
     fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem> {
-        self.told(keys.iter().try_for_each(|key| self.ask_set(key, value)))?;
-        self.told(keys.iter().try_for_each(|_| self.done_set()))
+        self.with_name(keys.iter().try_for_each(|key| self.send_set(key, value)))?;
+        self.with_name(keys.iter().try_for_each(|_| self.receive_set()))
     }
 
-    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem> {
-        self.told(keys.iter().try_for_each(|key| self.ask_get(key)))?;
+    fn get_values(&self, keys: &[String], take: ByteSink<'_>) -> Result<(), Problem> {
+        self.with_name(keys.iter().try_for_each(|key| self.send_get(key)))?;
         let mut buffer = Vec::new();
         keys.iter().try_for_each(|key| {
-            if !self.told(self.done_get(&mut buffer))? {
+            if !self.with_name(self.receive_get(&mut buffer))? {
                 return Err(Problem::new(format!("{}: {key} is not there", self.name)));
             }
             take(&buffer)
@@ -219,6 +219,6 @@ impl Store for Server {
     }
 
     fn remove_values(&self, keys: &[String]) -> Result<(), Problem> {
-        keys.iter().try_for_each(|key| self.told(self.delete(key)).map(drop))
+        keys.iter().try_for_each(|key| self.with_name(self.delete(key)).map(drop))
     }
 }

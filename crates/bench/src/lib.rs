@@ -3,11 +3,11 @@
 //! ```text
 //!   filecopy, locality (over copies), metadata, objects: cases and results
 //!        |
-//!      Crew  ---- Order, phase by phase ---->  attend (one process per worker, on its host)
-//!        |  <---- Ready, Done -------------      |
-//!      Hosts (network namespaces,              Job over a Store: pool, directory, redis, memcached
-//!        |    shaped links)
-//!      Report (JSON), plot (SVG)
+//!   WorkerPool ---- WorkerCommand, phases ---->  worker_main (one process per worker, on its host)
+//!        |     <---- Ready, Done --------------      |
+//!      Hosts (network namespaces,             WorkerJob over a Store: pool, directory, redis,
+//!        |    shaped links)                                               memcached
+//!      BenchReport (JSON), plot (SVG)
 //! ```
 //!
 //! Invariants:
@@ -20,34 +20,34 @@
 
 mod copies;
 mod cpu;
-mod crew;
 mod filecopy;
-mod ground;
+mod fixture;
 mod hosts;
 mod interrupt;
 mod key_values;
 mod locality;
+mod messages;
 mod metadata;
 mod objects;
-mod order;
 mod plot;
 mod report;
 mod stores;
 mod target;
 mod worker;
+mod worker_pool;
 
-pub use filecopy::{Copying, Experiment, Filecopy};
+pub use filecopy::{CopyCase, Experiment, Filecopy};
 pub use interrupt::Interrupt;
-pub use locality::{Across, Locality, Shared};
-pub use metadata::{Layout, Metadata};
+pub use locality::{Locality, SharedDirectory, SweepAxis};
+pub use metadata::{FileLayout, Metadata};
 pub use objects::ObjectsBench;
-pub use report::Report;
-pub use target::Target;
-pub use worker::attend;
+pub use report::BenchReport;
+pub use target::BenchTarget;
+pub use worker::worker_main;
 
 /// Options of all benchmarks.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct BenchOptions {
     /// The program that runs workers (`bench-worker`) and nodes (`node`).
     pub program: std::path::PathBuf,
     /// Repetitions of each case; the median of each number is reported.

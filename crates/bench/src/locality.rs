@@ -3,10 +3,10 @@
 //! every file at another.
 
 use crate::{
-    Manner, Report, Target,
+    BenchOptions, BenchReport, BenchTarget,
     copies::{Speed, Speeds},
-    ground::{Ground, Links, Made},
-    order::{Copies, Near},
+    fixture::{Fixture, FixtureSpec, LinkSpec},
+    messages::{CopySpec, FilePlacement},
     plot::{self, Chart},
 };
 use base::{ByteSize, Problem};
@@ -23,7 +23,7 @@ const SLACK: u64 = 64 * MIB;
 
 /// The number that varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Across {
+pub enum SweepAxis {
     /// Figures 5 and 6: 1 to 8 nodes with a worker each.
     Nodes,
     /// Figures 7 and 8: 1 to 8 workers on each of 8 nodes.
@@ -32,7 +32,7 @@ pub enum Across {
 
 /// A directory that all workers share, in place of a parallel file system.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shared {
+pub struct SharedDirectory {
     /// Path of the directory.
     pub path: PathBuf,
     /// Rate in 10^6 bytes per second for all workers together, shared equally.
@@ -43,7 +43,7 @@ pub struct Shared {
 #[derive(Debug)]
 pub struct Locality {
     /// The halves of the experiment to measure.
-    pub across: Vec<Across>,
+    pub axes: Vec<SweepAxis>,
     /// Files of all workers together; each worker has at least one.
     pub files: u32,
     /// Bytes of each file.
@@ -55,13 +55,13 @@ pub struct Locality {
     /// Encrypts the traffic between hosts by TLS.
     pub tls: bool,
     /// A directory to measure beside the pool.
-    pub shared: Option<Shared>,
+    pub shared: Option<SharedDirectory>,
 }
 
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Case {
-    across: Across,
+struct LocalityCase {
+    axis: SweepAxis,
     nodes: u32,
     /// Workers on each node.
     workers: u32,
@@ -71,22 +71,22 @@ struct Case {
 
 /// Location of the files of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kept<'a> {
-    InPool(Near),
-    Shared(&'a Shared),
+enum FileLocality<'a> {
+    InPool(FilePlacement),
+    Shared(&'a SharedDirectory),
 }
 
-impl Kept<'_> {
+impl FileLocality<'_> {
     fn name(self) -> &'static str {
         match self {
-            Self::InPool(Near::Local) => "local",
-            Self::InPool(Near::Remote) => "remote",
+            Self::InPool(FilePlacement::Local) => "local",
+            Self::InPool(FilePlacement::Remote) => "remote",
             Self::Shared(_) => "shared directory",
         }
     }
 }
 
-impl Across {
+impl SweepAxis {
     fn name(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -94,27 +94,27 @@ impl Across {
         }
     }
 
-    fn cases(self, files: u32) -> [Case; 4] {
+    fn cases(self, files: u32) -> [LocalityCase; 4] {
         COUNTS.map(|count| {
             let (nodes, workers) = match self {
                 Self::Nodes => (count, 1),
                 Self::Workers => (NODES, count),
             };
-            Case { across: self, nodes, workers, files: (files / (nodes * workers)).max(1) }
+            LocalityCase { axis: self, nodes, workers, files: (files / (nodes * workers)).max(1) }
         })
     }
 }
 
-impl Case {
+impl LocalityCase {
     fn all_workers(&self) -> u32 {
         self.nodes * self.workers
     }
 
     /// Number of nodes or workers by which the reported speed is divided.
     fn shares(&self) -> f64 {
-        match self.across {
-            Across::Nodes => self.nodes,
-            Across::Workers => self.all_workers(),
+        match self.axis {
+            SweepAxis::Nodes => self.nodes,
+            SweepAxis::Workers => self.all_workers(),
         }
         .into()
     }
@@ -122,16 +122,16 @@ impl Case {
 
 impl Locality {
     /// Measures all cases; `told` is called with a line for each row.
-    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
-        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
-        for case in self.across.iter().flat_map(|across| across.cases(self.files)) {
+    pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
+        let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
+        for case in self.axes.iter().flat_map(|axis| axis.cases(self.files)) {
             let mut remote = None;
-            for kept in self.kinds(&case) {
-                let speeds = self.measure(&case, kept, manner)?;
-                told(&self.line(&case, kept, &speeds));
-                report.rows.push(self.row(&case, kept, &speeds, remote.as_ref()));
-                self.draw(&case, kept, &speeds, &mut report.charts);
-                if kept == Kept::InPool(Near::Remote) {
+            for locality in self.kinds(&case) {
+                let speeds = self.measure(&case, locality, options)?;
+                on_line(&self.line(&case, locality, &speeds));
+                report.rows.push(self.row(&case, locality, &speeds, remote.as_ref()));
+                self.draw(&case, locality, &speeds, &mut report.charts);
+                if locality == FileLocality::InPool(FilePlacement::Remote) {
                     remote = Some(speeds);
                 }
             }
@@ -140,63 +140,68 @@ impl Locality {
     }
 
     /// Locations of the files to measure: with one node none is remote.
-    fn kinds(&self, case: &Case) -> Vec<Kept<'_>> {
-        let remote = (case.nodes > 1).then_some(Kept::InPool(Near::Remote));
-        let shared = self.shared.as_ref().map(Kept::Shared);
-        remote.into_iter().chain([Kept::InPool(Near::Local)]).chain(shared).collect()
+    fn kinds(&self, case: &LocalityCase) -> Vec<FileLocality<'_>> {
+        let remote = (case.nodes > 1).then_some(FileLocality::InPool(FilePlacement::Remote));
+        let shared = self.shared.as_ref().map(FileLocality::Shared);
+        remote.into_iter().chain([FileLocality::InPool(FilePlacement::Local)]).chain(shared).collect()
     }
 
-    fn bytes(&self, case: &Case) -> u64 {
+    fn bytes(&self, case: &LocalityCase) -> u64 {
         u64::from(case.files) * u64::from(case.all_workers()) * self.file_bytes
     }
 
-    fn measure(&self, case: &Case, kept: Kept<'_>, manner: &Manner) -> Result<Speeds, Problem> {
+    fn measure(
+        &self,
+        case: &LocalityCase,
+        locality: FileLocality<'_>,
+        options: &BenchOptions,
+    ) -> Result<Speeds, Problem> {
         let each = self.bytes(case) / u64::from(case.nodes);
-        let made = Made {
+        let spec = FixtureSpec {
             nodes: case.nodes,
             memory: ByteSize(each + each / 4 + SLACK),
-            links: Some(Links { workers: self.link, nodes: self.link }),
+            links: Some(LinkSpec { workers: self.link, nodes: self.link }),
             together: true,
             tls: self.tls,
         };
-        let (target, made, near, rate) = match kept {
-            Kept::InPool(near) => (Target::Pool(None), made, Some(near), None),
-            Kept::Shared(Shared { path, rate }) => {
+        let (target, spec, near, rate) = match locality {
+            FileLocality::InPool(near) => (BenchTarget::Pool(None), spec, Some(near), None),
+            FileLocality::Shared(SharedDirectory { path, rate }) => {
                 let each = rate * 1e6 / f64::from(case.all_workers());
-                (Target::Directory(path.clone()), Made { links: None, ..made }, None, Some(each))
+                (BenchTarget::Directory(path.clone()), FixtureSpec { links: None, ..spec }, None, Some(each))
             }
         };
-        let ground = Ground::prepare(&target, &made, case.nodes, manner)?;
+        let fixture = Fixture::prepare(&target, &spec, case.nodes, options)?;
         let (files, file_bytes, chunk_bytes) = (case.files, self.file_bytes, self.chunk_bytes);
-        let copies = Copies { files, file_bytes, chunk_bytes, near, rate };
-        Speeds::measure(&ground, case.workers, &copies, self.bytes(case), manner)
+        let copies = CopySpec { files, file_bytes, chunk_bytes, near, rate };
+        Speeds::measure(&fixture, case.workers, &copies, self.bytes(case), options)
     }
 
-    fn line(&self, case: &Case, kept: Kept<'_>, speeds: &Speeds) -> String {
+    fn line(&self, case: &LocalityCase, locality: FileLocality<'_>, speeds: &Speeds) -> String {
         let each = |speed: &Speed| speed.megabytes.median / case.shares();
-        let Case { nodes, workers, files, .. } = case;
+        let LocalityCase { nodes, workers, files, .. } = case;
         let (write, read, file) = (each(&speeds.write), each(&speeds.read), ByteSize(self.file_bytes));
-        let whose = match case.across {
-            Across::Nodes => "node",
-            Across::Workers => "worker",
+        let unit = match case.axis {
+            SweepAxis::Nodes => "node",
+            SweepAxis::Workers => "worker",
         };
-        let kept = kept.name();
+        let locality = locality.name();
         format!(
-            "{kept}: {nodes} nodes x {workers} workers, {files} x {file}: a {whose} writes {write:.0} MB/s, reads {read:.0} MB/s"
+            "{locality}: {nodes} nodes x {workers} workers, {files} x {file}: a {unit} writes {write:.0} MB/s, reads {read:.0} MB/s"
         )
     }
 
-    fn row(&self, case: &Case, kept: Kept<'_>, speeds: &Speeds, remote: Option<&Speeds>) -> Value {
+    fn row(&self, case: &LocalityCase, locality: FileLocality<'_>, speeds: &Speeds, remote: Option<&Speeds>) -> Value {
         let shown = |speed: &Speed, far: Option<&Speed>| {
             let mut shown = speed.json(None);
             shown["megabytes_per_second_each"] = json!(speed.megabytes.median / case.shares());
-            if let (Kept::InPool(Near::Local), Some(far)) = (kept, far) {
+            if let (FileLocality::InPool(FilePlacement::Local), Some(far)) = (locality, far) {
                 shown["of_remote"] = json!(speed.megabytes.median / far.megabytes.median);
             }
             shown
         };
         json!({
-            "experiment": case.across.name(), "kept": kept.name(), "nodes": case.nodes, "workers_per_node": case.workers,
+            "experiment": case.axis.name(), "kept": locality.name(), "nodes": case.nodes, "workers_per_node": case.workers,
             "files_per_worker": case.files, "file_bytes": self.file_bytes, "chunk_bytes": self.chunk_bytes,
             "link_mbit": self.link, "shared_megabytes_per_second": self.shared.as_ref().map(|shared| shared.rate),
             "write": shown(&speeds.write, remote.map(|remote| &remote.write)),
@@ -204,21 +209,21 @@ impl Locality {
         })
     }
 
-    fn draw(&self, case: &Case, kept: Kept<'_>, speeds: &Speeds, charts: &mut Vec<Chart>) {
-        let (over, across, up, at) = match case.across {
-            Across::Nodes => ("a worker a node", "nodes", "MB/s, each node", case.nodes),
-            Across::Workers => ("8 nodes", "workers a node", "MB/s, each worker", case.workers),
+    fn draw(&self, case: &LocalityCase, locality: FileLocality<'_>, speeds: &Speeds, charts: &mut Vec<Chart>) {
+        let (setting, axis, y_label, at) = match case.axis {
+            SweepAxis::Nodes => ("a worker a node", "nodes", "MB/s, each node", case.nodes),
+            SweepAxis::Workers => ("8 nodes", "workers a node", "MB/s, each worker", case.workers),
         };
-        let pool = [Kept::InPool(Near::Local), Kept::InPool(Near::Remote)];
-        let all = pool.into_iter().chain(self.shared.as_ref().map(Kept::Shared));
+        let pool = [FileLocality::InPool(FilePlacement::Local), FileLocality::InPool(FilePlacement::Remote)];
+        let all = pool.into_iter().chain(self.shared.as_ref().map(FileLocality::Shared));
         for (verb, speed) in [("write", &speeds.write), ("read", &speeds.read)] {
-            let chart = plot::of_title(charts, &format!("Raw file {verb}, {over}"), across, up);
+            let chart = plot::find_or_add(charts, &format!("Raw file {verb}, {setting}"), axis, y_label);
             if chart.lines.is_empty() {
                 // Add the lines in a fixed order, so that each has the same colour in all charts.
-                chart.lines.extend(all.clone().map(|kept| (kept.name().to_owned(), Vec::new())));
-                chart.by_tens = true;
+                chart.lines.extend(all.clone().map(|locality| (locality.name().to_owned(), Vec::new())));
+                chart.log_scale_y = true;
             }
-            chart.add(kept.name(), (at.into(), speed.megabytes.median / case.shares()));
+            chart.add(locality.name(), (at.into(), speed.megabytes.median / case.shares()));
         }
     }
 }
@@ -229,22 +234,22 @@ mod tests {
 
     #[test]
     fn the_cases_are_those_of_the_paper() {
-        let shown = |across: Across| across.cases(32).map(|case| (case.nodes, case.workers, case.files));
-        assert_eq!(shown(Across::Nodes), [(1, 1, 32), (2, 1, 16), (4, 1, 8), (8, 1, 4)]);
+        let shown = |axis: SweepAxis| axis.cases(32).map(|case| (case.nodes, case.workers, case.files));
+        assert_eq!(shown(SweepAxis::Nodes), [(1, 1, 32), (2, 1, 16), (4, 1, 8), (8, 1, 4)]);
         // 64 workers have one file each, so there are 64 files instead of the paper's 32.
-        assert_eq!(shown(Across::Workers), [(8, 1, 4), (8, 2, 2), (8, 4, 1), (8, 8, 1)]);
-        let shares = |across: Across| across.cases(32).map(|case| case.shares());
+        assert_eq!(shown(SweepAxis::Workers), [(8, 1, 4), (8, 2, 2), (8, 4, 1), (8, 8, 1)]);
+        let shares = |axis: SweepAxis| axis.cases(32).map(|case| case.shares());
         assert!(
-            shares(Across::Nodes).iter().zip([1.0, 2.0, 4.0, 8.0]).all(|(share, count)| (share - count).abs() < 0.1)
+            shares(SweepAxis::Nodes).iter().zip([1.0, 2.0, 4.0, 8.0]).all(|(share, count)| (share - count).abs() < 0.1)
         );
-        assert!((shares(Across::Workers)[3] - 64.0).abs() < 0.1);
+        assert!((shares(SweepAxis::Workers)[3] - 64.0).abs() < 0.1);
     }
 
     #[test]
     fn on_one_node_nothing_is_remote() {
-        let shared = Some(Shared { path: "/tmp".into(), rate: 48.0 });
+        let shared = Some(SharedDirectory { path: "/tmp".into(), rate: 48.0 });
         let bench = Locality {
-            across: vec![Across::Nodes],
+            axes: vec![SweepAxis::Nodes],
             files: 32,
             file_bytes: 1,
             chunk_bytes: 1,
@@ -252,9 +257,12 @@ mod tests {
             tls: true,
             shared,
         };
-        let [one, two, ..] = Across::Nodes.cases(32);
-        let shared = Kept::Shared(bench.shared.as_ref().expect("it is given"));
-        assert_eq!(bench.kinds(&one), [Kept::InPool(Near::Local), shared]);
-        assert_eq!(bench.kinds(&two), [Kept::InPool(Near::Remote), Kept::InPool(Near::Local), shared]);
+        let [one, two, ..] = SweepAxis::Nodes.cases(32);
+        let shared = FileLocality::Shared(bench.shared.as_ref().expect("it is given"));
+        assert_eq!(bench.kinds(&one), [FileLocality::InPool(FilePlacement::Local), shared]);
+        assert_eq!(
+            bench.kinds(&two),
+            [FileLocality::InPool(FilePlacement::Remote), FileLocality::InPool(FilePlacement::Local), shared]
+        );
     }
 }

@@ -2,13 +2,13 @@
 //! many files.
 
 use crate::{
-    Manner, Report, Target,
-    ground::{Ground, Made},
-    order::{Order, Work},
+    BenchOptions, BenchReport, BenchTarget,
+    fixture::{Fixture, FixtureSpec},
+    messages::{Work, WorkerCommand},
     plot::{self, Chart},
-    report::Rate,
+    report::OperationRate,
     stores::Store,
-    worker::Job,
+    worker::WorkerJob,
 };
 use base::{ByteSize, Problem};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ const MEMORY: ByteSize = ByteSize(1 << 30);
 /// Layout of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Layout {
+pub enum FileLayout {
     /// All files of all workers in one directory.
     OneFolder,
     /// Each worker has a tree of a hundred directories.
@@ -36,7 +36,7 @@ pub enum Layout {
     SharedFile,
 }
 
-impl Layout {
+impl FileLayout {
     /// Name in flags and rows.
     pub fn name(self) -> &'static str {
         match self {
@@ -60,9 +60,9 @@ impl Layout {
 #[derive(Debug)]
 pub struct Metadata {
     /// Targets to measure: file systems.
-    pub targets: Vec<Target>,
+    pub targets: Vec<BenchTarget>,
     /// Layouts to measure.
-    pub layouts: Vec<Layout>,
+    pub layouts: Vec<FileLayout>,
     /// Nodes of a pool that is started for it.
     pub io_nodes: u32,
     /// Numbers of workers to measure.
@@ -73,16 +73,16 @@ pub struct Metadata {
 
 impl Metadata {
     /// Measures all cases; `told` is called with a line for each row.
-    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
+    pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
         if let Some(other) = self.targets.iter().find(|target| !target.is_file_system()) {
             return Err(Problem::new(format!("{other} has no metadata to measure")).hint("pool or dir:PATH"));
         }
-        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
+        let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
         for layout in &self.layouts {
             for workers in &self.workers {
                 for target in &self.targets {
-                    let rates = self.measure(*layout, *workers, target, manner)?;
-                    told(&line(*layout, *workers, target, &rates));
+                    let rates = self.measure(*layout, *workers, target, options)?;
+                    on_line(&line(*layout, *workers, target, &rates));
                     report.rows.push(self.row(*layout, *workers, target, &rates));
                     draw(*layout, *workers, target, &rates, &mut report.charts);
                 }
@@ -93,22 +93,28 @@ impl Metadata {
 
     fn measure(
         &self,
-        layout: Layout,
+        layout: FileLayout,
         workers: u32,
-        target: &Target,
-        manner: &Manner,
-    ) -> Result<Vec<(&'static str, Rate)>, Problem> {
+        target: &BenchTarget,
+        options: &BenchOptions,
+    ) -> Result<Vec<(&'static str, OperationRate)>, Problem> {
         let memory = ByteSize(MEMORY.0 / u64::from(self.io_nodes.max(1)));
-        let made = Made { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
-        let ground = Ground::prepare(target, &made, 1, manner)?;
+        let spec = FixtureSpec { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
+        let fixture = Fixture::prepare(target, &spec, 1, options)?;
         let phases = layout.phases();
-        let measured = ground.measure(workers, &Work::Metadata { layout, files: self.files }, phases, manner)?;
+        let measured = fixture.measure(workers, &Work::Metadata { layout, files: self.files }, phases, options)?;
         let operations = f64::from(self.files) * f64::from(workers);
-        Ok(phases.iter().zip(measured).map(|(phase, runs)| (*phase, Rate::of(&runs, operations))).collect())
+        Ok(phases.iter().zip(measured).map(|(phase, runs)| (*phase, OperationRate::new(&runs, operations))).collect())
     }
 
-    fn row(&self, layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)]) -> Value {
-        let io_nodes = (*target == Target::Pool(None)).then_some(self.io_nodes);
+    fn row(
+        &self,
+        layout: FileLayout,
+        workers: u32,
+        target: &BenchTarget,
+        rates: &[(&'static str, OperationRate)],
+    ) -> Value {
+        let io_nodes = (*target == BenchTarget::Pool(None)).then_some(self.io_nodes);
         let phases: Map<String, Value> = rates.iter().map(|(phase, rate)| ((*phase).to_owned(), rate.json())).collect();
         json!({
             "layout": layout.name(), "target": target.to_string(), "io_nodes": io_nodes, "workers": workers,
@@ -117,15 +123,21 @@ impl Metadata {
     }
 }
 
-fn line(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)]) -> String {
+fn line(layout: FileLayout, workers: u32, target: &BenchTarget, rates: &[(&'static str, OperationRate)]) -> String {
     let shown: Vec<String> =
         rates.iter().map(|(phase, rate)| format!("{phase} {:.0}/s", rate.per_second.median)).collect();
     format!("{target}: {}, {workers} workers: {}", layout.name(), shown.join(", "))
 }
 
-fn draw(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)], charts: &mut Vec<Chart>) {
+fn draw(
+    layout: FileLayout,
+    workers: u32,
+    target: &BenchTarget,
+    rates: &[(&'static str, OperationRate)],
+    charts: &mut Vec<Chart>,
+) {
     let title = format!("Metadata, {}", layout.name());
-    let chart = plot::of_title(charts, &title, "workers", "operations/s, all workers");
+    let chart = plot::find_or_add(charts, &title, "workers", "operations/s, all workers");
     for (phase, rate) in rates {
         chart.add(&format!("{target}: {phase}"), (workers.into(), rate.per_second.median));
     }
@@ -140,13 +152,18 @@ pub struct MetadataJob {
 
 impl MetadataJob {
     /// Makes the directories, or the single files.
-    pub fn new(store: Box<dyn Store>, order: &Order, layout: Layout, files: u32) -> Result<Self, Problem> {
-        let (base, worker) = (&order.folder, order.worker);
+    pub fn new(
+        store: Box<dyn Store>,
+        command: &WorkerCommand,
+        layout: FileLayout,
+        files: u32,
+    ) -> Result<Self, Problem> {
+        let (base, worker) = (&command.folder, command.worker);
         let own = format!("{base}/w{worker}");
         let count = 0..files;
         let files = match layout {
-            Layout::OneFolder => count.map(|file| format!("{base}/f{worker}-{file}")).collect(),
-            Layout::Tree => {
+            FileLayout::OneFolder => count.map(|file| format!("{base}/f{worker}-{file}")).collect(),
+            FileLayout::Tree => {
                 let leaf = |at: u32| format!("{own}/d{}/d{}", at / BRANCHES, at % BRANCHES);
                 store.make_folder(&own)?;
                 for upper in 0..BRANCHES {
@@ -157,11 +174,11 @@ impl MetadataJob {
                 }
                 count.map(|file| format!("{}/f{file}", leaf(file % (BRANCHES * BRANCHES)))).collect()
             }
-            Layout::OwnFile => {
+            FileLayout::OwnFile => {
                 write_small(&*store, &own)?;
                 count.map(|_| own.clone()).collect()
             }
-            Layout::SharedFile => {
+            FileLayout::SharedFile => {
                 let shared = format!("{base}/shared");
                 if worker == 0 {
                     write_small(&*store, &shared)?;
@@ -178,7 +195,7 @@ fn write_small(store: &dyn Store, path: &str) -> Result<(), Problem> {
     store.write(path, &mut || chunk.take())
 }
 
-impl Job for MetadataJob {
+impl WorkerJob for MetadataJob {
     fn run(&mut self, phase: &str) -> Result<(), Problem> {
         let (store, files) = (&self.store, &mut self.files);
         match phase {

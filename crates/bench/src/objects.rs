@@ -1,13 +1,13 @@
 //! Objects: workers put values under keys, and get them.
 
 use crate::{
-    Manner, Report, Target,
-    ground::{Ground, Made},
-    order::{Order, Work},
+    BenchOptions, BenchReport, BenchTarget,
+    fixture::{Fixture, FixtureSpec},
+    messages::{Work, WorkerCommand},
     plot::{self, Chart},
-    report::Rate,
+    report::OperationRate,
     stores::Store,
-    worker::Job,
+    worker::WorkerJob,
 };
 use base::{ByteSize, Problem};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ const PHASES: [&str; 2] = ["put", "get"];
 #[derive(Debug)]
 pub struct ObjectsBench {
     /// Targets to measure.
-    pub targets: Vec<Target>,
+    pub targets: Vec<BenchTarget>,
     /// Lengths of values in bytes.
     pub sizes: Vec<u64>,
     /// Numbers of requests that each worker has in flight.
@@ -42,15 +42,15 @@ pub struct ObjectsBench {
 
 impl ObjectsBench {
     /// Measures all cases; `told` is called with a line for each row.
-    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
-        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
+    pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
+        let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
         for bytes in &self.sizes {
             for under_way in &self.under_way {
                 for target in &self.targets {
-                    let rates = self.measure(*bytes, *under_way, target, manner)?;
+                    let rates = self.measure(*bytes, *under_way, target, options)?;
                     let [put, get] = [&rates[0], &rates[1]].map(|rate| rate.per_second.median);
                     let size = ByteSize(*bytes);
-                    told(&format!(
+                    on_line(&format!(
                         "{target}: {} workers, {size}, {under_way} under way: put {put:.0}/s, get {get:.0}/s",
                         self.workers
                     ));
@@ -69,20 +69,26 @@ impl ObjectsBench {
         self.objects.unwrap_or(each).max(1).next_multiple_of(under_way)
     }
 
-    fn measure(&self, bytes: u64, under_way: u32, target: &Target, manner: &Manner) -> Result<Vec<Rate>, Problem> {
+    fn measure(
+        &self,
+        bytes: u64,
+        under_way: u32,
+        target: &BenchTarget,
+        options: &BenchOptions,
+    ) -> Result<Vec<OperationRate>, Problem> {
         let count = self.count(bytes, under_way);
         let stored = 2 * bytes * u64::from(count) * u64::from(self.workers);
         let memory = ByteSize((stored + MEMORY) / u64::from(self.io_nodes.max(1)));
-        let made = Made { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
-        let ground = Ground::prepare(target, &made, 1, manner)?;
+        let spec = FixtureSpec { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
+        let fixture = Fixture::prepare(target, &spec, 1, options)?;
         let phases = ["fill", PHASES[0], PHASES[1], "remove"];
-        let measured = ground.measure(self.workers, &Work::Objects { bytes, count, under_way }, &phases, manner)?;
+        let measured = fixture.measure(self.workers, &Work::Objects { bytes, count, under_way }, &phases, options)?;
         let operations = f64::from(count) * f64::from(self.workers);
-        Ok(measured[1..3].iter().map(|runs| Rate::of(runs, operations)).collect())
+        Ok(measured[1..3].iter().map(|runs| OperationRate::new(runs, operations)).collect())
     }
 
-    fn row(&self, (bytes, under_way): (u64, u32), target: &Target, rates: &[Rate]) -> Value {
-        let io_nodes = (*target == Target::Pool(None)).then_some(self.io_nodes);
+    fn row(&self, (bytes, under_way): (u64, u32), target: &BenchTarget, rates: &[OperationRate]) -> Value {
+        let io_nodes = (*target == BenchTarget::Pool(None)).then_some(self.io_nodes);
         json!({
             "target": target.to_string(), "io_nodes": io_nodes, "workers": self.workers, "bytes": bytes,
             "under_way": under_way, "objects_per_worker": self.count(bytes, under_way),
@@ -92,10 +98,10 @@ impl ObjectsBench {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "lengths of values")]
-fn draw((bytes, under_way): (u64, u32), target: &Target, rates: &[Rate], charts: &mut Vec<Chart>) {
+fn draw((bytes, under_way): (u64, u32), target: &BenchTarget, rates: &[OperationRate], charts: &mut Vec<Chart>) {
     for (phase, rate) in PHASES.iter().zip(rates) {
         let title = format!("Objects, {under_way} under way: {phase}");
-        let chart = plot::of_title(charts, &title, "bytes", "objects/s, all workers");
+        let chart = plot::find_or_add(charts, &title, "bytes", "objects/s, all workers");
         chart.add(&target.to_string(), (bytes as f64, rate.per_second.median));
     }
 }
@@ -112,18 +118,18 @@ impl ObjectsJob {
     /// Creates a job of `count` values of `bytes` bytes each, with `under_way` requests in flight.
     pub fn new(
         store: Box<dyn Store>,
-        order: &Order,
+        command: &WorkerCommand,
         (bytes, count, under_way): (u64, u32, u32),
     ) -> Result<Self, Problem> {
-        let folder = format!("{}/o{}", order.folder, order.worker);
+        let folder = format!("{}/o{}", command.folder, command.worker);
         store.make_folder(&folder)?;
         let keys = (0..count).map(|number| format!("{folder}/{number:06}")).collect();
         let length = usize::try_from(bytes).map_err(|_| Problem::new("a value does not fit into memory"))?;
-        let value = vec![u8::try_from(order.worker % 256).expect("below 256"); length].into();
+        let value = vec![u8::try_from(command.worker % 256).expect("below 256"); length].into();
         Ok(Self { store, keys, value, under_way: under_way.max(1) as usize })
     }
 
-    fn some(&self) -> impl Iterator<Item = &[String]> {
+    fn batches(&self) -> impl Iterator<Item = &[String]> {
         self.keys.chunks(self.under_way)
     }
 
@@ -135,16 +141,16 @@ impl ObjectsJob {
     }
 }
 
-impl Job for ObjectsJob {
+impl WorkerJob for ObjectsJob {
     fn run(&mut self, phase: &str) -> Result<(), Problem> {
         match phase {
             // Put each value twice, as a new one and as a replacement, so that the measured puts
             // all replace values.
             "fill" => {
-                (0..2).try_for_each(|_| self.some().try_for_each(|keys| self.store.put_values(keys, &self.value)))
+                (0..2).try_for_each(|_| self.batches().try_for_each(|keys| self.store.put_values(keys, &self.value)))
             }
-            "put" => self.some().try_for_each(|keys| self.store.put_values(keys, &self.value)),
-            "get" => self.some().try_for_each(|keys| self.get(keys)),
+            "put" => self.batches().try_for_each(|keys| self.store.put_values(keys, &self.value)),
+            "get" => self.batches().try_for_each(|keys| self.get(keys)),
             "remove" => self.store.remove_values(&self.keys),
             other => Err(Problem::new(format!("objects have no phase `{other}`"))),
         }

@@ -20,11 +20,11 @@ pub struct Chart {
     /// Title above the chart.
     pub title: String,
     /// Label of the horizontal axis: the number that varies.
-    pub across: String,
+    pub x_label: String,
     /// Label of the vertical axis: the measured quantity.
-    pub up: String,
+    pub y_label: String,
     /// Logarithmic vertical axis with base 10, for lines that differ much.
-    pub by_tens: bool,
+    pub log_scale_y: bool,
     /// Name and points of each line.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -40,11 +40,11 @@ impl Chart {
 }
 
 /// The chart with this title; created if needed.
-pub fn of_title<'a>(charts: &'a mut Vec<Chart>, title: &str, across: &str, up: &str) -> &'a mut Chart {
+pub fn find_or_add<'a>(charts: &'a mut Vec<Chart>, title: &str, x_label: &str, y_label: &str) -> &'a mut Chart {
     let at = charts.iter().position(|chart| chart.title == title).unwrap_or(charts.len());
     if at == charts.len() {
-        let (title, across, up) = (title.to_owned(), across.to_owned(), up.to_owned());
-        charts.push(Chart { title, across, up, by_tens: false, lines: Vec::new() });
+        let (title, x_label, y_label) = (title.to_owned(), x_label.to_owned(), y_label.to_owned());
+        charts.push(Chart { title, x_label, y_label, log_scale_y: false, lines: Vec::new() });
     }
     &mut charts[at]
 }
@@ -74,13 +74,13 @@ fn draw_one<'a>(chart: &'a Chart, area: &DrawingArea<SVGBackend<'a>, plotters::c
     }
     let mut builder = ChartBuilder::on(area);
     builder.caption(&chart.title, ("sans-serif", 18)).margin(12).x_label_area_size(44).y_label_area_size(64);
-    let across = (least..most.max(least * 1.01)).log_scale().base(2.0);
-    if chart.by_tens {
+    let x_range = (least..most.max(least * 1.01)).log_scale().base(2.0);
+    if chart.log_scale_y {
         let bottom = points().map(|(_, y)| y).filter(|y| *y > 0.0).fold(top, f64::min);
         let tens = 10_f64.powf(bottom.log10().floor())..10_f64.powf(top.log10().ceil());
-        draw_lines(chart, builder.build_cartesian_2d(across, tens.log_scale()).map_err(not_drawn)?)
+        draw_lines(chart, builder.build_cartesian_2d(x_range, tens.log_scale()).map_err(not_drawn)?)
     } else {
-        draw_lines(chart, builder.build_cartesian_2d(across, 0.0..top).map_err(not_drawn)?)
+        draw_lines(chart, builder.build_cartesian_2d(x_range, 0.0..top).map_err(not_drawn)?)
     }
 }
 
@@ -94,10 +94,10 @@ where
 {
     context
         .configure_mesh()
-        .x_desc(&chart.across)
-        .y_desc(&chart.up)
+        .x_desc(&chart.x_label)
+        .y_desc(&chart.y_label)
         .x_label_formatter(&|x| format!("{x:.0}"))
-        .y_label_formatter(&|y| if chart.by_tens && *y < 1.0 { format!("{y}") } else { format!("{y:.0}") })
+        .y_label_formatter(&|y| if chart.log_scale_y && *y < 1.0 { format!("{y}") } else { format!("{y:.0}") })
         .light_line_style(TRANSPARENT)
         .draw()
         .map_err(not_drawn)?;
@@ -130,10 +130,10 @@ mod tests {
     fn every_line_of_every_chart_is_in_the_picture() {
         let mut charts = Vec::new();
         for title in ["Write", "Read", "With nothing"] {
-            let (title, across, up) = (title.to_owned(), "I/O nodes".to_owned(), "MB/s".to_owned());
-            charts.push(Chart { title, across, up, by_tens: false, lines: Vec::new() });
+            let (title, x_label, y_label) = (title.to_owned(), "I/O nodes".to_owned(), "MB/s".to_owned());
+            charts.push(Chart { title, x_label, y_label, log_scale_y: false, lines: Vec::new() });
         }
-        charts[1].by_tens = true;
+        charts[1].log_scale_y = true;
         for chart in &mut charts[..2] {
             for (name, speed) in [("pool", 50.0), ("dir:/tmp", 80.0)] {
                 for nodes in [1.0, 2.0, 4.0, 8.0] {

@@ -1,8 +1,8 @@
 //! Results of a benchmark.
 
 use crate::{
-    crew::Phase,
     plot::{self, Chart},
+    worker_pool::PhaseResult,
 };
 use base::Problem;
 use serde::Serialize;
@@ -11,13 +11,13 @@ use std::{fs, path::Path};
 
 /// Report of a benchmark.
 #[derive(Debug)]
-pub struct Report {
+pub struct BenchReport {
     /// A JSON object for each case.
     pub rows: Vec<Value>,
     pub(crate) charts: Vec<Chart>,
 }
 
-impl Report {
+impl BenchReport {
     /// Writes all rows as one JSON array, one row per line.
     pub fn write_json(&self, path: &Path) -> Result<(), Problem> {
         let lines: Vec<String> = self.rows.iter().map(Value::to_string).collect();
@@ -43,7 +43,7 @@ pub struct Median {
 
 impl Median {
     /// The median of at least one number.
-    pub fn of(runs: Vec<f64>) -> Self {
+    pub fn new(runs: Vec<f64>) -> Self {
         let mut sorted = runs.clone();
         sorted.sort_by(f64::total_cmp);
         Self { median: sorted[(sorted.len() - 1) / 2], runs }
@@ -51,17 +51,17 @@ impl Median {
 }
 
 /// Rate of operations.
-pub(crate) struct Rate {
+pub(crate) struct OperationRate {
     pub(crate) per_second: Median,
     /// Processor microseconds per operation.
     workers_cpu: Median,
     nodes_cpu: Median,
 }
 
-impl Rate {
+impl OperationRate {
     /// The rate of one phase that made `operations` operations of all workers in each run.
-    pub(crate) fn of(phases: &[Phase], operations: f64) -> Self {
-        let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
+    pub(crate) fn new(phases: &[PhaseResult], operations: f64) -> Self {
+        let each = |number: &dyn Fn(&PhaseResult) -> f64| Median::new(phases.iter().map(number).collect());
         Self {
             per_second: each(&|phase| operations / phase.seconds),
             workers_cpu: each(&|phase| phase.workers_cpu * 1e6 / operations),
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_median_is_a_number_that_was_measured() {
-        assert_eq!(Median::of(vec![3.0, 1.0, 2.0]).median.to_bits(), 2f64.to_bits());
-        assert_eq!(Median::of(vec![4.0, 1.0]).median.to_bits(), 1f64.to_bits());
+        assert_eq!(Median::new(vec![3.0, 1.0, 2.0]).median.to_bits(), 2f64.to_bits());
+        assert_eq!(Median::new(vec![4.0, 1.0]).median.to_bits(), 1f64.to_bits());
     }
 }

@@ -1,6 +1,6 @@
 //! Stores that workers work on: one interface to pools, directories and key-value servers.
 
-use crate::{Target, key_values, order::Near};
+use crate::{BenchTarget, key_values, messages::FilePlacement};
 use base::Problem;
 use bytes::Bytes;
 use client::{Objects, Patience, objects::Condition};
@@ -19,24 +19,24 @@ use wire::{Attributes, Name, OpenFlags, Outcome, PLACEMENT, Refusal, RenameFrom,
 const FILE_MODE: u32 = 0o644;
 
 /// Source of the chunks to write, in order; `None` at the end.
-pub type Chunks<'a> = &'a mut dyn FnMut() -> Option<Bytes>;
+pub type ChunkIter<'a> = &'a mut dyn FnMut() -> Option<Bytes>;
 /// Receiver of the bytes that are read, in order.
-pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
+pub type ByteSink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
 
 /// A store, as one worker uses it. Paths are relative, with `/` between names.
 pub trait Store {
     /// Makes a directory whose parent exists; succeeds if it exists already.
     fn make_folder(&self, path: &str) -> Result<(), Problem>;
     /// Sets the placement of files that will be written to a directory.
-    fn place(&self, path: &str, _near: Near) -> Result<(), Problem> {
+    fn set_placement(&self, path: &str, _near: FilePlacement) -> Result<(), Problem> {
         Err(Problem::new(format!("{path}: only in a pool it can be said where files lie")))
     }
     /// Removes a directory with all its content.
     fn remove_folder(&self, path: &str) -> Result<(), Problem>;
     /// Writes a new file.
-    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem>;
+    fn write(&self, path: &str, chunks: ChunkIter<'_>) -> Result<(), Problem>;
     /// Reads a file to its end, `chunk_bytes` bytes at a time.
-    fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem>;
+    fn read(&self, path: &str, chunk_bytes: u64, take: ByteSink<'_>) -> Result<(), Problem>;
     /// Creates an empty file that does not exist yet, and closes it.
     fn create(&self, path: &str) -> Result<(), Problem>;
     /// Queries the size of a file.
@@ -48,7 +48,7 @@ pub trait Store {
     /// Puts a value under each key, new or replacing another, all concurrently.
     fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem>;
     /// Gets the values of keys concurrently, and passes each to `take`.
-    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem>;
+    fn get_values(&self, keys: &[String], take: ByteSink<'_>) -> Result<(), Problem>;
     /// Removes the values of keys.
     fn remove_values(&self, keys: &[String]) -> Result<(), Problem> {
         keys.iter().try_for_each(|key| self.remove(key))
@@ -56,14 +56,16 @@ pub trait Store {
 }
 
 /// Opens the store at a target.
-pub fn open(target: &Target) -> Result<Box<dyn Store>, Problem> {
+pub fn open(target: &BenchTarget) -> Result<Box<dyn Store>, Problem> {
     Ok(match target {
-        Target::Pool(None) => return Err(Problem::new("no pool is named")),
-        Target::Pool(Some(file)) => Box::new(InPool::open(file)?),
-        Target::Directory(path) if path.is_dir() => Box::new(InDirectory(path.clone())),
-        Target::Directory(path) => return Err(Problem::new(format!("{}: there is no such folder", path.display()))),
-        Target::Redis(address) => Box::new(key_values::Server::redis(address)?),
-        Target::Memcached(address) => Box::new(key_values::Server::memcached(address)?),
+        BenchTarget::Pool(None) => return Err(Problem::new("no pool is named")),
+        BenchTarget::Pool(Some(file)) => Box::new(PoolStore::open(file)?),
+        BenchTarget::Directory(path) if path.is_dir() => Box::new(DirectoryStore(path.clone())),
+        BenchTarget::Directory(path) => {
+            return Err(Problem::new(format!("{}: there is no such folder", path.display())));
+        }
+        BenchTarget::Redis(address) => Box::new(key_values::KeyValueServer::redis(address)?),
+        BenchTarget::Memcached(address) => Box::new(key_values::KeyValueServer::memcached(address)?),
     })
 }
 
@@ -76,14 +78,14 @@ fn refused<T>(path: &str, outcome: Outcome<T>) -> Result<T, Problem> {
     outcome.map_err(|refusal| Problem::new(format!("{path}: {refusal}")))
 }
 
-struct InPool {
+struct PoolStore {
     runtime: Runtime,
     vfs: Vfs,
     objects: Objects,
     folders: Mutex<HashMap<String, Attributes>>,
 }
 
-impl InPool {
+impl PoolStore {
     fn open(file: &std::path::Path) -> Result<Self, Problem> {
         let runtime = pool::runtime()?;
         let client = runtime.block_on(pool::connect(file, Patience::default()))?;
@@ -105,23 +107,23 @@ impl InPool {
         Ok(found)
     }
 
-    fn above<'a>(&self, path: &'a str) -> Result<(FileId, &'a [u8]), Problem> {
-        let (above, name) = split(path);
-        Ok((self.folder(above)?.file, name.as_bytes()))
+    fn parent<'a>(&self, path: &'a str) -> Result<(FileId, &'a [u8]), Problem> {
+        let (parent, name) = split(path);
+        Ok((self.folder(parent)?.file, name.as_bytes()))
     }
 }
 
-impl Store for InPool {
+impl Store for PoolStore {
     fn make_folder(&self, path: &str) -> Result<(), Problem> {
         self.wait(path, self.vfs.make_directories(path.as_bytes())).map(drop)
     }
 
-    fn place(&self, path: &str, near: Near) -> Result<(), Problem> {
+    fn set_placement(&self, path: &str, near: FilePlacement) -> Result<(), Problem> {
         let client = self.objects.client();
         let own = client.own_node().ok_or_else(|| Problem::new("no node of the pool is on this host"))?;
         let node = match near {
-            Near::Local => own,
-            Near::Remote => {
+            FilePlacement::Local => own,
+            FilePlacement::Remote => {
                 let all = client.data_nodes();
                 all.iter().find(|node| **node > own).or(all.first()).copied().unwrap_or(own)
             }
@@ -135,9 +137,9 @@ impl Store for InPool {
         self.wait(path, self.vfs.remove_tree(path.as_bytes()))
     }
 
-    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem> {
-        let (above, name) = split(path);
-        let (folder, flags) = (self.folder(above)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
+    fn write(&self, path: &str, chunks: ChunkIter<'_>) -> Result<(), Problem> {
+        let (parent, name) = split(path);
+        let (folder, flags) = (self.folder(parent)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
         let (_, handle) =
             self.wait(path, self.vfs.create(folder.file, name.as_bytes(), FILE_MODE, folder.owner, flags))?;
         let mut at = 0;
@@ -151,9 +153,9 @@ impl Store for InPool {
         self.wait(path, self.vfs.close(handle))
     }
 
-    fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem> {
-        let (above, name) = self.above(path)?;
-        let file = self.wait(path, self.vfs.lookup(above, name))?.file;
+    fn read(&self, path: &str, chunk_bytes: u64, take: ByteSink<'_>) -> Result<(), Problem> {
+        let (parent, name) = self.parent(path)?;
+        let file = self.wait(path, self.vfs.lookup(parent, name))?.file;
         let handle = self.wait(path, self.vfs.open(file, OpenFlags::READ))?;
         let (mut at, length) = (0, u32::try_from(chunk_bytes).unwrap_or(u32::MAX));
         loop {
@@ -167,20 +169,20 @@ impl Store for InPool {
     }
 
     fn create(&self, path: &str) -> Result<(), Problem> {
-        let (above, name) = split(path);
-        let (folder, flags) = (self.folder(above)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
+        let (parent, name) = split(path);
+        let (folder, flags) = (self.folder(parent)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
         let made = self.vfs.create(folder.file, name.as_bytes(), FILE_MODE, folder.owner, flags);
         let (_, handle) = self.wait(path, made)?;
         self.wait(path, self.vfs.close(handle))
     }
 
     fn stat(&self, path: &str) -> Result<u64, Problem> {
-        let (above, name) = self.above(path)?;
-        Ok(self.wait(path, self.vfs.lookup(above, name))?.size)
+        let (parent, name) = self.parent(path)?;
+        Ok(self.wait(path, self.vfs.lookup(parent, name))?.size)
     }
 
     fn rename(&self, path: &str, to: &str) -> Result<(), Problem> {
-        let (parent, name) = self.above(path)?;
+        let (parent, name) = self.parent(path)?;
         let name_of = |name: &[u8]| Name::new(name).map_err(|refusal: Refusal| Problem::new(refusal.to_string()));
         let from = RenameFrom { parent, name: name_of(name)? };
         let to = RenameTo { parent, name: name_of(split(to).1.as_bytes())? };
@@ -188,8 +190,8 @@ impl Store for InPool {
     }
 
     fn remove(&self, path: &str) -> Result<(), Problem> {
-        let (above, name) = self.above(path)?;
-        self.wait(path, self.vfs.unlink(above, name))
+        let (parent, name) = self.parent(path)?;
+        self.wait(path, self.vfs.unlink(parent, name))
     }
 
     fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem> {
@@ -201,7 +203,7 @@ impl Store for InPool {
         keys.iter().zip(put).try_for_each(|(key, put)| refused(key, put).map(drop))
     }
 
-    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem> {
+    fn get_values(&self, keys: &[String], take: ByteSink<'_>) -> Result<(), Problem> {
         let got = if let [key] = keys {
             vec![self.runtime.block_on(self.objects.get(key.as_bytes()))]
         } else {
@@ -212,27 +214,27 @@ impl Store for InPool {
     }
 }
 
-struct InDirectory(PathBuf);
+struct DirectoryStore(PathBuf);
 
-impl InDirectory {
-    fn at<T>(&self, path: &str, work: impl FnOnce(PathBuf) -> std::io::Result<T>) -> Result<T, Problem> {
+impl DirectoryStore {
+    fn with_path<T>(&self, path: &str, work: impl FnOnce(PathBuf) -> std::io::Result<T>) -> Result<T, Problem> {
         let whole = self.0.join(path);
         let shown = whole.display().to_string();
         work(whole).map_err(|error| Problem::new(format!("{shown}: {error}")))
     }
 }
 
-impl Store for InDirectory {
+impl Store for DirectoryStore {
     fn make_folder(&self, path: &str) -> Result<(), Problem> {
-        self.at(path, fs::create_dir_all)
+        self.with_path(path, fs::create_dir_all)
     }
 
     fn remove_folder(&self, path: &str) -> Result<(), Problem> {
-        self.at(path, fs::remove_dir_all)
+        self.with_path(path, fs::remove_dir_all)
     }
 
-    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem> {
-        self.at(path, |whole| {
+    fn write(&self, path: &str, chunks: ChunkIter<'_>) -> Result<(), Problem> {
+        self.with_path(path, |whole| {
             let mut file = fs::File::create_new(whole)?;
             while let Some(chunk) = chunks() {
                 file.write_all(&chunk)?;
@@ -241,11 +243,11 @@ impl Store for InDirectory {
         })
     }
 
-    fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem> {
-        let mut file = self.at(path, fs::File::open)?;
+    fn read(&self, path: &str, chunk_bytes: u64, take: ByteSink<'_>) -> Result<(), Problem> {
+        let mut file = self.with_path(path, fs::File::open)?;
         let mut buffer = vec![0; usize::try_from(chunk_bytes).expect("a chunk fits into memory")];
         loop {
-            let read = self.at(path, |_| file.read(&mut buffer))?;
+            let read = self.with_path(path, |_| file.read(&mut buffer))?;
             if read == 0 {
                 return Ok(());
             }
@@ -254,26 +256,26 @@ impl Store for InDirectory {
     }
 
     fn create(&self, path: &str) -> Result<(), Problem> {
-        self.at(path, fs::File::create_new).map(drop)
+        self.with_path(path, fs::File::create_new).map(drop)
     }
 
     fn stat(&self, path: &str) -> Result<u64, Problem> {
-        self.at(path, fs::metadata).map(|found| found.len())
+        self.with_path(path, fs::metadata).map(|found| found.len())
     }
 
     fn rename(&self, path: &str, to: &str) -> Result<(), Problem> {
-        self.at(path, |whole| fs::rename(whole, self.0.join(to)))
+        self.with_path(path, |whole| fs::rename(whole, self.0.join(to)))
     }
 
     fn remove(&self, path: &str) -> Result<(), Problem> {
-        self.at(path, fs::remove_file)
+        self.with_path(path, fs::remove_file)
     }
 
     fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem> {
-        keys.iter().try_for_each(|key| self.at(key, |whole| fs::write(whole, value)))
+        keys.iter().try_for_each(|key| self.with_path(key, |whole| fs::write(whole, value)))
     }
 
-    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem> {
-        keys.iter().try_for_each(|key| take(&self.at(key, fs::read)?))
+    fn get_values(&self, keys: &[String], take: ByteSink<'_>) -> Result<(), Problem> {
+        keys.iter().try_for_each(|key| take(&self.with_path(key, fs::read)?))
     }
 }

@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 /// Storage that a benchmark works on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub enum BenchTarget {
     /// A pool, by its pool file; without one, a pool is started for each case.
     Pool(Option<PathBuf>),
     /// A directory: on a disk, in a tmpfs, in a mount of a pool.
@@ -18,14 +18,14 @@ pub enum Target {
     Memcached(String),
 }
 
-impl Target {
+impl BenchTarget {
     /// Returns whether the target has directories, names and attributes.
     pub fn is_file_system(&self) -> bool {
         matches!(self, Self::Pool(_) | Self::Directory(_))
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for BenchTarget {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(_) => out.write_str("pool"),
@@ -36,7 +36,7 @@ impl fmt::Display for Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for BenchTarget {
     type Err = Problem;
 
     /// Parses `pool`, `dir:PATH`, `redis:HOST:PORT` or `memcached:HOST:PORT`.
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn a_target_is_read_as_it_is_written() {
         for text in ["pool", "dir:/tmp/a:b", "redis:127.0.0.1:6379", "memcached:[::1]:11211"] {
-            assert_eq!(text.parse::<Target>().expect(text).to_string(), text);
+            assert_eq!(text.parse::<BenchTarget>().expect(text).to_string(), text);
         }
         for text in ["", "pool:", "dir:", "redis:6379", "disk:/tmp", "/tmp"] {
-            let refused = text.parse::<Target>().expect_err(text).to_string();
+            let refused = text.parse::<BenchTarget>().expect_err(text).to_string();
             assert!(refused.contains(&format!("`{text}`")) && refused.contains("dir:PATH"), "{refused}");
         }
     }

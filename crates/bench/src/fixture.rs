@@ -2,11 +2,11 @@
 //! that exists already.
 
 use crate::{
-    Manner, Target,
-    crew::{Crew, Phase, Plan},
+    BenchOptions, BenchTarget,
     hosts::Hosts,
-    order::Work,
+    messages::Work,
     stores,
+    worker_pool::{PhaseResult, WorkerPool, WorkerPoolSpec},
 };
 use base::{ByteSize, Problem};
 use pool::{Memory, Places, PoolFile, Wanted};
@@ -24,7 +24,7 @@ const PARTITIONS: u32 = 4096;
 
 /// Rates of the hosts' links, Mbit/s in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Links {
+pub struct LinkSpec {
     /// Link of each host with workers.
     pub workers: u32,
     /// Link of each host with a node.
@@ -33,13 +33,13 @@ pub struct Links {
 
 /// Specification of the pool to start.
 #[derive(Clone, Copy, Debug)]
-pub struct Made {
+pub struct FixtureSpec {
     /// Number of nodes.
     pub nodes: u32,
     /// Memory of each node.
     pub memory: ByteSize,
     /// Rates of the links; every node gets its own host if given.
-    pub links: Option<Links>,
+    pub links: Option<LinkSpec>,
     /// Runs the workers on the hosts of the nodes. Otherwise they have their own hosts.
     pub together: bool,
     /// Encrypts the traffic between hosts by TLS.
@@ -47,21 +47,21 @@ pub struct Made {
 }
 
 /// A target that is ready to be measured, until dropped.
-pub struct Ground {
-    target: Target,
+pub struct Fixture {
+    target: BenchTarget,
     // Dropped in this order: the pool ends before its hosts do.
-    made: Option<MadePool>,
+    pool: Option<FixturePool>,
     hosts: Option<Hosts>,
     /// Number of hosts with workers: the first ones.
     worker_hosts: u32,
 }
 
-struct MadePool {
+struct FixturePool {
     file: PathBuf,
     _folder: TempDir,
 }
 
-impl Drop for MadePool {
+impl Drop for FixturePool {
     fn drop(&mut self) {
         if let Err(problem) = pool::stop(&self.file, None) {
             // Standard error may be closed, and a destructor must not panic.
@@ -70,27 +70,32 @@ impl Drop for MadePool {
     }
 }
 
-impl Ground {
+impl Fixture {
     /// Prepares a target: an existing one, or a pool that is started if it is a pool without a
     /// file. The workers will be on `worker_hosts` hosts.
-    pub fn prepare(target: &Target, made: &Made, worker_hosts: u32, manner: &Manner) -> Result<Self, Problem> {
-        if *target != Target::Pool(None) {
-            return match made.links {
-                None => Ok(Self { target: target.clone(), made: None, hosts: None, worker_hosts }),
+    pub fn prepare(
+        target: &BenchTarget,
+        spec: &FixtureSpec,
+        worker_hosts: u32,
+        options: &BenchOptions,
+    ) -> Result<Self, Problem> {
+        if *target != BenchTarget::Pool(None) {
+            return match spec.links {
+                None => Ok(Self { target: target.clone(), pool: None, hosts: None, worker_hosts }),
                 Some(_) => Err(Problem::new(format!("{target} has no links that could be shaped"))
                     .hint("--links is for pools that the benchmark makes")),
             };
         }
-        let first = if made.together { 0 } else { worker_hosts };
-        let links = |links: Links| {
+        let first = if spec.together { 0 } else { worker_hosts };
+        let links = |links: LinkSpec| {
             let workers = std::iter::repeat_n(links.workers, first as usize);
-            workers.chain(std::iter::repeat_n(links.nodes, made.nodes as usize)).collect::<Vec<u32>>()
+            workers.chain(std::iter::repeat_n(links.nodes, spec.nodes as usize)).collect::<Vec<u32>>()
         };
-        let hosts = made.links.map(|wanted| Hosts::new(&links(wanted))).transpose()?;
+        let hosts = spec.links.map(|wanted| Hosts::new(&links(wanted))).transpose()?;
         let places = match &hosts {
-            None => Places::Here(made.nodes),
+            None => Places::Here(spec.nodes),
             Some(hosts) => Places::Ssh {
-                hosts: (first..first + made.nodes).map(|host| hosts.address(host)).collect(),
+                hosts: (first..first + spec.nodes).map(|host| hosts.address(host)).collect(),
                 ssh: hosts.ssh()?.display().to_string(),
             },
         };
@@ -98,18 +103,18 @@ impl Ground {
         let file = folder.path().join("pool");
         let wanted = Wanted {
             places,
-            memory: Memory::typed(Some(made.memory)),
+            memory: Memory::typed(Some(spec.memory)),
             slots: Some(0),
             port: None,
             max_nodes: None,
             partitions: PARTITIONS,
             space_wait: SPACE_WAIT,
-            tls: made.tls,
-            program: manner.program.clone(),
+            tls: spec.tls,
+            program: options.program.clone(),
         };
         pool::start(&file, &wanted)?;
-        let target = Target::Pool(Some(file.clone()));
-        Ok(Self { target, made: Some(MadePool { file, _folder: folder }), hosts, worker_hosts })
+        let target = BenchTarget::Pool(Some(file.clone()));
+        Ok(Self { target, pool: Some(FixturePool { file, _folder: folder }), hosts, worker_hosts })
     }
 
     /// Leads `per_host` workers on each of their hosts through the phases together, once in each
@@ -119,13 +124,13 @@ impl Ground {
         per_host: u32,
         work: &Work,
         phases: &[&str],
-        manner: &Manner,
-    ) -> Result<Vec<Vec<Phase>>, Problem> {
+        options: &BenchOptions,
+    ) -> Result<Vec<Vec<PhaseResult>>, Problem> {
         let mut measured = vec![Vec::new(); phases.len()];
-        for _ in 0..manner.runs {
-            self.with_crew(per_host, work.clone(), manner, |crew| {
+        for _ in 0..options.runs {
+            self.with_worker_pool(per_host, work.clone(), options, |worker_pool| {
                 phases.iter().zip(&mut measured).try_for_each(|(phase, runs)| {
-                    runs.push(crew.phase(phase)?);
+                    runs.push(worker_pool.phase(phase)?);
                     Ok(())
                 })
             })?;
@@ -134,29 +139,29 @@ impl Ground {
     }
 
     /// Runs `does` with workers in a separate directory, which is removed afterwards.
-    fn with_crew(
+    fn with_worker_pool(
         &self,
         per_host: u32,
         work: Work,
-        manner: &Manner,
-        does: impl FnOnce(&mut Crew) -> Result<(), Problem>,
+        options: &BenchOptions,
+        does: impl FnOnce(&mut WorkerPool) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let folder = format!("tidemill-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let store = stores::open(&self.target)?;
         store.make_folder(&folder)?;
         let hosts: Vec<u32> = (0..self.worker_hosts * per_host).map(|worker| worker % self.worker_hosts).collect();
-        let plan = Plan {
-            program: &manner.program,
+        let spec = WorkerPoolSpec {
+            program: &options.program,
             target: &self.target,
             folder: &folder,
             work,
             hosts: &hosts,
             on: self.hosts.as_ref(),
             nodes: self.nodes()?,
-            interrupt: &manner.interrupt,
+            interrupt: &options.interrupt,
         };
-        let done = Crew::start(plan).and_then(|mut crew| does(&mut crew));
+        let done = WorkerPool::start(spec).and_then(|mut worker_pool| does(&mut worker_pool));
         // Remove the directory even if the work failed; the error of the work takes precedence.
         let removed = store.remove_folder(&folder);
         done.and(removed)
@@ -165,13 +170,13 @@ impl Ground {
     /// Process ids of the pool's nodes. Their processor time is known only if they run on this
     /// machine.
     fn nodes(&self) -> Result<Vec<u32>, Problem> {
-        let Target::Pool(Some(path)) = &self.target else { return Ok(Vec::new()) };
+        let BenchTarget::Pool(Some(path)) = &self.target else { return Ok(Vec::new()) };
         Ok(PoolFile::read(path)?.nodes.iter().map(pool::NodeEntry::pid).collect())
     }
 }
 
-impl std::fmt::Debug for Ground {
+impl std::fmt::Debug for Fixture {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Ground({}, made: {}, {:?})", self.target, self.made.is_some(), self.hosts)
+        write!(out, "Ground({}, made: {}, {:?})", self.target, self.pool.is_some(), self.hosts)
     }
 }

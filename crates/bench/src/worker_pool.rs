@@ -1,9 +1,9 @@
 //! Worker pool of one case: starts the workers, leads them through phases, and ends them.
 
 use crate::{
-    Interrupt, Target, cpu,
+    BenchTarget, Interrupt, cpu,
     hosts::Hosts,
-    order::{Done, Order, Said, Work},
+    messages::{Work, WorkerCommand, WorkerMessage, WorkerPhase},
 };
 use base::Problem;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::{
 
 /// Result of a phase, over all workers.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Phase {
+pub struct PhaseResult {
     /// Seconds from the first start to the last end.
     pub seconds: f64,
     /// Processor seconds that the workers used.
@@ -25,23 +25,23 @@ pub struct Phase {
 }
 
 /// Workers that wait for a phase.
-pub struct Crew {
-    workers: Vec<Worker>,
+pub struct WorkerPool {
+    workers: Vec<WorkerProcess>,
     /// Processes of nodes whose processor time is counted.
     nodes: Vec<u32>,
     interrupt: Interrupt,
 }
 
-struct Worker {
+struct WorkerProcess {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 /// Setup of all workers of a case.
-pub struct Plan<'a> {
+pub struct WorkerPoolSpec<'a> {
     pub program: &'a Path,
-    pub target: &'a Target,
+    pub target: &'a BenchTarget,
     /// Directory in which all workers work.
     pub folder: &'a str,
     pub work: Work,
@@ -52,46 +52,46 @@ pub struct Plan<'a> {
     pub interrupt: &'a Interrupt,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Starts a worker for each of `plan.hosts`, and waits until all are ready.
-    pub fn start(plan: Plan<'_>) -> Result<Self, Problem> {
-        let mut crew = Self { workers: Vec::new(), nodes: plan.nodes, interrupt: plan.interrupt.clone() };
-        for (worker, host) in (0..).zip(plan.hosts) {
-            let (target, folder, work) = (plan.target.clone(), plan.folder.to_owned(), plan.work.clone());
-            let order = Order { target, folder, worker, work };
+    pub fn start(spec: WorkerPoolSpec<'_>) -> Result<Self, Problem> {
+        let mut worker_pool = Self { workers: Vec::new(), nodes: spec.nodes, interrupt: spec.interrupt.clone() };
+        for (worker, host) in (0..).zip(spec.hosts) {
+            let (target, folder, work) = (spec.target.clone(), spec.folder.to_owned(), spec.work.clone());
+            let command_message = WorkerCommand { target, folder, worker, work };
             let command =
-                plan.on.map_or_else(|| Command::new(plan.program), |hosts| hosts.command(*host, plan.program));
-            crew.workers.push(Worker::start(command, &order)?);
+                spec.on.map_or_else(|| Command::new(spec.program), |hosts| hosts.command(*host, spec.program));
+            worker_pool.workers.push(WorkerProcess::start(command, &command_message)?);
         }
-        for worker in &mut crew.workers {
-            match worker.hear(&crew.interrupt)? {
-                Said::Ready => {}
-                other => return Err(odd(&other)),
+        for worker in &mut worker_pool.workers {
+            match worker.receive(&worker_pool.interrupt)? {
+                WorkerMessage::Ready => {}
+                other => return Err(unexpected_reply(&other)),
             }
         }
-        Ok(crew)
+        Ok(worker_pool)
     }
 
     /// Runs one phase in all workers at once.
-    pub fn phase(&mut self, name: &str) -> Result<Phase, Problem> {
-        let before = cpu::of(&self.nodes);
+    pub fn phase(&mut self, name: &str) -> Result<PhaseResult, Problem> {
+        let before = cpu::process_seconds(&self.nodes);
         for worker in &mut self.workers {
-            worker.tell(name)?;
+            worker.send(name)?;
         }
         let done = self
             .workers
             .iter_mut()
             .map(|worker| worker.done(&self.interrupt))
-            .collect::<Result<Vec<Done>, Problem>>()?;
+            .collect::<Result<Vec<WorkerPhase>, Problem>>()?;
         let began = done.iter().map(|done| done.began).fold(f64::INFINITY, f64::min);
         let ended = done.iter().map(|done| done.ended).fold(0.0, f64::max);
         let workers_cpu = done.iter().map(|done| done.cpu).sum();
-        Ok(Phase { seconds: ended - began, workers_cpu, nodes_cpu: cpu::of(&self.nodes) - before })
+        Ok(PhaseResult { seconds: ended - began, workers_cpu, nodes_cpu: cpu::process_seconds(&self.nodes) - before })
     }
 }
 
-impl Worker {
-    fn start(mut command: Command, order: &Order) -> Result<Self, Problem> {
+impl WorkerProcess {
+    fn start(mut command: Command, command_message: &WorkerCommand) -> Result<Self, Problem> {
         let mut child = command
             .arg("bench-worker")
             .stdin(Stdio::piped())
@@ -101,11 +101,11 @@ impl Worker {
         let input = child.stdin.take().expect("it is a pipe");
         let output = BufReader::new(child.stdout.take().expect("it is a pipe"));
         let mut worker = Self { child, input, output };
-        worker.tell(&serde_json::to_string(order).expect("an order is JSON"))?;
+        worker.send(&serde_json::to_string(command_message).expect("an order is JSON"))?;
         Ok(worker)
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), Problem> {
+    fn send(&mut self, line: &str) -> Result<(), Problem> {
         // A worker that failed has already sent the reason, which is read next.
         match writeln!(self.input, "{line}") {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -115,26 +115,26 @@ impl Worker {
         }
     }
 
-    fn hear(&mut self, interrupt: &Interrupt) -> Result<Said, Problem> {
+    fn receive(&mut self, interrupt: &Interrupt) -> Result<WorkerMessage, Problem> {
         if self.output.buffer().is_empty() {
             interrupt.wait(self.output.get_ref())?;
         }
         let mut line = String::new();
-        let heard = self.output.read_line(&mut line);
-        let odd = || Problem::new(format!("a worker ended without a word (process {})", self.child.id()));
-        heard.ok().filter(|bytes| *bytes > 0).ok_or_else(odd)?;
+        let received = self.output.read_line(&mut line);
+        let unexpected_reply = || Problem::new(format!("a worker ended without a word (process {})", self.child.id()));
+        received.ok().filter(|bytes| *bytes > 0).ok_or_else(unexpected_reply)?;
         serde_json::from_str(&line).map_err(|error| Problem::new(format!("a worker says `{}`: {error}", line.trim())))
     }
 
-    fn done(&mut self, interrupt: &Interrupt) -> Result<Done, Problem> {
-        match self.hear(interrupt)? {
-            Said::Done(done) => Ok(done),
-            other => Err(odd(&other)),
+    fn done(&mut self, interrupt: &Interrupt) -> Result<WorkerPhase, Problem> {
+        match self.receive(interrupt)? {
+            WorkerMessage::Done(done) => Ok(done),
+            other => Err(unexpected_reply(&other)),
         }
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // A busy worker must be killed; an idle one would end with its input.
         self.child.kill().ok();
@@ -142,9 +142,9 @@ impl Drop for Worker {
     }
 }
 
-fn odd(said: &Said) -> Problem {
-    match said {
-        Said::Failed(why) => Problem::new(format!("a worker: {why}")),
+fn unexpected_reply(message: &WorkerMessage) -> Problem {
+    match message {
+        WorkerMessage::Failed(why) => Problem::new(format!("a worker: {why}")),
         other => Problem::new(format!("a worker says {other:?} out of turn")),
     }
 }

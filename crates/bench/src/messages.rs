@@ -1,13 +1,13 @@
 //! Messages between a worker pool and its workers: lines of JSON.
 
-use crate::{Layout, Target};
+use crate::{BenchTarget, FileLayout};
 use serde::{Deserialize, Serialize};
 
 /// Command to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct WorkerCommand {
     /// The target to work on.
-    pub target: Target,
+    pub target: BenchTarget,
     /// Directory in the target to work in; the worker pool makes and removes it.
     pub folder: String,
     /// Number of the worker, from 0.
@@ -21,7 +21,7 @@ pub struct Order {
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// Files written in chunks, then read. Phases `write`, `read` and `remove`.
-    Filecopy(Copies),
+    Filecopy(CopySpec),
     /// Objects put and got. Phases `fill`, `put`, `get` and `remove`.
     Objects {
         /// Bytes of each value.
@@ -31,10 +31,10 @@ pub enum Work {
         /// Number of requests in flight.
         under_way: u32,
     },
-    /// Metadata operations. Phases as in [`crate::Layout::phases`].
+    /// Metadata operations. Phases as in [`crate::FileLayout::phases`].
     Metadata {
         /// Layout of the files.
-        layout: Layout,
+        layout: FileLayout,
         /// Number of files.
         files: u32,
     },
@@ -42,7 +42,7 @@ pub enum Work {
 
 /// The copies of each worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Copies {
+pub struct CopySpec {
     /// Number of files, copied one after the other.
     pub files: u32,
     /// Bytes of each file.
@@ -50,7 +50,7 @@ pub struct Copies {
     /// Bytes of one call, at most 1 GiB.
     pub chunk_bytes: u64,
     /// Node of the files; `None`: default placement.
-    pub near: Option<Near>,
+    pub near: Option<FilePlacement>,
     /// Bytes per second that the worker is limited to.
     pub rate: Option<f64>,
 }
@@ -58,7 +58,7 @@ pub struct Copies {
 /// Location of a worker's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Near {
+pub enum FilePlacement {
     /// At the node of the worker's host.
     Local,
     /// At the node with the next id; at the node of the worker's host if there is no other.
@@ -68,18 +68,18 @@ pub enum Near {
 /// Message of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum WorkerMessage {
     /// The worker is ready to begin.
     Ready,
     /// A phase is done.
-    Done(Done),
+    Done(WorkerPhase),
     /// The worker cannot go on, and ends.
     Failed(String),
 }
 
 /// Result of a phase for one worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Done {
+pub struct WorkerPhase {
     /// Time of the beginning, in seconds of the machine's monotonic clock.
     pub began: f64,
     /// Time of the end.
