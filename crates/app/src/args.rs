@@ -20,12 +20,12 @@ Documentation: README.md, docs/CLI.md"
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Commands of `tidemill`.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run a workflow: a JS4Cloud script or a JSON descriptor
     Run(Box<RunArgs>),
     /// Mount an empty pool, or the one of a pool file, at directories, until it is unmounted
@@ -73,7 +73,7 @@ fn maybe_empty() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Options that name the pool.
 #[derive(Debug, Args)]
-pub struct WhichPool {
+pub struct PoolArg {
     /// The pool file [default: that of this user's pool]
     #[arg(long, value_name = "FILE", env = "TIDEMILL_POOL", value_parser = maybe_empty())]
     pub pool: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub struct WhichPool {
 pub struct ExecArgs {
     /// The pool to connect to.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// The path that stands for the pool's root
     #[arg(long, value_name = "DIR", env = "TIDEMILL_PREFIX", default_value = "/tidemill", value_parser = maybe_empty())]
     pub prefix: PathBuf,
@@ -102,7 +102,7 @@ pub enum PoolCommand {
     /// Start a pool: nodes on this machine, over SSH, or inside a Slurm allocation
     Start(Box<StartArgs>),
     /// End a pool; its content is lost
-    Stop(WhichPool),
+    Stop(PoolArg),
     /// Show which nodes of a pool answer, and how full they are
     Status(StatusArgs),
 }
@@ -112,7 +112,7 @@ pub enum PoolCommand {
 pub struct StartArgs {
     /// The pool to start.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// Number of nodes on this machine [default: 1, or inside a Slurm allocation one on each of its
     /// hosts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "hosts")]
@@ -153,7 +153,7 @@ pub struct StartArgs {
 pub struct StatusArgs {
     /// The pool to show.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
@@ -181,7 +181,7 @@ pub struct NodeArgs {
 pub struct PutArgs {
     /// The pool to put into.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// The path in the pool, from its root; missing directories are created
     pub key: String,
     /// The file, or - for standard input
@@ -206,7 +206,7 @@ pub struct PutArgs {
 pub struct GetArgs {
     /// The pool to get from.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// The path in the pool, from its root
     pub key: String,
     /// The file, or - for standard output
@@ -218,7 +218,7 @@ pub struct GetArgs {
 pub struct KeysArgs {
     /// The pool to read from.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// Paths in the pool, from its root
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -229,7 +229,7 @@ pub struct KeysArgs {
 pub struct LsArgs {
     /// The pool to list.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// A path in the pool, from its root
     #[arg(default_value = "")]
     pub key: String,
@@ -249,7 +249,7 @@ pub struct LsArgs {
 pub struct CpArgs {
     /// The pool to copy in.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// A file of the pool
     pub from: String,
     /// The path of the copy; missing directories are created, an existing file is replaced
@@ -261,7 +261,7 @@ pub struct CpArgs {
 pub struct RmArgs {
     /// The pool to remove from.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// Paths in the pool, from its root
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -275,7 +275,7 @@ pub struct RmArgs {
 pub struct StatArgs {
     /// The pool to ask.
     #[command(flatten)]
-    pub which: WhichPool,
+    pub which: PoolArg,
     /// Paths in the pool, from its root
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -286,7 +286,7 @@ pub struct StatArgs {
 
 /// Arguments that name a workflow and its parts.
 #[derive(Debug, Args)]
-pub struct Source {
+pub struct SourceArgs {
     /// The script (JavaScript), or a descriptor (JSON with `tidemill_flow`)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: PathBuf,
@@ -308,7 +308,7 @@ pub struct Source {
 pub struct RunArgs {
     /// The workflow to run.
     #[command(flatten)]
-    pub source: Source,
+    pub source: SourceArgs,
     /// Directory for outputs
     #[arg(long, value_name = "DIR", default_value = OUT)]
     pub out: PathBuf,
@@ -406,9 +406,9 @@ pub enum FlowCommand {
     /// List the elements and tasks of a workflow, or the commands that a run would start
     Show(ShowArgs),
     /// Check a workflow, its tools and its inputs; if all is well, one line is printed
-    Check(Source),
+    Check(SourceArgs),
     /// Print the workflow as a JSON descriptor
-    Export(Source),
+    Export(SourceArgs),
 }
 
 /// `tidemill flow show`.
@@ -416,7 +416,7 @@ pub enum FlowCommand {
 pub struct ShowArgs {
     /// The workflow to show.
     #[command(flatten)]
-    pub source: Source,
+    pub source: SourceArgs,
     /// Print every task's command with all paths and values filled in, quoted for a shell
     #[arg(long)]
     pub commands: bool,

@@ -5,7 +5,7 @@
 //! the script does what the run does, one task after another.
 
 use crate::flow_command::called;
-use crate::source::Loaded;
+use crate::source::LoadedWorkflow;
 use base::printable;
 use flow::{Command, DataId, TaskId};
 use std::path::Path;
@@ -19,12 +19,12 @@ const OPENING: &str =
     "# What `tidemill run` starts, with $POOL in the place of the pool's folder.\nPOOL=$(mktemp -d)\n";
 
 /// The commands of all tasks.
-pub fn listing(loaded: &Loaded) -> String {
+pub fn listing(loaded: &LoadedWorkflow) -> String {
     let tasks = loaded.flow.order().iter().map(|task| of_task(loaded, *task));
     std::iter::once(OPENING.to_owned()).chain(tasks).collect()
 }
 
-fn of_task(loaded: &Loaded, task: TaskId) -> String {
+fn of_task(loaded: &LoadedWorkflow, task: TaskId) -> String {
     let flow = &loaded.flow;
     let tool = flow.tool_of(task);
     let path_of = |id: DataId| match flow.workflow().input_path(id) {

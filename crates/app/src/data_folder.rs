@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 const DATA_FILES_MAX: usize = 1_000_000;
 
 /// Upper bound of the unusable names that are listed; the others are counted.
-const UNUSABLE_TOLD_MAX: usize = 5;
+const UNUSABLE_LISTED_MAX: usize = 5;
 
 /// The default of `--out`.
 pub const OUT: &str = "out";
@@ -46,7 +46,7 @@ pub struct DataFolder {
 type Identity = (u64, u64);
 
 /// A directory to list.
-struct Found {
+struct PendingFolder {
     /// Path relative to the data directory.
     path: PathBuf,
     is_set_aside: bool,
@@ -54,7 +54,7 @@ struct Found {
 
 /// Lists `dir`, where this run writes to the directories `written`.
 pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
-    let mut listing = Listing {
+    let mut listing = FolderListing {
         dir,
         written: written.iter().filter_map(|folder| identity(folder)).collect(),
         seen: HashSet::new(),
@@ -63,7 +63,7 @@ pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
         found: DataFolder::default(),
     };
     listing.seen.extend(identity(dir));
-    let mut folders = vec![Found { path: PathBuf::new(), is_set_aside: false }];
+    let mut folders = vec![PendingFolder { path: PathBuf::new(), is_set_aside: false }];
     // Follow links last, so that a directory is listed by its own path.
     while let Some(folder) = folders.pop().or_else(|| listing.next_link()) {
         listing.list_one(&folder, &mut folders)?;
@@ -72,20 +72,20 @@ pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
     Ok(listing.found)
 }
 
-struct Listing<'a> {
+struct FolderListing<'a> {
     dir: &'a Path,
     written: HashSet<Identity>,
     seen: HashSet<Identity>,
     /// Links to directories, in the order in which they were found.
-    links: Vec<Found>,
+    links: Vec<PendingFolder>,
     /// Names that cannot be used, with the reasons.
     unusable: Vec<(PathBuf, &'static str)>,
     found: DataFolder,
 }
 
-impl Listing<'_> {
+impl FolderListing<'_> {
     /// The next link to a directory that was not listed yet.
-    fn next_link(&mut self) -> Option<Found> {
+    fn next_link(&mut self) -> Option<PendingFolder> {
         while let Some(link) = self.links.pop() {
             if self.is_new(&link.path) {
                 return Some(link);
@@ -98,17 +98,17 @@ impl Listing<'_> {
         identity(&self.dir.join(path)).is_some_and(|identity| self.seen.insert(identity))
     }
 
-    fn list_one(&mut self, folder: &Found, folders: &mut Vec<Found>) -> Result<(), Problem> {
+    fn list_one(&mut self, folder: &PendingFolder, folders: &mut Vec<PendingFolder>) -> Result<(), Problem> {
         let whole = self.dir.join(&folder.path);
-        let told = |error: std::io::Error| Problem::new(format!("{}: {error}", whole.display()));
-        let mut entries = fs::read_dir(&whole).map_err(told)?.collect::<Result<Vec<_>, _>>().map_err(told)?;
+        let describe = |error: std::io::Error| Problem::new(format!("{}: {error}", whole.display()));
+        let mut entries = fs::read_dir(&whole).map_err(describe)?.collect::<Result<Vec<_>, _>>().map_err(describe)?;
         // The order must not depend on the file system: of several links to one directory, the
         // first by name counts.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
         let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
-        let around = Around { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
+        let traits = FolderTraits { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
         for entry in &entries {
-            self.take(folder, entry, &around, folders);
+            self.add_entry(folder, entry, &traits, folders);
             if self.found.files.len() + self.found.set_aside.len() > DATA_FILES_MAX {
                 return Err(Problem::new(format!("{}: more than {DATA_FILES_MAX} files", self.dir.display()))
                     .hint("name the folder of the inputs with --data"));
@@ -117,7 +117,13 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn take(&mut self, folder: &Found, entry: &DirEntry, around: &Around, folders: &mut Vec<Found>) {
+    fn add_entry(
+        &mut self,
+        folder: &PendingFolder,
+        entry: &DirEntry,
+        traits: &FolderTraits,
+        folders: &mut Vec<PendingFolder>,
+    ) {
         let path = folder.path.join(entry.file_name());
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             return;
@@ -128,11 +134,11 @@ impl Listing<'_> {
         };
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         let Ok(about) = fs::metadata(entry.path()) else { return };
-        let is_set_aside = folder.is_set_aside || around.sets_aside(&text);
+        let is_set_aside = folder.is_set_aside || traits.sets_aside(&text);
         if about.is_dir() {
             let is_set_aside =
                 is_set_aside || self.written.contains(&(about.dev(), about.ino())) || holds_report(entry);
-            let found = Found { path, is_set_aside };
+            let found = PendingFolder { path, is_set_aside };
             if is_link {
                 self.links.push(found);
             } else if self.is_new(&found.path) {
@@ -145,12 +151,12 @@ impl Listing<'_> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let told = |(path, why): &(PathBuf, &str)| {
+        let describe = |(path, why): &(PathBuf, &str)| {
             let shown: String = path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
             format!("{}: {shown} is no input: its name {why}", self.dir.display())
         };
-        let mut warnings: Vec<String> = self.unusable.iter().take(UNUSABLE_TOLD_MAX).map(told).collect();
-        let more = self.unusable.len().saturating_sub(UNUSABLE_TOLD_MAX);
+        let mut warnings: Vec<String> = self.unusable.iter().take(UNUSABLE_LISTED_MAX).map(describe).collect();
+        let more = self.unusable.len().saturating_sub(UNUSABLE_LISTED_MAX);
         if more > 0 {
             warnings.push(format!("{}: {more} more names cannot be used", self.dir.display()));
         }
@@ -159,14 +165,14 @@ impl Listing<'_> {
 }
 
 /// Properties of a directory that tell which of its entries runs wrote.
-struct Around {
+struct FolderTraits {
     /// The directory is a report.
     is_report: bool,
     /// Runs were started in the directory.
     has_reports: bool,
 }
 
-impl Around {
+impl FolderTraits {
     fn sets_aside(&self, name: &str) -> bool {
         match name {
             REPORTS => true,
@@ -262,14 +268,14 @@ mod tests {
         fs::write(dir.path().join(OsStr::from_bytes(b"caf\xe9")), "").unwrap();
         let found = listed(dir.path(), &[]);
         assert_eq!(found.files, ["good"]);
-        let told = found.warnings.join("; ");
-        assert!(told.contains("caf\\xe9 is no input: its name is not UTF-8 text"), "{told}");
-        assert!(told.contains("two\\nlines is no input: its name holds a line end"), "{told}");
+        let shown = found.warnings.join("; ");
+        assert!(shown.contains("caf\\xe9 is no input: its name is not UTF-8 text"), "{shown}");
+        assert!(shown.contains("two\\nlines is no input: its name holds a line end"), "{shown}");
         for number in 0..20 {
             fs::write(dir.path().join(format!("bad\t{number}")), "").unwrap();
         }
         let found = listed(dir.path(), &[]);
-        assert_eq!(found.warnings.len(), UNUSABLE_TOLD_MAX + 1);
+        assert_eq!(found.warnings.len(), UNUSABLE_LISTED_MAX + 1);
         assert!(found.warnings.last().unwrap().contains("17 more names"), "{:?}", found.warnings.last());
     }
 }

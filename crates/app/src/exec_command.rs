@@ -16,30 +16,30 @@ use std::process::Command;
 /// Default path that stands for the pool's root.
 const PREFIX: &str = "/tidemill";
 /// Exit codes of shells for a program that does not exist, or cannot be run.
-const NOT_THERE: u8 = 127;
-const NOT_RUN: u8 = 126;
+const EXIT_NOT_FOUND: u8 = 127;
+const EXIT_NOT_EXECUTABLE: u8 = 126;
 
 /// Replaces this process by the program; returns only if that fails.
 pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     let one = |problem| vec![problem];
-    let prefix = &checked(&args.prefix).map_err(one)?;
+    let prefix = &check_prefix(&args.prefix).map_err(one)?;
     let library = exec::preload_library().map_err(|none| one(Problem::new(none.to_string()).hint(none.hint())))?;
-    let pool = answering(args, prefix).map_err(one)?;
+    let pool = connected_pool_file(args, prefix).map_err(one)?;
     let (program, words) = args.command.split_first().expect("clap asks for one");
-    let mut command = match place(program, prefix) {
-        Place::Pool(program) => {
+    let mut command = match locate(program, prefix) {
+        ProgramLocation::Pool(program) => {
             // The kernel cannot find a program in the pool, but a shell with the preload library
             // can run it.
             let mut shell = Command::new("/bin/sh");
             shell.args([OsStr::new("-c"), OsStr::new("exec \"$0\" \"$@\""), &program]);
             shell
         }
-        Place::Host(Err(missing)) => {
+        ProgramLocation::Host(Err(missing)) => {
             let is_there = matches!(missing, ProgramNotFound::NotExecutable { .. } | ProgramNotFound::IsFolder { .. });
-            return Ok(said(&missing, !is_there));
+            return Ok(report_not_run(&missing, !is_there));
         }
-        Place::Host(Ok((path, why))) => {
-            if let Some(code) = why.and_then(|why| judged(&why, prefix, args.strict)) {
+        ProgramLocation::Host(Ok((path, why))) => {
+            if let Some(code) = why.and_then(|why| report_obstacle(&why, prefix, args.strict)) {
                 return Ok(code);
             }
             let mut command = Command::new(path);
@@ -53,11 +53,14 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
         .env("TIDEMILL_POOL", pool)
         .env("TIDEMILL_PREFIX", prefix);
     let error = command.exec();
-    Ok(said(&format_args!("`{}` cannot be started: {error}", program.display()), error.kind() == ErrorKind::NotFound))
+    Ok(report_not_run(
+        &format_args!("`{}` cannot be started: {error}", program.display()),
+        error.kind() == ErrorKind::NotFound,
+    ))
 }
 
 /// Location of a program.
-enum Place {
+enum ProgramLocation {
     /// The program or its interpreter is below the prefix.
     Pool(OsString),
     /// The program is on this host; with a reason why the preload library would not reach it, if
@@ -65,28 +68,28 @@ enum Place {
     Host(Result<(PathBuf, Option<PreloadObstacle>), ProgramNotFound>),
 }
 
-fn place(program: &OsStr, prefix: &Path) -> Place {
+fn locate(program: &OsStr, prefix: &Path) -> ProgramLocation {
     if Path::new(program).starts_with(prefix) {
-        return Place::Pool(program.to_owned());
+        return ProgramLocation::Pool(program.to_owned());
     }
     let here = env::current_dir().unwrap_or_default();
     let dirs = search_dirs(&[], &here, env::var_os("PATH").as_deref());
     let path = match which(program, &dirs, &here) {
         Ok(path) => path,
-        Err(missing) => return Place::Host(Err(missing)),
+        Err(missing) => return ProgramLocation::Host(Err(missing)),
     };
     // A program that cannot be read may still be executable; the loader will report errors.
     match preload_obstacle(&path, &dirs).ok().flatten() {
         Some(PreloadObstacle::NoInterpreter { interpreter, .. }) if interpreter.starts_with(prefix) => {
-            Place::Pool(path.into_os_string())
+            ProgramLocation::Pool(path.into_os_string())
         }
-        why => Place::Host(Ok((path, why))),
+        why => ProgramLocation::Host(Ok((path, why))),
     }
 }
 
 /// Checks the prefix. It is compared as text, so it must be a plain absolute path, and not the
 /// root. An empty one means the default.
-fn checked(prefix: &Path) -> Result<PathBuf, Problem> {
+fn check_prefix(prefix: &Path) -> Result<PathBuf, Problem> {
     if prefix.as_os_str().is_empty() {
         return Ok(PathBuf::from(PREFIX));
     }
@@ -99,7 +102,7 @@ fn checked(prefix: &Path) -> Result<PathBuf, Problem> {
 }
 
 /// The absolute path of the pool file, once the pool has answered.
-fn answering(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
+fn connected_pool_file(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
     let file = pool_command::file(&args.which)?;
     if file.starts_with(prefix) {
         let why = format!("`{}` cannot stand for a pool whose file is {}", prefix.display(), file.display());
@@ -111,21 +114,21 @@ fn answering(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
 
 /// Prints why the preload library would not reach the program. Returns an exit code if the program
 /// must not be started.
-fn judged(why: &PreloadObstacle, prefix: &Path, strict: bool) -> Option<u8> {
+fn report_obstacle(why: &PreloadObstacle, prefix: &Path, strict: bool) -> Option<u8> {
     let mut out = std::io::stderr().lock();
     let cannot_start = matches!(why, PreloadObstacle::NoLoader { .. } | PreloadObstacle::NoInterpreter { .. });
     if cannot_start {
         let _ = writeln!(out, "error: {why}");
-        return Some(NOT_THERE);
+        return Some(EXIT_NOT_FOUND);
     }
     let _ = writeln!(out, "{}: {} is not seen: {why}", if strict { "error" } else { "warning" }, prefix.display());
     strict.then_some(crate::REFUSED)
 }
 
 /// Prints why a program cannot be run; returns the exit code that shells use for it.
-fn said(why: &dyn Display, is_missing: bool) -> u8 {
+fn report_not_run(why: &dyn Display, is_missing: bool) -> u8 {
     let _ = writeln!(std::io::stderr().lock(), "error: {why}");
-    if is_missing { NOT_THERE } else { NOT_RUN }
+    if is_missing { EXIT_NOT_FOUND } else { EXIT_NOT_EXECUTABLE }
 }
 
 #[cfg(test)]
@@ -135,12 +138,12 @@ mod tests {
     #[test]
     fn a_prefix_is_a_plain_path_below_the_root() {
         for good in ["/tidemill", "/mnt/pool", "/a/"] {
-            assert!(checked(Path::new(good)).is_ok(), "{good}");
+            assert!(check_prefix(Path::new(good)).is_ok(), "{good}");
         }
-        assert_eq!(checked(Path::new("/a//b/./c/")).ok().as_deref(), Some(Path::new("/a/b/c")));
-        assert_eq!(checked(Path::new("")).ok().as_deref(), Some(Path::new(PREFIX)));
+        assert_eq!(check_prefix(Path::new("/a//b/./c/")).ok().as_deref(), Some(Path::new("/a/b/c")));
+        assert_eq!(check_prefix(Path::new("")).ok().as_deref(), Some(Path::new(PREFIX)));
         for bad in ["/", "tidemill", "/a/../b", "./a"] {
-            assert!(checked(Path::new(bad)).is_err(), "{bad}");
+            assert!(check_prefix(Path::new(bad)).is_err(), "{bad}");
         }
     }
 }

@@ -19,12 +19,12 @@ const KINDS_MAX: usize = 1000;
 /// The failures of one run so far.
 #[derive(Debug, Default)]
 pub struct Failures {
-    kinds: Vec<Kind>,
+    kinds: Vec<FailureKind>,
 }
 
 /// A kind of failure: tasks of one tool with the same reason and the same last line of output.
 #[derive(Debug)]
-struct Kind {
+struct FailureKind {
     tool: String,
     reason: String,
     last_line: String,
@@ -37,22 +37,23 @@ impl Failures {
     pub fn add(&mut self, event: &RunEvent) -> Option<String> {
         let RunEvent::TaskFailed { task, tool, reason, output, upstream: false, .. } = event else { return None };
         let last_line = output.lines().last().unwrap_or_default();
-        let alike = |kind: &&mut Kind| kind.tool == *tool && kind.reason == *reason && kind.last_line == last_line;
+        let alike =
+            |kind: &&mut FailureKind| kind.tool == *tool && kind.reason == *reason && kind.last_line == last_line;
         if let Some(kind) = self.kinds.iter_mut().find(alike) {
             kind.others.push(task.0);
             return None;
         }
         if self.kinds.len() < KINDS_MAX {
             let (tool, reason, last_line) = (tool.clone(), reason.clone(), last_line.to_owned());
-            self.kinds.push(Kind { tool, reason, last_line, first: task.0, others: Vec::new() });
+            self.kinds.push(FailureKind { tool, reason, last_line, first: task.0, others: Vec::new() });
         }
-        Some(told(event))
+        Some(describe(event))
     }
 
     /// Lines for the tasks that were only counted, one for each kind of failure.
     pub fn counted(&self) -> impl Iterator<Item = String> + '_ {
         self.kinds.iter().filter(|kind| !kind.others.is_empty()).map(|kind| {
-            let Kind { tool, first, others, .. } = kind;
+            let FailureKind { tool, first, others, .. } = kind;
             let named: Vec<String> = others.iter().take(NAMED_MAX).map(ToString::to_string).collect();
             let (count, dots) = (others.len(), if others.len() > NAMED_MAX { " ..." } else { "" });
             let more = if count == 1 { "1 more task of" } else { "more tasks of" };
@@ -64,7 +65,7 @@ impl Failures {
 
 /// Describes a failed task: its call, the reason, the directory where it is kept, and the end of
 /// its output, indented.
-fn told(event: &RunEvent) -> String {
+fn describe(event: &RunEvent) -> String {
     let RunEvent::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, .. } = event else {
         return String::new();
     };
@@ -128,8 +129,8 @@ mod tests {
     #[test]
     fn equal_failures_are_told_once_with_their_number() {
         let mut failures = Failures::default();
-        let told: Vec<bool> = (0..20).map(|task| failures.add(&failed(task, "exit 3", "oh\n")).is_some()).collect();
-        assert_eq!(told.iter().filter(|told| **told).count(), 1);
+        let shown: Vec<bool> = (0..20).map(|task| failures.add(&failed(task, "exit 3", "oh\n")).is_some()).collect();
+        assert_eq!(shown.iter().filter(|shown| **shown).count(), 1);
         assert!(failures.add(&failed(20, "exit 4", "oh\n")).is_some(), "another reason");
         assert!(failures.add(&failed(21, "exit 3", "ah\n")).is_some(), "another last word");
         assert!(failures.add(&failed(22, "exit 4", "oh\n")).is_none());

@@ -1,8 +1,8 @@
 //! `tidemill flow show|check|export`: inspects a workflow without running it.
 
-use crate::args::{FlowCommand, ShowArgs, Source};
+use crate::args::{FlowCommand, ShowArgs, SourceArgs};
 use crate::data_folder::{OUT, REPORTS};
-use crate::source::{self, Loaded};
+use crate::source::{self, LoadedWorkflow};
 use crate::{commands, console, output};
 use base::{Problem, printable};
 use flow::{Element, TaskId};
@@ -21,13 +21,13 @@ pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
 }
 
 /// Loads a workflow as a run with the default directories would.
-fn load(source: &Source) -> Result<Loaded, Vec<Problem>> {
+fn load(source: &SourceArgs) -> Result<LoadedWorkflow, Vec<Problem>> {
     let loaded = source::load(source, &[Path::new(OUT), Path::new(REPORTS)])?;
     loaded.warnings.iter().for_each(|warning| console::warn(warning));
     Ok(loaded)
 }
 
-fn check(source: &Source) -> Result<String, Vec<Problem>> {
+fn check(source: &SourceArgs) -> Result<String, Vec<Problem>> {
     let loaded = load(source)?;
     run::check_before_start(&loaded.flow, &loaded.data_dir)?;
     let workflow = loaded.flow.workflow();

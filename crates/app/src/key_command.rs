@@ -1,6 +1,6 @@
 //! `put`, `get`, `cat`, `ls`, `cp`, `rm`, `stat`, `locate`: files of a pool from the command line.
 
-use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PutArgs, RmArgs, StatArgs, WhichPool};
+use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PoolArg, PutArgs, RmArgs, StatArgs};
 use crate::console;
 use crate::output::{self, PrintError};
 use crate::pool_command;
@@ -29,28 +29,28 @@ const PAGE_ENTRIES: usize = 1024;
 const SHOWN_CHARS_MAX: usize = 100;
 
 /// A connection to a pool, for one command.
-struct Way {
+struct PoolHandle {
     runtime: Runtime,
     vfs: Vfs,
     objects: Objects,
 }
 
 /// Reason why a command on one key ended early.
-enum Failed {
+enum KeyCommandError {
     /// An error to report.
-    Told(Problem),
+    Reported(Problem),
     /// The reader of standard output went away.
     ReaderGone,
 }
 
-impl From<PrintError> for Failed {
+impl From<PrintError> for KeyCommandError {
     fn from(error: PrintError) -> Self {
-        error.problem().map_or(Self::ReaderGone, Self::Told)
+        error.problem().map_or(Self::ReaderGone, Self::Reported)
     }
 }
 
-impl Way {
-    fn into(which: &WhichPool) -> Result<Self, Vec<Problem>> {
+impl PoolHandle {
+    fn connect(which: &PoolArg) -> Result<Self, Vec<Problem>> {
         let opened = || {
             let path = pool_command::file(which)?;
             let runtime = pool::runtime()?;
@@ -65,7 +65,7 @@ impl Way {
     }
 
     /// The attributes of the file at a key.
-    fn find(&self, key: &str) -> Result<Attributes, Failed> {
+    fn find(&self, key: &str) -> Result<Attributes, KeyCommandError> {
         self.wait(self.vfs.resolve(key.as_bytes())).map_err(|refusal| refused(key, &refusal))
     }
 
@@ -75,8 +75,8 @@ impl Way {
         &self,
         objects: &Objects,
         (key, condition): (&str, Condition),
-        mut next: impl FnMut() -> Result<Bytes, Failed>,
-    ) -> Result<(), Failed> {
+        mut next: impl FnMut() -> Result<Bytes, KeyCommandError>,
+    ) -> Result<(), KeyCommandError> {
         let fails = |refusal| refused(key, &refusal);
         let (object, mut chunk) = (key.trim_matches('/').as_bytes(), next()?);
         if chunk.len() < CHUNK_BYTES {
@@ -91,7 +91,11 @@ impl Way {
     }
 
     /// Passes the bytes of a file to `take`, chunk by chunk.
-    fn read(&self, key: &str, mut take: impl FnMut(&Bytes) -> Result<(), Failed>) -> Result<(), Failed> {
+    fn read(
+        &self,
+        key: &str,
+        mut take: impl FnMut(&Bytes) -> Result<(), KeyCommandError>,
+    ) -> Result<(), KeyCommandError> {
         let found = self.find(key)?;
         if found.kind == Kind::Directory {
             return Err(refused(key, &Refusal::IsDirectory(Object::text(key.as_bytes()))));
@@ -114,7 +118,7 @@ impl Way {
     }
 
     /// Runs `what` for each key, prints errors, and returns the exit code.
-    fn each(&self, keys: &[String], mut what: impl FnMut(&Self, &str) -> Result<(), Failed>) -> u8 {
+    fn each(&self, keys: &[String], mut what: impl FnMut(&Self, &str) -> Result<(), KeyCommandError>) -> u8 {
         let mut worst = 0;
         for key in keys {
             worst = worst.max(code(what(self, key)));
@@ -124,19 +128,19 @@ impl Way {
 }
 
 /// Prints the error of a command on one key, if any; returns the exit code.
-fn code(done: Result<(), Failed>) -> u8 {
+fn code(done: Result<(), KeyCommandError>) -> u8 {
     match done {
-        Ok(()) | Err(Failed::ReaderGone) => 0,
-        Err(Failed::Told(problem)) => {
+        Ok(()) | Err(KeyCommandError::ReaderGone) => 0,
+        Err(KeyCommandError::Reported(problem)) => {
             console::say(&format!("error: {problem}"));
             1
         }
     }
 }
 
-fn refused(key: &str, refusal: &Refusal) -> Failed {
+fn refused(key: &str, refusal: &Refusal) -> KeyCommandError {
     let key = shown(key);
-    Failed::Told(match refusal {
+    KeyCommandError::Reported(match refusal {
         Refusal::NotFound(_) => Problem::new(format!("{key}: there is no such file or folder")),
         Refusal::IsDirectory(_) => Problem::new(format!("{key} is a folder")),
         Refusal::Changed { present, .. } => changed(&key, *present),
@@ -172,8 +176,8 @@ fn changed(key: &str, present: Option<Version>) -> Problem {
     }
 }
 
-fn of_host(path: &Path, error: &io::Error) -> Failed {
-    Failed::Told(Problem::new(format!("{}: {error}", path.display())))
+fn of_host(path: &Path, error: &io::Error) -> KeyCommandError {
+    KeyCommandError::Reported(Problem::new(format!("{}: {error}", path.display())))
 }
 
 /// The next chunk of a reader; shorter only at its end.
@@ -185,11 +189,11 @@ fn chunk(from: &mut dyn Read) -> io::Result<Bytes> {
 
 /// `tidemill put`.
 pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
-    Ok(code(put_file(&way, args)))
+    let pool = PoolHandle::connect(&args.which)?;
+    Ok(code(put_file(&pool, args)))
 }
 
-fn put_file(way: &Way, args: &PutArgs) -> Result<(), Failed> {
+fn put_file(pool: &PoolHandle, args: &PutArgs) -> Result<(), KeyCommandError> {
     let key = key_for(&args.key, &args.file)?;
     let (mut from, size): (Box<dyn Read>, u64) = if args.file.as_os_str() == "-" {
         (Box::new(io::stdin()), 0)
@@ -209,30 +213,30 @@ fn put_file(way: &Way, args: &PutArgs) -> Result<(), Failed> {
     };
     let placing = PlacementSpec { policy: args.placement, stripe_size: args.stripe_size };
     let fails = |refusal| refused(&key, &refusal);
-    let objects = way.objects.placed(placing).map_err(fails)?;
+    let objects = pool.objects.placed(placing).map_err(fails)?;
     if size > CHUNK_BYTES as u64 {
-        way.wait(objects.check_possible(size)).map_err(fails)?;
+        pool.wait(objects.check_possible(size)).map_err(fails)?;
     }
-    way.put(&objects, (&key, condition), next)
+    pool.put(&objects, (&key, condition), next)
 }
 
 /// The key of an object to put: after a trailing slash, the file name of its source is appended.
-fn key_for(key: &str, from: &Path) -> Result<String, Failed> {
+fn key_for(key: &str, from: &Path) -> Result<String, KeyCommandError> {
     if !key.ends_with('/') {
         return Ok(key.to_owned());
     }
     let Some(name) = from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") else {
         let problem = Problem::new(format!("{} is a folder", shown(key)));
-        return Err(Failed::Told(problem.hint("say which name the file gets in it")));
+        return Err(KeyCommandError::Reported(problem.hint("say which name the file gets in it")));
     };
     Ok(format!("{key}{name}"))
 }
 
 /// `tidemill get`. A file of the host is written completely or not at all.
 pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
+    let pool = PoolHandle::connect(&args.which)?;
     if args.file.as_os_str() == "-" {
-        return Ok(code(way.read(&args.key, to_standard_output)));
+        return Ok(code(pool.read(&args.key, to_standard_output)));
     }
     // Into a directory of the host, under the object's own name.
     let name = args.key.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -243,14 +247,14 @@ pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
         if !is_plain {
             // A pipe or a device is written to, not replaced.
             let mut to = File::options().write(true).open(file).map_err(fails)?;
-            return way.read(&args.key, |bytes| to.write_all(bytes).map_err(fails));
+            return pool.read(&args.key, |bytes| to.write_all(bytes).map_err(fails));
         }
         let mut part = file.as_os_str().to_owned();
         part.push(format!(".part-{}", std::process::id()));
         let part = Path::new(&part);
         let written = || {
             let mut to = File::create_new(part).map_err(fails)?;
-            way.read(&args.key, |bytes| to.write_all(bytes).map_err(fails))?;
+            pool.read(&args.key, |bytes| to.write_all(bytes).map_err(fails))?;
             std::fs::rename(part, file).map_err(fails)
         };
         written().inspect_err(|_| drop(std::fs::remove_file(part)))
@@ -258,36 +262,36 @@ pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
     Ok(code(fetched()))
 }
 
-fn to_standard_output(bytes: &Bytes) -> Result<(), Failed> {
-    output::print(bytes).map_err(Failed::from)
+fn to_standard_output(bytes: &Bytes) -> Result<(), KeyCommandError> {
+    output::print(bytes).map_err(KeyCommandError::from)
 }
 
 /// `tidemill cat`.
 pub fn cat(args: &KeysArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
-    Ok(way.each(&args.keys, |way, key| way.read(key, to_standard_output)))
+    let pool = PoolHandle::connect(&args.which)?;
+    Ok(pool.each(&args.keys, |pool, key| pool.read(key, to_standard_output)))
 }
 
 /// `tidemill ls`.
 pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
+    let pool = PoolHandle::connect(&args.which)?;
     let listed = || {
-        let found = way.find(&args.key)?;
+        let found = pool.find(&args.key)?;
         let key = args.key.trim_matches('/');
         if found.kind != Kind::Directory {
             return print_entry(key, &found, args).map(|()| 0);
         }
-        list(&way, key, "", found.file, args)
+        list(&pool, key, "", found.file, args)
     };
     Ok(listed().unwrap_or_else(|failed| code(Err(failed))))
 }
 
 /// Prints the entries of a directory in the order of their names, with `shown` before each name. An
 /// error with one entry does not hide the others; returns the exit code.
-fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<u8, Failed> {
+fn list(pool: &PoolHandle, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<u8, KeyCommandError> {
     let (mut entries, mut after, mut worst) = (Vec::new(), 0, 0);
     loop {
-        let page = way.wait(way.vfs.list(folder, after, PAGE_ENTRIES)).map_err(|refusal| refused(key, &refusal))?;
+        let page = pool.wait(pool.vfs.list(folder, after, PAGE_ENTRIES)).map_err(|refusal| refused(key, &refusal))?;
         let Some(last) = page.last() else { break };
         after = last.cookie;
         entries.extend(page);
@@ -298,7 +302,7 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
         let (name, below) = (format!("{shown}{last}"), format!("{key}/{last}"));
         let below = below.trim_start_matches('/');
         if args.long || args.json {
-            match way.wait(way.vfs.stat(entry.file)) {
+            match pool.wait(pool.vfs.stat(entry.file)) {
                 // The entry was removed meanwhile.
                 Err(Refusal::NotFound(_)) => continue,
                 Err(refusal) => worst = code(Err(refused(below, &refusal))),
@@ -308,14 +312,14 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
             print_line(&format!("{name}{}", ending(entry.kind)))?;
         }
         if args.recursive && entry.kind == Kind::Directory {
-            let listed = list(way, below, &format!("{name}/"), entry.file, args);
+            let listed = list(pool, below, &format!("{name}/"), entry.file, args);
             worst = worst.max(listed.unwrap_or_else(|failed| code(Err(failed))));
         }
     }
     Ok(worst)
 }
 
-fn print_entry(name: &str, found: &Attributes, args: &LsArgs) -> Result<(), Failed> {
+fn print_entry(name: &str, found: &Attributes, args: &LsArgs) -> Result<(), KeyCommandError> {
     if args.json {
         return print_json(&as_json(name, found));
     }
@@ -352,61 +356,63 @@ fn letter(kind: Kind) -> char {
 }
 
 /// Prints a line and escapes control characters in the names in it.
-fn print_line(line: &str) -> Result<(), Failed> {
-    output::print(format!("{}\n", printable::line(line)).as_bytes()).map_err(Failed::from)
+fn print_line(line: &str) -> Result<(), KeyCommandError> {
+    output::print(format!("{}\n", printable::line(line)).as_bytes()).map_err(KeyCommandError::from)
 }
 
-fn print_json(value: &Value) -> Result<(), Failed> {
-    output::print(format!("{value}\n").as_bytes()).map_err(Failed::from)
+fn print_json(value: &Value) -> Result<(), KeyCommandError> {
+    output::print(format!("{value}\n").as_bytes()).map_err(KeyCommandError::from)
 }
 
 /// `tidemill cp`.
 pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
+    let pool = PoolHandle::connect(&args.which)?;
     let copied = || {
-        let found = way.find(&args.from)?;
+        let found = pool.find(&args.from)?;
         if found.kind != Kind::File {
-            return Err(Failed::Told(
+            return Err(KeyCommandError::Reported(
                 Problem::new(format!("{} is no file", shown(&args.from))).hint("cp copies one file"),
             ));
         }
         let fails = |refusal| refused(&args.from, &refusal);
-        let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
+        let handle = pool.wait(pool.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
         let mut at = 0;
         let to = key_for(&args.to, Path::new(args.from.trim_end_matches('/')))?;
-        way.put(&way.objects, (&to, Condition::Always), || {
-            let bytes = way.read_at(handle, at).map_err(fails)?;
+        pool.put(&pool.objects, (&to, Condition::Always), || {
+            let bytes = pool.read_at(handle, at).map_err(fails)?;
             at += bytes.len() as u64;
             Ok(bytes)
         })?;
-        way.wait(way.vfs.close(handle)).map_err(fails)
+        pool.wait(pool.vfs.close(handle)).map_err(fails)
     };
     Ok(code(copied()))
 }
 
 /// `tidemill rm`.
 pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
-    Ok(way.each(&args.keys, |way, key| {
+    let pool = PoolHandle::connect(&args.which)?;
+    Ok(pool.each(&args.keys, |pool, key| {
         let fails = |refusal| refused(key, &refusal);
-        let found = way.find(key)?;
+        let found = pool.find(key)?;
         if found.kind == Kind::Directory && !args.recursive {
-            return Err(Failed::Told(
+            return Err(KeyCommandError::Reported(
                 Problem::new(format!("{} is a folder", shown(key))).hint("rm -r removes it with all that is in it"),
             ));
         }
         if found.file == FileId::ROOT {
-            return Err(Failed::Told(Problem::new("the root folder stays".to_owned()).hint("name what is in it")));
+            return Err(KeyCommandError::Reported(
+                Problem::new("the root folder stays".to_owned()).hint("name what is in it"),
+            ));
         }
-        way.wait(way.vfs.remove_tree(key.as_bytes())).map_err(fails)
+        pool.wait(pool.vfs.remove_tree(key.as_bytes())).map_err(fails)
     }))
 }
 
 /// `tidemill stat`.
 pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
-    Ok(way.each(&args.keys, |way, key| {
-        let found = way.find(key)?;
+    let pool = PoolHandle::connect(&args.which)?;
+    Ok(pool.each(&args.keys, |pool, key| {
+        let found = pool.find(key)?;
         if args.json {
             return print_json(&as_json(key, &found));
         }
@@ -443,17 +449,17 @@ fn as_json(key: &str, found: &Attributes) -> Value {
 
 /// `tidemill locate`.
 pub fn locate(args: &StatArgs) -> Result<u8, Vec<Problem>> {
-    let way = Way::into(&args.which)?;
-    Ok(way.each(&args.keys, |way, key| {
+    let pool = PoolHandle::connect(&args.which)?;
+    Ok(pool.each(&args.keys, |pool, key| {
         let fails = |refusal| refused(key, &refusal);
-        match way.wait(way.vfs.locate_path(key.as_bytes())).map_err(fails)? {
+        match pool.wait(pool.vfs.locate_path(key.as_bytes())).map_err(fails)? {
             Whereabouts::There(located) => print_located(key, &located, args.json),
             Whereabouts::Expected(expected) => print_expected(key, &expected, args.json),
         }
     }))
 }
 
-fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), Failed> {
+fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), KeyCommandError> {
     let (shares, inode) = (located.shares(), located.inode);
     if as_json {
         let shares: Vec<_> = shares.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect();
@@ -468,7 +474,7 @@ fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), Fail
     print_line(&format!("{key}: {nodes}; inode on node {inode}"))
 }
 
-fn print_expected(key: &str, expected: &Expected, as_json: bool) -> Result<(), Failed> {
+fn print_expected(key: &str, expected: &Expected, as_json: bool) -> Result<(), KeyCommandError> {
     let Expected { inode, policy, nodes } = expected;
     if as_json {
         let nodes: Vec<_> = nodes.iter().map(|(node, share)| json!({"node": node, "share": share})).collect();

@@ -12,6 +12,7 @@ mod commands;
 mod console;
 mod data_folder;
 mod exec_command;
+mod export_filter;
 mod failures;
 mod flow_command;
 mod key_command;
@@ -22,11 +23,10 @@ mod output;
 mod pool_command;
 mod progress;
 mod run_command;
-mod selection;
 mod signals;
 mod source;
 
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use base::Problem;
 use clap::Parser;
 use std::io::Write;
@@ -39,43 +39,43 @@ pub const REFUSED: u8 = 2;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) => return ExitCode::from(tell(&told)),
+        Err(error) => return ExitCode::from(print_clap_error(&error)),
     };
     start_log();
     // A program started by `exec` must have the limits that it would have without us.
-    if !matches!(cli.command, Command::Exec(_))
+    if !matches!(cli.command, CliCommand::Exec(_))
         && let Err(error) = exec::raise_open_files()
     {
         tracing::warn!(%error, "the limit of open files stays as it is; see `ulimit -n`");
     }
     let outcome = match cli.command {
-        Command::Run(args) => run_command::run(&args),
-        Command::Mount(args) => mount_command::mount(&args),
-        Command::Umount(args) => mount_command::umount(&args),
-        Command::Exec(args) => exec_command::exec(&args),
-        Command::Flow(command) => flow_command::flow(&command),
-        Command::Pool(command) => pool_command::pool(command),
-        Command::Node(args) => pool_command::node(&args),
-        Command::Put(args) => key_command::put(&args),
-        Command::Get(args) => key_command::get(&args),
-        Command::Cat(args) => key_command::cat(&args),
-        Command::Ls(args) => key_command::ls(&args),
-        Command::Cp(args) => key_command::cp(&args),
-        Command::Rm(args) => key_command::rm(&args),
-        Command::Stat(args) => key_command::stat(&args),
-        Command::Locate(args) => key_command::locate(&args),
-        Command::Bench(command) => bench_command::bench(&command),
-        Command::BenchWorker => Ok(bench_command::worker()),
+        CliCommand::Run(args) => run_command::run(&args),
+        CliCommand::Mount(args) => mount_command::mount(&args),
+        CliCommand::Umount(args) => mount_command::umount(&args),
+        CliCommand::Exec(args) => exec_command::exec(&args),
+        CliCommand::Flow(command) => flow_command::flow(&command),
+        CliCommand::Pool(command) => pool_command::pool(command),
+        CliCommand::Node(args) => pool_command::node(&args),
+        CliCommand::Put(args) => key_command::put(&args),
+        CliCommand::Get(args) => key_command::get(&args),
+        CliCommand::Cat(args) => key_command::cat(&args),
+        CliCommand::Ls(args) => key_command::ls(&args),
+        CliCommand::Cp(args) => key_command::cp(&args),
+        CliCommand::Rm(args) => key_command::rm(&args),
+        CliCommand::Stat(args) => key_command::stat(&args),
+        CliCommand::Locate(args) => key_command::locate(&args),
+        CliCommand::Bench(command) => bench_command::bench(&command),
+        CliCommand::BenchWorker => Ok(bench_command::worker()),
     };
     ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
 }
 
 /// Prints errors in the flags, or the text for --help and --version; returns the exit code.
-fn tell(told: &clap::Error) -> u8 {
-    let printed = told.print().and_then(|()| std::io::stdout().flush());
+fn print_clap_error(error: &clap::Error) -> u8 {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
     match printed {
         // If standard error cannot be written, there is no way to report it.
-        _ if told.use_stderr() => REFUSED,
+        _ if error.use_stderr() => REFUSED,
         Ok(()) => 0,
         Err(error) => output::PrintError::from(error).conclude(),
     }

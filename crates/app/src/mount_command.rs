@@ -22,16 +22,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Mounts a pool at all directories, and waits until it is unmounted everywhere or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
-    let ending = Ending::default();
-    let (first, last) = (ending.clone(), ending.clone());
+    let shutdown = MountShutdown::default();
+    let (first, last) = (shutdown.clone(), shutdown.clone());
     // Install the handler before anything is mounted, so that no signal can leave a mount behind.
     let received =
-        signals::watch(move || first.begin(), move || last.at_once()).map_err(|error| cannot_start(&error))?;
-    let claim = claim(args).map_err(told)?;
-    ending.clears(claim.undo());
+        signals::watch(move || first.unmount_all(), move || last.run_undo()).map_err(|error| cannot_start(&error))?;
+    let claim = claim(args).map_err(mount_problems)?;
+    shutdown.set_undo(claim.undo());
     let carrier = pool_file(args).map(|_| pool::carrier()).transpose().map_err(one)?;
-    let (pool, what) = open_pool(args, &ending).map_err(one)?;
-    let mounts = mount_all((args, carrier), &pool, &claim, &ending)?;
+    let (pool, what) = open_pool(args, &shutdown).map_err(one)?;
+    let mounts = mount_all((args, carrier), &pool, &claim, &shutdown)?;
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
         let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
@@ -40,14 +40,14 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     mounts.iter().for_each(Mount::wait);
     drop(mounts);
     drop(claim);
-    Ok(received.exit_code().unwrap_or(if ending.known().pool_ended { POOL_ENDED } else { 0 }))
+    Ok(received.exit_code().unwrap_or(if shutdown.state().pool_ended { POOL_ENDED } else { 0 }))
 }
 
 fn one(problem: Problem) -> Vec<Problem> {
     vec![problem]
 }
 
-fn told(error: MountError) -> Vec<Problem> {
+fn mount_problems(error: MountError) -> Vec<Problem> {
     one(error.into())
 }
 
@@ -80,11 +80,11 @@ fn pool_file(args: &MountArgs) -> Option<PathBuf> {
 }
 
 /// The pool, and its description for the user.
-fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem> {
+fn open_pool(args: &MountArgs, shutdown: &MountShutdown) -> Result<(Vfs, String), Problem> {
     if let Some(path) = pool_file(args) {
         let connected = ConnectedPool::read(&path)?;
         let client = pool::runtime()?.block_on(pool::connect(&path, Patience::default()))?;
-        ends_with(connected, client.clone(), ending.clone())?;
+        ends_with(connected, client.clone(), shutdown.clone())?;
         return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
     }
     let PoolSize { size, lowered } = run::MemoryBudget::read().pool(args.memory)?;
@@ -95,13 +95,13 @@ fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem
 }
 
 /// Starts a thread that ends the mount when the pool ends.
-fn ends_with(pool: ConnectedPool, client: Client, ending: Ending) -> Result<(), Problem> {
+fn ends_with(pool: ConnectedPool, client: Client, shutdown: MountShutdown) -> Result<(), Problem> {
     let waits = pool::runtime()?;
     let watch = move || {
         while !waits.block_on(pool.has_ended(&client)) {
             thread::sleep(LOOK_EVERY);
         }
-        ending.pool_ended(pool.path());
+        shutdown.pool_ended(pool.path());
     };
     let started = thread::Builder::new().name("pool".into()).spawn(watch);
     started.map(drop).map_err(|error| Problem::new(format!("no thread that looks after the pool: {error}")))
@@ -113,7 +113,7 @@ fn mount_all(
     (args, carrier): (&MountArgs, Option<Handle>),
     pool: &Vfs,
     claim: &Claim,
-    ending: &Ending,
+    shutdown: &MountShutdown,
 ) -> Result<Vec<Mount>, Vec<Problem>> {
     let options = Options {
         shared: args.shared,
@@ -125,8 +125,8 @@ fn mount_all(
     };
     let mut mounts = Vec::new();
     for dir in &args.dirs {
-        let mount = Mount::new(pool, dir, &options).map_err(told)?;
-        ending.unmounts(mount.unmounter());
+        let mount = Mount::new(pool, dir, &options).map_err(mount_problems)?;
+        shutdown.add_unmounter(mount.unmounter());
         mounts.push(mount);
     }
     Ok(mounts)
@@ -134,47 +134,47 @@ fn mount_all(
 
 /// Shutdown of the mounts on a signal, at any moment of their start.
 #[derive(Debug, Clone, Default)]
-struct Ending(Arc<Mutex<Known>>);
+struct MountShutdown(Arc<Mutex<ShutdownState>>);
 
 /// State of the shutdown.
 #[derive(Debug, Default)]
-struct Known {
+struct ShutdownState {
     begun: bool,
     pool_ended: bool,
     unmounters: Vec<Unmounter>,
     undo: Option<Undo>,
 }
 
-impl Ending {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+impl MountShutdown {
+    fn state(&self) -> std::sync::MutexGuard<'_, ShutdownState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the cleanup for an immediate exit.
-    fn clears(&self, undo: Undo) {
-        self.known().undo = Some(undo);
+    fn set_undo(&self, undo: Undo) {
+        self.state().undo = Some(undo);
     }
 
     /// Adds a mount to unmount; it is unmounted immediately if the shutdown has begun.
-    fn unmounts(&self, unmounter: Unmounter) {
-        let mut known = self.known();
-        if known.begun {
-            drop(known);
+    fn add_unmounter(&self, unmounter: Unmounter) {
+        let mut state = self.state();
+        if state.begun {
+            drop(state);
             unmount(&unmounter);
         } else {
-            known.unmounters.push(unmounter);
+            state.unmounters.push(unmounter);
         }
     }
 
     /// Unmounts everything, which ends the waits of `mount`.
-    fn begin(&self) {
-        self.take().iter().for_each(unmount);
+    fn unmount_all(&self) {
+        self.begin().iter().for_each(unmount);
     }
 
     /// Unmounts without waiting for users of the mounts: the pool can serve nothing any more.
     fn pool_ended(&self, path: &Path) {
-        self.known().pool_ended = true;
-        let unmounters = self.take();
+        self.state().pool_ended = true;
+        let unmounters = self.begin();
         if !unmounters.is_empty() {
             console::say(&format!("error: the pool of {} has ended, and its mount ends with it", path.display()));
         }
@@ -186,14 +186,14 @@ impl Ending {
     }
 
     /// Begins the shutdown; returns the mounts so far.
-    fn take(&self) -> Vec<Unmounter> {
-        let mut known = self.known();
-        known.begun = true;
-        std::mem::take(&mut known.unmounters)
+    fn begin(&self) -> Vec<Unmounter> {
+        let mut state = self.state();
+        state.begun = true;
+        std::mem::take(&mut state.unmounters)
     }
 
-    fn at_once(&self) {
-        let undo = self.known().undo.clone();
+    fn run_undo(&self) {
+        let undo = self.state().undo.clone();
         undo.iter().for_each(Undo::act);
     }
 }
@@ -210,7 +210,7 @@ fn unmount(unmounter: &Unmounter) {
 
 /// Unmounts a directory that `mount` mounted.
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
-    let unmounted = fuse::unmount_path(&args.dir).map_err(told)?;
+    let unmounted = fuse::unmount_path(&args.dir).map_err(mount_problems)?;
     if unmounted == fuse::Unmounted::Detached {
         console::say(&format!("{} is in use: it is detached, and gone with its last user", args.dir.display()));
     }

@@ -1,6 +1,6 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
-use crate::args::{NodeArgs, PoolCommand, StartArgs, StatusArgs, WhichPool};
+use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
 use crate::{console, node_log, output, run_command, signals};
 use base::{ByteSize, Problem, printable};
 use fuse::{MountError, RuntimeDir};
@@ -26,16 +26,16 @@ pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
 }
 
 /// The path of the pool file: the given one, or the default of this user.
-pub fn file(which: &WhichPool) -> Result<PathBuf, Problem> {
+pub fn file(which: &PoolArg) -> Result<PathBuf, Problem> {
     match which.pool.as_ref().filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
             std::path::absolute(path).map_err(|error| Problem::new(format!("--pool {}: {error}", path.display())))
         }
-        None => Ok(RuntimeDir::of_user().map_err(told)?.path().join(PoolFile::USUAL_NAME)),
+        None => Ok(RuntimeDir::of_user().map_err(mount_problem)?.path().join(PoolFile::USUAL_NAME)),
     }
 }
 
-fn told(error: MountError) -> Problem {
+fn mount_problem(error: MountError) -> Problem {
     error.into()
 }
 
@@ -84,12 +84,12 @@ fn places(args: &StartArgs) -> Result<Places, Problem> {
     }
 }
 
-fn stop(which: &WhichPool) -> Result<u8, Problem> {
+fn stop(which: &PoolArg) -> Result<u8, Problem> {
     let path = file(which)?;
-    let runtime = RuntimeDir::of_user().map_err(told)?;
+    let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     let stopped = pool::stop(&path, Some(runtime.path()))?;
     // Remove directories of nodes that died.
-    runtime.sweep().map_err(told)?;
+    runtime.sweep().map_err(mount_problem)?;
     let mut code = 0;
     for (node, how) in &stopped {
         let (id, host, pid) = (node.id, &node.host, node.pid());
@@ -140,7 +140,7 @@ fn as_line(node: &Present) -> String {
 
 /// Totals of all nodes that answer.
 #[derive(Debug, Default)]
-struct Sum {
+struct StatusTotals {
     up: usize,
     used: u64,
     memory: u64,
@@ -149,8 +149,8 @@ struct Sum {
     slots: u64,
 }
 
-impl Sum {
-    fn of(present: &[Present]) -> Self {
+impl StatusTotals {
+    fn new(present: &[Present]) -> Self {
         present.iter().fold(Self::default(), |sum, node| match &node.state {
             State::Down(_) => sum,
             State::Up(up) => Self {
@@ -166,7 +166,7 @@ impl Sum {
 }
 
 fn summary(path: &Path, present: &[Present]) -> String {
-    let Sum { up, used, memory, files, waiting, slots } = Sum::of(present);
+    let StatusTotals { up, used, memory, files, waiting, slots } = StatusTotals::new(present);
     let (all, plural) = (present.len(), if present.len() == 1 { "" } else { "s" });
     let (used, memory) = (ByteSize(used), ByteSize(memory));
     let waiting = if waiting == 0 { String::new() } else { format!(", {waiting} requests wait for space") };
@@ -177,7 +177,7 @@ fn summary(path: &Path, present: &[Present]) -> String {
 fn as_json(path: &Path, file: &PoolFile, present: &[Present]) -> Value {
     let nodes: Vec<Value> = present.iter().map(node_as_json).collect();
     let started = report::rfc3339_utc(file.started * 1000);
-    let Sum { up, used, memory, files, waiting, slots } = Sum::of(present);
+    let StatusTotals { up, used, memory, files, waiting, slots } = StatusTotals::new(present);
     json!({
         "pool": path, "started": started, "partitions": file.partitions, "max_nodes": file.max_nodes, "nodes": nodes,
         "up": up, "used": used, "memory": memory, "files": files, "slots": slots, "waiting": waiting,
@@ -219,14 +219,14 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         Some(id) => Pick::Id(id),
         None => Pick::Place(rank()?),
     };
-    let runtime = RuntimeDir::of_user().map_err(told)?;
-    for (path, why) in runtime.sweep().map_err(told)?.kept {
+    let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
+    for (path, why) in runtime.sweep().map_err(mount_problem)?.kept {
         tracing::warn!("{} is left of a dead pool and could not be removed: {why}", path.display());
     }
-    let mut claim = runtime.claim(&format!("node-{}", std::process::id())).map_err(told)?;
+    let mut claim = runtime.claim(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
     let log = runtime.path().join(format!("{}.log", claim.name()));
     let folder = runtime.path().join(claim.name()).join("door");
-    claim.also_removes(&folder).map_err(told)?;
+    claim.also_removes(&folder).map_err(mount_problem)?;
     std::fs::create_dir(&folder).map_err(cannot)?;
     let memory = |asked, nodes| {
         let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(asked)?;

@@ -20,7 +20,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 const EXPORTS_NAMED_MAX: usize = 10;
 
 /// An output format for events.
-pub trait Show {
+pub trait ProgressOutput {
     /// Shows one event.
     fn show(&mut self, event: &RunEvent);
 
@@ -31,26 +31,26 @@ pub trait Show {
 }
 
 /// The format for the flags and the terminal.
-pub fn form(quiet: bool, json: bool) -> Box<dyn Show> {
+pub fn output_for(quiet: bool, json: bool) -> Box<dyn ProgressOutput> {
     if json {
-        Box::new(Json::default())
+        Box::new(JsonOutput::default())
     } else if quiet {
-        Box::new(Quiet::default())
+        Box::new(QuietOutput::default())
     } else if std::io::stderr().is_terminal() {
-        Box::new(Bar::new())
+        Box::new(BarOutput::new())
     } else {
-        Box::new(Plain::default())
+        Box::new(PlainOutput::default())
     }
 }
 
 /// Prints one JSON object per line on standard output.
 #[derive(Default)]
-struct Json {
+struct JsonOutput {
     /// Error after which events are no longer written. It does not stop the run.
     unwritten: Option<PrintError>,
 }
 
-impl Show for Json {
+impl ProgressOutput for JsonOutput {
     fn show(&mut self, event: &RunEvent) {
         if self.unwritten.is_none() {
             self.unwritten = output::print(format!("{}\n", event.to_json()).as_bytes()).err();
@@ -64,17 +64,17 @@ impl Show for Json {
 
 /// Prints only errors and warnings.
 #[derive(Default)]
-struct Quiet {
-    told: Told,
+struct QuietOutput {
+    messages: MessageLog,
 }
 
-impl Show for Quiet {
+impl ProgressOutput for QuietOutput {
     fn show(&mut self, event: &RunEvent) {
         match event {
             RunEvent::TaskFailed { .. } | RunEvent::Warning(_) => {
-                self.told.lines(event).iter().for_each(|line| say(line))
+                self.messages.lines(event).iter().for_each(|line| say(line))
             }
-            RunEvent::Ended { .. } => self.told.failures.counted().for_each(|line| say(&line)),
+            RunEvent::Ended { .. } => self.messages.failures.counted().for_each(|line| say(&line)),
             _ => {}
         }
     }
@@ -82,12 +82,12 @@ impl Show for Quiet {
 
 /// State for messages that are printed once.
 #[derive(Default)]
-struct Told {
-    outputs: Outputs,
+struct MessageLog {
+    outputs: OutputCounts,
     failures: Failures,
 }
 
-impl Told {
+impl MessageLog {
     /// The lines that all formats for people print for an event.
     fn lines(&mut self, event: &RunEvent) -> Vec<String> {
         match event {
@@ -103,12 +103,12 @@ impl Told {
 
 /// Count of the outputs that were written so far.
 #[derive(Default)]
-struct Outputs {
+struct OutputCounts {
     count: usize,
     bytes: u64,
 }
 
-impl Outputs {
+impl OutputCounts {
     /// The line for one more output, while there are few.
     fn add(&mut self, path: &str, bytes: u64) -> Option<String> {
         self.count += 1;
@@ -125,12 +125,12 @@ impl Outputs {
 
 /// Prints plain lines, for logs.
 #[derive(Default)]
-struct Plain {
+struct PlainOutput {
     last: Option<Instant>,
-    told: Told,
+    messages: MessageLog,
 }
 
-impl Show for Plain {
+impl ProgressOutput for PlainOutput {
     fn show(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Progress(progress) => {
@@ -139,21 +139,21 @@ impl Show for Plain {
                     say(&progress_line(progress));
                 }
             }
-            _ => self.told.lines(event).iter().for_each(|line| say(line)),
+            _ => self.messages.lines(event).iter().for_each(|line| say(line)),
         }
     }
 }
 
 /// Draws a progress bar with counts beside it; messages scroll above it.
-struct Bar {
+struct BarOutput {
     bar: ProgressBar,
-    told: Told,
+    messages: MessageLog,
 }
 
-impl Bar {
+impl BarOutput {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-        Self { bar, told: Told::default() }
+        Self { bar, messages: MessageLog::default() }
     }
 
     fn start(&self, tasks: usize) {
@@ -163,7 +163,7 @@ impl Bar {
     }
 }
 
-impl Show for Bar {
+impl ProgressOutput for BarOutput {
     fn show(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Progress(progress) => {
@@ -175,7 +175,7 @@ impl Show for Bar {
             RunEvent::Started { tasks, .. } => self.start(*tasks),
             _ => {}
         }
-        let lines = self.told.lines(event);
+        let lines = self.messages.lines(event);
         if !lines.is_empty() {
             self.bar.suspend(|| lines.iter().for_each(|line| say(line)));
         }
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn many_outputs_are_named_up_to_a_number_and_counted_at_the_end() {
-        let mut outputs = Outputs::default();
+        let mut outputs = OutputCounts::default();
         let named = (0..12).filter(|n| outputs.add(&format!("out/{n}"), 1024).is_some()).count();
         assert_eq!(named, EXPORTS_NAMED_MAX);
         assert_eq!(outputs.total().as_deref(), Some("wrote 2 more; 12 outputs, 12 KiB"));
-        assert_eq!(Outputs::default().total(), None);
+        assert_eq!(OutputCounts::default().total(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::args::{RunArgs, StorageArg};
 use crate::console;
 use crate::data_folder::REPORTS;
-use crate::{progress, selection, signals, source};
+use crate::{export_filter, progress, signals, source};
 use base::Problem;
 use report::{Outcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
@@ -29,14 +29,14 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
         tracing::warn!(%error, "if this run is killed with SIGKILL, its tools live on");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(out_of_runtime)?;
-    let mut show = progress::form(args.quiet, args.json);
+    let mut show = progress::output_for(args.quiet, args.json);
     let mut ended = None;
-    let mut tell = |event: &run::RunEvent| match event {
+    let mut on_event = |event: &run::RunEvent| match event {
         // The end is shown only when the report is written.
         run::RunEvent::Ended { .. } => ended = Some(event.clone()),
         _ => show.show(event),
     };
-    let mut report = runtime.block_on(run::run(spec, &mut tell, cancel, &emergency_cleanup))?;
+    let mut report = runtime.block_on(run::run(spec, &mut on_event, cancel, &emergency_cleanup))?;
     if let Some(code) = received.exit_code() {
         report.exit_code = i32::from(code);
     }
@@ -53,13 +53,13 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
 
 /// Prints the path of the report; returns the exit code.
 fn conclude(args: &RunArgs, report: &RunReport, written: &Result<(), String>, report_dir: &Path) -> u8 {
-    let tell = |line: String| {
+    let print = |line: String| {
         if !args.quiet && !args.json {
             console::say(&line);
         }
     };
     match written {
-        Ok(()) => tell(format!("report: {}", report_dir.join("report.html").display())),
+        Ok(()) => print(format!("report: {}", report_dir.join("report.html").display())),
         Err(error) => console::say(&format!("error: the report could not be written: {error}")),
     }
     let code = u8::try_from(report.exit_code).unwrap_or(1);
@@ -67,8 +67,8 @@ fn conclude(args: &RunArgs, report: &RunReport, written: &Result<(), String>, re
 }
 
 /// Converts the arguments to the specification of the run.
-fn spec(args: &RunArgs, loaded: source::Loaded) -> Result<RunSpec, Vec<Problem>> {
-    let exports = selection::select(&loaded.flow, &args.export)?;
+fn spec(args: &RunArgs, loaded: source::LoadedWorkflow) -> Result<RunSpec, Vec<Problem>> {
+    let exports = export_filter::select(&loaded.flow, &args.export)?;
     let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
     let run_id = run_id(&loaded.flow.workflow().name);
     let report_dir = report_dir(args, &run_id)?;
@@ -143,8 +143,8 @@ fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
 
 /// Writes run.json and report.html, each atomically.
 fn write_report(report: &RunReport, dir: &Path) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("{}: {error}", dir.display());
-    fs::create_dir_all(dir).map_err(told)?;
+    let describe = |error: std::io::Error| format!("{}: {error}", dir.display());
+    fs::create_dir_all(dir).map_err(describe)?;
     for (name, text) in [("run.json", report.json()), ("report.html", report::html(report))] {
         // The process id keeps two runs with one directory apart.
         let part = dir.join(format!(".{name}.{}.part", std::process::id()));
@@ -152,7 +152,7 @@ fn write_report(report: &RunReport, dir: &Path) -> Result<(), String> {
         if written.is_err() {
             let _ = fs::remove_file(&part);
         }
-        written.map_err(told)?;
+        written.map_err(describe)?;
     }
     Ok(())
 }

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time after the first signal during which further ones are ignored.
-const SAME: Duration = Duration::from_secs(1);
+const REPEAT_WINDOW: Duration = Duration::from_secs(1);
 
 /// The first signal that came; 0 before any.
 #[derive(Debug, Clone, Default)]
-pub struct Received(Arc<AtomicI32>);
+pub struct ReceivedSignal(Arc<AtomicI32>);
 
-impl Received {
+impl ReceivedSignal {
     /// The exit code for the first signal, by the shell's convention (128 + its number).
     pub fn exit_code(&self) -> Option<u8> {
         let signal = self.0.load(Ordering::SeqCst);
@@ -30,61 +30,61 @@ impl Received {
 
 /// Reaction to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+enum SignalAction {
     /// End the work.
     End,
     /// Ignore a repetition of the first signal.
-    Said,
+    Ignore,
     /// End the process immediately.
-    AtOnce,
+    ExitNow,
 }
 
 /// Signals that were received so far.
 #[derive(Debug, Default)]
-struct Asked {
+struct SignalHistory {
     first: Option<Instant>,
 }
 
-impl Asked {
+impl SignalHistory {
     /// Returns the reaction to a signal at `now`.
-    fn on(&mut self, now: Instant) -> Meaning {
+    fn on(&mut self, now: Instant) -> SignalAction {
         match self.first {
             None => {
                 self.first = Some(now);
-                Meaning::End
+                SignalAction::End
             }
-            Some(first) if now.saturating_duration_since(first) < SAME => Meaning::Said,
-            Some(_) => Meaning::AtOnce,
+            Some(first) if now.saturating_duration_since(first) < REPEAT_WINDOW => SignalAction::Ignore,
+            Some(_) => SignalAction::ExitNow,
         }
     }
 }
 
-/// Runs `first` at the first signal, on its own thread. At the second, runs `last_resort` and
+/// Runs `first` at the first signal, on its own thread. At the second, runs `emergency_cleanup` and
 /// exits.
 ///
 /// # Errors
 /// The kernel refuses the handlers, which is a bug, or the thread cannot be started.
 pub fn watch(
     first: impl FnOnce() + Send + 'static,
-    last_resort: impl Fn() + Send + 'static,
-) -> std::io::Result<Received> {
-    let received = Received::default();
-    let seen = received.clone();
+    emergency_cleanup: impl Fn() + Send + 'static,
+) -> std::io::Result<ReceivedSignal> {
+    let received = ReceivedSignal::default();
+    let first_signal = received.clone();
     let ignored = ignored();
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
     let mut signals = Signals::new(wanted)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let (mut asked, mut first) = (Asked::default(), Some(first));
+        let (mut history, mut first) = (SignalHistory::default(), Some(first));
         for signal in signals.forever() {
-            match asked.on(Instant::now()) {
-                Meaning::End => {
-                    seen.0.store(signal, Ordering::SeqCst);
+            match history.on(Instant::now()) {
+                SignalAction::End => {
+                    first_signal.0.store(signal, Ordering::SeqCst);
                     // Ending may take long, and further signals must be handled meanwhile.
                     first.take().map(std::thread::spawn);
                 }
-                Meaning::Said => {}
-                Meaning::AtOnce => {
-                    last_resort();
+                SignalAction::Ignore => {}
+                SignalAction::ExitNow => {
+                    emergency_cleanup();
                     std::process::exit(128 + signal);
                 }
             }
@@ -111,11 +111,11 @@ mod tests {
     fn signals_within_a_second_of_the_first_are_the_first() {
         let begun = Instant::now();
         let meanings = |after_ms: &[u64]| {
-            let mut asked = Asked::default();
-            let on = |ms: &u64| asked.on(begun + Duration::from_millis(*ms));
+            let mut history = SignalHistory::default();
+            let on = |ms: &u64| history.on(begun + Duration::from_millis(*ms));
             after_ms.iter().map(on).collect::<Vec<_>>()
         };
-        let (end, said, at_once) = (Meaning::End, Meaning::Said, Meaning::AtOnce);
+        let (end, said, at_once) = (SignalAction::End, SignalAction::Ignore, SignalAction::ExitNow);
         assert_eq!(meanings(&[0, 0, 1]), [end, said, said], "timeout and make send two");
         assert_eq!(meanings(&[5000, 5999, 6000]), [end, said, at_once]);
         assert_eq!(meanings(&[0, 60_000]), [end, at_once]);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A loaded workflow and its sources.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedWorkflow {
     /// The checked workflow.
     pub flow: CheckedWorkflow,
     /// Language of the source: `js4cloud` or `json`.
@@ -30,7 +30,7 @@ pub struct Loaded {
 
 /// Warnings about a valid workflow that is probably not what the user meant. `language` is that of
 /// its source.
-fn strange(workflow: &Workflow, name: &str, language: &str) -> Vec<String> {
+fn workflow_warnings(workflow: &Workflow, name: &str, language: &str) -> Vec<String> {
     let mut found = Vec::new();
     if workflow.tasks.is_empty() {
         let why = if language == "json" { "`tasks` is empty" } else { "the script calls no tool" };
@@ -48,7 +48,7 @@ const SOURCE_BYTES_MAX: u64 = 256 << 20;
 
 /// Reads and checks everything. Every problem names its place. `written` are the directories that a
 /// run writes to.
-pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Problem>> {
+pub fn load(source: &args::SourceArgs, written: &[&Path]) -> Result<LoadedWorkflow, Vec<Problem>> {
     let one = |problem: Problem| vec![problem];
     let text = read(&source.workflow).map_err(one)?;
     let data_dir = data_dir(source.data.as_deref()).map_err(one)?;
@@ -57,8 +57,8 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     if flow::is_descriptor(&text) || is_json(&source.workflow) {
         refuse_script_flags(source, &sets).map_err(one)?;
         let flow = CheckedWorkflow::new(flow::from_json(&text, &name).map_err(one)?, None)?;
-        let warnings = strange(flow.workflow(), &name, "json");
-        return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets, warnings });
+        let warnings = workflow_warnings(flow.workflow(), &name, "json");
+        return Ok(LoadedWorkflow { flow, language: "json", data_dir, tools: None, sets, warnings });
     }
     let tool_file = tool_file(source);
     let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
@@ -66,11 +66,11 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     let asks = ["get", "pairs"].iter().any(|word| text.contains(word));
     let mut inputs = if asks { data_folder::list(&data_dir, written).map_err(one)? } else { DataFolder::default() };
     let mut warnings = std::mem::take(&mut inputs.warnings);
-    let folder = told_folder(&data_dir, source.data.is_some());
+    let folder = folder_name(&data_dir, source.data.is_some());
     let workflow = evaluate(&name, &text, tools, (inputs, folder), &sets).map_err(one)?;
     let flow = CheckedWorkflow::new(workflow, Some(Script { file: &name, source: &text }))?;
-    warnings.extend(strange(flow.workflow(), &name, "js4cloud"));
-    Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
+    warnings.extend(workflow_warnings(flow.workflow(), &name, "js4cloud"));
+    Ok(LoadedWorkflow { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
 }
 
 /// Returns whether the file name ends in `.json`, so that a broken descriptor is reported as JSON.
@@ -79,7 +79,7 @@ fn is_json(path: &Path) -> bool {
 }
 
 /// Refuses flags that only a script can use.
-fn refuse_script_flags(source: &args::Source, sets: &[(String, ConfigValue)]) -> Result<(), Problem> {
+fn refuse_script_flags(source: &args::SourceArgs, sets: &[(String, ConfigValue)]) -> Result<(), Problem> {
     if let Some((name, _)) = sets.first() {
         return Err(Problem::new(format!("--set {name}: a descriptor has no variables"))
             .hint("set the value for the script, and export the descriptor again"));
@@ -92,12 +92,12 @@ fn refuse_script_flags(source: &args::Source, sets: &[(String, ConfigValue)]) ->
 }
 
 fn read(path: &Path) -> Result<String, Problem> {
-    let told = |error: std::io::Error| Problem::new(format!("{}: {error}", path.display()));
+    let describe = |error: std::io::Error| Problem::new(format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
     // Bound the read instead of asking for the size, which pipes and devices do not have: a pipe is
     // fine, /dev/zero is too large.
-    let file = fs::File::open(path).map_err(told)?;
-    file.take(SOURCE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(told)?;
+    let file = fs::File::open(path).map_err(describe)?;
+    file.take(SOURCE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(describe)?;
     if bytes.len() as u64 > SOURCE_BYTES_MAX {
         return Err(Problem::new(format!("{}: larger than {} MiB", path.display(), SOURCE_BYTES_MAX >> 20)));
     }
@@ -110,13 +110,13 @@ fn read(path: &Path) -> Result<String, Problem> {
 
 fn data_dir(typed: Option<&Path>) -> Result<PathBuf, Problem> {
     let dir = typed.unwrap_or(Path::new("."));
-    let told = |why: String| Problem::new(format!("--data {}: {why}", dir.display()));
-    let absolute = dir.canonicalize().map_err(|error| told(error.to_string()))?;
-    if absolute.is_dir() { Ok(absolute) } else { Err(told("not a directory".into())) }
+    let describe = |why: String| Problem::new(format!("--data {}: {why}", dir.display()));
+    let absolute = dir.canonicalize().map_err(|error| describe(error.to_string()))?;
+    if absolute.is_dir() { Ok(absolute) } else { Err(describe("not a directory".into())) }
 }
 
 /// The tool file that was named, or `tools.toml` beside the workflow if it exists.
-fn tool_file(source: &args::Source) -> Option<PathBuf> {
+fn tool_file(source: &args::SourceArgs) -> Option<PathBuf> {
     source.tools.clone().or_else(|| Some(source.workflow.with_file_name("tools.toml")).filter(|file| file.is_file()))
 }
 
@@ -129,7 +129,7 @@ fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
 }
 
 /// Name of the data directory in messages.
-fn told_folder(dir: &Path, is_named: bool) -> String {
+fn folder_name(dir: &Path, is_named: bool) -> String {
     let shown = dir.display();
     let default = if is_named { "" } else { " (the current one, which is the default of --data)" };
     format!("the data folder {shown}{default}")
@@ -139,13 +139,13 @@ fn evaluate(
     name: &str,
     text: &str,
     tools: Vec<Tool>,
-    (inputs, told): (DataFolder, String),
+    (inputs, describe): (DataFolder, String),
     sets: &[(String, ConfigValue)],
 ) -> Result<Workflow, Problem> {
     let script = js4cloud::Script { file: name.to_owned(), source: text.to_owned() };
     let inputs = js4cloud::Inputs {
         tools,
-        catalogue: Catalogue::new(inputs.files).with_folder_name(told).set_aside(inputs.set_aside),
+        catalogue: Catalogue::new(inputs.files).with_folder_name(describe).set_aside(inputs.set_aside),
         sets: sets.to_vec(),
         log: Some(Box::new(console::say)),
         ..js4cloud::Inputs::default()
@@ -185,14 +185,14 @@ mod tests {
     #[test]
     fn a_message_about_the_data_folder_names_it_and_says_where_it_comes_from() {
         let dir = tempfile::tempdir().unwrap();
-        let told = |is_named| {
-            let folder = (DataFolder::default(), told_folder(dir.path(), is_named));
+        let describe = |is_named| {
+            let folder = (DataFolder::default(), folder_name(dir.path(), is_named));
             evaluate("w.js", "Data.get('Poem')", Vec::new(), folder, &[]).expect_err("there is none").message
         };
         let beginning =
             format!("no file `Poem` or `Poem.*` among the 0 files of the data folder {}", dir.path().display());
-        assert_eq!(told(true), beginning);
-        assert_eq!(told(false), beginning + " (the current one, which is the default of --data)");
+        assert_eq!(describe(true), beginning);
+        assert_eq!(describe(false), beginning + " (the current one, which is the default of --data)");
     }
 
     #[test]
