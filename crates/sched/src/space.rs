@@ -168,7 +168,7 @@ impl SpaceRules {
         self.sizes.get(data.0 as usize).copied().unwrap_or(0)
     }
 
-    /// TaskCounts a dropped temporary as leaving.
+    /// Counts a dropped temporary as leaving.
     pub fn count_leaving(&mut self, data: DataId) {
         let bytes = self.size(data);
         self.settled = self.settled.saturating_sub(bytes);
@@ -224,7 +224,7 @@ impl SpaceRules {
         }
     }
 
-    /// TaskCounts a ready task as running.
+    /// Counts a ready task as running.
     pub fn start(&mut self, task: TaskId) {
         let claims = self.candidate(task).map_or(0, |candidate| candidate.claims);
         self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
@@ -233,7 +233,7 @@ impl SpaceRules {
         self.promised += claims;
     }
 
-    /// TaskCounts a running task as ended: successfully, with the bytes that it wrote, or not.
+    /// Counts a running task as ended: successfully, with the bytes that it wrote, or not.
     pub fn end(&mut self, task: TaskId, tool: ToolId, written: Option<u64>) {
         self.remove_running(task);
         self.on_space_freed();
@@ -258,7 +258,7 @@ impl SpaceRules {
         self.alone = self.alone.filter(|alone| *alone != task);
     }
 
-    /// TaskCounts a running task as one that found no space.
+    /// Counts a running task as one that found no space.
     pub fn on_no_space(&mut self, task: TaskId) -> NoSpaceOutcome {
         let was_alone = self.alone == Some(task);
         self.remove_running(task);
