@@ -31,6 +31,9 @@ const TASKS_MAX: u32 = 1000;
 const EDGES_MAX: u32 = 10_000;
 /// The most tasks that a search for an order runs: about a hundredth of a second.
 const SEARCH_MAX: u32 = 10_000;
+/// The most random orders of one search. An order may end at its first task, so tasks alone are no
+/// bound.
+const ORDERS_MAX: u32 = 100;
 /// A fixed seed, so that the same state gives the same order.
 const SEED: u64 = 0x6D69_6C6C;
 /// The number of outcomes of a random choice.
@@ -61,7 +64,10 @@ pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool
 /// search found no such order. Call it only if nothing runs.
 pub fn find_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
     let (mut random, mut tasks_left) = (SplitMix64(SEED), SEARCH_MAX);
-    while tasks_left > 0 {
+    for _ in 0..ORDERS_MAX {
+        if tasks_left == 0 {
+            break;
+        }
         let (mut simulation, mut first) = (Simulation::new(table, space), None);
         for _ in 0..TASKS_MAX {
             tasks_left = tasks_left.saturating_sub(1);
