@@ -212,6 +212,28 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(bench: Workbench) -> No
     assert bench.leftovers() == []
 
 
+def test_daemons_of_a_killed_run_are_ended_by_the_next_mount_too(bench: Workbench) -> None:
+    if not bench.can_mount():
+        pytest.skip("no FUSE here")
+    marker = f"sleep 7{os.getpid()}.5"
+    bench.script(f"var d = Data.define(\"D\"); shell({{script: 'setsid {marker} & sleep 3600', to: d}});")
+    process = bench.start("--json")
+    bench.wait_for(lambda: bench.processes(marker))
+    process.kill()
+    process.wait()
+    assert bench.processes(marker), "a process outside the group outlives the run"
+    place = bench.root / "mounted"
+    place.mkdir()
+    mount = subprocess.Popen([bench.binary, "mount", "--memory", "16MiB", str(place)], env=bench.environment())
+    try:
+        bench.wait_for(lambda: not bench.processes(marker))
+    finally:
+        mount.send_signal(signal.SIGINT)
+        mount.wait()
+    assert bench.mounts() == []
+    assert bench.leftovers() == []
+
+
 def test_memory_that_a_tool_declares_is_enforced_where_that_can_be_and_watched_elsewhere(bench: Workbench) -> None:
     enforced = bench.group_parent() is not None
     # Uses 150 MB: until it is killed if the limit is enforced, otherwise as long as four checks

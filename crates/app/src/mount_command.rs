@@ -27,7 +27,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     // Install the handler before anything is mounted, so that no signal can leave a mount behind.
     let received =
         signals::watch(move || first.unmount_all(), move || last.run_undo()).map_err(|error| cannot_start(&error))?;
-    let claim = claim(args).map_err(mount_problems)?;
+    let claim = claim(args).map_err(one)?;
     shutdown.set_undo(claim.undo());
     let carrier = pool_file(args).map(|_| pool::carrier()).transpose().map_err(one)?;
     let (pool, what) = open_pool(args, &shutdown).map_err(one)?;
@@ -57,12 +57,10 @@ fn cannot_start(error: &std::io::Error) -> Vec<Problem> {
 
 /// Removes what dead pools left, checks every directory, and registers the pool with all its mount
 /// points.
-fn claim(args: &MountArgs) -> Result<Claim, MountError> {
-    fuse::availability()?;
+fn claim(args: &MountArgs) -> Result<Claim, Problem> {
+    fuse::availability().map_err(MountError::from)?;
     let runtime = RuntimeDir::of_user()?;
-    for (path, why) in runtime.sweep()?.kept {
-        tracing::warn!("{} is left of a dead pool and could not be removed: {why}", path.display());
-    }
+    run::remove_stale_runs(&runtime)?;
     fuse::check_points(&args.dirs)?;
     let mut claim = runtime.claim(&format!("mount-{}", std::process::id()))?;
     args.dirs.iter().try_for_each(|dir| claim.also_mounts(dir))?;

@@ -89,7 +89,7 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     let stopped = pool::stop(&path, Some(runtime.path()))?;
     // Remove directories of nodes that died.
-    runtime.sweep().map_err(mount_problem)?;
+    run::remove_stale_runs(&runtime)?;
     let mut code = 0;
     for (node, how) in &stopped {
         let (id, host, pid) = (node.id, &node.host, node.pid());
@@ -220,9 +220,7 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         None => Pick::Place(rank()?),
     };
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
-    for (path, why) in runtime.sweep().map_err(mount_problem)?.kept {
-        tracing::warn!("{} is left of a dead pool and could not be removed: {why}", path.display());
-    }
+    run::remove_stale_runs(&runtime)?;
     let mut claim = runtime.claim(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
     let log = runtime.path().join(format!("{}.log", claim.name()));
     let folder = runtime.path().join(claim.name()).join("door");

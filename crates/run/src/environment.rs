@@ -174,7 +174,9 @@ impl StorageSetup<'_> {
     }
 }
 
-/// Removes what killed runs left: mounts, directories, and processes outside their group.
+/// Removes what killed runs, mounts and nodes left: mounts, directories, control groups, and daemons
+/// of tools. Every command that cleans up calls this, since a daemon is found only together with the
+/// directory of its run.
 pub fn remove_stale_runs(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.sweep()?;
     for name in &swept.removed {
