@@ -72,7 +72,7 @@ impl ProgressOutput for QuietOutput {
     fn show(&mut self, event: &RunEvent) {
         match event {
             RunEvent::TaskFailed { .. } | RunEvent::Warning(_) => {
-                self.messages.lines(event).iter().for_each(|line| say(line))
+                self.messages.lines(event).iter().for_each(|line| say(line));
             }
             RunEvent::Ended { .. } => self.messages.failures.counted().for_each(|line| say(&line)),
             _ => {}

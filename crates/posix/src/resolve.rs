@@ -137,7 +137,7 @@ pub struct Resolver<'a> {
 /// State of a path resolution.
 struct ResolveState {
     at: ResolvedDirectory,
-    /// ResolveState names in reverse order.
+    /// Names that remain to be resolved, in reverse order.
     names: Vec<Vec<u8>>,
     /// True if a slash follows the last name.
     slash: bool,

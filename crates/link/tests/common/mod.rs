@@ -120,11 +120,11 @@ impl Relay {
         let entrance = Listener::bind(&any_port()).unwrap().advertise(address.clone());
         let target = socket_of(entrance.address());
         server.add_listener(entrance).unwrap();
-        Self::relay(listener, address, target)
+        Self::start(listener, address, target)
     }
 
     /// Relays between the clients of `listener` and `target`.
-    pub fn relay(listener: TcpListener, address: Address, target: String) -> Self {
+    pub fn start(listener: TcpListener, address: Address, target: String) -> Self {
         let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let kept = streams.clone();
         thread::spawn(move || {
