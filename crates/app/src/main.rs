@@ -2,7 +2,7 @@
 //!
 //! `args` parses flags, `source` reads the workflow, `run_command`, `mount_command` and the other
 //! `*_command` files do the work through the crates below, and `progress` shows it. Only this crate
-//! prints and decides on exit codes (docs/CLI.md).
+//! prints. It decides on exit codes (docs/CLI.md), but for a run's 0 or 1 (`run`, `recorder.rs`).
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
