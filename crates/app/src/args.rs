@@ -346,7 +346,7 @@ pub struct RunArgs {
     /// files itself, where it may
     #[arg(long)]
     pub no_passthrough: bool,
-    /// Print nothing but errors
+    /// Print nothing but errors and warnings
     #[arg(long, short)]
     pub quiet: bool,
     /// Print events as JSON, one a line, to standard output
