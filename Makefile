@@ -40,7 +40,7 @@ $(BIN):
 	$(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG)) cargo build --release --locked --package app --package preload --package python
 
 $(NOTHING):
-	cargo build --release --locked --package kernel --example nothing
+	cargo build --release --locked --package fuse-transport --example nothing
 
 examples/.venv/.ready: examples/requirements.txt examples/setup.sh
 	PYTHON=$(PYTHON) examples/setup.sh
@@ -92,7 +92,7 @@ suites:
 soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
-	KILLS=$${KILLS:-2000} cargo test --release --package link --test programs --locked
+	KILLS=$${KILLS:-2000} cargo test --release --package transport --test programs --locked
 
 # Runs the simulations of crates/vfs/src/sim_test.rs with SIM_SEEDS more seeds; SIM_SEED=N repeats
 # one of them.

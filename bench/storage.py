@@ -286,7 +286,7 @@ def main() -> None:
     """Runs the named cases, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the tidemill binary, built with --release")
-    parser.add_argument("--nothing", type=Path, help="the FUSE server that does nothing: crates/kernel/examples/nothing.rs")
+    parser.add_argument("--nothing", type=Path, help="the FUSE server that does nothing: crates/fuse-transport/examples/nothing.rs")
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES), help="which cases (all)")
     parser.add_argument("--runs", type=int, default=5, help="counted rounds (5)")
     parser.add_argument("--scale", type=float, default=1.0, help="how much of everything is done; below 1 only to try the script (1.0)")

@@ -1,6 +1,6 @@
 """Objects over TCP against a plain sender and receiver in C, on loopback.
 
-    cargo build --release -p link --example objects
+    cargo build --release -p transport --example objects
     python3 bench/tcp.py --objects target/release/examples/objects
 
 Both sides use the same sizes, clients, concurrent values and cached or uncached data (tools/tcp.c

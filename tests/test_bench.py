@@ -30,7 +30,7 @@ ROWS = {
 @pytest.mark.usefixtures("root")
 def test_every_row_of_the_storage_benchmark_is_printed(binary: Path, tmp_path: Path, case: str) -> None:
     nothing = binary.parent / "examples/nothing"
-    assert nothing.is_file(), f"{nothing} is not there: `cargo build --package kernel --example nothing` makes it, beside a debug build"
+    assert nothing.is_file(), f"{nothing} is not there: `cargo build --package fuse-transport --example nothing` makes it, beside a debug build"
     tiny = ["--runs", "1", "--scale", "0.004", "--cases", case]
     command = [sys.executable, str(ROOT / "bench/storage.py"), "--binary", str(binary), "--nothing", str(nothing), *tiny]
     done = subprocess.run(command, env=os.environ | {"BENCH_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=120, check=False)

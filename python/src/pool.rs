@@ -74,7 +74,7 @@ pub struct Pool(Arc<State>);
 /// The default pool file of this user: that of `tidemill pool start` without --pool.
 #[pyfunction]
 pub fn usual_pool() -> PyResult<PathBuf> {
-    let folder = fuse::RuntimeDir::of_user().map_err(|error| errors::invalid(&Problem::from(error)))?;
+    let folder = mount::RuntimeDir::of_user().map_err(|error| errors::invalid(&Problem::from(error)))?;
     Ok(folder.path().join(PoolFile::USUAL_NAME))
 }
 

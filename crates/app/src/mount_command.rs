@@ -5,7 +5,7 @@ use crate::console;
 use crate::{run_command, signals};
 use base::Problem;
 use client::{Client, Patience};
-use fuse::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
+use mount::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
 use pool::ConnectedPool;
 use run::PoolSize;
 use std::path::{Path, PathBuf};
@@ -58,10 +58,10 @@ fn cannot_start(error: &std::io::Error) -> Vec<Problem> {
 /// Removes what dead pools left, checks every directory, and registers the pool with all its mount
 /// points.
 fn claim(args: &MountArgs) -> Result<Claim, Problem> {
-    fuse::availability().map_err(MountError::from)?;
+    mount::availability().map_err(MountError::from)?;
     let runtime = RuntimeDir::of_user()?;
     run::remove_stale_runs(&runtime)?;
-    fuse::check_points(&args.dirs)?;
+    mount::check_points(&args.dirs)?;
     let mut claim = runtime.claim(&format!("mount-{}", std::process::id()))?;
     args.dirs.iter().try_for_each(|dir| claim.also_mounts(dir))?;
     Ok(claim)
@@ -198,7 +198,7 @@ impl MountShutdown {
 
 fn unmount(unmounter: &Unmounter) {
     match unmounter.unmount() {
-        Ok(fuse::Unmounted::Detached) => {
+        Ok(mount::Unmounted::Detached) => {
             console::say("the pool is in use: it is detached, and ends with its last user");
         }
         Ok(_) => {}
@@ -208,8 +208,8 @@ fn unmount(unmounter: &Unmounter) {
 
 /// Unmounts a directory that `mount` mounted.
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
-    let unmounted = fuse::unmount_path(&args.dir).map_err(mount_problems)?;
-    if unmounted == fuse::Unmounted::Detached {
+    let unmounted = mount::unmount_path(&args.dir).map_err(mount_problems)?;
+    if unmounted == mount::Unmounted::Detached {
         console::say(&format!("{} is in use: it is detached, and gone with its last user", args.dir.display()));
     }
     Ok(0)

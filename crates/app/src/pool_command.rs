@@ -3,7 +3,7 @@
 use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
 use crate::{console, node_log, output, run_command, signals};
 use base::{ByteSize, Problem, printable};
-use fuse::{MountError, RuntimeDir};
+use mount::{MountError, RuntimeDir};
 use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Unseated, Wanted};
 use run::PoolSize;
 use rustix::process::DumpableBehavior;

@@ -3,11 +3,11 @@
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
 use client::{Client, Connection, Nodes, Patience};
-use link::{Address, Certificate, IdentityError, Reactor, Remote};
 use placement::NodeId;
 use rustix::io::Errno;
 use std::{fs, io::ErrorKind, net::IpAddr, num::NonZeroUsize, path::Path, sync::Arc, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
+use transport::{Address, Certificate, IdentityError, Reactor, Remote};
 use wire::{Refusal, handshake::Token};
 
 /// Upper limit of the I/O threads; more do not speed up the connections of a mount.
@@ -72,7 +72,7 @@ pub fn runtime() -> Result<Runtime, Problem> {
 pub fn carrier() -> Result<Handle, Problem> {
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = (processors / 2).clamp(1, CARRIERS_MAX);
-    link::runtime(threads).map_err(|error| Problem::new(format!("no thread for connections: {error}")))
+    transport::runtime(threads).map_err(|error| Problem::new(format!("no thread for connections: {error}")))
 }
 
 /// Connects to the pool of a pool file.

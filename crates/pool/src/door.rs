@@ -7,7 +7,6 @@ use crate::{
     start::{ID_BYTES, TOKEN_BYTES, random_text},
 };
 use base::Problem;
-use link::{Address, Listener, Server, ServerLimits, serve};
 use node::Node;
 use std::{
     fs,
@@ -15,6 +14,7 @@ use std::{
     sync::Arc,
     time::SystemTime,
 };
+use transport::{Address, Listener, Server, ServerLimits, serve};
 use wire::handshake::Token;
 
 /// Open local endpoint. Dropping it closes it as [`Door::close`] does, but does not wait for its
@@ -91,7 +91,7 @@ impl Drop for Door {
     }
 }
 
-fn address(folder: &Path) -> Result<Address, link::AddressError> {
+fn address(folder: &Path) -> Result<Address, transport::AddressError> {
     format!("unix:{}", folder.join("socket").display()).parse()
 }
 

@@ -6,7 +6,6 @@ use crate::{
     trusted::{self, NotOpened},
 };
 use base::Problem;
-use link::{Address, Certificate, Identity};
 use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
@@ -15,6 +14,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
+use transport::{Address, Certificate, Identity};
 use wire::handshake::Token;
 
 /// Version of the format.

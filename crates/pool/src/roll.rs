@@ -6,10 +6,10 @@ use crate::{
 };
 use base::Problem;
 use client::Connection;
-use link::Remote;
 use placement::{Epoch, NodeId, PartitionId};
 use std::{path::Path, time::Duration};
 use tokio::{task::JoinSet, time::timeout};
+use transport::Remote;
 use wire::{Answer, Body, Failure, Request, Session, Usage};
 
 /// Time limit for a node's answer; then it counts as down.

@@ -10,7 +10,6 @@ use crate::{
 };
 use base::{ByteSize, Problem};
 use client::Connection;
-use link::{Address, Identity, ListenError, Listener, Server, ServerLimits, serve_on};
 use node::{Node, Settings};
 use placement::NodeId;
 use rustix::fs::OFlags;
@@ -25,6 +24,7 @@ use std::{
     thread,
 };
 use tokio::{runtime, sync::watch};
+use transport::{Address, Identity, ListenError, Listener, Server, ServerLimits, serve_on};
 use wire::handshake::Token;
 
 /// Upper limit of the threads that serve connections; below it, one for each processor.

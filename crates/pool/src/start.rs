@@ -8,7 +8,6 @@ use crate::{
     roll::{State, roll},
 };
 use base::Problem;
-use link::Identity;
 use placement::{NodeId, PartitionMap};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
+use transport::Identity;
 
 /// Time limit for all nodes to be ready. Starting a process takes milliseconds, SSH to a slow host
 /// seconds, and `srun` may have to wait for a host to come up.

@@ -8,7 +8,6 @@
 use crate::access::WRITE;
 use crate::resolve::{Destination, LastMode};
 use crate::{Caller, Errno, PathArg, PosixProcess};
-use link::Address;
 use placement::FileId;
 use pool::PoolFile;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -16,6 +15,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use transport::Address;
 use wire::{Kind, NewInode, NewKind, Wish};
 
 /// Mode of the kernel's fifos: open to everybody who can reach the directory. The pool has checked

@@ -2,7 +2,7 @@
 //!
 //! [`PosixProcess`] is one program's view of one pool: its working directory, its open files, and
 //! the system calls on both, which fail with the system's own errors. It needs no thread and no
-//! async runtime: a calling thread drives the connections itself with a [`link::Reactor`] (a reactor)
+//! async runtime: a calling thread drives the connections itself with a [`transport::Reactor`] (a reactor)
 //! while it waits. A program may therefore fork, and the crate can be interrupted by a signal
 //! handler only inside a call.
 //!
@@ -39,7 +39,6 @@ pub use attributes::{FileTimes, Stat};
 pub use caller::Caller;
 pub use fd_table::RemovedFd;
 pub use fifo_socket::SocketEndpoint;
-pub use link::{RESERVED_FDS, is_reserved};
 pub use listing::{DirectoryListing, ListedEntry};
 pub use locks::{LockBase, LockOperation, LockRange};
 pub use open::{FdKind, OpenOutcome};
@@ -48,6 +47,7 @@ pub use prefix::{may_enter, strip_prefix, strip_prefix_from};
 pub use process::{ExecTarget, PausedProcess, PosixProcess};
 pub use rustix::io::Errno;
 pub use statfs::StatFs;
+pub use transport::{RESERVED_FDS, is_reserved};
 pub use xattrs::XattrTarget;
 
 use rustix::fs::{AtFlags, Mode, OFlags};

@@ -7,7 +7,6 @@ use crate::resolve::{Destination, LastComponent, LastMode, PATH_BYTES_MAX, Resol
 use crate::{Caller, Errno, PathArg, PathBase};
 use base::Problem;
 use client::{Client, Patience};
-use link::{Reactor, ReservedFd};
 use placement::FileId;
 use pool::NoWay;
 use std::ffi::{CStr, CString, OsStr};
@@ -17,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use transport::{Reactor, ReservedFd};
 use wire::{Kind, OpenFlags};
 
 /// A program's view of a pool; a process has one.

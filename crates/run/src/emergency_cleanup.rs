@@ -1,7 +1,7 @@
 //! Emergency cleanup: removes everything that a run has outside of the process, if the process must
 //! end at once.
 
-use fuse::Undo;
+use mount::Undo;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount, directories and processes of a run, to be removed from any thread.
@@ -47,7 +47,7 @@ mod tests {
         let root = tempfile::tempdir().expect("made");
         let ram_disk = root.path().join("copies");
         let mut claim =
-            fuse::RuntimeDir::at(root.path().join("run")).and_then(|dir| dir.claim("last-resort")).expect("claimed");
+            mount::RuntimeDir::at(root.path().join("run")).and_then(|dir| dir.claim("last-resort")).expect("claimed");
         claim.also_removes(&ram_disk).expect("noted");
         fs::create_dir_all(ram_disk.join("data")).expect("made");
         let id = format!("last-resort-{}", std::process::id());

@@ -13,7 +13,7 @@ use crate::workspace::{PoolStorage, PreloadSetup, StagedStorage, StorageModes, W
 use base::{ByteSize, Problem};
 use client::Client;
 use exec::MemoryGroups;
-use fuse::{Claim, Mount, RuntimeDir};
+use mount::{Claim, Mount, RuntimeDir};
 use node::Node;
 use pool::Door;
 use report::AccessMode;
@@ -135,11 +135,11 @@ impl StorageSetup<'_> {
         if self.choice.mode != AccessMode::Mount {
             return Ok(None);
         }
-        let options = fuse::Options {
+        let options = mount::Options {
             passthrough: self.spec.passthrough,
             // The kernel of the only mount sees all locks of tools.
             pool_locks: false,
-            ..fuse::Options::named(self.claim.name())
+            ..mount::Options::named(self.claim.name())
         };
         match Mount::new(pool, self.claim.mount_point(), &options) {
             Err(error) if self.is_free() => {

@@ -13,7 +13,7 @@ use crate::storage_choice::StorageChoice;
 use base::Problem;
 use exec::{MemoryGroups, MemoryLimit, PlannedGroups};
 use flow::Tool;
-use fuse::{Claim, RuntimeDir};
+use mount::{Claim, RuntimeDir};
 use report::AccessMode;
 use std::sync::Arc;
 

@@ -129,7 +129,7 @@ pub fn choose(wanted: StorageRequest, tools: &ToolSupport) -> Result<StorageChoi
                 Ok(_) => problem,
             }
         }),
-        StorageRequest::Mount | StorageRequest::Auto => match fuse::availability() {
+        StorageRequest::Mount | StorageRequest::Auto => match mount::availability() {
             Ok(_) => Ok(StorageChoice::new(AccessMode::Mount, "the pool is mounted")),
             Err(why) if wanted == StorageRequest::Auto => Ok(tools.without_mount(&why.to_string())),
             Err(why) => Err(refused(format!("the pool cannot be mounted: {why}"), "mount")),

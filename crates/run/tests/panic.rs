@@ -82,7 +82,7 @@ fn check(storage: StorageRequest, form: &str) {
 
 #[test]
 fn a_panic_leaves_no_mount_and_no_process() {
-    if fuse::availability().is_err() {
+    if mount::availability().is_err() {
         eprintln!("skipped: no FUSE here");
         return;
     }

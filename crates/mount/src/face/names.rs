@@ -1,0 +1,140 @@
+//! Operations on names: lookup, create, rename, remove, list.
+
+use std::sync::Arc;
+
+use fuse_transport::{Entry, Operation, Reply};
+use placement::FileId;
+use wire::{Mode, Name, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
+
+use super::{Caller, Face};
+use crate::{errno, listing, translate};
+
+/// A rename request of the kernel.
+struct Rename<'a> {
+    from: (FileId, &'a [u8]),
+    to: (FileId, &'a [u8]),
+    flags: u32,
+}
+
+impl Rename<'_> {
+    /// The pool's arguments for this rename, or a refusal if they are invalid.
+    fn words(&self) -> Outcome<(RenameFrom, RenameTo, RenameMode)> {
+        let from = RenameFrom { parent: self.from.0, name: Name::new(self.from.1)? };
+        let to = RenameTo { parent: self.to.0, name: Name::new(self.to.1)? };
+        Ok((from, to, translate::rename_mode(self.flags)?))
+    }
+}
+
+impl Face {
+    pub(super) fn names(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
+        let (vfs, parent, owner) = (&self.vfs, caller.inode, caller.owner);
+        match *operation {
+            Operation::Lookup { name } => self.lookup(parent, name, reply),
+            Operation::Readlink => {
+                self.serve("readlink", vfs.read_link(parent), reply, |reply, target| reply.data(&target));
+            }
+            Operation::Symlink { name, target } => {
+                self.serve("symlink", vfs.make_symlink(parent, name, target, owner), reply, self.entry());
+            }
+            Operation::Mknod { name, mode, umask, device } => match translate::node_kind(mode, device) {
+                Ok(kind) => {
+                    let made = vfs.make_node(parent, name, kind, new_mode(mode, umask), owner);
+                    self.serve("mknod", made, reply, self.entry());
+                }
+                Err(refusal) => reply.error(errno::tell("mknod", &refusal).raw_os_error()),
+            },
+            Operation::Mkdir { name, mode, umask } => {
+                let made = vfs.make_directory(parent, name, new_mode(mode, umask), owner);
+                self.serve("mkdir", made, reply, self.entry());
+            }
+            Operation::Unlink { name } => self.complete("unlink", vfs.unlink(parent, name), reply),
+            Operation::Rmdir { name } => self.complete("rmdir", vfs.remove_directory(parent, name), reply),
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                let to = (translate::file(new_parent), new_name);
+                self.rename(&Rename { from: (parent, name), to, flags }, reply);
+            }
+            Operation::Link { inode, new_name } => self.link(translate::file(inode), (parent, new_name), reply),
+            Operation::Readdir { offset, size, plus, .. } => self.readdir(parent, offset, size, plus, reply),
+            _ => unreachable!("only operations on names come here"),
+        }
+    }
+
+    /// Looks a name up. The kernel may cache that a name does not exist, if it gets invalidations.
+    fn lookup(&self, parent: FileId, name: &[u8], reply: Reply) {
+        if name == b"." || name == b".." {
+            return self.find_again(parent, name == b"..", reply);
+        }
+        let found = self.vfs.lookup(parent, name);
+        if !self.manners.keeps_absence() {
+            return self.serve("lookup", found, reply, self.entry());
+        }
+        let found = async move {
+            match found.await {
+                Err(Refusal::NotFound(Object::Entry { .. })) => Ok(None),
+                other => other.map(Some),
+            }
+        };
+        let (present, absent) = (self.entry(), Entry::absent(self.manners.names_valid()));
+        self.serve("lookup", found, reply, move |reply, found| match found {
+            Some(found) => present(reply, found),
+            None => drop(reply.entry(&absent)),
+        });
+    }
+
+    /// Resolves a file handle whose inode the kernel has forgotten (`open_by_handle_at`): finds the
+    /// file by its number, which is never reused, or a directory's parent.
+    fn find_again(&self, file: FileId, above: bool, reply: Reply) {
+        let vfs = self.vfs.clone();
+        let found = async move {
+            let file = if above { vfs.parent(file).await? } else { file };
+            vfs.stat(file).await
+        };
+        self.serve("lookup", found, reply, self.entry());
+    }
+
+    /// Adds a hard link. A file that exists but has lost its last name cannot be linked, as on a
+    /// local file system. That is refused with ENOENT, not ESTALE, since another lookup would not
+    /// help.
+    fn link(&self, file: FileId, (parent, name): (FileId, &[u8]), reply: Reply) {
+        let (linked, vfs) = (self.vfs.link(file, parent, name), self.vfs.clone());
+        let linked = async move {
+            match linked.await {
+                Err(Refusal::NotFound(Object::File(gone))) if gone == file && vfs.stat(file).await.is_ok() => {
+                    Err(Refusal::NotFound(Object::Text(format!("a name of file {file}"))))
+                }
+                linked => linked,
+            }
+        };
+        self.serve("link", linked, reply, self.entry());
+    }
+
+    fn rename(&self, rename: &Rename<'_>, reply: Reply) {
+        match rename.words() {
+            Ok((from, to, mode)) => self.complete("rename", self.vfs.rename(from, to, mode), reply),
+            Err(refusal) => reply.error(errno::tell("rename", &refusal).raw_os_error()),
+        }
+    }
+
+    fn readdir(&self, directory: FileId, offset: u64, size: u32, plus: bool, reply: Reply) {
+        if plus {
+            // Called before the pool is asked: later invalidations then wait until this listing has
+            // arrived.
+            let lasting = self.known.lists();
+            let piece = listing::full(self.vfs.clone(), directory, offset);
+            let (known, manners) = (Arc::clone(&self.known), self.manners);
+            let look = known.looks();
+            self.serve("readdir", piece, reply, move |reply, piece| {
+                listing::send_full(reply, &piece, (size, lasting), &manners, &known);
+                drop(look);
+            });
+        } else {
+            let piece = listing::plain(self.vfs.clone(), directory, offset);
+            self.serve("readdir", piece, reply, move |reply, piece| listing::send_plain(reply, &piece, size));
+        }
+    }
+}
+
+/// Mode of a new inode. The directory decides whether the umask applies.
+pub(super) fn new_mode(mode: u32, umask: u32) -> Mode {
+    Mode { bits: mode & translate::PERMISSIONS, umask: umask & translate::PERMISSIONS }
+}

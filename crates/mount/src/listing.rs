@@ -1,0 +1,115 @@
+//! Directory listings: `.` and `..` first, then the pool's entries by cookie.
+
+use fuse_transport::{Entry, Listing, Name, Reply};
+use placement::FileId;
+use std::time::Duration;
+use vfs::Vfs;
+use wire::{Attributes, COOKIE_FIRST, DirEntry, Kind, Outcome, Refusal};
+
+use crate::{known::Known, manners::Manners, translate};
+
+/// Number of entries fetched for one request. The C library asks with 32 KiB, which holds at most
+/// this many entries with names of usual length ...
+const PLAIN_MAX: usize = 1024;
+/// ... or this many with attributes.
+const FULL_MAX: usize = 192;
+
+/// Offsets of the two entries that the pool does not store; all cookies of the pool are far larger.
+const DOTS: [(u64, &[u8]); 2] = [(1, b"."), (2, b"..")];
+const _: () = assert!(COOKIE_FIRST > DOTS[1].0);
+
+/// A piece of a listing.
+pub(crate) struct Piece<T> {
+    directory: FileId,
+    /// Start of the piece: the offset of the previous entry.
+    offset: u64,
+    entries: Vec<T>,
+}
+
+/// Entries after `offset`.
+pub(crate) async fn plain(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<DirEntry>> {
+    let entries = vfs.list(directory, cookie(offset), PLAIN_MAX).await?;
+    Ok(Piece { directory, offset, entries })
+}
+
+/// Entries after `offset` with their attributes. An entry that is removed meanwhile is left out. If
+/// a node does not answer, its entry and all later ones have no attributes; the kernel then looks
+/// up those that a program uses.
+pub(crate) async fn full(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<(DirEntry, Option<Attributes>)>> {
+    let listed = vfs.list(directory, cookie(offset), FULL_MAX).await?;
+    let (mut entries, mut silent) = (Vec::with_capacity(listed.len()), false);
+    for entry in listed {
+        let asked = if silent { Ok(None) } else { vfs.stat(entry.file).await.map(Some) };
+        match asked {
+            Ok(found) => entries.push((entry, found)),
+            Err(Refusal::NotFound(_)) => {}
+            Err(Refusal::Unavailable { .. }) => {
+                silent = true;
+                entries.push((entry, None));
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(Piece { directory, offset, entries })
+}
+
+fn cookie(offset: u64) -> u64 {
+    if offset < COOKIE_FIRST { 0 } else { offset }
+}
+
+/// Sends as many entries of a piece as fit into the kernel's buffer.
+pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
+    let mut listing = Listing::new(room);
+    // The kernel resolves `..` by itself; programs only want to see the names.
+    let mut fits = piece.dots().all(|dot| listing.push(dot));
+    for entry in &piece.entries {
+        fits = fits && listing.push(named(entry));
+    }
+    reply.listing(&listing);
+}
+
+/// Sends as many entries of a piece as fit into the kernel's buffer, with attributes and cache
+/// lifetimes; names may be cached if they are `lasting`.
+pub(crate) fn send_full(
+    reply: Reply,
+    piece: &Piece<(DirEntry, Option<Attributes>)>,
+    (room, lasting): (u32, bool),
+    manners: &Manners,
+    known: &Known,
+) {
+    let mut listing = Listing::new(room);
+    let valid = if lasting { manners.names_valid() } else { Duration::ZERO };
+    // Inode 0 marks an entry that the kernel does not cache: the dots, and entries without
+    // attributes.
+    let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &Entry::default()));
+    let mut told = Vec::with_capacity(piece.entries.len());
+    for (entry, found) in &piece.entries {
+        let full = found.as_ref().map(|found| Entry { entry_valid: valid, ..manners.entry(found) });
+        fits = fits && listing.push_with_entry(named(entry), &full.unwrap_or_default());
+        if let Some(found) = found
+            && fits
+        {
+            known.gained(found.file);
+            told.push(found.file);
+        }
+    }
+    if !reply.listing(&listing) {
+        for file in told {
+            known.lost(file, 1);
+        }
+    }
+}
+
+fn named(entry: &DirEntry) -> Name<'_> {
+    let mode = translate::kind_bits(entry.kind);
+    Name { inode: entry.file.0, next: entry.cookie, mode, name: entry.name.as_bytes() }
+}
+
+impl<T> Piece<T> {
+    /// The dots in this piece.
+    fn dots(&self) -> impl Iterator<Item = Name<'static>> + use<T> {
+        let (inode, mode) = (self.directory.0, translate::kind_bits(Kind::Directory));
+        let offset = self.offset;
+        DOTS.iter().filter(move |(at, _)| *at > offset).map(move |&(next, name)| Name { inode, next, mode, name })
+    }
+}

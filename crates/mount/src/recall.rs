@@ -1,0 +1,118 @@
+//! Cache-invalidation callback of a mount: makes the kernel drop cached data that is no longer
+//! valid.
+//!
+//! A change made elsewhere is answered only after every kernel that caches the changed data has
+//! been notified:
+//!
+//! ```text
+//!   node: invalidations --> here --> notices to the mount's device --> the kernel has dropped them
+//! ```
+//!
+//! No notice takes a directory's lock. Names are not dropped one by one: a new dentry epoch makes
+//! all of them outdated, and each is looked up again when it is used. So storms of renames on
+//! several mounts cannot block each other here.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use fuse_transport::Notifier;
+use placement::FileId;
+use wire::Recall;
+
+use crate::known::Known;
+
+/// Upper limit of the time that the kernel takes to add an inode from a reply; after it the inode
+/// does not arrive.
+const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
+/// Upper limit of the time that a listing answered before an invalidation of names takes to reach
+/// the kernel.
+const LISTING_ARRIVAL: Duration = Duration::from_millis(50);
+/// Polling interval while an invalidation of everything waits for requests in flight.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Sends the invalidations to the kernel of `known`; returns when it has dropped everything.
+pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
+    let notifier = known.notifier();
+    let names = recalls.iter().any(|recall| matches!(recall, Recall::Names(_) | Recall::All));
+    let listed = names && known.recalls_names();
+    for recall in recalls {
+        match *recall {
+            Recall::Attributes(file) => until_known(known, file, || notifier.drop_attributes(file.0)),
+            Recall::Bytes(file) => {
+                tell_length(known, file);
+                until_known(known, file, || notifier.drop_bytes(file.0, 0, 0));
+            }
+            // A directory's cached listing consists of pages, like the bytes of a file.
+            Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
+            Recall::Removed(file) => known.was_removed(file),
+            Recall::All => forget_all(known),
+        }
+    }
+    if names {
+        new_epoch(notifier);
+        if listed {
+            thread::sleep(LISTING_ARRIVAL);
+            new_epoch(notifier);
+        }
+    }
+}
+
+/// Tells the kernel the length of a file that it has open.
+///
+/// A program that reads past the end known to its kernel makes the kernel ask for the length. The
+/// kernel discards the reply if an invalidation of that inode came in between, and then treats the
+/// old end as the file's. So the kernel must know each new length before its pages are invalidated.
+/// The only notice that conveys a length stores bytes into the cache: it stores the file's last
+/// byte, and the invalidation drops it again.
+fn tell_length(known: &Known, file: FileId) {
+    let Some((last, byte)) = known.last_byte(file) else { return };
+    if let Err(error) = known.notifier().store(file.0, last, &[byte]) {
+        tracing::debug!("the length of {file} is not told: {error}");
+    }
+}
+
+/// Invalidates everything that the kernel knows now, and everything that requests in flight hand
+/// out.
+fn forget_all(known: &Known) {
+    let (under_way, begin) = (known.under_way(), Instant::now());
+    forget_known(known);
+    if !under_way.is_over() {
+        while !under_way.is_over() && begin.elapsed() < ARRIVAL_WAIT {
+            thread::sleep(LOOK_AGAIN);
+        }
+        forget_known(known);
+    }
+}
+
+fn forget_known(known: &Known) {
+    let notifier = known.notifier();
+    new_epoch(notifier);
+    for file in known.all() {
+        if let Err(error) = notifier.drop_bytes(file.0, 0, 0).and_then(|_| notifier.drop_attributes(file.0)) {
+            tracing::debug!("{file} is not forgotten: {error}");
+        }
+    }
+}
+
+fn new_epoch(notifier: &Notifier) {
+    if let Err(error) = notifier.new_epoch() {
+        tracing::debug!("names are not forgotten: {error}");
+    }
+}
+
+/// Repeats a notice until it has reached the inode. The kernel may not know the inode yet, because
+/// a reply in flight is handing it out. Stops when the inode was forgotten, or after a time limit.
+fn until_known(known: &Known, file: FileId, notice: impl Fn() -> std::io::Result<bool>) {
+    let begin = Instant::now();
+    loop {
+        match notice() {
+            Ok(true) => return,
+            Ok(false) if !known.is_known(file) || begin.elapsed() > ARRIVAL_WAIT => return,
+            Ok(false) => thread::yield_now(),
+            Err(error) => return tracing::debug!("{file} is not forgotten: {error}"),
+        }
+    }
+}

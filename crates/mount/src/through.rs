@@ -1,0 +1,119 @@
+//! Passthrough: backing files that the kernel reads and writes itself.
+//!
+//! There are two kinds. Backings of extent files belong to the node's extent slots. Each slot keeps
+//! its descriptor for the life of the node, so it is registered with the kernel once, and its
+//! backing id serves all files that use the slot. Backings of bound inputs are opened for one open
+//! inode, for reading only, and closed with it.
+//!
+//! A kernel may refuse passthrough (no `CAP_SYS_ADMIN`, or too many stacked file systems). Then the
+//! ordinary path is used.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use fuse_transport::{BackingId, Backings};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use vfs::{Handle, Vfs};
+use wire::OpenFlags;
+
+/// Guard that is held while an inode is passed through.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The kernel's id of the backing.
+    pub(crate) id: BackingId,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Extent slot, pinned until this is dropped. The kernel keeps the backing for the slot's next
+    /// file.
+    Slot(#[expect(dead_code, reason = "held, not looked at")] vfs::Backing),
+    /// Bound input; its backing is closed when this is dropped.
+    Host(Backings),
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let What::Host(backings) = &self.what
+            && let Err(error) = backings.close(self.id)
+        {
+            tracing::debug!("a backing is not closed: {error}");
+        }
+    }
+}
+
+/// Backings of one kernel.
+#[derive(Debug)]
+pub(crate) struct Through {
+    /// `None` if passthrough is off.
+    backings: Option<Backings>,
+    /// Set when the kernel has refused it for lack of privilege.
+    refused: AtomicBool,
+    slots: Mutex<HashMap<u64, BackingId>>,
+}
+
+impl Through {
+    /// Creates the table; with `None` passthrough is off.
+    pub(crate) fn new(backings: Option<Backings>) -> Self {
+        Self { backings, refused: AtomicBool::new(false), slots: Mutex::default() }
+    }
+
+    /// True if files may be passed through at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.backings.is_some() && !self.refused.load(Relaxed)
+    }
+
+    /// The backing of an open file, if it can have one.
+    pub(crate) fn offer(&self, vfs: &Vfs, handle: Handle, flags: OpenFlags) -> Option<Arc<Held>> {
+        let backings = self.backings.as_ref().filter(|_| self.is_on())?;
+        let held = match vfs.backing(handle) {
+            Some(backing) => self.of_slot(backings, backing)?,
+            None if !flags.write => self.of_host(backings, vfs, handle)?,
+            None => return None,
+        };
+        Some(Arc::new(held))
+    }
+
+    fn of_slot(&self, backings: &Backings, backing: vfs::Backing) -> Option<Held> {
+        let mut slots = self.slots.lock();
+        let known = slots.get(&backing.slot()).copied();
+        let id = known.or_else(|| self.told(backings, &backing))?;
+        slots.insert(backing.slot(), id);
+        Some(Held { id, what: What::Slot(backing) })
+    }
+
+    /// Backing of a bound input; `None` if the host file changed since it was bound, so that reads
+    /// through this process report the error.
+    fn of_host(&self, backings: &Backings, vfs: &Vfs, handle: Handle) -> Option<Held> {
+        let host = vfs.host_file(handle)?;
+        let file = File::open(&host.path).ok()?;
+        let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let unchanged = found.len() == host.size
+            && (found.mtime(), found.mtime_nsec()) == (host.modified.secs, i64::from(host.modified.nanos));
+        let id = if unchanged { self.told(backings, &file)? } else { return None };
+        Some(Held { id, what: What::Host(backings.clone()) })
+    }
+
+    /// Registers a file with the kernel and returns its backing id.
+    fn told(&self, backings: &Backings, file: &impl AsFd) -> Option<BackingId> {
+        match backings.open(file.as_fd()) {
+            Ok(id) => Some(id),
+            Err(error) => {
+                if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) {
+                    self.refused.store(true, Relaxed);
+                }
+                tracing::debug!("a file is not passed through: {error}");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Shared helpers of the mount tests: pools, mount points, random numbers.
+#![allow(dead_code, unused_macros, unused_imports, clippy::unwrap_used, reason = "each test binary uses its part")]
+
+use std::{
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use arena::Arena;
+use base::ByteSize;
+use client::Client;
+use mount::{Mount, Options};
+use node::Settings;
+use tempfile::TempDir;
+use vfs::Vfs;
+
+/// Skips a test where FUSE cannot be used, and prints the reason.
+macro_rules! needs_fuse {
+    () => {
+        if let Err(reason) = mount::availability() {
+            println!("skipped: {reason}; {}", reason.hint());
+            return;
+        }
+    };
+}
+pub(crate) use needs_fuse;
+
+/// Skips a test where the kernel does not support prune notices.
+macro_rules! needs_letting_go {
+    () => {
+        if !lets_go() {
+            println!("skipped: this needs Linux 6.18");
+            return;
+        }
+    };
+}
+pub(crate) use needs_letting_go;
+
+/// True if the kernel supports prune notices: Linux 6.18 or later.
+pub fn lets_go() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|end: char| !end.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
+}
+
+/// Makes two tests of each body: with passthrough and without.
+macro_rules! both_ways {
+    ($($name:ident)*) => {
+        mod passed_through { $(#[test] fn $name() { super::common::on_a_mount(true, super::$name); })* }
+        mod ordinary { $(#[test] fn $name() { super::common::on_a_mount(false, super::$name); })* }
+    };
+}
+pub(crate) use both_ways;
+
+/// A pool with plenty of space.
+pub fn pool() -> Vfs {
+    pool_of(256 << 20, Duration::from_secs(10))
+}
+
+/// A pool that is soon full.
+pub fn small_pool(space_wait: Duration) -> Vfs {
+    pool_of(64 << 20, space_wait)
+}
+
+fn pool_of(memory_bytes: u64, space_wait: Duration) -> Vfs {
+    let arena = Arena::new(arena::ArenaOptions::with_capacity(memory_bytes)).unwrap();
+    let settings = Settings { memory: ByteSize(memory_bytes), partitions: 64, space_wait, ..Settings::default() };
+    Vfs::new(Client::embedded(node::embedded(settings, Arc::new(arena))))
+}
+
+/// A mount and the directory that it covers. The mount is dropped first.
+pub struct Mounted {
+    pub mount: Mount,
+    pub directory: TempDir,
+}
+
+impl Mounted {
+    pub fn point(&self) -> &Path {
+        self.mount.point()
+    }
+}
+
+pub fn options() -> Options {
+    Options::default()
+}
+
+pub fn mounted(vfs: Vfs) -> Mounted {
+    mounted_with(vfs, &options())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "tests read better so")]
+pub fn mounted_with(vfs: Vfs, options: &Options) -> Mounted {
+    let directory = tempfile::tempdir().unwrap();
+    let mount = Mount::new(&vfs, directory.path(), options).unwrap();
+    Mounted { mount, directory }
+}
+
+pub fn on_a_mount(passthrough: bool, body: fn(&Mounted)) {
+    needs_fuse!();
+    body(&mounted_with(pool(), &Options { passthrough, shared: true, ..options() }));
+}
+
+/// Bytes that differ from place to place, also between stripes.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[1]).collect()
+}
+
+/// Waits for a condition that another process brings about; panics after a minute, far longer than
+/// any of them takes.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_mins(1), "{what}: did not happen");
+        thread::yield_now();
+    }
+}
+
+/// Random numbers that depend only on the seed.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}

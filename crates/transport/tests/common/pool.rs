@@ -1,0 +1,68 @@
+//! Stands in for the pool that the suites of `vfs` have in their own crate, with sockets below.
+#![allow(dead_code, reason = "each suite uses some of it")]
+
+use super::theirs;
+pub use super::theirs::*;
+use client::{Client, Connection, Hear, Nodes, Patience};
+use node::{Node, Reply};
+use std::sync::Arc;
+use transport::{Remote, Server};
+use vfs::Vfs;
+use wire::{Request, Session};
+
+/// Connection with its server.
+#[derive(Debug)]
+pub struct Served {
+    remote: Remote,
+    _server: Server,
+}
+
+impl Connection for Served {
+    fn call(&self, request: Request) -> Reply {
+        self.remote.call(request)
+    }
+
+    fn watch(&self, session: Session, hear: &Hear) -> Reply {
+        self.remote.watch(session, hear)
+    }
+
+    fn prunes(&self, session: Session) {
+        self.remote.prunes(session);
+    }
+
+    fn unwatch(&self, session: Session) {
+        self.remote.unwatch(session);
+    }
+}
+
+pub fn direct(node: &Arc<Node>) -> Served {
+    let (server, remote) = super::serve_remote(node);
+    Served { remote, _server: server }
+}
+
+/// Nodes that are reached over sockets.
+pub struct Pool(theirs::Pool);
+
+impl Pool {
+    pub fn of(nodes: u32) -> Self {
+        Self(theirs::Pool::of(nodes))
+    }
+
+    pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
+        Self(theirs::Pool::that_splits(nodes, split_entries))
+    }
+
+    pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(Served) -> C, patience: Patience) -> Vfs {
+        let connect = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
+        let nodes: Nodes = self.0.nodes().iter().map(connect).collect();
+        Vfs::new(Client::connect_all(nodes, patience).await.unwrap())
+    }
+
+    pub async fn client(&self) -> Vfs {
+        self.over(|node| node, IMPATIENT).await
+    }
+
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        self.0.nodes()
+    }
+}

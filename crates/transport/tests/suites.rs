@@ -1,0 +1,26 @@
+//! Suites of `vfs` over sockets: the same tests, each connection a server and a `Remote`.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod common;
+
+use node::Node;
+use std::sync::Arc;
+use transport::{Remote, Server};
+use vfs::{Handle, Vfs};
+
+#[allow(dead_code, reason = "the suite uses some of it")]
+#[path = "../../vfs/src/pool_test.rs"]
+mod theirs;
+
+#[path = "../../vfs/src/message_test.rs"]
+mod message_test;
+
+#[path = "common/pool.rs"]
+mod pool_test;
+
+/// Server of a node, and a connection to it.
+fn serve_remote(node: &Arc<Node>) -> (Server, Remote) {
+    let server = common::serve(node, &common::any_port());
+    let remote = common::remote(server.address());
+    (server, remote)
+}
