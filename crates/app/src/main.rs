@@ -3,6 +3,23 @@
 //! `args` parses flags, `source` reads the workflow, `run_command`, `mount_command` and the other
 //! `*_command` files do the work through the crates below, and `progress` shows it. Only this crate
 //! prints. It decides on exit codes (docs/CLI.md), but for a run's 0 or 1 (`run`, `recorder.rs`).
+//!
+//! Modules for commands:
+//! - `run_command`, `flow_command`, `commands`: `run`, `flow`, `flow show --commands`
+//! - `mount_command`, `pool_command`, `key_command`: `mount` and `umount`, `pool` and `node`, files
+//!   of a pool
+//! - `exec_command`, `bench_command`: `exec`, `bench`
+//!
+//! Modules for input:
+//! - `args`: flags, and their help text
+//! - `source`, `data_folder`: script, descriptor, tool file; files of the data directory
+//! - `export_filter`: `--export`
+//! - `signals`: SIGINT, SIGTERM, SIGHUP
+//!
+//! Modules for output:
+//! - `output`, `console`: standard output, standard error
+//! - `progress`, `failures`: progress of a run, its failed tasks
+//! - `log`, `node_log`: log lines, and the log file of a node
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

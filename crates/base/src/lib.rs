@@ -2,6 +2,13 @@
 //! problems, safe text.
 //!
 //! Nothing here does I/O, keeps state, or knows what Tidemill is.
+//!
+//! Modules:
+//! - `size`: amounts of bytes as people write and read them
+//! - `natural`: natural order: `part2` before `part10`
+//! - `nearest`: the nearest known name to a mistyped one
+//! - `problem`: a problem with the user's input: what, where, and what to do
+//! - `printable`: untrusted text made safe for a terminal or a log
 #![forbid(unsafe_code)]
 
 pub mod natural;

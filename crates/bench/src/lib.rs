@@ -10,6 +10,19 @@
 //!      BenchReport (JSON), plot (SVG)
 //! ```
 //!
+//! Modules for experiments:
+//! - `filecopy`, `locality`, `metadata`, `objects`: cases and results; `copies`: what two of them
+//!   share
+//!
+//! Modules for their set-up:
+//! - `target`, `stores`, `key_values`: what is measured, behind one interface
+//! - `fixture`, `hosts`: the pool of a case, and hosts with shaped links
+//! - `worker_pool`, `worker`, `messages`: worker processes, led through phases
+//! - `interrupt`, `cpu`: interruption; clock and processor time
+//!
+//! Modules for results:
+//! - `report`, `plot`: JSON and SVG
+//!
 //! Invariants:
 //! - A phase begins for all workers at once and has ended when the last is done; its time is from
 //!   the first beginning to the last end.

@@ -7,6 +7,29 @@
 //! [`preload_obstacle`] tells which programs it does not reach. [`MemoryGroups`] are control groups
 //! that limit tools to their declared memory.
 //!
+//! Modules for one process:
+//! - `launch`: the command to run, and the report of its run
+//! - `process`: from start to end
+//! - `start`, `child`: the start, and setup in the child between `clone` and `execve`
+//! - `group`: the process group, signalled as a whole
+//! - `capture`: captured output, with a limit
+//! - `sys`: unsafe system calls: wait, reap
+//!
+//! Modules for limits:
+//! - `memory_group`, `control_group`: control groups that limit memory, and where they can be made
+//! - `memory_use`: samples of used memory
+//! - `rlimits`: the limit of open files
+//!
+//! Modules for processes that outlive us or their group:
+//! - `reaper`: kills our tools if we are killed
+//! - `escaped`: finds processes that left their group
+//!
+//! Modules for programs:
+//! - `which`: finds a tool's program
+//! - `tool_path`: paths that only a tool's process may access
+//! - `preload_library`, `elf_check`: finds the preload library, and checks which programs it
+//!   reaches
+//!
 //! Invariants: when `run` returns, no process of the group is alive (unless killed processes hang
 //! in the kernel); no wait is unlimited once a process was asked to end; output beyond the limit is
 //! counted, not stored; this process never accesses a [`ToolPath`]. The crate makes no decisions,

@@ -3,6 +3,27 @@
 //! All languages (JS4Cloud, later Swift and VL4Cloud) compile to a [`Workflow`]. The stages after
 //! them (the check, the scheduler, the run, the report) see nothing else. This crate has only
 //! values: no I/O, no clock.
+//!
+//! Modules for the workflow:
+//! - `model`: elements, tasks, and the members that tasks read and write
+//! - `tool`: declared tools: a command template, typed parameters, resources
+//! - `reference`: members and arrays as text: `Train`, `Model[0][3]`
+//! - `catalogue`: the files of a data directory, found by the names that scripts use
+//! - `descriptor`: the JSON descriptor, read and written
+//!
+//! Modules for the check:
+//! - `validate`: each part by itself: tools, elements, bindings of tasks
+//! - `plan`: the workflow as a whole, and the plan derived from it
+//! - `cycle`: topological order, or the cycle that prevents one
+//! - `element_name`, `file_names`: names of elements, and of the files made for members
+//! - `shell_words`: words of a command that only a shell would understand
+//! - `diagnostics`: the problems found
+//!
+//! Modules for commands:
+//! - `template`, `template_compiler`: syntax of templates, and their names resolved
+//! - `expand`: the command of one task
+//!
+//! For tests of other crates: `testing`, a builder of workflows.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

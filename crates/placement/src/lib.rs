@@ -5,6 +5,16 @@
 //! the [`PartitionMap`] names the node that holds the partition. The first step gives the same
 //! result for the life of the pool. The second may change at any time; the [`Epoch`] of a map tells
 //! old maps from new ones. This crate uses no socket, clock or random source.
+//!
+//! Modules:
+//! - `file`: file ids
+//! - `fragment`: fragments of a split directory
+//! - `home`: partitions of new files and directories
+//! - `policy`: placement requests of users: a policy, a stripe size
+//! - `layout`: where the stripes of one file lie
+//! - `stripe`: the partition of a stripe
+//! - `map`: the partition map and its epoch
+//! - `hasher`: a fast hasher for sequential numbers
 #![forbid(unsafe_code)]
 
 mod file;

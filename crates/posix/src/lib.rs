@@ -2,7 +2,7 @@
 //!
 //! [`PosixProcess`] is one program's view of one pool: its working directory, its open files, and
 //! the system calls on both, which fail with the system's own errors. It needs no thread and no
-//! async runtime: a calling thread drives the connections itself with a [`transport::Reactor`] (a reactor)
+//! async runtime: a calling thread drives the connections itself with a [`transport::Reactor`]
 //! while it waits. A program may therefore fork, and the crate can be interrupted by a signal
 //! handler only inside a call.
 //!
@@ -14,6 +14,27 @@
 //!
 //! This crate does not change the program (`preload` does) and does not guard the pool against it:
 //! any process that has the token may do everything.
+//!
+//! Modules for paths:
+//! - `prefix`: tests whether a path leads below the pool's prefix
+//! - `path_arg`: path arguments of calls
+//! - `resolve`, `path_cache`: path resolution, and directories that paths led to before
+//!
+//! Modules for descriptors:
+//! - `fd_table`: open files of the pool, by descriptor number
+//! - `open`: opening files
+//! - `remote_io`: reads and writes of files that have only a placeholder
+//! - `locks`: file locks
+//! - `fifo_socket`: fifos and sockets
+//!
+//! Modules for calls on names:
+//! - `names`: create, rename, link, read a symlink, remove
+//! - `attributes`, `xattrs`, `listing`, `statfs`: stat and its kin, extended attributes,
+//!   directories, space
+//!
+//! Modules for the process:
+//! - `process`: the view of one program
+//! - `caller`, `access`: credentials of the current thread, and permission checks by them
 #![forbid(unsafe_code)]
 
 mod access;

@@ -7,6 +7,23 @@
 //! own extent**, so the kernel itself reads, writes, maps, copies and inherits it, and those calls
 //! need no interception.
 //!
+//! Modules for each call:
+//! - `symbols`: definitions of the C library's functions, in files by topic
+//! - `classify`: decides whether an argument belongs to the pool
+//! - `call`: the wrapper of every operation: signals, panics, errors
+//! - `real_symbol`: next definitions of the functions
+//! - `cstr`, `memory`: strings and buffers of the program, and checks of its memory
+//!
+//! Modules for objects that programs hold:
+//! - `dirstream`, `stream`, `mmap`: directory streams, C streams, memory maps
+//! - `nftw`, `mkstemp`, `statfs`, `fsize_limit`: what the C library does over other calls
+//!
+//! Modules for the life of the process:
+//! - `start`, `environment`: startup, and variables for this program and its children
+//! - `fork`, `launch`, `spawn_actions`, `inherited_fds`, `dlopen`: fork, exec, spawn, and what is
+//!   inherited
+//! - `signal_safe`, `mmap_alloc`: state and memory that signal handlers can use
+//!
 //! Invariants:
 //! - Until the program touches the pool, the library only reads the environment.
 //! - The library starts no thread.

@@ -11,6 +11,22 @@
 //!   -> link_outputs(folder)   URLs of outputs, relative to the folder of the report
 //!   -> json() / html(&run)    the two files
 //! ```
+//!
+//! Modules for the content of run.json:
+//! - `run`: the whole: `RunReport`
+//! - `plan`: its skeleton, made from the workflow
+//! - `task`, `data`, `pool`, `machine_use`, `provenance`: its parts
+//! - `samples`, `truncation`: limits of its size
+//! - `time`: seconds from the start, wall-clock times
+//!
+//! Modules for values that are computed from it:
+//! - `totals`, `by_tool`: totals of the run, and of each tool
+//! - `ready_times`: when each task could have started
+//! - `critical`: the critical path
+//! - `load`: how many tasks ran and waited over time
+//! - `links`: URLs of outputs
+//!
+//! For the page: `html`.
 #![forbid(unsafe_code)]
 
 mod by_tool;

@@ -8,6 +8,29 @@
 //! RunSpec -> preflight, storage_choice -> environment (pool, tasks' access to it) -> event_loop
 //!     -> report::RunReport
 //! ```
+//!
+//! Modules before the start:
+//! - `spec`: everything that is decided before a run starts
+//! - `checked_workflow`, `prepare_run`, `preflight`, `overwrites`: collects what is needed, or all
+//!   problems
+//! - `memory`, `memory_limits`: the size of the pool, and the limits of tools
+//! - `storage_choice`: mount, preload library or RAM-disk staging
+//! - `tool_versions`, `provenance`: versions of tools, hashes of tools and inputs
+//!
+//! Modules while it runs:
+//! - `start`: executes a run from start to cleanup
+//! - `environment`: the pool and the tasks' access to it
+//! - `event_loop`: connects scheduler, attempts and exports
+//! - `attempt`: one attempt of a task
+//! - `workspace`: the pool as tasks see it: `workspace/in_pool`, `workspace/preloaded`,
+//!   `workspace/staged`
+//! - `layout`: paths of members in the pool
+//! - `machine`, `eta`, `event`: load of the machine, remaining time, events
+//!
+//! Modules for results:
+//! - `export`, `keep_failed`: outputs below `--out`, files of failed tasks
+//! - `recorder`: fills in the report
+//! - `emergency_cleanup`: cleanup if the process must end at once
 #![forbid(unsafe_code)]
 
 mod attempt;

@@ -20,6 +20,18 @@
 //!
 //! It does not prove that the graph has no cycle (`flow` did before), and does not know why a task
 //! failed.
+//!
+//! Modules:
+//! - `scheduler`: the state machine: what each event changes
+//! - `messages`: events and commands
+//! - `table`: a row for each task and each datum, and the edges
+//! - `build`: a scheduler from a whole workflow
+//! - `resources`: the machine's resources, those that are free, and lanes
+//! - `policy`: which ready task starts next
+//! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start
+//! - `least_peak`: an estimate of the least memory that a workflow needs
+//! - `median`: a running median
+//! - `explain`: why a task waits, where it runs, why it failed
 #![forbid(unsafe_code)]
 
 mod build;

@@ -16,6 +16,21 @@
 //! time, or a [`Reactor`] does, which runs on the threads that wait for replies. A [`Reactor`] is
 //! for a process that is not ours: it starts no thread, uses no signal and survives a fork.
 //!
+//! Modules:
+//! - `address`, `identity`: the address of a node, and the certificate of a pool
+//! - `server`: the node's side: `server/listener` and `server/admission` accept,
+//!   `server/server_connection` serves one connection, `server/session_cleanup` ends it,
+//!   `server/limits` and `server/recv_budget` bound it, `server/invalidation_queue` sends cache
+//!   invalidations, `server/lease_table` and `server/exported_segments` lend descriptors and memory
+//! - `remote`: the client's side: `remote/client_connection` as callers see it, `remote/driver`
+//!   between it and its socket, `remote/dial` connects, `remote/lease` holds leases,
+//!   `remote/invalidation_threads` runs callbacks
+//! - `reactor`: connections that waiting threads drive: `reactor/leader_follower`,
+//!   `reactor/fork_lock`
+//! - `shm`: memory of a node that a client of its host has mapped
+//! - `socket`: sockets of all kinds: `socket/framed` frames, `socket/scm_rights` descriptors,
+//!   `socket/tls`, `socket/reserved_fd`
+//!
 //! Invariants:
 //! - One connection to a node carries a session. When the connection ends, everything that the
 //!   session holds at that node ends, and none of its changes is done afterwards. So a change that
