@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks of style: layers, dependencies, lengths of files and functions, links in documents.
+"""Checks of style: layers, dependencies, lengths of files and functions, names, links in documents.
 
 Never writes. Run by `make check`; prints one line for each finding and exits with 1 if there is
 any.
@@ -22,6 +22,26 @@ SAME_LAYER = {
     ("posix", "pool"), ("posix", "transport"),
     ("store", "placement"), ("store", "base"), ("placement", "base"), ("flow", "base"),
 }  # fmt: skip
+
+
+# Names of `pub` types that several crates have, each with the reason.
+SHARED_NAMES: dict[str, str] = {}
+# Types, modules and functions that were renamed (docs/TERMS.md has the terms): pronouns, adverbs,
+# participles and words of ours alone. None of them comes back.
+OLD_TYPES = (
+    "Across Asked Bare Bay Bays Begun Below Bell Berth Born Brisk Brought Claim Counted Crew Crowded Due Ears Elsewhere Early Endings "
+    "Face Few Gave Garbled Gear Gift Given Going Gone Granted Ground Guess Guest Hand Heard Hearing Held Here Heritage House Inside Keeps "
+    "Kept Known Landed Landing Lane Leftovers Lent Life Line Looked Loan Loans Made Manner Manners Marked Meant Meeting Meetings Near "
+    "Noted Orders Own Passing Patient Placing Present Publish Reach Reached Remains Ringer Roll Room Runway Said Seat Seen Shelf Shelves "
+    "Shortage Show Shown Side Site Spill Spot Stocked Story Stuck Taken Then There Through Todo Told Touched Tried Trouble Turn Twin "
+    "Unplaced Unreached Unseated Up Verdict Wanted Watching Way Ways Welcome Which Who Whose Wholes Wish"
+).split()
+OLD_MODULES = (
+    "answered apart bare bay begin below brief brisk carried carrier checked crew crowded door ears ended extra face fold giving greet "
+    "ground guess guest hand held hidden janitor kept known landing lane last_resort life line loan loans lockers look manners marked "
+    "marks meant meet moves near numbers odd own owners park passing placing place point removed roll said seldom shown sit site spot "
+    "stand_in stitch sweep through told touched traffic twin unnamed ways weight who whole whole_calls"
+).split()
 
 
 def tracked(pattern: str) -> list[Path]:
@@ -96,6 +116,42 @@ def long_functions(lines: list[str]) -> list[tuple[int, int]]:
     return long
 
 
+def names_of_types(path: Path) -> list[tuple[bool, str]]:
+    """(seen outside of the crate, name) of the types that a file declares, without its tests."""
+    code = re.split(r"\n#\[cfg\(test\)\]", path.read_text())[0]
+    items = re.findall(r"^(pub(?:\([a-z ]+\))? )?(?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", code, re.M)
+    return [(visibility == "pub ", name) for visibility, name in items]
+
+
+def name_findings() -> list[str]:
+    """Types that share a name, and names that were given up.
+
+    A `pub` type has a name of its own in the workspace, any other one in its crate.
+    """
+    found: list[str] = []
+    public: dict[str, dict[str, Path]] = {}
+    for crate, folder in crates().items():
+        own: dict[str, Path] = {}
+        for path in sorted((folder / "src").rglob("*.rs")):
+            if path.name.endswith("_test.rs"):
+                continue
+            where = path.relative_to(ROOT)
+            if path.stem in OLD_MODULES:
+                found.append(f"{where}: a name that was given up (OLD_MODULES)")
+            for visible, name in names_of_types(path):
+                if name in own:
+                    found.append(f"{where}: {name} is declared in {own[name]} too")
+                if name in OLD_TYPES:
+                    found.append(f"{where}: {name} is a name that was given up (OLD_TYPES)")
+                own[name] = where
+                if visible:
+                    public.setdefault(name, {})[crate] = where
+    for name, places in public.items():
+        if len(places) > 1 and name not in SHARED_NAMES:
+            found.append(f"{' and '.join(map(str, places.values()))} have a type {name} each: take two names, or give the reason in SHARED_NAMES")
+    return found + [f"SHARED_NAMES: only one crate has {name}" for name in SHARED_NAMES if len(public.get(name, {})) < 2]
+
+
 def link_findings() -> list[str]:
     """Relative links in Markdown whose target does not exist."""
     found = []
@@ -123,7 +179,7 @@ def file_findings() -> list[str]:
 
 def main() -> int:
     """Prints the findings; returns the exit code."""
-    found = layer_findings() + length_findings() + link_findings() + file_findings()
+    found = layer_findings() + length_findings() + name_findings() + link_findings() + file_findings()
     for line in found:
         print(line)
     print(f"tidy: {len(found)} findings")

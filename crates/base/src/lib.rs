@@ -9,13 +9,16 @@
 //! - `nearest`: the nearest known name to a mistyped one
 //! - `problem`: a problem with the user's input: what, where, and what to do
 //! - `printable`: untrusted text made safe for a terminal or a log
+//! - `random`: small pseudorandom numbers that depend on a seed alone
 #![forbid(unsafe_code)]
 
 pub mod natural;
 pub mod nearest;
 pub mod printable;
 pub mod problem;
+mod random;
 mod size;
 
 pub use problem::{Place, Problem};
+pub use random::SplitMix64;
 pub use size::ByteSize;

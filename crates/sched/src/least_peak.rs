@@ -7,6 +7,7 @@
 //! only the best result of many random tries.
 
 use crate::messages::TaskSpec;
+use base::SplitMix64;
 use flow::DataId;
 use std::collections::HashMap;
 
@@ -52,7 +53,7 @@ pub fn least_of_orders(
 ) -> Option<LeastPeak> {
     let graph = Graph::new(tasks, bytes, kept);
     let orders = (WORK_MAX / graph.work().max(1)).clamp(1, orders_max);
-    let (mut random, mut least) = (SplitMix64(SEED), None);
+    let (mut random, mut least) = (SplitMix64::new(SEED), None);
     for _ in 0..orders {
         // An order is abandoned as soon as it is no better than the best so far. If the first order
         // finishes, there is a result.
@@ -162,7 +163,7 @@ impl Graph {
             if state.running.is_empty() {
                 return OrderOutcome::Stuck;
             }
-            let ended = state.running.swap_remove(random.below(state.running.len()));
+            let ended = state.running.swap_remove(random.index(state.running.len()));
             self.end_task(&mut state, ended);
             left -= 1;
         }
@@ -172,7 +173,7 @@ impl Graph {
     /// Starts ready tasks at random until one does not fit.
     fn start_random(&self, state: &mut OrderState, random: &mut SplitMix64) {
         while state.free > 0 && !state.ready.is_empty() {
-            let at = random.below(state.ready.len());
+            let at = random.index(state.ready.len());
             let node = &self.nodes[state.ready[at] as usize];
             if node.cpus > state.free {
                 return;
@@ -213,20 +214,6 @@ struct OrderState {
     running: Vec<u32>,
     free: u32,
     used: u64,
-}
-
-/// `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-pub(crate) struct SplitMix64(pub(crate) u64);
-
-impl SplitMix64 {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let wide = u128::from(mixed ^ (mixed >> 31)) * end as u128;
-        usize::try_from(wide >> 64).expect("below `end`")
-    }
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@
 //! all tasks.
 
 use super::{Rank, ReadyTask, SpaceRules, ToolStats, claim_of_guess, signed};
-use crate::least_peak::SplitMix64;
 use crate::table::{Table, TaskState};
+use base::SplitMix64;
 use flow::{DataId, TaskId};
 use std::{
     collections::{BTreeSet, HashMap, HashSet, btree_set},
@@ -63,7 +63,7 @@ pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool
 /// The first task of an order in which all remaining tasks fit one after the other; `None` if the
 /// search found no such order. Call it only if nothing runs.
 pub fn find_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
-    let (mut random, mut tasks_left) = (SplitMix64(SEED), SEARCH_MAX);
+    let (mut random, mut tasks_left) = (SplitMix64::new(SEED), SEARCH_MAX);
     for _ in 0..ORDERS_MAX {
         if tasks_left == 0 {
             break;
@@ -280,7 +280,7 @@ impl<'a> Simulation<'a> {
             let Some((task, entry)) = self.first_of(tool) else { continue };
             is_any = true;
             let (claim, gain) = self.claim(task, entry);
-            let chance = random.as_mut().map(|random| random.below(CHANCES));
+            let chance = random.as_mut().map(|random| random.index(CHANCES));
             let chance = chance.map(|chance| i64::try_from(chance).expect("below CHANCES"));
             let key = (chance.unwrap_or(gain), entry.since);
             if claim <= free && best.is_none_or(|(most, ..)| key > most) {

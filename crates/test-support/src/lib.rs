@@ -1,0 +1,13 @@
+//! Layer 1: what tests of several crates share. Only tests, and suites for tests, depend on it.
+//!
+//! - [`Random`]: random choices that depend on a seed alone
+//! - [`until`], [`until_polled`]: waiting for a condition that others bring about, without sleeping
+//!
+//! Scratch directories are `tempfile`'s.
+#![forbid(unsafe_code)]
+
+mod random;
+mod wait;
+
+pub use random::Random;
+pub use wait::{until, until_polled};
