@@ -11,7 +11,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use client::{
     Objects,
-    objects::{Asked, Condition, Head, Page, Upload as Pending, Value, Version},
+    objects::{Asked, Condition, ObjectMeta, Page, Upload as Pending, Value, Version},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use placement::FileId;
@@ -59,7 +59,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Joins pieces to one view: mapped contiguously if possible, else copied.
-fn joined(mut pieces: Vec<Bytes>, head: Option<Head>) -> Shown {
+fn joined(mut pieces: Vec<Bytes>, head: Option<ObjectMeta>) -> Shown {
     if pieces.len() <= 1 {
         return Shown { bytes: pieces.pop().unwrap_or_default(), head, copied: false };
     }
@@ -86,7 +86,7 @@ fn length_of(start: u64, stop: Option<u64>) -> u64 {
 /// Converts the refusal of a put that requires absence: the object exists.
 pub fn refused(condition: Condition, refusal: Refusal) -> Refusal {
     match refusal {
-        Refusal::Changed { object, .. } if condition == Condition::Absent => Refusal::Exists(object),
+        Refusal::VersionMismatch { object, .. } if condition == Condition::Absent => Refusal::Exists(object),
         other => other,
     }
 }

@@ -13,7 +13,7 @@ use pyo3::{
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use vfs::Whereabouts;
-use wire::{Attributes, Head, Kind, Outcome, Timestamp, Usage, Version};
+use wire::{Attributes, Kind, ObjectMeta, Outcome, SpaceUsage, Timestamp, Version};
 
 /// Outcome of a call.
 pub type Finished = Result<Done, Failed>;
@@ -33,7 +33,7 @@ pub enum Done {
     Entries(Vec<(Vec<u8>, Attributes)>),
     Page(Page),
     Located(Whereabouts),
-    Usages(Vec<(NodeId, Outcome<Usage>)>),
+    Usages(Vec<(NodeId, Outcome<SpaceUsage>)>),
     File(File),
     Upload(Upload),
 }
@@ -41,7 +41,7 @@ pub enum Done {
 /// Bytes that become a view.
 pub struct Shown {
     pub bytes: Bytes,
-    pub head: Option<Head>,
+    pub head: Option<ObjectMeta>,
     pub copied: bool,
 }
 
@@ -75,8 +75,8 @@ impl Done {
             }
             Self::Located(whereabouts) => located(py, whereabouts),
             Self::Usages(usages) => {
-                let usage = |(node, usage): (NodeId, Outcome<Usage>)| match usage {
-                    Ok(Usage { capacity, used, files, .. }) => (node.0, capacity, used, files, None::<String>),
+                let usage = |(node, usage): (NodeId, Outcome<SpaceUsage>)| match usage {
+                    Ok(SpaceUsage { capacity, used, files, .. }) => (node.0, capacity, used, files, None::<String>),
                     Err(refusal) => (node.0, 0, 0, 0, Some(refusal.to_string())),
                 };
                 usages.into_iter().map(usage).collect::<Vec<_>>().into_py_any(py)
@@ -120,7 +120,7 @@ fn stat(py: Python<'_>, found: &Attributes) -> PyResult<Py<PyAny>> {
     (
         kind(found.kind),
         found.size,
-        Head::from(found).version.to_string(),
+        ObjectMeta::from(found).version.to_string(),
         times,
         found.mode,
         (found.owner.uid, found.owner.gid),

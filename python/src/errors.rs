@@ -28,13 +28,13 @@ fn meaning(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
         Refusal::NameTooLong(_) | Refusal::Invalid { .. } => ("Invalid", errno, None),
         Refusal::NotPermitted(_) | Refusal::ReadOnly(_) => ("Denied", errno, None),
         Refusal::NoSpace(_) => ("NoSpace", errno, None),
-        Refusal::Changed { .. } => ("VersionDiffers", Errno::CANCELED, None),
+        Refusal::VersionMismatch { .. } => ("VersionDiffers", Errno::CANCELED, None),
         Refusal::Unavailable { .. } => ("Unavailable", Errno::NOTCONN, Some(ANSWERS)),
-        Refusal::MaybeDone(_) => ("Unavailable", Errno::CONNRESET, Some(ANSWERS)),
+        Refusal::OutcomeUnknown(_) => ("Unavailable", Errno::CONNRESET, Some(ANSWERS)),
         Refusal::TimedOut(_) => ("Unavailable", errno, Some(ANSWERS)),
-        Refusal::Ended => ("Unavailable", errno, Some("open the file again")),
+        Refusal::SessionEnded => ("Unavailable", errno, Some("open the file again")),
         Refusal::NotEmpty(_) => ("TidemillError", errno, Some("delete_tree removes a folder with what is in it")),
-        Refusal::Held { .. } | Refusal::Split { .. } => ("TidemillError", Errno::BUSY, None),
+        Refusal::LockedByIntent { .. } | Refusal::Split { .. } => ("TidemillError", Errno::BUSY, None),
         _ => ("TidemillError", errno, None),
     }
 }
@@ -59,7 +59,7 @@ impl Failed {
         let refusal = about(&self.path, self.refusal);
         let (class, errno, hint) = meaning(&refusal);
         let present = match &refusal {
-            Refusal::Changed { present, .. } => present.as_ref().map(Version::to_string),
+            Refusal::VersionMismatch { present, .. } => present.as_ref().map(Version::to_string),
             _ => None,
         };
         let path = String::from_utf8_lossy(&self.path).into_owned();

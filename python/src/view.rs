@@ -9,7 +9,7 @@ use pyo3::{
     types::{PyBytes, PyMemoryView, PyType},
 };
 use std::ffi::c_int;
-use wire::Head;
+use wire::ObjectMeta;
 
 /// Bytes of the pool, read only. Users of the buffer protocol (`memoryview`, `NumPy`) see the
 /// pool's memory itself, which does not change as long as they use it.
@@ -17,14 +17,14 @@ use wire::Head;
 pub struct View {
     bytes: Bytes,
     /// The object that the bytes belong to; `None` for bytes of an open file.
-    head: Option<Head>,
+    head: Option<ObjectMeta>,
     /// True if the bytes lay in several pieces and were copied into one, because they are few or on
     /// another host.
     copied: bool,
 }
 
 impl View {
-    pub fn new(bytes: Bytes, head: Option<Head>, copied: bool) -> Self {
+    pub fn new(bytes: Bytes, head: Option<ObjectMeta>, copied: bool) -> Self {
         Self { bytes, head, copied }
     }
 }

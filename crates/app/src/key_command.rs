@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use tokio::runtime::Runtime;
 use vfs::{Expected, Handle, Located, Vfs, Whereabouts};
-use wire::{Attributes, Head, Kind, NAME_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Timestamp, Version};
+use wire::{Attributes, Kind, NAME_BYTES_MAX, Object, ObjectMeta, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
 /// Bytes read or written at a time.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -143,7 +143,7 @@ fn refused(key: &str, refusal: &Refusal) -> KeyCommandError {
     KeyCommandError::Reported(match refusal {
         Refusal::NotFound(_) => Problem::new(format!("{key}: there is no such file or folder")),
         Refusal::IsDirectory(_) => Problem::new(format!("{key} is a folder")),
-        Refusal::Changed { present, .. } => changed(&key, *present),
+        Refusal::VersionMismatch { present, .. } => changed(&key, *present),
         Refusal::NotDirectory(_) => Problem::new(format!("{key}: a part of it is no folder")),
         Refusal::NotEmpty(_) => Problem::new(format!("{key}: the folder is not empty")),
         Refusal::NameTooLong(_) => {
@@ -440,7 +440,7 @@ fn word(kind: Kind) -> &'static str {
 fn as_json(key: &str, found: &Attributes) -> Value {
     let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
     json!({
-        "key": key, "file": found.file.to_string(), "version": Head::from(found).version.to_string(),
+        "key": key, "file": found.file.to_string(), "version": ObjectMeta::from(found).version.to_string(),
         "kind": word(found.kind), "size": found.size,
         "allocated": found.allocated, "mode": mode, "links": found.links, "uid": found.owner.uid, "gid": found.owner.gid,
         "modified": modified, "changed": shown_time(found.changed), "created": shown_time(found.created),

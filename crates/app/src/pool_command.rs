@@ -95,7 +95,7 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
         let (id, host, pid) = (node.id, &node.host, node.pid());
         match how {
             Stopped::Ended => {}
-            Stopped::Gone => console::say(&format!("node {id} at {host} was not there any more")),
+            Stopped::PendingDelete => console::say(&format!("node {id} at {host} was not there any more")),
             Stopped::Killed => {
                 console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"));
             }

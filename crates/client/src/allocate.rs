@@ -6,7 +6,8 @@ use crate::{Client, client::unexpected, files::PLANS_MAX};
 use placement::{Distribution, FileId, Layout, NodeId, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
-    AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns, Usage,
+    AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, SpaceShortage, SpaceUsage, StripeAction,
+    StripeRuns,
 };
 
 /// The partition's plan for a range.
@@ -56,13 +57,13 @@ impl Client {
             return Ok(());
         }
         let usages = self.usages().await.into_iter().filter(|(id, _)| counts(*id));
-        let usages: Outcome<Vec<Usage>> = usages.map(|(_, usage)| usage).collect();
-        let usage = usages.unwrap_or_default().iter().fold(Usage::default(), Usage::with);
+        let usages: Outcome<Vec<SpaceUsage>> = usages.map(|(_, usage)| usage).collect();
+        let usage = usages.unwrap_or_default().iter().fold(SpaceUsage::default(), SpaceUsage::with);
         if wanted <= usage.capacity || usage.capacity == 0 {
             return Ok(());
         }
         let (capacity, used, waited) = (usage.capacity, usage.used, Duration::ZERO);
-        Err(Refusal::NoSpace(Shortage { node, capacity, used, wanted, waited }))
+        Err(Refusal::NoSpace(SpaceShortage { node, capacity, used, wanted, waited }))
     }
 
     async fn allocate_once(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
@@ -74,9 +75,11 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Answer::Unplaced { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
-                Answer::Spill { generation, layout, head } => self.spill((file, layout), generation, &head).await?,
-                Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
+                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
+                Answer::NeedsSpill { generation, layout, head } => {
+                    self.spill((file, layout), generation, &head).await?
+                }
+                Answer::NeedsTruncate(truncation) => self.finish_trim(file, truncation).await?,
                 other => return Err(unexpected(&other)),
             }
         }
@@ -113,7 +116,7 @@ impl Client {
         if plan.mode == AllocateMode::PunchHole {
             return;
         }
-        let command = Command::GaveUp { file: plan.file, generation: plan.generation, stripe };
+        let command = Command::AllocationFailed { file: plan.file, generation: plan.generation, stripe };
         if let Err(error) = self.change(plan.file.partition(), command).await {
             tracing::debug!(%error, "a file seems to hold space that it did not get");
         }
@@ -141,8 +144,8 @@ impl Plan {
         let (file, generation, end) = (self.file, self.generation, self.range.end);
         match self.mode {
             _ if stripes.is_empty() => None,
-            AllocateMode::PunchHole => Some(Command::Punched { file, generation }),
-            AllocateMode::Extend => Some(Command::Wrote { file, generation, end }),
+            AllocateMode::PunchHole => Some(Command::PunchDone { file, generation }),
+            AllocateMode::Extend => Some(Command::PublishSize { file, generation, end }),
             _ => None,
         }
     }

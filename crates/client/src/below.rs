@@ -44,7 +44,7 @@ impl Client {
         debug_assert!(inode.kind == NewKind::File, "only files are opened where they are made");
         let command = |parent: FileId| {
             let (name, inode, whole) = (name.clone(), inode.clone(), self.wish(parent.partition()));
-            Command::Create { parent, name, inode, open: true, whole }
+            Command::Create { parent, name, inode, open: true, extent: whole }
         };
         self.opened_by(self.do_below(below, name, command).await?).await
     }
@@ -55,7 +55,7 @@ impl Client {
     pub async fn open_below(&self, below: Below<'_>, name: &Name, flags: OpenFlags) -> Outcome<Option<Opened>> {
         let command = |parent: FileId| {
             let whole = self.wish(parent.partition());
-            Command::OpenName { parent, name: name.clone(), flags, whole }
+            Command::OpenName { parent, name: name.clone(), flags, extent: whole }
         };
         self.opened_by(self.do_below(below, name, command).await?).await
     }
@@ -65,8 +65,8 @@ impl Client {
     pub async fn unlink_below(&self, below: Below<'_>, name: &Name) -> Outcome<bool> {
         let command = |parent| Command::Unlink { parent, name: name.clone() };
         match self.do_below(below, name, command).await? {
-            Some(Answer::Removed { gone }) => self.purge(gone).await,
-            Some(Answer::Spread) => Box::pin(self.unlink_spread(below.directory, name)).await?,
+            Some(Answer::Removed { deleted }) => self.purge(deleted).await,
+            Some(Answer::NeedsTransaction) => Box::pin(self.unlink_spread(below.directory, name)).await?,
             Some(other) => return Err(unexpected(&other)),
             None => return Ok(false),
         }
@@ -75,9 +75,9 @@ impl Client {
 
     async fn opened_by(&self, answer: Option<Answer>) -> Outcome<Option<Opened>> {
         match answer {
-            Some(Answer::Opened { attributes, host, trim, shared }) => {
-                if let Some(trim) = trim {
-                    Box::pin(self.finish_trim(attributes.file, trim)).await?;
+            Some(Answer::Opened { attributes, host, truncation, shared }) => {
+                if let Some(truncation) = truncation {
+                    Box::pin(self.finish_trim(attributes.file, truncation)).await?;
                 }
                 Ok(Some(Opened { attributes, host, shared }))
             }

@@ -16,7 +16,8 @@ use node::{Reply, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::sync::Arc;
 use wire::{
-    Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, Shortage, StripeAction, Then,
+    Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage, StripeAction,
+    WalkAction,
 };
 
 impl Client {
@@ -27,8 +28,8 @@ impl Client {
     }
 
     pub(crate) async fn ask_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        debug_assert!(!command.changes(), "{command:?} needs a number");
-        self.send(partition, &Body::Meta { stamp: None, command }).await
+        debug_assert!(!command.is_mutation(), "{command:?} needs a number");
+        self.send(partition, &Body::Meta { request_id: None, command }).await
     }
 
     /// Like [`Self::ask`], at the end of a path walk.
@@ -38,11 +39,11 @@ impl Client {
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
-        debug_assert!(!command.changes(), "{command:?} needs a number");
+        debug_assert!(!command.is_mutation(), "{command:?} needs a number");
         let (home, body) = via.body(partition, command);
         async move {
             match self.send(home, &body).await {
-                Ok(Answer::Unsettled { .. }) | Err(Refusal::Held { .. }) => {}
+                Ok(Answer::Unsettled { .. }) | Err(Refusal::LockedByIntent { .. }) => {}
                 outcome => return outcome,
             }
             Box::pin(self.ask_settled(partition, command_of(body))).await
@@ -62,11 +63,11 @@ impl Client {
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
-        debug_assert!(command.changes(), "{command:?} needs no number");
+        debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = via.body(partition, command);
         async move {
             let refusal = match self.send_numbered(home, partition, &body).await {
-                Err(refusal @ (Refusal::Busy(_) | Refusal::Held { .. })) => refusal,
+                Err(refusal @ (Refusal::Busy(_) | Refusal::LockedByIntent { .. })) => refusal,
                 outcome => return outcome,
             };
             Box::pin(self.change_again(home, partition, &body, refusal)).await
@@ -81,7 +82,7 @@ impl Client {
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
-        if command.changes() {
+        if command.is_mutation() {
             Either::Left(self.change_via(via, partition, command))
         } else {
             Either::Right(self.ask_via(via, partition, command))
@@ -99,7 +100,7 @@ impl Client {
         let mut outcome = Err(refusal);
         loop {
             match outcome {
-                Err(Refusal::Held { intent }) => self.meet(intent, partition, &meetings).await?,
+                Err(Refusal::LockedByIntent { intent }) => self.meet(intent, partition, &meetings).await?,
                 Err(Refusal::Busy(_)) => {
                     let Some(pause) = retry.pause() else { return outcome };
                     sleep_until(node::now() + pause).await;
@@ -110,10 +111,10 @@ impl Client {
         }
     }
 
-    /// Like [`Self::change`], without resolving conflicts with intents: `Held` is returned to the
-    /// caller.
+    /// Like [`Self::change`], without resolving conflicts with intents: `LockedByIntent` is
+    /// returned to the caller.
     pub(crate) async fn change_unheld(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        debug_assert!(command.changes(), "{command:?} needs no number");
+        debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = Via::Plain.body(partition, command);
         let mut retry = Retry::new(self.0.patience);
         loop {
@@ -131,8 +132,8 @@ impl Client {
         let Ok(life) = self.life() else { return };
         let Some(number) = life.numbers.begin(life.session, partition) else { return };
         let Ok((_, node, epoch)) = self.0.way(partition) else { return };
-        let body = Body::Meta { stamp: Some(number.stamp()), command };
-        let request = Request { epoch, session: life.session, hurried: true, partition, body };
+        let body = Body::Meta { request_id: Some(number.request_id()), command };
+        let request = Request { epoch, session: life.session, skip_ack: true, partition, body };
         if !matches!(at_once(node.call(request)), Some(Ok(_))) {
             tracing::debug!("a change that nobody waits for was not answered at once");
         }
@@ -156,12 +157,12 @@ impl Client {
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
             match self.send_in(&life, partition, body, None).await {
-                Err(Refusal::Ended) => {}
+                Err(Refusal::SessionEnded) => {}
                 outcome => return outcome,
             }
             self.next_life(&life).await?;
         }
-        Err(Refusal::Ended)
+        Err(Refusal::SessionEnded)
     }
 
     /// Sends a change of a partition to `home`, under a request id. If the session ended before the
@@ -177,16 +178,16 @@ impl Client {
             let life = self.life()?;
             let number = life.numbers.begin(life.session, partition).ok_or_else(none)?;
             match self.send_in(&life, home, body, Some(&number)).await {
-                Err(Refusal::Ended) => {}
+                Err(Refusal::SessionEnded) => {}
                 outcome => return outcome,
             }
             self.next_life(&life).await?;
         }
-        Err(Refusal::Ended)
+        Err(Refusal::SessionEnded)
     }
 
-    /// Sends until an answer comes. Refused as `Ended` if the change was not done and its session
-    /// has ended.
+    /// Sends until an answer comes. Refused as `SessionEnded` if the change was not done and its
+    /// session has ended.
     async fn send_in(
         &self,
         life: &Life,
@@ -201,7 +202,7 @@ impl Client {
         let failure = match reply.await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Refused(Refusal::NoSpace(shortage))) => return Err(self.full(home, shortage)),
-            Err(Failure::Refused(refusal)) if refusal != Refusal::Ended => return Err(refusal),
+            Err(Failure::Refused(refusal)) if refusal != Refusal::SessionEnded => return Err(refusal),
             Err(failure) => failure,
         };
         Box::pin(self.send_again(life, partition, body, number, (home, failure))).await
@@ -222,8 +223,8 @@ impl Client {
         number: Option<&Number<'_>>,
     ) -> Outcome<(NodeId, Reply)> {
         let (home, node, epoch) = self.0.way(partition)?;
-        let (session, hurried) = (life.session, self.1);
-        let request = Request { epoch, session, hurried, partition, body: stamped(body, number) };
+        let (session, skip_ack) = (life.session, self.1);
+        let request = Request { epoch, session, skip_ack, partition, body: stamped(body, number) };
         let reply = match &self.3 {
             Some(gift) if opens(body) => gift.call(node, request),
             _ => node.call(request),
@@ -232,9 +233,9 @@ impl Client {
     }
 
     /// Adds the node that is full to the refusal, in a pool of several.
-    fn full(&self, node: NodeId, shortage: Shortage) -> Refusal {
+    fn full(&self, node: NodeId, shortage: SpaceShortage) -> Refusal {
         let node = (self.0.nodes.len() > 1).then_some(node);
-        Refusal::NoSpace(Shortage { node, ..shortage })
+        Refusal::NoSpace(SpaceShortage { node, ..shortage })
     }
 
     /// Adds the node to the refusal of a call, and records that the node does not answer if that is
@@ -262,9 +263,9 @@ impl Client {
         let mut retry = Retry::new(self.0.patience);
         loop {
             match retry.on(failure, || object(body)) {
-                Step::Refuse(Refusal::Ended) if self.greet_late(life, home).await? => {}
-                Step::Refuse(Refusal::Ended) if retry.is_lost() && number.is_some() => {
-                    return Err(Refusal::MaybeDone(object(body)));
+                Step::Refuse(Refusal::SessionEnded) if self.greet_late(life, home).await? => {}
+                Step::Refuse(Refusal::SessionEnded) if retry.is_lost() && number.is_some() => {
+                    return Err(Refusal::OutcomeUnknown(object(body)));
                 }
                 Step::Refuse(refusal) => return Err(self.refused_by(home, refusal)),
                 Step::Follow(map) => self.0.follow(map),
@@ -285,8 +286,8 @@ fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
     let mut body = body.clone();
     let Some(number) = number else { return body };
     match &mut body {
-        Body::Meta { stamp, .. } | Body::Extent { stamp, .. } => *stamp = Some(number.stamp()),
-        Body::Walk { then: Some(then), .. } => then.stamp = Some(number.stamp()),
+        Body::Meta { request_id, .. } | Body::Extent { request_id, .. } => *request_id = Some(number.request_id()),
+        Body::Walk { action: Some(then), .. } => then.request_id = Some(number.request_id()),
         _ => {}
     }
     body
@@ -296,13 +297,13 @@ fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
 fn opens(body: &Body) -> bool {
     let command = match body {
         Body::Meta { command, .. } => command,
-        Body::Walk { then: Some(then), .. } => &then.command,
+        Body::Walk { action: Some(then), .. } => &then.command,
         _ => return false,
     };
     matches!(
         command,
         Command::Create { open: true, .. }
-            | Command::CreateUnnamed { .. }
+            | Command::CreateTmpfile { .. }
             | Command::Open { .. }
             | Command::OpenName { .. }
     )
@@ -312,7 +313,7 @@ fn opens(body: &Body) -> bool {
 fn command_of(body: Body) -> Command {
     match body {
         Body::Meta { command, .. } => command,
-        Body::Walk { then: Some(then), .. } => then.command,
+        Body::Walk { action: Some(then), .. } => then.command,
         other => unreachable!("no command is in {other:?}"),
     }
 }
@@ -337,10 +338,13 @@ impl Via<'_> {
     /// The body of the request, and the partition that it is sent to.
     fn body(self, partition: PartitionId, command: Command) -> (PartitionId, Body) {
         match self {
-            Self::Plain => (partition, Body::Meta { stamp: None, command }),
+            Self::Plain => (partition, Body::Meta { request_id: None, command }),
             Self::Walk { top, folders, directory, who } => {
-                let then = Some(Box::new(Then { directory, partition, stamp: None, command }));
-                (top.partition(), Body::Walk { top, folders: folders.to_vec(), who: who.cloned(), then })
+                let then = Some(Box::new(WalkAction { directory, partition, request_id: None, command }));
+                (
+                    top.partition(),
+                    Body::Walk { start: top, components: folders.to_vec(), credentials: who.cloned(), action: then },
+                )
             }
         }
     }
@@ -372,9 +376,11 @@ fn object(body: &Body) -> Object {
     let command = match body {
         Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),
         Body::Meta { command, .. } => command,
-        Body::Walk { then: Some(then), .. } => &then.command,
-        Body::Walk { top, .. } => return Object::File(*top),
-        Body::Hello | Body::Usage | Body::Stop | Body::Look { .. } | Body::Which { .. } => return Object::Pool,
+        Body::Walk { action: Some(then), .. } => &then.command,
+        Body::Walk { start: top, .. } => return Object::File(*top),
+        Body::Hello | Body::Usage | Body::Stop | Body::ProbeLease { .. } | Body::FindLeases { .. } => {
+            return Object::Pool;
+        }
     };
     match command {
         Command::Lookup { parent, name }
@@ -398,7 +404,7 @@ fn object(body: &Body) -> Object {
         | Command::Lock { file, .. }
         | Command::Allocate { file, .. }
         | Command::Place { file, .. }
-        | Command::Unplanned { file, .. }
+        | Command::UnownedStripes { file, .. }
         | Command::Placement { file }
         | Command::Seek { file, .. }
         | Command::Write { file, .. }

@@ -17,7 +17,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use wire::{Answer, Extent, Object, OpenFlags, Outcome, Refusal, Session, Welcome};
+use wire::{Answer, Extent, HelloReply, Object, OpenFlags, Outcome, Refusal, Session};
 
 /// A client of a pool. Cheap to clone; clones share one session.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl Client {
 
     /// Makes a client from the nodes' answers to its hello.
     pub(crate) fn of(nodes: Nodes, patience: Patience, greeted: Greeted) -> Self {
-        let Greeted { welcome: Welcome { session, map, seed, stripe_bytes, .. }, greeted } = greeted;
+        let Greeted { welcome: HelloReply { session, map, seed, stripe_bytes, .. }, greeted } = greeted;
         let partitions = map.partitions();
         let usages = Usages::new(nodes.len());
         let life = RwLock::new(Arc::new(Life::new(session, partitions, greeted)));
@@ -104,7 +104,7 @@ impl Client {
     /// The same client for writes that a kernel makes of its own accord. Such writes are answered
     /// without waiting for invalidation acks: the kernel holds page locks that an ack may need.
     #[must_use]
-    pub fn hurried(&self) -> Self {
+    pub fn skip_ack(&self) -> Self {
         Self(self.0.clone(), true, self.2.clone(), self.3.clone())
     }
 

@@ -8,14 +8,16 @@ use std::{
     pin::Pin,
     sync::Arc,
 };
-use wire::{Answer, Extent, Failure, LockOwner, Mark, Object, OpenFlags, Refusal, Request, Session, codec::Obtain};
+use wire::{
+    Answer, Extent, Failure, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session, codec::ProgramFd,
+};
 
 /// The future of a leased descriptor; `None` if there is none to be had.
 pub type Borrowing = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
 
 /// The future of a program's own descriptor and the mark of its open; `None` if there is none to be
 /// had.
-pub type Obtaining = Pin<Box<dyn Future<Output = Option<(OwnedFd, Mark)>> + Send>>;
+pub type Obtaining = Pin<Box<dyn Future<Output = Option<(OwnedFd, OpenLeaseId)>> + Send>>;
 
 /// A connection to a node. A call may fail, may be slow, and may have been done although no answer
 /// came.
@@ -39,7 +41,7 @@ pub trait Connection: Send + Sync + fmt::Debug {
 
     /// Gets a descriptor of its own for a program of this host, of a file that a session has open.
     /// `None` if the node is not on this host. See [`Node::give`].
-    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
         let _ = obtain;
         None
     }
@@ -55,7 +57,7 @@ pub trait Connection: Send + Sync + fmt::Debug {
     /// Tells the node, together with the next message to it, that a descriptor with this mark was
     /// closed; nobody waits for that. False if the connection cannot do that: then ask the node to
     /// probe the open.
-    fn closed(&self, mark: Mark) -> bool {
+    fn closed(&self, mark: OpenLeaseId) -> bool {
         let _ = mark;
         false
     }
@@ -110,7 +112,7 @@ impl Connection for InProcess {
         self.0.backing(extent, flags)
     }
 
-    fn obtain(&self, Obtain { session, file, flags, lent }: Obtain) -> Option<Obtaining> {
+    fn obtain(&self, ProgramFd { session, file, flags, kind: lent }: ProgramFd) -> Option<Obtaining> {
         let given = self.0.give(session, file, flags, lent);
         Some(Box::pin(ready(given)))
     }

@@ -14,8 +14,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 use wire::{
-    Answer, Attributes, Changes, Command, Content, HostFile, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal,
-    StripeAction, Wish, WritePlace,
+    Answer, Attributes, Changes, Command, Content, ExtentRequest, HostFile, INLINE_BYTES_MAX, Object, OpenFlags,
+    Outcome, Refusal, StripeAction, WritePlace,
 };
 
 /// Most times that a write is planned anew because of concurrent truncations.
@@ -78,7 +78,7 @@ enum Done {
 impl Client {
     /// Opens a file. It stays open until it has been closed as often as it was opened.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
-        let whole = if flags.whole && flags.write { self.wish(file.partition()) } else { Wish::No };
+        let whole = if flags.use_extent && flags.write { self.wish(file.partition()) } else { ExtentRequest::None };
         self.open_wishing(file, flags, whole).await
     }
 
@@ -88,11 +88,11 @@ impl Client {
         self.open_wishing(file, flags, self.wish(file.partition())).await
     }
 
-    async fn open_wishing(&self, file: FileId, flags: OpenFlags, whole: Wish) -> Outcome<Opened> {
-        match self.change(file.partition(), Command::Open { file, flags, whole }).await? {
-            Answer::Opened { attributes, host, trim, shared } => {
-                if let Some(trim) = trim {
-                    self.finish_trim(file, trim).await?;
+    async fn open_wishing(&self, file: FileId, flags: OpenFlags, whole: ExtentRequest) -> Outcome<Opened> {
+        match self.change(file.partition(), Command::Open { file, flags, extent: whole }).await? {
+            Answer::Opened { attributes, host, truncation, shared } => {
+                if let Some(truncation) = truncation {
+                    self.finish_trim(file, truncation).await?;
                 }
                 Ok(Opened { attributes, host, shared })
             }
@@ -102,16 +102,16 @@ impl Client {
 
     /// The extent request for a file in a partition: made only to a node of this host, because only
     /// its descriptors can be had.
-    pub(crate) fn wish(&self, partition: PartitionId) -> Wish {
+    pub(crate) fn wish(&self, partition: PartitionId) -> ExtentRequest {
         match self.0.way(partition) {
             Ok((home, node, _)) if node.is_here() => {
                 if self.own_node() == Some(home) {
-                    Wish::Home
+                    ExtentRequest::Local
                 } else {
-                    Wish::Wanted
+                    ExtentRequest::Any
                 }
             }
-            _ => Wish::No,
+            _ => ExtentRequest::None,
         }
     }
 
@@ -123,8 +123,8 @@ impl Client {
     /// Ends one open.
     pub async fn close_file(&self, file: FileId) -> Outcome<()> {
         match self.change(file.partition(), Command::Close { file }).await? {
-            Answer::Removed { gone, .. } => {
-                self.purge(gone).await;
+            Answer::Removed { deleted, .. } => {
+                self.purge(deleted).await;
                 Ok(())
             }
             other => Err(unexpected(&other)),
@@ -146,13 +146,13 @@ impl Client {
                 return Box::pin(self.change_split(directory, changes)).await;
             }
             match outcome? {
-                Answer::Changed { attributes, trim } => {
-                    if let Some(trim) = trim {
-                        self.finish_trim(file, trim).await?;
+                Answer::Changed { attributes, truncation } => {
+                    if let Some(truncation) = truncation {
+                        self.finish_trim(file, truncation).await?;
                     }
                     return Ok(attributes);
                 }
-                Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
+                Answer::NeedsTruncate(truncation) => self.finish_trim(file, truncation).await?,
                 other => return Err(unexpected(&other)),
             }
         }
@@ -163,7 +163,7 @@ impl Client {
     /// holds them all.
     pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
         match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Here(bytes) } => Ok(padded(bytes, length as usize)),
+            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(padded(bytes, length as usize)),
             Answer::Content { length, content: Content::Striped(layout) } => {
                 self.read_stripes(file, layout, offset, length as usize).await
             }
@@ -174,7 +174,7 @@ impl Client {
     /// Like [`Self::read`], as one view for each stripe, in order.
     pub async fn read_views(&self, file: FileId, offset: u64, length: u32) -> Outcome<Vec<Bytes>> {
         match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Here(bytes) } => Ok(vec![padded(bytes, length as usize)]),
+            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(vec![padded(bytes, length as usize)]),
             Answer::Content { length, content: Content::Striped(layout) } => {
                 let mut views = Vec::new();
                 let take = |bytes: Bytes, length| views.push(padded(bytes, length));
@@ -251,15 +251,19 @@ impl Client {
             let command = Command::Write { file, place, length, data: inline, kill_set_id };
             match self.change(file.partition(), command).await? {
                 Answer::Written { offset } => return Ok((Written { offset, length, layout: None }, None)),
-                Answer::Put { offset, length } => return Ok((Written { offset, length, layout: None }, None)),
-                Answer::Whole(extent) => {
+                Answer::ExtentWritten { offset, length } => {
+                    return Ok((Written { offset, length, layout: None }, None));
+                }
+                Answer::Extent(extent) => {
                     if let Some((offset, length)) = Box::pin(self.write_whole(file, extent, place, &data)).await? {
                         return Ok((Written { offset, length, layout: None }, None));
                     }
                 }
-                Answer::Unplaced { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
-                Answer::Spill { generation, layout, head } => self.spill((file, layout), generation, &head).await?,
-                Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
+                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
+                Answer::NeedsSpill { generation, layout, head } => {
+                    self.spill((file, layout), generation, &head).await?
+                }
+                Answer::NeedsTruncate(truncation) => self.finish_trim(file, truncation).await?,
                 Answer::Stripes { offset, generation, size, layout } => {
                     let plan = Plan { file, layout, offset, generation, size, append: place == WritePlace::End };
                     if let Done::Written(length, stopped) = self.write_planned(plan, &data).await? {
@@ -363,7 +367,7 @@ impl Client {
         if end <= plan.size {
             return Ok(done);
         }
-        match self.change(file.partition(), Command::Wrote { file, generation, end }).await {
+        match self.change(file.partition(), Command::PublishSize { file, generation, end }).await {
             Ok(_) => Ok(done),
             Err(Refusal::Stale(_)) => Ok(Done::Stale),
             Err(refusal) => {

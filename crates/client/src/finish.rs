@@ -3,7 +3,10 @@
 use crate::{Client, client::unexpected};
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::poll_fn, mem, task::Poll};
-use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, StripeRuns, Trim};
+use wire::{
+    Answer, Command, Outcome, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, Refusal, Session, StripeAction,
+    StripeRuns, UnfinishedWork,
+};
 
 /// Stripes that are handled before the task yields.
 const STRIPES_AT_ONCE: u64 = 64;
@@ -18,8 +21,10 @@ impl Client {
         while ranges.peek().is_some() {
             let mut some = StripeRuns::new();
             ranges.by_ref().take(RUNS_AT_ONCE).for_each(|range| some.insert(range.start, range.end));
-            match self.ask(file.partition(), Command::Unplanned { file, stripes: some }).await? {
-                Answer::Unplanned(found) => found.ranges().for_each(|range| unplanned.insert(range.start, range.end)),
+            match self.ask(file.partition(), Command::UnownedStripes { file, stripes: some }).await? {
+                Answer::UnownedStripes(found) => {
+                    found.ranges().for_each(|range| unplanned.insert(range.start, range.end))
+                }
                 other => return Err(unexpected(&other)),
             }
         }
@@ -28,21 +33,21 @@ impl Client {
 
     /// Removes the stripes of a deleted file. Stripes that cannot be removed are left to
     /// [`Self::recover`].
-    pub async fn purge(&self, gone: Option<Gone>) {
-        if let Some(gone) = gone
-            && let Err(error) = self.remove_stripes(&gone).await
+    pub async fn purge(&self, deleted: Option<PendingDelete>) {
+        if let Some(deleted) = deleted
+            && let Err(error) = self.remove_stripes(&deleted).await
         {
-            tracing::debug!(file = %gone.file, "its stripes could not be removed");
+            tracing::debug!(file = %deleted.file, "its stripes could not be removed");
             tracing::warn!(%error, "the memory of a file that was removed is not free yet: it is when a client that used it ends");
         }
     }
 
-    async fn remove_stripes(&self, gone: &Gone) -> Outcome<()> {
-        for stripe in gone.stripes.iter() {
+    async fn remove_stripes(&self, deleted: &PendingDelete) -> Outcome<()> {
+        for stripe in deleted.stripes.iter() {
             let_others(stripe).await;
-            self.stripe(gone.file, gone.layout, StripeNo(stripe), StripeAction::Remove).await?;
+            self.stripe(deleted.file, deleted.layout, StripeNo(stripe), StripeAction::Remove).await?;
         }
-        self.change_unheld(gone.file.partition(), Command::Purged { file: gone.file }).await?;
+        self.change_unheld(deleted.file.partition(), Command::PurgeDone { file: deleted.file }).await?;
         Ok(())
     }
 
@@ -58,22 +63,23 @@ impl Client {
     }
 
     /// Truncates the stripes of a truncated file, so that it may grow again.
-    pub(crate) async fn finish_trim(&self, file: FileId, trim: Trim) -> Outcome<()> {
-        let layout = trim.layout;
+    pub(crate) async fn finish_trim(&self, file: FileId, truncation: PendingTruncate) -> Outcome<()> {
+        let layout = truncation.layout;
         let stripe_bytes = u64::from(layout.stripe_bytes());
-        for stripe in trim.stripes.iter() {
+        for stripe in truncation.stripes.iter() {
             let_others(stripe).await;
-            let kept = trim.length.saturating_sub(stripe * stripe_bytes).min(stripe_bytes);
+            let kept = truncation.length.saturating_sub(stripe * stripe_bytes).min(stripe_bytes);
             let length = u32::try_from(kept).expect("at most the length of a stripe");
-            let action = StripeAction::Truncate { generation: trim.generation, length };
+            let action = StripeAction::Truncate { generation: truncation.generation, length };
             match self.stripe(file, layout, StripeNo(stripe), action).await {
                 Ok(_) | Err(Refusal::Stale(_)) => {}
                 Err(refusal) => return Err(refusal),
             }
         }
-        let done = self.change(file.partition(), Command::TrimDone { file, generation: trim.generation }).await;
+        let done =
+            self.change(file.partition(), Command::TruncateDone { file, generation: truncation.generation }).await;
         if matches!(done, Err(Refusal::NotFound(_))) {
-            self.forget(file, layout, trim.stripes.iter()).await;
+            self.forget(file, layout, truncation.stripes.iter()).await;
         }
         done.map(drop)
     }
@@ -116,33 +122,33 @@ impl Client {
         &self,
         (session, ended): (Session, &mut Vec<NodeId>),
         partition: PartitionId,
-        left: Leftovers,
+        left: UnfinishedWork,
     ) -> Outcome<()> {
-        let mut gone = left.gone;
+        let mut deleted = left.deleted;
         let intents = left.prepared.into_iter().chain(left.committed);
         for intent in intents.filter(|intent| intent.session == session) {
             self.finish(intent, partition).await?;
             // The file that the intent was to give a name to may have been removed with it.
-            gone = self.leftovers(partition).await?.gone;
+            deleted = self.leftovers(partition).await?.deleted;
         }
         loop {
-            for gone in &gone {
-                self.end_at_stripes(session, gone, ended).await?;
-                self.remove_stripes(gone).await?;
+            for deleted in &deleted {
+                self.end_at_stripes(session, deleted, ended).await?;
+                self.remove_stripes(deleted).await?;
             }
-            if gone.len() < GONE_MAX {
+            if deleted.len() < PENDING_DELETES_MAX {
                 return Ok(());
             }
-            gone = self.leftovers(partition).await?.gone;
+            deleted = self.leftovers(partition).await?.deleted;
         }
     }
 
     /// Ends a session at the nodes where a file has stripes, before the stripes are removed: so a
     /// write of the session that is still in flight to them is not executed later.
-    async fn end_at_stripes(&self, session: Session, gone: &Gone, ended: &mut Vec<NodeId>) -> Outcome<()> {
-        for stripe in gone.stripes.iter() {
+    async fn end_at_stripes(&self, session: Session, deleted: &PendingDelete, ended: &mut Vec<NodeId>) -> Outcome<()> {
+        for stripe in deleted.stripes.iter() {
             let_others(stripe).await;
-            let partition = gone.layout.partition(self.0.seed, gone.file, StripeNo(stripe), self.0.partitions);
+            let partition = deleted.layout.partition(self.0.seed, deleted.file, StripeNo(stripe), self.0.partitions);
             let Some(home) = self.0.home(partition).filter(|home| !ended.contains(home)) else { continue };
             ended.push(home);
             if self.end_session(partition, session).await? {
@@ -156,11 +162,11 @@ impl Client {
     /// Removes the stripes of all deleted files of a partition.
     async fn purge_left(&self, partition: PartitionId) -> Outcome<()> {
         loop {
-            let gone = self.leftovers(partition).await?.gone;
-            for gone in &gone {
-                self.remove_stripes(gone).await?;
+            let deleted = self.leftovers(partition).await?.deleted;
+            for deleted in &deleted {
+                self.remove_stripes(deleted).await?;
             }
-            if gone.len() < GONE_MAX {
+            if deleted.len() < PENDING_DELETES_MAX {
                 return Ok(());
             }
         }
@@ -175,7 +181,7 @@ impl Client {
         }
         self.leave_earlier().await;
         // A session that has ended already is what the caller wanted.
-        round.end().or_else(|refusal| if refusal == Refusal::Ended { Ok(()) } else { Err(refusal) })
+        round.end().or_else(|refusal| if refusal == Refusal::SessionEnded { Ok(()) } else { Err(refusal) })
     }
 
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
@@ -183,9 +189,9 @@ impl Client {
         (0..=last).map(PartitionId)
     }
 
-    async fn leftovers(&self, partition: PartitionId) -> Outcome<Leftovers> {
-        match self.ask(partition, Command::Leftovers).await? {
-            Answer::Leftovers(left) => Ok(left),
+    async fn leftovers(&self, partition: PartitionId) -> Outcome<UnfinishedWork> {
+        match self.ask(partition, Command::ListUnfinished).await? {
+            Answer::UnfinishedWork(left) => Ok(left),
             other => Err(unexpected(&other)),
         }
     }
@@ -193,7 +199,7 @@ impl Client {
     /// Ends a session in a partition; true if files were deleted with it whose stripes remain.
     async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<bool> {
         match self.change(partition, Command::CloseSession { session }).await? {
-            Answer::Closed(gone) => Ok(!gone.is_empty()),
+            Answer::Closed(deleted) => Ok(!deleted.is_empty()),
             other => Err(unexpected(&other)),
         }
     }

@@ -6,11 +6,11 @@
 use crate::{Client, Connection, Nodes, Patience, call::until_answered, client::unexpected};
 use placement::{Epoch, NodeId, PartitionId};
 use std::sync::Arc;
-use wire::{Answer, Body, Object, Outcome, Refusal, Request, Session, Welcome};
+use wire::{Answer, Body, HelloReply, Object, Outcome, Refusal, Request, Session};
 
 /// The nodes' answers to a hello.
 pub struct Greeted {
-    pub welcome: Welcome,
+    pub welcome: HelloReply,
     /// For each node, in the order of their ids, whether it answered.
     pub greeted: Vec<bool>,
 }
@@ -44,7 +44,7 @@ impl Client {
 
 /// Sends a hello to all nodes. The first that answers gives the session.
 pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
-    let (mut known, mut silent): (Option<Welcome>, Option<Refusal>) = (None, None);
+    let (mut known, mut silent): (Option<HelloReply>, Option<Refusal>) = (None, None);
     let mut greeted = Vec::with_capacity(nodes.len());
     for (node, connection) in nodes.iter() {
         let session = known.as_ref().map_or(Session::NONE, |known| known.session);
@@ -67,21 +67,21 @@ pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
 }
 
 /// Starts a session, or announces one that another node has given.
-pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
+pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<HelloReply> {
     match until_answered(connection, patience, || hello_request(session), |_| {}).await? {
-        Answer::Welcome(welcome) => Ok(welcome),
+        Answer::Hello(welcome) => Ok(welcome),
         other => Err(unexpected(&other)),
     }
 }
 
 fn hello_request(session: Session) -> Request {
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
-    Request { epoch, session, hurried: false, partition, body: Body::Hello }
+    Request { epoch, session, skip_ack: false, partition, body: Body::Hello }
 }
 
 /// Checks that a node's answer is from the node that was asked and from the same pool; returns the
 /// answer with the newer map.
-fn one_pool(known: Option<Welcome>, asked: NodeId, welcome: Welcome) -> Outcome<Welcome> {
+fn one_pool(known: Option<HelloReply>, asked: NodeId, welcome: HelloReply) -> Outcome<HelloReply> {
     if welcome.node != asked {
         return Err(not_one(format!(
             "the connection to node {asked} leads to node {}: look at the addresses",
@@ -89,7 +89,7 @@ fn one_pool(known: Option<Welcome>, asked: NodeId, welcome: Welcome) -> Outcome<
         )));
     }
     let Some(known) = known else { return Ok(welcome) };
-    let pool = |welcome: &Welcome| (welcome.seed, welcome.stripe_bytes, welcome.map.partitions());
+    let pool = |welcome: &HelloReply| (welcome.seed, welcome.stripe_bytes, welcome.map.partitions());
     if pool(&known) != pool(&welcome) || known.session != welcome.session {
         let (one, other) = (known.node, welcome.node);
         return Err(not_one(format!("nodes {one} and {other} are not of one pool: start them with the same settings")));

@@ -79,7 +79,7 @@ impl Client {
         inode: NewInode,
         linkable: bool,
     ) -> Outcome<Opened> {
-        let command = Command::CreateUnnamed { parent, name, inode, linkable };
+        let command = Command::CreateTmpfile { parent, name, inode, linkable };
         match self.change(parent.partition(), command).await? {
             Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
             other => Err(unexpected(&other)),

@@ -82,7 +82,7 @@ impl Client {
             let life = self.life()?;
             match attempt().await {
                 Err(Refusal::Stale(_)) => {}
-                Err(Refusal::Ended) => self.next_life(&life).await?,
+                Err(Refusal::SessionEnded) => self.next_life(&life).await?,
                 Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
                 outcome => return outcome,
             }
@@ -97,13 +97,13 @@ impl Drive<'_> {
         loop {
             let command = Command::Prepare { intent: self.intent, parts: parts.clone() };
             match self.bound.change_unheld(partition, command).await {
-                Ok(Answer::Prepared { made }) => {
+                Ok(Answer::Prepared { created: made }) => {
                     if !self.prepared.contains(&partition) {
                         self.prepared.push(partition);
                     }
                     return Ok(made);
                 }
-                Err(Refusal::Held { intent }) => self.give_way(intent, partition).await?,
+                Err(Refusal::LockedByIntent { intent }) => self.give_way(intent, partition).await?,
                 outcome => return Err(self.refused(outcome).await),
             }
         }
@@ -130,14 +130,14 @@ impl Drive<'_> {
         loop {
             let command = Command::Commit { intent, parts: parts.clone(), others: others.clone() };
             match self.bound.change_unheld(coordinator, command).await {
-                Ok(Answer::Settled { gone }) => {
+                Ok(Answer::Settled { deleted }) => {
                     self.open = false;
-                    for gone in gone {
-                        self.client.purge(Some(gone)).await;
+                    for deleted in deleted {
+                        self.client.purge(Some(deleted)).await;
                     }
                     break;
                 }
-                Err(Refusal::Held { intent }) => self.give_way(intent, coordinator).await?,
+                Err(Refusal::LockedByIntent { intent }) => self.give_way(intent, coordinator).await?,
                 outcome => return Err(self.refused(outcome).await),
             }
         }
@@ -166,7 +166,7 @@ impl Drive<'_> {
             Ok(answer) => unexpected(&answer),
             Err(refusal) => refusal,
         };
-        if matches!(refusal, Refusal::Unavailable { .. } | Refusal::MaybeDone(_)) {
+        if matches!(refusal, Refusal::Unavailable { .. } | Refusal::OutcomeUnknown(_)) {
             // The intent may be committed. Clients that conflict with it find out.
             self.open = false;
         } else {
@@ -188,7 +188,7 @@ impl Drive<'_> {
                 tracing::warn!(%error, "a change that was refused holds on: whoever meets it ends it");
             }
         }
-        if let Err(error) = client.change_unheld(intent.coordinator, Command::Ended { intent }).await {
+        if let Err(error) = client.change_unheld(intent.coordinator, Command::ForgetIntent { intent }).await {
             tracing::debug!(%error, "a coordinator remembers for longer that an intent was taken back");
         }
     }
@@ -211,6 +211,6 @@ impl Drop for Drive<'_> {
                 return;
             }
         }
-        let _ = at_once(client.change_unheld(intent.coordinator, Command::Ended { intent }));
+        let _ = at_once(client.change_unheld(intent.coordinator, Command::ForgetIntent { intent }));
     }
 }

@@ -52,7 +52,7 @@
 //! - A change is resent with its request id until it is answered, so it is done once, whatever
 //!   messages the connection loses.
 //! - A session ends when a connection that carries it breaks. Later calls are made in the next
-//!   session; handles of the old one are refused with `Ended`.
+//!   session; handles of the old one are refused with `SessionEnded`.
 //! - Every wait is bounded: tries are counted, pauses grow to a limit, then the call fails with
 //!   `Unavailable`.
 //! - Dropping a future is like a crash of the client at that point: nothing stays locked, and the

@@ -6,12 +6,12 @@
 //! ```text
 //!   a node answers `Ended' --> it had no hello of the session yet? hello, then resend
 //!                          \-> hello to all, subscribe, drop caches, resend in the new session;
-//!                               a change that may have been done before: `MaybeDone`
+//!                               a change that may have been done before: `OutcomeUnknown`
 //! ```
 //!
 //! Requests for things that belong to one session (an open file, its locks, an intent) are sent by
 //! a client that is bound to it: [`Client::bound`]. Once that session has ended, such a client
-//! refuses with `Ended` and sends nothing.
+//! refuses with `SessionEnded` and sends nothing.
 
 use crate::{
     Client,
@@ -64,16 +64,17 @@ impl Life {
 }
 
 impl Client {
-    /// The current session. Refused as `Ended` if this client is bound to another one.
+    /// The current session. Refused as `SessionEnded` if this client is bound to another one.
     pub(crate) fn life(&self) -> Outcome<Arc<Life>> {
         let now = self.0.life();
         match &self.2 {
-            Some(bound) if !Arc::ptr_eq(bound, &now) => Err(Refusal::Ended),
+            Some(bound) if !Arc::ptr_eq(bound, &now) => Err(Refusal::SessionEnded),
             _ => Ok(now),
         }
     }
 
-    /// A client that is bound to the current session: it refuses with `Ended` once that has ended.
+    /// A client that is bound to the current session: it refuses with `SessionEnded` once that has
+    /// ended.
     #[must_use]
     pub fn bound(&self) -> Self {
         let life = self.2.clone().unwrap_or_else(|| self.0.life());
@@ -89,11 +90,11 @@ impl Client {
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
             match attempt(Self(self.0.clone(), self.1, Some(life.clone()), self.3.clone())).await {
-                Err(Refusal::Ended) => self.next_life(&life).await?,
+                Err(Refusal::SessionEnded) => self.next_life(&life).await?,
                 outcome => return outcome,
             }
         }
-        Err(Refusal::Ended)
+        Err(Refusal::SessionEnded)
     }
 
     /// Replaces a session that has ended with the next one. Refused if this client is bound to it.
@@ -101,7 +102,7 @@ impl Client {
     pub(crate) fn next_life<'a>(&'a self, ended: &'a Arc<Life>) -> Rare<'a, ()> {
         Box::pin(async move {
             if self.2.is_some() {
-                return Err(Refusal::Ended);
+                return Err(Refusal::SessionEnded);
             }
             self.0.begin_again(ended).await?;
             self.leave_earlier().await;

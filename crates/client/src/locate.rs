@@ -86,7 +86,7 @@ impl Client {
         if attributes.kind != Kind::File || attributes.size == 0 {
             return Ok(located);
         }
-        let whole = attributes.whole.map(|whole| whole.node);
+        let whole = attributes.extent.map(|whole| whole.node);
         let Placement { layout, stripes, .. } = self.placement(file).await?;
         if whole.is_some() || stripes.is_empty() {
             located.bytes.push((0..attributes.size, whole.unwrap_or(inode)));

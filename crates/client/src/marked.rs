@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{fmt, os::fd::OwnedFd, sync::Arc};
 use wire::{
-    Answer, Body, Kind, Lent, Looked, Mark, Marked, Object, OpenFlags, Outcome, Refusal, Request, codec::Obtain,
+    Answer, Body, Kind, LeaseKind, LeaseStatus, Object, OpenFlags, OpenLease, OpenLeaseId, Outcome, Refusal, Request,
+    codec::ProgramFd,
 };
 
 /// A file or directory that was opened for a program.
@@ -18,7 +19,7 @@ pub struct Given {
     /// The program's descriptor.
     pub descriptor: OwnedFd,
     /// The open of the descriptor: its mark, file and flags, and the kind of descriptor.
-    pub marked: Marked,
+    pub marked: OpenLease,
 }
 
 /// A request for a descriptor that is attached to the request that opens the file.
@@ -64,11 +65,11 @@ impl Client {
                     Some(asked) => asked.await,
                     None => None,
                 };
-                let marked = |mark| Marked {
-                    mark,
+                let marked = |mark| OpenLease {
+                    id: mark,
                     file: opened.attributes.file,
                     flags,
-                    lent: Lent::of(&opened.attributes, flags),
+                    kind: LeaseKind::for_open(&opened.attributes, flags),
                 };
                 let (descriptor, marked) = match came {
                     Some((descriptor, mark)) => (descriptor, marked(mark)),
@@ -93,7 +94,7 @@ impl Client {
     }
 
     /// Like [`Self::obtain`]; closes the file if there is no descriptor.
-    async fn obtain_or_close(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, Marked)> {
+    async fn obtain_or_close(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
         let obtained = self.obtain(opened, flags).await;
         if obtained.is_err()
             && let Err(error) = self.close_file(opened.attributes.file).await
@@ -110,13 +111,13 @@ impl Client {
     ///
     /// Refused as `Unavailable` if no node of this host has one to give; then the open still
     /// belongs to the session.
-    pub async fn obtain(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, Marked)> {
+    pub async fn obtain(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
         let (file, session) = (opened.attributes.file, self.session());
-        let stands = if opened.attributes.kind == Kind::Directory { Lent::Directory } else { Lent::Bytes };
+        let stands = if opened.attributes.kind == Kind::Directory { LeaseKind::Directory } else { LeaseKind::Bytes };
         let home = self.0.home(file.partition());
         let ways = [
-            match Lent::of(&opened.attributes, flags) {
-                Lent::Extent(extent) => Some((Some(extent.node), Lent::Extent(extent))),
+            match LeaseKind::for_open(&opened.attributes, flags) {
+                LeaseKind::Extent(extent) => Some((Some(extent.node), LeaseKind::Extent(extent))),
                 _ => None,
             },
             // The inode's node is preferred: it can end the open by itself, however the descriptor
@@ -125,11 +126,11 @@ impl Client {
         ];
         for (node, lent) in ways.into_iter().flatten() {
             let way = node.and_then(|node| self.0.nodes.get(node));
-            let Some(obtaining) = way.and_then(|way| way.obtain(Obtain { session, file, flags, lent })) else {
+            let Some(obtaining) = way.and_then(|way| way.obtain(ProgramFd { session, file, flags, kind: lent })) else {
                 continue;
             };
             if let Some((descriptor, mark)) = obtaining.await {
-                return Ok((descriptor, Marked { mark, file, flags, lent }));
+                return Ok((descriptor, OpenLease { id: mark, file, flags, kind: lent }));
             }
         }
         let why = "no node of this host has a descriptor to give: is one of the pool's here, and of this user?".into();
@@ -142,14 +143,14 @@ impl Client {
 
     /// Probes the open with this mark after a copy of its descriptor was closed, and closes the
     /// file if that was the last one. True if the open is still alive.
-    pub async fn look(&self, mark: Mark) -> Outcome<bool> {
-        match self.ask_of(mark.origin().0, Body::Look { mark }).await? {
-            Answer::Looked(Looked::Held) => Ok(true),
-            Answer::Looked(Looked::Ended { gone }) => {
-                self.purge(gone).await;
+    pub async fn look(&self, mark: OpenLeaseId) -> Outcome<bool> {
+        match self.ask_of(mark.origin().0, Body::ProbeLease { lease: mark }).await? {
+            Answer::LeaseStatus(LeaseStatus::Open) => Ok(true),
+            Answer::LeaseStatus(LeaseStatus::Ended { deleted }) => {
+                self.purge(deleted).await;
                 Ok(false)
             }
-            Answer::Looked(Looked::EndedElsewhere { file, session }) => {
+            Answer::LeaseStatus(LeaseStatus::EndedRemote { file, session }) => {
                 if session == self.session() {
                     self.close_file(file).await?;
                 }
@@ -162,7 +163,7 @@ impl Client {
     /// Reports the close of a descriptor of a file or directory without stripes, if the node that
     /// gave it can do the rest alone. The node is told together with its next request, or probes a
     /// second later if none comes; nobody waits. False if [`Self::look`] must be used.
-    pub fn closed(&self, mark: Mark, file: FileId) -> bool {
+    pub fn closed(&self, mark: OpenLeaseId, file: FileId) -> bool {
         let node = mark.origin().0;
         let alone = self.0.home(file.partition()) == Some(node);
         alone && self.0.nodes.get(node).is_some_and(|way| way.closed(mark))
@@ -176,13 +177,13 @@ impl Client {
     /// The live opens whose descriptors, given by this node, refer to the file with these `stat`
     /// numbers. The kernel knows which of them a descriptor belongs to: the one whose
     /// [byte](Mark::byte) no other open has locked.
-    pub async fn which(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<Marked>> {
-        let (mut found, mut after) = (Vec::new(), Mark(0));
+    pub async fn which(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<OpenLease>> {
+        let (mut found, mut after) = (Vec::new(), OpenLeaseId(0));
         loop {
-            match self.ask_of(node, Body::Which { device, inode, after }).await? {
-                Answer::Marked(more) if more.is_empty() => return Ok(found),
-                Answer::Marked(more) => {
-                    after = more.last().map_or(after, |marked| marked.mark);
+            match self.ask_of(node, Body::FindLeases { device, inode, after }).await? {
+                Answer::OpenLeases(more) if more.is_empty() => return Ok(found),
+                Answer::OpenLeases(more) => {
+                    after = more.last().map_or(after, |marked| marked.id);
                     found.extend(more);
                 }
                 other => return Err(unexpected(&other)),
@@ -196,7 +197,7 @@ impl Client {
         let way = self.0.nodes.get(node).ok_or_else(unknown)?;
         let request = || {
             let (epoch, session, partition) = (self.0.epoch(), self.session(), PartitionId(0));
-            Request { epoch, session, hurried: false, partition, body: body.clone() }
+            Request { epoch, session, skip_ack: false, partition, body: body.clone() }
         };
         until_answered(way, self.0.patience, request, |map| self.0.follow(map)).await
     }

@@ -69,15 +69,15 @@ impl Client {
         let mut open: Vec<Intent> = Vec::new();
         loop {
             match self.ask_once(partition, command.clone()).await {
-                Ok(Answer::Unsettled { held, answer }) if held.iter().all(|intent| open.contains(intent)) => {
+                Ok(Answer::Unsettled { intents: held, answer }) if held.iter().all(|intent| open.contains(intent)) => {
                     return settled(*answer, &command);
                 }
-                Ok(Answer::Unsettled { held, .. }) => {
+                Ok(Answer::Unsettled { intents: held, .. }) => {
                     for intent in held {
                         self.look_at(intent, partition, &mut open).await?;
                     }
                 }
-                Err(Refusal::Held { intent }) => self.meet(intent, partition, &meetings).await?,
+                Err(Refusal::LockedByIntent { intent }) => self.meet(intent, partition, &meetings).await?,
                 outcome => return outcome,
             }
         }
@@ -129,14 +129,14 @@ impl Client {
         for other in others {
             self.settle(intent, other, true).await?;
         }
-        self.change_unheld(intent.coordinator, Command::Ended { intent }).await.map(drop)
+        self.change_unheld(intent.coordinator, Command::ForgetIntent { intent }).await.map(drop)
     }
 
     pub(crate) async fn settle(&self, intent: Intent, partition: PartitionId, commit: bool) -> Outcome<()> {
         match self.change_unheld(partition, Command::Settle { intent, commit }).await? {
-            Answer::Settled { gone } => {
-                for gone in gone {
-                    self.purge(Some(gone)).await;
+            Answer::Settled { deleted } => {
+                for deleted in deleted {
+                    self.purge(Some(deleted)).await;
                 }
                 Ok(())
             }

@@ -48,11 +48,11 @@ impl Client {
         let from = RenameFrom { parent: source, name: from.name.clone() };
         let to = RenameTo { parent: target, name: to.name.clone() };
         match self.change(source.partition(), Command::Rename { from, to, mode }).await? {
-            Answer::Renamed { gone, elsewhere } => {
-                self.purge(gone).await;
+            Answer::Renamed { deleted, remote: elsewhere } => {
+                self.purge(deleted).await;
                 Ok(Some(elsewhere))
             }
-            Answer::Spread => Ok(None),
+            Answer::NeedsTransaction => Ok(None),
             other => Err(unexpected(&other)),
         }
     }
@@ -61,7 +61,7 @@ impl Client {
     /// are only logged: a time is not worth a refusal.
     async fn touch(&self, files: Vec<FileId>) {
         for file in files {
-            if let Err(error) = self.change(file.partition(), Command::Touch { file }).await {
+            if let Err(error) = self.change(file.partition(), Command::UpdateCtime { file }).await {
                 tracing::debug!(%error, %file, "a renamed inode does not show when that was");
             }
         }
@@ -118,7 +118,7 @@ impl Client {
                 return Ok(Err(into_itself(to)));
             }
         }
-        Ok(mode.judge(*moved, *taken, || Object::entry(to.parent, &to.name)))
+        Ok(mode.check(*moved, *taken, || Object::entry(to.parent, &to.name)))
     }
 
     /// True if a directory is `above`, or is below it.
@@ -145,7 +145,7 @@ impl Client {
         match (taken, exchanged) {
             (_, Some((file, _))) => plan.add(file.partition(), Part::Moved { file, parent: from.parent }),
             (Some((directory, Kind::Directory)), _) => self.plan_removal(&mut plan, *directory),
-            (Some((file, _)), _) => plan.add(file.partition(), Part::Unname { file: *file }),
+            (Some((file, _)), _) => plan.add(file.partition(), Part::DropLink { file: *file }),
             (None, None) => {}
         }
         plan
@@ -163,7 +163,7 @@ impl Client {
         let Rename { from, to, moved, taken, .. } = rename;
         let mut add = |parent: FileId, name: &wire::Name, was: Option<Target>, becomes: Option<Target>| {
             let directory = self.slot(parent, name);
-            plan.add(directory.partition(), Part::Entry { directory, name: name.clone(), was, becomes });
+            plan.add(directory.partition(), Part::Entry { directory, name: name.clone(), before: was, after: becomes });
         };
         add(from.parent, &from.name, Some(*moved), source);
         if (from.parent, &from.name) != (to.parent, &to.name) {

@@ -9,8 +9,8 @@ use crate::{
 };
 use placement::{FileId, PartitionId, PlacementSpec};
 use wire::{
-    Answer, Attributes, Body, Command, Credentials, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind,
-    Object, Outcome, Owner, Part, Refusal, Target, Timestamp, Wish,
+    Answer, Attributes, Body, Command, Credentials, DirEntry, ExtentRequest, Kind, LIST_ENTRIES_MAX, Mode, Name,
+    NewInode, NewKind, Object, Outcome, Owner, Part, Refusal, Target, Timestamp,
 };
 
 impl Client {
@@ -46,8 +46,11 @@ impl Client {
     /// walk ends before a directory that may not let that user pass.
     pub async fn walk_down(&self, top: FileId, folders: &[Name], who: Option<&Credentials>) -> Outcome<(FileId, u32)> {
         let (partition, folders, who) = (top.partition(), folders.to_vec(), who.cloned());
-        match self.send(partition, &Body::Walk { top, folders, who, then: None }).await? {
-            Answer::Walked { reached, left } => Ok((reached, left)),
+        match self
+            .send(partition, &Body::Walk { start: top, components: folders, credentials: who, action: None })
+            .await?
+        {
+            Answer::Walked { reached, remaining: left } => Ok((reached, left)),
             other => Err(unexpected(&other)),
         }
     }
@@ -129,12 +132,12 @@ impl Client {
         name: &Name,
         inode: NewInode,
         open: bool,
-        whole: Wish,
+        whole: ExtentRequest,
     ) -> Outcome<Opened> {
         let attempt = |slot: FileId| {
             let (name, inode) = (name.clone(), inode.clone());
-            let whole = if whole == Wish::Wanted { self.wish(slot.partition()) } else { Wish::No };
-            self.change(slot.partition(), Command::Create { parent: slot, name, inode, open, whole })
+            let whole = if whole == ExtentRequest::Any { self.wish(slot.partition()) } else { ExtentRequest::None };
+            self.change(slot.partition(), Command::Create { parent: slot, name, inode, open, extent: whole })
         };
         match self.in_slot(parent, name, attempt).await? {
             Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
@@ -161,22 +164,23 @@ impl Client {
     ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
         if self.directory_home(PlacementSpec::default(), parent, name) == slot.partition() {
-            return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
+            return Ok(self.create(parent, name, inode, false, ExtentRequest::None).await?.attributes);
         }
-        let heritage = match self.ask(slot.partition(), Command::Probe { parent: slot, name: name.clone() }).await? {
-            Answer::Heritage(heritage) => heritage,
-            other => return Err(unexpected(&other)),
-        };
-        let home = self.directory_home(heritage.placing, parent, name);
+        let inherited =
+            match self.ask(slot.partition(), Command::CheckName { parent: slot, name: name.clone() }).await? {
+                Answer::Inherited(inherited) => inherited,
+                other => return Err(unexpected(&other)),
+            };
+        let home = self.directory_home(inherited.placing, parent, name);
         if home == slot.partition() {
-            return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
+            return Ok(self.create(parent, name, inode, false, ExtentRequest::None).await?.attributes);
         }
         let (mode, owner) = (inode.mode, inode.owner);
         let mut drive = self.intend(slot.partition(), meetings);
-        let made = drive.prepare(home, vec![Part::Make { parent, inode, heritage }]).await?;
-        let file = *made.first().ok_or_else(|| unexpected(&Answer::Prepared { made: Vec::new() }))?;
+        let made = drive.prepare(home, vec![Part::CreateDirectory { parent, inode, inherited }]).await?;
+        let file = *made.first().ok_or_else(|| unexpected(&Answer::Prepared { created: Vec::new() }))?;
         let becomes = Some((file, Kind::Directory));
-        drive.commit(vec![Part::Entry { directory: slot, name: name.clone(), was: None, becomes }]).await?;
+        drive.commit(vec![Part::Entry { directory: slot, name: name.clone(), before: None, after: becomes }]).await?;
         // The directory may be removed by now; making it has succeeded all the same.
         or_as_made(self.stat(file).await, || directory_as_made(file, mode, owner))
     }
@@ -198,9 +202,9 @@ impl Client {
         }
         let known = self.stat(file).await?;
         let mut plan = Plan::new(slot.partition());
-        plan.add(file.partition(), Part::Name { file });
+        plan.add(file.partition(), Part::AddLink { file });
         let becomes = Some((file, known.kind));
-        plan.add(slot.partition(), Part::Entry { directory: slot, name: name.clone(), was: None, becomes });
+        plan.add(slot.partition(), Part::Entry { directory: slot, name: name.clone(), before: None, after: becomes });
         self.intend(slot.partition(), meetings).carry_out(plan).await?;
         or_as_made(self.stat(file).await, || Attributes { links: known.links + 1, ..known })
     }
@@ -211,11 +215,11 @@ impl Client {
         let attempt =
             |slot: FileId| self.change(slot.partition(), Command::Unlink { parent: slot, name: name.clone() });
         match self.in_slot(parent, name, attempt).await? {
-            Answer::Removed { gone } => {
-                self.purge(gone).await;
+            Answer::Removed { deleted } => {
+                self.purge(deleted).await;
                 Ok(())
             }
-            Answer::Spread => Box::pin(self.unlink_spread(parent, name)).await,
+            Answer::NeedsTransaction => Box::pin(self.unlink_spread(parent, name)).await,
             other => Err(unexpected(&other)),
         }
     }
@@ -231,7 +235,7 @@ impl Client {
             let slot = self.slot(parent, name);
             let mut plan = Plan::new(file.partition());
             plan.add(slot.partition(), removed(slot, name, (file, kind)));
-            plan.add(file.partition(), Part::Unname { file });
+            plan.add(file.partition(), Part::DropLink { file });
             self.intend(file.partition(), meetings).carry_out(plan).await
         };
         self.until_done(|| Object::entry(parent, name), attempt).await
@@ -243,7 +247,7 @@ impl Client {
             |slot: FileId| self.change(slot.partition(), Command::RemoveDirectory { parent: slot, name: name.clone() });
         match self.in_slot(parent, name, attempt).await? {
             Answer::Removed { .. } => Ok(()),
-            Answer::Spread => Box::pin(self.remove_spread(parent, name)).await,
+            Answer::NeedsTransaction => Box::pin(self.remove_spread(parent, name)).await,
             other => Err(unexpected(&other)),
         }
     }
@@ -303,14 +307,14 @@ fn directory_as_made(file: FileId, mode: Mode, owner: Owner) -> Attributes {
         changed: never,
         created: never,
         version: 0,
-        whole: None,
-        lasting: false,
+        extent: None,
+        cacheable: false,
     }
 }
 
 /// The part that removes an entry.
 fn removed(slot: FileId, name: &Name, was: Target) -> Part {
-    Part::Entry { directory: slot, name: name.clone(), was: Some(was), becomes: None }
+    Part::Entry { directory: slot, name: name.clone(), before: Some(was), after: None }
 }
 
 /// Names the entry in a refusal about its inode, which was removed between two messages, or is a

@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 use placement::PartitionId;
-use wire::{Session, Stamp};
+use wire::{RequestId, Session};
 
 /// The sequence numbers of one session.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct Lane {
 #[derive(Debug)]
 pub struct Number<'a> {
     lane: &'a Mutex<Lane>,
-    stamp: Stamp,
+    request_id: RequestId,
 }
 
 impl Numbers {
@@ -36,8 +36,8 @@ impl Numbers {
         state.given += 1;
         let number = state.given;
         state.open.push(number);
-        let stamp = Stamp { session, number, settled: state.open[0] };
-        Some(Number { lane, stamp })
+        let request_id = RequestId { session, number, settled: state.open[0] };
+        Some(Number { lane, request_id })
     }
 }
 
@@ -50,14 +50,14 @@ impl Numbers {
 }
 
 impl Number<'_> {
-    pub fn stamp(&self) -> Stamp {
-        self.stamp
+    pub fn request_id(&self) -> RequestId {
+        self.request_id
     }
 }
 
 impl Drop for Number<'_> {
     fn drop(&mut self) {
-        self.lane.lock().open.retain(|number| *number != self.stamp.number);
+        self.lane.lock().open.retain(|number| *number != self.request_id.number);
     }
 }
 
@@ -70,11 +70,11 @@ mod tests {
         let numbers = Numbers::new(2);
         let begin = || numbers.begin(Session(1), PartitionId(1)).unwrap();
         let (first, second) = (begin(), begin());
-        assert_eq!((first.stamp().number, second.stamp().number), (1, 2));
+        assert_eq!((first.request_id().number, second.request_id().number), (1, 2));
         drop(second);
-        assert_eq!(begin().stamp().settled, 1, "the first is under way");
+        assert_eq!(begin().request_id().settled, 1, "the first is under way");
         drop(first);
-        assert_eq!(begin().stamp().settled, 4);
+        assert_eq!(begin().request_id().settled, 4);
         assert!(numbers.begin(Session(1), PartitionId(2)).is_none());
     }
 }

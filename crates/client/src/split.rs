@@ -136,7 +136,7 @@ impl Client {
             return Ok(());
         }
         let mut drive = self.intend(directory.partition(), meetings);
-        drive.prepare(directory.partition(), vec![Part::Shut { directory }]).await?;
+        drive.prepare(directory.partition(), vec![Part::LockEntries { directory }]).await?;
         let fragments = match self.copy_to_fragments(&mut drive, directory).await {
             Ok(fragments) => fragments,
             Err(refusal) => {
@@ -145,7 +145,7 @@ impl Client {
             }
         };
         let known: Arc<[FileId]> = fragments.clone().into();
-        drive.commit(vec![Part::Divide { directory, fragments }]).await?;
+        drive.commit(vec![Part::Split { directory, fragments }]).await?;
         self.0.splits.learn(directory, known);
         Ok(())
     }
@@ -170,14 +170,14 @@ impl Client {
 
     /// The attributes that fragments need of their directory, because new inodes inherit them.
     async fn heirs_of(&self, directory: FileId) -> Outcome<NewInode> {
-        let (above, heritage) = match self.ask(directory.partition(), Command::Fragments { directory }).await? {
-            Answer::Fragments { attributes, heritage, .. } => (attributes, heritage),
+        let (above, inherited) = match self.ask(directory.partition(), Command::Fragments { directory }).await? {
+            Answer::Fragments { attributes, inherited, .. } => (attributes, inherited),
             other => return Err(unexpected(&other)),
         };
         let inode = NewInode::new(NewKind::Directory, above.mode, above.owner);
-        let default = heritage.default_acl;
+        let default = inherited.default_acl;
         let acls = (!default.is_empty()).then(|| Box::new(Acls { default, ..Acls::default() }));
-        Ok(NewInode { acls, placing: heritage.placing.boxed(), ..inode })
+        Ok(NewInode { acls, placing: inherited.placing.boxed(), ..inode })
     }
 
     async fn all_entries(&self, directory: FileId) -> Outcome<Vec<DirEntry>> {

@@ -119,7 +119,7 @@ impl Client {
                 (None, own) => whole = own,
                 (Some(whole), Some(part)) => add(whole, &part),
                 // The directory is being removed.
-                (Some(whole), None) => whole.lasting = false,
+                (Some(whole), None) => whole.cacheable = false,
             }
         }
         if !all_known {
@@ -147,7 +147,8 @@ impl Client {
                 Err(refusal) => return Err(refusal),
             }
         };
-        let unchanged = before.filter(|before| attributes.lasting && numbers.quiet(file.partition()) == Some(*before));
+        let unchanged =
+            before.filter(|before| attributes.cacheable && numbers.quiet(file.partition()) == Some(*before));
         *place = unchanged.map(|number| Part { attributes, number });
         Ok(Some(attributes))
     }
@@ -159,5 +160,5 @@ fn add(whole: &mut Attributes, part: &Attributes) {
     whole.links += part.links.saturating_sub(2);
     whole.modified = whole.modified.max(part.modified);
     whole.changed = whole.changed.max(part.changed);
-    whole.lasting &= part.lasting;
+    whole.cacheable &= part.cacheable;
 }

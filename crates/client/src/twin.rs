@@ -12,7 +12,7 @@ use std::{
     },
     time::Duration,
 };
-use wire::{Body, Extent, Failure, Mark, OpenFlags, Request, Session, codec::Obtain};
+use wire::{Body, Extent, Failure, OpenFlags, OpenLeaseId, Request, Session, codec::ProgramFd};
 
 /// Forwards the descriptor methods to the connection in this field.
 macro_rules! descriptors_of {
@@ -133,7 +133,7 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         }
     }
 
-    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
         self.inner.obtain(obtain)
     }
 
@@ -166,12 +166,12 @@ impl<C: Connection> Connection for Counting<C> {
         self.inner.call_attaching(request, flags)
     }
 
-    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
         self.calls.fetch_add(1, Relaxed);
         self.inner.obtain(obtain)
     }
 
-    fn closed(&self, mark: Mark) -> bool {
+    fn closed(&self, mark: OpenLeaseId) -> bool {
         self.inner.closed(mark)
     }
 

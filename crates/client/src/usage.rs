@@ -13,7 +13,7 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, Usage};
+use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, SpaceUsage};
 
 /// Interval at which nodes are asked again for placement by free memory. In between, the client
 /// counts what it has placed itself.
@@ -36,7 +36,7 @@ pub struct Usages {
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
     /// Its usage; `None` if it never answered.
-    usage: Option<Usage>,
+    usage: Option<SpaceUsage>,
     /// True if it did not answer when it was asked last.
     silent: bool,
     /// Bytes that were placed there by free memory since then, as far as that is known.
@@ -57,14 +57,14 @@ impl Usages {
     }
 
     /// Stores new answers; returns the sum over all nodes that ever answered.
-    fn with(&self, answered: impl Iterator<Item = Option<Usage>>) -> Usage {
+    fn with(&self, answered: impl Iterator<Item = Option<SpaceUsage>>) -> SpaceUsage {
         let mut known = self.known.lock();
         for (known, answered) in known.iter_mut().zip(answered) {
             if answered.is_some() {
                 *known = Said { usage: answered, ..Said::default() };
             }
         }
-        known.iter().filter_map(|said| said.usage.as_ref()).fold(Usage::default(), Usage::with)
+        known.iter().filter_map(|said| said.usage.as_ref()).fold(SpaceUsage::default(), SpaceUsage::with)
     }
 
     fn is_unknown(&self) -> bool {
@@ -109,14 +109,14 @@ impl Client {
     /// How full the pool is, over all its nodes. Nodes that answer at once, as those in this
     /// process do, are asked now; for others their last answer counts. A node without an answer to
     /// [`Self::ask_usage`] or [`Self::usages`] so far counts as nothing.
-    pub fn usage(&self) -> Usage {
-        let asked: Vec<Option<Usage>> = self.0.nodes.iter().map(|(_, node)| self.usage_at_once(node)).collect();
+    pub fn usage(&self) -> SpaceUsage {
+        let asked: Vec<Option<SpaceUsage>> = self.0.nodes.iter().map(|(_, node)| self.usage_at_once(node)).collect();
         self.0.usages.with(asked.into_iter())
     }
 
     /// How full each node is, by ascending ids. All are asked at once. A node that does not answer
     /// is `Unavailable` after this client's tries.
-    pub async fn usages(&self) -> Vec<(NodeId, Outcome<Usage>)> {
+    pub async fn usages(&self) -> Vec<(NodeId, Outcome<SpaceUsage>)> {
         let asked = self.0.nodes.iter().map(|(id, node)| async move { (id, self.usage_of(id, node).await) });
         let answered = all(asked).await;
         self.0.usages.with(answered.iter().map(|(_, usage)| usage.as_ref().ok().copied()));
@@ -125,7 +125,7 @@ impl Client {
 
     /// How full the pool is: asks all its nodes. A node that does not answer counts with its last
     /// answer. Refused as `Unavailable` if none ever answered.
-    pub async fn ask_usage(&self) -> Outcome<Usage> {
+    pub async fn ask_usage(&self) -> Outcome<SpaceUsage> {
         let answered = self.usages().await;
         match answered.into_iter().find_map(|(_, usage)| usage.err()) {
             Some(refusal) if self.0.usages.is_unknown() => Err(refusal),
@@ -152,7 +152,7 @@ impl Client {
         self.0.nodes.iter().nth(chosen).map(|(node, _)| node)
     }
 
-    async fn usage_of(&self, id: NodeId, node: &dyn Connection) -> Outcome<Usage> {
+    async fn usage_of(&self, id: NodeId, node: &dyn Connection) -> Outcome<SpaceUsage> {
         self.0.nodes.pass(id, || self.usage_request(), || Object::Pool).await?;
         let mut retry = Retry::new(self.0.patience);
         loop {
@@ -174,7 +174,7 @@ impl Client {
         }
     }
 
-    fn usage_at_once(&self, node: &dyn Connection) -> Option<Usage> {
+    fn usage_at_once(&self, node: &dyn Connection) -> Option<SpaceUsage> {
         match at_once(node.call(self.usage_request()))? {
             Ok(Answer::Usage(usage)) => Some(usage),
             Err(Failure::StaleMap(map)) => {
@@ -192,7 +192,7 @@ impl Client {
 
     pub(crate) fn usage_request(&self) -> Request {
         let (epoch, session, partition) = (self.0.epoch(), self.session(), PartitionId(0));
-        Request { epoch, session, hurried: false, partition, body: Body::Usage }
+        Request { epoch, session, skip_ack: false, partition, body: Body::Usage }
     }
 }
 

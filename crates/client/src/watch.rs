@@ -57,9 +57,9 @@ impl Client {
 
     /// Reports that the session's kernel has forgotten the inode.
     pub async fn forgotten(&self, file: FileId) -> Outcome<()> {
-        match self.ask(file.partition(), Command::Forgotten { file }).await? {
-            Answer::Removed { gone, .. } => {
-                self.purge(gone).await;
+        match self.ask(file.partition(), Command::ForgetInode { file }).await? {
+            Answer::Removed { deleted, .. } => {
+                self.purge(deleted).await;
                 Ok(())
             }
             other => Err(unexpected(&other)),

@@ -16,13 +16,13 @@ impl Client {
         data: &Bytes,
     ) -> Outcome<Option<(u64, u32)>> {
         let (data, home) = (data.clone(), file.partition());
-        let body = |action| Body::Extent { stamp: None, file, extent, action };
+        let body = |action| Body::Extent { request_id: None, file, extent, action };
         let put = match place {
             WritePlace::At(offset) => self.send(home, &body(ExtentAction::Write { offset, data })).await,
             WritePlace::End => self.send_numbered(home, home, &body(ExtentAction::Append { data })).await,
         };
         match put {
-            Ok(Answer::Put { offset, length }) => Ok(Some((offset, length))),
+            Ok(Answer::ExtentWritten { offset, length }) => Ok(Some((offset, length))),
             Ok(other) => Err(unexpected(&other)),
             Err(Refusal::Stale(_)) => Ok(None),
             Err(refusal) => Err(refusal),

@@ -38,7 +38,7 @@ fn object(refusal: &Refusal) -> Option<&Object> {
         | Refusal::Busy(object)
         | Refusal::Stale(object)
         | Refusal::TimedOut(object)
-        | Refusal::MaybeDone(object)
+        | Refusal::OutcomeUnknown(object)
         | Refusal::Io { object, .. } => Some(object),
         _ => None,
     }
@@ -57,6 +57,6 @@ mod tests {
         let entry = Object::entry(FileId(7), &Name::new(b"name").unwrap());
         let entry = message("create", &Refusal::Io { object: entry, why: "it broke".into() });
         assert!(entry.starts_with("create: `name` in directory 7: ") && entry.contains("`find -inum 7`"), "{entry}");
-        assert!(!message("statfs", &Refusal::Ended).contains("find"));
+        assert!(!message("statfs", &Refusal::SessionEnded).contains("find"));
     }
 }

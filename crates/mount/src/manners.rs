@@ -60,9 +60,9 @@ impl Manners {
         match self.keeps {
             // An extent file's attributes are those of its extent, which changes without notice to
             // this process.
-            Keeps::For(_) if found.whole.is_some() => Duration::ZERO,
+            Keeps::For(_) if found.extent.is_some() => Duration::ZERO,
             Keeps::For(time) => time,
-            Keeps::UntilRecalled if found.lasting => LASTING,
+            Keeps::UntilRecalled if found.cacheable => LASTING,
             Keeps::UntilRecalled => Duration::ZERO,
         }
     }

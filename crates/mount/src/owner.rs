@@ -33,14 +33,14 @@ pub(crate) enum Fate {
     /// kernel.
     Dying,
     /// The process does not exist, as far as this process can see.
-    Gone,
+    PendingDelete,
 }
 
 impl Process {
     pub(crate) fn fate(self) -> Fate {
         let folder = format!("/proc/{}", self.pid);
         if began(&format!("{folder}/stat")).ok() != Some(self.began) {
-            return Fate::Gone;
+            return Fate::PendingDelete;
         }
         let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
         if is_dying(&status) { Fate::Dying } else { Fate::Lives }
@@ -188,7 +188,7 @@ mod tests {
     fn a_process_with_a_reused_number_is_another() {
         let ours = Process { pid: std::process::id(), began: began("/proc/self/stat").unwrap() };
         assert_eq!(ours.fate(), Fate::Lives);
-        assert_eq!(Process { began: ours.began + 1, ..ours }.fate(), Fate::Gone);
+        assert_eq!(Process { began: ours.began + 1, ..ours }.fate(), Fate::PendingDelete);
     }
 
     #[test]

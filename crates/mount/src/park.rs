@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use std::{future::ready, sync::mpsc};
     use tokio::sync::watch;
-    use wire::Shortage;
+    use wire::SpaceShortage;
 
     /// Reply that goes to the test instead of the kernel; `Ok` with the thread that sent it.
     struct Told {
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_refusal_reaches_the_program_as_its_errno() {
-        let shortage = Shortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
+        let shortage = SpaceShortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
         let (hear, _) = ask(&parking(), OnSignal::GiveUp, ready(Err(Refusal::NoSpace(shortage))));
         assert_eq!(hear.try_recv().unwrap(), Err(Errno::NOSPC));
     }

@@ -24,7 +24,7 @@ enum Held {
     /// An extent of a node in this process.
     Here(Pin<Arc<Wholes>>),
     /// An extent of a node in another process.
-    Lent { slot: u64, file: OwnedFd, _loan: Box<dyn Loan> },
+    LeaseKind { slot: u64, file: OwnedFd, _loan: Box<dyn Loan> },
 }
 
 /// A lease of a descriptor; dropping it tells the node that the descriptor is no longer used.
@@ -49,7 +49,7 @@ impl Backing {
             return Err(io::Error::other("a lent file has a number that no file of a node's memory has"));
         };
         let slot = LENT | u64::from(device) << 32 | u64::from(inode);
-        Ok(Self(Held::Lent { slot, file, _loan: loan }))
+        Ok(Self(Held::LeaseKind { slot, file, _loan: loan }))
     }
 
     /// A number that identifies the descriptor: as long as anybody has it open, it refers to the
@@ -60,7 +60,7 @@ impl Backing {
                 let Extent { node, slot, .. } = pin.extent();
                 u64::from(node.0) << 32 | u64::from(slot)
             }
-            Held::Lent { slot, .. } => *slot,
+            Held::LeaseKind { slot, .. } => *slot,
         }
     }
 }
@@ -69,7 +69,7 @@ impl AsFd for Backing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
             Held::Here(pin) => pin.wholes().fd(pin.extent()).expect("it had one when this was made"),
-            Held::Lent { file, .. } => file.as_fd(),
+            Held::LeaseKind { file, .. } => file.as_fd(),
         }
     }
 }

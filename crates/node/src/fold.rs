@@ -15,7 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::Slot;
-use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Session, Stamp, Times};
+use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, RequestId, Session, Times};
 
 /// Extent files that were closed recently.
 #[derive(Debug, Default)]
@@ -134,8 +134,8 @@ impl Node {
         }
         let before = partition.bytes();
         let number = self.folds.next_number();
-        let stamp = Stamp { session: Session::NONE, number, settled: number };
-        let folded = partition.apply(Some(stamp), Command::Fold { file, extent, bytes, times }, clock::now());
+        let request_id = RequestId { session: Session::NONE, number, settled: number };
+        let folded = partition.apply(Some(request_id), Command::Demote { file, extent, bytes, times }, clock::now());
         let unneeded = before + wanted - partition.bytes();
         if unneeded > 0 {
             self.engine.release(unneeded);

@@ -25,7 +25,9 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
-use wire::{Answer, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, Session, Stamp};
+use wire::{
+    Answer, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, RequestId, Session,
+};
 
 /// Interval at which a waiter checks whether the process or open that holds the lock still exists.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -62,7 +64,7 @@ struct Waiter {
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     partition: PartitionId,
-    stamp: Stamp,
+    request_id: RequestId,
     pub file: FileId,
     pub lock: Lock,
     wait: bool,
@@ -86,15 +88,15 @@ enum Stuck {
 
 impl Asked {
     fn of(call: &MetaCall) -> Option<Self> {
-        let (partition, stamp) = (call.partition, call.stamp?);
+        let (partition, request_id) = (call.partition, call.request_id?);
         match call.command {
-            Some(Command::Lock { file, lock, wait }) => Some(Self { partition, stamp, file, lock, wait }),
+            Some(Command::Lock { file, lock, wait }) => Some(Self { partition, request_id, file, lock, wait }),
             _ => None,
         }
     }
 
     fn holder(&self) -> Holder {
-        Holder::of(self.stamp.session, self.lock.owner)
+        Holder::of(self.request_id.session, self.lock.owner)
     }
 
     /// True if the two locks conflict.
@@ -135,9 +137,9 @@ impl Node {
         if asked.wait && self.locks.must_queue(asked, ticket) {
             return Err(Stuck::Taken);
         }
-        let Asked { partition, stamp, file, lock, wait } = *asked;
+        let Asked { partition, request_id, file, lock, wait } = *asked;
         let command = Command::Lock { file, lock, wait };
-        let mut call = MetaCall::of(stamp, partition, command);
+        let mut call = MetaCall::of(request_id, partition, command);
         let outcome = self.try_meta(&mut call).map_err(Stuck::Full)?;
         let lost = self.note_held(asked);
         if outcome.is_ok() || lost {
@@ -302,7 +304,7 @@ impl Locks {
     pub fn end_session(&self, session: Session) {
         let mut state = self.state.lock();
         state.holding.retain(|holder, _| holder.session != session);
-        let of_session = |waiter: &&mut Waiter| waiter.asked.stamp.session == session;
+        let of_session = |waiter: &&mut Waiter| waiter.asked.request_id.session == session;
         state.tickets.values_mut().filter(of_session).for_each(|waiter| waiter.ended = true);
     }
 }

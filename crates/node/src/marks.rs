@@ -24,7 +24,10 @@ use std::{
     },
 };
 use store::{Access, Held, Slot, StandIn, StripeKey};
-use wire::{Answer, Command, Extent, Gone, Lent, Looked, MARKED_MAX, Mark, Marked, OpenFlags, Outcome, Session, Stamp};
+use wire::{
+    Answer, Command, Extent, LeaseKind, LeaseStatus, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId, Outcome,
+    PendingDelete, RequestId, Session,
+};
 
 /// Most open leases at one time; as many as the files that a client may have open.
 const MARKS_MAX: usize = 1 << 20;
@@ -38,16 +41,16 @@ pub struct Marks {
     state: Mutex<State>,
     /// Removed files whose last open ended without a request of a client, and whose stripes are not
     /// all here, or are many.
-    left: Mutex<Vec<Gone>>,
+    left: Mutex<Vec<PendingDelete>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    opens: BTreeMap<Mark, Open>,
+    opens: BTreeMap<OpenLeaseId, Open>,
     /// The leases of each session.
-    sessions: HashMap<Session, BTreeSet<Mark>>,
+    sessions: HashMap<Session, BTreeSet<OpenLeaseId>>,
     /// The last lease that was probed; the next turn begins after it.
-    turn: Option<Mark>,
+    turn: Option<OpenLeaseId>,
 }
 
 /// One open lease.
@@ -56,7 +59,7 @@ struct Open {
     session: Session,
     file: FileId,
     flags: OpenFlags,
-    lent: Lent,
+    lent: LeaseKind,
     /// Device and inode number of the descriptor, as `stat` returns them.
     inode: (u64, u64),
     /// Tells whether a placeholder descriptor is still open; `None` for an extent, whose own file
@@ -65,26 +68,26 @@ struct Open {
 }
 
 impl Marks {
-    fn next(&self, node: NodeId) -> Option<Mark> {
-        Mark::of(node, self.given.fetch_add(1, Relaxed) + 1)
+    fn next(&self, node: NodeId) -> Option<OpenLeaseId> {
+        OpenLeaseId::new(node, self.given.fetch_add(1, Relaxed) + 1)
     }
 
     fn is_full(&self) -> bool {
         self.state.lock().opens.len() >= MARKS_MAX
     }
 
-    fn add(&self, mark: Mark, open: Open) {
+    fn add(&self, mark: OpenLeaseId, open: Open) {
         let mut state = self.state.lock();
         state.sessions.entry(open.session).or_default().insert(mark);
         state.opens.insert(mark, open);
     }
 
-    fn get(&self, mark: Mark) -> Option<Open> {
+    fn get(&self, mark: OpenLeaseId) -> Option<Open> {
         self.state.lock().opens.get(&mark).cloned()
     }
 
     /// Removes a lease. Of several concurrent callers one gets it.
-    fn take(&self, mark: Mark) -> Option<Open> {
+    fn take(&self, mark: OpenLeaseId) -> Option<Open> {
         let mut state = self.state.lock();
         let open = state.opens.remove(&mark)?;
         state.forget(open.session, mark);
@@ -92,13 +95,13 @@ impl Marks {
     }
 
     /// The leases of a session.
-    fn of(&self, session: Session) -> Vec<(Mark, FileId)> {
+    fn of(&self, session: Session) -> Vec<(OpenLeaseId, FileId)> {
         let state = self.state.lock();
         let marks = state.sessions.get(&session).into_iter().flatten();
         marks.map(|mark| (*mark, state.opens[mark].file)).collect()
     }
 
-    fn give_to(&self, mark: Mark, session: Session) {
+    fn give_to(&self, mark: OpenLeaseId, session: Session) {
         let mut state = self.state.lock();
         let Some(open) = state.opens.get_mut(&mark) else { return };
         let before = std::mem::replace(&mut open.session, session);
@@ -107,32 +110,32 @@ impl Marks {
     }
 
     /// The leases after `after` whose descriptors refer to this inode.
-    fn with(&self, inode: (u64, u64), after: Mark) -> Vec<Marked> {
+    fn with(&self, inode: (u64, u64), after: OpenLeaseId) -> Vec<OpenLease> {
         let state = self.state.lock();
-        let behind = state.opens.range(Mark(after.0.saturating_add(1))..);
-        let chosen = behind.filter(|(_, open)| open.inode == inode).take(MARKED_MAX);
+        let behind = state.opens.range(OpenLeaseId(after.0.saturating_add(1))..);
+        let chosen = behind.filter(|(_, open)| open.inode == inode).take(OPEN_LEASES_MAX);
         chosen
-            .map(|(mark, Open { file, flags, lent, .. })| Marked {
-                mark: *mark,
+            .map(|(mark, Open { file, flags, lent, .. })| OpenLease {
+                id: *mark,
                 file: *file,
                 flags: *flags,
-                lent: *lent,
+                kind: *lent,
             })
             .collect()
     }
 
     /// The leases to probe in the next turn.
-    fn next_turn(&self) -> Vec<Mark> {
+    fn next_turn(&self) -> Vec<OpenLeaseId> {
         let mut state = self.state.lock();
-        let first = state.turn.map_or(Mark(0), |last| Mark(last.0 + 1));
-        let marks: Vec<Mark> = state.opens.range(first..).take(LOOKED_MAX).map(|(mark, _)| *mark).collect();
+        let first = state.turn.map_or(OpenLeaseId(0), |last| OpenLeaseId(last.0 + 1));
+        let marks: Vec<OpenLeaseId> = state.opens.range(first..).take(LOOKED_MAX).map(|(mark, _)| *mark).collect();
         state.turn = marks.last().copied().filter(|_| marks.len() == LOOKED_MAX);
         marks
     }
 }
 
 impl State {
-    fn forget(&mut self, session: Session, mark: Mark) {
+    fn forget(&mut self, session: Session, mark: OpenLeaseId) {
         if let Some(marks) = self.sessions.get_mut(&session) {
             marks.remove(&mark);
             if marks.is_empty() {
@@ -149,16 +152,22 @@ impl Node {
     /// `None` if the session does not have the file open as `lent` says, if there are no more
     /// descriptors, or if an extent is to be written while the pool is more than half full. A file
     /// whose inode is at another node is assumed to be open.
-    pub fn give(&self, session: Session, file: FileId, flags: OpenFlags, lent: Lent) -> Option<(OwnedFd, Mark)> {
+    pub fn give(
+        &self,
+        session: Session,
+        file: FileId,
+        flags: OpenFlags,
+        lent: LeaseKind,
+    ) -> Option<(OwnedFd, OpenLeaseId)> {
         let here = self.partitions.get(file.partition());
         if self.marks.is_full() || here.is_some_and(|partition| !partition.lock().is_open_by(session, file)) {
             return None;
         }
         let mark = self.marks.next(self.id())?;
         let (descriptor, stands) = match lent {
-            Lent::Extent(extent) => (self.open_extent(file, extent, flags, mark)?, None),
-            Lent::Bytes => self.stand_in(StandIn::Bytes, mark)?,
-            Lent::Directory => self.stand_in(StandIn::Directory, mark)?,
+            LeaseKind::Extent(extent) => (self.open_extent(file, extent, flags, mark)?, None),
+            LeaseKind::Bytes => self.stand_in(StandIn::Bytes, mark)?,
+            LeaseKind::Directory => self.stand_in(StandIn::Directory, mark)?,
         };
         let found = fstat(&descriptor).ok()?;
         let inode = (found.st_dev, found.st_ino);
@@ -166,7 +175,7 @@ impl Node {
         Some((descriptor, mark))
     }
 
-    fn open_extent(&self, file: FileId, extent: Extent, flags: OpenFlags, mark: Mark) -> Option<OwnedFd> {
+    fn open_extent(&self, file: FileId, extent: Extent, flags: OpenFlags, mark: OpenLeaseId) -> Option<OwnedFd> {
         let has = self.partitions.get(file.partition())?.lock().extent(file) == Some(extent);
         let pin = crate::whole::Wholes::pin(&*self.whole, extent).filter(|_| has)?;
         let extents = self.whole.extents();
@@ -179,65 +188,65 @@ impl Node {
         opened.inspect_err(|error| tracing::warn!(%error, "an extent could not be opened for a program")).ok()
     }
 
-    fn stand_in(&self, kind: StandIn, mark: Mark) -> Option<(OwnedFd, Option<Arc<dyn Held>>)> {
+    fn stand_in(&self, kind: StandIn, mark: OpenLeaseId) -> Option<(OwnedFd, Option<Arc<dyn Held>>)> {
         let made = self.engine.stand_in(kind, number(mark));
         let made = made.inspect_err(|error| tracing::warn!(%error, "a program gets no descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }
 
     /// Probes an open lease, and ends it if nobody has the descriptor.
-    pub(crate) fn look_at(&self, mark: Mark) -> Looked {
-        let Some(open) = self.marks.get(mark) else { return Looked::Ended { gone: None } };
-        if self.lives(mark, &open) { Looked::Held } else { self.end_open(mark) }
+    pub(crate) fn look_at(&self, mark: OpenLeaseId) -> LeaseStatus {
+        let Some(open) = self.marks.get(mark) else { return LeaseStatus::Ended { deleted: None } };
+        if self.lives(mark, &open) { LeaseStatus::Open } else { self.end_open(mark) }
     }
 
     /// Probes an open lease for a caller that needs no answer. A removed file whose stripes remain
     /// goes to [`Self::take_left`].
-    pub fn look_for(&self, mark: Mark) {
-        if let Looked::Ended { gone: Some(gone) } = self.look_at(mark) {
-            self.marks.left.lock().push(gone);
+    pub fn look_for(&self, mark: OpenLeaseId) {
+        if let LeaseStatus::Ended { deleted: Some(deleted) } = self.look_at(mark) {
+            self.marks.left.lock().push(deleted);
         }
     }
 
     /// Takes the removed files whose last open ended without a request of a client, so that their
     /// stripes remain. The caller must be able to reach all nodes.
-    pub fn take_left(&self) -> Vec<Gone> {
+    pub fn take_left(&self) -> Vec<PendingDelete> {
         std::mem::take(&mut *self.marks.left.lock())
     }
 
     /// True if somebody still has the descriptor of this lease.
-    pub(crate) fn is_open(&self, mark: Mark) -> bool {
+    pub(crate) fn is_open(&self, mark: OpenLeaseId) -> bool {
         self.marks.get(mark).is_some_and(|open| self.lives(mark, &open))
     }
 
     /// The file that is open under a lease.
-    pub(crate) fn file_of(&self, mark: Mark) -> Option<FileId> {
+    pub(crate) fn file_of(&self, mark: OpenLeaseId) -> Option<FileId> {
         self.marks.get(mark).map(|open| open.file)
     }
 
     /// Asks the kernel whether somebody still has the descriptor.
-    fn lives(&self, mark: Mark, open: &Open) -> bool {
+    fn lives(&self, mark: OpenLeaseId, open: &Open) -> bool {
         match (&open.stands, open.lent) {
             (Some(stands), _) => stands.is_held(),
-            (None, Lent::Extent(extent)) => self.whole.extents().holds(Slot(extent.slot), number(mark)),
+            (None, LeaseKind::Extent(extent)) => self.whole.extents().holds(Slot(extent.slot), number(mark)),
             (None, _) => false,
         }
     }
 
-    fn end_open(&self, mark: Mark) -> Looked {
+    fn end_open(&self, mark: OpenLeaseId) -> LeaseStatus {
         let Some(Open { session, file, flags, .. }) = self.marks.take(mark) else {
-            return Looked::Ended { gone: None };
+            return LeaseStatus::Ended { deleted: None };
         };
         self.unlock_open(mark, file);
         if self.partitions.get(file.partition()).is_none() {
-            return Looked::EndedElsewhere { file, session };
+            return LeaseStatus::EndedRemote { file, session };
         }
         if flags.write {
             self.fit_last_stripe(file);
         }
         match self.release_open(file, session, None) {
-            Ok(Answer::Removed { gone }) => Looked::Ended { gone },
-            _ => Looked::Ended { gone: None },
+            Ok(Answer::Removed { deleted }) => LeaseStatus::Ended { deleted },
+            _ => LeaseStatus::Ended { deleted: None },
         }
     }
 
@@ -257,9 +266,9 @@ impl Node {
         let mut partition = held.lock();
         // Numbered under the lock, so that the numbers come in order.
         let number = self.folds.next_number();
-        let stamp = Stamp { session: Session::NONE, number, settled: number };
+        let request_id = RequestId { session: Session::NONE, number, settled: number };
         let command = Command::Release { file, session, to };
-        let (answer, unneeded) = self.apply(&mut partition, Asker::default(), Some(stamp), command, 0);
+        let (answer, unneeded) = self.apply(&mut partition, Asker::default(), Some(request_id), command, 0);
         let told = partition.told();
         self.watches.tell(Asker::default(), &partition.take_notes());
         drop(partition);
@@ -279,7 +288,7 @@ impl Node {
     /// named: opens whose descriptors somebody still has become the node's own. Opens of files at
     /// other nodes are detached too.
     pub(crate) fn outlive(&self, session: Session, partition: Option<PartitionId>) {
-        let Some(orphans) = Session::of(self.id(), 0).filter(|orphans| *orphans != session) else { return };
+        let Some(orphans) = Session::new(self.id(), 0).filter(|orphans| *orphans != session) else { return };
         let here = |file: FileId| self.partitions.get(file.partition()).is_some();
         for (mark, file) in self.marks.of(session) {
             if Some(file.partition()) != partition && here(file) {
@@ -303,21 +312,21 @@ impl Node {
         }
         self.look_at_processes();
         self.thin_some();
-        let orphans = Session::of(self.id(), 0);
+        let orphans = Session::new(self.id(), 0);
         let state = self.marks.state.lock();
         let orphaned = orphans.and_then(|orphans| state.sessions.get(&orphans)).map_or(0, BTreeSet::len);
         (state.opens.len(), orphaned)
     }
 
     /// The live open leases whose descriptors refer to this inode.
-    pub(crate) fn which(&self, inode: (u64, u64), after: Mark) -> Vec<Marked> {
+    pub(crate) fn which(&self, inode: (u64, u64), after: OpenLeaseId) -> Vec<OpenLease> {
         let mut found = self.marks.with(inode, after);
-        found.retain(|marked| self.is_open(marked.mark));
+        found.retain(|marked| self.is_open(marked.id));
         found
     }
 }
 
 /// Converts a mark to the engine's number for it.
-fn number(mark: Mark) -> store::Mark {
+fn number(mark: OpenLeaseId) -> store::Mark {
     store::Mark(mark.origin().1)
 }

@@ -13,15 +13,15 @@ use partition::{Asker, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Credentials, Extent, Object, Outcome, Recall, Refusal, Session, Stamp};
+use wire::{Answer, Command, Content, Credentials, Extent, Object, Outcome, Recall, Refusal, RequestId, Session};
 
 /// A command in progress, kept until there is space for it.
 #[derive(Debug)]
 pub struct MetaCall {
     pub session: Session,
-    pub hurried: bool,
+    pub skip_ack: bool,
     pub partition: PartitionId,
-    pub stamp: Option<Stamp>,
+    pub request_id: Option<RequestId>,
     /// The command; taken when it is executed.
     pub command: Option<Command>,
     /// Credentials of the user on whose behalf the path was walked, if they are to be checked.
@@ -36,13 +36,22 @@ pub struct MetaCall {
 impl MetaCall {
     /// A call of a session without a request id; the command is still to be filled in.
     pub fn asking(session: Session, partition: PartitionId) -> Self {
-        Self { session, hurried: false, partition, stamp: None, command: None, who: None, hearing: None, rest: None }
+        Self {
+            session,
+            skip_ack: false,
+            partition,
+            request_id: None,
+            command: None,
+            who: None,
+            hearing: None,
+            rest: None,
+        }
     }
 
     /// A call that changes something, with its request id.
-    pub fn of(stamp: Stamp, partition: PartitionId, command: Command) -> Self {
-        let (session, stamp, command) = (stamp.session, Some(stamp), Some(command));
-        Self { session, hurried: false, partition, stamp, command, who: None, hearing: None, rest: None }
+    pub fn of(request_id: RequestId, partition: PartitionId, command: Command) -> Self {
+        let (session, request_id, command) = (request_id.session, Some(request_id), Some(command));
+        Self { session, skip_ack: false, partition, request_id, command, who: None, hearing: None, rest: None }
     }
 }
 
@@ -62,10 +71,10 @@ impl Node {
         }
         let asker = self.watches.asker(call.session);
         self.note_sessions(call, asker);
-        if let Some(answer) = call.stamp.and_then(|stamp| partition.recall(stamp)) {
+        if let Some(answer) = call.request_id.and_then(|request_id| partition.recall(request_id)) {
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
-            call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
+            call.hearing = self.watches.pending(asker).filter(|_| !call.skip_ack);
             return Ok(self.filled(&partition, answer));
         }
         if matches!(call.command, Some(Command::OpenName { .. })) {
@@ -88,7 +97,7 @@ impl Node {
         }
         let (read, object) = (file_read(&command), object_read(&command));
         let todo = if self.whole.any() { Todo::of(&command) } else { None };
-        let (answer, unneeded) = self.apply(&mut partition, asker, call.stamp, command, wanted);
+        let (answer, unneeded) = self.apply(&mut partition, asker, call.request_id, command, wanted);
         let unused = given.filter(|extent| !uses(&answer, *extent));
         let told = partition.told();
         let answer = self.settle(&mut partition, call, todo, answer);
@@ -100,13 +109,13 @@ impl Node {
         // A read returns attributes that may have changed, so it waits for outstanding acks of
         // attribute invalidations of that file. Nobody waits for the invalidation that the read
         // itself causes.
-        let waits = read.filter(|_| !call.hurried);
+        let waits = read.filter(|_| !call.skip_ack);
         let unheard = waits.and_then(|(file, _)| self.watches.unheard(Recall::Attributes(file)));
         let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
         // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
         // and another subscriber's ack may need those pages.
-        call.hearing = if read.is_some() { unheard } else { hearing }.filter(|_| !call.hurried);
+        call.hearing = if read.is_some() { unheard } else { hearing }.filter(|_| !call.skip_ack);
         self.return_unused(unneeded, unused);
         if let Some(told) = told {
             self.heed(told);
@@ -148,7 +157,7 @@ impl Node {
         let (Some(todo), Ok(planned)) = (todo, &answer) else {
             return Ok(self.filled(partition, answer));
         };
-        match self.finish_whole(partition, call.stamp, &todo, planned) {
+        match self.finish_whole(partition, call.request_id, &todo, planned) {
             Ok(None) => Ok(answer.and_then(|answer| self.fill_whole(partition, answer))),
             Ok(Some(done)) => Ok(done),
             Err(full) => {
@@ -163,12 +172,12 @@ impl Node {
         &self,
         partition: &mut Partition,
         asker: Asker,
-        stamp: Option<Stamp>,
+        request_id: Option<RequestId>,
         command: Command,
         wanted: u64,
     ) -> (Outcome<Answer>, u64) {
         let (bytes, files) = (partition.bytes(), partition.files());
-        let answer = partition.apply_for(asker, stamp, command, clock::now());
+        let answer = partition.apply_for(asker, request_id, command, clock::now());
         let delta = partition.files().wrapping_sub(files);
         if delta != 0 {
             self.files.fetch_add(delta, Relaxed);
@@ -188,7 +197,7 @@ impl Node {
         if let (Answer::Object { head, striped, length, content }, Some(offset)) = (&answer, object) {
             // A client that views stripes in shared memory may ask for more than one read returns.
             // Bytes of bound and extent files are copied: at most a stripe of them.
-            let length = if matches!(content, Content::Bound(_) | Content::Whole(_)) {
+            let length = if matches!(content, Content::Bound(_) | Content::Extent(_)) {
                 (*length).min(self.settings().stripe_bytes)
             } else {
                 *length
@@ -202,9 +211,9 @@ impl Node {
         match (answer, read) {
             (Answer::Content { length, content: Content::Bound(host) }, Some((file, offset))) => {
                 let bytes = if length == 0 { Vec::new() } else { self.hosts.read(file, &host, offset, length)? };
-                Ok(Answer::Content { length, content: Content::Here(Bytes::from(bytes)) })
+                Ok(Answer::Content { length, content: Content::Bytes(Bytes::from(bytes)) })
             }
-            (Answer::Content { length, content: Content::Whole(_) }, Some((file, offset))) => {
+            (Answer::Content { length, content: Content::Extent(_) }, Some((file, offset))) => {
                 let pin = pin.ok_or(Refusal::Stale(Object::File(file)))?;
                 self.read_whole(&pin, Object::File(file), offset, length)
             }
@@ -230,7 +239,7 @@ fn object_read(command: &Command) -> Option<u64> {
 
 /// True if the file that was made or opened has this extent.
 fn uses(answer: &Outcome<Answer>, extent: Extent) -> bool {
-    matches!(answer, Ok(Answer::Opened { attributes, .. }) if attributes.whole == Some(extent))
+    matches!(answer, Ok(Answer::Opened { attributes, .. }) if attributes.extent == Some(extent))
 }
 
 /// Reserves space. Returns `Some` refusal if the engine failed.

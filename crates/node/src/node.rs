@@ -29,8 +29,8 @@ use std::{
 };
 use store::{Engine, EngineError, Generation, Segments, StripeKey};
 use wire::{
-    Answer, Body, Command, Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, StripeAction, Usage,
-    Welcome,
+    Answer, Body, Command, Extent, Failure, HelloReply, Object, OpenFlags, Outcome, Refusal, Request, Session,
+    SpaceUsage, StripeAction,
 };
 
 /// Interval between retries of a request that waits for space while a kernel still uses extents of
@@ -94,7 +94,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
     assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
     assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
     assert_eq!(map.partitions(), settings.partitions, "the map has the partitions of the settings");
-    assert!(id != NodeId(0) && Session::of(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
+    assert!(id != NodeId(0) && Session::new(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
     let space = Arc::new(Space::new(settings.space_wait));
     let hook = space.clone();
     engine.on_freed(Arc::new(move || hook.freed()));
@@ -151,11 +151,12 @@ enum What {
 impl Node {
     /// Answers a request: at once, unless it must wait.
     pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
-        let Request { epoch, session, hurried, partition, body } = request;
+        let Request { epoch, session, skip_ack, partition, body } = request;
         if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
-        let of_node = matches!(body, Body::Hello | Body::Stop | Body::Usage | Body::Look { .. } | Body::Which { .. });
+        let of_node =
+            matches!(body, Body::Hello | Body::Stop | Body::Usage | Body::ProbeLease { .. } | Body::FindLeases { .. });
         if !of_node && self.partitions.get(partition).is_none() {
             return Reply::ready(Err(Failure::Refused(self.not_here(partition))));
         }
@@ -163,20 +164,20 @@ impl Node {
             Body::Hello => Reply::ready(self.welcome(session).map_err(Failure::Refused)),
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
             Body::Stop => Reply::ready(self.asked_to_stop().map_err(Failure::Refused)),
-            Body::Meta { stamp, command } => {
+            Body::Meta { request_id, command } => {
                 let command = Some(command);
-                self.meta(MetaCall { hurried, stamp, command, ..MetaCall::asking(session, partition) })
+                self.meta(MetaCall { skip_ack, request_id, command, ..MetaCall::asking(session, partition) })
             }
-            Body::Extent { stamp, file, extent, action } => {
-                self.extent(ExtentCall { partition, stamp, file, extent, action })
+            Body::Extent { request_id, file, extent, action } => {
+                self.extent(ExtentCall { partition, request_id, file, extent, action })
             }
             Body::Stripe { file, stripe, action } => self.stripe(session, StripeKey { file, stripe }, action),
-            Body::Look { mark } => Reply::ready(Ok(Answer::Looked(self.look_at(mark)))),
-            Body::Which { device, inode, after } => {
-                Reply::ready(Ok(Answer::Marked(self.which((device, inode), after))))
+            Body::ProbeLease { lease: mark } => Reply::ready(Ok(Answer::LeaseStatus(self.look_at(mark)))),
+            Body::FindLeases { device, inode, after } => {
+                Reply::ready(Ok(Answer::OpenLeases(self.which((device, inode), after))))
             }
-            Body::Walk { top, folders, who, then } => {
-                self.walk((session, hurried), (top, &folders, who), then.map(|then| *then))
+            Body::Walk { start: top, components: folders, credentials: who, action: then } => {
+                self.walk((session, skip_ack), (top, &folders, who), then.map(|then| *then))
             }
         }
     }
@@ -194,14 +195,14 @@ impl Node {
     }
 
     /// Returns how full the pool is, and how many requests wait for space.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> SpaceUsage {
         self.whole.sweep();
         self.thin_some();
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
         let (capacity, used, stripes, own_room) = (held.capacity, held.used, held.stripes, held.own_room);
-        Usage { capacity, used, files, stripes, waiting, waited, refused, own_room }
+        SpaceUsage { capacity, used, files, stripes, waiting, waited, refused, extent_free: own_room }
     }
 
     /// The most bytes that the node's memory ever held; see [`store::Engine::peak`].
@@ -258,12 +259,12 @@ impl Node {
             known => self.check_session(known).map(|()| known)?,
         };
         let (node, seed, stripe_bytes) = (self.id, self.settings.seed, self.settings.stripe_bytes);
-        Ok(Answer::Welcome(Welcome { node, session, map: self.map.read().clone(), seed, stripe_bytes }))
+        Ok(Answer::Hello(HelloReply { node, session, map: self.map.read().clone(), seed, stripe_bytes }))
     }
 
     fn begin_session(&self) -> Outcome<Session> {
         let none_left = || Refusal::invalid(Object::Pool, "this node has given all its sessions");
-        Session::of(self.id, self.sessions.fetch_add(1, Relaxed) + 1).ok_or_else(none_left)
+        Session::new(self.id, self.sessions.fetch_add(1, Relaxed) + 1).ok_or_else(none_left)
     }
 
     fn check_session(&self, known: Session) -> Outcome<()> {
@@ -378,7 +379,7 @@ impl Node {
         let StripeChange { session, key, generation, what } = change;
         let has_ended = || self.touched.endings().has(*session);
         if has_ended() {
-            return Ok(Err(Refusal::Ended));
+            return Ok(Err(Refusal::SessionEnded));
         }
         let is_stray = match self.admit_write(*session, *key) {
             Ok(is_stray) => is_stray,
@@ -397,7 +398,7 @@ impl Node {
         // planned. It may have run before this write was done.
         if (is_stray || matches!(what, What::Fill { .. })) && done.is_ok() && has_ended() {
             self.end_late(*session, *key);
-            return Ok(Err(Refusal::Ended));
+            return Ok(Err(Refusal::SessionEnded));
         }
         match done {
             Ok(()) => Ok(Ok(Answer::Done)),

@@ -11,9 +11,9 @@ use std::{
 };
 use store::Model;
 use wire::{
-    AllocateMode, Answer, Body, Command, Extent, ExtentAction, Failure, Intent, Lock, LockKind, LockOwner, LockStyle,
-    Name, NewInode, NewKind, OpenFlags, Owner, Part, Refusal, Request, Session, Stamp, StripeAction, Then, Wish,
-    WritePlace,
+    AllocateMode, Answer, Body, Command, Extent, ExtentAction, ExtentRequest, Failure, Intent, Lock, LockKind,
+    LockOwner, LockStyle, Name, NewInode, NewKind, OpenFlags, Owner, Part, Refusal, Request, RequestId, Session,
+    StripeAction, WalkAction, WritePlace,
 };
 
 const STRIPE: u32 = 4096;
@@ -25,7 +25,7 @@ fn node() -> Arc<Node> {
 
 fn ask(node: &Arc<Node>, epoch: Epoch, partition: u16, body: Body) -> Result<Answer, Failure> {
     let mut reply =
-        node.handle(Request { epoch, session: Session(1), hurried: false, partition: PartitionId(partition), body });
+        node.handle(Request { epoch, session: Session(1), skip_ack: false, partition: PartitionId(partition), body });
     match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("it has no reason to wait"),
@@ -33,7 +33,7 @@ fn ask(node: &Arc<Node>, epoch: Epoch, partition: u16, body: Body) -> Result<Ans
 }
 
 fn stat_root() -> Body {
-    Body::Meta { stamp: None, command: Command::Stat { file: FileId::ROOT } }
+    Body::Meta { request_id: None, command: Command::Stat { file: FileId::ROOT } }
 }
 
 fn stripe(action: StripeAction) -> Body {
@@ -51,7 +51,7 @@ fn a_request_by_an_old_map_is_answered_with_the_new_one_and_not_done() {
 
 fn hello(node: &Arc<Node>, session: Session) -> Result<Answer, Failure> {
     let (epoch, partition) = (Epoch(0), PartitionId(0));
-    let mut reply = node.handle(Request { epoch, session, hurried: false, partition, body: Body::Hello });
+    let mut reply = node.handle(Request { epoch, session, skip_ack: false, partition, body: Body::Hello });
     match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("it has no reason to wait"),
@@ -60,7 +60,7 @@ fn hello(node: &Arc<Node>, session: Session) -> Result<Answer, Failure> {
 
 fn welcomed(node: &Arc<Node>, session: Session) -> (NodeId, Session) {
     match hello(node, session) {
-        Ok(Answer::Welcome(welcome)) => (welcome.node, welcome.session),
+        Ok(Answer::Hello(welcome)) => (welcome.node, welcome.session),
         other => panic!("{other:?}"),
     }
 }
@@ -101,7 +101,7 @@ fn no_two_nodes_give_the_same_session_and_one_that_is_known_stays_the_same() {
     let (first, second) = (welcomed(&one, Session::NONE).1, welcomed(&other, Session::NONE).1);
     assert_ne!(first, second);
     assert_eq!(welcomed(&other, first), (NodeId(40_000), first));
-    let earlier = Session::of(NodeId(40_000), 1).unwrap(); // from before the node was started
+    let earlier = Session::new(NodeId(40_000), 1).unwrap(); // from before the node was started
     for made_up in [Session(1), Session(second.0 + 1), earlier] {
         let refused = hello(&other, made_up);
         assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{made_up:?}: {refused:?}");
@@ -123,14 +123,14 @@ fn a_made_up_partition_or_range_is_refused() {
 fn more_stripes_than_the_pool_can_ever_hold_are_neither_reserved_nor_allocated() {
     let node = node();
     let change = |number, command| {
-        let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
-        ask(&node, Epoch::FIRST, 0, Body::Meta { stamp, command })
+        let request_id = Some(RequestId { session: Session(1), number, settled: 1 });
+        ask(&node, Epoch::FIRST, 0, Body::Meta { request_id, command })
     };
     let file = FileId::ROOT; // the command is refused before the file is looked at
     let allocate = |mode| Command::Allocate { file, offset: 0, length: 1 << 60, mode };
     for (number, command) in [
-        (1, Command::Reserve { count: 1, stripes: 1 << 40, layout: Layout::striped(STRIPE), by: None }),
-        (2, Command::Reserve { count: 1, stripes: u64::MAX, layout: Layout::striped(STRIPE), by: None }),
+        (1, Command::Reserve { count: 1, stripes: 1 << 40, layout: Layout::striped(STRIPE), policy: None }),
+        (2, Command::Reserve { count: 1, stripes: u64::MAX, layout: Layout::striped(STRIPE), policy: None }),
         (3, allocate(AllocateMode::Extend)),
         (4, allocate(AllocateMode::KeepSize)),
     ] {
@@ -138,7 +138,7 @@ fn more_stripes_than_the_pool_can_ever_hold_are_neither_reserved_nor_allocated()
         assert!(matches!(refused, Err(Failure::Refused(Refusal::NoSpace(_)))), "{refused:?}");
     }
     let stripes = node.settings().memory.0 / u64::from(STRIPE);
-    let fits = Command::Reserve { count: 1, stripes, layout: Layout::striped(STRIPE), by: None };
+    let fits = Command::Reserve { count: 1, stripes, layout: Layout::striped(STRIPE), policy: None };
     assert!(matches!(change(5, fits), Ok(Answer::Reserved(_))));
 }
 
@@ -152,9 +152,9 @@ fn of_a_file_that_is_here_only_planned_stripes_are_written_and_what_belongs_to_n
     let stale = |answer| matches!(answer, Err(Failure::Refused(Refusal::Stale(_))));
     assert!(stale(write(FileId::ROOT, 0)), "a directory has none");
     assert!(write(FileId(9), u64::MAX).is_err());
-    let stamp = Some(Stamp { session: Session(1), number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: Session(1), number: 1, settled: 1 });
     let layout = Layout::striped(STRIPE);
-    let reserve = Body::Meta { stamp, command: Command::Reserve { count: 1, stripes: 2, layout, by: None } };
+    let reserve = Body::Meta { request_id, command: Command::Reserve { count: 1, stripes: 2, layout, policy: None } };
     let Ok(Answer::Reserved(reserved)) = ask(&node, Epoch::FIRST, 0, reserve) else { panic!("not reserved") };
     for (file, stripe) in [(reserved[0], 1), (reserved[0], 2), (FileId(9), 1 << 40), (FileId(9), 0)] {
         assert_eq!(write(file, stripe), Ok(Answer::Done));
@@ -173,7 +173,7 @@ fn a_stripe_that_was_written_while_its_file_was_asked_about_stays_and_is_asked_a
         let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data: Bytes::from_static(b"x") };
         let body = Body::Stripe { file, stripe: StripeNo(stripe), action };
         let (epoch, session, partition) = (Epoch::FIRST, Session(session), PartitionId(0));
-        let mut reply = node.handle(Request { epoch, session, hurried: false, partition, body });
+        let mut reply = node.handle(Request { epoch, session, skip_ack: false, partition, body });
         let answer = Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(answer, Poll::Ready(Ok(Answer::Done)));
     };
@@ -239,11 +239,11 @@ fn a_reserved_file_is_filled_no_more_once_its_session_has_ended_in_any_partition
     };
     assert_eq!(fill(), Ok(Answer::Done));
     let session = Session(1);
-    let stamp = Some(Stamp { session, number: 1, settled: 1 });
-    let closed = Body::Meta { stamp, command: Command::CloseSession { session } };
+    let request_id = Some(RequestId { session, number: 1, settled: 1 });
+    let closed = Body::Meta { request_id, command: Command::CloseSession { session } };
     assert_eq!(ask(&node, Epoch::FIRST, 5, closed), Ok(Answer::Closed(Vec::new())));
     assert_eq!(ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Remove)), Ok(Answer::Done));
-    assert_eq!(fill(), Err(Failure::Refused(Refusal::Ended)));
+    assert_eq!(fill(), Err(Failure::Refused(Refusal::SessionEnded)));
     assert_eq!(node.usage().stripes, 0);
 }
 
@@ -257,7 +257,7 @@ fn with_some_of(node: &Arc<Node>, session: Session) -> Vec<u16> {
 }
 
 fn meta(session: Session, number: u64, command: Command) -> Body {
-    Body::Meta { stamp: Some(Stamp { session, number, settled: 1 }), command }
+    Body::Meta { request_id: Some(RequestId { session, number, settled: 1 }), command }
 }
 
 /// Makes a session leave state in several partitions: an open, a lock and an append in partition 0,
@@ -266,23 +266,26 @@ fn meta(session: Session, number: u64, command: Command) -> Body {
 fn leave_much(session: Session) -> (Arc<Node>, Intent) {
     let (node, file, extent) = whole_file();
     let say = |partition, body| ask(&node, Epoch::FIRST, partition, body);
-    say(0, meta(session, 1, Command::Open { file, flags: OpenFlags::WRITE, whole: Wish::No })).unwrap();
+    say(0, meta(session, 1, Command::Open { file, flags: OpenFlags::WRITE, extent: ExtentRequest::None })).unwrap();
     let lock = Lock { owner: LockOwner::Session(5), kind: LockKind::Write, style: LockStyle::Whole, pid: 0 };
     say(0, meta(session, 2, Command::Lock { file, lock, wait: false })).unwrap();
-    let stamp = |number| Some(Stamp { session, number, settled: 1 });
+    let request_id = |number| Some(RequestId { session, number, settled: 1 });
     let action = ExtentAction::Append { data: Bytes::from_static(b"x") };
-    say(0, Body::Extent { stamp: stamp(3), file, extent, action }).unwrap();
+    say(0, Body::Extent { request_id: request_id(3), file, extent, action }).unwrap();
     let intent = Intent { number: 1, session, coordinator: PartitionId(30) };
     let inode = NewInode::new(NewKind::Directory, 0o700, Owner::default());
-    let parts = vec![Part::Make { parent: FileId::ROOT, inode, heritage: wire::Heritage::default() }];
+    let parts =
+        vec![Part::CreateDirectory { parent: FileId::ROOT, inode, inherited: wire::InheritedAttributes::default() }];
     say(9, meta(session, 4, Command::Prepare { intent, parts })).unwrap();
     let (elsewhere, name) = (FileId::new(PartitionId(40), 9), Name::new(b"f").unwrap());
     let command = Command::Unlink { parent: elsewhere, name: name.clone() };
-    let then = Box::new(Then { directory: elsewhere, partition: PartitionId(20), stamp: stamp(5), command });
-    let walked = say(0, Body::Walk { top: FileId::ROOT, folders: Vec::new(), who: None, then: Some(then) });
+    let then =
+        Box::new(WalkAction { directory: elsewhere, partition: PartitionId(20), request_id: request_id(5), command });
+    let walked =
+        say(0, Body::Walk { start: FileId::ROOT, components: Vec::new(), credentials: None, action: Some(then) });
     assert!(matches!(walked, Ok(Answer::Walked { .. })), "{walked:?}");
     say(30, meta(Session(1), 9, Command::Decide { intent })).unwrap();
-    say(40, Body::Meta { stamp: None, command: Command::Lookup { parent: elsewhere, name } }).unwrap_err();
+    say(40, Body::Meta { request_id: None, command: Command::Lookup { parent: elsewhere, name } }).unwrap_err();
     (node, intent)
 }
 
@@ -299,10 +302,14 @@ fn a_session_ends_where_it_left_something_and_nowhere_else() {
     assert_eq!(with_some_of(&node, session), [9], "an intent waits for who finishes it");
     ask(&node, Epoch::FIRST, 9, meta(Session(1), 10, Command::Settle { intent, commit: false })).unwrap();
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-    let late = Command::CreateUnnamed { parent: FileId::ROOT, name: None, inode, linkable: false };
+    let late = Command::CreateTmpfile { parent: FileId::ROOT, name: None, inode, linkable: false };
     for partition in 0..64 {
         let refused = ask(&node, Epoch::FIRST, partition, meta(session, 6, late.clone()));
-        assert_eq!(refused, Err(Failure::Refused(Refusal::Ended)), "what was on its way to partition {partition}");
+        assert_eq!(
+            refused,
+            Err(Failure::Refused(Refusal::SessionEnded)),
+            "what was on its way to partition {partition}"
+        );
     }
     assert_eq!(with_some_of(&node, session), [0_u16; 0]);
     assert_eq!(node.end_session(session), [], "it has left nothing since");
@@ -313,12 +320,12 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
     let node = node();
     let before = node.usage();
     let change = |number, command| {
-        let stamp = Some(Stamp { session: Session(1), number, settled: number });
-        ask(&node, Epoch::FIRST, 0, Body::Meta { stamp, command })
+        let request_id = Some(RequestId { session: Session(1), number, settled: number });
+        ask(&node, Epoch::FIRST, 0, Body::Meta { request_id, command })
     };
     let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-    change(1, Command::Create { parent, name: name.clone(), inode, open: false, whole: Wish::No }).unwrap();
+    change(1, Command::Create { parent, name: name.clone(), inode, open: false, extent: ExtentRequest::None }).unwrap();
     let made = node.usage();
     assert!(made.used > before.used && made.files == before.files + 1);
     change(2, Command::Unlink { parent, name }).unwrap();
@@ -331,10 +338,10 @@ fn whole_file() -> (Arc<Node>, FileId, Extent) {
     let node = embedded(settings, Arc::new(Model::with_extents(1 << 20, STRIPE)));
     let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-    let create = Command::Create { parent, name, inode, open: true, whole: Wish::Wanted };
+    let create = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Any };
     match change(&node, 1, create) {
         Ok(Answer::Opened { attributes, .. }) => {
-            let extent = attributes.whole.expect("the node has extents to give");
+            let extent = attributes.extent.expect("the node has extents to give");
             (node, attributes.file, extent)
         }
         other => panic!("{other:?}"),
@@ -342,13 +349,13 @@ fn whole_file() -> (Arc<Node>, FileId, Extent) {
 }
 
 fn change(node: &Arc<Node>, number: u64, command: Command) -> Result<Answer, Failure> {
-    let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
-    ask(node, Epoch::FIRST, 0, Body::Meta { stamp, command })
+    let request_id = Some(RequestId { session: Session(1), number, settled: 1 });
+    ask(node, Epoch::FIRST, 0, Body::Meta { request_id, command })
 }
 
 fn put(node: &Arc<Node>, file: FileId, extent: Extent, number: u64, action: ExtentAction) -> Result<Answer, Failure> {
-    let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
-    ask(node, Epoch::FIRST, 0, Body::Extent { stamp, file, extent, action })
+    let request_id = Some(RequestId { session: Session(1), number, settled: 1 });
+    ask(node, Epoch::FIRST, 0, Body::Extent { request_id, file, extent, action })
 }
 
 #[test]
@@ -357,13 +364,13 @@ fn an_append_that_is_sent_again_is_answered_and_not_done_again() {
     for (number, offset) in [(2, 0), (2, 0), (3, 9), (2, 0), (3, 9), (4, 18)] {
         let action = ExtentAction::Append { data: Bytes::from_static(b"nine byte") };
         let put = put(&node, file, extent, number, action);
-        assert_eq!(put, Ok(Answer::Put { offset, length: 9 }), "number {number}");
+        assert_eq!(put, Ok(Answer::ExtentWritten { offset, length: 9 }), "number {number}");
     }
     let place = WritePlace::End;
     for _ in 0..3 {
         let data = Bytes::from_static(b"x");
         let write = Command::Write { file, place, length: 1, data, kill_set_id: false };
-        assert_eq!(change(&node, 5, write), Ok(Answer::Put { offset: 27, length: 1 }), "a small one too");
+        assert_eq!(change(&node, 5, write), Ok(Answer::ExtentWritten { offset: 27, length: 1 }), "a small one too");
     }
 }
 
@@ -374,12 +381,12 @@ fn a_late_write_to_an_extent_that_was_folded_or_is_anothers_is_refused() {
         let action = ExtentAction::Write { offset: 0, data: Bytes::from_static(b"late") };
         put(&node, file, extent, number, action)
     };
-    assert_eq!(late(file, 2), Ok(Answer::Put { offset: 0, length: 4 }));
+    assert_eq!(late(file, 2), Ok(Answer::ExtentWritten { offset: 0, length: 4 }));
     change(&node, 3, Command::Close { file }).unwrap();
     assert!(matches!(late(file, 4), Err(Failure::Refused(Refusal::Stale(_)))), "it is folded");
-    let open = Command::Open { file, flags: OpenFlags::WRITE, whole: Wish::Wanted };
+    let open = Command::Open { file, flags: OpenFlags::WRITE, extent: ExtentRequest::Any };
     let Ok(Answer::Opened { attributes, .. }) = change(&node, 5, open) else { panic!("it can be opened") };
-    let again = attributes.whole.unwrap();
+    let again = attributes.extent.unwrap();
     assert_eq!((again.slot, attributes.size), (extent.slot, 4), "the same slot, in another life");
     assert!(matches!(late(file, 6), Err(Failure::Refused(Refusal::Stale(_)))));
 }
@@ -389,9 +396,9 @@ fn a_client_cannot_say_which_extent_it_wants() {
     let (node, _, extent) = whole_file();
     let (parent, name) = (FileId::ROOT, Name::new(b"g").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-    let create = Command::Create { parent, name, inode, open: true, whole: Wish::Given(extent) };
+    let create = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Allocated(extent) };
     let Ok(Answer::Opened { attributes, .. }) = change(&node, 2, create) else { panic!("it is made") };
-    assert_eq!(attributes.whole, None);
+    assert_eq!(attributes.extent, None);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::{
 };
 use store::{Generation, Slot, StripeKey};
 use wire::{
-    Answer, Command, Condition, Content, Contents, Credentials, Extent, Failure, GONE_MAX, Gone, Head, Kind, Name,
-    Needs, Object, Outcome, Refusal, Session, Then, Version, codec::RUNS_MAX,
+    Answer, Command, Condition, Content, Contents, Credentials, DirAccess, Extent, Failure, Kind, Name, Object,
+    ObjectMeta, Outcome, PENDING_DELETES_MAX, PendingDelete, Refusal, Session, Version, WalkAction, codec::RUNS_MAX,
 };
 
 /// Most stripes of a deleted file that the node removes itself. Beyond that the client removes
@@ -27,54 +27,54 @@ impl Node {
     /// client expected.
     pub(crate) fn walk(
         self: &Arc<Self>,
-        (session, hurried): (Session, bool),
+        (session, skip_ack): (Session, bool),
         (top, folders, who): (FileId, &[Name], Option<Credentials>),
-        then: Option<Then>,
+        then: Option<WalkAction>,
     ) -> Reply {
         if then.as_ref().is_some_and(|then| self.was_done(then)) {
-            return self.done_there((session, hurried), then.expect("it was looked at"), who);
+            return self.done_there((session, skip_ack), then.expect("it was looked at"), who);
         }
         let walked = self.walk_down(session, (top, folders, who.as_ref()));
         match (walked, then) {
             (Ok((reached, 0)), Some(then))
                 if reached == then.directory
                     && self.partitions.get(then.partition).is_some()
-                    && who.as_ref().is_none_or(|who| self.lets(reached, who, who.needs)) =>
+                    && who.as_ref().is_none_or(|who| self.lets(reached, who, who.access)) =>
             {
-                self.done_there((session, hurried), then, who)
+                self.done_there((session, skip_ack), then, who)
             }
             (walked, then) => {
                 let answer = walked.map(|(reached, left)| {
                     let left = u32::try_from(left).expect("a request has few names");
-                    Answer::Walked { reached, left }
+                    Answer::Walked { reached, remaining: left }
                 });
                 // Record the answer: a resend of this request must not execute the command.
-                if let Some(Then { partition: id, stamp: Some(stamp), .. }) = then
+                if let Some(WalkAction { partition: id, request_id: Some(request_id), .. }) = then
                     && let Some(partition) = self.partitions.get(id)
                 {
                     let mut held = partition.lock();
-                    self.touched.note(stamp.session, id);
-                    held.keep(stamp, answer.clone());
+                    self.touched.note(request_id.session, id);
+                    held.keep(request_id, answer.clone());
                 }
                 Reply::ready(answer.map_err(Failure::Refused))
             }
         }
     }
 
-    fn was_done(&self, then: &Then) -> bool {
-        let partition = then.stamp.and_then(|stamp| Some((stamp, self.partitions.get(then.partition)?)));
-        partition.is_some_and(|(stamp, partition)| partition.lock().recall(stamp).is_some())
+    fn was_done(&self, then: &WalkAction) -> bool {
+        let partition = then.request_id.and_then(|request_id| Some((request_id, self.partitions.get(then.partition)?)));
+        partition.is_some_and(|(request_id, partition)| partition.lock().recall(request_id).is_some())
     }
 
     fn done_there(
         self: &Arc<Self>,
-        (session, hurried): (Session, bool),
-        then: Then,
+        (session, skip_ack): (Session, bool),
+        then: WalkAction,
         who: Option<Credentials>,
     ) -> Reply {
-        let Then { partition, stamp, command, .. } = then;
+        let WalkAction { partition, request_id, command, .. } = then;
         let command = Some(command);
-        self.meta(MetaCall { hurried, stamp, command, who, ..MetaCall::asking(session, partition) })
+        self.meta(MetaCall { skip_ack, request_id, command, who, ..MetaCall::asking(session, partition) })
     }
 
     /// Walks as far as directories are held here and their permissions surely let the user pass.
@@ -87,7 +87,7 @@ impl Node {
         let mut at = top;
         for (done, name) in folders.iter().enumerate() {
             let left = folders.len() - done;
-            if who.is_some_and(|who| !self.lets(at, who, Needs::Pass)) {
+            if who.is_some_and(|who| !self.lets(at, who, DirAccess::Lookup)) {
                 return Ok((at, left));
             }
             let mut found = self.look(session, at, name);
@@ -106,7 +106,7 @@ impl Node {
 
     /// True if a directory is held here, and its permissions surely let the user do what `needs`
     /// says.
-    fn lets(&self, directory: FileId, who: &Credentials, needs: Needs) -> bool {
+    fn lets(&self, directory: FileId, who: &Credentials, needs: DirAccess) -> bool {
         self.partitions.get(directory.partition()).is_some_and(|held| held.lock().lets(directory, who, needs))
     }
 
@@ -148,7 +148,7 @@ impl Node {
             return Ok(Err(self.not_here(call.partition)));
         };
         let reserved = || partition.lock().reserved(file, session);
-        let was_done = || call.stamp.is_some_and(|stamp| partition.lock().recall(stamp).is_some());
+        let was_done = || call.request_id.is_some_and(|request_id| partition.lock().recall(request_id).is_some());
         if was_done() {
             return Ok(Ok(()));
         }
@@ -194,9 +194,9 @@ impl Node {
     /// Adds the extent's change count to the version that a refused put or delete found.
     pub(crate) fn fill_changed(&self, partition: &Partition, refusal: Refusal) -> Refusal {
         match refusal {
-            Refusal::Changed { object, present: Some(Version { file, change }) } => {
+            Refusal::VersionMismatch { object, present: Some(Version { file, change }) } => {
                 let more = partition.extent(file).map_or(0, |extent| self.changes_in(extent));
-                Refusal::Changed { object, present: Some(Version { file, change: change.wrapping_add(more) }) }
+                Refusal::VersionMismatch { object, present: Some(Version { file, change: change.wrapping_add(more) }) }
             }
             other => other,
         }
@@ -211,14 +211,14 @@ impl Node {
     /// after its file.
     pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
         match answer {
-            Answer::Object { mut head, striped, length, content: Content::Whole(extent) } => {
+            Answer::Object { mut head, striped, length, content: Content::Extent(extent) } => {
                 let state = self.whole.extents().state(Slot(extent.slot));
                 let object = Object::File(head.version.file);
                 let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
                 head.size = state.length;
                 head.modified = head.modified.max(state.modified.into());
                 head.version.change = head.version.change.wrapping_add(version_of(state.modified));
-                Ok(Answer::Object { head, striped, length, content: Content::Whole(extent) })
+                Ok(Answer::Object { head, striped, length, content: Content::Extent(extent) })
             }
             Answer::Object { head, length, content: Content::Striped(layout), .. } if length > 0 => {
                 self.fill_striped(head, layout, offset, length)
@@ -227,7 +227,7 @@ impl Node {
         }
     }
 
-    fn fill_striped(&self, head: Head, layout: Layout, offset: u64, length: u32) -> Outcome<Answer> {
+    fn fill_striped(&self, head: ObjectMeta, layout: Layout, offset: u64, length: u32) -> Outcome<Answer> {
         let (file, stripe_bytes) = (head.version.file, u64::from(layout.stripe_bytes()));
         let end = offset + u64::from(length);
         let stripes = offset / stripe_bytes..end.div_ceil(stripe_bytes);
@@ -246,7 +246,7 @@ impl Node {
             }
             let key = StripeKey { file, stripe: StripeNo(stripe) };
             match self.engine.read(key, within, length) {
-                Ok(bytes) if is_one => return Ok(answer(Content::Here(bytes))),
+                Ok(bytes) if is_one => return Ok(answer(Content::Bytes(bytes))),
                 Ok(bytes) if bytes.len() == length as usize => pieces.push(bytes),
                 // A hole: the client fills it in.
                 Ok(_) => return Ok(answer(Content::Striped(layout))),
@@ -260,19 +260,19 @@ impl Node {
     /// others.
     pub(crate) fn clear_gone(&self, answer: &mut Answer) {
         match answer {
-            Answer::Stored { gone, .. } | Answer::Removed { gone } | Answer::Renamed { gone, .. } => {
-                *gone = gone.take().filter(|gone| !self.clear(gone));
+            Answer::ObjectStored { deleted, .. } | Answer::Removed { deleted } | Answer::Renamed { deleted, .. } => {
+                *deleted = deleted.take().filter(|deleted| !self.clear(deleted));
             }
-            // A list of `GONE_MAX` files may not be complete: then the client removes the stripes
-            // of all of them.
-            Answer::Settled { gone } | Answer::Closed(gone) if gone.len() < GONE_MAX => {
-                gone.retain(|gone| !self.clear(gone));
+            // A list of `PENDING_DELETES_MAX` files may not be complete: then the client removes
+            // the stripes of all of them.
+            Answer::Settled { deleted } | Answer::Closed(deleted) if deleted.len() < PENDING_DELETES_MAX => {
+                deleted.retain(|deleted| !self.clear(deleted));
             }
             _ => {}
         }
     }
 
-    fn clear(&self, Gone { file, layout, stripes }: &Gone) -> bool {
+    fn clear(&self, PendingDelete { file, layout, stripes }: &PendingDelete) -> bool {
         let few = stripes.iter().nth(CLEARED_STRIPES_MAX).is_none();
         if !few || !stripes.iter().all(|stripe| self.holds_stripe(*file, *layout, stripe)) {
             return false;

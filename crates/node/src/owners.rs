@@ -10,7 +10,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{collections::HashMap, os::fd::OwnedFd};
-use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Mark, Object, Outcome, Refusal, Session, Stamp};
+use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, RequestId, Session};
 
 /// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl Node {
     }
 
     /// Ends the locks of an open that has ended.
-    pub(crate) fn unlock_open(&self, mark: Mark, file: FileId) {
+    pub(crate) fn unlock_open(&self, mark: OpenLeaseId, file: FileId) {
         let owner = LockOwner::Open(mark);
         if !self.locks.held_by(Holder::of(Session::NONE, owner)).is_empty() {
             self.unlock(owner, file);
@@ -79,7 +79,7 @@ impl Node {
 
     /// Ends all locks that a process has on the file of this open, because it closed a descriptor
     /// of it: POSIX ends them whichever descriptor they were set through.
-    pub fn closed_by(&self, process: u32, mark: Mark) {
+    pub fn closed_by(&self, process: u32, mark: OpenLeaseId) {
         let owner = LockOwner::Process(process);
         if self.processes.is_dead(process).is_some()
             && let Some(file) = self.file_of(mark)
@@ -113,10 +113,15 @@ impl Node {
         let mut partition = held.lock();
         for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
             let number = self.folds.next_number();
-            let stamp = Stamp { session: Session::NONE, number, settled: number };
+            let request_id = RequestId { session: Session::NONE, number, settled: number };
             let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
-            let (answer, unneeded) =
-                self.apply(&mut partition, Asker::default(), Some(stamp), Command::Lock { file, lock, wait: false }, 0);
+            let (answer, unneeded) = self.apply(
+                &mut partition,
+                Asker::default(),
+                Some(request_id),
+                Command::Lock { file, lock, wait: false },
+                0,
+            );
             if let Err(refusal) = answer {
                 tracing::debug!(%refusal, "a lock of who is no more went with its file");
             }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::Notify;
-use wire::{Refusal, Shortage};
+use wire::{Refusal, SpaceShortage};
 
 /// Most requests that wait for space at one time; far above what a kernel sends (`max_background`).
 const WAITING_MAX: u64 = 4096;
@@ -89,7 +89,7 @@ impl Space {
     fn refuse(&self, full: Full, waited: Duration) -> Refusal {
         self.refused.fetch_add(1, Relaxed);
         let Full { capacity, used, wanted } = full;
-        let refusal = Refusal::NoSpace(Shortage { node: None, capacity, used, wanted, waited });
+        let refusal = Refusal::NoSpace(SpaceShortage { node: None, capacity, used, wanted, waited });
         tracing::warn!("{refusal}");
         refusal
     }

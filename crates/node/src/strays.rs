@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use placement::{FileId, StripeNo};
 use std::{collections::HashMap, time::Duration};
 use store::StripeKey;
-use wire::{AllocateMode, Command, FILE_BYTES_MAX, Object, Outcome, Refusal, Session, Shortage, StripeRuns};
+use wire::{AllocateMode, Command, FILE_BYTES_MAX, Object, Outcome, Refusal, Session, SpaceShortage, StripeRuns};
 
 /// Largest range that may be planned, in capacities of the pool. A longer one can never be filled,
 /// and its removal would have to go through all of it.
@@ -132,7 +132,7 @@ impl Node {
             _ => return None,
         };
         let (capacity, used) = (self.pool_bytes, self.engine.usage().used);
-        let shortage = Shortage { node: None, capacity, used, wanted: bytes, waited: Duration::ZERO };
+        let shortage = SpaceShortage { node: None, capacity, used, wanted: bytes, waited: Duration::ZERO };
         (bytes > capacity.saturating_mul(POOLS_MAX)).then_some(Refusal::NoSpace(shortage))
     }
 

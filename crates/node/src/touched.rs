@@ -85,10 +85,10 @@ impl Node {
 
     /// Notes the sessions of which a command may leave state in its partition, whose lock is held.
     pub(crate) fn note_sessions(&self, call: &MetaCall, asker: Asker) {
-        if let Some(stamp) = call.stamp {
-            self.touched.note(stamp.session, call.partition);
+        if let Some(request_id) = call.request_id {
+            self.touched.note(request_id.session, call.partition);
         }
-        if asker.watcher.is_some() && call.stamp.is_none_or(|stamp| stamp.session != asker.session) {
+        if asker.watcher.is_some() && call.request_id.is_none_or(|request_id| request_id.session != asker.session) {
             self.touched.note(asker.session, call.partition);
         }
         if let Some(Command::Decide { intent }) = &call.command {

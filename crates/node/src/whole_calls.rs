@@ -19,8 +19,8 @@ use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, Po
 use std::time::SystemTime;
 use store::{Allocate, EngineError, Put, Slot};
 use wire::{
-    AllocateMode, Answer, Attributes, Changes, Command, Content, Extent, ExtentAction, Object, Outcome, Refusal,
-    SeekTo, Stamp, StripeRuns, TimeChange, Timestamp, Wish, WritePlace,
+    AllocateMode, Answer, Attributes, Changes, Command, Content, Extent, ExtentAction, ExtentRequest, Object, Outcome,
+    Refusal, RequestId, SeekTo, StripeRuns, TimeChange, Timestamp, WritePlace,
 };
 
 /// Number of locks for appends. Appends to one extent wait for each other, so that a resent append
@@ -53,7 +53,7 @@ pub enum Todo {
 #[derive(Debug)]
 pub struct ExtentCall {
     pub partition: PartitionId,
-    pub stamp: Option<Stamp>,
+    pub request_id: Option<RequestId>,
     pub file: FileId,
     pub extent: Extent,
     pub action: ExtentAction,
@@ -82,14 +82,14 @@ impl Node {
     /// it into the command. `None` if there is none to give.
     pub(crate) fn grant_wish(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
         let wished = wish(command).copied().unwrap_or_default();
-        let wanted = matches!(wished, Wish::Wanted | Wish::Home) && self.whole.any();
+        let wanted = matches!(wished, ExtentRequest::Any | ExtentRequest::Local) && self.whole.any();
         let given = if wanted && self.may_have(partition.placed(command), wished) {
             self.filled_extent(partition, command)
         } else {
             None
         };
         if let Some(wish) = wish(command) {
-            *wish = given.map_or(Wish::No, Wish::Given);
+            *wish = given.map_or(ExtentRequest::None, ExtentRequest::Allocated);
         }
         given
     }
@@ -97,10 +97,10 @@ impl Node {
     /// True if placement allows the bytes to be in an extent of this node. A writer with a
     /// descriptor cannot be sent to another node when this one is full, so an extent is given only
     /// where one node was asked for, or where this is the only node.
-    fn may_have(&self, placed: Option<PlacementDecision>, wished: Wish) -> bool {
+    fn may_have(&self, placed: Option<PlacementDecision>, wished: ExtentRequest) -> bool {
         let Some(PlacementDecision { layout, pending_policy }) = placed else { return self.partitions.are_all() };
         match (pending_policy, layout.distribution()) {
-            (Some(Policy::Here), _) => wished == Wish::Home,
+            (Some(Policy::Here), _) => wished == ExtentRequest::Local,
             (Some(Policy::At(node)), _) => node == self.id(),
             (Some(_), _) | (None, Distribution::Striped) => false,
             (None, Distribution::Single(partition)) => self.partitions.get(partition).is_some(),
@@ -128,7 +128,12 @@ impl Node {
 
     /// Takes back an extent from a command that cannot be executed yet, and restores its request
     /// for one.
-    pub(crate) fn revoke_wish(&self, command: Option<&mut Command>, wished: Option<Wish>, given: Option<Extent>) {
+    pub(crate) fn revoke_wish(
+        &self,
+        command: Option<&mut Command>,
+        wished: Option<ExtentRequest>,
+        given: Option<Extent>,
+    ) {
         if let Some(extent) = given {
             self.whole.free(extent);
         }
@@ -145,30 +150,30 @@ impl Node {
     pub(crate) fn finish_whole(
         &self,
         partition: &mut Partition,
-        stamp: Option<Stamp>,
+        request_id: Option<RequestId>,
         todo: &Todo,
         answer: &Answer,
     ) -> Result<Option<Outcome<Answer>>, Full> {
         let done = match (answer, todo) {
-            (Answer::Whole(extent), Todo::Write { place, data }) => self.put_small(*extent, *place, data),
-            (Answer::Whole(extent), Todo::Allocate { offset, length, mode }) => {
+            (Answer::Extent(extent), Todo::Write { place, data }) => self.put_small(*extent, *place, data),
+            (Answer::Extent(extent), Todo::Allocate { offset, length, mode }) => {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
                 let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new(), layout };
                 self.whole.extents().allocate(Slot(extent.slot), range, how(*mode)).map(|()| Some(allocated))
             }
-            (Answer::Whole(extent), Todo::Seek { offset, target }) => {
+            (Answer::Extent(extent), Todo::Seek { offset, target }) => {
                 return Ok(Some(self.seek(*extent, *offset, *target)));
             }
             (Answer::Changed { attributes, .. } | Answer::Opened { attributes, .. }, Todo::Change(changes)) => {
-                attributes.whole.map_or(Ok(()), |extent| self.change_extent(extent, changes)).map(|()| None)
+                attributes.extent.map_or(Ok(()), |extent| self.change_extent(extent, changes)).map(|()| None)
             }
             _ => Ok(None),
         };
         match done {
             Ok(Some(answer)) => {
-                if let Some(stamp) = stamp {
-                    partition.keep(stamp, Ok(answer.clone()));
+                if let Some(request_id) = request_id {
+                    partition.keep(request_id, Ok(answer.clone()));
                 }
                 Ok(Some(Ok(answer)))
             }
@@ -186,7 +191,7 @@ impl Node {
             WritePlace::End => self.whole.extents().append(slot, data),
         };
         match put {
-            Ok(Put { offset, length }) => Ok(Some(Answer::Put { offset, length })),
+            Ok(Put { offset, length }) => Ok(Some(Answer::ExtentWritten { offset, length })),
             Err(EngineError::Full { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -229,11 +234,11 @@ impl Node {
         else {
             return Ok(answer);
         };
-        match attributes.whole {
+        match attributes.extent {
             Some(extent) if partition.extent(attributes.file) == Some(extent) => self.fill(attributes, extent)?,
             // A resent answer; the file has left this extent since.
             Some(_) => {
-                attributes.whole = None;
+                attributes.extent = None;
                 attributes.modified = attributes.modified.max(attributes.created);
                 attributes.accessed = attributes.accessed.max(attributes.created);
             }
@@ -248,7 +253,7 @@ impl Node {
         let state = self.whole.extents().state(Slot(extent.slot));
         let object = Object::File(attributes.file);
         let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
-        attributes.lasting &= !self.whole.may_be_mapped(extent);
+        attributes.cacheable &= !self.whole.may_be_mapped(extent);
         (attributes.size, attributes.allocated) = (state.length, state.allocated);
         attributes.version = attributes.version.wrapping_add(version_of(state.modified));
         attributes.accessed = attributes.accessed.max(state.accessed.into());
@@ -263,8 +268,8 @@ impl Node {
     /// Pins the extent that the answer of a read names.
     pub(crate) fn pin_read(&self, answer: &Answer) -> Option<Pin<&Wholes>> {
         match answer {
-            Answer::Content { content: Content::Whole(extent), .. }
-            | Answer::Object { content: Content::Whole(extent), .. } => Wholes::pin(&*self.whole, *extent),
+            Answer::Content { content: Content::Extent(extent), .. }
+            | Answer::Object { content: Content::Extent(extent), .. } => Wholes::pin(&*self.whole, *extent),
             _ => None,
         }
     }
@@ -274,7 +279,7 @@ impl Node {
         let bytes = self.whole.extents().read_at(pin.slot(), offset, length);
         let bytes = bytes.map_err(|error| Refusal::Io { object: file, why: error.to_string().into() })?;
         let length = u32::try_from(bytes.len()).expect("at most what was asked for");
-        Ok(Answer::Content { length, content: Content::Here(bytes) })
+        Ok(Answer::Content { length, content: Content::Bytes(bytes) })
     }
 
     /// Executes a request about an extent, unless it finds no space.
@@ -286,26 +291,26 @@ impl Node {
             ExtentAction::Append { data } => return self.append_once(call, &pin, data),
         };
         match put {
-            Ok(Put { offset, length }) => Ok(Ok(Answer::Put { offset, length })),
+            Ok(Put { offset, length }) => Ok(Ok(Answer::ExtentWritten { offset, length })),
             Err(error) => refusal_of(error, object()).map(Err),
         }
     }
 
     /// Appends, unless this request was executed before.
     fn append_once(&self, call: &ExtentCall, pin: &Pin<&Wholes>, data: &Bytes) -> Result<Outcome<Answer>, Full> {
-        let (Some(stamp), Some(partition)) = (call.stamp, self.partitions.get(call.partition)) else {
+        let (Some(request_id), Some(partition)) = (call.request_id, self.partitions.get(call.partition)) else {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
         let _alone = self.appends.0[call.extent.slot as usize % APPEND_LOCKS].lock();
-        if let Some(answer) = partition.lock().recall(stamp) {
+        if let Some(answer) = partition.lock().recall(request_id) {
             return Ok(answer);
         }
         match self.whole.extents().append(pin.slot(), data) {
             Ok(Put { offset, length }) => {
-                let answer = Answer::Put { offset, length };
+                let answer = Answer::ExtentWritten { offset, length };
                 let mut held = partition.lock();
-                self.touched.note(stamp.session, call.partition);
-                held.keep(stamp, Ok(answer.clone()));
+                self.touched.note(request_id.session, call.partition);
+                held.keep(request_id, Ok(answer.clone()));
                 Ok(Ok(answer))
             }
             Err(error) => refusal_of(error, Object::File(call.file)).map(Err),
@@ -314,9 +319,11 @@ impl Node {
 }
 
 /// The extent request of a command that can have one.
-pub fn wish(command: &mut Command) -> Option<&mut Wish> {
+pub fn wish(command: &mut Command) -> Option<&mut ExtentRequest> {
     match command {
-        Command::Create { whole, .. } | Command::Open { whole, .. } | Command::OpenName { whole, .. } => Some(whole),
+        Command::Create { extent: whole, .. }
+        | Command::Open { extent: whole, .. }
+        | Command::OpenName { extent: whole, .. } => Some(whole),
         _ => None,
     }
 }

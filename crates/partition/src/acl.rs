@@ -9,7 +9,7 @@
 //! This module makes no access decisions: the kernel does, from the attributes that it gets here.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use wire::{Acls, Heritage, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
+use wire::{Acls, InheritedAttributes, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
 
 /// First word of the encoding.
 const VERSION: u32 = 2;
@@ -199,16 +199,16 @@ fn class_of(bits: u32, shift: u32) -> u16 {
 /// umask, placement.
 ///
 /// The resulting mode has no umask.
-pub fn inherit(heritage: &Heritage, new: NewInode) -> NewInode {
+pub fn inherit(inherited: &InheritedAttributes, new: NewInode) -> NewInode {
     let directory = matches!(new.kind, NewKind::Directory);
-    let owner = Owner { gid: heritage.group.unwrap_or(new.owner.gid), ..new.owner };
-    let bit = if directory && heritage.group.is_some() { SET_GROUP_ID } else { 0 };
+    let owner = Owner { gid: inherited.group.unwrap_or(new.owner.gid), ..new.owner };
+    let bit = if directory && inherited.group.is_some() { SET_GROUP_ID } else { 0 };
     let (mode, acls) = match &new.kind {
         NewKind::Symlink(_) => (new.mode.bits, None),
-        _ => permissions(&heritage.default_acl, new.mode, directory),
+        _ => permissions(&inherited.default_acl, new.mode, directory),
     };
     let placing = match &new.kind {
-        NewKind::File | NewKind::Directory => new.placing().or(heritage.placing).boxed(),
+        NewKind::File | NewKind::Directory => new.placing().or(inherited.placing).boxed(),
         _ => None,
     };
     NewInode { mode: Mode::from(mode | bit), owner, acls, placing, ..new }

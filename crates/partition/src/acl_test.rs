@@ -3,7 +3,7 @@
 use crate::acl::{Acl, Wrong, inherit};
 use bytes::{Buf, BufMut, Bytes};
 use proptest::prelude::*;
-use wire::{Heritage, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
+use wire::{InheritedAttributes, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
 
 /// Kernel codes: owner, user, owning group, group, mask, others.
 const TAGS: [u16; 6] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20];
@@ -108,8 +108,8 @@ fn everybody() -> Vec<Who> {
     [Who::Owner, Who::OwningGroup, Who::Other].into_iter().chain(named).collect()
 }
 
-fn made(heritage: &Heritage, kind: NewKind, mode: Mode) -> NewInode {
-    inherit(heritage, NewInode::new(kind, mode, Owner { uid: 1, gid: 2 }))
+fn made(inherited: &InheritedAttributes, kind: NewKind, mode: Mode) -> NewInode {
+    inherit(inherited, NewInode::new(kind, mode, Owner { uid: 1, gid: 2 }))
 }
 
 proptest! {
@@ -152,7 +152,7 @@ proptest! {
     ) {
         let default = Bytes::from(encoded(&lines));
         let kind = if directory { NewKind::Directory } else { NewKind::File };
-        let new = made(&Heritage { group: None, default_acl: default.clone(), ..Heritage::default() }, kind, Mode { bits, umask });
+        let new = made(&InheritedAttributes { group: None, default_acl: default.clone(), ..InheritedAttributes::default() }, kind, Mode { bits, umask });
         let acls = new.acls.unwrap_or_default();
         prop_assert_eq!(&acls.default, if directory { &default } else { &acls.access[..0].to_vec().into() });
         let only_bits = vec![
@@ -180,7 +180,7 @@ proptest! {
 
     #[test]
     fn without_a_default_list_the_umask_counts(bits in 0_u32..0o10000, umask in 0_u32..0o1000) {
-        let new = made(&Heritage::default(), NewKind::File, Mode { bits, umask });
+        let new = made(&InheritedAttributes::default(), NewKind::File, Mode { bits, umask });
         prop_assert_eq!((new.mode, new.acls), (Mode::from(bits & !umask), None));
     }
 }
@@ -197,11 +197,12 @@ fn another_version_and_torn_bytes_are_told_apart() {
 
 #[test]
 fn a_set_group_id_directory_gives_its_group_and_to_directories_the_bit() {
-    let heritage = Heritage { group: Some(77), default_acl: Bytes::new(), ..Heritage::default() };
-    let file = made(&heritage, NewKind::File, Mode::from(0o2755));
+    let inherited =
+        InheritedAttributes { group: Some(77), default_acl: Bytes::new(), ..InheritedAttributes::default() };
+    let file = made(&inherited, NewKind::File, Mode::from(0o2755));
     assert_eq!((file.owner.gid, file.mode.bits), (77, 0o2755), "the kernel has decided about a file's own bit");
-    let directory = made(&heritage, NewKind::Directory, Mode { bits: 0o777, umask: 0o22 });
+    let directory = made(&inherited, NewKind::Directory, Mode { bits: 0o777, umask: 0o22 });
     assert_eq!((directory.owner.gid, directory.mode.bits), (77, 0o755 | SET_GROUP_ID));
-    let link = made(&heritage, NewKind::Symlink(Bytes::from_static(b"t")), Mode { bits: 0o777, umask: 0o77 });
+    let link = made(&inherited, NewKind::Symlink(Bytes::from_static(b"t")), Mode { bits: 0o777, umask: 0o77 });
     assert_eq!((link.owner.gid, link.mode.bits), (77, 0o777), "links have no permissions of their own");
 }

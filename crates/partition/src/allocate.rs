@@ -72,7 +72,7 @@ impl Partition {
 
     pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
-            Body::File(FileBody { place: Place::Whole(extent), .. }) => return Ok(Answer::Whole(*extent)),
+            Body::File(FileBody { place: Place::Whole(extent), .. }) => return Ok(Answer::Extent(*extent)),
             Body::File(body) => body.seek(offset, to),
             Body::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
             _ => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
@@ -155,10 +155,10 @@ impl FileBody {
         match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => {
                 let (generation, layout) = (self.generation, self.placed.layout);
-                Some(Answer::Spill { generation, layout, head: bytes.clone().into() })
+                Some(Answer::NeedsSpill { generation, layout, head: bytes.clone().into() })
             }
-            Place::Striped(_) => self.trim().map(Answer::TrimFirst),
-            Place::Whole(extent) => Some(Answer::Whole(*extent)),
+            Place::Striped(_) => self.truncation().map(Answer::NeedsTruncate),
+            Place::Whole(extent) => Some(Answer::Extent(*extent)),
         }
     }
 

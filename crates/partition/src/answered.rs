@@ -3,7 +3,7 @@
 use crate::Endings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wire::{Answer, Object, Outcome, Refusal, Session, Stamp};
+use wire::{Answer, Object, Outcome, Refusal, RequestId, Session};
 
 /// Maximum number of unsettled replies that are cached for one session. A client has fewer changes
 /// in flight in one partition.
@@ -30,38 +30,38 @@ struct Kept {
 impl Answered {
     /// Returns the cached reply to this change if it was executed before, or an error if the change
     /// cannot be accepted.
-    pub fn recall(&self, stamp: Stamp) -> Option<Outcome<Answer>> {
-        let Some(kept) = self.sessions.get(&stamp.session) else {
+    pub fn recall(&self, request_id: RequestId) -> Option<Outcome<Answer>> {
+        let Some(kept) = self.sessions.get(&request_id.session) else {
             return (self.sessions.len() >= SESSIONS_MAX).then_some(Err(Refusal::Busy(Object::Pool)));
         };
-        if let Some((_, answer)) = kept.answers.iter().find(|(number, _)| *number == stamp.number) {
+        if let Some((_, answer)) = kept.answers.iter().find(|(number, _)| *number == request_id.number) {
             return Some(answer.clone());
         }
-        if stamp.number < kept.settled {
+        if request_id.number < kept.settled {
             return Some(Err(Refusal::Stale(Object::Pool)));
         }
-        let unsettled = || kept.answers.iter().filter(|(number, _)| *number >= stamp.settled).count();
+        let unsettled = || kept.answers.iter().filter(|(number, _)| *number >= request_id.settled).count();
         (kept.answers.len() >= ANSWERS_MAX && unsettled() >= ANSWERS_MAX).then_some(Err(Refusal::Busy(Object::Pool)))
     }
 
     /// Caches the reply, and drops the settled ones.
-    pub fn keep(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
-        let kept = self.sessions.entry(stamp.session).or_default();
-        kept.settled = kept.settled.max(stamp.settled);
+    pub fn keep(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
+        let kept = self.sessions.entry(request_id.session).or_default();
+        kept.settled = kept.settled.max(request_id.settled);
         let settled = kept.settled;
         kept.answers.retain(|(number, _)| *number >= settled);
         if kept.answers.is_empty() {
             kept.answers.reserve_exact(1);
         }
-        kept.answers.push((stamp.number, answer));
+        kept.answers.push((request_id.number, answer));
     }
 
     /// Caches this reply in place of any earlier one.
-    pub fn amend(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
-        if let Some(kept) = self.sessions.get_mut(&stamp.session) {
-            kept.answers.retain(|(number, _)| *number != stamp.number);
+    pub fn amend(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
+        if let Some(kept) = self.sessions.get_mut(&request_id.session) {
+            kept.answers.retain(|(number, _)| *number != request_id.number);
         }
-        self.keep(stamp, answer);
+        self.keep(request_id, answer);
     }
 
     /// Ends the session.
@@ -80,29 +80,29 @@ impl Answered {
 mod tests {
     use super::*;
 
-    fn stamp(number: u64, settled: u64) -> Stamp {
-        Stamp { session: Session(1), number, settled }
+    fn request_id(number: u64, settled: u64) -> RequestId {
+        RequestId { session: Session(1), number, settled }
     }
 
     #[test]
     fn answers_are_kept_until_they_settle() {
         let mut answered = Answered::default();
-        answered.keep(stamp(1, 1), Ok(Answer::Done));
-        answered.keep(stamp(2, 1), Ok(Answer::Spread));
-        assert_eq!(answered.recall(stamp(1, 1)), Some(Ok(Answer::Done)));
-        answered.keep(stamp(3, 3), Ok(Answer::Done));
-        assert!(matches!(answered.recall(stamp(2, 1)), Some(Err(Refusal::Stale(_)))), "settled: never done again");
-        assert_eq!(answered.recall(stamp(4, 3)), None, "new");
+        answered.keep(request_id(1, 1), Ok(Answer::Done));
+        answered.keep(request_id(2, 1), Ok(Answer::NeedsTransaction));
+        assert_eq!(answered.recall(request_id(1, 1)), Some(Ok(Answer::Done)));
+        answered.keep(request_id(3, 3), Ok(Answer::Done));
+        assert!(matches!(answered.recall(request_id(2, 1)), Some(Err(Refusal::Stale(_)))), "settled: never done again");
+        assert_eq!(answered.recall(request_id(4, 3)), None, "new");
     }
 
     #[test]
     fn a_client_that_never_settles_is_refused_before_it_fills_the_memory() {
         let mut answered = Answered::default();
         for number in 1..=ANSWERS_MAX as u64 {
-            assert_eq!(answered.recall(stamp(number, 1)), None);
-            answered.keep(stamp(number, 1), Ok(Answer::Done));
+            assert_eq!(answered.recall(request_id(number, 1)), None);
+            answered.keep(request_id(number, 1), Ok(Answer::Done));
         }
-        assert!(matches!(answered.recall(stamp(5000, 1)), Some(Err(Refusal::Busy(_)))));
-        assert_eq!(answered.recall(stamp(5000, 900)), None, "settling makes room");
+        assert!(matches!(answered.recall(request_id(5000, 1)), Some(Err(Refusal::Busy(_)))));
+        assert_eq!(answered.recall(request_id(5000, 900)), None, "settling makes room");
     }
 }

@@ -9,36 +9,36 @@ use crate::{
     xattr::{is_handed_down, placing_of},
 };
 use placement::FileId;
-use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp, XattrMode};
+use wire::{Answer, Command, Object, Outcome, Refusal, RequestId, Session, Timestamp, XattrMode};
 
 impl Partition {
     /// Executes the command, or returns the cached reply if it was executed before.
     ///
     /// `now` is the wall clock. A change needs a request id and is refused without one.
-    pub fn apply(&mut self, stamp: Option<Stamp>, command: Command, now: Timestamp) -> Outcome<Answer> {
-        let Some(stamp) = stamp else { return self.ask(command, now) };
-        if let Some(answer) = self.answered.recall(stamp) {
+    pub fn apply(&mut self, request_id: Option<RequestId>, command: Command, now: Timestamp) -> Outcome<Answer> {
+        let Some(request_id) = request_id else { return self.ask(command, now) };
+        if let Some(answer) = self.answered.recall(request_id) {
             return answer;
         }
-        if self.answered.has_ended(stamp.session) {
-            return self.perform_late(stamp, command, now);
+        if self.answered.has_ended(request_id.session) {
+            return self.perform_late(request_id, command, now);
         }
-        let leaving = matches!(command, Command::CloseSession { session } if session == stamp.session);
+        let leaving = matches!(command, Command::CloseSession { session } if session == request_id.session);
         let waits = matches!(command, Command::Lock { wait: true, .. });
-        let answer = self.perform(stamp, command, now);
+        let answer = self.perform(request_id, command, now);
         let comes_again = waits && matches!(answer, Err(Refusal::Locked(_)));
         if !leaving && !comes_again {
-            self.answered.keep(stamp, answer.clone());
+            self.answered.keep(request_id, answer.clone());
         }
         answer
     }
 
     /// Executes a late command of an ended session: it may be closed again and may report purged
     /// stripes. All else is refused.
-    fn perform_late(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
+    fn perform_late(&mut self, request_id: RequestId, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
-            Command::CloseSession { .. } | Command::Purged { .. } => self.perform(stamp, command, now),
-            _ => Err(Refusal::Ended),
+            Command::CloseSession { .. } | Command::PurgeDone { .. } => self.perform(request_id, command, now),
+            _ => Err(Refusal::SessionEnded),
         }
     }
 
@@ -51,17 +51,17 @@ impl Partition {
             Command::ReadLink { file } => self.read_link(file),
             Command::Parent { directory } => self.parent(directory),
             Command::Fragments { directory } => self.fragments(directory),
-            Command::Unplanned { file, stripes } => Ok(Answer::Unplanned(self.unplanned(file, &stripes))),
+            Command::UnownedStripes { file, stripes } => Ok(Answer::UnownedStripes(self.unplanned(file, &stripes))),
             Command::Placement { file } => self.placement(file),
             Command::Status { intent } => Ok(Answer::Decided(self.decision(intent))),
-            Command::Probe { parent, name } => self.probe(parent, &name),
+            Command::CheckName { parent, name } => self.probe(parent, &name),
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
             Command::Xattr { file, name } => self.xattr(file, &name),
             Command::Xattrs { file } => self.xattrs(file),
             Command::TestLock { file, session, lock } => self.test_lock(Holder::of(session, lock.owner), file, &lock),
             Command::Seek { file, offset, to } => self.seek(file, offset, to),
-            Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
-            Command::Forgotten { file } => Ok(self.forgotten(file)),
+            Command::ListUnfinished => Ok(Answer::UnfinishedWork(self.leftovers())),
+            Command::ForgetInode { file } => Ok(self.forgotten(file)),
             other => self.ask_object(other, now),
         }
     }
@@ -77,16 +77,16 @@ impl Partition {
         }
     }
 
-    fn perform(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
-        let session = stamp.session;
+    fn perform(&mut self, request_id: RequestId, command: Command, now: Timestamp) -> Outcome<Answer> {
+        let session = request_id.session;
         match command {
-            Command::Create { parent, name, inode, open, whole } => {
+            Command::Create { parent, name, inode, open, extent: whole } => {
                 self.create(parent, name, inode, (open.then_some(session), whole), now)
             }
             Command::Open { .. } | Command::Close { .. } | Command::Release { .. } => self.hold(session, &command, now),
             Command::OpenName { .. } => {
                 let resolved = self.resolved(command, None);
-                self.perform(stamp, resolved, now)
+                self.perform(request_id, resolved, now)
             }
             Command::Change { file, changes } => {
                 self.check_changeable(file)?;
@@ -95,14 +95,14 @@ impl Partition {
             Command::Write { file, place, length, data, kill_set_id } => {
                 self.write(file, place, length, (&data, kill_set_id), now)
             }
-            Command::Wrote { file, generation, end } => self.wrote(file, generation, end, now),
+            Command::PublishSize { file, generation, end } => self.wrote(file, generation, end, now),
             Command::Abandon { file, generation, offset, length } => {
                 self.abandon(file, generation, offset..offset.saturating_add(length.into()))
             }
             Command::SpillDone { file, generation } => self.spill_done(file, generation),
-            Command::TrimDone { file, generation } => self.trim_done(file, generation),
-            Command::Fold { file, extent, bytes, times } => self.fold(file, extent, &bytes, times),
-            Command::Purged { file } => Ok(self.purged(file)),
+            Command::TruncateDone { file, generation } => self.trim_done(file, generation),
+            Command::Demote { file, extent, bytes, times } => self.fold(file, extent, &bytes, times),
+            Command::PurgeDone { file } => Ok(self.purged(file)),
             Command::Unlink { parent, name } => self.unlink(parent, &name, now),
             Command::RemoveDirectory { parent, name } => self.remove_directory(parent, &name, now),
             Command::CloseSession { session } => Ok(self.close_session(session)),
@@ -113,7 +113,7 @@ impl Partition {
     /// Executes a change of one inode, other than of its bytes and names.
     fn perform_on_inode(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
-            Command::CreateUnnamed { parent, name, inode, linkable } => {
+            Command::CreateTmpfile { parent, name, inode, linkable } => {
                 self.create_unnamed((parent, name), inode, linkable, session, now)
             }
             Command::SetXattr { file, name, value, mode, kill_set_group_id } => {
@@ -127,16 +127,16 @@ impl Partition {
             Command::Lock { file, lock, .. } => self.lock(Holder::of(session, lock.owner), file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Place { file, partition } => self.place(file, partition),
-            Command::Punched { file, generation } => self.punched(file, generation),
-            Command::GaveUp { file, generation, stripe } => self.gave_up(file, generation, stripe),
+            Command::PunchDone { file, generation } => self.punched(file, generation),
+            Command::AllocationFailed { file, generation, stripe } => self.gave_up(file, generation, stripe),
             Command::PutObject { parent, name, condition, placing, attributes, contents } => {
                 self.put_object(session, (parent, &name), condition, (placing, attributes, contents), now)
             }
             Command::DeleteObject { parent, name, condition } => self.delete_object(parent, &name, condition, now),
-            Command::Reserve { count, stripes, layout, by } => {
+            Command::Reserve { count, stripes, layout, policy: by } => {
                 self.reserve(session, count, Stripes { count: stripes, layout, by })
             }
-            Command::Unreserve { file } => Ok(Answer::Removed { gone: self.unreserve(file, session) }),
+            Command::Unreserve { file } => Ok(Answer::Removed { deleted: self.unreserve(file, session) }),
             named => self.perform_named(named, now),
         }
     }
@@ -144,7 +144,7 @@ impl Partition {
     /// Executes an open or close.
     fn hold(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
         match *command {
-            Command::Open { file, flags, whole } => self.open(session, file, (flags, whole), now),
+            Command::Open { file, flags, extent: whole } => self.open(session, file, (flags, whole), now),
             Command::Close { file } => self.close(session, file),
             Command::Release { file, session, to } => self.release_open(file, session, to),
             _ => Err(Refusal::invalid(Object::Pool, "neither an open nor a close")),
@@ -156,12 +156,12 @@ impl Partition {
         match command {
             Command::Link { file, parent, name } => self.link(file, parent, name, now),
             Command::Rename { from, to, mode } => self.rename(&from, &to, mode, now),
-            Command::Touch { file } => Ok(self.touch(file, now)),
+            Command::UpdateCtime { file } => Ok(self.touch(file, now)),
             Command::Prepare { intent, parts } => self.prepare(intent, parts),
             Command::Commit { intent, parts, others } => self.commit(intent, parts, others, now),
             Command::Settle { intent, commit } => Ok(self.settle(intent, commit, now)),
             Command::Decide { intent } => self.decide(intent, now),
-            Command::Ended { intent } => Ok(self.ended(intent)),
+            Command::ForgetIntent { intent } => Ok(self.ended(intent)),
             asked => self.ask(asked, now),
         }
     }

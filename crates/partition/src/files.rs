@@ -8,16 +8,16 @@ use bytes::Bytes;
 use placement::{FileId, StripeNo};
 use std::ops::Range;
 use wire::{
-    Answer, Changes, Content, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Session,
-    TimeChange, Timestamp, Trim, Wish, WritePlace,
+    Answer, Changes, Content, ExtentRequest, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags, Outcome,
+    PendingTruncate, Refusal, Session, TimeChange, Timestamp, WritePlace,
 };
 
 /// Result of a truncation.
 enum Resized {
     /// The size is set; these stripes are still to be truncated.
-    Done(Option<Trim>),
+    Done(Option<PendingTruncate>),
     /// Not done: an earlier truncation must be finished first.
-    First(Trim),
+    First(PendingTruncate),
 }
 
 impl Partition {
@@ -25,16 +25,16 @@ impl Partition {
         &mut self,
         session: Session,
         file: FileId,
-        (flags, whole): (OpenFlags, Wish),
+        (flags, whole): (OpenFlags, ExtentRequest),
         now: Timestamp,
     ) -> Outcome<Answer> {
-        let trim = self.edit(file, |inode| {
+        let truncation = self.edit(file, |inode| {
             if flags.write || flags.truncate {
                 inode.file_mut(file)?;
             }
-            let mut trim = None;
+            let mut truncation = None;
             if flags.truncate {
-                trim = inode.file_mut(file)?.resize(0).trim();
+                truncation = inode.file_mut(file)?.resize(0).truncation();
                 inode.lose_privileges(flags.kill_set_id);
                 inode.touch(now);
             }
@@ -45,18 +45,18 @@ impl Partition {
                 Some(_) => inode.granted.outdate(),              // read directly from now on
                 None => {}
             }
-            Ok(trim)
+            Ok(truncation)
         })?;
-        self.opened_answer(file, trim)
+        self.opened_answer(file, truncation)
     }
 
-    pub(crate) fn opened_answer(&self, file: FileId, trim: Option<Trim>) -> Outcome<Answer> {
+    pub(crate) fn opened_answer(&self, file: FileId, truncation: Option<PendingTruncate>) -> Outcome<Answer> {
         let host = match &self.inode(file)?.body {
             Body::Bound(host) => Some(host.clone()),
             _ => None,
         };
         let shared = self.is_held_by_another(file);
-        Ok(Answer::Opened { attributes: self.attributes(file)?, host, trim, shared })
+        Ok(Answer::Opened { attributes: self.attributes(file)?, host, truncation, shared })
     }
 
     /// Returns the last stripe of a striped file: the one that may have more memory than bytes.
@@ -74,9 +74,9 @@ impl Partition {
             Some(size) => self.truncate(file, size, now)?,
             None => Resized::Done(None),
         };
-        let trim = match resized {
-            Resized::First(trim) => return Ok(Answer::TrimFirst(trim)),
-            Resized::Done(trim) => trim,
+        let truncation = match resized {
+            Resized::First(truncation) => return Ok(Answer::NeedsTruncate(truncation)),
+            Resized::Done(truncation) => truncation,
         };
         self.edit(file, |inode| {
             if changes.uid.or(changes.gid).is_some() {
@@ -95,7 +95,7 @@ impl Partition {
             inode.forget_times(changes);
             Ok(())
         })?;
-        Ok(Answer::Changed { attributes: self.attributes(file)?, trim })
+        Ok(Answer::Changed { attributes: self.attributes(file)?, truncation })
     }
 
     fn truncate(&mut self, file: FileId, size: u64, now: Timestamp) -> Outcome<Resized> {
@@ -123,7 +123,7 @@ impl Partition {
         }
         let length = match content {
             // The extent's node knows where the file ends.
-            Content::Whole(_) => length.into(),
+            Content::Extent(_) => length.into(),
             _ => u64::from(length).min(size.saturating_sub(offset)),
         };
         Ok(Answer::Content { length: u32::try_from(length).expect("at most what was asked for"), content })
@@ -149,7 +149,7 @@ impl Partition {
             let end = check_end(file, offset.checked_add(length.into()))?;
             let answer = body.write(offset..end, data, place == WritePlace::End);
             let written_here = matches!(answer, Answer::Written { .. } | Answer::Stripes { .. });
-            if length > 0 && (written_here || matches!(answer, Answer::Whole(_))) {
+            if length > 0 && (written_here || matches!(answer, Answer::Extent(_))) {
                 inode.lose_privileges(kill_set_id);
             }
             if length > 0 && written_here {
@@ -204,7 +204,7 @@ impl Partition {
             let stripe_bytes = body.stripe_bytes();
             if let Place::Striped(striped) = &mut body.place
                 && body.generation == generation
-                && let Some(length) = striped.trim.take()
+                && let Some(length) = striped.truncation.take()
             {
                 striped.planned = length;
                 striped.cut_from(length.div_ceil(stripe_bytes));
@@ -221,12 +221,12 @@ impl FileBody {
         let bytes = match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => bytes,
             Place::Striped(_) => return Content::Striped(self.placed.layout),
-            Place::Whole(extent) => return Content::Whole(*extent),
+            Place::Whole(extent) => return Content::Extent(*extent),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
         let end = start.saturating_add(length as usize).min(bytes.len()).min(size.max(start));
-        Content::Here(Bytes::copy_from_slice(&bytes[start..end]))
+        Content::Bytes(Bytes::copy_from_slice(&bytes[start..end]))
     }
 
     /// Writes inline, or returns how to write to stripes.
@@ -264,19 +264,19 @@ impl FileBody {
                 head.truncate(usize::try_from(size).unwrap_or(usize::MAX));
                 self.outdate_plans();
             }
-            Place::Striped(striped) => match striped.trim {
+            Place::Striped(striped) => match striped.truncation {
                 Some(_) if size > old => return self.trim_first(old),
                 None if size > old && striped.planned > old => {
-                    striped.trim = Some(old);
+                    striped.truncation = Some(old);
                     striped.kept = striped.kept.min(old);
                     self.outdate_plans();
                     return self.trim_first(old);
                 }
                 _ if size < old => {
-                    striped.trim = Some(size);
+                    striped.truncation = Some(size);
                     striped.kept = striped.kept.min(size);
                     self.outdate_plans();
-                    return Resized::Done(self.trim());
+                    return Resized::Done(self.truncation());
                 }
                 _ => {}
             },
@@ -293,15 +293,15 @@ impl FileBody {
     /// Resets the size: the file cannot grow before the truncation of its stripes is finished.
     fn trim_first(&mut self, size: u64) -> Resized {
         self.size = size;
-        self.trim().map_or(Resized::Done(None), Resized::First)
+        self.truncation().map_or(Resized::Done(None), Resized::First)
     }
 
     /// Returns the truncation that is still to be applied to the stripes.
-    pub(crate) fn trim(&self) -> Option<Trim> {
+    pub(crate) fn truncation(&self) -> Option<PendingTruncate> {
         let Place::Striped(striped) = &self.place else { return None };
-        let length = striped.trim?;
+        let length = striped.truncation?;
         let stripes = striped.stripes.clone().split_off(length / self.stripe_bytes());
-        Some(Trim { layout: self.placed.layout, generation: self.generation, length, stripes })
+        Some(PendingTruncate { layout: self.placed.layout, generation: self.generation, length, stripes })
     }
 
     /// Clears the reservation of appends once the size has reached it.
@@ -313,10 +313,10 @@ impl FileBody {
 }
 
 impl Resized {
-    fn trim(self) -> Option<Trim> {
+    fn truncation(self) -> Option<PendingTruncate> {
         match self {
-            Self::Done(trim) => trim,
-            Self::First(trim) => Some(trim),
+            Self::Done(truncation) => truncation,
+            Self::First(truncation) => Some(truncation),
         }
     }
 }

@@ -338,7 +338,7 @@ impl Partition {
     pub fn apply_for(
         &mut self,
         asker: Asker,
-        stamp: Option<wire::Stamp>,
+        request_id: Option<wire::RequestId>,
         command: Command,
         now: wire::Timestamp,
     ) -> Outcome<Answer> {
@@ -348,7 +348,7 @@ impl Partition {
         let asker = if is_about_objects(&command) { asker.beside_its_kernel() } else { asker };
         self.grants.asker = asker;
         self.grants.access_asked = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
-        let mut outcome = self.apply(stamp, command, now);
+        let mut outcome = self.apply(request_id, command, now);
         self.grant(subject, &mut outcome);
         self.grants.asker = Asker::default();
         outcome
@@ -376,18 +376,18 @@ impl Partition {
             (_, Ok(Answer::Unsettled { answer, .. })) => self.show_unsettled(subject, answer),
             (Subject::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
                 self.grants.seen(Recall::Attributes(attributes.file));
-                attributes.lasting = self.grant_attributes(attributes.file);
+                attributes.cacheable = self.grant_attributes(attributes.file);
             }
             (Subject::New, Ok(Answer::Opened { attributes, .. })) => {
                 // A cached reply may be older than a later invalidation.
                 let fresh = self.attributes(attributes.file).is_ok_and(|now| now == *attributes);
-                attributes.lasting = fresh && self.grant_attributes(attributes.file);
+                attributes.cacheable = fresh && self.grant_attributes(attributes.file);
             }
             (Subject::Names(directory), found) => {
                 self.grants.seen(Recall::Names(self.directory_of(directory)));
                 if let Ok(Answer::Found { attributes: Some(attributes), .. }) = found {
                     self.grants.seen(Recall::Attributes(attributes.file));
-                    attributes.lasting = self.grant_attributes(attributes.file);
+                    attributes.cacheable = self.grant_attributes(attributes.file);
                 }
                 if matches!(found, Ok(Answer::Found { .. } | Answer::Entries(_)) | Err(Refusal::NotFound(_))) {
                     self.grant_content(directory);

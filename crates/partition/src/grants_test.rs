@@ -4,8 +4,8 @@ use crate::{Asker, Partition, Settings, Watcher, Watchers};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId};
 use wire::{
-    Answer, Attributes, Changes, Command, Extent, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Recall, Refusal,
-    Session, Stamp, Timestamp, Wish, WritePlace, XattrMode,
+    Answer, Attributes, Changes, Command, Extent, ExtentRequest, Name, NewInode, NewKind, OpenFlags, Outcome, Owner,
+    Recall, Refusal, RequestId, Session, Timestamp, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -47,9 +47,9 @@ impl Bench {
         let asker = self.asker(session);
         let number = &mut self.numbers[usize::try_from(session).unwrap()];
         *number += 1;
-        let stamp = Stamp { session: Session(session), number: *number, settled: *number };
-        let stamp = command.changes().then_some(stamp);
-        let answer = self.partition.apply_for(asker, stamp, command, Timestamp { secs: 9, nanos: 0 });
+        let request_id = RequestId { session: Session(session), number: *number, settled: *number };
+        let request_id = command.is_mutation().then_some(request_id);
+        let answer = self.partition.apply_for(asker, request_id, command, Timestamp { secs: 9, nanos: 0 });
         let notes = self.partition.take_notes();
         let told = |note: &crate::Note| {
             let recall = note.recall;
@@ -67,7 +67,8 @@ impl Bench {
     pub fn create(&mut self, session: u64, text: &str) -> Attributes {
         let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
         let (parent, name) = (ROOT, name(text));
-        let (answer, _) = self.apply(session, Command::Create { parent, name, inode, open: false, whole: Wish::No });
+        let (answer, _) =
+            self.apply(session, Command::Create { parent, name, inode, open: false, extent: ExtentRequest::None });
         let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
         attributes
     }
@@ -97,8 +98,8 @@ fn mode(file: FileId, mode: u32) -> Command {
 fn an_answer_grants_what_it_shows_and_a_change_by_another_takes_that_back_once() {
     let mut bench = Bench::new(2);
     let file = bench.create(0, "f").file;
-    assert!(bench.stat(1, file).lasting);
-    assert!(!bench.stat(0, file).lasting, "it does not watch");
+    assert!(bench.stat(1, file).cacheable);
+    assert!(!bench.stat(0, file).cacheable, "it does not watch");
     assert_eq!(bench.told(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
     assert_eq!(bench.told(2, mode(file, 0o644)), [], "it was told already");
     bench.stat(1, file);
@@ -109,7 +110,7 @@ fn an_answer_grants_what_it_shows_and_a_change_by_another_takes_that_back_once()
 fn what_one_does_itself_is_not_told_to_it() {
     let mut bench = Bench::new(1);
     let file = bench.create(1, "f");
-    assert!(file.lasting);
+    assert!(file.cacheable);
     for command in
         [find("f"), write(file.file), mode(file.file, 0o600), Command::Unlink { parent: ROOT, name: name("f") }]
     {
@@ -122,7 +123,7 @@ fn names_and_their_absence_are_granted_with_the_directory() {
     let mut bench = Bench::new(2);
     assert!(matches!(bench.apply(1, find("f")).0, Err(Refusal::NotFound(_))));
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
-    let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, whole: Wish::No };
+    let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, extent: ExtentRequest::None };
     assert_eq!(bench.told(2, create), [(1, Recall::Names(ROOT))]);
     bench.told(1, Command::List { directory: ROOT, after: 0, max: 10 });
     let told = bench.told(0, Command::Unlink { parent: ROOT, name: name("f") });
@@ -152,7 +153,7 @@ fn a_striped_write_is_published_in_any_case_while_others_watch() {
         let long =
             || Command::Write { file, place: WritePlace::At(0), length: 9000, data: Bytes::new(), kill_set_id: false };
         bench.told(1, long());
-        bench.told(1, Command::Wrote { file, generation: 0, end: 9000 });
+        bench.told(1, Command::PublishSize { file, generation: 0, end: 9000 });
         let (answer, _) = bench.apply(1, long());
         assert_eq!(
             answer,
@@ -183,10 +184,10 @@ fn opening_and_closing_tell_nobody() {
     let file = bench.create(0, "f").file;
     bench.stat(1, file);
     let flags = OpenFlags::READ_WRITE;
-    let (opened, told) = bench.apply(2, Command::Open { file, flags, whole: Wish::No });
+    let (opened, told) = bench.apply(2, Command::Open { file, flags, extent: ExtentRequest::None });
     assert!(matches!(opened, Ok(Answer::Opened { shared: false, .. })));
     assert_eq!(told, []);
-    let (opened, _) = bench.apply(1, Command::Open { file, flags, whole: Wish::No });
+    let (opened, _) = bench.apply(1, Command::Open { file, flags, extent: ExtentRequest::None });
     assert!(matches!(opened, Ok(Answer::Opened { shared: true, .. })), "another has it open: keep no bytes");
     assert_eq!(bench.told(2, Command::Close { file }), []);
 }
@@ -195,23 +196,25 @@ fn opening_and_closing_tell_nobody() {
 fn attributes_of_a_file_that_another_has_open_do_not_last() {
     let mut bench = Bench::new(2);
     let file = bench.create(0, "f").file;
-    bench.told(1, Command::Open { file, flags: OpenFlags::READ_WRITE, whole: Wish::No });
-    assert!(bench.stat(1, file).lasting && !bench.stat(2, file).lasting);
+    bench.told(1, Command::Open { file, flags: OpenFlags::READ_WRITE, extent: ExtentRequest::None });
+    assert!(bench.stat(1, file).cacheable && !bench.stat(2, file).cacheable);
     bench.told(1, Command::Close { file });
-    assert!(bench.stat(2, file).lasting);
+    assert!(bench.stat(2, file).cacheable);
 }
 
 #[test]
 fn a_resent_creation_grants_nothing_that_was_recalled_since() {
     let mut bench = Bench::new(2);
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
-    let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, whole: Wish::No };
+    let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, extent: ExtentRequest::None };
     let (answer, _) = bench.apply(1, create.clone());
     let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
     bench.told(2, mode(attributes.file, 0o600));
     bench.numbers[1] -= 1;
     let (answer, _) = bench.apply(1, create);
-    assert!(matches!(answer, Ok(Answer::Opened { attributes, .. }) if !attributes.lasting && attributes.mode == 0o644));
+    assert!(
+        matches!(answer, Ok(Answer::Opened { attributes, .. }) if !attributes.cacheable && attributes.mode == 0o644)
+    );
 }
 
 #[test]
@@ -245,7 +248,7 @@ fn whole_and_open(bench: &mut Bench, session: u64, text: &str) -> Attributes {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let extent = Extent { node: NodeId(1), slot: 3, generation: 1 };
     let (parent, name) = (ROOT, name(text));
-    let made = Command::Create { parent, name, inode, open: true, whole: Wish::Given(extent) };
+    let made = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Allocated(extent) };
     let (answer, _) = bench.apply(session, made);
     let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
     attributes
@@ -256,15 +259,15 @@ fn only_the_kernel_that_alone_has_a_whole_file_open_keeps_its_attributes() {
     let mut bench = Bench::new(2);
     let made = whole_and_open(&mut bench, 1, "f");
     let file = made.file;
-    assert!(made.lasting && bench.stat(1, file).lasting, "it notices what it reads and writes itself");
-    assert!(!bench.stat(2, file).lasting, "this one would not");
-    let open = |flags| Command::Open { file, flags, whole: Wish::No };
+    assert!(made.cacheable && bench.stat(1, file).cacheable, "it notices what it reads and writes itself");
+    assert!(!bench.stat(2, file).cacheable, "this one would not");
+    let open = |flags| Command::Open { file, flags, extent: ExtentRequest::None };
     assert_eq!(bench.told(2, open(OpenFlags::READ)), [(1, Recall::Attributes(file))], "a read moves a time unseen");
-    assert!(!bench.stat(1, file).lasting && !bench.stat(2, file).lasting);
+    assert!(!bench.stat(1, file).cacheable && !bench.stat(2, file).cacheable);
     bench.told(2, Command::Close { file });
-    assert!(bench.stat(1, file).lasting);
+    assert!(bench.stat(1, file).cacheable);
     bench.told(1, Command::Close { file });
-    assert!(bench.stat(1, file).lasting && bench.stat(2, file).lasting, "nobody has it open");
+    assert!(bench.stat(1, file).cacheable && bench.stat(2, file).cacheable, "nobody has it open");
     let mut told = bench.told(2, open(OpenFlags::WRITE));
     told.dedup();
     assert!(told.contains(&(1, Recall::Attributes(file))), "{told:?}");

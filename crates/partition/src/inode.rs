@@ -93,7 +93,7 @@ pub struct Striped {
     pub planned: u64,
     /// Length of a truncation that is not yet applied to the stripes. The file size is at most
     /// this.
-    pub trim: Option<u64>,
+    pub truncation: Option<u64>,
     /// Stripes that were cut to nothing and not written since.
     pub holes: StripeRuns,
     /// Stripes without bytes that are being extended, or stripes that are being cut to nothing.
@@ -195,8 +195,8 @@ impl Inode {
             changed: self.changed,
             created: self.created,
             version: self.version,
-            whole: self.extent(),
-            lasting: false,
+            extent: self.extent(),
+            cacheable: false,
         }
     }
 

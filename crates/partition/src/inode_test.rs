@@ -8,8 +8,9 @@ use crate::{
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, AllocateMode, Answer, Changes, Command, Lock, LockKind, LockOwner, LockStyle, Mode,
-    NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, SeekTo, Session, Stamp, Wish, WritePlace, XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, AllocateMode, Answer, Changes, Command, ExtentRequest, Lock, LockKind, LockOwner,
+    LockStyle, Mode, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, RequestId, SeekTo, Session,
+    WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -136,7 +137,13 @@ fn what_is_made_in_a_directory_with_a_default_acl_begins_with_it() {
     bench.apply(set(ROOT, ACL_DEFAULT, acl([7, 6, 5, 7, 4]), XattrMode::Set));
     let make = |bench: &mut Bench, text, kind| {
         let inode = NewInode::new(kind, Mode { bits: 0o666, umask: 0o077 }, Owner::default());
-        match bench.apply(Command::Create { parent: ROOT, name: name(text), inode, open: false, whole: Wish::No }) {
+        match bench.apply(Command::Create {
+            parent: ROOT,
+            name: name(text),
+            inode,
+            open: false,
+            extent: ExtentRequest::None,
+        }) {
             Answer::Opened { attributes, .. } => attributes,
             other => panic!("{other:?}"),
         }
@@ -149,7 +156,7 @@ fn what_is_made_in_a_directory_with_a_default_acl_begins_with_it() {
     assert_eq!(get(&mut bench, directory, ACL_DEFAULT), Ok(acl([7, 6, 5, 7, 4])));
     let inode = NewInode::new(NewKind::File, Mode { bits: 0o600, umask: 0o077 }, Owner::default());
     let Answer::Opened { attributes, .. } =
-        bench.apply(Command::CreateUnnamed { parent: ROOT, name: None, inode, linkable: true })
+        bench.apply(Command::CreateTmpfile { parent: ROOT, name: None, inode, linkable: true })
     else {
         panic!("it is made")
     };
@@ -170,7 +177,7 @@ fn set_id_bits_go_where_linux_takes_them() {
     };
     let open = |kill_set_id| {
         let flags = OpenFlags { truncate: true, kill_set_id, ..OpenFlags::WRITE };
-        Command::Open { file, flags, whole: Wish::No }
+        Command::Open { file, flags, extent: ExtentRequest::None }
     };
     let cases: [(Command, u32); 8] = [
         (write(true, 1), 0o755),
@@ -222,7 +229,7 @@ fn a_file_without_a_name_goes_with_its_last_close() {
     let before = (bench.partition.bytes(), bench.partition.files());
     let make = |parent| {
         let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-        Command::CreateUnnamed { parent, name: None, inode, linkable: true }
+        Command::CreateTmpfile { parent, name: None, inode, linkable: true }
     };
     let Answer::Opened { attributes, .. } = bench.apply(make(ROOT)) else { panic!("it is made") };
     assert_eq!((attributes.links, bench.times(ROOT)), (0, (0, 0)), "its directory does not know of it");
@@ -265,12 +272,12 @@ fn a_lock_that_is_waited_for_is_tried_anew_under_its_number() {
         Command::Lock { file, lock, wait }
     };
     bench.apply(lock(1, LockKind::Write, false));
-    let stamp = bench.stamp();
-    let refused = bench.partition.apply(Some(stamp), lock(2, LockKind::Write, true), at(9));
+    let request_id = bench.request_id();
+    let refused = bench.partition.apply(Some(request_id), lock(2, LockKind::Write, true), at(9));
     assert!(matches!(refused, Err(Refusal::Locked(_))));
-    let later = Stamp { settled: stamp.number, ..bench.stamp() };
+    let later = RequestId { settled: request_id.number, ..bench.request_id() };
     bench.partition.apply(Some(later), lock(1, LockKind::Unlock, false), at(9)).unwrap();
-    assert_eq!(bench.partition.apply(Some(stamp), lock(2, LockKind::Write, true), at(9)), Ok(Answer::Done));
+    assert_eq!(bench.partition.apply(Some(request_id), lock(2, LockKind::Write, true), at(9)), Ok(Answer::Done));
 }
 
 /// Draws a random command about one inode.
@@ -299,8 +306,8 @@ fn random_about_inode(next: &mut impl FnMut(u64) -> u64) -> Command {
             length: next(60_000),
             mode: ways[usize::try_from(next(3)).unwrap()],
         },
-        7 => Command::Punched { file, generation: u32::try_from(next(4)).unwrap() },
-        _ => Command::GaveUp { file, generation: u32::try_from(next(4)).unwrap(), stripe: next(8) },
+        7 => Command::PunchDone { file, generation: u32::try_from(next(4)).unwrap() },
+        _ => Command::AllocationFailed { file, generation: u32::try_from(next(4)).unwrap(), stripe: next(8) },
     }
 }
 
@@ -319,9 +326,9 @@ fn a_snapshot_with_all_that_an_inode_can_have_goes_on_as_its_original_does() {
         let snapshot = serde_json::to_string(&bench.partition).unwrap();
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         for _ in 0..400 {
-            let (command, stamp) = (draw(&mut next), bench.stamp());
-            let answer = bench.partition.apply(Some(stamp), command.clone(), at(1000));
-            assert_eq!(copy.apply(Some(stamp), command, at(1000)), answer, "seed {seed}");
+            let (command, request_id) = (draw(&mut next), bench.request_id());
+            let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
+            assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }
         assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
         let state = |partition| serde_json::to_value(partition).unwrap();

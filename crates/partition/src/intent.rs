@@ -1,8 +1,8 @@
 //! Intents: a partition's part in a transaction over several partitions.
 //!
 //! Prepare checks everything, sets locks and reserves space, so that settling cannot fail. A locked
-//! target accepts no other change ([`wire::Refusal::Held`]). A query gets the answer without the
-//! intent, and the ids of the intents that have locked something in it
+//! target accepts no other change ([`wire::Refusal::LockedByIntent`]). A query gets the answer
+//! without the intent, and the ids of the intents that have locked something in it
 //! ([`wire::Answer::Unsettled`]). The coordinator's commit is the decision; a partition never
 //! decides for another.
 
@@ -12,7 +12,7 @@ use crate::{
     weight,
 };
 use placement::{FileId, PartitionId};
-use wire::{Answer, Decision, Gone, Intent, Object, Outcome, Part, Refusal, Timestamp};
+use wire::{Answer, Decision, Intent, Object, Outcome, Part, PendingDelete, Refusal, Timestamp};
 
 /// Maximum number of prepared intents in one partition: each is one call of a client.
 const PREPARED_MAX: usize = 1024;
@@ -36,7 +36,7 @@ impl Partition {
         prepared.parts.extend(parts);
         prepared.reserved += reserved;
         self.bytes += reserved;
-        Ok(Answer::Prepared { made })
+        Ok(Answer::Prepared { created: made })
     }
 
     pub(crate) fn commit(
@@ -59,17 +59,17 @@ impl Partition {
     /// Applies or discards the prepared parts. An unknown intent was settled before.
     pub(crate) fn settle(&mut self, intent: Intent, commit: bool, now: Timestamp) -> Answer {
         let Some(Prepared { parts, reserved }) = self.intents.take(intent) else {
-            return Answer::Settled { gone: Vec::new() };
+            return Answer::Settled { deleted: Vec::new() };
         };
         self.bytes -= reserved;
         self.done_for(intent.session);
         let named: Vec<FileId> = parts.iter().filter_map(|(part, _)| named_by(part)).collect();
-        let mut gone: Vec<Gone> = Vec::new();
+        let mut deleted: Vec<PendingDelete> = Vec::new();
         if commit {
-            gone.extend(parts.into_iter().filter_map(|(part, made)| self.do_part(part, made, now)));
+            deleted.extend(parts.into_iter().filter_map(|(part, made)| self.do_part(part, made, now)));
         }
-        gone.extend(named.into_iter().filter_map(|file| self.remove_if_unused(file)));
-        Answer::Settled { gone }
+        deleted.extend(named.into_iter().filter_map(|file| self.remove_if_unused(file)));
+        Answer::Settled { deleted }
     }
 
     pub(crate) fn decide(&mut self, intent: Intent, now: Timestamp) -> Outcome<Answer> {
@@ -102,7 +102,7 @@ impl Partition {
 
     /// Wraps an answer that is valid while none of the intents is committed.
     pub(crate) fn unsettled(held: Vec<Intent>, answer: Answer) -> Answer {
-        if held.is_empty() { answer } else { Answer::Unsettled { held, answer: Box::new(answer) } }
+        if held.is_empty() { answer } else { Answer::Unsettled { intents: held, answer: Box::new(answer) } }
     }
 
     /// Sets the locks of a part, and gives an id to the inode that it creates.
@@ -110,7 +110,7 @@ impl Partition {
         let mut made = None;
         match &part {
             Part::Entry { directory, name, .. } => self.mark(*directory, What::Entry(name.clone()), intent),
-            Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => {
+            Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => {
                 self.mark(*file, What::Inode, intent);
             }
             Part::Remove { directory, .. } | Part::Change { directory, .. } | Part::Xattr { directory, .. } => {
@@ -118,8 +118,10 @@ impl Partition {
                 self.mark(*directory, What::Shut, intent);
             }
             Part::MoveLease => self.mark(FileId::ROOT, What::Moves, intent),
-            Part::Shut { directory } | Part::Divide { directory, .. } => self.mark(*directory, What::Shut, intent),
-            Part::Make { .. } | Part::Fragment { .. } => {
+            Part::LockEntries { directory } | Part::Split { directory, .. } => {
+                self.mark(*directory, What::Shut, intent)
+            }
+            Part::CreateDirectory { .. } | Part::Fragment { .. } => {
                 let file = self.next_id();
                 self.mark(file, What::Inode, intent);
                 made = Some(file);
@@ -140,7 +142,7 @@ impl Partition {
 /// the last name: it may have no name left when the intent is settled.
 fn named_by(part: &Part) -> Option<FileId> {
     match part {
-        Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => Some(*file),
+        Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => Some(*file),
         Part::Remove { directory, .. } => Some(*directory),
         _ => None,
     }

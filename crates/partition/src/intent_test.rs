@@ -4,8 +4,8 @@ use crate::{ENTRY_BYTES, INODE_BYTES, Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
-    Answer, Command, Decision, DirEntry, Gone, Heritage, Intent, Kind, Name, NewInode, NewKind, Object, OpenFlags,
-    Outcome, Owner, Part, Refusal, Session, Stamp, Timestamp, Wish, WritePlace,
+    Answer, Command, Decision, DirEntry, ExtentRequest, InheritedAttributes, Intent, Kind, Name, NewInode, NewKind,
+    Object, OpenFlags, Outcome, Owner, Part, PendingDelete, Refusal, RequestId, Session, Timestamp, WritePlace,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -25,16 +25,16 @@ impl Bench {
         Self { partition: Partition::with_root(settings, Owner::default(), 0o755, at(0)), numbers: [0; 2] }
     }
 
-    fn stamp(&mut self, session: u64) -> Stamp {
+    fn request_id(&mut self, session: u64) -> RequestId {
         let number = &mut self.numbers[usize::try_from(session - 1).unwrap()];
         *number += 1;
-        Stamp { session: Session(session), number: *number, settled: *number }
+        RequestId { session: Session(session), number: *number, settled: *number }
     }
 
     fn by(&mut self, session: u64, command: Command) -> Outcome<Answer> {
-        let stamp = command.changes().then(|| self.stamp(session));
+        let request_id = command.is_mutation().then(|| self.request_id(session));
         let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
-        let answer = self.partition.apply(stamp, command, at(5));
+        let answer = self.partition.apply(request_id, command, at(5));
         assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
         answer
     }
@@ -69,7 +69,7 @@ fn name(text: &str) -> Name {
 
 fn create(parent: FileId, text: &str, kind: NewKind) -> Command {
     let inode = NewInode::new(kind, 0o644, Owner::default());
-    Command::Create { parent, name: name(text), inode, open: false, whole: Wish::No }
+    Command::Create { parent, name: name(text), inode, open: false, extent: ExtentRequest::None }
 }
 
 fn intent(number: u64) -> Intent {
@@ -77,7 +77,7 @@ fn intent(number: u64) -> Intent {
 }
 
 fn put(text: &str, file: FileId) -> Part {
-    Part::Entry { directory: ROOT, name: name(text), was: None, becomes: Some((file, Kind::File)) }
+    Part::Entry { directory: ROOT, name: name(text), before: None, after: Some((file, Kind::File)) }
 }
 
 fn prepare(number: u64, parts: Vec<Part>) -> Command {
@@ -93,16 +93,16 @@ fn settle(number: u64, commit: bool) -> Command {
 }
 
 fn is_held(outcome: &Outcome<Answer>, number: u64) -> bool {
-    matches!(outcome, Err(Refusal::Held { intent: held }) if *held == intent(number))
+    matches!(outcome, Err(Refusal::LockedByIntent { intent: held }) if *held == intent(number))
 }
 
-const SETTLED: Outcome<Answer> = Ok(Answer::Settled { gone: Vec::new() });
+const SETTLED: Outcome<Answer> = Ok(Answer::Settled { deleted: Vec::new() });
 
 #[test]
 fn what_is_prepared_does_not_show_until_it_is_settled() {
     let mut bench = Bench::new();
     bench.one(prepare(1, vec![put("f", ELSEWHERE)])).unwrap();
-    let unsettled = Ok(Answer::Unsettled { held: vec![intent(1)], answer: Box::new(Answer::NoEntry) });
+    let unsettled = Ok(Answer::Unsettled { intents: vec![intent(1)], answer: Box::new(Answer::NoEntry) });
     assert_eq!(bench.lookup("f"), unsettled, "what it was, and who may have changed it");
     assert!(is_held(&bench.other(create(ROOT, "f", NewKind::File)), 1), "nobody else takes the name");
     bench.other(create(ROOT, "g", NewKind::File)).unwrap();
@@ -116,12 +116,14 @@ fn what_is_prepared_does_not_show_until_it_is_settled() {
 fn what_is_dropped_leaves_nothing() {
     let mut bench = Bench::new();
     let before = bench.partition.bytes();
-    let make = Part::Make {
+    let make = Part::CreateDirectory {
         parent: ROOT,
         inode: NewInode::new(NewKind::Directory, 0o755, Owner::default()),
-        heritage: Heritage::default(),
+        inherited: InheritedAttributes::default(),
     };
-    let Ok(Answer::Prepared { made }) = bench.one(prepare(1, vec![make, put("f", ELSEWHERE)])) else { panic!() };
+    let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![make, put("f", ELSEWHERE)])) else {
+        panic!()
+    };
     assert_eq!(bench.partition.bytes(), before + INODE_BYTES + ENTRY_BYTES + 1, "it is paid for");
     assert!(is_held(&bench.other(Command::Stat { file: made[0] }), 1), "an id that may become an inode");
     assert_eq!(bench.other(settle(1, false)), SETTLED, "whoever knows may say so");
@@ -140,9 +142,9 @@ fn a_commit_is_done_at_once_and_remembered_until_it_has_ended() {
     assert!(matches!(bench.lookup("f"), Ok(Answer::Found { .. })));
     let committed = Ok(Answer::Decided(Decision::Committed { others: vec![OTHERS] }));
     assert_eq!((bench.other(status()), bench.other(decide())), (committed.clone(), committed));
-    bench.one(Command::Ended { intent: intent(1) }).unwrap();
+    bench.one(Command::ForgetIntent { intent: intent(1) }).unwrap();
     assert_eq!(bench.other(status()), Ok(Answer::Decided(Decision::Open)));
-    assert_eq!(bench.other(Command::Leftovers), Ok(Answer::Leftovers(wire::Leftovers::default())));
+    assert_eq!(bench.other(Command::ListUnfinished), Ok(Answer::UnfinishedWork(wire::UnfinishedWork::default())));
 }
 
 #[test]
@@ -166,13 +168,13 @@ fn a_session_that_has_ended_commits_nothing_and_is_forgotten() {
     bench.one(commit(2, vec![put("g", ELSEWHERE)])).unwrap();
     bench.other(Command::Decide { intent: intent(3) }).unwrap();
     bench.other(Command::CloseSession { session: Session(1) }).unwrap();
-    let Ok(Answer::Leftovers(left)) = bench.other(Command::Leftovers) else { panic!() };
+    let Ok(Answer::UnfinishedWork(left)) = bench.other(Command::ListUnfinished) else { panic!() };
     assert_eq!((left.prepared, left.committed), (vec![intent(1)], vec![intent(2)]), "others finish these");
     assert!(bench.partition.intents.decided.len() == 1, "that intent 3 must not be is known from its session's end");
     assert_eq!(bench.other(Command::Decide { intent: intent(1) }), Ok(Answer::Decided(Decision::Aborted)));
-    assert_eq!(bench.one(commit(1, Vec::new())), Err(Refusal::Ended), "a message that was on its way");
-    bench.other(Command::Ended { intent: intent(2) }).unwrap();
-    assert_eq!(bench.other(Command::Leftovers), Ok(Answer::Leftovers(wire::Leftovers::default())));
+    assert_eq!(bench.one(commit(1, Vec::new())), Err(Refusal::SessionEnded), "a message that was on its way");
+    bench.other(Command::ForgetIntent { intent: intent(2) }).unwrap();
+    assert_eq!(bench.other(Command::ListUnfinished), Ok(Answer::UnfinishedWork(wire::UnfinishedWork::default())));
 }
 
 #[test]
@@ -181,11 +183,11 @@ fn a_resent_step_is_answered_and_not_done_again() {
     let steps = [
         prepare(1, vec![put("f", ELSEWHERE)]),
         commit(1, vec![put("g", ELSEWHERE)]),
-        Command::Ended { intent: intent(1) },
+        Command::ForgetIntent { intent: intent(1) },
     ];
     for step in steps {
-        let stamp = Some(bench.stamp(1));
-        let answers = [(); 3].map(|()| bench.partition.apply(stamp, step.clone(), at(5)));
+        let request_id = Some(bench.request_id(1));
+        let answers = [(); 3].map(|()| bench.partition.apply(request_id, step.clone(), at(5)));
         assert!(answers[0].is_ok() && answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     }
     let Ok(Answer::Entries(entries)) = bench.other(Command::List { directory: ROOT, after: 0, max: 10 }) else {
@@ -198,13 +200,13 @@ fn a_resent_step_is_answered_and_not_done_again() {
 fn a_part_is_refused_when_something_else_is_there_than_was_looked_at() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File);
-    let entry = |was, becomes| Part::Entry { directory: ROOT, name: name("f"), was, becomes };
+    let entry = |was, becomes| Part::Entry { directory: ROOT, name: name("f"), before: was, after: becomes };
     let refused = |bench: &mut Bench, part| bench.one(prepare(1, vec![part])).unwrap_err();
     assert!(matches!(refused(&mut bench, put("f", ELSEWHERE)), Refusal::Exists(_)));
     let other = Some((ELSEWHERE, Kind::File));
     assert!(matches!(refused(&mut bench, entry(other, None)), Refusal::Stale(_)));
-    assert!(matches!(refused(&mut bench, Part::Unname { file: FileId::new(PartitionId(0), 99) }), Refusal::Stale(_)));
-    assert!(matches!(refused(&mut bench, Part::Name { file: ROOT }), Refusal::NotPermitted(_)), "a directory");
+    assert!(matches!(refused(&mut bench, Part::DropLink { file: FileId::new(PartitionId(0), 99) }), Refusal::Stale(_)));
+    assert!(matches!(refused(&mut bench, Part::AddLink { file: ROOT }), Refusal::NotPermitted(_)), "a directory");
     let both = vec![entry(Some((file, Kind::File)), None), put("f", ELSEWHERE)];
     assert!(bench.one(prepare(1, both)).is_err());
     bench.other(Command::Unlink { parent: ROOT, name: name("f") }).expect("a part that was refused left no mark");
@@ -219,7 +221,7 @@ fn a_directory_that_is_being_removed_takes_no_entry_and_one_that_takes_an_entry_
     assert!(is_held(&bench.other(create(directory, "f", NewKind::File)), 1));
     assert!(is_held(&bench.other(Command::RemoveDirectory { parent: ROOT, name: name("d") }), 1));
     bench.one(settle(1, false)).unwrap();
-    let enter = Part::Entry { directory, name: name("f"), was: None, becomes: Some((ELSEWHERE, Kind::File)) };
+    let enter = Part::Entry { directory, name: name("f"), before: None, after: Some((ELSEWHERE, Kind::File)) };
     bench.one(prepare(2, vec![enter])).unwrap();
     assert!(is_held(&bench.other(Command::RemoveDirectory { parent: ROOT, name: name("d") }), 2));
     assert!(is_held(&bench.other(prepare(3, vec![remove()])), 2));
@@ -240,11 +242,11 @@ fn parts_of_which_one_takes_away_what_the_other_needs_are_refused_together() {
             0 => [remove, Part::Change { directory, changes: change }],
             1 => [remove, Part::Xattr { directory, name: name_of.into(), value, kill_set_group_id: false }],
             2 => {
-                [remove, Part::Entry { directory, name: name("x"), was: None, becomes: Some((ELSEWHERE, Kind::File)) }]
+                [remove, Part::Entry { directory, name: name("x"), before: None, after: Some((ELSEWHERE, Kind::File)) }]
             }
-            3 => [Part::Unname { file }, Part::Name { file }],
-            4 => [Part::Unname { file }, Part::Unname { file }],
-            _ => [Part::Unname { file: directory }, Part::Change { directory, changes: change }],
+            3 => [Part::DropLink { file }, Part::AddLink { file }],
+            4 => [Part::DropLink { file }, Part::DropLink { file }],
+            _ => [Part::DropLink { file: directory }, Part::Change { directory, changes: change }],
         };
         let mut turned = parts.clone();
         turned.reverse();
@@ -304,10 +306,10 @@ fn an_inode_that_may_get_a_name_outlives_its_last_close() {
     for commit in [true, false] {
         let mut bench = Bench::new();
         let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-        let unnamed = bench.one(Command::CreateUnnamed { parent: ROOT, name: None, inode, linkable: true });
+        let unnamed = bench.one(Command::CreateTmpfile { parent: ROOT, name: None, inode, linkable: true });
         let Ok(Answer::Opened { attributes, .. }) = unnamed else { panic!() };
         let file = attributes.file;
-        bench.one(prepare(1, vec![Part::Name { file }])).unwrap();
+        bench.one(prepare(1, vec![Part::AddLink { file }])).unwrap();
         bench.one(Command::Close { file }).unwrap();
         bench.one(settle(1, commit)).unwrap();
         let found = bench.other(Command::Stat { file });
@@ -321,11 +323,11 @@ fn the_last_name_that_an_intent_takes_gives_the_stripes_to_whoever_settles() {
     let file = bench.create(ROOT, "f", NewKind::File);
     let write = Command::Write { file, place: WritePlace::At(0), length: 9000, data: Bytes::new(), kill_set_id: false };
     bench.one(write).unwrap();
-    bench.one(prepare(1, vec![Part::Unname { file }])).unwrap();
-    let Ok(Answer::Settled { gone }) = bench.other(settle(1, true)) else { panic!() };
-    assert!(matches!(&gone[..], [Gone { file: removed, .. }] if *removed == file), "{gone:?}");
-    let Ok(Answer::Leftovers(left)) = bench.other(Command::Leftovers) else { panic!() };
-    assert_eq!(left.gone, gone, "and is remembered until the stripes are removed");
+    bench.one(prepare(1, vec![Part::DropLink { file }])).unwrap();
+    let Ok(Answer::Settled { deleted }) = bench.other(settle(1, true)) else { panic!() };
+    assert!(matches!(&deleted[..], [PendingDelete { file: removed, .. }] if *removed == file), "{deleted:?}");
+    let Ok(Answer::UnfinishedWork(left)) = bench.other(Command::ListUnfinished) else { panic!() };
+    assert_eq!(left.deleted, deleted, "and is remembered until the stripes are removed");
 }
 
 #[test]
@@ -336,7 +338,7 @@ fn an_inode_has_at_most_65000_names() {
     let link = |text: &str| Command::Link { file, parent: ROOT, name: name(text) };
     bench.one(link("g")).unwrap();
     assert!(matches!(bench.one(link("h")), Err(Refusal::TooManyLinks { limit: 65_000, .. })));
-    assert!(matches!(bench.one(prepare(1, vec![Part::Name { file }])), Err(Refusal::TooManyLinks { .. })));
+    assert!(matches!(bench.one(prepare(1, vec![Part::AddLink { file }])), Err(Refusal::TooManyLinks { .. })));
     bench.one(Command::Unlink { parent: ROOT, name: name("f") }).unwrap();
     bench.one(link("h")).unwrap();
 }
@@ -348,7 +350,7 @@ fn a_link_needs_a_file_with_a_name() {
     let link = |file, text: &str| Command::Link { file, parent: ROOT, name: name(text) };
     assert!(matches!(bench.one(link(directory, "e")), Err(Refusal::NotPermitted(_))));
     assert!(matches!(bench.one(link(file, "d")), Err(Refusal::Exists(_))));
-    bench.one(Command::Open { file, flags: OpenFlags::READ, whole: Wish::No }).unwrap();
+    bench.one(Command::Open { file, flags: OpenFlags::READ, extent: ExtentRequest::None }).unwrap();
     bench.one(Command::Unlink { parent: ROOT, name: name("f") }).unwrap();
     assert_eq!(
         bench.one(link(file, "g")),
@@ -366,14 +368,14 @@ fn a_full_directory_is_split_before_it_takes_one_more() {
     bench.one(prepare(1, vec![put("f", ELSEWHERE)])).unwrap();
     let full = Err(Refusal::Split { directory: ROOT, bits: 0 });
     assert_eq!(bench.other(create(ROOT, "g", NewKind::File)), full, "the entry that may come counts");
-    assert!(is_held(&bench.other(prepare(2, vec![Part::Shut { directory: ROOT }])), 1));
+    assert!(is_held(&bench.other(prepare(2, vec![Part::LockEntries { directory: ROOT }])), 1));
     bench.one(settle(1, true)).unwrap();
     bench.other(create(ROOT, "n0", NewKind::File)).expect_err("a name that is there");
-    bench.one(prepare(3, vec![Part::Shut { directory: ROOT }])).unwrap();
+    bench.one(prepare(3, vec![Part::LockEntries { directory: ROOT }])).unwrap();
     assert!(is_held(&bench.other(Command::Unlink { parent: ROOT, name: name("n0") }), 3));
     assert!(matches!(bench.lookup("n0"), Ok(Answer::Found { .. })), "looking goes on");
     let fragments: Vec<FileId> = (1..=16).map(|number| FileId::new(OTHERS, number)).collect();
-    bench.one(commit(3, vec![Part::Divide { directory: ROOT, fragments: fragments.clone() }])).unwrap();
+    bench.one(commit(3, vec![Part::Split { directory: ROOT, fragments: fragments.clone() }])).unwrap();
     let split = Refusal::Split { directory: ROOT, bits: 4 };
     assert_eq!(bench.lookup("n0"), Err(split.clone()));
     assert_eq!(bench.other(Command::Stat { file: ROOT }), Err(split.clone()));
@@ -393,7 +395,7 @@ fn a_fragment_has_the_entries_of_its_directory_under_their_cookies() {
     };
     let inode = NewInode::new(NewKind::Directory, 0o2755, Owner { uid: 1, gid: 77 });
     let fragment = Part::Fragment { directory: ELSEWHERE, inode, entries: entries.clone() };
-    let Ok(Answer::Prepared { made }) = bench.one(prepare(1, vec![fragment])) else { panic!() };
+    let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![fragment])) else { panic!() };
     bench.one(settle(1, true)).unwrap();
     let listed: Vec<DirEntry> = match bench.other(Command::List { directory: made[0], after: 0, max: 10 }) {
         Ok(Answer::Entries(entries)) => entries,

@@ -59,7 +59,7 @@ impl Intents {
         self.marks.is_empty()
     }
 
-    /// Refuses with `Held` if another intent than `own` has this lock.
+    /// Refuses with `LockedByIntent` if another intent than `own` has this lock.
     pub fn check(&self, file: FileId, what: What, own: Option<Intent>) -> Outcome<()> {
         if self.marks.is_empty() {
             return Ok(());
@@ -67,12 +67,12 @@ impl Intents {
         refuse(self.marks.get(&(file, what)), own)
     }
 
-    /// Refuses with `Held` if another intent than `own` has any lock of the inode.
+    /// Refuses with `LockedByIntent` if another intent than `own` has any lock of the inode.
     pub fn check_all(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
         self.of(file)
             .map(|(_, intent)| intent)
             .find(|intent| own != Some(**intent))
-            .map_or(Ok(()), |held| Err(Refusal::Held { intent: *held }))
+            .map_or(Ok(()), |held| Err(Refusal::LockedByIntent { intent: *held }))
     }
 
     /// Returns the intents that have any lock of the inode.
@@ -132,7 +132,7 @@ impl Intents {
 
 fn refuse(held: Option<&Intent>, own: Option<Intent>) -> Outcome<()> {
     match held {
-        Some(held) if own != Some(*held) => Err(Refusal::Held { intent: *held }),
+        Some(held) if own != Some(*held) => Err(Refusal::LockedByIntent { intent: *held }),
         _ => Ok(()),
     }
 }

@@ -97,9 +97,10 @@ impl Grants {
         if let Some(watcher) = number.and_then(Watcher::new) {
             self.kept.ended(watcher);
         }
-        let gone = self.kept.inodes.iter().filter(|(_, keepers)| keepers.is_empty()).map(|(file, _)| *file).collect();
+        let deleted =
+            self.kept.inodes.iter().filter(|(_, keepers)| keepers.is_empty()).map(|(file, _)| *file).collect();
         self.kept.inodes.retain(|_, keepers| !keepers.is_empty());
-        gone
+        deleted
     }
 }
 
@@ -147,11 +148,11 @@ impl Partition {
 
     /// Records that the kernel of the calling session has forgotten the inode.
     pub(crate) fn forgotten(&mut self, file: FileId) -> Answer {
-        let Some(watcher) = self.grants.asker.watcher else { return Answer::Removed { gone: None } };
+        let Some(watcher) = self.grants.asker.watcher else { return Answer::Removed { deleted: None } };
         if let Some(inode) = self.inodes.get_mut(&file) {
             inode.granted.known = inode.granted.known.without(watcher);
         }
         let last = self.grants.kept.let_go_of(file, watcher);
-        Answer::Removed { gone: if last { self.remove_if_unused(file) } else { None } }
+        Answer::Removed { deleted: if last { self.remove_if_unused(file) } else { None } }
     }
 }

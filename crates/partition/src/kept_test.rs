@@ -7,8 +7,8 @@ use crate::{
 use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
-    Answer, Command, Intent, NewInode, NewKind, OpenFlags, Owner, Part, Recall, RenameFrom, RenameMode, RenameTo,
-    Session, Wish,
+    Answer, Command, ExtentRequest, Intent, NewInode, NewKind, OpenFlags, Owner, Part, Recall, RenameFrom, RenameMode,
+    RenameTo, Session,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -53,10 +53,10 @@ fn what_loses_its_last_name_stays_for_every_kernel_that_knows_it_until_each_has_
     assert_eq!(told_removed(&mut bench, 1, unlink("f")), [2], "the remover drops the name by itself");
     assert!(is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));
     assert!(!is_there(&mut bench, 3, file) && !is_there(&mut bench, 0, file), "they did not know it");
-    bench.told(3, Command::Forgotten { file });
-    bench.told(2, Command::Forgotten { file });
+    bench.told(3, Command::ForgetInode { file });
+    bench.told(2, Command::ForgetInode { file });
     assert!(is_there(&mut bench, 1, file) && !is_there(&mut bench, 2, file));
-    bench.told(1, Command::Forgotten { file });
+    bench.told(1, Command::ForgetInode { file });
     assert_eq!(bench.partition.files(), files - 1);
 }
 
@@ -68,7 +68,7 @@ fn nothing_stays_for_a_kernel_that_cannot_be_told_to_let_go_but_what_it_removed_
         let files = bench.partition.files();
         assert!(told_removed(&mut bench, remover, unlink("f")).is_empty());
         assert_eq!((is_there(&mut bench, 1, file), bench.partition.files() == files), (kept, kept));
-        bench.told(1, Command::Forgotten { file });
+        bench.told(1, Command::ForgetInode { file });
     }
 }
 
@@ -83,7 +83,7 @@ fn whoever_may_believe_other_names_than_there_are_is_told_of_its_own_removal_too
         },
         |bench, file| {
             bench.told(1, rename("f", "last"));
-            bench.told(2, Command::Touch { file });
+            bench.told(2, Command::UpdateCtime { file });
         },
     ];
     for moved in moves {
@@ -109,7 +109,7 @@ fn what_is_replaced_or_a_directory_stays_like_what_is_unlinked() {
     assert_eq!(told_removed(&mut bench, 2, rename("g", "f")), [1]);
     assert!(is_there(&mut bench, 1, replaced));
     let inode = NewInode::new(NewKind::Directory, 0o755, Owner::default());
-    bench.told(1, Command::Create { parent: ROOT, name: name("d"), inode, open: false, whole: Wish::No });
+    bench.told(1, Command::Create { parent: ROOT, name: name("d"), inode, open: false, extent: ExtentRequest::None });
     let Ok(Answer::Found { file: directory, .. }) = bench.apply(1, find("d")).0 else { panic!() };
     assert_eq!(told_removed(&mut bench, 2, Command::RemoveDirectory { parent: ROOT, name: name("d") }), [1]);
     assert!(is_there(&mut bench, 1, directory));
@@ -122,12 +122,12 @@ fn whoever_settles_anothers_removal_and_who_asked_for_it_both_find_what_their_ke
         let file = bench.create(1, "f").file;
         bench.stat(2, file);
         let intent = Intent { number: 1, session: Session(1), coordinator: ROOT.partition() };
-        bench.told(1, Command::Prepare { intent, parts: vec![Part::Unname { file }] });
+        bench.told(1, Command::Prepare { intent, parts: vec![Part::DropLink { file }] });
         let told = told_removed(&mut bench, settler, Command::Settle { intent, commit: true });
         assert_eq!(told, if settler == 1 { vec![2] } else { vec![1, 2] });
         assert!(is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file) && !is_there(&mut bench, 3, file));
-        bench.told(1, Command::Forgotten { file });
-        bench.told(2, Command::Forgotten { file });
+        bench.told(1, Command::ForgetInode { file });
+        bench.told(2, Command::ForgetInode { file });
         assert_eq!(bench.partition.files(), 1);
     }
 }
@@ -141,7 +141,7 @@ fn what_was_found_while_an_intent_held_its_name_stays_for_the_kernel_that_found_
     let intent = Intent { number: 1, session: Session(1), coordinator: ROOT.partition() };
     let kind = wire::Kind::File;
     let (was, becomes) = (Some((file, kind)), Some((file, kind)));
-    let held = Part::Entry { directory: ROOT, name: name("f"), was, becomes };
+    let held = Part::Entry { directory: ROOT, name: name("f"), before: was, after: becomes };
     bench.told(1, Command::Prepare { intent, parts: vec![held] });
     let (found, _) = bench.apply(2, find("f"));
     assert!(matches!(found, Ok(Answer::Unsettled { .. })), "{found:?}");
@@ -160,7 +160,7 @@ fn what_an_intent_held_when_the_last_kernel_let_go_of_it_goes_when_that_is_settl
     let intent = Intent { number: 1, session: Session(2), coordinator: ROOT.partition() };
     bench.told(2, unlink("f"));
     bench.told(2, Command::Prepare { intent, parts: vec![Part::Moved { file, parent: ROOT }] });
-    bench.told(1, Command::Forgotten { file });
+    bench.told(1, Command::ForgetInode { file });
     bench.told(2, Command::Settle { intent, commit: false });
     assert_eq!(bench.partition.files(), files, "nothing refers to it");
 }
@@ -187,7 +187,7 @@ fn nothing_is_kept_for_a_session_that_is_ending() {
     bench.told(1, Command::CloseSession { session: Session(1) });
     bench.stat(1, file);
     bench.told(0, unlink("f"));
-    bench.told(2, Command::Forgotten { file });
+    bench.told(2, Command::ForgetInode { file });
     assert_eq!(bench.partition.files(), 1);
 }
 
@@ -219,14 +219,14 @@ fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let (parent, flags) = (ROOT, OpenFlags::READ);
     let command = match (random.below(9), some) {
-        (0, _) => Command::Create { parent, name: name(one), inode, open: false, whole: Wish::No },
+        (0, _) => Command::Create { parent, name: name(one), inode, open: false, extent: ExtentRequest::None },
         (1 | 2, _) => find(one),
         (3, _) => unlink(one),
         (4, _) => rename(one, other),
         (5, Some(file)) => link(file, one),
-        (6, Some(file)) => Command::Open { file, flags, whole: Wish::No },
+        (6, Some(file)) => Command::Open { file, flags, extent: ExtentRequest::None },
         (7, Some(file)) if kernel.open.contains_key(&file) => Command::Close { file },
-        (8, Some(file)) if !kernel.open.contains_key(&file) => Command::Forgotten { file },
+        (8, Some(file)) if !kernel.open.contains_key(&file) => Command::ForgetInode { file },
         _ => return,
     };
     let (asked, (answer, told)) = (command.clone(), bench.apply(session, command));
@@ -244,7 +244,7 @@ fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
                 kernel.open.remove(&file);
             }
         }
-        (Command::Forgotten { file }, _) => drop(kernel.known.remove(&file)),
+        (Command::ForgetInode { file }, _) => drop(kernel.known.remove(&file)),
         _ => {}
     }
     for (watching, recall) in told {
@@ -280,7 +280,7 @@ fn whatever_kernels_do_each_finds_what_it_knows_and_when_all_have_forgotten_noth
             for (file, count) in kernel.open {
                 (0..count).for_each(|_| drop(bench.told(session, Command::Close { file })));
             }
-            kernel.known.iter().for_each(|file| drop(bench.told(session, Command::Forgotten { file: *file })));
+            kernel.known.iter().for_each(|file| drop(bench.told(session, Command::ForgetInode { file: *file })));
         }
         assert_eq!(unnamed(&bench.partition), 0, "seed {seed}");
     }

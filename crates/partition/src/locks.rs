@@ -10,7 +10,7 @@
 use crate::{Partition, inode::Inode, weight};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
-use wire::{Answer, Lock, LockKind, LockOwner, LockStyle, Mark, Object, Outcome, Refusal, Session};
+use wire::{Answer, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, Session};
 
 /// Maximum number of locks of a file; above it, `TooManyLocks` (`ENOLCK`).
 pub const LOCKS_MAX: usize = 16_384;
@@ -31,7 +31,7 @@ impl Holder {
         match owner {
             LockOwner::Session(owner) => Self { session, owner },
             LockOwner::Process(process) => Self { session: Session::NONE, owner: process.into() },
-            LockOwner::Open(Mark(mark)) => Self { session: Session::NONE, owner: mark },
+            LockOwner::Open(OpenLeaseId(mark)) => Self { session: Session::NONE, owner: mark },
         }
     }
 
@@ -39,7 +39,7 @@ impl Holder {
     pub fn owner(self) -> LockOwner {
         match (self.session, u32::try_from(self.owner)) {
             (Session::NONE, Ok(process)) => LockOwner::Process(process),
-            (Session::NONE, Err(_)) => LockOwner::Open(Mark(self.owner)),
+            (Session::NONE, Err(_)) => LockOwner::Open(OpenLeaseId(self.owner)),
             _ => LockOwner::Session(self.owner),
         }
     }
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn processes_opens_and_sessions_are_never_the_same_holder_and_sessions_end_their_own_alone() {
-        let mark = Mark::of(NodeId(1), 7).unwrap();
+        let mark = OpenLeaseId::new(NodeId(1), 7).unwrap();
         let owners = [LockOwner::Session(7), LockOwner::Process(7), LockOwner::Open(mark)];
         let holders = owners.map(|owner| Holder::of(Session(9), owner));
         assert_eq!(holders.map(Holder::owner), owners);

@@ -1,9 +1,11 @@
 //! Renames within this partition, in one command. A rename that touches other partitions is
-//! answered with [`wire::Answer::Spread`]: the client then uses an intent.
+//! answered with [`wire::Answer::NeedsTransaction`]: the client then uses an intent.
 
 use crate::{Partition, intents::What};
 use placement::FileId;
-use wire::{Answer, Gone, Kind, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo, Target, Timestamp};
+use wire::{
+    Answer, Kind, Object, Outcome, PendingDelete, Refusal, RenameFrom, RenameMode, RenameTo, Target, Timestamp,
+};
 
 impl Partition {
     pub(crate) fn rename(
@@ -23,9 +25,9 @@ impl Partition {
             found => Some(found?),
         };
         if self.is_between_directories(from, to) && moves_directory(moved, taken, mode) {
-            return Ok(Answer::Spread);
+            return Ok(Answer::NeedsTransaction);
         }
-        if !mode.judge(moved, taken, || Object::entry(to.parent, &to.name))? {
+        if !mode.check(moved, taken, || Object::entry(to.parent, &to.name))? {
             return Ok(renamed(None, Vec::new()));
         }
         match (mode, taken) {
@@ -65,19 +67,19 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<Answer> {
         if !self.is_home_of(taken.0) {
-            return Ok(Answer::Spread);
+            return Ok(Answer::NeedsTransaction);
         }
         if taken.1 == Kind::Directory {
             if self.is_split(taken.0) {
-                return Ok(Answer::Spread);
+                return Ok(Answer::NeedsTransaction);
             }
             self.check_removable(taken.0)?;
         }
         self.intents.check(taken.0, What::Inode, None)?;
         self.point(to, moved, now)?;
         self.leave(from, now)?;
-        let gone = self.drop_name(taken.0, now);
-        Ok(renamed(gone, self.stand_in([(moved.0, to.parent)], now)))
+        let deleted = self.drop_name(taken.0, now);
+        Ok(renamed(deleted, self.stand_in([(moved.0, to.parent)], now)))
     }
 
     fn rename_new(
@@ -150,6 +152,6 @@ fn moves_directory(moved: Target, taken: Option<Target>, mode: RenameMode) -> bo
     moved.1 == Kind::Directory || exchanged.is_some_and(|(_, kind)| kind == Kind::Directory)
 }
 
-fn renamed(gone: Option<Gone>, elsewhere: Vec<FileId>) -> Answer {
-    Answer::Renamed { gone, elsewhere }
+fn renamed(deleted: Option<PendingDelete>, elsewhere: Vec<FileId>) -> Answer {
+    Answer::Renamed { deleted, remote: elsewhere }
 }

@@ -9,8 +9,8 @@ use crate::{
 };
 use placement::FileId;
 use wire::{
-    ACL_DEFAULT, Answer, Heritage, Intent, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal,
-    SET_GROUP_ID, Session, Target, Timestamp, Wish,
+    ACL_DEFAULT, Answer, ExtentRequest, InheritedAttributes, Intent, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind,
+    Object, Outcome, Refusal, SET_GROUP_ID, Session, Target, Timestamp,
 };
 
 impl Partition {
@@ -49,10 +49,10 @@ impl Partition {
     }
 
     pub(crate) fn fragments(&self, directory: FileId) -> Outcome<Answer> {
-        let (attributes, heritage) = (self.attributes(directory)?, Box::new(self.heritage(directory)?));
+        let (attributes, inherited) = (self.attributes(directory)?, Box::new(self.inherited(directory)?));
         let fragments = self.directory(directory)?.fragments().to_vec();
         let held = self.intents.holder(directory, What::Inode);
-        Ok(Self::unsettled(held.into_iter().collect(), Answer::Fragments { attributes, heritage, fragments }))
+        Ok(Self::unsettled(held.into_iter().collect(), Answer::Fragments { attributes, inherited, fragments }))
     }
 
     pub(crate) fn parent(&self, directory: FileId) -> Outcome<Answer> {
@@ -76,7 +76,7 @@ impl Partition {
 
     pub(crate) fn probe(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
         self.check_free(parent, name)?;
-        self.heritage(parent).map(Answer::Heritage)
+        self.inherited(parent).map(Answer::Inherited)
     }
 
     pub(crate) fn create(
@@ -84,11 +84,11 @@ impl Partition {
         parent: FileId,
         name: Name,
         new: NewInode,
-        (opener, whole): (Option<Session>, Wish),
+        (opener, whole): (Option<Session>, ExtentRequest),
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
-        let (new, directory) = (acl::inherit(&self.heritage(parent)?, new), self.directory_of(parent));
+        let (new, directory) = (acl::inherit(&self.inherited(parent)?, new), self.directory_of(parent));
         let placed = self.placed_at(new.placing(), directory, name.as_bytes());
         let mut inode = Inode::new(new, directory, Some(placed), now);
         inode.become_whole(whole);
@@ -114,7 +114,7 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_takes_inodes(parent)?;
-        let new = acl::inherit(&self.heritage(parent)?, NewInode { kind: NewKind::File, ..new });
+        let new = acl::inherit(&self.inherited(parent)?, NewInode { kind: NewKind::File, ..new });
         let file = self.next_id();
         // Without a name, its number chooses the placement.
         let number = file.0.to_le_bytes();
@@ -164,11 +164,11 @@ impl Partition {
     }
 
     /// Returns the attributes that new inodes in the directory inherit.
-    pub(crate) fn heritage(&self, directory: FileId) -> Outcome<Heritage> {
+    pub(crate) fn inherited(&self, directory: FileId) -> Outcome<InheritedAttributes> {
         let above = self.inode(directory)?;
         let group = (above.mode & SET_GROUP_ID != 0).then_some(above.owner.gid);
         let default_acl = above.xattr(ACL_DEFAULT).cloned().unwrap_or_default();
-        Ok(Heritage { group, default_acl, placing: above.asked.placing })
+        Ok(InheritedAttributes { group, default_acl, placing: above.asked.placing })
     }
 
     /// Returns the entry; refuses if there is none.

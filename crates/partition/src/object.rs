@@ -21,8 +21,8 @@ use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, Pl
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{
-    Answer, Condition, Content, Contents, DirEntry, Gone, Head, INLINE_BYTES_MAX, Kind, LIST_ENTRIES_MAX, Name,
-    NewInode, NewKind, Object, ObjectAttributes, Outcome, RESERVED_MAX, Refusal, Session, StripeRuns, Target,
+    Answer, Condition, Content, Contents, DirEntry, INLINE_BYTES_MAX, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind,
+    Object, ObjectAttributes, ObjectMeta, Outcome, PendingDelete, RESERVED_MAX, Refusal, Session, StripeRuns, Target,
     Timestamp, Version,
 };
 
@@ -83,7 +83,7 @@ impl Partition {
     pub(crate) fn get_file(&mut self, file: FileId, (offset, length): (u64, u32), now: Timestamp) -> Outcome<Answer> {
         match self.read(file, offset, length, now)? {
             Answer::Content { length, content } => {
-                let head = Head::from(&self.attributes(file)?);
+                let head = ObjectMeta::from(&self.attributes(file)?);
                 Ok(Answer::Object { head, striped: layout_of(&content), length, content })
             }
             other => Ok(other),
@@ -104,7 +104,7 @@ impl Partition {
             found => Some(found?),
         };
         if !self.check_object(parent, name, taken, condition)? {
-            return Ok(Answer::Spread);
+            return Ok(Answer::NeedsTransaction);
         }
         if taken.is_none() {
             self.check_room(parent, name)?;
@@ -114,7 +114,7 @@ impl Partition {
             && let Some(stripes) = self.reserved.stripes(file, session)
             && !new.wanted.is_satisfied_by(stripes.layout, stripes.by)
         {
-            return Ok(Answer::Elsewhere(self.inode(parent)?.asked.placing));
+            return Ok(Answer::WrongPlacement(self.inode(parent)?.asked.placing));
         }
         let (file, inode) = self.filled_object((session, parent), new, (attributes, contents), now)?;
         let version = Version { file, change: inode.version };
@@ -127,7 +127,7 @@ impl Partition {
             Ok(())
         });
         pointed.expect("there is room for the entry, or it is there");
-        Ok(Answer::Stored { version, gone: taken.and_then(|(taken, _)| self.drop_name(taken, now)) })
+        Ok(Answer::ObjectStored { version, deleted: taken.and_then(|(taken, _)| self.drop_name(taken, now)) })
     }
 
     pub(crate) fn delete_object(
@@ -142,7 +142,7 @@ impl Partition {
             (found, _) => Some(found?),
         };
         if !self.check_object(parent, name, taken, condition)? {
-            return Ok(Answer::Spread);
+            return Ok(Answer::NeedsTransaction);
         }
         self.unlink(parent, name, now)
     }
@@ -164,7 +164,7 @@ impl Partition {
             Condition::Absent => present.is_none(),
             Condition::Is(version) => present == Some(version),
         };
-        if holds { Ok(true) } else { Err(Refusal::Changed { object: object(), present }) }
+        if holds { Ok(true) } else { Err(Refusal::VersionMismatch { object: object(), present }) }
     }
 
     /// Prepares a new object. Its owner is that of the directory, which the client need not know.
@@ -173,7 +173,7 @@ impl Partition {
             placing: placing.boxed(),
             ..NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner)
         };
-        let (inode, directory) = (acl::inherit(&self.heritage(parent)?, new), self.directory_of(parent));
+        let (inode, directory) = (acl::inherit(&self.inherited(parent)?, new), self.directory_of(parent));
         let wanted = self.placed_at(inode.placing(), directory, name.as_bytes());
         Ok(NewObject { inode, directory, wanted })
     }
@@ -244,22 +244,22 @@ impl Partition {
     }
 
     /// Cancels the reservations of a session that ends; their stripes are to be removed.
-    pub(crate) fn end_reserved(&mut self, session: Session) -> Vec<Gone> {
+    pub(crate) fn end_reserved(&mut self, session: Session) -> Vec<PendingDelete> {
         let left = self.reserved.0.iter().filter(|(_, (holder, _))| *holder == session);
         let left: Vec<FileId> = left.map(|(file, _)| *file).collect();
         left.into_iter().filter_map(|file| self.unreserve(file, session)).collect()
     }
 
     /// Cancels a session's reservation of a file; its stripes are to be removed.
-    pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<Gone> {
+    pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
         let Stripes { count, layout, .. } = self.reserved.stripes(file, session)?;
         self.forget_reserved(file);
         let mut stripes = StripeRuns::new();
         stripes.insert(0, count);
         self.bytes += weight::runs(&stripes);
-        let gone = Gone { file, layout, stripes };
-        self.gone.insert(file, gone.clone());
-        Some(gone)
+        let deleted = PendingDelete { file, layout, stripes };
+        self.deleted.insert(file, deleted.clone());
+        Some(deleted)
     }
 
     /// Returns the layout of a file that has no inode yet and that this session has reserved.

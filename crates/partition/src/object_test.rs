@@ -16,7 +16,7 @@ fn put(condition: Condition, contents: Contents) -> Command {
 }
 
 fn reserve(count: u32, stripes: u64) -> Command {
-    Command::Reserve { count, stripes, layout: Layout::striped(STRIPE), by: None }
+    Command::Reserve { count, stripes, layout: Layout::striped(STRIPE), policy: None }
 }
 
 fn small(bytes: &'static [u8]) -> Contents {
@@ -25,14 +25,14 @@ fn small(bytes: &'static [u8]) -> Contents {
 
 fn version(answer: Outcome<Answer>) -> Version {
     match answer {
-        Ok(Answer::Stored { version, .. }) => version,
+        Ok(Answer::ObjectStored { version, .. }) => version,
         other => panic!("{other:?}"),
     }
 }
 
 fn get(bench: &mut Bench) -> Option<(Version, Bytes)> {
     match bench.try_to(Command::GetObject { parent: ROOT, name: name("k"), offset: 0, length: 100 }) {
-        Ok(Answer::Object { head, content: Content::Here(bytes), .. }) => Some((head.version, bytes)),
+        Ok(Answer::Object { head, content: Content::Bytes(bytes), .. }) => Some((head.version, bytes)),
         Err(Refusal::NotFound(_)) => None,
         other => panic!("{other:?}"),
     }
@@ -45,8 +45,8 @@ fn stripes_are_planned_that_a_file_has_whatever_its_size_or_that_anybody_has_res
         let mut stripes = StripeRuns::new();
         stripes.insert(0, 4);
         stripes.insert(8, 9);
-        match bench.apply(Command::Unplanned { file, stripes }) {
-            Answer::Unplanned(unplanned) => unplanned.ranges().collect::<Vec<_>>(),
+        match bench.apply(Command::UnownedStripes { file, stripes }) {
+            Answer::UnownedStripes(unplanned) => unplanned.ranges().collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         }
     };
@@ -75,7 +75,7 @@ fn a_put_replaces_what_has_the_name_under_its_condition_and_takes_no_more_space(
     let first = version(bench.try_to(put(Condition::Absent, small(b"one"))));
     let bytes = bench.partition.bytes();
     assert_eq!(get(&mut bench), Some((first, Bytes::from_static(b"one"))));
-    let refused = |answer, now| matches!(answer, Err(Refusal::Changed { present, .. }) if present == now);
+    let refused = |answer, now| matches!(answer, Err(Refusal::VersionMismatch { present, .. }) if present == now);
     assert!(refused(bench.try_to(put(Condition::Absent, small(b"two"))), Some(first)));
     let second = version(bench.try_to(put(Condition::Is(first), small(b"two"))));
     assert!(second.file != first.file && bench.partition.bytes() == bytes && bench.partition.files() == 2);
@@ -86,7 +86,7 @@ fn a_put_replaces_what_has_the_name_under_its_condition_and_takes_no_more_space(
     assert!(written.file == second.file && written.change > second.change, "a write in the same moment counts too");
     let delete = |condition| Command::DeleteObject { parent: ROOT, name: name("k"), condition };
     assert!(refused(bench.try_to(delete(Condition::Is(second))), Some(written)));
-    assert_eq!(bench.try_to(delete(Condition::Is(written))), Ok(Answer::Removed { gone: None }));
+    assert_eq!(bench.try_to(delete(Condition::Is(written))), Ok(Answer::Removed { deleted: None }));
     assert!(refused(bench.try_to(delete(Condition::Is(written))), None));
     assert!(matches!(bench.try_to(delete(Condition::Always)), Err(Refusal::NotFound(_))));
     assert_eq!((bench.partition.bytes(), bench.partition.files()), (bytes - bytes_of_entry(), 1));
@@ -125,22 +125,26 @@ fn what_is_reserved_is_its_sessions_until_it_is_put_given_up_or_the_session_ends
     bench.session = Session(2);
     assert!(matches!(bench.try_to(striped(files[1], 9000)), Err(Refusal::Stale(_))), "another's");
     let unreserve = |file| Command::Unreserve { file };
-    assert_eq!(bench.apply(unreserve(files[1])), Answer::Removed { gone: None }, "another's");
+    assert_eq!(bench.apply(unreserve(files[1])), Answer::Removed { deleted: None }, "another's");
     bench.session = Session(1);
-    assert_eq!(bench.apply(unreserve(files[0])), Answer::Removed { gone: None }, "an object stays");
-    let Answer::Removed { gone: Some(gone) } = bench.apply(unreserve(files[1])) else { panic!("it was reserved") };
-    assert_eq!((gone.file, gone.stripes.iter().count()), (files[1], 2));
-    bench.apply(Command::Purged { file: files[1] });
-    let Answer::Closed(gone) = bench.apply(Command::CloseSession { session: Session(1) }) else { panic!("not closed") };
-    assert_eq!(gone.iter().map(|gone| gone.file).collect::<Vec<_>>(), files[2..]);
+    assert_eq!(bench.apply(unreserve(files[0])), Answer::Removed { deleted: None }, "an object stays");
+    let Answer::Removed { deleted: Some(deleted) } = bench.apply(unreserve(files[1])) else {
+        panic!("it was reserved")
+    };
+    assert_eq!((deleted.file, deleted.stripes.iter().count()), (files[1], 2));
+    bench.apply(Command::PurgeDone { file: files[1] });
+    let Answer::Closed(deleted) = bench.apply(Command::CloseSession { session: Session(1) }) else {
+        panic!("not closed")
+    };
+    assert_eq!(deleted.iter().map(|deleted| deleted.file).collect::<Vec<_>>(), files[2..]);
     for file in &files[2..] {
-        bench.apply(Command::Purged { file: *file });
+        bench.apply(Command::PurgeDone { file: *file });
     }
     bench.session = Session(2);
     let removed =
         bench.apply(Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Is(stored) });
-    assert!(matches!(removed, Answer::Removed { gone: Some(gone) } if gone.file == files[0]));
-    bench.apply(Command::Purged { file: files[0] });
+    assert!(matches!(removed, Answer::Removed { deleted: Some(deleted) } if deleted.file == files[0]));
+    bench.apply(Command::PurgeDone { file: files[0] });
     assert_eq!((bench.partition.bytes(), bench.partition.files()), (before, 1));
 }
 
@@ -192,7 +196,7 @@ fn an_object_has_its_attributes_from_the_moment_of_its_put_and_loses_them_with_t
         assert!(matches!(refused, Err(Refusal::NotPermitted(_))), "{refused:?}");
     }
     assert_eq!(get(&mut bench), Some((third, Bytes::from_static(b"two"))), "a put that is refused changes nothing");
-    bench.apply(Command::Purged { file: second.file });
+    bench.apply(Command::PurgeDone { file: second.file });
     bench.apply(Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Always });
     assert_eq!(bench.partition.bytes(), before);
 }
@@ -210,26 +214,30 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     };
     bench.apply(set(b"at(2)"));
     let there = Layout::striped(STRIPE).in_partition(PartitionId(3));
-    let reserved =
-        |bench: &mut Bench, layout, by| match bench.apply(Command::Reserve { count: 1, stripes: 2, layout, by }) {
-            Answer::Reserved(files) => files[0],
-            other => panic!("{other:?}"),
-        };
+    let reserved = |bench: &mut Bench, layout, by| match bench.apply(Command::Reserve {
+        count: 1,
+        stripes: 2,
+        layout,
+        policy: by,
+    }) {
+        Answer::Reserved(files) => files[0],
+        other => panic!("{other:?}"),
+    };
     let put = |file, placing| {
         let contents = Contents::Striped { file, size: 9000, first: Bytes::new() };
         let (condition, attributes) = (Condition::Always, Box::default());
         Command::PutObject { parent: ROOT, name: name("k"), condition, placing, attributes, contents }
     };
     let usual = reserved(&mut bench, Layout::striped(STRIPE), None);
-    assert_eq!(bench.apply(put(usual, PlacementSpec::default())), Answer::Elsewhere(at(2)));
+    assert_eq!(bench.apply(put(usual, PlacementSpec::default())), Answer::WrongPlacement(at(2)));
     let other = reserved(&mut bench, there, Some(Policy::At(NodeId(1))));
-    assert_eq!(bench.apply(put(other, PlacementSpec::default())), Answer::Elsewhere(at(2)));
+    assert_eq!(bench.apply(put(other, PlacementSpec::default())), Answer::WrongPlacement(at(2)));
     assert_eq!(get(&mut bench), None, "nothing was put");
-    let Answer::Removed { gone: Some(gone) } = bench.apply(Command::Unreserve { file: other }) else {
+    let Answer::Removed { deleted: Some(deleted) } = bench.apply(Command::Unreserve { file: other }) else {
         panic!("it was reserved")
     };
-    assert_eq!(gone.layout, there);
-    bench.apply(Command::Purged { file: other });
+    assert_eq!(deleted.layout, there);
+    bench.apply(Command::PurgeDone { file: other });
     let right = reserved(&mut bench, there, Some(Policy::At(NodeId(2))));
     assert_eq!(version(bench.try_to(put(right, PlacementSpec::default()))).file, right);
     let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
@@ -237,11 +245,13 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     assert_eq!((placing, layout, stripes.iter().next()), (at(2), there, Some(0)));
     // The placement of the put takes precedence over that of its directory.
     let striped = PlacementSpec { policy: Some(Policy::Striped), stripe_size: None };
-    let Answer::Stored { version, gone: Some(gone) } = bench.apply(put(usual, striped)) else { panic!("not put") };
-    assert_eq!((version.file, gone.file, gone.layout), (usual, right, there));
+    let Answer::ObjectStored { version, deleted: Some(deleted) } = bench.apply(put(usual, striped)) else {
+        panic!("not put")
+    };
+    assert_eq!((version.file, deleted.file, deleted.layout), (usual, right, there));
     let beyond = there.in_partition(PartitionId(u16::MAX));
     for impossible in [beyond, Layout::striped(STRIPE * 2)] {
-        let refused = bench.try_to(Command::Reserve { count: 1, stripes: 1, layout: impossible, by: None });
+        let refused = bench.try_to(Command::Reserve { count: 1, stripes: 1, layout: impossible, policy: None });
         assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{impossible:?}");
     }
 }
@@ -253,6 +263,6 @@ fn an_object_has_as_many_stripes_as_it_is_long_however_many_were_reserved() {
     let contents = Contents::Striped { file: files[0], size: u64::from(STRIPE) + 1, first: Bytes::new() };
     version(bench.try_to(put(Condition::Always, contents)));
     let delete = Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Always };
-    let Answer::Removed { gone: Some(gone) } = bench.apply(delete) else { panic!("it had stripes") };
-    assert_eq!(gone.stripes.iter().count(), 2);
+    let Answer::Removed { deleted: Some(deleted) } = bench.apply(delete) else { panic!("it had stripes") };
+    assert_eq!(deleted.stripes.iter().count(), 2);
 }

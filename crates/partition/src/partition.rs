@@ -13,7 +13,9 @@ use crate::{
 use placement::{BuildNumberHasher, FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use wire::{Answer, Attributes, Gone, NewInode, NewKind, Object, Outcome, Owner, Refusal, Stamp, Timestamp};
+use wire::{
+    Answer, Attributes, NewInode, NewKind, Object, Outcome, Owner, PendingDelete, Refusal, RequestId, Timestamp,
+};
 
 /// Default for the number of entries above which a directory is split. With a higher limit, one
 /// partition would carry most of a large directory's load. With a lower limit, the additional
@@ -54,7 +56,7 @@ pub struct Partition {
     /// inodes.
     pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildNumberHasher>,
     /// Deleted files whose stripes may still exist.
-    pub(crate) gone: BTreeMap<FileId, Gone>,
+    pub(crate) deleted: BTreeMap<FileId, PendingDelete>,
     /// Files that have stripes and no inode yet.
     pub(crate) reserved: Reserved,
     pub(crate) answered: Answered,
@@ -69,10 +71,10 @@ pub struct Partition {
 impl Partition {
     /// Creates an empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
-        let (inodes, gone, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
+        let (inodes, deleted, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
         let (grants, told, intents) = (Grants::default(), Told::default(), Intents::default());
         let reserved = Reserved::default();
-        Self { id, settings, made: 0, inodes, gone, reserved, answered, grants, intents, bytes: 0, told }
+        Self { id, settings, made: 0, inodes, deleted, reserved, answered, grants, intents, bytes: 0, told }
     }
 
     /// Creates the first partition of a pool, with the root directory.
@@ -103,14 +105,14 @@ impl Partition {
 
     /// Returns the cached reply to this change, if it was executed before. Repeating the reply
     /// needs no space.
-    pub fn recall(&self, stamp: Stamp) -> Option<Outcome<Answer>> {
-        self.answered.recall(stamp)
+    pub fn recall(&self, request_id: RequestId) -> Option<Outcome<Answer>> {
+        self.answered.recall(request_id)
     }
 
     /// Replaces the cached reply to this change: for work that the node itself does once.
-    pub fn keep(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
-        if !self.answered.has_ended(stamp.session) {
-            self.answered.amend(stamp, answer);
+    pub fn keep(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
+        if !self.answered.has_ended(request_id.session) {
+            self.answered.amend(request_id, answer);
         }
     }
 
@@ -135,7 +137,7 @@ impl Partition {
     /// Returns the error for a missing inode: it is deleted, or an unsettled intent will create it.
     fn missing(&self, file: FileId) -> Refusal {
         match self.intents.holder(file, What::Inode) {
-            Some(intent) => Refusal::Held { intent },
+            Some(intent) => Refusal::LockedByIntent { intent },
             None => Refusal::NotFound(Object::File(file)),
         }
     }

@@ -4,8 +4,9 @@ use crate::{Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId};
 use wire::{
-    Answer, Attributes, Changes, Command, Content, Heritage, Intent, Kind, Name, NewInode, NewKind, OpenFlags, Outcome,
-    Owner, Part, Refusal, RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, Wish, WritePlace,
+    Answer, Attributes, Changes, Command, Content, ExtentRequest, InheritedAttributes, Intent, Kind, Name, NewInode,
+    NewKind, OpenFlags, Outcome, Owner, Part, Refusal, RenameFrom, RenameMode, RenameTo, RequestId, Session,
+    TimeChange, Timestamp, WritePlace,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -32,16 +33,16 @@ impl Bench {
         Self { partition, session: Session(1), number: 0, now: 0 }
     }
 
-    pub fn stamp(&mut self) -> Stamp {
+    pub fn request_id(&mut self) -> RequestId {
         self.number += 1;
-        Stamp { session: self.session, number: self.number, settled: self.number }
+        RequestId { session: self.session, number: self.number, settled: self.number }
     }
 
     pub fn try_to(&mut self, command: Command) -> Outcome<Answer> {
         self.now += 1;
-        let stamp = command.changes().then(|| self.stamp());
+        let request_id = command.is_mutation().then(|| self.request_id());
         let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
-        let answer = self.partition.apply(stamp, command, at(self.now));
+        let answer = self.partition.apply(request_id, command, at(self.now));
         assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
         answer
     }
@@ -52,7 +53,8 @@ impl Bench {
 
     pub fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> Attributes {
         let inode = NewInode::new(kind, 0o644, Owner { uid: 5, gid: 6 });
-        match self.apply(Command::Create { parent, name: name(text), inode, open: false, whole: Wish::No }) {
+        match self.apply(Command::Create { parent, name: name(text), inode, open: false, extent: ExtentRequest::None })
+        {
             Answer::Opened { attributes, .. } => attributes,
             other => panic!("{other:?}"),
         }
@@ -76,7 +78,7 @@ impl Bench {
 
     pub fn read(&mut self, file: FileId) -> Bytes {
         match self.apply(Command::Read { file, offset: 0, length: 4096 }) {
-            Answer::Content { content: Content::Here(bytes), .. } => bytes,
+            Answer::Content { content: Content::Bytes(bytes), .. } => bytes,
             other => panic!("{other:?}"),
         }
     }
@@ -111,11 +113,11 @@ fn a_resent_change_is_answered_and_not_done_again() {
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let data = Bytes::from_static(b"abc");
     let command = Command::Write { file, place: WritePlace::End, length: 3, data, kill_set_id: false };
-    let stamp = bench.stamp();
-    let answers: Vec<_> = (0..3).map(|_| bench.partition.apply(Some(stamp), command.clone(), at(9))).collect();
+    let request_id = bench.request_id();
+    let answers: Vec<_> = (0..3).map(|_| bench.partition.apply(Some(request_id), command.clone(), at(9))).collect();
     assert_eq!(answers, vec![Ok(Answer::Written { offset: 0 }); 3]);
     assert_eq!(bench.read(file), "abc");
-    let other = Stamp { session: Session(2), ..stamp };
+    let other = RequestId { session: Session(2), ..request_id };
     assert_eq!(bench.partition.apply(Some(other), command, at(9)), Ok(Answer::Written { offset: 3 }), "another client");
 }
 
@@ -193,14 +195,14 @@ fn a_file_spills_once_and_late_copies_of_its_head_are_told_apart() {
     bench.write(file, WritePlace::At(0), b"head");
     let large =
         Command::Write { file, place: WritePlace::At(5000), length: 9000, data: Bytes::new(), kill_set_id: false };
-    let spill = Answer::Spill { generation: 0, layout: LAYOUT, head: Bytes::from_static(b"head") };
+    let spill = Answer::NeedsSpill { generation: 0, layout: LAYOUT, head: Bytes::from_static(b"head") };
     assert_eq!(bench.apply(large.clone()), spill);
     assert_eq!(bench.apply(large.clone()), spill, "whoever comes may do it");
     assert_eq!(bench.read(file), "head", "reads are answered from the head until then");
     bench.apply(Command::SpillDone { file, generation: 0 });
     bench.apply(Command::SpillDone { file, generation: 0 });
     assert_eq!(bench.apply(large), Answer::Stripes { offset: 5000, generation: 1, size: 4, layout: LAYOUT });
-    assert_eq!(bench.apply(Command::Wrote { file, generation: 1, end: 14_000 }), Answer::Done);
+    assert_eq!(bench.apply(Command::PublishSize { file, generation: 1, end: 14_000 }), Answer::Done);
     assert_eq!(bench.stat(file).size, 14_000);
 }
 
@@ -213,19 +215,23 @@ fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
         bench.apply(large(WritePlace::End)),
         Answer::Stripes { offset: 0, generation: 0, size: 0, layout: LAYOUT }
     );
-    bench.apply(Command::Wrote { file, generation: 0, end: 20_000 });
-    let Answer::Changed { trim: Some(trim), .. } = bench.change(file, Changes { size: Some(10), ..Changes::default() })
+    bench.apply(Command::PublishSize { file, generation: 0, end: 20_000 });
+    let Answer::Changed { truncation: Some(truncation), .. } =
+        bench.change(file, Changes { size: Some(10), ..Changes::default() })
     else {
         panic!("stripes are to be cut")
     };
-    assert_eq!((trim.generation, trim.length, trim.stripes.iter().collect::<Vec<_>>()), (1, 10, vec![0, 1, 2]));
-    assert!(bench.try_to(Command::Wrote { file, generation: 0, end: 20_000 }).is_err(), "planned before");
+    assert_eq!(
+        (truncation.generation, truncation.length, truncation.stripes.iter().collect::<Vec<_>>()),
+        (1, 10, vec![0, 1, 2])
+    );
+    assert!(bench.try_to(Command::PublishSize { file, generation: 0, end: 20_000 }).is_err(), "planned before");
     let grow = Changes { size: Some(30_000), ..Changes::default() };
-    assert_eq!(bench.change(file, grow), Answer::TrimFirst(trim.clone()));
-    assert_eq!(bench.apply(large(WritePlace::At(0))), Answer::TrimFirst(trim));
+    assert_eq!(bench.change(file, grow), Answer::NeedsTruncate(truncation.clone()));
+    assert_eq!(bench.apply(large(WritePlace::At(0))), Answer::NeedsTruncate(truncation));
     assert_eq!(bench.stat(file).size, 10);
-    bench.apply(Command::TrimDone { file, generation: 1 });
-    assert!(matches!(bench.change(file, grow), Answer::Changed { trim: None, .. }));
+    bench.apply(Command::TruncateDone { file, generation: 1 });
+    assert!(matches!(bench.change(file, grow), Answer::Changed { truncation: None, .. }));
     assert_eq!(bench.stat(file).size, 30_000);
 }
 
@@ -249,9 +255,9 @@ fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
 fn a_removed_directory_that_is_open_takes_no_entry() {
     let mut bench = Bench::new();
     let directory = bench.create(ROOT, "d", NewKind::Directory).file;
-    bench.apply(Command::Open { file: directory, flags: OpenFlags::READ, whole: Wish::No });
+    bench.apply(Command::Open { file: directory, flags: OpenFlags::READ, extent: ExtentRequest::None });
     bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("d") });
-    let enter = Part::Entry { directory, name: name("f"), was: None, becomes: Some((ROOT, Kind::File)) };
+    let enter = Part::Entry { directory, name: name("f"), before: None, after: Some((ROOT, Kind::File)) };
     let enter = Command::Prepare { intent: intent(1), parts: vec![enter] };
     assert!(matches!(bench.try_to(enter), Err(Refusal::NotFound(_))));
     assert_eq!(bench.stat(directory).links, 0);
@@ -287,19 +293,21 @@ pub fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     let place = if next(2) == 0 { WritePlace::End } else { WritePlace::At(next(9000)) };
     let size = Some(next(9000));
     match next(22) {
-        0..=3 => Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0, whole: Wish::No },
+        0..=3 => {
+            Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0, extent: ExtentRequest::None }
+        }
         4 => Command::Unlink { parent, name: text(next(6)) },
         5 => Command::RemoveDirectory { parent, name: text(next(6)) },
         6 => Command::Rename { from, to, mode: RenameMode::Replace },
         7 => Command::Rename { from, to, mode: RenameMode::Exchange },
         8 | 9 => Command::Write { file, place, length: 5, data: Bytes::from_static(b"bytes"), kill_set_id: false },
         10 => Command::Write { file, place, length: 5000, data: Bytes::new(), kill_set_id: false },
-        11 => Command::Wrote { file, generation: 1, end: next(9000) },
+        11 => Command::PublishSize { file, generation: 1, end: next(9000) },
         12 => Command::SpillDone { file, generation: 0 },
         13 => Command::Change { file, changes: Changes { size, ..Changes::default() } },
-        14 => Command::Open { file, flags, whole: Wish::No },
+        14 => Command::Open { file, flags, extent: ExtentRequest::None },
         15 => Command::Close { file },
-        16 => Command::TrimDone { file, generation: 1 + u32::from(next(2) == 0) },
+        16 => Command::TruncateDone { file, generation: 1 + u32::from(next(2) == 0) },
         _ => random_step(next, parent, file),
     }
 }
@@ -312,7 +320,7 @@ fn random_step(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) 
         4 => Command::Commit { intent, parts: vec![random_part(next, parent, file)], others: vec![PartitionId(1)] },
         5 => Command::Settle { intent, commit: next(2) == 0 },
         6 => Command::Decide { intent },
-        _ => Command::Ended { intent },
+        _ => Command::ForgetIntent { intent },
     }
 }
 
@@ -321,12 +329,12 @@ fn random_part(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) 
     let (was, becomes) = (target(), target());
     let inode = NewInode::new(NewKind::Directory, 0o755, Owner::default());
     match next(9) {
-        0..=3 => Part::Entry { directory: parent, name: name(&format!("n{}", next(6))), was, becomes },
-        4 => Part::Name { file },
-        5 => Part::Unname { file },
-        6 => Part::Make { parent, inode, heritage: Heritage::default() },
+        0..=3 => Part::Entry { directory: parent, name: name(&format!("n{}", next(6))), before: was, after: becomes },
+        4 => Part::AddLink { file },
+        5 => Part::DropLink { file },
+        6 => Part::CreateDirectory { parent, inode, inherited: InheritedAttributes::default() },
         7 => Part::Remove { directory: file, fragments: Vec::new() },
-        _ => Part::Shut { directory: parent },
+        _ => Part::LockEntries { directory: parent },
     }
 }
 
@@ -341,9 +349,9 @@ fn a_snapshot_goes_on_as_its_original_does() {
         let snapshot = serde_json::to_string(&bench.partition).unwrap();
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         for _ in 0..400 {
-            let (command, stamp) = (random_command(&mut next), bench.stamp());
-            let answer = bench.partition.apply(Some(stamp), command.clone(), at(1000));
-            assert_eq!(copy.apply(Some(stamp), command, at(1000)), answer, "seed {seed}");
+            let (command, request_id) = (random_command(&mut next), bench.request_id());
+            let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
+            assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }
         assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
     }
@@ -358,8 +366,8 @@ fn what_is_counted_is_what_is_there() {
             let _ = bench.try_to(random_command(&mut next));
         }
         let inodes: u64 = bench.partition.inodes.values().map(|inode| inode.weight()).sum();
-        let gone: u64 = bench.partition.gone.values().map(|gone| crate::weight::runs(&gone.stripes)).sum();
+        let deleted: u64 = bench.partition.deleted.values().map(|deleted| crate::weight::runs(&deleted.stripes)).sum();
         let reserved: u64 = bench.partition.intents.prepared.values().map(|prepared| prepared.reserved).sum();
-        assert_eq!(bench.partition.bytes(), inodes + gone + reserved, "seed {seed}");
+        assert_eq!(bench.partition.bytes(), inodes + deleted + reserved, "seed {seed}");
     }
 }

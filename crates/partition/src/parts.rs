@@ -2,7 +2,9 @@
 
 use crate::{Partition, acl, grants::Granted, inode::Inode, intents::What, partition::split};
 use placement::FileId;
-use wire::{DirEntry, Gone, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Timestamp};
+use wire::{
+    DirEntry, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, PendingDelete, Refusal, Target, Timestamp,
+};
 
 /// Maximum number of parts of an intent in one partition: several times the maximum of one request.
 const INTENT_PARTS_MAX: usize = 1024;
@@ -13,21 +15,21 @@ impl Partition {
     pub(crate) fn check_part(&self, intent: Intent, part: &Part) -> Outcome<()> {
         let own = Some(intent);
         match part {
-            Part::Entry { directory, name, was, becomes } => {
+            Part::Entry { directory, name, before: was, after: becomes } => {
                 self.check_entry_part(own, *directory, name, *was, *becomes)
             }
-            Part::Name { file } => self.check_linkable(*file, own),
-            Part::Unname { file } => self.check_unname(*file, own),
+            Part::AddLink { file } => self.check_linkable(*file, own),
+            Part::DropLink { file } => self.check_unname(*file, own),
             Part::Moved { file, .. } => {
                 self.intents.check(*file, What::Inode, own)?;
                 self.here_or_stale(*file).map(drop)
             }
             Part::Remove { directory, fragments } => self.check_remove(*directory, fragments, own),
-            Part::Shut { directory } => {
+            Part::LockEntries { directory } => {
                 self.intents.check_all(*directory, own)?;
                 self.open_directory_for(*directory, own).map(drop)
             }
-            Part::Divide { directory, .. } => match self.intents.holder(*directory, What::Shut) {
+            Part::Split { directory, .. } => match self.intents.holder(*directory, What::Shut) {
                 held if held == own => Ok(()),
                 _ => Err(Refusal::Stale(Object::File(*directory))),
             },
@@ -39,7 +41,7 @@ impl Partition {
                 self.check_change(*directory, own)?.check_handed_down(*directory, name, value.as_deref())
             }
             Part::MoveLease => self.intents.check(FileId::ROOT, What::Moves, own),
-            Part::Make { .. } | Part::Fragment { .. } => Ok(()),
+            Part::CreateDirectory { .. } | Part::Fragment { .. } => Ok(()),
         }
     }
 
@@ -113,18 +115,20 @@ impl Partition {
     }
 
     /// Applies a part. Cannot fail.
-    pub(crate) fn do_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<Gone> {
+    pub(crate) fn do_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<PendingDelete> {
         match part {
-            Part::Entry { directory, name, was, becomes } => self.do_entry(directory, name, was, becomes, now),
-            Part::Name { file } => self.add_name(file, now).expect(CHECKED),
-            Part::Unname { file } => return self.drop_name(file, now),
-            Part::Make { parent, inode, heritage } => {
-                let inode = acl::inherit(&heritage, NewInode::new(NewKind::Directory, inode.mode, inode.owner));
+            Part::Entry { directory, name, before: was, after: becomes } => {
+                self.do_entry(directory, name, was, becomes, now)
+            }
+            Part::AddLink { file } => self.add_name(file, now).expect(CHECKED),
+            Part::DropLink { file } => return self.drop_name(file, now),
+            Part::CreateDirectory { parent, inode, inherited } => {
+                let inode = acl::inherit(&inherited, NewInode::new(NewKind::Directory, inode.mode, inode.owner));
                 self.insert_inode(made.expect(CHECKED), Inode::new(inode, parent, None, now));
             }
             Part::Remove { directory, .. } => return self.remove_whole(directory, now),
             Part::Moved { file, parent } => self.has_moved(file, parent, now),
-            Part::Divide { directory, fragments } => self.divide(directory, fragments),
+            Part::Split { directory, fragments } => self.divide(directory, fragments),
             Part::Fragment { directory, inode, entries } => {
                 self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
             }
@@ -132,7 +136,7 @@ impl Partition {
             Part::Xattr { directory, name, value, kill_set_group_id } => {
                 self.set_handed_down(directory, name, value, kill_set_group_id, now).expect(CHECKED);
             }
-            Part::MoveLease | Part::Shut { .. } => {}
+            Part::MoveLease | Part::LockEntries { .. } => {}
         }
         None
     }
@@ -163,7 +167,7 @@ impl Partition {
     }
 
     /// Removes an empty directory, even if it was split.
-    fn remove_whole(&mut self, directory: FileId, now: Timestamp) -> Option<Gone> {
+    fn remove_whole(&mut self, directory: FileId, now: Timestamp) -> Option<PendingDelete> {
         self.edit(directory, |inode| {
             inode.directory_mut(directory)?.set_fragments(Vec::new());
             Ok(())
@@ -188,7 +192,7 @@ fn bars(one: &Part, other: &Part) -> bool {
         (Part::Entry { directory: one, name, .. }, Part::Entry { directory: other, name: other_name, .. }) => {
             one == other && name == other_name
         }
-        (Part::Name { file: one }, Part::Name { file: other }) => one == other,
+        (Part::AddLink { file: one }, Part::AddLink { file: other }) => one == other,
         _ => [(one, other), (other, one)]
             .iter()
             .any(|(one, other)| ends(one).is_some_and(|file| about(other) == Some(file))),
@@ -198,7 +202,7 @@ fn bars(one: &Part, other: &Part) -> bool {
 /// Returns the inode that a part may delete.
 fn ends(part: &Part) -> Option<FileId> {
     match part {
-        Part::Unname { file } | Part::Remove { directory: file, .. } => Some(*file),
+        Part::DropLink { file } | Part::Remove { directory: file, .. } => Some(*file),
         _ => None,
     }
 }
@@ -206,14 +210,14 @@ fn ends(part: &Part) -> Option<FileId> {
 /// Returns the inode that a part needs; `None` if it creates one.
 fn about(part: &Part) -> Option<FileId> {
     match part {
-        Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => Some(*file),
+        Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => Some(*file),
         Part::Entry { directory, .. }
         | Part::Remove { directory, .. }
-        | Part::Shut { directory }
-        | Part::Divide { directory, .. }
+        | Part::LockEntries { directory }
+        | Part::Split { directory, .. }
         | Part::Change { directory, .. }
         | Part::Xattr { directory, .. } => Some(*directory),
-        Part::MoveLease | Part::Make { .. } | Part::Fragment { .. } => None,
+        Part::MoveLease | Part::CreateDirectory { .. } | Part::Fragment { .. } => None,
     }
 }
 

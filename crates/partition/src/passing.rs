@@ -7,32 +7,32 @@ use crate::{
 };
 use placement::FileId;
 use wire::{
-    ACL_ACCESS, Command, Credentials, Needs,
+    ACL_ACCESS, Command, Credentials, DirAccess,
     credentials::{READ, WRITE},
 };
 
 impl Partition {
     /// Returns true if a directory of this partition certainly grants a user the needed access.
-    pub fn lets(&self, directory: FileId, who: &Credentials, needs: Needs) -> bool {
+    pub fn lets(&self, directory: FileId, who: &Credentials, needs: DirAccess) -> bool {
         let inode = self.inode(directory).ok().filter(|inode| matches!(inode.body, Body::Directory(_)));
-        inode.is_some_and(|inode| who.surely_does(needs, (inode.mode, inode.owner), has_acl(inode)))
+        inode.is_some_and(|inode| who.mode_allows(needs, (inode.mode, inode.owner), has_acl(inode)))
     }
 
     /// Replaces an open by name with the open of the file, if it is a regular file here and
     /// certainly open to the user (if one is given), else with a lookup. Returns any other command
     /// unchanged.
     pub fn resolved(&self, command: Command, who: Option<&Credentials>) -> Command {
-        let Command::OpenName { parent, name, flags, whole } = command else { return command };
+        let Command::OpenName { parent, name, flags, extent: whole } = command else { return command };
         let wants = if flags.read { READ } else { 0 } | if flags.write || flags.truncate { WRITE } else { 0 };
         let found = self.entry(parent, &name).map(|entry| entry.file);
         let opened = found.ok().filter(|file| {
             let inode = self.inode(*file).ok().filter(|inode| matches!(inode.body, Body::File(_)));
             let is_open_to =
-                |inode: &Inode, who: &Credentials| who.surely_may(wants, (inode.mode, inode.owner), has_acl(inode));
+                |inode: &Inode, who: &Credentials| who.mode_grants(wants, (inode.mode, inode.owner), has_acl(inode));
             inode.is_some_and(|inode| who.is_none_or(|who| is_open_to(inode, who)))
         });
         match opened {
-            Some(file) if self.intents.is_empty() => Command::Open { file, flags, whole },
+            Some(file) if self.intents.is_empty() => Command::Open { file, flags, extent: whole },
             _ => Command::Lookup { parent, name },
         }
     }

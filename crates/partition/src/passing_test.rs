@@ -3,7 +3,7 @@
 use crate::partition_test::*;
 use placement::FileId;
 use wire::{
-    Answer, Command, Credentials, Name, Needs, NewInode, NewKind, OpenFlags, Owner, Wish,
+    Answer, Command, Credentials, DirAccess, ExtentRequest, Name, NewInode, NewKind, OpenFlags, Owner,
     credentials::{READ, WRITE},
 };
 
@@ -11,18 +11,18 @@ const OWNER: Owner = Owner { uid: 1000, gid: 1000 };
 
 fn made(bench: &mut Bench, text: &str, kind: NewKind, mode: u32) -> FileId {
     let (inode, name) = (NewInode::new(kind, mode, OWNER), name(text));
-    match bench.apply(Command::Create { parent: FileId::ROOT, name, inode, open: false, whole: Wish::No }) {
+    match bench.apply(Command::Create { parent: FileId::ROOT, name, inode, open: false, extent: ExtentRequest::None }) {
         Answer::Attributes(attributes) | Answer::Opened { attributes, .. } => attributes.file,
         other => panic!("{other:?}"),
     }
 }
 
 fn open(name: Name, flags: OpenFlags) -> Command {
-    Command::OpenName { parent: FileId::ROOT, name, flags, whole: Wish::No }
+    Command::OpenName { parent: FileId::ROOT, name, flags, extent: ExtentRequest::None }
 }
 
 fn user(uid: u32) -> Credentials {
-    Credentials { uid, gid: uid, groups: Vec::new(), needs: Needs::Pass }
+    Credentials { uid, gid: uid, groups: Vec::new(), access: DirAccess::Lookup }
 }
 
 #[test]

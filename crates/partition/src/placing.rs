@@ -3,7 +3,8 @@
 //!
 //! A policy that a hash can evaluate is evaluated here, when the file is created. A policy that
 //! depends on nodes is evaluated by the client that first writes more than fits inline
-//! ([`wire::Answer::Unplaced`], [`wire::Command::Place`]). Afterwards the layout never changes.
+//! ([`wire::Answer::NeedsPlacement`], [`wire::Command::Place`]). Afterwards the layout never
+//! changes.
 
 use crate::{
     Partition,
@@ -93,7 +94,7 @@ impl FileBody {
     /// Returns the answer that asks a client to place the stripes, if that is still to be done.
     pub fn unplaced(&self) -> Option<Answer> {
         let policy = self.placed.pending_policy?;
-        Some(Answer::Unplaced { policy, layout: self.placed.layout })
+        Some(Answer::NeedsPlacement { policy, layout: self.placed.layout })
     }
 
     /// Returns the stripes that may have bytes, except those beyond the end of the file.
@@ -135,7 +136,7 @@ impl Inode {
             && asked.placing != self.asked.placing
         {
             if !body.is_free() {
-                return Err(Refusal::Placed(Object::File(file)));
+                return Err(Refusal::AlreadyPlaced(Object::File(file)));
             }
             let by_hash = match body.placed.layout.distribution() {
                 Distribution::Single(partition) => partition,

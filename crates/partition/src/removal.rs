@@ -7,7 +7,10 @@ use crate::{
     weight,
 };
 use placement::FileId;
-use wire::{Answer, GONE_MAX, Gone, Intent, Kind, Leftovers, Name, Object, Outcome, Refusal, Session, Timestamp};
+use wire::{
+    Answer, Intent, Kind, Name, Object, Outcome, PENDING_DELETES_MAX, PendingDelete, Refusal, Session, Timestamp,
+    UnfinishedWork,
+};
 
 impl Partition {
     pub(crate) fn unlink(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
@@ -16,16 +19,16 @@ impl Partition {
             return Err(Refusal::IsDirectory(Object::entry(parent, name)));
         }
         if !self.is_home_of(file) {
-            return Ok(Answer::Spread);
+            return Ok(Answer::NeedsTransaction);
         }
         self.intents.check(file, What::Inode, None)?;
         self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(Answer::Removed { gone: self.drop_name(file, now) })
+        Ok(Answer::Removed { deleted: self.drop_name(file, now) })
     }
 
     /// Removes one name. The inode is deleted with its last name, or with its last close after
     /// that.
-    pub(crate) fn drop_name(&mut self, file: FileId, now: Timestamp) -> Option<Gone> {
+    pub(crate) fn drop_name(&mut self, file: FileId, now: Timestamp) -> Option<PendingDelete> {
         self.edit(file, |inode| {
             inode.names = inode.names.saturating_sub(1);
             inode.changed = now;
@@ -38,14 +41,14 @@ impl Partition {
 
     /// Deletes an inode that has no name and no open, that no kernel knows, and that no intent may
     /// give a name.
-    pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<Gone> {
+    pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<PendingDelete> {
         let held = self.grants.keeps(file) || self.intents.holder(file, What::Inode).is_some();
         let unused = self.inodes.get(&file)?.is_unused() && !held;
         if unused { self.remove_inode(file) } else { None }
     }
 
     /// Deletes an inode; records its stripes, if it may have some, until they are removed.
-    pub(crate) fn remove_inode(&mut self, file: FileId) -> Option<Gone> {
+    pub(crate) fn remove_inode(&mut self, file: FileId) -> Option<PendingDelete> {
         let mut inode = self.inodes.remove(&file)?;
         self.bytes -= inode.weight();
         let crate::inode::Body::File(body) = &mut inode.body else { return None };
@@ -55,15 +58,15 @@ impl Partition {
             return None;
         }
         self.bytes += weight::runs(&stripes);
-        let gone = Gone { file, layout, stripes };
-        self.gone.insert(file, gone.clone());
-        Some(gone)
+        let deleted = PendingDelete { file, layout, stripes };
+        self.deleted.insert(file, deleted.clone());
+        Some(deleted)
     }
 
     /// Records that the stripes of a deleted file are removed.
     pub fn purged(&mut self, file: FileId) -> Answer {
-        if let Some(gone) = self.gone.remove(&file) {
-            self.bytes -= weight::runs(&gone.stripes);
+        if let Some(deleted) = self.deleted.remove(&file) {
+            self.bytes -= weight::runs(&deleted.stripes);
         }
         Answer::Done
     }
@@ -74,11 +77,11 @@ impl Partition {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
         let last = inode.opens.is_empty();
-        let gone = self.remove_if_unused(file);
+        let deleted = self.remove_if_unused(file);
         if last {
             self.note_closed(file);
         }
-        Ok(Answer::Removed { gone })
+        Ok(Answer::Removed { deleted })
     }
 
     /// Ends an open of a session, or transfers it to another session.
@@ -89,7 +92,7 @@ impl Partition {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
         inode.opened(to);
-        Ok(Answer::Removed { gone: None })
+        Ok(Answer::Removed { deleted: None })
     }
 
     pub(crate) fn remove_directory(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
@@ -98,11 +101,11 @@ impl Partition {
             return Err(Refusal::NotDirectory(Object::entry(parent, name)));
         }
         if !self.is_home_of(file) || self.is_split(file) {
-            return Ok(Answer::Spread);
+            return Ok(Answer::NeedsTransaction);
         }
         self.check_removable(file)?;
         self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(Answer::Removed { gone: self.drop_name(file, now) })
+        Ok(Answer::Removed { deleted: self.drop_name(file, now) })
     }
 
     /// Checks that a directory is empty, and that no intent has locked any part of it.
@@ -122,36 +125,36 @@ impl Partition {
         held.dedup();
         self.answered.end(session);
         self.intents.forget_aborted(session);
-        let mut gone = self.end_reserved(session);
-        gone.extend(held.into_iter().filter_map(|file| self.release(file, session)));
-        gone.truncate(GONE_MAX);
-        Answer::Closed(gone)
+        let mut deleted = self.end_reserved(session);
+        deleted.extend(held.into_iter().filter_map(|file| self.release(file, session)));
+        deleted.truncate(PENDING_DELETES_MAX);
+        Answer::Closed(deleted)
     }
 
-    fn release(&mut self, file: FileId, session: Session) -> Option<Gone> {
+    fn release(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
         let released = self.edit(file, |inode| {
             inode.released_by(session);
             Ok(inode.opens.is_empty())
         });
         let last = released.ok()?;
-        let gone = self.remove_if_unused(file);
+        let deleted = self.remove_if_unused(file);
         if last {
             self.note_closed(file);
         }
-        gone
+        deleted
     }
 
     /// Returns the unfinished work of ended clients: intents, and stripes of deleted files.
-    pub(crate) fn leftovers(&self) -> Leftovers {
+    pub(crate) fn leftovers(&self) -> UnfinishedWork {
         let committed = |(intent, decided): (&Intent, &Decided)| match decided {
             Decided::Committed(_) => Some(*intent),
             Decided::Aborted => None,
         };
-        let gone = self.gone.values().take(GONE_MAX).cloned().collect();
-        Leftovers {
+        let deleted = self.deleted.values().take(PENDING_DELETES_MAX).cloned().collect();
+        UnfinishedWork {
             prepared: self.intents.prepared.keys().copied().collect(),
             committed: self.intents.decided.iter().filter_map(committed).collect(),
-            gone,
+            deleted,
         }
     }
 }

@@ -8,7 +8,10 @@ use crate::{
     inode::{Body, FileBody},
 };
 use placement::FileId;
-use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Contents, Heritage, HostFile, NewInode, NewKind, Part, StripeRuns, Wish};
+use wire::{
+    ACL_ACCESS, ACL_DEFAULT, Command, Contents, ExtentRequest, HostFile, InheritedAttributes, NewInode, NewKind, Part,
+    StripeRuns,
+};
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
@@ -49,12 +52,12 @@ pub fn fragments(fragments: &[FileId]) -> u64 {
 /// Returns the maximum cost that a part of an intent adds.
 pub fn part(part: &Part) -> u64 {
     match part {
-        Part::Entry { was: None, becomes: Some(_), name, .. } => entry(name),
-        Part::Make { inode, heritage, .. } => new_inode(inode) + inherited(heritage),
+        Part::Entry { before: None, after: Some(_), name, .. } => entry(name),
+        Part::CreateDirectory { inode, inherited, .. } => new_inode(inode) + inherited_acls(inherited),
         Part::Fragment { inode, entries, .. } => {
             new_inode(inode) + acls(inode) + entries.iter().map(|listed| entry(&listed.name)).sum::<u64>()
         }
-        Part::Divide { fragments: ids, .. } => fragments(ids),
+        Part::Split { fragments: ids, .. } => fragments(ids),
         Part::Xattr { name, value: Some(value), .. } => EXTRA_BYTES + xattr(name, value),
         _ => 0,
     }
@@ -72,8 +75,8 @@ pub fn xattr(name: &[u8], value: &[u8]) -> u64 {
 
 /// Returns the cost of the ACLs that a new inode may inherit. Each is as long as the default ACL
 /// that it comes from.
-pub fn inherited(heritage: &Heritage) -> u64 {
-    let acl = &heritage.default_acl;
+pub fn inherited_acls(inherited: &InheritedAttributes) -> u64 {
+    let acl = &inherited.default_acl;
     if acl.is_empty() { 0 } else { EXTRA_BYTES + xattr(ACL_ACCESS, acl) + xattr(ACL_DEFAULT, acl) }
 }
 
@@ -103,8 +106,8 @@ fn stored(contents: &Contents) -> u64 {
 }
 
 /// Returns the cost of an extent, if one is given.
-fn given(whole: Wish) -> u64 {
-    if matches!(whole, Wish::Given(_)) { EXTENT_BYTES } else { 0 }
+fn given(whole: ExtentRequest) -> u64 {
+    if matches!(whole, ExtentRequest::Allocated(_)) { EXTENT_BYTES } else { 0 }
 }
 
 impl Partition {
@@ -114,11 +117,11 @@ impl Partition {
     /// Exact for frequent commands, so that their reservations need no correction afterwards.
     pub fn new_bytes_max(&self, command: &Command) -> u64 {
         match command {
-            Command::Create { parent, name, inode, whole, .. } => {
+            Command::Create { parent, name, inode, extent: whole, .. } => {
                 new_inode(inode) + entry(name) + self.inherited_weight(*parent) + given(*whole)
             }
-            Command::Open { whole, .. } => given(*whole),
-            Command::Fold { bytes, .. } => Self::fold_bytes_max(bytes.len() as u64),
+            Command::Open { extent: whole, .. } => given(*whole),
+            Command::Demote { bytes, .. } => Self::fold_bytes_max(bytes.len() as u64),
             Command::Link { name, .. } => entry(name),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
@@ -137,13 +140,13 @@ impl Partition {
             _ => None,
         };
         match command {
-            Command::CreateUnnamed { parent, inode, .. } => new_inode(inode) + self.inherited_weight(*parent),
+            Command::CreateTmpfile { parent, inode, .. } => new_inode(inode) + self.inherited_weight(*parent),
             Command::SetXattr { name, value, .. } => EXTRA_BYTES + xattr(name, value),
             Command::Allocate { file, offset, length, mode } => {
                 body(file).map_or(0, |body| body.allocate_weight(*offset..offset.saturating_add(*length), *mode))
             }
             Command::Lock { file, lock, .. } => self.lock_weight(*file, lock),
-            Command::Punched { file, .. } => body(file).map_or(0, FileBody::punched_weight),
+            Command::PunchDone { file, .. } => body(file).map_or(0, FileBody::punched_weight),
             Command::PutObject { parent, name, attributes, contents, .. } => {
                 let extra = if attributes.is_empty() { 0 } else { EXTRA_BYTES };
                 let described: u64 = attributes.iter().map(|(name, value)| xattr(name, value)).sum();
@@ -157,6 +160,6 @@ impl Partition {
     /// Returns the maximum cost of attributes inherited from a directory in this partition.
     fn inherited_weight(&self, parent: FileId) -> u64 {
         let extra = self.inodes.get(&parent).is_some_and(|parent| parent.extra.is_some());
-        if extra { self.heritage(parent).map_or(0, |heritage| inherited(&heritage)) } else { 0 }
+        if extra { self.inherited(parent).map_or(0, |inherited| inherited_acls(&inherited)) } else { 0 }
     }
 }

@@ -22,8 +22,8 @@ use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{
-    Answer, Changes, Command, Extent, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Session, Times, Timestamp,
-    Wish,
+    Answer, Changes, Command, Extent, ExtentRequest, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Session,
+    Times, Timestamp,
 };
 
 /// A time before any that a file can have: the extent's time wins.
@@ -62,7 +62,7 @@ impl Partition {
                 makes.then_some(Head { bytes: &[], size: 0 })
             }
             // A read-only open requests an extent only if the client can read it directly.
-            Command::Open { file, flags, whole } if flags.write || *whole != Wish::No => {
+            Command::Open { file, flags, extent: whole } if flags.write || *whole != ExtentRequest::None => {
                 let inode = self.inodes.get(file).filter(|inode| inode.opens.is_empty())?;
                 let Body::File(FileBody { size, place: Place::Inline(bytes), .. }) = &inode.body else { return None };
                 Some(if flags.truncate { Head { bytes: &[], size: 0 } } else { Head { bytes, size: *size } })
@@ -127,8 +127,8 @@ impl Inode {
     }
 
     /// Moves the file to the extent that a node gave; the extent has the bytes already.
-    pub fn become_whole(&mut self, wish: Wish) {
-        if let (Wish::Given(extent), Body::File(body)) = (wish, &mut self.body)
+    pub fn become_whole(&mut self, wish: ExtentRequest) {
+        if let (ExtentRequest::Allocated(extent), Body::File(body)) = (wish, &mut self.body)
             && matches!(body.place, Place::Inline(_))
         {
             body.place = Place::Whole(extent);

@@ -4,37 +4,37 @@ use crate::{Head, Partition, partition_test::*};
 use bytes::Bytes;
 use placement::{FileId, NodeId};
 use wire::{
-    Answer, Changes, Command, Content, Extent, NewInode, NewKind, OpenFlags, Owner, Refusal, Session, TimeChange,
-    Times, Wish, WritePlace,
+    Answer, Changes, Command, Content, Extent, ExtentRequest, NewInode, NewKind, OpenFlags, Owner, Refusal, Session,
+    TimeChange, Times, WritePlace,
 };
 
 fn extent(slot: u32) -> Extent {
     Extent { node: NodeId(1), slot, generation: 1 }
 }
 
-fn create(text: &str, whole: Wish) -> Command {
+fn create(text: &str, whole: ExtentRequest) -> Command {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
-    Command::Create { parent: FileId::ROOT, name: name(text), inode, open: true, whole }
+    Command::Create { parent: FileId::ROOT, name: name(text), inode, open: true, extent: whole }
 }
 
 /// Creates an open file in this extent.
 fn made(bench: &mut Bench, text: &str, slot: u32) -> FileId {
-    match bench.apply(create(text, Wish::Given(extent(slot)))) {
+    match bench.apply(create(text, ExtentRequest::Allocated(extent(slot)))) {
         Answer::Opened { attributes, .. } => {
-            assert_eq!(attributes.whole, Some(extent(slot)));
+            assert_eq!(attributes.extent, Some(extent(slot)));
             attributes.file
         }
         other => panic!("{other:?}"),
     }
 }
 
-fn open(file: FileId, whole: Wish) -> Command {
-    Command::Open { file, flags: OpenFlags::READ_WRITE, whole }
+fn open(file: FileId, whole: ExtentRequest) -> Command {
+    Command::Open { file, flags: OpenFlags::READ_WRITE, extent: whole }
 }
 
 fn fold(file: FileId, slot: u32) -> Command {
     let times = Times { accessed: at(3), modified: at(4), changed: at(5) };
-    Command::Fold { file, extent: extent(slot), bytes: Bytes::from_static(b"small"), times }
+    Command::Demote { file, extent: extent(slot), bytes: Bytes::from_static(b"small"), times }
 }
 
 #[test]
@@ -46,33 +46,33 @@ fn bytes_of_a_whole_file_are_in_its_extent() {
         let data = if length == 5 { Bytes::from_static(b"bytes") } else { Bytes::new() };
         for place in [WritePlace::At(3), WritePlace::End] {
             let command = Command::Write { file, place, length, data: data.clone(), kill_set_id: false };
-            assert_eq!(bench.apply(command), Answer::Whole(extent(7)));
+            assert_eq!(bench.apply(command), Answer::Extent(extent(7)));
         }
     }
     let read = bench.apply(Command::Read { file, offset: 9, length: 100 });
-    assert_eq!(read, Answer::Content { length: 100, content: Content::Whole(extent(7)) });
+    assert_eq!(read, Answer::Content { length: 100, content: Content::Extent(extent(7)) });
 }
 
 #[test]
 fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open() {
     let mut bench = Bench::new();
     let empty = Some(Head { bytes: &[], size: 0 });
-    assert_eq!(bench.partition.head(&create("f", Wish::Wanted)), empty);
+    assert_eq!(bench.partition.head(&create("f", ExtentRequest::Any)), empty);
     let file = bench.create(FileId::ROOT, "f", NewKind::File).file;
-    assert_eq!(bench.partition.head(&create("f", Wish::Wanted)), None, "it is there");
+    assert_eq!(bench.partition.head(&create("f", ExtentRequest::Any)), None, "it is there");
     bench.write(file, WritePlace::At(0), b"hello");
     bench.change(file, Changes { size: Some(9), ..Changes::default() });
     let head = Some(Head { bytes: b"hello", size: 9 });
-    assert_eq!(bench.partition.head(&open(file, Wish::Wanted)), head);
+    assert_eq!(bench.partition.head(&open(file, ExtentRequest::Any)), head);
     let truncate = OpenFlags { truncate: true, ..OpenFlags::WRITE };
-    assert_eq!(bench.partition.head(&Command::Open { file, flags: truncate, whole: Wish::Wanted }), empty);
-    let read = |whole| Command::Open { file, flags: OpenFlags::READ, whole };
-    assert_eq!(bench.partition.head(&read(Wish::Wanted)), head, "who reads it by itself");
-    assert_eq!(bench.partition.head(&read(Wish::No)), None, "else it is best where it is");
-    bench.apply(read(Wish::No));
-    assert_eq!(bench.partition.head(&open(file, Wish::Wanted)), None, "somebody has it open");
+    assert_eq!(bench.partition.head(&Command::Open { file, flags: truncate, extent: ExtentRequest::Any }), empty);
+    let read = |whole| Command::Open { file, flags: OpenFlags::READ, extent: whole };
+    assert_eq!(bench.partition.head(&read(ExtentRequest::Any)), head, "who reads it by itself");
+    assert_eq!(bench.partition.head(&read(ExtentRequest::None)), None, "else it is best where it is");
+    bench.apply(read(ExtentRequest::None));
+    assert_eq!(bench.partition.head(&open(file, ExtentRequest::Any)), None, "somebody has it open");
     bench.apply(Command::Close { file });
-    bench.apply(open(file, Wish::Given(extent(2))));
+    bench.apply(open(file, ExtentRequest::Allocated(extent(2))));
     assert_eq!(bench.partition.extent(file), Some(extent(2)));
 }
 
@@ -93,7 +93,7 @@ fn an_extent_is_free_when_its_file_has_neither_name_nor_opener() {
 fn the_last_close_is_told_whoever_closes() {
     let mut bench = Bench::new();
     let file = made(&mut bench, "f", 1);
-    bench.apply(open(file, Wish::No));
+    bench.apply(open(file, ExtentRequest::None));
     bench.apply(Command::Close { file });
     assert!(bench.partition.told().is_none());
     bench.apply(Command::CloseSession { session: Session(1) });
@@ -109,7 +109,7 @@ fn a_fold_is_done_only_to_a_closed_file_that_is_still_where_it_was() {
     assert!(matches!(bench.try_to(fold(file, 2)), Err(Refusal::Stale(_))), "it is elsewhere");
     bench.apply(fold(file, 1));
     let found = bench.stat(file);
-    assert_eq!((found.size, found.modified, found.changed, found.whole), (5, at(4), at(5), None));
+    assert_eq!((found.size, found.modified, found.changed, found.extent), (5, at(4), at(5), None));
     assert_eq!(bench.read(file), "small");
     assert!(matches!(bench.try_to(fold(file, 1)), Err(Refusal::Stale(_))), "it is folded");
 }
@@ -133,10 +133,12 @@ fn random(next: &mut impl FnMut(u64) -> u64, wishes: &mut impl FnMut(u64) -> u64
     let slot = u32::try_from(wishes(6)).unwrap();
     match (random_command(next), wishes(3)) {
         (Command::Create { parent, name, inode, open, .. }, 0 | 1) => {
-            Command::Create { parent, name, inode, open, whole: Wish::Given(extent(slot)) }
+            Command::Create { parent, name, inode, open, extent: ExtentRequest::Allocated(extent(slot)) }
         }
-        (Command::Open { file, flags, .. }, 0 | 1) => Command::Open { file, flags, whole: Wish::Given(extent(slot)) },
-        (Command::Close { file } | Command::Wrote { file, .. }, 0) => fold(file, slot),
+        (Command::Open { file, flags, .. }, 0 | 1) => {
+            Command::Open { file, flags, extent: ExtentRequest::Allocated(extent(slot)) }
+        }
+        (Command::Close { file } | Command::PublishSize { file, .. }, 0) => fold(file, slot),
         (command, _) => command,
     }
 }
@@ -153,10 +155,10 @@ fn a_snapshot_with_whole_files_goes_on_as_its_original_does_and_counts_what_is_t
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         let mut folded = 0;
         for _ in 0..400 {
-            let (command, stamp) = (random(&mut next, &mut wishes), bench.stamp());
-            folded += u32::from(matches!(command, Command::Fold { .. }));
-            let answer = bench.partition.apply(Some(stamp), command.clone(), at(1000));
-            assert_eq!(copy.apply(Some(stamp), command, at(1000)), answer, "seed {seed}");
+            let (command, request_id) = (random(&mut next, &mut wishes), bench.request_id());
+            folded += u32::from(matches!(command, Command::Demote { .. }));
+            let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
+            assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }
         assert!(folded > 0, "seed {seed}");
         let told = |partition: &mut Partition| partition.told().map(|told| (told.freed, told.closed));

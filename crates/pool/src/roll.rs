@@ -10,7 +10,7 @@ use placement::{Epoch, NodeId, PartitionId};
 use std::{path::Path, time::Duration};
 use tokio::{task::JoinSet, time::timeout};
 use transport::Remote;
-use wire::{Answer, Body, Failure, Request, Session, Usage};
+use wire::{Answer, Body, Failure, Request, Session, SpaceUsage};
 
 /// Time limit for a node's answer; then it counts as down.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Up {
     /// Space usage of the node.
-    pub usage: Usage,
+    pub usage: SpaceUsage,
     /// Number of partitions that the node holds.
     pub partitions: u32,
 }
@@ -73,11 +73,11 @@ async fn state(entry: &NodeEntry, key: &Key) -> State {
 }
 
 async fn ask(remote: &Remote, id: NodeId) -> Result<Up, Failure> {
-    let of = |epoch, session, body| Request { epoch, session, hurried: false, partition: PartitionId(0), body };
+    let of = |epoch, session, body| Request { epoch, session, skip_ack: false, partition: PartitionId(0), body };
     let unexpected = |answer: &Answer| Failure::Lost(format!("an answer that does not belong here: {answer:?}"));
     let welcome = match remote.call(of(Epoch::FIRST, Session::NONE, Body::Hello)).await? {
-        Answer::Welcome(welcome) if welcome.node == id => welcome,
-        Answer::Welcome(other) => return Err(Failure::Lost(format!("node {} answers in its place", other.node))),
+        Answer::Hello(welcome) if welcome.node == id => welcome,
+        Answer::Hello(other) => return Err(Failure::Lost(format!("node {} answers in its place", other.node))),
         other => return Err(unexpected(&other)),
     };
     let partitions = welcome.map.partition_counts().get(&id).copied().unwrap_or(0);

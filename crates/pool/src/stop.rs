@@ -26,7 +26,7 @@ pub enum Stopped {
     /// The node ended on request.
     Ended,
     /// The node had already ended.
-    Gone,
+    PendingDelete,
     /// The node did not answer, or did not end in time, so its process was ended by a signal.
     Killed,
     /// The node may still run: its process is on another machine, or cannot be verified as a node
@@ -82,7 +82,7 @@ fn stop_node(node: &NodeEntry, key: &Key, file: &Path) -> Stopped {
     match (ask(node, key), held) {
         (Ok(()), None) => Stopped::Ended,
         (Ok(()), Some(held)) if held.wait(END_WAIT) => Stopped::Ended,
-        (Err(_), None) if node.process.is_of_this_machine() => Stopped::Gone,
+        (Err(_), None) if node.process.is_of_this_machine() => Stopped::PendingDelete,
         (Err(why), None) => Stopped::Unknown(why),
         (_, Some(_)) if !node.process.is_node_of(file) => {
             let why = format!(
@@ -106,7 +106,7 @@ fn ask(node: &NodeEntry, key: &Key) -> Result<(), String> {
     let remote = key.remote(node).map_err(|problem| problem.message)?;
     let runtime = runtime().map_err(|problem| problem.message)?;
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
-    let request = Request { epoch, session: Session::NONE, hurried: false, partition, body: Body::Stop };
+    let request = Request { epoch, session: Session::NONE, skip_ack: false, partition, body: Body::Stop };
     runtime.block_on(async {
         match timeout(ANSWER_WAIT, remote.call(request)).await {
             Ok(Ok(_)) => Ok(()),
@@ -142,7 +142,7 @@ mod tests {
         child.wait().unwrap();
         symlink(&path, &link).unwrap();
         let stopped = stop(&link, Some(Path::new("/run/other"))).unwrap();
-        assert!(stopped.iter().all(|(_, how)| *how == Stopped::Gone) && victim.exists());
+        assert!(stopped.iter().all(|(_, how)| *how == Stopped::PendingDelete) && victim.exists());
         assert!(
             !path.exists() && fs::symlink_metadata(&link).is_err(),
             "neither the file nor the link looks like a pool"

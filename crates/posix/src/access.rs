@@ -5,7 +5,7 @@
 use crate::Caller;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
-pub use wire::credentials::{READ, RUN as EXECUTE, WRITE};
+pub use wire::credentials::{EXECUTE, READ, WRITE};
 use wire::{Attributes, Kind, SET_GROUP_ID, credentials::STICKY};
 
 /// Result of a permission check that has not read the ACL.

@@ -24,8 +24,8 @@ fn file(kind: Kind, mode: u32) -> Attributes {
         changed: never,
         created: never,
         version: 0,
-        whole: None,
-        lasting: false,
+        extent: None,
+        cacheable: false,
     }
 }
 

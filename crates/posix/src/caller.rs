@@ -4,7 +4,7 @@
 use rustix::process::{getegid, geteuid, getgid, getgroups, getuid};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::cell::OnceCell;
-use wire::{Credentials, Needs};
+use wire::{Credentials, DirAccess};
 
 /// User with groups and capabilities. Groups and capabilities are queried only when they are
 /// needed.
@@ -70,13 +70,15 @@ impl Caller {
     /// Returns the credentials to check along a path and for `needs` at its end, or
     /// `TraversalCheck::Skip` if the caller has `capable`. `None` if the caller has too many groups
     /// for one message.
-    pub fn traversal_check(&self, needs: Needs, capable: CapabilitySet) -> Option<TraversalCheck> {
+    pub fn traversal_check(&self, needs: DirAccess, capable: CapabilitySet) -> Option<TraversalCheck> {
         if self.can(capable) {
             return Some(TraversalCheck::Skip);
         }
         let groups = self.groups();
         let fits = groups.len() <= Credentials::GROUPS_MAX;
-        fits.then(|| TraversalCheck::As(Credentials { uid: self.uid, gid: self.gid, groups: groups.clone(), needs }))
+        fits.then(|| {
+            TraversalCheck::As(Credentials { uid: self.uid, gid: self.gid, groups: groups.clone(), access: needs })
+        })
     }
 
     /// Returns whether the caller has all of these capabilities (capabilities(7)).

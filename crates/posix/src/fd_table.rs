@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wire::{Lent, Mark, Marked, OpenFlags};
+use wire::{LeaseKind, OpenFlags, OpenLease, OpenLeaseId};
 
 /// Open file description of the pool, shared by all duplicates of its descriptor.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct OpenDescription {
     /// Open file.
     pub file: FileId,
     /// Open lease at the node that gave the descriptor.
-    pub mark: Mark,
+    pub mark: OpenLeaseId,
     /// Flags of the open.
     pub flags: OpenFlags,
     /// Kind of the descriptor, disregarding `O_PATH`; see [`Self::visible_kind`].
@@ -39,12 +39,12 @@ pub struct OpenDescription {
 
 impl OpenDescription {
     /// Makes the entry of a descriptor that a node has given.
-    pub fn new(given: &Marked, names: Vec<Vec<u8>>, inode: (u64, u64)) -> Self {
-        let Marked { mark, file, flags, lent } = *given;
+    pub fn new(given: &OpenLease, names: Vec<Vec<u8>>, inode: (u64, u64)) -> Self {
+        let OpenLease { id: mark, file, flags, kind: lent } = *given;
         let kind = match lent {
-            Lent::Extent(_) => FdKind::Local,
-            Lent::Bytes => FdKind::Remote,
-            Lent::Directory => FdKind::Directory,
+            LeaseKind::Extent(_) => FdKind::Local,
+            LeaseKind::Bytes => FdKind::Remote,
+            LeaseKind::Directory => FdKind::Directory,
         };
         let (append, locked) = (AtomicBool::new(flags.append), AtomicBool::default());
         Self { file, mark, flags, kind, names, append, locked, inode }

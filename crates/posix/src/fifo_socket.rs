@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use transport::Address;
-use wire::{Kind, NewInode, NewKind, Wish};
+use wire::{ExtentRequest, Kind, NewInode, NewKind};
 
 /// Mode of the kernel's fifos: open to everybody who can reach the directory. The pool has checked
 /// permissions before.
@@ -103,7 +103,7 @@ impl PosixProcess {
             };
             let name = self.new_file_name(&caller, &resolved).await?;
             let inode = NewInode::new(NewKind::Node(Kind::Socket), self.mode(0o777), crate::open::owner(&caller));
-            let made = self.client.create(resolved.directory.file, name, inode, false, Wish::No).await;
+            let made = self.client.create(resolved.directory.file, name, inode, false, ExtentRequest::None).await;
             made.map(|made| Ok(made.attributes.file)).map_err(|refusal| crate::errno(&refusal))
         });
         self.endpoint(made.map_err(|errno| if errno == Errno::EXIST { Errno::ADDRINUSE } else { errno })?)

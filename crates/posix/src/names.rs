@@ -12,7 +12,8 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use wire::{
-    Attributes, Kind, Name, Needs, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish,
+    Attributes, DirAccess, ExtentRequest, Kind, Name, NewInode, NewKind, RenameFrom, RenameMode, RenameTo,
+    TARGET_BYTES_MAX,
 };
 
 /// Mode of symlinks, which have no permissions of their own.
@@ -77,7 +78,7 @@ impl PosixProcess {
             };
             let name = self.new_file_name(&caller, &resolved).await?;
             let inode = NewInode::new(kind, self.mode(mode), owner(&caller));
-            let made = self.client.create(resolved.directory.file, name, inode, false, Wish::No).await;
+            let made = self.client.create(resolved.directory.file, name, inode, false, ExtentRequest::None).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
@@ -100,7 +101,7 @@ impl PosixProcess {
             };
             let name = self.new_file_name(&caller, &resolved).await?;
             let inode = NewInode::new(NewKind::Symlink(Bytes::copy_from_slice(text)), LINK_MODE, owner(&caller));
-            let made = self.client.create(resolved.directory.file, name, inode, false, Wish::No).await;
+            let made = self.client.create(resolved.directory.file, name, inode, false, ExtentRequest::None).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
@@ -180,7 +181,7 @@ impl PosixProcess {
     /// whether that was done.
     async fn unlink_cached(&self, caller: &Caller, arg: PathArg<'_>) -> Result<bool, Errno> {
         let Some((_, key, directory)) = self.cached_path(arg)? else { return Ok(false) };
-        let Some(traversal) = caller.traversal_check(Needs::Remove, MODIFY_ANY) else { return Ok(false) };
+        let Some(traversal) = caller.traversal_check(DirAccess::Remove, MODIFY_ANY) else { return Ok(false) };
         let removed = self.client.unlink_below(key.hint(directory, &traversal), &key.last).await;
         let removed = removed.map_err(|refusal| crate::errno(&refusal))?;
         if !removed {

@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use wire::{Attributes, Kind, Mode, Needs, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
+use wire::{Attributes, DirAccess, ExtentRequest, Kind, Mode, NewInode, NewKind, OpenFlags, Owner, Refusal};
 
 /// Attempts to open a name that appears or disappears meanwhile.
 const TRIES: u32 = 16;
@@ -168,7 +168,7 @@ impl PosixProcess {
             (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), resolved.directory.file);
         let made = self.client.with_descriptor(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
-            async move { client.create(directory, name, inode, true, Wish::Wanted).await }
+            async move { client.create(directory, name, inode, true, ExtentRequest::Any).await }
         });
         match made.await {
             Ok(given) => Ok(OpenAttempt::Opened(given)),
@@ -226,7 +226,9 @@ impl PosixProcess {
     ) -> Result<Option<Given>, Errno> {
         const FREE: CapabilitySet = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE);
         let looks = flags.intersects(OFlags::NOATIME | OFlags::DIRECTORY);
-        let Some(traversal) = caller.traversal_check(Needs::Pass, FREE).filter(|_| !looks) else { return Ok(None) };
+        let Some(traversal) = caller.traversal_check(DirAccess::Lookup, FREE).filter(|_| !looks) else {
+            return Ok(None);
+        };
         let (wanted, traversal) = (pool_flags(caller, flags), &traversal);
         let opened = self.client.with_descriptor_if(wanted, |client| async move {
             client.open_below(key.hint(directory, traversal), &key.last, wanted).await
@@ -241,7 +243,7 @@ impl PosixProcess {
         flags: OFlags,
         mode: u32,
     ) -> Result<Option<Given>, Errno> {
-        let Some(traversal) = caller.traversal_check(Needs::Make, MODIFY_ANY) else { return Ok(None) };
+        let Some(traversal) = caller.traversal_check(DirAccess::Create, MODIFY_ANY) else { return Ok(None) };
         let (inode, traversal) = (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), &traversal);
         let made = self.client.with_descriptor_if(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
@@ -307,7 +309,7 @@ impl PosixProcess {
     /// Opens a file or directory, with a descriptor for it.
     fn open_with_descriptor(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
         self.client.with_descriptor(flags, move |client| async move {
-            if flags.whole { client.open_for_program(file, flags).await } else { client.open(file, flags).await }
+            if flags.use_extent { client.open_for_program(file, flags).await } else { client.open(file, flags).await }
         })
     }
 
@@ -363,7 +365,7 @@ fn pool_flags(caller: &Caller, flags: OFlags) -> OpenFlags {
         append: flags.contains(OFlags::APPEND),
         truncate: flags.contains(OFlags::TRUNC),
         exclusive: flags.contains(OFlags::EXCL),
-        whole: true,
+        use_extent: true,
         kill_set_id: flags.contains(OFlags::TRUNC) && !caller.can(CapabilitySet::FSETID),
     }
 }

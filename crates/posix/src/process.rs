@@ -220,7 +220,7 @@ impl PosixProcess {
         let found = self.wait(async {
             for node in self.client.near_nodes() {
                 let opens = self.client.which(node, inode).await.map_err(|refusal| crate::errno(&refusal))?;
-                if let Some(own) = opens.into_iter().find(|open| is_reserved(open.mark.byte())) {
+                if let Some(own) = opens.into_iter().find(|open| is_reserved(open.id.lock_offset())) {
                     return Ok(own);
                 }
             }

@@ -9,7 +9,7 @@ use client::Client;
 use placement::FileId;
 use rustix::thread::CapabilitySet;
 use std::ffi::CString;
-use wire::{Attributes, Kind, Name, Needs, Refusal};
+use wire::{Attributes, DirAccess, Kind, Name, Refusal};
 
 /// Symlinks that are followed in one path; the limit of Linux.
 const LINKS_MAX: usize = 40;
@@ -158,7 +158,7 @@ impl Resolver<'_> {
     /// `ENOENT` if a directory on the path does not exist, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`,
     /// `EACCES`.
     pub async fn resolve(&self, start: ResolvedDirectory, path: &[u8], mode: LastMode) -> Result<Destination, Errno> {
-        let traversal = self.caller.traversal_check(Needs::Pass, CapabilitySet::DAC_READ_SEARCH);
+        let traversal = self.caller.traversal_check(DirAccess::Lookup, CapabilitySet::DAC_READ_SEARCH);
         let key = PathKey::parse(start.file, path);
         if let Some((key, traversal)) = key.as_ref().zip(traversal.as_ref())
             && let Some(resolved) = self.lookup_cached((key, traversal), &start, mode).await?

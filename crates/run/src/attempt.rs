@@ -277,7 +277,7 @@ impl RunContext {
     /// Describes the pool if it refused space, or the RAM disk if it is full now.
     fn full_storage(&self, task: TaskId, refused: bool) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
-        let describe = |what: String, space: wire::Usage, hint: &str| {
+        let describe = |what: String, space: wire::SpaceUsage, hint: &str| {
             format!("{what} was full ({} of {} used): {hint}", ByteSize(space.used), ByteSize(space.capacity))
         };
         if refused {

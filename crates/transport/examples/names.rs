@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 use transport::{Address, Listener, Reactor, Remote, ServerLimits};
-use wire::{Mode, Name, NewInode, NewKind, Owner, Wish, handshake::Token};
+use wire::{ExtentRequest, Mode, Name, NewInode, NewKind, Owner, handshake::Token};
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
@@ -151,7 +151,7 @@ async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops:
         Verb::Create => {
             let inode = || NewInode::new(NewKind::File, Mode { bits: 0o644, umask: 0 }, OWNER);
             let names = names.iter().map(|name| Name::new(name.as_bytes())).collect::<Result<Vec<_>, _>>()?;
-            let made = names.iter().map(|name| client.create(folder, name, inode(), false, Wish::No));
+            let made = names.iter().map(|name| client.create(folder, name, inode(), false, ExtentRequest::None));
             join_all(made).await.into_iter().try_for_each(|made| made.map(drop))?;
         }
         Verb::Stat => {

@@ -15,7 +15,7 @@ use node::Settings;
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc, time::Instant};
 use transport::{Address, Listener, Remote, ServerLimits};
 use vfs::Vfs;
-use wire::{Lent, OpenFlags, handshake::Token};
+use wire::{LeaseKind, OpenFlags, handshake::Token};
 
 const TURNS: u32 = 20_000;
 const BYTES: usize = 64;
@@ -42,12 +42,12 @@ async fn main() {
         for _ in 0..TURNS {
             let program = vfs.open_for_program(file, OpenFlags::READ).await.unwrap();
             let descriptor = File::from(program.descriptor);
-            match program.marked.lent {
-                Lent::Extent(_) => assert_eq!(descriptor.read_at(&mut [0; BYTES + 1], 0).unwrap(), BYTES),
+            match program.marked.kind {
+                LeaseKind::Extent(_) => assert_eq!(descriptor.read_at(&mut [0; BYTES + 1], 0).unwrap(), BYTES),
                 _ => assert_eq!(vfs.read_for_program(file, 0, 4096).await.unwrap().len(), BYTES),
             }
             drop(descriptor);
-            vfs.look(program.marked.mark).await.unwrap();
+            vfs.look(program.marked.id).await.unwrap();
         }
         let each = begun.elapsed() / TURNS;
         println!("{}: {:.1} us", if inline { "stand-in" } else { "extent" }, each.as_secs_f64() * 1e6);

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 use transport::{Address, Listener, Remote, ServerLimits};
-use wire::{Answer, Body, Request, Session, StripeAction, Welcome, handshake::Token};
+use wire::{Answer, Body, HelloReply, Request, Session, StripeAction, handshake::Token};
 
 const FILE: FileId = FileId::new(PartitionId(1), 4711);
 const STRIPES: usize = 512;
@@ -181,7 +181,7 @@ fn sum(bytes: &[u8]) {
 
 struct Node {
     remote: Arc<Remote>,
-    welcome: Welcome,
+    welcome: HelloReply,
 }
 
 impl Node {
@@ -205,7 +205,7 @@ impl Node {
     async fn ask(&self, at: usize, action: StripeAction) -> Done<Answer> {
         let (epoch, session, partition) = (self.welcome.map.epoch(), self.welcome.session, FILE.partition());
         let body = Body::Stripe { file: FILE, stripe: StripeNo((at % STRIPES) as u64), action };
-        Ok(self.remote.call(Request { epoch, session, hurried: false, partition, body }).await?)
+        Ok(self.remote.call(Request { epoch, session, skip_ack: false, partition, body }).await?)
     }
 
     async fn put(&self, at: usize, data: Bytes) -> Done<()> {
@@ -220,10 +220,10 @@ impl Node {
     }
 }
 
-async fn hello(remote: &Remote) -> Done<Welcome> {
+async fn hello(remote: &Remote) -> Done<HelloReply> {
     let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
-    match remote.call(Request { epoch, session, hurried: false, partition, body: Body::Hello }).await? {
-        Answer::Welcome(welcome) => Ok(welcome),
+    match remote.call(Request { epoch, session, skip_ack: false, partition, body: Body::Hello }).await? {
+        Answer::Hello(welcome) => Ok(welcome),
         other => Err(format!("no welcome: {other:?}").into()),
     }
 }

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use transport::{Address, Identity, Listener, Remote, ServerLimits};
-use wire::{Answer, Body, Request, Session, StripeAction, Welcome, handshake::Token};
+use wire::{Answer, Body, HelloReply, Request, Session, StripeAction, handshake::Token};
 
 const FILE: FileId = FileId::new(PartitionId(1), 4711);
 const STRIPES: u64 = 64;
@@ -56,10 +56,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn hello(remote: &Remote) -> Result<Welcome, Box<dyn Error>> {
+async fn hello(remote: &Remote) -> Result<HelloReply, Box<dyn Error>> {
     let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
-    match remote.call(Request { epoch, session, hurried: false, partition, body: Body::Hello }).await? {
-        Answer::Welcome(welcome) => Ok(welcome),
+    match remote.call(Request { epoch, session, skip_ack: false, partition, body: Body::Hello }).await? {
+        Answer::Hello(welcome) => Ok(welcome),
         other => Err(format!("no welcome: {other:?}").into()),
     }
 }
@@ -76,7 +76,7 @@ fn action(verb: &str, length: u32) -> StripeAction {
 /// Requests per second with `under_way` in flight.
 async fn rate(
     remote: &Remote,
-    welcome: &Welcome,
+    welcome: &HelloReply,
     action: &StripeAction,
     under_way: u64,
     time: Duration,
@@ -84,7 +84,7 @@ async fn rate(
     let (epoch, session, partition) = (welcome.map.epoch(), welcome.session, FILE.partition());
     let call = |number: u64| {
         let body = Body::Stripe { file: FILE, stripe: StripeNo(number % STRIPES), action: action.clone() };
-        remote.call(Request { epoch, session, hurried: false, partition, body })
+        remote.call(Request { epoch, session, skip_ack: false, partition, body })
     };
     let (start, mut sent) = (Instant::now(), 0);
     let mut calls = std::collections::VecDeque::new();

@@ -23,8 +23,8 @@ use std::{
 };
 use tokio::runtime::Handle;
 use wire::{
-    Extent, Failure, Mark, Object, OpenFlags, Refusal, Request, Session,
-    codec::{Borrow, Obtain},
+    Extent, Failure, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
+    codec::{LeaseFd, ProgramFd},
     handshake::Token,
 };
 
@@ -45,7 +45,7 @@ const SUBSCRIBE_WAIT: Duration = Duration::from_secs(20);
 /// `Io`.
 ///
 /// A session's state ends with the connection: after it broke, requests of the session are refused
-/// as `Ended`.
+/// as `SessionEnded`.
 #[derive(Debug)]
 pub struct Remote {
     target: Arc<ConnectTarget>,
@@ -200,11 +200,11 @@ impl Connection for Remote {
 
     fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
         let connection = self.connection().ok().filter(|connection| connection.is_local())?;
-        let lent = connection.request_lease(Borrow { extent, flags }).ok()?;
+        let lent = connection.request_lease(LeaseFd { extent, flags }).ok()?;
         Some(Box::pin(async move { lent.await?.into_backing() }))
     }
 
-    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
         let connection = self.connection().ok().filter(|connection| connection.is_local())?;
         let given = connection.request_program_fd(obtain).ok()?;
         Some(Box::pin(given))
@@ -219,7 +219,7 @@ impl Connection for Remote {
         }
     }
 
-    fn closed(&self, mark: Mark) -> bool {
+    fn closed(&self, mark: OpenLeaseId) -> bool {
         let mut state = self.state.lock();
         if let DriverKind::Reactor(reactor) = &self.target.driver {
             state.forget_parents(reactor.generation());

@@ -13,10 +13,10 @@ use vfs::Vfs;
 use wire::{
     Answer, Extent, Failure, OpenFlags, Refusal, Session,
     codec::{
-        Borrow, Filled, ToClient, encode_borrow, encode_mapped, encode_ping, encode_publish, encode_request,
-        encode_returned, encode_watch,
+        LeaseFd, ShmPayload, ToClient, encode_lease_fd, encode_leases_returned, encode_ping, encode_request,
+        encode_request_in_shm, encode_segment_mapped, encode_subscribe,
     },
-    handshake::{HandshakeFailed, Token, VERSIONS, Version, Versions},
+    handshake::{HandshakeFailed, ProtocolVersion, ProtocolVersions, Token, VERSIONS},
 };
 use wire::{Body, Request, StripeAction};
 
@@ -37,7 +37,7 @@ fn hello() -> Request {
     Request {
         epoch: Epoch::FIRST,
         session: Session::NONE,
-        hurried: false,
+        skip_ack: false,
         partition: PartitionId(0),
         body: Body::Hello,
     }
@@ -57,9 +57,9 @@ fn over_a_network_nothing_is_lent_and_nothing_placed() {
     raw.shake_hands(token(), VERSIONS).unwrap();
     let extent = Extent { node: NodeId(1), slot: 0, generation: 1 };
     let mut bytes = Vec::new();
-    encode_mapped(0, &mut bytes);
-    encode_returned(&[1, 2, u64::MAX], &mut bytes);
-    encode_borrow(Borrow { extent, flags: OpenFlags::READ_WRITE }, 1, &mut bytes);
+    encode_segment_mapped(0, &mut bytes);
+    encode_leases_returned(&[1, 2, u64::MAX], &mut bytes);
+    encode_lease_fd(LeaseFd { extent, flags: OpenFlags::READ_WRITE }, 1, &mut bytes);
     raw.stream.write_all(&bytes).unwrap();
     assert_eq!(raw.next(), Some(ToClient::Reply { id: 1, reply: Ok(Answer::Done) }));
 }
@@ -73,7 +73,7 @@ fn who_publishes_what_it_has_not_put_down_is_cut_off() {
     let action = StripeAction::Fill { data: Bytes::new() };
     let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
     let mut bytes = Vec::new();
-    encode_publish(&Request { body, ..hello() }, Filled { slot: 0, length: 5 }, 1, &mut bytes).unwrap();
+    encode_request_in_shm(&Request { body, ..hello() }, ShmPayload { slot: 0, length: 5 }, 1, &mut bytes).unwrap();
     raw.stream.write_all(&bytes).unwrap();
     let Some(ToClient::Goodbye(why)) = raw.next() else { panic!("a goodbye") };
     assert!(why.contains("nothing was put down"), "{why}");
@@ -147,7 +147,7 @@ async fn who_does_not_know_the_token_or_speaks_no_common_version_is_told_so() {
     let wrong = Token::new(b"another token, not of the pool").unwrap();
     let refused = RawClient::connect(&server).shake_hands(wrong.clone(), VERSIONS).unwrap_err();
     assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("token is wrong")), "{refused}");
-    let later = Versions::new(Version(7), Version(9)).unwrap();
+    let later = ProtocolVersions::new(ProtocolVersion(7), ProtocolVersion(9)).unwrap();
     let refused = RawClient::connect(&server).shake_hands(token(), later).unwrap_err();
     assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("versions")), "{refused}");
     let remote = Remote::new(server.address().clone(), &wrong);
@@ -166,7 +166,7 @@ async fn who_does_not_finish_the_handshake_is_cut_off() {
     let server = serve_with(&node(), &any_port(), limits);
     let mut raw = RawClient::connect(&server);
     raw.stream.write_all(b"tid").unwrap();
-    let refused = raw.shake_hands(token(), Versions::new(Version(1), Version(1)).unwrap());
+    let refused = raw.shake_hands(token(), ProtocolVersions::new(ProtocolVersion(1), ProtocolVersion(1)).unwrap());
     assert!(refused.is_err(), "what was begun is no hello");
     let mut silent = RawClient::connect(&server);
     assert!(ends(&mut silent), "it is closed");
@@ -207,10 +207,10 @@ async fn a_session_is_served_on_its_own_connection_only() {
     let mut raw = RawClient::connect(&server);
     raw.shake_hands(token(), VERSIONS).unwrap();
     let (mut bytes, session) = (Vec::new(), one.session());
-    encode_watch(session, 1, &mut bytes);
+    encode_subscribe(session, 1, &mut bytes);
     let stranger = Request {
         session,
-        body: Body::Meta { stamp: None, command: wire::Command::Stat { file: FileId::ROOT } },
+        body: Body::Meta { request_id: None, command: wire::Command::Stat { file: FileId::ROOT } },
         ..hello()
     };
     bytes.extend(encoded(&stranger, 2));
@@ -218,7 +218,7 @@ async fn a_session_is_served_on_its_own_connection_only() {
     raw.stream.write_all(&bytes).unwrap();
     for id in [1, 2] {
         let reply = raw.next();
-        assert_eq!(reply, Some(ToClient::Reply { id, reply: Err(Refusal::Ended.into()) }));
+        assert_eq!(reply, Some(ToClient::Reply { id, reply: Err(Refusal::SessionEnded.into()) }));
     }
     assert_eq!(raw.next(), Some(ToClient::Pong(9)));
     server.stop().await;
@@ -288,7 +288,7 @@ async fn stripes_of_files_that_are_none_go_with_the_session_that_wrote_them() {
     let server = serve(&node, &any_port());
     let before = node.usage();
     let remote = Remote::new(server.address().clone(), &token());
-    let Ok(Answer::Welcome(welcome)) = remote.call(hello()).await else { panic!("no welcome") };
+    let Ok(Answer::Hello(welcome)) = remote.call(hello()).await else { panic!("no welcome") };
     for file in 0..28 {
         let data = Bytes::from(vec![7; STRIPE as usize]);
         let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data };
@@ -306,7 +306,7 @@ async fn a_session_that_was_never_given_is_not_served() {
     let server = serve(&node(), &any_port());
     let mut raw = RawClient::connect(&server);
     raw.shake_hands(token(), VERSIONS).unwrap();
-    let session = Session::of(NodeId(1), 99).unwrap();
+    let session = Session::new(NodeId(1), 99).unwrap();
     let stranger = Request { session, ..hello() };
     raw.stream.write_all(&encoded(&stranger, 1)).unwrap();
     let reply = raw.next();

@@ -19,7 +19,7 @@ use std::{
 use store::Model;
 use tokio::sync::Notify;
 use transport::{Listener, Remote, Server, ServerLimits};
-use wire::{Answer, Body, Command, Failure, Refusal, Request, Session, Stamp, StripeAction, Welcome};
+use wire::{Answer, Body, Command, Failure, HelloReply, Refusal, Request, RequestId, Session, StripeAction};
 
 const NODES: u32 = 4;
 /// Stripes of an object: enough for some at every node.
@@ -256,14 +256,14 @@ async fn a_client_that_is_killed_in_the_middle_of_a_put_leaves_the_object_or_not
     pool.stop().await;
 }
 
-fn request(welcome: &Welcome, partition: PartitionId, body: Body) -> Request {
-    Request { epoch: welcome.map.epoch(), session: welcome.session, hurried: false, partition, body }
+fn request(welcome: &HelloReply, partition: PartitionId, body: Body) -> Request {
+    Request { epoch: welcome.map.epoch(), session: welcome.session, skip_ack: false, partition, body }
 }
 
-async fn hello(node: &Remote, session: Session) -> Welcome {
+async fn hello(node: &Remote, session: Session) -> HelloReply {
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
-    match node.call(Request { epoch, session, hurried: false, partition, body: Body::Hello }).await {
-        Ok(Answer::Welcome(welcome)) => welcome,
+    match node.call(Request { epoch, session, skip_ack: false, partition, body: Body::Hello }).await {
+        Ok(Answer::Hello(welcome)) => welcome,
         other => panic!("{other:?}"),
     }
 }
@@ -279,10 +279,15 @@ async fn what_a_dead_client_had_on_its_way_to_another_node_is_not_done_after_it_
         let mut all = (0..64).map(PartitionId);
         all.find(|partition| welcome.map.node(*partition) == Some(NodeId(node))).unwrap()
     };
-    let stamp = Some(Stamp { session: welcome.session, number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: welcome.session, number: 1, settled: 1 });
     let reserve = Body::Meta {
-        stamp,
-        command: Command::Reserve { count: 1, stripes: 64, layout: Layout::striped(welcome.stripe_bytes), by: None },
+        request_id,
+        command: Command::Reserve {
+            count: 1,
+            stripes: 64,
+            layout: Layout::striped(welcome.stripe_bytes),
+            policy: None,
+        },
     };
     let Ok(Answer::Reserved(files)) = one.call(request(&welcome, at(1), reserve)).await else { panic!("none") };
     let home = |stripe: &u64| stripe_partition(welcome.seed, files[0], StripeNo(*stripe), 64);
@@ -300,7 +305,7 @@ async fn what_a_dead_client_had_on_its_way_to_another_node_is_not_done_after_it_
         tokio::task::yield_now().await;
     }
     for stripe in there {
-        assert_eq!(fill(stripe).await, Err(Failure::Refused(Refusal::Ended)));
+        assert_eq!(fill(stripe).await, Err(Failure::Refused(Refusal::SessionEnded)));
     }
     assert_eq!(pool.held(), before);
     drop(other);

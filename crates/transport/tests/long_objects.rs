@@ -36,9 +36,9 @@ fn bytes(seed: u32, length: usize) -> Bytes {
 async fn asked(remote: &Remote, session: Session, key: &str, (offset, length): (u64, u32)) -> (u32, Content) {
     let name = Name::new(key.as_bytes()).unwrap();
     let command = Command::GetObject { parent: FileId::ROOT, name, offset, length };
-    let body = Body::Meta { stamp: None, command };
+    let body = Body::Meta { request_id: None, command };
     let (epoch, partition) = (Epoch::FIRST, FileId::ROOT.partition());
-    match remote.call(Request { epoch, session, hurried: false, partition, body }).await {
+    match remote.call(Request { epoch, session, skip_ack: false, partition, body }).await {
         Ok(Answer::Object { length, content, .. }) => (length, content),
         other => panic!("{other:?}"),
     }
@@ -113,7 +113,7 @@ async fn of_whole_and_bound_files_no_more_than_a_stripe_is_read_at_once_however_
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let (remote, client, objects) = connect(&host).await;
     let expected = bytes(3, 5 * STRIPE + 100);
-    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
     let (_, handle) = host.truth.create(Vfs::root(), b"whole", 0o600, OWNER, flags).await.unwrap();
     pwrite(host.truth.backing(handle).unwrap(), &expected, 0).unwrap();
     host.truth.close(handle).await.unwrap();
@@ -123,7 +123,7 @@ async fn of_whole_and_bound_files_no_more_than_a_stripe_is_read_at_once_however_
     for key in ["whole", "bound"] {
         let (told, content) = asked(&remote, client.session(), key, (10, 1 << 30)).await;
         let came: usize = match content {
-            Content::Here(bytes) => bytes.len(),
+            Content::Bytes(bytes) => bytes.len(),
             Content::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             other => panic!("{other:?}"),
         };

@@ -15,7 +15,7 @@ use std::{
     os::unix::fs::{FileExt, PermissionsExt},
 };
 use vfs::Vfs;
-use wire::{Changes, Usage};
+use wire::{Changes, SpaceUsage};
 
 #[tokio::test]
 async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_meanwhile() {
@@ -63,7 +63,7 @@ async fn df_of_a_mount_over_a_socket_shows_what_the_pool_holds() {
     let mount = Mount::new(&vfs(server.address()).await, directory.path(), &Options::default()).unwrap();
     fs::write(directory.path().join("f"), vec![7; 8 << 20]).unwrap();
     let shown = rustix::fs::statvfs(directory.path()).unwrap();
-    let Usage { capacity, used, .. } = node.usage();
+    let SpaceUsage { capacity, used, .. } = node.usage();
     assert_eq!(shown.f_blocks * shown.f_frsize, capacity);
     let free = shown.f_bfree * shown.f_frsize;
     assert!(capacity - free <= used + 4096 && capacity - free >= 8 << 20, "{free} of {capacity} free, {used} used");

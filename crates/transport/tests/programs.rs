@@ -33,8 +33,8 @@ use std::{
 use transport::Address;
 use vfs::{Program, Vfs};
 use wire::{
-    Changes, Credentials, Lent, Lock, LockKind, LockOwner, LockStyle, Mark, Name, Needs, NewInode, NewKind, Object,
-    OpenFlags, Owner, Refusal, RenameFrom, RenameMode, RenameTo, Wish,
+    Changes, Credentials, DirAccess, ExtentRequest, LeaseKind, Lock, LockKind, LockOwner, LockStyle, Name, NewInode,
+    NewKind, Object, OpenFlags, OpenLeaseId, Owner, Refusal, RenameFrom, RenameMode, RenameTo,
 };
 
 /// Number of processes to kill, unless `KILLS` says otherwise.
@@ -51,7 +51,7 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let vfs = connect(host.server.address()).await;
     let Program { descriptor, marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE).await;
-    assert!(matches!(marked.lent, Lent::Extent(_)), "{marked:?}");
+    assert!(matches!(marked.kind, LeaseKind::Extent(_)), "{marked:?}");
     let mut file = File::from(descriptor);
     file.write_all(b"past the node").unwrap();
     assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"past the node"[..]);
@@ -61,7 +61,7 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
     reads.read_to_string(&mut text).unwrap();
     assert_eq!((text.as_str(), file.stream_position().unwrap()), ("past the node", 13));
     drop((file, reads));
-    for mark in [marked.mark, reader.marked.mark] {
+    for mark in [marked.id, reader.marked.id] {
         assert!(!vfs.look(mark).await.unwrap());
     }
     // The file is small, and demoted to its inode.
@@ -104,8 +104,8 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     let marked = after.which(after.near_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
     assert_eq!(marked, [one.marked, two.marked]);
     drop(two.descriptor);
-    assert!(!after.look(two.marked.mark).await.unwrap());
-    assert!(after.look(one.marked.mark).await.unwrap());
+    assert!(!after.look(two.marked.id).await.unwrap());
+    assert!(after.look(one.marked.id).await.unwrap());
 }
 
 fn lock(owner: LockOwner, kind: LockKind) -> Lock {
@@ -144,7 +144,7 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
         vfs.lock_for_program(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
     }
     drop(again.descriptor);
-    vfs.look(again.marked.mark).await.unwrap();
+    vfs.look(again.marked.id).await.unwrap();
     let mine = lock(LockOwner::Session(1), LockKind::Write);
     host.truth.lock_for_program(files[0], mine, false).await.unwrap();
     assert_eq!(host.truth.lock_for_program(files[1], mine, false).await, Err(Refusal::Locked(Object::File(files[1]))));
@@ -168,7 +168,7 @@ async fn a_descriptor_comes_with_what_opens_it_in_one_go() {
     let (name, before) = (Name::new(b"f").unwrap(), calls.load(Relaxed));
     let create = |client: Client| {
         let name = name.clone();
-        async move { client.create(FileId::ROOT, &name, new_file(), true, Wish::Wanted).await }
+        async move { client.create(FileId::ROOT, &name, new_file(), true, ExtentRequest::Any).await }
     };
     let made = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap();
     assert_eq!(calls.load(Relaxed) - before, 1, "requests and asked descriptors");
@@ -178,7 +178,7 @@ async fn a_descriptor_comes_with_what_opens_it_in_one_go() {
     let opened = client.with_descriptor(OpenFlags::READ, open).await.unwrap();
     assert_eq!(calls.load(Relaxed) - before, 2);
     assert!(
-        matches!((made.marked.lent, opened.marked.lent), (Lent::Extent(made), Lent::Extent(opened)) if made == opened)
+        matches!((made.marked.kind, opened.marked.kind), (LeaseKind::Extent(made), LeaseKind::Extent(opened)) if made == opened)
     );
     let (mut reads, mut text) = (File::from(opened.descriptor), String::new());
     reads.read_to_string(&mut text).unwrap();
@@ -196,21 +196,21 @@ async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_co
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let (client, calls) = counted(host.server.address()).await;
     let create = |client: Client, name: &'static [u8]| async move {
-        client.create(FileId::ROOT, &Name::new(name).unwrap(), new_file(), true, Wish::Wanted).await
+        client.create(FileId::ROOT, &Name::new(name).unwrap(), new_file(), true, ExtentRequest::Any).await
     };
     let one = client.with_descriptor(OpenFlags::READ_WRITE, |client| create(client, b"f")).await.unwrap();
     let two = client.with_descriptor(OpenFlags::READ_WRITE, |client| create(client, b"g")).await.unwrap();
     let (copy, before) = (two.descriptor.try_clone().unwrap(), calls.load(Relaxed));
     drop((one.descriptor, two.descriptor));
     for marked in [one.marked, two.marked] {
-        assert!(client.closed(marked.mark, marked.file));
+        assert!(client.closed(marked.id, marked.file));
     }
     assert_eq!((calls.load(Relaxed) - before, host.used()), (0, 2), "nobody was told");
     client.stat(one.marked.file).await.unwrap();
     until(|| host.used() == 1).await;
     assert_eq!(host.node.look_around(), (1, 0), "its copy is open");
     drop(copy);
-    assert!(client.closed(two.marked.mark, two.marked.file));
+    assert!(client.closed(two.marked.id, two.marked.file));
     drop(client);
     until(|| host.used() == 0).await;
 }
@@ -221,7 +221,7 @@ async fn many_stripes_of_a_removed_file_go_when_the_node_itself_finds_that_nobod
     let vfs = connect(host.server.address()).await;
     let file = host.truth.write_file(b"f", &vec![7; 32 << 20]).await.unwrap().file;
     let program = vfs.open_for_program(file, OpenFlags::READ).await.unwrap();
-    assert_eq!(program.marked.lent, Lent::Bytes);
+    assert_eq!(program.marked.kind, LeaseKind::Bytes);
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(host.node.usage().used >= 32 << 20, "somebody has it");
     drop(program.descriptor); // as when a process is killed: nobody is notified
@@ -234,7 +234,7 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let (client, _) = counted(host.server.address()).await;
     let create = |client: Client| async move {
-        client.create(FileId::ROOT, &Name::new(b"f").unwrap(), new_file(), true, Wish::Wanted).await
+        client.create(FileId::ROOT, &Name::new(b"f").unwrap(), new_file(), true, ExtentRequest::Any).await
     };
     let one = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap();
     let file = one.marked.file;
@@ -242,7 +242,7 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     let two = client.with_descriptor(OpenFlags::READ_WRITE, open).await.unwrap();
     client.lock(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
     drop(one.descriptor);
-    assert!(client.closed(one.marked.mark, file));
+    assert!(client.closed(one.marked.id, file));
     // The close goes ahead of this request, so it ends the lock from before, and not this one.
     client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
     until(|| host.node.look_around() == (1, 0)).await;
@@ -302,7 +302,7 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     let below = Below { top: FileId::ROOT, folders: &folders, directory, who: None };
     truth.write_file(b"d/f", b"text").await.unwrap();
     let link = NewInode::new(NewKind::Symlink("f".into()), 0o777, OWNER);
-    client.create(directory, &name(b"l"), link, false, Wish::No).await.unwrap();
+    client.create(directory, &name(b"l"), link, false, ExtentRequest::None).await.unwrap();
     let open = |said: &'static [u8], flags| {
         client.with_descriptor_if(flags, move |client| async move {
             client.open_below(below, &Name::new(said).unwrap(), flags).await
@@ -334,7 +334,7 @@ async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
     let owner = Owner { uid: 1000, gid: 1000 };
     let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o700.into(), owner).await.unwrap().file;
     let folders = [name(b"d")];
-    let as_user = |uid, needs| Credentials { uid, gid: uid, groups: Vec::new(), needs };
+    let as_user = |uid, needs| Credentials { uid, gid: uid, groups: Vec::new(), access: needs };
     let set = async |mode| {
         let changes = Changes { mode: Some(mode), ..Changes::default() };
         client.change_attributes(directory, changes).await.unwrap();
@@ -348,7 +348,8 @@ async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
         (0o1777, 1001, true, true),
     ] {
         set(mode).await;
-        let (pass, make, remove) = (as_user(uid, Needs::Pass), as_user(uid, Needs::Make), as_user(uid, Needs::Remove));
+        let (pass, make, remove) =
+            (as_user(uid, DirAccess::Lookup), as_user(uid, DirAccess::Create), as_user(uid, DirAccess::Remove));
         let below = |who| Below { top: FileId::ROOT, folders: &folders, directory, who: Some(who) };
         let looked = client.lookup_below(below(&pass), &name(b"none")).await;
         assert_eq!(looked.is_err(), passes, "{mode:o} {uid}: {looked:?}");
@@ -359,8 +360,8 @@ async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
     }
     // A file that is not surely open to the user is left to a closer check.
     let other = NewInode::new(NewKind::File, 0o600, OWNER);
-    client.create(directory, &name(b"mine"), other, false, Wish::No).await.unwrap();
-    let pass = as_user(1001, Needs::Pass);
+    client.create(directory, &name(b"mine"), other, false, ExtentRequest::None).await.unwrap();
+    let pass = as_user(1001, DirAccess::Lookup);
     let below = Below { top: FileId::ROOT, folders: &folders, directory, who: Some(&pass) };
     let opened = client.open_below(below, &name(b"mine"), OpenFlags::READ).await.unwrap();
     assert!(opened.is_none());
@@ -377,7 +378,7 @@ async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open
     far.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(far.stat(file).await.is_err(), "it is not open");
     let file = far.write_file(b"g", b"x").await.unwrap().file;
-    for owner in [LockOwner::Process(0), LockOwner::Process(1), LockOwner::Open(Mark(1))] {
+    for owner in [LockOwner::Process(0), LockOwner::Process(1), LockOwner::Open(OpenLeaseId(1))] {
         let refused = far.lock_for_program(file, lock(owner, LockKind::Read), false).await.unwrap_err();
         assert!(matches!(refused, Refusal::Unsupported { .. }), "{refused}");
     }
@@ -447,7 +448,7 @@ async fn work(vfs: &Vfs, name: &str) {
             1 => drop(file),
             _ => {
                 drop(file);
-                vfs.look(program.marked.mark).await.unwrap();
+                vfs.look(program.marked.id).await.unwrap();
             }
         }
         kept.truncate(20);

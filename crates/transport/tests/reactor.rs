@@ -173,7 +173,7 @@ fn a_node_that_goes_while_somebody_waits_ends_the_wait_and_is_found_again() {
         let waits = scope.spawn(|| reactor.block_on(vfs.lock(wanted, LOCK, true)));
         let served = served.served_again();
         let ended = waits.join().unwrap();
-        assert!(matches!(ended, Err(Refusal::Ended | Refusal::MaybeDone(_))), "{ended:?}");
+        assert!(matches!(ended, Err(Refusal::SessionEnded | Refusal::OutcomeUnknown(_))), "{ended:?}");
         served
     });
     assert_eq!(reactor.block_on(vfs.read_file(b"f")).unwrap(), &b"bytes"[..]);
@@ -292,7 +292,7 @@ fn a_child_connects_anew_and_its_parents_connection_stays() {
             let path = format!("child{child}");
             let succeeded = in_child(&reactor, || {
                 drop(view.clone()); // not read: the content is preserved for the parent alone
-                assert_eq!(reactor.block_on(vfs.read(handle, 0, 1)), Err(Refusal::Ended), "it is the parent's");
+                assert_eq!(reactor.block_on(vfs.read(handle, 0, 1)), Err(Refusal::SessionEnded), "it is the parent's");
                 reactor.block_on(vfs.write_file(path.as_bytes(), &bytes)).unwrap();
                 assert_eq!(reactor.block_on(vfs.read_file(path.as_bytes())).unwrap(), bytes);
                 assert_ne!(client.session(), session);

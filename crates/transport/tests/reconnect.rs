@@ -39,9 +39,9 @@ async fn after_a_connection_broke_paths_and_new_opens_go_on_and_what_was_open_is
         relay.cut();
         assert_eq!(vfs.read_file(b"f").await.unwrap(), &b"bytes"[..]);
         let refused = vfs.read(old, 0, 9).await;
-        assert_eq!(refused, Err(Refusal::Ended));
-        assert_eq!(vfs.write(old, 0, Bytes::from_static(b"late")).await, Err(Refusal::Ended));
-        assert_eq!(vfs.lock(old, LOCK, false).await, Err(Refusal::Ended));
+        assert_eq!(refused, Err(Refusal::SessionEnded));
+        assert_eq!(vfs.write(old, 0, Bytes::from_static(b"late")).await, Err(Refusal::SessionEnded));
+        assert_eq!(vfs.lock(old, LOCK, false).await, Err(Refusal::SessionEnded));
         let new = vfs.open(file, OpenFlags::READ_WRITE).await.unwrap();
         vfs.write(new, 0, Bytes::from_static(b"BYTES")).await.unwrap();
         vfs.write(new, 0, Bytes::from_static(b"bytes")).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_node_that_is_served_again_at_its_address_is_found_again() {
     server.stop().await;
     let server = serve(&node, &address);
     assert_eq!(vfs.read_file(b"f").await.unwrap(), &b"bytes"[..]);
-    assert_eq!(vfs.read(old, 0, 9).await, Err(Refusal::Ended));
+    assert_eq!(vfs.read(old, 0, 9).await, Err(Refusal::SessionEnded));
     server.stop().await;
 }
 
@@ -85,10 +85,10 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
     let (hear, heard) = ears();
     vfs.watch(hear).await.unwrap();
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
-    assert!(vfs.stat(file).await.unwrap().lasting);
+    assert!(vfs.stat(file).await.unwrap().cacheable);
     relay.cut();
     until(|| heard.lock().unwrap().contains(&Recall::All)).await; // without any request
-    assert!(vfs.stat(file).await.unwrap().lasting);
+    assert!(vfs.stat(file).await.unwrap().cacheable);
     heard.lock().unwrap().clear();
     other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
     assert!(heard.lock().unwrap().contains(&Recall::Attributes(file)));
@@ -163,7 +163,7 @@ async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answer
         for number in 0..24 {
             match change(&vfs, number).await {
                 Ok(appended) => sure += usize::from(appended),
-                Err(Refusal::Ended | Refusal::MaybeDone(_)) => unsure += 1,
+                Err(Refusal::SessionEnded | Refusal::OutcomeUnknown(_)) => unsure += 1,
                 Err(refusal) => panic!("cut at call {at}, change {number}: {refusal:?}"),
             }
         }
@@ -236,15 +236,15 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
         pool.relays[broken].cut();
         for (path, file, handle) in &files {
             assert_eq!(vfs.read_file(path.as_bytes()).await.unwrap(), &b"bytes"[..]);
-            assert_eq!(vfs.stat(*file).await.unwrap().lasting, !WITH_REACTOR, "it watches again, everywhere");
+            assert_eq!(vfs.stat(*file).await.unwrap().cacheable, !WITH_REACTOR, "it watches again, everywhere");
             let _ = vfs.read(*handle, 0, 9).await;
         }
         until(|| WITH_REACTOR || heard.lock().unwrap().contains(&Recall::All)).await;
         for (_, file, handle) in &files {
-            assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::Ended), "also where nothing broke");
+            assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::SessionEnded), "also where nothing broke");
             let theirs = other.open(*file, OpenFlags::READ_WRITE).await;
             let theirs = match theirs {
-                Err(Refusal::Ended) => other.open(*file, OpenFlags::READ_WRITE).await.unwrap(),
+                Err(Refusal::SessionEnded) => other.open(*file, OpenFlags::READ_WRITE).await.unwrap(),
                 opened => opened.unwrap(),
             };
             other.lock(theirs, LOCK, false).await.unwrap();

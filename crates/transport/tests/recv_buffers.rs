@@ -57,7 +57,7 @@ async fn a_payload_that_breaks_off_takes_memory_only_until_its_connection_ends()
     let action = StripeAction::Fill { data: vec![7; STRIPE as usize].into() };
     let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
     let request =
-        Request { epoch: Epoch::FIRST, session: Session::NONE, hurried: false, partition: PartitionId(0), body };
+        Request { epoch: Epoch::FIRST, session: Session::NONE, skip_ack: false, partition: PartitionId(0), body };
     let mut bytes = Vec::new();
     let payload = encode_request(&request, 1, &mut bytes).unwrap();
     raw.stream.write_all(&bytes).unwrap();

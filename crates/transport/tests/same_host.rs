@@ -27,7 +27,7 @@ use std::{
 use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
-const WHOLE: OpenFlags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+const WHOLE: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
 
 async fn made(vfs: &Vfs, name: &str) -> (Handle, Backing) {
     let (_, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, WHOLE).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_mount_in_another_process_passes_through() {
     .unwrap();
     assert!(host.truth.read_file(b"large").await.unwrap() == content);
     assert!(
-        host.truth.stat(host.truth.lookup(Vfs::root(), b"large").await.unwrap().file).await.unwrap().whole.is_some()
+        host.truth.stat(host.truth.lookup(Vfs::root(), b"large").await.unwrap().file).await.unwrap().extent.is_some()
     );
     child.send_line("unmount");
     child.expect_line("no byte came to us");

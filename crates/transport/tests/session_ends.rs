@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use transport::{Address, Remote};
 use vfs::Vfs;
 use wire::{
-    Answer, Body, Command, Failure, Kind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Refusal, Request, Session,
-    Stamp, Welcome, WritePlace,
+    Answer, Body, Command, Failure, HelloReply, Kind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Refusal,
+    Request, RequestId, Session, WritePlace,
 };
 
 const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
@@ -101,7 +101,7 @@ async fn a_server_that_is_stopped_leaves_no_file_and_a_socket_left_by_a_dead_one
 /// Session without a client, so that its requests are known exactly.
 struct HelloSession {
     remote: Remote,
-    welcome: Welcome,
+    welcome: HelloReply,
 }
 
 impl HelloSession {
@@ -110,19 +110,19 @@ impl HelloSession {
         let hello = Request {
             epoch: placement::Epoch::FIRST,
             session: Session::NONE,
-            hurried: false,
+            skip_ack: false,
             partition: PartitionId(0),
             body: Body::Hello,
         };
-        let Ok(Answer::Welcome(welcome)) = remote.call(hello).await else { panic!("no welcome") };
+        let Ok(Answer::Hello(welcome)) = remote.call(hello).await else { panic!("no welcome") };
         Self { remote, welcome }
     }
 
     fn request(&self, file: FileId, number: u64, command: Command) -> Request {
         let (session, epoch) = (self.welcome.session, self.welcome.map.epoch());
-        let stamp = command.changes().then_some(Stamp { session, number, settled: 1 });
-        let body = Body::Meta { stamp, command };
-        Request { epoch, session, hurried: false, partition: file.partition(), body }
+        let request_id = command.is_mutation().then_some(RequestId { session, number, settled: 1 });
+        let body = Body::Meta { request_id, command };
+        Request { epoch, session, skip_ack: false, partition: file.partition(), body }
     }
 
     fn append(&self, file: FileId) -> Request {
@@ -158,7 +158,7 @@ async fn a_change_that_is_sent_again_over_another_connection_is_not_done_twice()
             answered => break answered,
         }
     };
-    assert_eq!(again, Err(Failure::Refused(Refusal::Ended)));
+    assert_eq!(again, Err(Failure::Refused(Refusal::SessionEnded)));
     assert_eq!(truth.read_file(b"f").await.unwrap(), &b"once;"[..]);
     drop(session);
     server.stop().await;
@@ -188,7 +188,7 @@ fn calls_over_a_runtime_that_has_ended_fail_at_once() {
     let remote = Remote::on_runtime(clients.handle(), server.address().clone(), &token());
     let usage = || {
         let (epoch, session, partition) = (placement::Epoch::FIRST, Session::NONE, PartitionId(0));
-        remote.call(Request { epoch, session, hurried: false, partition, body: Body::Usage })
+        remote.call(Request { epoch, session, skip_ack: false, partition, body: Body::Usage })
     };
     assert!(matches!(servers.block_on(usage()), Ok(Answer::Usage(_))));
     let under_way = usage();

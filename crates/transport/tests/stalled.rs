@@ -12,7 +12,7 @@ use std::{
 };
 use transport::ServerLimits;
 use wire::{
-    frame::{Header, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX},
+    frame::{FrameKind, Header, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX},
     handshake::VERSIONS,
 };
 
@@ -29,7 +29,7 @@ fn resident() -> usize {
 /// Header of a request with these lengths. Its check is that of an empty meta, which the node
 /// notices when the meta has come.
 fn announced(meta: u32, payload: u32) -> [u8; 32] {
-    let none = Header::of(Kind::Request, 1, &[], payload as usize).unwrap();
+    let none = Header::new(FrameKind::Request, 1, &[], payload as usize).unwrap();
     Header { meta, ..none }.encode()
 }
 

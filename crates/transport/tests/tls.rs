@@ -25,7 +25,7 @@ fn as_kind(kind: &str, address: &Address) -> Address {
 /// Reason why a hello over this connection is refused.
 async fn refused(remote: &Remote) -> String {
     let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
-    match remote.call(Request { epoch, session, hurried: false, partition, body: Body::Hello }).await {
+    match remote.call(Request { epoch, session, skip_ack: false, partition, body: Body::Hello }).await {
         Err(Failure::Refused(Refusal::Io { why, .. } | Refusal::NotAdmitted { why })) => why.into_owned(),
         other => panic!("{other:?}"),
     }

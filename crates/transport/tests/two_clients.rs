@@ -54,7 +54,7 @@ async fn how_full_the_pool_is_is_told_as_the_node_knows_it() {
     let node = node();
     let server = serve(&node, &any_port());
     let vfs = vfs(server.address()).await;
-    assert!([wire::Usage::default(), node.usage()].contains(&vfs.usage()), "nothing yet, or what it said already");
+    assert!([wire::SpaceUsage::default(), node.usage()].contains(&vfs.usage()), "nothing yet, or what it said already");
     vfs.write_file(b"f", &vec![7; 1_000_000]).await.unwrap();
     assert_eq!(vfs.ask_usage().await, Ok(node.usage()));
     assert_eq!(vfs.usage(), node.usage(), "as it said last");
@@ -130,7 +130,7 @@ async fn what_one_keeps_is_recalled_before_the_others_change_is_answered() {
         let ears = heard.clone();
         one.watch(Arc::new(move |recalls: &[Recall]| ears.lock().unwrap().extend(recalls))).await.unwrap();
         let file = one.write_file(b"f", b"bytes").await.unwrap().file;
-        assert!(one.lookup(Vfs::root(), b"f").await.unwrap().lasting);
+        assert!(one.lookup(Vfs::root(), b"f").await.unwrap().cacheable);
         heard.lock().unwrap().clear();
         other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
         assert!(heard.lock().unwrap().contains(&Recall::Attributes(file)), "{:?}", heard.lock().unwrap());

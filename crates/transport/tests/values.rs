@@ -12,10 +12,10 @@ use std::sync::Arc;
 use transport::{Address, Remote, ServerLimits};
 use vfs::Vfs;
 use wire::{
-    AllocateMode, Answer, Body, Changes, Command, Extent, ExtentAction, Failure, HostFile, Intent, Kind, Lock,
-    LockKind, LockOwner, LockStyle, Mode, Name, NewInode, NewKind, OpenFlags, Part, Refusal, RenameFrom, RenameMode,
-    RenameTo, Request, SeekTo, Session, Stamp, StripeAction, TimeChange, Timestamp, Welcome, Wish, WritePlace,
-    XattrMode,
+    AllocateMode, Answer, Body, Changes, Command, Extent, ExtentAction, ExtentRequest, Failure, HelloReply, HostFile,
+    Intent, Kind, Lock, LockKind, LockOwner, LockStyle, Mode, Name, NewInode, NewKind, OpenFlags, Part, Refusal,
+    RenameFrom, RenameMode, RenameTo, Request, RequestId, SeekTo, Session, StripeAction, TimeChange, Timestamp,
+    WritePlace, XattrMode,
 };
 
 const LONGS: [u64; 12] =
@@ -49,7 +49,7 @@ impl Dice {
 /// Client that sends arbitrary requests about files of its own, and files that do not exist.
 struct Hostile {
     remote: Remote,
-    welcome: Welcome,
+    welcome: HelloReply,
     dice: Dice,
     /// Files that it may spoil: never those of others.
     files: Vec<FileId>,
@@ -60,8 +60,8 @@ impl Hostile {
     async fn new(address: &Address, seed: u64, files: Vec<FileId>) -> Self {
         let remote = remote(address);
         let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
-        let hello = Request { epoch, session, hurried: false, partition, body: Body::Hello };
-        let Ok(Answer::Welcome(welcome)) = remote.call(hello).await else { panic!("no welcome") };
+        let hello = Request { epoch, session, skip_ack: false, partition, body: Body::Hello };
+        let Ok(Answer::Hello(welcome)) = remote.call(hello).await else { panic!("no welcome") };
         Self { remote, welcome, dice: Dice(seed), files, numbers: 0 }
     }
 
@@ -93,13 +93,13 @@ impl Hostile {
     fn part(&mut self) -> Part {
         let (file, name) = (self.file(), self.dice.name());
         match self.dice.below(9) {
-            0 => Part::Entry { directory: file, name, was: None, becomes: Some((self.file(), Kind::File)) },
-            1 => Part::Name { file },
-            2 => Part::Unname { file },
+            0 => Part::Entry { directory: file, name, before: None, after: Some((self.file(), Kind::File)) },
+            1 => Part::AddLink { file },
+            2 => Part::DropLink { file },
             3 => Part::Remove { directory: file, fragments: vec![self.file()] },
             4 => Part::Moved { file, parent: self.file() },
-            5 => Part::Shut { directory: file },
-            6 => Part::Divide { directory: file, fragments: vec![self.file(); self.dice.below(20)] },
+            5 => Part::LockEntries { directory: file },
+            6 => Part::Split { directory: file, fragments: vec![self.file(); self.dice.below(20)] },
             7 => Part::Fragment { directory: file, inode: self.inode(), entries: Vec::new() },
             _ => Part::Change { directory: file, changes: self.changes() },
         }
@@ -132,7 +132,7 @@ impl Hostile {
             4 => Command::Open {
                 file,
                 flags: OpenFlags { truncate: self.dice.flip(), ..OpenFlags::WRITE },
-                whole: Wish::Wanted,
+                extent: ExtentRequest::Any,
             },
             5 => Command::Close { file },
             6 => Command::Change { file, changes: self.changes() },
@@ -148,12 +148,12 @@ impl Hostile {
                 let place = if self.dice.flip() { WritePlace::End } else { WritePlace::At(offset) };
                 Command::Write { file, place, length, data: Bytes::new(), kill_set_id: false }
             }
-            9 => Command::Wrote { file, generation, end: offset },
+            9 => Command::PublishSize { file, generation, end: offset },
             10 => Command::Abandon { file, generation, offset, length: self.dice.int() },
             11 => Command::SpillDone { file, generation },
-            12 => Command::TrimDone { file, generation },
-            13 => Command::Purged { file },
-            14 => Command::Touch { file },
+            12 => Command::TruncateDone { file, generation },
+            13 => Command::PurgeDone { file },
+            14 => Command::UpdateCtime { file },
             15 => Command::Prepare { intent: self.intent(), parts: vec![self.part(), self.part()] },
             16 => {
                 Command::Commit { intent: self.intent(), parts: vec![self.part()], others: vec![PartitionId(60_000)] }
@@ -161,8 +161,8 @@ impl Hostile {
             17 => Command::Settle { intent: self.intent(), commit: self.dice.flip() },
             18 => Command::Decide { intent: self.intent() },
             19 => Command::Lock { file, lock: self.lock(), wait: false },
-            20 => Command::Punched { file, generation },
-            21 => Command::GaveUp { file, generation, stripe: offset },
+            20 => Command::PunchDone { file, generation },
+            21 => Command::AllocationFailed { file, generation, stripe: offset },
             22 | 23 => {
                 let modes =
                     [AllocateMode::Extend, AllocateMode::KeepSize, AllocateMode::PunchHole, AllocateMode::ZeroRange];
@@ -180,7 +180,7 @@ impl Hostile {
                 name: self.dice.name(),
                 inode: self.inode(),
                 open: self.dice.flip(),
-                whole: Wish::No,
+                extent: ExtentRequest::None,
             },
             26 => Command::Link { file, parent: self.file(), name: self.dice.name() },
             _ => Command::Rename {
@@ -206,7 +206,7 @@ impl Hostile {
                 return (
                     file,
                     Body::Extent {
-                        stamp: None,
+                        request_id: None,
                         file,
                         extent,
                         action: ExtentAction::Write { offset: self.dice.long(), data },
@@ -217,8 +217,8 @@ impl Hostile {
                 let command = self.command();
                 self.numbers += 1;
                 let (session, number) = (self.welcome.session, self.numbers);
-                let stamp = command.changes().then_some(Stamp { session, number, settled: number });
-                return (file, Body::Meta { stamp, command });
+                let request_id = command.is_mutation().then_some(RequestId { session, number, settled: number });
+                return (file, Body::Meta { request_id, command });
             }
         };
         (file, Body::Stripe { file, stripe: StripeNo(self.dice.long()), action })
@@ -232,7 +232,7 @@ impl Hostile {
         let elsewhere = PartitionId(u16::try_from(self.dice.below(16)).unwrap());
         let partition = if self.dice.below(4) > 0 { file.partition() } else { elsewhere };
         let (epoch, session) = (self.welcome.map.epoch(), self.welcome.session);
-        let reply = self.remote.call(Request { epoch, session, hurried: true, partition, body }).await;
+        let reply = self.remote.call(Request { epoch, session, skip_ack: true, partition, body }).await;
         assert!(!matches!(reply, Err(Failure::Lost(_) | Failure::Unreachable(_))), "{said}: {reply:?}");
     }
 }
@@ -286,7 +286,7 @@ async fn bound(address: &Address) -> Result<(), Refusal> {
     let modified = Timestamp { secs: 0, nanos: 0 };
     let host = HostFile { path: "/etc/hostname".into(), size: 1, modified, executable: false };
     let inode = NewInode::new(NewKind::Bound(Box::new(host)), 0o444, OWNER);
-    client.create(FileId::ROOT, &Name::new(b"bound").unwrap(), inode, false, Wish::No).await.map(drop)
+    client.create(FileId::ROOT, &Name::new(b"bound").unwrap(), inode, false, ExtentRequest::None).await.map(drop)
 }
 
 #[tokio::test]
@@ -313,7 +313,7 @@ async fn a_node_is_reached_at_each_of_its_addresses_and_a_session_over_one_conne
     let far = Arc::new(remote(server.address()));
     let client = Client::connect(far, Patience::default()).await.unwrap();
     let (epoch, session, partition) = (Epoch::FIRST, client.session(), PartitionId(0));
-    let hello = Request { epoch, session, hurried: false, partition, body: Body::Hello };
+    let hello = Request { epoch, session, skip_ack: false, partition, body: Body::Hello };
     let taken = remote(&near).call(hello).await;
     assert!(matches!(taken, Err(Failure::Unreachable(_))), "{taken:?}");
     server.stop().await;

@@ -60,7 +60,7 @@ fn pool() -> (Arc<Arena>, Vfs) {
 }
 
 fn make(vfs: &Vfs, directory: placement::FileId, number: u32, way: Way, data: &Bytes) {
-    let flags = OpenFlags { whole: way != Way::Ordinary, ..OpenFlags::READ_WRITE };
+    let flags = OpenFlags { use_extent: way != Way::Ordinary, ..OpenFlags::READ_WRITE };
     let name = format!("file-{number:06}");
     let (_, handle) = now(vfs.create(directory, name.as_bytes(), 0o644, Owner::default(), flags)).unwrap();
     if let Some(backing) = vfs.backing(handle).filter(|_| way == Way::PastUs) {

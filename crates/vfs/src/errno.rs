@@ -45,9 +45,9 @@ pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::Unavailable { .. } => (Errno::IO, Level::DEBUG),
         Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
         Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
-        Refusal::Placed(_) => (Errno::BUSY, Level::DEBUG),
+        Refusal::AlreadyPlaced(_) => (Errno::BUSY, Level::DEBUG),
         Refusal::Busy(_) => (Errno::BUSY, Level::WARN),
-        Refusal::Stale(_) | Refusal::Ended => (Errno::STALE, Level::WARN),
+        Refusal::Stale(_) | Refusal::SessionEnded => (Errno::STALE, Level::WARN),
         Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),
         Refusal::NotAdmitted { .. } => (Errno::ACCESS, Level::ERROR),
         Refusal::Incompatible { .. } => (Errno::PROTO, Level::ERROR),
@@ -61,11 +61,11 @@ pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use wire::Shortage;
+    use wire::SpaceShortage;
 
     #[test]
     fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
-        let shortage = Shortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
+        let shortage = SpaceShortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
         assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::NOSPC, Level::DEBUG));
     }
 

@@ -166,7 +166,7 @@ impl World {
 /// Attributes that must be consistent. The access time is not: its changes are sent, but not waited
 /// for.
 fn shown(attributes: Attributes) -> Attributes {
-    Attributes { accessed: Timestamp::default(), lasting: false, whole: None, ..attributes }
+    Attributes { accessed: Timestamp::default(), cacheable: false, extent: None, ..attributes }
 }
 
 #[tokio::test]
@@ -516,7 +516,7 @@ fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
     let truth = Vfs::new(Client::embedded(node::embedded(settings, engine)));
     let kernel = now(Kernel::beside(&truth));
     let file = now(kernel.create(FileId::ROOT, "f")).unwrap();
-    assert!(now(truth.stat(file)).unwrap().whole.is_some());
+    assert!(now(truth.stat(file)).unwrap().extent.is_some());
     now(kernel.stat(file)).unwrap();
     assert_eq!(kernel.asked.load(SeqCst), 1, "what it was told when it made the file lasts");
 }

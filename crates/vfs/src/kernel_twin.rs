@@ -86,7 +86,7 @@ impl Memory {
 
     fn keep_attributes(&mut self, asked: u64, found: &Attributes) {
         let recalled = self.recalled.get(&Recall::Attributes(found.file)).is_some_and(|at| *at > asked);
-        if found.lasting && !recalled {
+        if found.cacheable && !recalled {
             self.attributes.insert(found.file, *found);
         }
     }
@@ -165,7 +165,7 @@ impl Kernel {
         let asked = self.ask();
         let handle = self.vfs.open(file, OpenFlags::READ).await?;
         let read = self.vfs.read(handle, 0, BYTES_MAX).await;
-        let whole = self.vfs.stat(file).await.map(|found| found.whole);
+        let whole = self.vfs.stat(file).await.map(|found| found.extent);
         self.vfs.close(handle).await?;
         let (read, whole) = (read?, whole?);
         let mut memory = self.memory.lock();
@@ -182,7 +182,7 @@ impl Kernel {
 
     pub async fn create(&self, directory: FileId, name: &str) -> Outcome<FileId> {
         let asked = self.ask();
-        let flags = OpenFlags { exclusive: true, whole: true, ..OpenFlags::WRITE };
+        let flags = OpenFlags { exclusive: true, use_extent: true, ..OpenFlags::WRITE };
         let (found, handle) = self.vfs.create(directory, name.as_bytes(), 0o644, OWNER, flags).await?;
         self.vfs.close(handle).await?;
         let mut memory = self.memory.lock();
@@ -220,7 +220,7 @@ impl Kernel {
     }
 
     pub async fn write(&self, file: FileId, offset: u64, data: Vec<u8>, append: bool) -> Outcome<()> {
-        let handle = self.vfs.open(file, OpenFlags { append, whole: true, ..OpenFlags::WRITE }).await?;
+        let handle = self.vfs.open(file, OpenFlags { append, use_extent: true, ..OpenFlags::WRITE }).await?;
         let written = self.vfs.write(handle, offset, Bytes::from(data)).await;
         self.forget_file(file);
         self.vfs.close(handle).await?;
@@ -229,7 +229,7 @@ impl Kernel {
 
     /// Opens a file, and if it is an extent file keeps it open for writes past the pool.
     pub async fn hold(&self, file: FileId, mapped: bool) -> Outcome<()> {
-        let handle = self.vfs.open(file, OpenFlags { read: mapped, whole: true, ..OpenFlags::WRITE }).await?;
+        let handle = self.vfs.open(file, OpenFlags { read: mapped, use_extent: true, ..OpenFlags::WRITE }).await?;
         let Some(backing) = self.vfs.backing(handle) else { return self.vfs.close(handle).await };
         if mapped {
             self.memory.lock().recall(Recall::Attributes(file)); // as a mount does at such an open
@@ -263,7 +263,7 @@ impl Kernel {
     pub async fn change(&self, file: FileId, changes: Changes) -> Outcome<()> {
         let changed = self.vfs.change(file, changes).await;
         self.forget_file(file);
-        assert!(!changed.as_ref().is_ok_and(|changed| changed.lasting), "a kernel would take it unasked");
+        assert!(!changed.as_ref().is_ok_and(|changed| changed.cacheable), "a kernel would take it unasked");
         changed.map(drop)
     }
 

@@ -72,7 +72,7 @@ struct Pair {
 
 impl Pair {
     async fn new(vfs: Vfs, seed: u64) -> Self {
-        let flags = OpenFlags { exclusive: true, whole: seed.is_multiple_of(2), ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { exclusive: true, use_extent: seed.is_multiple_of(2), ..OpenFlags::READ_WRITE };
         let (made, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
         Self { plain: plain_file(), vfs, file: made.file, handle, random: Random(seed) }
     }
@@ -99,7 +99,7 @@ impl Pair {
     /// Reopens the file, which may change where a small file's bytes are stored.
     async fn open_again(&mut self) {
         self.vfs.close(self.handle).await.unwrap();
-        let flags = OpenFlags { whole: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { use_extent: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
         self.handle = self.vfs.open(self.file, flags).await.unwrap();
     }
 

@@ -11,7 +11,8 @@ use client::{Client, Given, Opened};
 use placement::{FileId, NodeId};
 use std::{os::fd::OwnedFd, sync::Arc};
 use wire::{
-    Attributes, HostFile, Lock, Mark, Marked, Mode, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, WritePlace,
+    Attributes, HostFile, Lock, Mode, Name, NewInode, NewKind, OpenFlags, OpenLease, OpenLeaseId, Outcome, Owner,
+    WritePlace,
 };
 
 /// A program's open file.
@@ -20,7 +21,7 @@ pub struct Program {
     /// Descriptor of the operating system, close-on-exec.
     pub descriptor: OwnedFd,
     /// File and number of the open lease.
-    pub marked: Marked,
+    pub marked: OpenLease,
     /// Attributes of the file at the time of the open.
     pub attributes: Attributes,
     /// The host file of a bound file.
@@ -92,14 +93,18 @@ impl Vfs {
 
     /// Probes an open lease after a copy of its descriptor was closed. If that was the last copy,
     /// the file is closed. Returns true if the file is still open.
-    pub fn look(&self, mark: Mark) -> impl Future<Output = Outcome<bool>> + Send + use<> {
+    pub fn look(&self, mark: OpenLeaseId) -> impl Future<Output = Outcome<bool>> + Send + use<> {
         let client = self.client.clone();
         async move { client.look(mark).await }
     }
 
     /// Finds the live opens of programs whose descriptors come from this node and refer to a file
     /// with this device and inode, as `stat` reports them; see [`Client::which`].
-    pub fn which(&self, node: NodeId, file: (u64, u64)) -> impl Future<Output = Outcome<Vec<Marked>>> + Send + use<> {
+    pub fn which(
+        &self,
+        node: NodeId,
+        file: (u64, u64),
+    ) -> impl Future<Output = Outcome<Vec<OpenLease>>> + Send + use<> {
         let client = self.client.clone();
         async move { client.which(node, file).await }
     }
@@ -162,7 +167,7 @@ impl Vfs {
 
 /// Sets the flag that asks for an extent.
 fn whole(flags: OpenFlags) -> OpenFlags {
-    OpenFlags { whole: true, ..flags }
+    OpenFlags { use_extent: true, ..flags }
 }
 
 impl From<Given> for Program {

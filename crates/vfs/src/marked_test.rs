@@ -18,7 +18,9 @@ use std::{
     time::Duration,
 };
 use store::{Engine, Model};
-use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, OpenFlags, Outcome, Refusal, WritePlace, XattrMode};
+use wire::{
+    LeaseKind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, OpenLeaseId, Outcome, Refusal, WritePlace, XattrMode,
+};
 
 /// A node over the model engine: descriptors have lifetimes, but no bytes. Closed files are demoted
 /// to inline immediately.
@@ -55,10 +57,10 @@ fn copy(program: &Program) -> OwnedFd {
 }
 
 /// Marks that `which` returns for a descriptor.
-fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<Mark> {
+fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<OpenLeaseId> {
     let found = File::from(descriptor.try_clone().unwrap()).metadata().unwrap();
     let (node, file) = (vfs.near_nodes()[0], (found.dev(), found.ino()));
-    now(vfs.which(node, file)).unwrap().into_iter().map(|marked| marked.mark).collect()
+    now(vfs.which(node, file)).unwrap().into_iter().map(|marked| marked.id).collect()
 }
 
 #[test]
@@ -69,8 +71,8 @@ fn what_a_program_wrote_takes_no_more_than_it_needs_after_its_last_close() {
     now(vfs.set_xattr(Vfs::root(), name, striped, XattrMode::Set, false)).unwrap();
     let before = vfs.usage().used;
     let program = create(&vfs, "f", OpenFlags::READ_WRITE);
-    assert_eq!(program.marked.lent, Lent::Bytes);
-    let (file, mark) = (program.marked.file, program.marked.mark);
+    assert_eq!(program.marked.kind, LeaseKind::Bytes);
+    let (file, mark) = (program.marked.file, program.marked.id);
     for part in 0..7_u64 {
         let data = Bytes::from(vec![7; 100 << 10]);
         now(vfs.write_for_program(file, WritePlace::At(part * (100 << 10)), data, false)).unwrap();
@@ -89,7 +91,7 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
     }
     let vfs = client(&node);
     let Program { descriptor, marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
-    assert!(matches!(marked.lent, Lent::Extent(_)), "{marked:?}");
+    assert!(matches!(marked.kind, LeaseKind::Extent(_)), "{marked:?}");
     let mut file = File::from(descriptor);
     file.write_all(b"low tide").unwrap();
     assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide"[..]);
@@ -105,7 +107,7 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
     assert_eq!(text, "low tide, high tide");
     assert_eq!(now(vfs.stat(attributes.file)).unwrap().size, 19);
     drop((file, end, reads));
-    for mark in [marked.mark, appends.marked.mark] {
+    for mark in [marked.id, appends.marked.id] {
         assert!(!now(vfs.look(mark)).unwrap());
     }
     assert_eq!(node.look_around(), (0, 0), "the reader was seen without being told of");
@@ -117,7 +119,7 @@ fn an_open_ends_with_the_last_copy_of_its_descriptor_and_not_before() {
     let (node, _) = model();
     let vfs = client(&node);
     let program = create(&vfs, "f", OpenFlags::READ_WRITE);
-    let (file, mark) = (program.attributes.file, program.marked.mark);
+    let (file, mark) = (program.attributes.file, program.marked.id);
     let inherited = copy(&program);
     now(vfs.unlink(Vfs::root(), b"f")).unwrap();
     drop(program);
@@ -135,7 +137,7 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
     for remote in [false, true] {
         let flags = OpenFlags::READ_WRITE;
         let program = create(&parent, "f", flags);
-        let (file, mark) = (program.attributes.file, program.marked.mark);
+        let (file, mark) = (program.attributes.file, program.marked.id);
         let program = if remote {
             // While another session has the file open, its bytes stay with its inode. So the
             // program gets a placeholder.
@@ -148,8 +150,8 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         } else {
             program
         };
-        let (lent, mark) = (program.marked.lent, program.marked.mark);
-        assert_eq!(lent == Lent::Bytes, remote, "{lent:?}");
+        let (lent, mark) = (program.marked.kind, program.marked.id);
+        assert_eq!(lent == LeaseKind::Bytes, remote, "{lent:?}");
         let inherited = copy(&program);
         now(child.unlink(Vfs::root(), b"f")).unwrap();
         // The parent's descriptors are closed first, then its session ends.
@@ -194,10 +196,10 @@ fn an_open_without_bytes_of_its_own_is_one_of_the_system_too() {
     let vfs = client(&node);
     let directory = now(vfs.make_directory(Vfs::root(), b"d", 0o755, OWNER)).unwrap().file;
     let program = open(&vfs, directory, OpenFlags::READ);
-    assert_eq!(program.marked.lent, Lent::Directory);
+    assert_eq!(program.marked.kind, LeaseKind::Directory);
     now(vfs.remove_directory(Vfs::root(), b"d")).unwrap();
     assert!(is_there(&vfs, directory), "it is open");
-    assert_eq!(told(&vfs, &program.descriptor), [program.marked.mark]);
+    assert_eq!(told(&vfs, &program.descriptor), [program.marked.id]);
     drop(program.descriptor);
     node.look_around();
     assert!(!is_there(&vfs, directory));
@@ -213,11 +215,11 @@ fn which_open_a_descriptor_is_of_is_told_by_the_marks_that_live_on_its_file() {
     let first = create(&vfs, "f", OpenFlags::READ_WRITE);
     let more: Vec<Program> = (0..3).map(|_| open(&vfs, first.attributes.file, OpenFlags::READ_WRITE)).collect();
     let another = create(&vfs, "g", OpenFlags::READ_WRITE);
-    let marks: Vec<Mark> = [&first].into_iter().chain(&more).map(|program| program.marked.mark).collect();
+    let marks: Vec<OpenLeaseId> = [&first].into_iter().chain(&more).map(|program| program.marked.id).collect();
     assert_eq!(told(&vfs, &first.descriptor), marks);
-    assert_eq!(told(&vfs, &another.descriptor), [another.marked.mark]);
+    assert_eq!(told(&vfs, &another.descriptor), [another.marked.id]);
     drop(more);
-    assert_eq!(told(&vfs, &first.descriptor), [first.marked.mark], "those that ended are none");
+    assert_eq!(told(&vfs, &first.descriptor), [first.marked.id], "those that ended are none");
     assert!(matches!(now(vfs.which(placement::NodeId(9), (0, 0))), Err(Refusal::Invalid { .. })));
 }
 
@@ -235,7 +237,7 @@ fn who_wants_space_finds_what_a_program_has_let_go_of_without_a_word() {
 }
 
 /// A file, one of its opens, and a copy of the descriptor.
-type Open = (FileId, Mark, OwnedFd);
+type Open = (FileId, OpenLeaseId, OwnedFd);
 
 /// Model of processes: the session and descriptors of each.
 #[derive(Default)]
@@ -252,7 +254,7 @@ fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer()
         family.members.push((client(&node), Vec::new()));
         for _ in 0..200 {
             step(&node, &mut family, &mut dice);
-            let mut held: BTreeMap<FileId, Vec<Mark>> = BTreeMap::new();
+            let mut held: BTreeMap<FileId, Vec<OpenLeaseId>> = BTreeMap::new();
             for (file, mark, _) in family.members.iter().flat_map(|(_, open)| open) {
                 held.entry(*file).or_default().push(*mark);
             }
@@ -284,7 +286,7 @@ fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
         0..3 => {
             let program = create(vfs, "f", OpenFlags::READ_WRITE);
             now(vfs.unlink(Vfs::root(), b"f")).unwrap();
-            open.push((program.attributes.file, program.marked.mark, program.descriptor));
+            open.push((program.attributes.file, program.marked.id, program.descriptor));
         }
         3 | 4 if !open.is_empty() => {
             let (_, mark, descriptor) = open.swap_remove(dice.below(open.len()));
@@ -320,18 +322,18 @@ fn who_only_reads_a_small_file_has_its_bytes_too_and_nothing_of_it_changes() {
     let vfs = client(&node);
     let file = now(vfs.write_file(b"f", b"low tide")).unwrap().file;
     let before = now(vfs.stat(file)).unwrap();
-    assert_eq!(before.whole, None);
+    assert_eq!(before.extent, None);
     let program = open(&vfs, file, OpenFlags::READ);
-    assert!(matches!(program.marked.lent, Lent::Extent(_)));
+    assert!(matches!(program.marked.kind, LeaseKind::Extent(_)));
     let (mut read, mut text) = (File::from(program.descriptor), String::new());
     read.read_to_string(&mut text).unwrap();
     assert_eq!(text, "low tide");
     drop(read);
-    assert!(!now(vfs.look(program.marked.mark)).unwrap());
+    assert!(!now(vfs.look(program.marked.id)).unwrap());
     let after = now(vfs.stat(file)).unwrap();
-    assert_eq!((after.whole, after.modified, after.changed), (None, before.modified, before.changed), "it is folded");
+    assert_eq!((after.extent, after.modified, after.changed), (None, before.modified, before.changed), "it is folded");
     // A mount's reader is not affected: a kernel that began with cached pages continues with them.
-    let whole = OpenFlags { whole: true, ..OpenFlags::READ };
+    let whole = OpenFlags { use_extent: true, ..OpenFlags::READ };
     let handle = now(vfs.open(file, whole)).unwrap();
     assert!(!vfs.is_whole(handle));
     now(vfs.close(handle)).unwrap();
@@ -351,24 +353,24 @@ fn locks_of_an_open_are_of_whoever_has_it_and_end_with_it() {
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
         let set =
             |vfs: &Vfs, mark, kind| now(vfs.lock_for_program(file, lock(LockOwner::Open(mark), kind, style), false));
-        set(&parent, program.marked.mark, LockKind::Write).unwrap();
-        set(&child, program.marked.mark, LockKind::Write).expect("it is the same open");
-        assert!(set(&child, other.marked.mark, LockKind::Read).is_err(), "this is another");
-        let read = lock(LockOwner::Open(other.marked.mark), LockKind::Read, style);
+        set(&parent, program.marked.id, LockKind::Write).unwrap();
+        set(&child, program.marked.id, LockKind::Write).expect("it is the same open");
+        assert!(set(&child, other.marked.id, LockKind::Read).is_err(), "this is another");
+        let read = lock(LockOwner::Open(other.marked.id), LockKind::Read, style);
         assert_eq!(
             now(child.test_lock_for_program(file, read)).unwrap().unwrap().owner,
-            LockOwner::Open(program.marked.mark)
+            LockOwner::Open(program.marked.id)
         );
     }
     drop(program.descriptor);
     now(node_ends(&node, &parent)).unwrap();
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-        let read = lock(LockOwner::Open(other.marked.mark), LockKind::Read, style);
+        let read = lock(LockOwner::Open(other.marked.id), LockKind::Read, style);
         assert!(now(child.lock_for_program(file, read, false)).is_err(), "the child has it");
     }
     drop(inherited);
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-        let read = lock(LockOwner::Open(other.marked.mark), LockKind::Read, style);
+        let read = lock(LockOwner::Open(other.marked.id), LockKind::Read, style);
         now(child.lock_for_program(file, read, false)).expect("nobody has it, though nobody said so");
     }
     drop(other.descriptor);

@@ -191,7 +191,7 @@ async fn a_watching_session_asks_only_for_what_may_have_changed_of_a_split_direc
         }
         vfs.stat(directory).await.unwrap();
         let kept = counted.expect(0, "stat again", vfs.stat(directory)).await;
-        assert!(kept.lasting && kept.size == 20);
+        assert!(kept.cacheable && kept.size == 20);
         vfs.make_node(directory, &name(20), Kind::File, 0o600, OWNER).await.unwrap();
         let before = counted.calls.load(Relaxed);
         let grown = vfs.stat(directory).await.unwrap();

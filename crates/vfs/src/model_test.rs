@@ -214,7 +214,7 @@ impl Pair {
     async fn create(&mut self) {
         let (directory, id, name) = self.place();
         let plain = self.plain.make(directory, name, Node::File(Vec::new()));
-        let flags = OpenFlags { exclusive: true, whole: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { exclusive: true, use_extent: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
         let real = self.vfs.create(id, name.as_bytes(), 0o644, OWNER, flags).await;
         Self::agree(&plain, &real);
         if let (Ok(number), Ok((attributes, handle))) = (plain, real) {
@@ -274,7 +274,7 @@ impl Pair {
         let (start, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
         let data: Vec<u8> = (0..length).map(|_| self.random.byte()).collect();
         let flags = if append { OpenFlags::APPEND } else { OpenFlags::WRITE };
-        let flags = OpenFlags { whole: self.random.below(3) == 0, truncate: self.random.below(8) == 0, ..flags };
+        let flags = OpenFlags { use_extent: self.random.below(3) == 0, truncate: self.random.below(8) == 0, ..flags };
         let handle = self.vfs.open(id, flags).await.unwrap();
         let written = self.vfs.write(handle, start as u64, Bytes::from(data.clone())).await.unwrap();
         assert_eq!(written as usize, length);

@@ -6,8 +6,8 @@ use client::{Expected, Located};
 use placement::FileId;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use wire::{
-    Attributes, Changes, DirEntry, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, Outcome, Owner, Refusal,
-    RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Timestamp, Wish,
+    Attributes, Changes, DirEntry, ExtentRequest, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, Outcome,
+    Owner, Refusal, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Timestamp,
 };
 
 /// Mode of a symbolic link, which has no permissions of its own.
@@ -94,7 +94,10 @@ impl Vfs {
         async move {
             let name = name?;
             let (kind, mode, owner) = bound(&host)?;
-            Ok(client.create(parent, &name, NewInode::new(kind, mode, owner), false, Wish::No).await?.attributes)
+            Ok(client
+                .create(parent, &name, NewInode::new(kind, mode, owner), false, ExtentRequest::None)
+                .await?
+                .attributes)
         }
     }
 
@@ -109,7 +112,7 @@ impl Vfs {
         let (client, name) = (self.client.clone(), Name::new(name));
         async move {
             let inode = NewInode::new(kind?, mode, owner);
-            Ok(client.create(parent, &name?, inode, false, Wish::No).await?.attributes)
+            Ok(client.create(parent, &name?, inode, false, ExtentRequest::None).await?.attributes)
         }
     }
 

@@ -33,7 +33,7 @@ fn home(file: FileId, nodes: u32) -> u32 {
 }
 
 async fn write(vfs: &Vfs, directory: FileId, name: &[u8], length: usize) -> Outcome<Handle> {
-    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
     let (_, handle) = vfs.create(directory, name, 0o600, OWNER, flags).await?;
     vfs.write(handle, 0, Bytes::from(vec![7; length])).await?;
     Ok(handle)
@@ -167,7 +167,7 @@ async fn what_a_session_held_is_cleared_away_however_many_files_that_were() {
         let pool = Pool::of(1);
         let (healthy, vfs) = (pool.client().await, pool.client().await);
         let before = healthy.usage();
-        for _ in 0..wire::GONE_MAX + 100 {
+        for _ in 0..wire::PENDING_DELETES_MAX + 100 {
             write(&vfs, Vfs::root(), b"f", 4097).await.unwrap();
             vfs.unlink(Vfs::root(), b"f").await.unwrap();
         }
@@ -222,7 +222,7 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
         let handle = write(&here, directory, b"here", 10_000).await.unwrap();
         slots.push(here.backing(handle).expect("it is whole, and its node is here").slot());
         let file = there.lookup(directory, b"here").await.unwrap();
-        assert!(file.whole.is_some_and(|extent| extent.node == NodeId(home(directory, 4))));
+        assert!(file.extent.is_some_and(|extent| extent.node == NodeId(home(directory, 4))));
         let other = there.open(file.file, OpenFlags::READ_WRITE).await.unwrap();
         assert!(there.backing(other).is_none());
         there.write(other, 5_000, Bytes::from(vec![9; 10_000])).await.unwrap();
@@ -230,7 +230,7 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
         assert!(bytes[..5_000].iter().all(|byte| *byte == 7) && bytes[5_000..].iter().all(|byte| *byte == 9));
         assert_eq!(bytes.len(), 15_000);
         write(&there, directory, b"there", 10_000).await.unwrap();
-        assert_eq!(here.lookup(directory, b"there").await.unwrap().whole, None, "who cannot use one gets none");
+        assert_eq!(here.lookup(directory, b"there").await.unwrap().extent, None, "who cannot use one gets none");
     }
     slots.sort_unstable();
     slots.dedup();
@@ -258,10 +258,10 @@ async fn a_file_of_which_nothing_is_said_takes_what_all_nodes_have_free_less_fiv
         let free = vfs.usage().capacity - vfs.usage().used;
         for number in 0..4 {
             // Flags of a mount, and of a program with its own descriptor.
-            let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+            let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
             let name = format!("f{number}");
             let (made, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, flags).await.unwrap();
-            assert!(made.whole.is_none() && vfs.backing(handle).is_none(), "nobody writes past us into one node");
+            assert!(made.extent.is_none() && vfs.backing(handle).is_none(), "nobody writes past us into one node");
             let written = written_until_full(&vfs, handle).await;
             assert!(written >= free * 95 / 100, "{written} of {free} bytes at {nodes} nodes");
             vfs.close(handle).await.unwrap();
@@ -282,9 +282,9 @@ async fn who_asks_for_one_node_gets_an_extent_there_and_may_stop_at_its_end() {
     }
     let vfs = pool.client().await;
     vfs.set_xattr(Vfs::root(), PLACEMENT, "here".into(), XattrMode::Set, false).await.unwrap();
-    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
     let (made, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, flags).await.unwrap();
-    assert!(made.whole.is_some() && vfs.backing(handle).is_some());
+    assert!(made.extent.is_some() && vfs.backing(handle).is_some());
     let written = written_until_full(&vfs, handle).await;
     assert!((14 << 20..=16 << 20).contains(&written), "{written} bytes of one node of 16 MiB");
 }

@@ -185,7 +185,7 @@ async fn act(vfs: Vfs, objects: Objects, action: Action, asked: Option<Version>)
     let put = async |key: usize, fill, condition| match objects.put(KEYS[key].as_bytes(), value(fill), condition).await
     {
         Ok(version) => Seen::Done(Some(version)),
-        Err(Refusal::Changed { present, .. }) => Seen::Changed(present),
+        Err(Refusal::VersionMismatch { present, .. }) => Seen::Changed(present),
         Err(refusal) => panic!("{action:?}: {refusal}"),
     };
     match action {

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 use store::Model;
-use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, Usage};
+use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, SpaceUsage};
 
 const ALWAYS: Condition = Condition::Always;
 
@@ -70,7 +70,7 @@ async fn what_files_verbs_write_is_got_and_has_a_version_of_its_own() {
             assert!(value.into_bytes() == bytes(fill, length), "{length}");
         }
         let file = vfs.resolve(b"f").await.unwrap().file;
-        let handle = vfs.open(file, OpenFlags { whole: true, ..OpenFlags::READ_WRITE }).await.unwrap();
+        let handle = vfs.open(file, OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE }).await.unwrap();
         for offset in [0, 0, 1, 70_000, 1 << 20] {
             vfs.write(handle, offset, Bytes::from_static(b"x")).await.unwrap();
             versions.push(objects.head(b"f").await.unwrap().version);
@@ -87,7 +87,7 @@ async fn what_files_verbs_write_is_got_and_has_a_version_of_its_own() {
 async fn small_changes_of_a_whole_file_change_its_version_and_a_condition_on_it_holds() {
     let pool = Pool::of_arenas(1, 64 << 20);
     let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
-    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
     let (_, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
     let mut last = objects.head(b"f").await.unwrap().version;
     for round in 0..50_u64 {
@@ -97,7 +97,7 @@ async fn small_changes_of_a_whole_file_change_its_version_and_a_condition_on_it_
         last = now;
     }
     let refused = objects.put(b"f", bytes(1, 10), Condition::Absent).await.unwrap_err();
-    assert!(matches!(refused, Refusal::Changed { present: Some(present), .. } if present == last), "{refused}");
+    assert!(matches!(refused, Refusal::VersionMismatch { present: Some(present), .. } if present == last), "{refused}");
     objects.put(b"f", bytes(1, 10), Condition::Is(last)).await.unwrap();
     assert!(vfs.read(handle, 0, 1).await.unwrap() == b"\x07"[..], "who has the old one open keeps it");
     vfs.close(handle).await.unwrap();
@@ -114,7 +114,8 @@ async fn a_condition_that_does_not_hold_changes_nothing_and_tells_what_is_there(
                 objects.put(b"d/k", bytes(2, length), Condition::Absent).await.unwrap_err(),
                 objects.delete(b"d/k", Condition::Absent).await.unwrap_err(),
             ] {
-                let tells = matches!(&refused, Refusal::Changed { present: Some(present), .. } if *present == absent);
+                let tells =
+                    matches!(&refused, Refusal::VersionMismatch { present: Some(present), .. } if *present == absent);
                 assert!(tells && refused.to_string().contains("d/k"), "{refused}");
             }
             let swapped = objects.put(b"d/k", bytes(3, length), Condition::Is(absent)).await.unwrap();
@@ -122,12 +123,12 @@ async fn a_condition_that_does_not_hold_changes_nothing_and_tells_what_is_there(
                 objects.put(b"d/k", bytes(4, length), Condition::Is(absent)).await.map(drop),
                 objects.delete(b"d/k", Condition::Is(absent)).await,
             ] {
-                assert!(matches!(refused, Err(Refusal::Changed { present: Some(now), .. }) if now == swapped));
+                assert!(matches!(refused, Err(Refusal::VersionMismatch { present: Some(now), .. }) if now == swapped));
             }
             assert!(objects.get(b"d/k").await.unwrap().into_bytes() == bytes(3, length));
             objects.delete(b"d/k", Condition::Is(swapped)).await.unwrap();
             let refused = objects.put(b"d/k", bytes(5, length), Condition::Is(swapped)).await.unwrap_err();
-            assert!(matches!(refused, Refusal::Changed { present: None, .. }), "{refused}");
+            assert!(matches!(refused, Refusal::VersionMismatch { present: None, .. }), "{refused}");
             assert!(matches!(objects.delete(b"d/k", ALWAYS).await, Err(Refusal::NotFound(_))));
             let refused = objects.get(b"d/k").await.unwrap_err();
             assert!(matches!(refused, Refusal::NotFound(_)) && refused.to_string().contains("d/k"), "{refused}");
@@ -151,7 +152,10 @@ async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any()
             let value = objects.get(b"other/k").await.unwrap();
             assert!(value.head.version == first && value.into_bytes() == bytes(1, length), "a rename changes no bytes");
             let refused = objects.put(b"other/k", bytes(2, length), Condition::Absent).await.unwrap_err();
-            assert!(matches!(refused, Refusal::Changed { present: Some(now), .. } if now == first), "{refused}");
+            assert!(
+                matches!(refused, Refusal::VersionMismatch { present: Some(now), .. } if now == first),
+                "{refused}"
+            );
             let second = objects.put(b"other/k", bytes(2, length), Condition::Is(first)).await.unwrap();
             assert_eq!(objects.head(b"other/k").await.unwrap().version, second);
             vfs.link(second.file, one, b"linked").await.unwrap();
@@ -159,7 +163,10 @@ async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any()
             assert_ne!(second, third);
             assert!(objects.get(b"other/k").await.unwrap().into_bytes() == bytes(2, length), "other names stay");
             vfs.link(second.file, one, b"again").await.unwrap();
-            assert!(matches!(objects.delete(b"one/again", Condition::Is(third)).await, Err(Refusal::Changed { .. })));
+            assert!(matches!(
+                objects.delete(b"one/again", Condition::Is(third)).await,
+                Err(Refusal::VersionMismatch { .. })
+            ));
             objects.delete(b"one/again", Condition::Is(second)).await.unwrap();
             vfs.link(second.file, one, b"again").await.unwrap();
             objects.delete(b"one/again", ALWAYS).await.unwrap();
@@ -393,7 +400,9 @@ async fn what_comes_piece_by_piece_is_put_whole_in_the_end_or_not_at_all() {
                     upload.abandon().await.unwrap();
                 } else {
                     let refused = upload.finish().await.unwrap_err();
-                    assert!(matches!(refused, Refusal::Changed { present: Some(there), .. } if there == version));
+                    assert!(
+                        matches!(refused, Refusal::VersionMismatch { present: Some(there), .. } if there == version)
+                    );
                 }
             }
             assert_eq!(objects.head(b"d/k").await.unwrap().version, version);
@@ -422,7 +431,7 @@ async fn memory_returns_when_objects_are_replaced_deleted_or_refused() {
         assert_eq!(vfs.usage().stripes, 0, "of refused objects");
         objects.delete(b"k", ALWAYS).await.unwrap();
         objects.close().await.unwrap();
-        let Usage { used, files, .. } = vfs.usage();
+        let SpaceUsage { used, files, .. } = vfs.usage();
         assert_eq!((used, files), (0, 1), "over {nodes} nodes");
     }
 }
@@ -567,7 +576,7 @@ async fn a_client_that_dies_in_the_middle_of_a_put_or_delete_has_done_it_or_not_
                         vfs.remove_tree(entry.name.as_bytes()).await.unwrap();
                     }
                     healthy.close().await.unwrap();
-                    let Usage { used, files, stripes, .. } = vfs.usage();
+                    let SpaceUsage { used, files, stripes, .. } = vfs.usage();
                     assert_eq!(
                         (used, files, stripes),
                         (0, 1, 0),

@@ -9,8 +9,8 @@ use client::{Backing, Client, Opened};
 use placement::FileId;
 use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 use wire::{
-    Attributes, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, Wish,
-    WritePlace,
+    Attributes, ExtentRequest, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner,
+    Refusal, WritePlace,
 };
 
 /// Mode bits set-user-id and set-group-id.
@@ -75,7 +75,7 @@ impl Vfs {
                 tracing::debug!(%error, "the last stripe keeps its slack");
             }
             match open.client.close_file(open.file).await {
-                Err(Refusal::Ended) => Ok(()),
+                Err(Refusal::SessionEnded) => Ok(()),
                 closed => closed,
             }
         }
@@ -115,13 +115,13 @@ impl Vfs {
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
-        self.read_as(Client::hurried, handle, offset, length)
+        self.read_as(Client::skip_ack, handle, offset, length)
     }
 
     /// The last byte of a file and its offset; `None` if the file is empty, or was truncated
     /// meanwhile. Replies without waiting for cache-invalidation acks.
     pub fn last_byte(&self, file: FileId) -> impl Future<Output = Outcome<Option<(u64, u8)>>> + Send + use<> {
-        let client = self.client.hurried();
+        let client = self.client.skip_ack();
         async move {
             let Some(last) = client.stat(file).await?.size.checked_sub(1) else { return Ok(None) };
             let bytes = client.read(file, last, 1).await?;
@@ -175,7 +175,7 @@ impl Vfs {
         offset: u64,
         data: Bytes,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(Client::hurried, handle, (WritePlace::At(offset), data), false)
+        self.write_as(Client::skip_ack, handle, (WritePlace::At(offset), data), false)
     }
 
     fn write_as(
@@ -231,8 +231,8 @@ impl Vfs {
 /// Leases the descriptor of an opened extent file from a node in another process, for a frontend
 /// that can use it.
 pub(crate) async fn borrow(client: &Client, opened: &Opened, flags: OpenFlags) -> Option<Backing> {
-    let Attributes { whole, mode, .. } = opened.attributes;
-    let wanted = whole.filter(|_| flags.whole && !(flags.write && mode & SET_ID != 0));
+    let Attributes { extent: whole, mode, .. } = opened.attributes;
+    let wanted = whole.filter(|_| flags.use_extent && !(flags.write && mode & SET_ID != 0));
     client.borrow(wanted?, flags)?.await
 }
 
@@ -243,7 +243,7 @@ pub(crate) async fn create_or_open(
     inode: NewInode,
     flags: OpenFlags,
 ) -> Outcome<Opened> {
-    let whole = if flags.whole { Wish::Wanted } else { Wish::No };
+    let whole = if flags.use_extent { ExtentRequest::Any } else { ExtentRequest::None };
     for _ in 0..CREATE_TRIES {
         match client.create(parent, name, inode.clone(), true, whole).await {
             Err(Refusal::Exists(_)) if !flags.exclusive => {}
@@ -279,7 +279,7 @@ impl<'a> Room<'a> {
     pub fn fill(self, opened: &Opened, flags: OpenFlags, client: Client, lent: Option<Backing>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
-        let Attributes { file, whole, mode, .. } = opened.attributes;
+        let Attributes { file, extent: whole, mode, .. } = opened.attributes;
         handles.insert(OpenFile {
             client,
             file,

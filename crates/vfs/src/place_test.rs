@@ -22,16 +22,16 @@ use std::{
 use store::{Engine, Model, StripeKey};
 use wire::{
     AllocateMode, Changes, Extent, Kind, LOCATE, OpenFlags, Outcome, PLACEMENT, Refusal, RenameMode, Request,
-    STRIPE_SIZE, SeekTo, Session, XattrMode, codec::Obtain,
+    STRIPE_SIZE, SeekTo, Session, XattrMode, codec::ProgramFd,
 };
 
 /// A pool with its engines, so that the test can see their content.
-struct Looked {
+struct LeaseStatus {
     pool: Pool,
     engines: Vec<Arc<Model>>,
 }
 
-impl Looked {
+impl LeaseStatus {
     fn with(nodes: u32, memory: u64, settings: &Settings) -> Self {
         let made = Mutex::new(Vec::new());
         let engine = || {
@@ -84,8 +84,8 @@ async fn at(pool: &Pool, own: u32) -> Vfs {
 
 /// A pool and a client whose local node is not the first, if there are more; and that node's
 /// number.
-async fn looked_at(nodes: u32) -> (Looked, Vfs, u32) {
-    let (looked, own) = (Looked::of(nodes), nodes.min(3));
+async fn looked_at(nodes: u32) -> (LeaseStatus, Vfs, u32) {
+    let (looked, own) = (LeaseStatus::of(nodes), nodes.min(3));
     let vfs = at(&looked.pool, own).await;
     (looked, vfs, own)
 }
@@ -106,7 +106,7 @@ impl Connection for Beside {
         self.way.backing(extent, flags)
     }
 
-    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
         self.way.obtain(obtain)
     }
 
@@ -254,7 +254,7 @@ async fn a_folder_that_says_where_bytes_lie_is_asked_once() {
 
 #[tokio::test]
 async fn whole_files_spread_over_the_nodes() {
-    let looked = Looked::of(4);
+    let looked = LeaseStatus::of(4);
     let vfs = looked.pool.client().await;
     directory(&vfs, "d", "whole").await;
     let mut shares = [0; 4];
@@ -268,7 +268,7 @@ async fn whole_files_spread_over_the_nodes() {
 #[tokio::test]
 async fn what_is_made_below_a_directory_lies_as_it_says_and_its_inodes_are_there_too() {
     for nodes in NODES {
-        let looked = Looked::of(nodes);
+        let looked = LeaseStatus::of(nodes);
         let (first, last) = (at(&looked.pool, 1).await, at(&looked.pool, nodes).await);
         directory(&first, "here", "here").await;
         directory(&first, "there", &format!("at({nodes})")).await;
@@ -334,7 +334,7 @@ async fn a_directory_hands_its_placement_down_also_when_it_is_split() {
 #[tokio::test]
 async fn a_file_may_lie_elsewhere_as_long_as_it_fits_beside_its_inode() {
     for nodes in NODES {
-        let looked = Looked::of(nodes);
+        let looked = LeaseStatus::of(nodes);
         let vfs = looked.pool.client().await;
         let there = format!("at({nodes})");
         let file = write(&vfs, "f", 4096).await;
@@ -346,9 +346,9 @@ async fn a_file_may_lie_elsewhere_as_long_as_it_fits_beside_its_inode() {
         assert_eq!(vfs.locate(file).await.unwrap().shares(), [(NodeId(nodes), LARGE as u64)]);
         set(&vfs, file, PLACEMENT, &there).await.unwrap();
         for (name, value) in [(PLACEMENT, "striped"), (PLACEMENT, "here"), (STRIPE_SIZE, "64KiB")] {
-            assert!(matches!(set(&vfs, file, name, value).await, Err(Refusal::Placed(_))), "{value}");
+            assert!(matches!(set(&vfs, file, name, value).await, Err(Refusal::AlreadyPlaced(_))), "{value}");
         }
-        assert!(matches!(vfs.remove_xattr(file, PLACEMENT).await, Err(Refusal::Placed(_))));
+        assert!(matches!(vfs.remove_xattr(file, PLACEMENT).await, Err(Refusal::AlreadyPlaced(_))));
         vfs.rename(from(FileId::ROOT, "f"), to(FileId::ROOT, "g"), RenameMode::Replace).await.unwrap();
         assert_eq!(vfs.read_file(b"g").await.unwrap(), pattern(LARGE));
     }
@@ -406,7 +406,7 @@ async fn an_attribute_that_is_not_listed_tells_where_bytes_are() {
 #[tokio::test]
 async fn what_is_left_of_a_file_is_located_where_it_is_and_holes_are_nowhere() {
     for nodes in NODES {
-        let looked = Looked::of(nodes);
+        let looked = LeaseStatus::of(nodes);
         let vfs = looked.pool.client().await;
         directory(&vfs, "d", &format!("at({nodes})")).await;
         let file = write(&vfs, "d/f", LARGE).await;
@@ -423,7 +423,7 @@ async fn what_is_left_of_a_file_is_located_where_it_is_and_holes_are_nowhere() {
 async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
     for nodes in NODES {
         let usual = 256 << 10;
-        let looked = Looked::with(nodes, 64 << 20, &Settings { stripe_bytes: usual, ..settings_of() });
+        let looked = LeaseStatus::with(nodes, 64 << 20, &Settings { stripe_bytes: usual, ..settings_of() });
         let vfs = looked.pool.client().await;
         for (size, stripe) in [("64KiB", 64 << 10), ("256KiB", usual), ("1MiB", usual), ("64MiB", usual)] {
             let folder = vfs.make_directories(format!("d/{size}").as_bytes()).await.unwrap().file;
@@ -488,7 +488,7 @@ async fn short_stripes_and_objects_keep_no_room_that_nobody_will_want() {
 
 #[tokio::test]
 async fn balanced_files_go_where_there_is_most_room() {
-    let looked = Looked::small(4);
+    let looked = LeaseStatus::small(4);
     let vfs = looked.pool.client().await;
     directory(&vfs, "full", "at(2)").await;
     write(&vfs, "full/f", 6 << 20).await;
@@ -504,7 +504,7 @@ async fn balanced_files_go_where_there_is_most_room() {
 
 #[tokio::test]
 async fn a_full_node_is_full_for_what_lies_there_and_avoided_by_what_may_choose() {
-    let looked = Looked::small(2);
+    let looked = LeaseStatus::small(2);
     let vfs = looked.pool.client().await;
     directory(&vfs, "d", "at(2)").await;
     let folder = directory(&vfs, "b", "balanced").await;
@@ -520,7 +520,7 @@ async fn a_full_node_is_full_for_what_lies_there_and_avoided_by_what_may_choose(
 #[tokio::test]
 async fn what_a_client_held_of_placed_files_goes_with_its_session() {
     for nodes in NODES {
-        let looked = Looked::of(nodes);
+        let looked = LeaseStatus::of(nodes);
         let (one, other) = (looked.pool.client().await, looked.pool.client().await);
         let folder = directory(&one, "d", &format!("at({nodes})")).await;
         let file = write(&one, "d/f", LARGE).await;
@@ -555,7 +555,7 @@ async fn saying_where_a_file_lies_takes_two_messages_more_once() {
 #[tokio::test]
 async fn two_clients_that_place_one_file_agree() {
     for seed in 0..20 {
-        let looked = Looked::of(4);
+        let looked = LeaseStatus::of(4);
         let lossy = |own: u32| {
             let pool = &looked.pool;
             let patience = client::Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };

@@ -12,14 +12,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use wire::{
-    Answer, Body, Command, Failure, Object, Outcome, Owner, Refusal, Request, Session, Stamp, Timestamp, Usage, Welcome,
+    Answer, Body, Command, Failure, HelloReply, Object, Outcome, Owner, Refusal, Request, RequestId, Session,
+    SpaceUsage, Timestamp,
 };
 
 const PARTITIONS: u16 = 8;
 
 /// A command of a partition, and its answer.
 struct Done {
-    stamp: Option<Stamp>,
+    request_id: Option<RequestId>,
     command: Command,
     now: Timestamp,
     answer: Outcome<Answer>,
@@ -43,20 +44,20 @@ impl Bare {
         Arc::new(Self { partitions, settings, sessions: AtomicU64::new(0), clock: AtomicU64::new(0) })
     }
 
-    fn meta(&self, partition: PartitionId, stamp: Option<Stamp>, command: Command) -> Outcome<Answer> {
+    fn meta(&self, partition: PartitionId, request_id: Option<RequestId>, command: Command) -> Outcome<Answer> {
         let secs = self.clock.fetch_add(1, Relaxed).cast_signed();
         let now = Timestamp { secs, nanos: 0 };
         let mut held = self.partitions[usize::from(partition.0)].lock();
         let (partition, journal) = &mut *held;
         let mut copy = copied(partition);
-        let answer = partition.apply(stamp, command.clone(), now);
+        let answer = partition.apply(request_id, command.clone(), now);
         assert_eq!(
-            copy.apply(stamp, command.clone(), now),
+            copy.apply(request_id, command.clone(), now),
             answer,
             "what was written down answers the same: {command:?}"
         );
         *partition = copy;
-        journal.0.push(Done { stamp, command, now, answer: answer.clone() });
+        journal.0.push(Done { request_id, command, now, answer: answer.clone() });
         answer
     }
 
@@ -65,8 +66,8 @@ impl Bare {
         for (id, held) in (0..PARTITIONS).zip(&self.partitions) {
             let (partition, journal) = &*held.lock();
             let mut again = empty(id, self.settings);
-            for Done { stamp, command, now, answer } in &journal.0 {
-                assert_eq!(again.apply(*stamp, command.clone(), *now), *answer, "{command:?}");
+            for Done { request_id, command, now, answer } in &journal.0 {
+                assert_eq!(again.apply(*request_id, command.clone(), *now), *answer, "{command:?}");
             }
             assert_eq!((again.bytes(), again.files()), (partition.bytes(), partition.files()));
         }
@@ -96,16 +97,16 @@ impl std::fmt::Debug for ToBare {
 impl Connection for ToBare {
     fn call(&self, request: Request) -> Reply {
         let answer = match request.body {
-            Body::Hello => Ok(Answer::Welcome(Welcome {
+            Body::Hello => Ok(Answer::Hello(HelloReply {
                 node: NodeId(1),
                 session: Session(self.0.sessions.fetch_add(1, Relaxed) + 1),
                 map: Arc::new(PartitionMap::one_node(NodeId(1), PARTITIONS.into()).unwrap()),
                 seed: self.0.settings.seed,
                 stripe_bytes: STRIPE,
             })),
-            Body::Usage => Ok(Answer::Usage(Usage::default())),
+            Body::Usage => Ok(Answer::Usage(SpaceUsage::default())),
             Body::Stop => Ok(Answer::Done),
-            Body::Meta { stamp, command, .. } => self.0.meta(request.partition, stamp, command),
+            Body::Meta { request_id, command, .. } => self.0.meta(request.partition, request_id, command),
             _ => Err(Refusal::invalid(Object::Pool, "there are only names here")),
         };
         Reply::ready(answer.map_err(Failure::Refused))

@@ -344,7 +344,7 @@ fn look_around_in(world: &mut World, vfs: &Vfs, tree: &Tree) {
     }
 }
 
-fn nothing_is_left(world: &mut World, vfs: &Vfs, (before, split): (wire::Usage, u32), seed: u64) {
+fn nothing_is_left(world: &mut World, vfs: &Vfs, (before, split): (wire::SpaceUsage, u32), seed: u64) {
     let names = world.wait({
         let vfs = vfs.clone();
         async move { listed(&vfs, FileId::ROOT).await.expect("the root is there") }

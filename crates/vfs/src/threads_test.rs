@@ -52,7 +52,7 @@ fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) 
     };
     match random(10) {
         0 | 1 => {
-            let flags = OpenFlags { whole: random(2) == 0, ..OpenFlags::APPEND };
+            let flags = OpenFlags { use_extent: random(2) == 0, ..OpenFlags::APPEND };
             let (_, handle) = now(vfs.create(one, bytes, 0o644, OWNER, flags))?;
             let length = [10, 5000, 100_000][usize::try_from(random(3)).unwrap()];
             let written = now(vfs.write(handle, 0, Bytes::from(filled(1, length))));
@@ -99,7 +99,7 @@ fn hammer(vfs: &Vfs, directories: &[FileId], seed: u64) -> u64 {
                 refusal @ (Refusal::Io { .. }
                 | Refusal::Busy(_)
                 | Refusal::Stale(_)
-                | Refusal::Held { .. }
+                | Refusal::LockedByIntent { .. }
                 | Refusal::Split { .. }),
             ) => {
                 panic!("{refusal}")

@@ -4,7 +4,7 @@ use crate::handles::Handles;
 use client::Client;
 use placement::{FileId, NodeId};
 use std::sync::Arc;
-use wire::{Outcome, Usage};
+use wire::{Outcome, SpaceUsage};
 
 /// File system of a pool. Cheap to clone; clones share their open files.
 #[derive(Clone, Debug)]
@@ -26,13 +26,13 @@ impl Vfs {
 
     /// Space usage of the pool, without messages: up to date for nodes in this process, and as last
     /// reported by the others. Cheap.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> SpaceUsage {
         self.client.usage()
     }
 
     /// Space usage of the pool, asked from all nodes. A node that does not answer counts with its
     /// last report. Refused as `Unavailable` if no node has ever answered.
-    pub fn ask_usage(&self) -> impl Future<Output = Outcome<Usage>> + Send + use<> {
+    pub fn ask_usage(&self) -> impl Future<Output = Outcome<SpaceUsage>> + Send + use<> {
         let client = self.client.clone();
         async move { client.ask_usage().await }
     }

@@ -14,7 +14,7 @@ impl Vfs {
     }
 
     /// Subscribes this session to cache invalidations. From now on it may cache the answers it gets
-    /// until they are invalidated: names and their absence, attributes that are `lasting`, and
+    /// until they are invalidated: names and their absence, attributes that are `cacheable`, and
     /// bytes.
     ///
     /// `hear` is the cache-invalidation callback, called on threads of the node. Its return is the

@@ -19,7 +19,7 @@ use std::{
 };
 use wire::{AllocateMode, Attributes, Changes, OpenFlags, Refusal, SeekTo, TimeChange, Timestamp};
 
-const WHOLE: OpenFlags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+const WHOLE: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
 const APPEND: i32 = 0o2000;
 
 /// A pool with extent files; `None` if this process may not have them.
@@ -53,7 +53,7 @@ async fn what_is_written_past_us_is_read_and_told() {
     kernel.write_all_at(&vec![7; 100_000], 5).unwrap();
     let told = vfs.stat(made.file).await.unwrap();
     assert_eq!(told.size, 100_005);
-    assert!(told.allocated >= 100_005 && told.modified >= made.modified && !told.lasting);
+    assert!(told.allocated >= 100_005 && told.modified >= made.modified && !told.cacheable);
     assert_eq!(vfs.lookup(Vfs::root(), b"f").await.unwrap().size, 100_005);
     assert!(vfs.usage().used > 100_005, "it counts");
     let read = vfs.read(handle, 0, 1 << 20).await.unwrap();
@@ -75,10 +75,10 @@ async fn a_small_file_comes_home_after_its_last_close_with_bytes_and_times() {
     let before = vfs.stat(made.file).await.unwrap();
     let second = vfs.open(made.file, OpenFlags::READ).await.unwrap();
     vfs.close(handle).await.unwrap();
-    assert!(vfs.stat(made.file).await.unwrap().whole.is_some(), "it is still open");
+    assert!(vfs.stat(made.file).await.unwrap().extent.is_some(), "it is still open");
     vfs.close(second).await.unwrap();
     let after = vfs.stat(made.file).await.unwrap();
-    assert_eq!((after.whole, after.size), (None, 5));
+    assert_eq!((after.extent, after.size), (None, 5));
     let times = |of: &Attributes| (of.modified, of.changed, of.created);
     assert_eq!(times(&after), times(&before));
     assert_eq!(vfs.read_file(b"f").await.unwrap(), b"hello");
@@ -90,7 +90,7 @@ async fn a_small_file_becomes_whole_when_its_first_opener_may_write_and_keeps_it
     let Some(vfs) = whole_pool() else { return };
     let file = vfs.write_file(b"f", b"hello").await.unwrap().file;
     vfs.change(file, Changes { size: Some(3000), ..Changes::default() }).await.unwrap();
-    let reader = vfs.open(file, OpenFlags { whole: true, ..OpenFlags::READ }).await.unwrap();
+    let reader = vfs.open(file, OpenFlags { use_extent: true, ..OpenFlags::READ }).await.unwrap();
     let second = vfs.open(file, WHOLE).await.unwrap();
     assert!(vfs.backing(reader).is_none() && vfs.backing(second).is_none(), "who has it open keeps what he has");
     vfs.close(reader).await.unwrap();
@@ -173,14 +173,14 @@ async fn a_small_file_that_is_mapped_is_not_folded_until_it_is_quiet() {
     let map = MmapOptions::new().len(3).map_raw(&kernel).unwrap();
     drop((kernel, backing));
     vfs.close(handle).await.unwrap();
-    assert!(vfs.stat(made.file).await.unwrap().whole.is_some(), "it is mapped");
+    assert!(vfs.stat(made.file).await.unwrap().extent.is_some(), "it is mapped");
     kernel_of(&map).write_all_at(b"new", 0).unwrap();
     assert_eq!(vfs.read_file(b"f").await.unwrap(), b"new");
     drop(map);
     let again = vfs.open(made.file, OpenFlags::READ).await.unwrap();
     vfs.close(again).await.unwrap();
     let after = vfs.stat(made.file).await.unwrap();
-    assert_eq!((after.whole, vfs.read_file(b"f").await.unwrap()), (None, b"new".to_vec()));
+    assert_eq!((after.extent, vfs.read_file(b"f").await.unwrap()), (None, b"new".to_vec()));
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn times_that_were_set_stay_until_the_bytes_change() {
     drop(backing);
     vfs.close(handle).await.unwrap();
     let folded = vfs.stat(made.file).await.unwrap();
-    assert_eq!((folded.whole, folded.modified.secs), (None, 1000));
+    assert_eq!((folded.extent, folded.modified.secs), (None, 1000));
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn space_of_a_range_is_taken_given_back_and_found() {
     vfs.allocate(handle, 0, 300_000, AllocateMode::Extend).await.unwrap();
     vfs.allocate(handle, 50, 100, AllocateMode::ZeroRange).await.unwrap();
     let told = vfs.stat(made.file).await.unwrap();
-    assert!(told.size == 300_000 && told.allocated >= 300_000 && told.whole.is_some());
+    assert!(told.size == 300_000 && told.allocated >= 300_000 && told.extent.is_some());
     let mut expected = vec![7; 100_000];
     expected[8192..16_384].fill(0);
     expected[50..150].fill(0);
@@ -314,7 +314,7 @@ async fn a_file_of_an_ended_session_is_folded_and_a_removed_one_is_gone() {
     }
     vfs.unlink(Vfs::root(), b"goes").await.unwrap();
     other.client.close().await.unwrap();
-    assert_eq!(vfs.lookup(Vfs::root(), b"stays").await.unwrap().whole, None);
+    assert_eq!(vfs.lookup(Vfs::root(), b"stays").await.unwrap().extent, None);
     assert_eq!(vfs.read_file(b"stays").await.unwrap(), b"tide");
     vfs.unlink(Vfs::root(), b"stays").await.unwrap();
     assert_eq!((vfs.usage().used, vfs.usage().files), (before.used, before.files));
@@ -326,7 +326,7 @@ async fn without_extents_all_goes_the_ordinary_way() {
     let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, WHOLE).await.unwrap();
     assert!(vfs.backing(handle).is_none());
     vfs.write(handle, 0, Bytes::from(vec![1; 300_000])).await.unwrap();
-    assert_eq!(vfs.stat(vfs.lookup(Vfs::root(), b"f").await.unwrap().file).await.unwrap().whole, None);
+    assert_eq!(vfs.stat(vfs.lookup(Vfs::root(), b"f").await.unwrap().file).await.unwrap().extent, None);
     assert!(vfs.usage().stripes > 0);
 }
 
@@ -342,11 +342,11 @@ async fn a_small_file_that_is_only_opened_to_write_keeps_its_times() {
     let handle = vfs.open(file, WHOLE).await.unwrap();
     let times = |of: &Attributes| (of.accessed, of.modified, of.changed, of.created, of.size);
     let whole = vfs.stat(file).await.unwrap();
-    assert!(whole.whole.is_some());
+    assert!(whole.extent.is_some());
     assert_eq!(times(&whole), times(&before));
     vfs.close(handle).await.unwrap();
     let home = vfs.stat(file).await.unwrap();
-    assert_eq!((home.whole, times(&home)), (None, times(&before)));
+    assert_eq!((home.extent, times(&home)), (None, times(&before)));
     let handle = vfs.open(file, WHOLE).await.unwrap();
     kernel_opens(&vfs.backing(handle).unwrap(), 0).write_all_at(b"j", 0).unwrap();
     let written = vfs.stat(file).await.unwrap();

@@ -64,7 +64,7 @@ impl Pool {
     }
 
     fn make(&self, name: &str, data: &Bytes, whole: bool) {
-        let flags = OpenFlags { whole, ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { use_extent: whole, ..OpenFlags::READ_WRITE };
         let (_, handle) = now(self.vfs.create(Vfs::root(), name.as_bytes(), 0o644, Owner::default(), flags)).unwrap();
         if let Some(backing) = self.vfs.backing(handle) {
             assert_eq!(rustix::io::pwrite(&backing, data, 0).unwrap(), data.len());

@@ -8,10 +8,10 @@ use bytes::{Buf, Bytes};
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{hint::black_box, time::Instant};
 use wire::{
-    Answer, Attributes, Body, Command, Failure, Kind, Name, NewInode, NewKind, Owner, Request, Session, Stamp,
-    StripeAction, Timestamp, Wish, WritePlace,
+    Answer, Attributes, Body, Command, ExtentRequest, Failure, Kind, Name, NewInode, NewKind, Owner, Request,
+    RequestId, Session, StripeAction, Timestamp, WritePlace,
     codec::{self, ToClient, ToNode},
-    frame::{Frames, HEADER_BYTES, Outgoing, Side},
+    frame::{Frames, HEADER_BYTES, Side, WriteQueue},
 };
 
 const ROUNDS: usize = 31;
@@ -90,7 +90,7 @@ fn streamed() -> f64 {
     let (mut to_node, mut to_client) = (Frames::new(Side::Node), Frames::new(Side::Client));
     to_node.open();
     to_client.open();
-    let (mut asked, mut answered) = (Outgoing::new(), Outgoing::new());
+    let (mut asked, mut answered) = (WriteQueue::new(), WriteQueue::new());
     let rounds = nanoseconds(|| {
         for id in 0..64 {
             asked.push(|out| codec::encode_request(&request, id, out)).expect("it is short");
@@ -108,7 +108,7 @@ fn streamed() -> f64 {
     rounds / 64.0
 }
 
-fn carry(from: &mut Outgoing, to: &mut Frames) {
+fn carry(from: &mut WriteQueue, to: &mut Frames) {
     let mut bytes = from.chunk();
     let all = bytes.len();
     to.feed(&mut bytes);
@@ -119,10 +119,10 @@ fn carry(from: &mut Outgoing, to: &mut Frames) {
 fn messages() -> Vec<(&'static str, Request, Reply)> {
     let (file, parent, offset) = (FILE, FileId::ROOT, 1 << 30);
     let name = || Name::new(b"part-00017.parquet").expect("a name");
-    let opened = Answer::Opened { attributes: attributes(), host: None, trim: None, shared: false };
+    let opened = Answer::Opened { attributes: attributes(), host: None, truncation: None, shared: false };
     let found = Answer::Found { file, kind: Kind::File, attributes: Some(attributes()) };
     let inode = NewInode::new(NewKind::File, 0o644, Owner { uid: 1000, gid: 1000 });
-    let create = Command::Create { parent, name: name(), inode, open: true, whole: Wish::Wanted };
+    let create = Command::Create { parent, name: name(), inode, open: true, extent: ExtentRequest::Any };
     let data = Bytes::from(vec![1; 64]);
     let write = Command::Write { file, place: WritePlace::At(offset), length: 64, data, kill_set_id: false };
     let stripe = StripeAction::Write { generation: 1, offset: 0, ends: false, data: Bytes::from(vec![2; 1 << 20]) };
@@ -139,12 +139,12 @@ fn messages() -> Vec<(&'static str, Request, Reply)> {
 }
 
 fn request(body: Body) -> Request {
-    Request { epoch: Epoch(12), session: Session(3), hurried: false, partition: PartitionId(77), body }
+    Request { epoch: Epoch(12), session: Session(3), skip_ack: false, partition: PartitionId(77), body }
 }
 
 fn meta(command: Command) -> Body {
-    let stamp = Stamp { session: Session(3), number: 100_000, settled: 99_990 };
-    Body::Meta { stamp: command.changes().then_some(stamp), command }
+    let request_id = RequestId { session: Session(3), number: 100_000, settled: 99_990 };
+    Body::Meta { request_id: command.is_mutation().then_some(request_id), command }
 }
 
 fn attributes() -> Attributes {
@@ -162,7 +162,7 @@ fn attributes() -> Attributes {
         changed: time,
         version: 1,
         created: time,
-        whole: None,
-        lasting: true,
+        extent: None,
+        cacheable: true,
     }
 }

@@ -118,9 +118,9 @@ pub struct Attributes {
     pub version: u64,
     /// The extent that holds all bytes of an extent file. Size, `allocated` and times were then
     /// read from the extent a moment ago.
-    pub whole: Option<Extent>,
+    pub extent: Option<Extent>,
     /// True if the caller may cache the attributes until they are invalidated.
-    pub lasting: bool,
+    pub cacheable: bool,
 }
 
 /// A time to set.
@@ -168,7 +168,7 @@ pub struct OpenFlags {
     pub exclusive: bool,
     /// True if the caller can use a backing file (`vfs.backing`). A new file, or a small one opened
     /// for writing, then becomes an extent file if the node has a free extent.
-    pub whole: bool,
+    pub use_extent: bool,
     /// True if truncating by this open clears the set-id bits, as [`Changes::kill_set_id`] does.
     pub kill_set_id: bool,
 }
@@ -181,7 +181,7 @@ impl OpenFlags {
         append: false,
         truncate: false,
         exclusive: false,
-        whole: false,
+        use_extent: false,
         kill_set_id: false,
     };
     /// Write only.

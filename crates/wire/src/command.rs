@@ -1,9 +1,9 @@
 //! Commands to a partition. The arrows name the answers.
 
 use crate::{
-    Acls, AllocateMode, Changes, Condition, Contents, Extent, HostFile, Intent, Kind, Lock, Mode, Name,
+    Acls, AllocateMode, Changes, Condition, Contents, Extent, ExtentRequest, HostFile, Intent, Kind, Lock, Mode, Name,
     ObjectAttributes, OpenFlags, Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, StripeRuns, Times,
-    Wish, XattrMode,
+    XattrMode,
 };
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId, PlacementSpec, Policy};
@@ -72,7 +72,7 @@ pub enum WritePlace {
 }
 
 /// A command to a partition. Commands from `Create` on are changes and carry a request id
-/// (`Stamp`).
+/// (`RequestId`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Looks up an entry, and the inode's attributes if it is in this partition. -> `Found`
@@ -107,8 +107,8 @@ pub enum Command {
         directory: FileId,
     },
     /// Checks that the name is free in the directory, and returns the attributes that new inodes
-    /// inherit. -> `Heritage`
-    Probe {
+    /// inherit. -> `Inherited`
+    CheckName {
         /// The directory.
         parent: FileId,
         /// The name.
@@ -124,8 +124,8 @@ pub enum Command {
         /// Number of bytes.
         length: u32,
     },
-    /// Lists work that crashed clients left unfinished. -> `Leftovers`
-    Leftovers,
+    /// Lists work that crashed clients left unfinished. -> `UnfinishedWork`
+    ListUnfinished,
     // Queries on one inode.
     /// Reads an extended attribute. -> `Xattr`
     Xattr {
@@ -158,7 +158,7 @@ pub enum Command {
         to: SeekTo,
     },
     /// The kernel of this session has forgotten the inode. Idempotent. -> `Removed`
-    Forgotten {
+    ForgetInode {
         /// The file.
         file: FileId,
     },
@@ -207,8 +207,8 @@ pub enum Command {
         max: u32,
     },
     /// Returns which of these stripes are neither the file's nor reserved: bytes in them belong to
-    /// no file. -> `Unplanned`
-    Unplanned {
+    /// no file. -> `UnownedStripes`
+    UnownedStripes {
         /// The file, which may not exist.
         file: FileId,
         /// The stripes to check.
@@ -232,7 +232,7 @@ pub enum Command {
         /// True to open it for the client too.
         open: bool,
         /// Request to create it as an extent file.
-        whole: Wish,
+        extent: ExtentRequest,
     },
     /// Opens a file. -> `Opened`
     Open {
@@ -241,7 +241,7 @@ pub enum Command {
         /// Open flags.
         flags: OpenFlags,
         /// Request to turn a small file that is opened for writing into an extent file.
-        whole: Wish,
+        extent: ExtentRequest,
     },
     /// Looks up a name, and opens it if it is a file in this partition that the walking user may
     /// certainly open. -> `Opened`, else as `Lookup`
@@ -253,7 +253,7 @@ pub enum Command {
         /// Open flags.
         flags: OpenFlags,
         /// Request to turn a small file into an extent file.
-        whole: Wish,
+        extent: ExtentRequest,
     },
     /// Closes one open of this session. -> `Removed`
     Close {
@@ -268,7 +268,7 @@ pub enum Command {
         changes: Changes,
     },
     /// Writes bytes that fit inline, or returns where the client must write them. -> `Written`,
-    /// `Put`, `Whole`, `Stripes`, `Unplaced`, `Spill`, `TrimFirst`
+    /// `ExtentWritten`, `Extent`, `Stripes`, `NeedsPlacement`, `NeedsSpill`, `NeedsTruncate`
     Write {
         /// The file.
         file: FileId,
@@ -282,7 +282,7 @@ pub enum Command {
         kill_set_id: bool,
     },
     /// Publishes a new size: stripes now hold the bytes up to `end`. -> `Done`
-    Wrote {
+    PublishSize {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
@@ -310,7 +310,7 @@ pub enum Command {
         generation: u32,
     },
     /// Reports that the stripes are truncated. -> `Done`
-    TrimDone {
+    TruncateDone {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
@@ -318,7 +318,7 @@ pub enum Command {
     },
     /// Demotes a small extent file that nobody has open: moves its bytes back to the inode. Sent
     /// only by nodes. -> `Done`
-    Fold {
+    Demote {
         /// The file.
         file: FileId,
         /// The extent that held the bytes.
@@ -339,19 +339,19 @@ pub enum Command {
         to: Option<Session>,
     },
     /// Reports that the stripes of a deleted file are removed. -> `Done`
-    Purged {
+    PurgeDone {
         /// The file.
         file: FileId,
     },
     /// Removes the entry of anything but a directory, and one link of its inode. -> `Removed`,
-    /// `Spread`
+    /// `NeedsTransaction`
     Unlink {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
     },
-    /// Removes an empty directory. -> `Removed`, `Spread`
+    /// Removes an empty directory. -> `Removed`, `NeedsTransaction`
     RemoveDirectory {
         /// The parent directory.
         parent: FileId,
@@ -367,7 +367,7 @@ pub enum Command {
         /// The new name.
         name: Name,
     },
-    /// Renames an entry; both directories are in this partition. -> `Renamed`, `Spread`
+    /// Renames an entry; both directories are in this partition. -> `Renamed`, `NeedsTransaction`
     Rename {
         /// The entry to rename.
         from: RenameFrom,
@@ -377,7 +377,7 @@ pub enum Command {
         mode: RenameMode,
     },
     /// Updates the ctime of an inode that was renamed in another partition. -> `Done`
-    Touch {
+    UpdateCtime {
         /// The inode.
         file: FileId,
     },
@@ -387,7 +387,7 @@ pub enum Command {
         /// The transaction.
         intent: Intent,
         /// Its parts in this partition.
-        #[serde(deserialize_with = "crate::bounded::few")]
+        #[serde(deserialize_with = "crate::decode_limits::bounded_vec")]
         parts: Vec<Part>,
     },
     /// Commits a transaction at its coordinator: adds parts, then applies all of its parts in this
@@ -396,14 +396,14 @@ pub enum Command {
         /// The transaction.
         intent: Intent,
         /// Its parts in this partition, besides those that are prepared.
-        #[serde(deserialize_with = "crate::bounded::few")]
+        #[serde(deserialize_with = "crate::decode_limits::bounded_vec")]
         parts: Vec<Part>,
         /// The other prepared partitions.
         others: Vec<PartitionId>,
     },
     // Changes of one inode.
     /// Creates a file without a name, open for the client. -> `Opened`
-    CreateUnnamed {
+    CreateTmpfile {
         /// The directory that it inherits attributes from.
         parent: FileId,
         /// The name that it will get in that directory, if known: its bytes are placed like those
@@ -446,7 +446,7 @@ pub enum Command {
     },
     /// Reports that a punch has cut the stripes inside its range: the partition records that they
     /// hold no bytes. -> `Done`
-    Punched {
+    PunchDone {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
@@ -454,7 +454,7 @@ pub enum Command {
     },
     /// Reports that an allocation ran out of space: nothing was allocated from this stripe on. ->
     /// `Done`
-    GaveUp {
+    AllocationFailed {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
@@ -463,7 +463,7 @@ pub enum Command {
         stripe: u64,
     },
     /// Allocates or frees the space of a range. Zeroing a range does both, one after the other. ->
-    /// `Allocated`, `Unplaced`, `Spill`, `TrimFirst`
+    /// `Allocated`, `NeedsPlacement`, `NeedsSpill`, `NeedsTruncate`
     Allocate {
         /// The file.
         file: FileId,
@@ -475,8 +475,8 @@ pub enum Command {
         mode: AllocateMode,
     },
     // Changes of objects.
-    /// Stores an object and replaces any file of that name, if the condition holds. -> `Stored`,
-    /// `Spread`, `Elsewhere`
+    /// Stores an object and replaces any file of that name, if the condition holds. ->
+    /// `ObjectStored`, `NeedsTransaction`, `WrongPlacement`
     PutObject {
         /// The directory.
         parent: FileId,
@@ -491,7 +491,7 @@ pub enum Command {
         /// The bytes.
         contents: Contents,
     },
-    /// Deletes an object, if the condition holds. -> `Removed`, `Spread`
+    /// Deletes an object, if the condition holds. -> `Removed`, `NeedsTransaction`
     DeleteObject {
         /// The directory.
         parent: FileId,
@@ -510,7 +510,7 @@ pub enum Command {
         /// Layout of the stripes.
         layout: Layout,
         /// Policy by which the client chose the stripes' partition, if it did.
-        by: Option<Policy>,
+        policy: Option<Policy>,
     },
     /// Cancels the reservation of a file. Leaves a file alone that has been put. -> `Removed`
     Unreserve {
@@ -539,7 +539,7 @@ pub enum Command {
         intent: Intent,
     },
     /// Tells the coordinator to forget a transaction that is settled everywhere. -> `Done`
-    Ended {
+    ForgetIntent {
         /// The transaction.
         intent: Intent,
     },
@@ -552,9 +552,9 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns true if the command is a change and needs a [`Stamp`](crate::Stamp). A read only
-    /// updates the atime, which it may do twice.
-    pub fn changes(&self) -> bool {
+    /// Returns true if the command is a change and needs a [`RequestId`](crate::RequestId). A read
+    /// only updates the atime, which it may do twice.
+    pub fn is_mutation(&self) -> bool {
         !matches!(
             self,
             Self::Lookup { .. }
@@ -562,20 +562,20 @@ impl Command {
                 | Self::List { .. }
                 | Self::ReadLink { .. }
                 | Self::Parent { .. }
-                | Self::Probe { .. }
+                | Self::CheckName { .. }
                 | Self::Read { .. }
-                | Self::Leftovers
+                | Self::ListUnfinished
                 | Self::Xattr { .. }
                 | Self::Xattrs { .. }
                 | Self::TestLock { .. }
                 | Self::Seek { .. }
-                | Self::Forgotten { .. }
+                | Self::ForgetInode { .. }
                 | Self::Status { .. }
                 | Self::Fragments { .. }
                 | Self::GetObject { .. }
                 | Self::GetFile { .. }
                 | Self::ListNames { .. }
-                | Self::Unplanned { .. }
+                | Self::UnownedStripes { .. }
                 | Self::Placement { .. }
         )
     }

@@ -8,7 +8,7 @@ pub const READ: u32 = 4;
 /// Permission to write a file, or to change a directory's entries.
 pub const WRITE: u32 = 2;
 /// Permission to execute a file, or to search a directory.
-pub const RUN: u32 = 1;
+pub const EXECUTE: u32 = 1;
 /// Sticky bit of a directory: a user may remove only entries of its own, unless it owns the
 /// directory.
 pub const STICKY: u32 = 0o1000;
@@ -23,19 +23,19 @@ pub struct Credentials {
     /// Group id.
     pub gid: u32,
     /// Supplementary groups.
-    #[serde(deserialize_with = "crate::bounded::few")]
+    #[serde(deserialize_with = "crate::decode_limits::bounded_vec")]
     pub groups: Vec<u32>,
     /// Access that the operation needs in the last directory.
-    pub needs: Needs,
+    pub access: DirAccess,
 }
 
 /// Access that an operation needs in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Needs {
+pub enum DirAccess {
     /// Look up a name.
-    Pass,
+    Lookup,
     /// Create a name.
-    Make,
+    Create,
     /// Remove a name, perhaps one of another user.
     Remove,
 }
@@ -43,27 +43,27 @@ pub enum Needs {
 impl Credentials {
     /// Maximum number of supplementary groups in a message. For a user with more, the client checks
     /// directory by directory.
-    pub const GROUPS_MAX: usize = crate::bounded::PARTS_MAX;
+    pub const GROUPS_MAX: usize = crate::decode_limits::PARTS_MAX;
 
     /// Returns true if the mode bits alone grant this user all of `wants` ([`READ`], [`WRITE`],
-    /// [`RUN`]). False does not mean that access is denied: an ACL may grant more to users other
-    /// than the owner, and capabilities may allow it.
-    pub fn surely_may(&self, wants: u32, (mode, owner): (u32, Owner), has_acl: bool) -> bool {
+    /// [`EXECUTE`]). False does not mean that access is denied: an ACL may grant more to users
+    /// other than the owner, and capabilities may allow it.
+    pub fn mode_grants(&self, wanted: u32, (mode, owner): (u32, Owner), has_acl: bool) -> bool {
         let bits = match owner {
             Owner { uid, .. } if uid == self.uid => mode >> 6,
             _ if has_acl => return false,
             Owner { gid, .. } if gid == self.gid || self.groups.contains(&gid) => mode >> 3,
             _ => mode,
         };
-        bits & wants == wants
+        bits & wanted == wanted
     }
 
     /// Returns true if the mode bits alone allow the operation in this directory. In a directory
     /// with the sticky bit, only its owner may certainly remove names.
-    pub fn surely_does(&self, needs: Needs, folder: (u32, Owner), has_acl: bool) -> bool {
-        let wants = if needs == Needs::Pass { RUN } else { RUN | WRITE };
-        let others = needs == Needs::Remove && folder.0 & STICKY != 0 && folder.1.uid != self.uid;
-        !others && self.surely_may(wants, folder, has_acl)
+    pub fn mode_allows(&self, access: DirAccess, directory: (u32, Owner), has_acl: bool) -> bool {
+        let wanted = if access == DirAccess::Lookup { EXECUTE } else { EXECUTE | WRITE };
+        let others = access == DirAccess::Remove && directory.0 & STICKY != 0 && directory.1.uid != self.uid;
+        !others && self.mode_grants(wanted, directory, has_acl)
     }
 }
 
@@ -72,20 +72,24 @@ mod tests {
     use super::*;
 
     fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
-        Credentials { uid, gid, groups: groups.to_vec(), needs: Needs::Pass }
+        Credentials { uid, gid, groups: groups.to_vec(), access: DirAccess::Lookup }
     }
 
     #[test]
     fn bits_of_the_owner_of_a_group_and_of_others_count_for_these_alone() {
         let owner = Owner { uid: 1, gid: 10 };
-        let may = |user: &Credentials, wants, mode| user.surely_may(wants, (mode, owner), false);
-        for (who, shift) in
+        let may = |user: &Credentials, wanted, mode| user.mode_grants(wanted, (mode, owner), false);
+        for (caller, shift) in
             [(user(1, 10, &[10]), 6), (user(2, 10, &[]), 3), (user(2, 9, &[8, 10]), 3), (user(2, 9, &[8]), 0)]
         {
             for bits in 0..8 {
-                for wants in 1..8 {
-                    assert_eq!(may(&who, wants, bits << shift), bits & wants == wants, "{who:?} {bits} {wants}");
-                    assert!(!may(&who, wants, 0o777 & !(7 << shift)), "no others' bits");
+                for wanted in 1..8 {
+                    assert_eq!(
+                        may(&caller, wanted, bits << shift),
+                        bits & wanted == wanted,
+                        "{caller:?} {bits} {wanted}"
+                    );
+                    assert!(!may(&caller, wanted, 0o777 & !(7 << shift)), "no others' bits");
                 }
             }
         }
@@ -93,19 +97,19 @@ mod tests {
 
     #[test]
     fn an_acl_leaves_it_open_for_all_but_the_owner() {
-        let folder = (0o777, Owner { uid: 1, gid: 10 });
-        assert!(user(1, 9, &[]).surely_may(7, folder, true));
-        assert!(!user(2, 10, &[]).surely_may(1, folder, true));
+        let directory = (0o777, Owner { uid: 1, gid: 10 });
+        assert!(user(1, 9, &[]).mode_grants(7, directory, true));
+        assert!(!user(2, 10, &[]).mode_grants(1, directory, true));
     }
 
     #[test]
     fn in_a_folder_with_the_sticky_bit_only_its_owner_surely_removes() {
-        let folder = (0o1777, Owner { uid: 1, gid: 10 });
-        for needs in [Needs::Pass, Needs::Make, Needs::Remove] {
-            assert!(user(1, 9, &[]).surely_does(needs, folder, false));
-            assert_eq!(user(2, 9, &[]).surely_does(needs, folder, false), needs != Needs::Remove);
-            let closed = (0o755, folder.1);
-            assert_eq!(user(2, 9, &[]).surely_does(needs, closed, false), needs == Needs::Pass);
+        let directory = (0o1777, Owner { uid: 1, gid: 10 });
+        for access in [DirAccess::Lookup, DirAccess::Create, DirAccess::Remove] {
+            assert!(user(1, 9, &[]).mode_allows(access, directory, false));
+            assert_eq!(user(2, 9, &[]).mode_allows(access, directory, false), access != DirAccess::Remove);
+            let closed = (0o755, directory.1);
+            assert_eq!(user(2, 9, &[]).mode_allows(access, closed, false), access == DirAccess::Lookup);
         }
     }
 }

@@ -63,7 +63,7 @@ impl RenameMode {
     /// the rename changes anything.
     ///
     /// If both names refer to the same inode, both stay, as POSIX requires.
-    pub fn judge(self, moved: Target, taken: Option<Target>, to: impl FnOnce() -> Object) -> Outcome<bool> {
+    pub fn check(self, moved: Target, taken: Option<Target>, to: impl FnOnce() -> Object) -> Outcome<bool> {
         let Some(taken) = taken else {
             return if self == Self::Exchange { Err(Refusal::NotFound(to())) } else { Ok(true) };
         };

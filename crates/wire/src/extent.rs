@@ -30,24 +30,24 @@ pub struct Times {
 
 /// Request to make a file an extent file when it is created or opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wish {
+pub enum ExtentRequest {
     /// Leave the choice as it is.
     #[default]
-    No,
+    None,
     /// Use an extent if the node has a free one. Clients send no other request than this and
-    /// `Home`.
-    Wanted,
-    /// As `Wanted`, and the node is the client's local node: an extent is allowed under
+    /// `Local`.
+    Any,
+    /// As `Any`, and the node is the client's local node: an extent is allowed under
     /// [`placement::Policy::Here`] too.
-    Home,
+    Local,
     /// Use this extent, which the node has allocated. Sent only by nodes to their partitions.
-    Given(Extent),
+    Allocated(Extent),
 }
 
 /// An operation on an extent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExtentAction {
-    /// Writes bytes; fewer than sent only if the pool is full. -> `Put`
+    /// Writes bytes; fewer than sent only if the pool is full. -> `ExtentWritten`
     Write {
         /// Offset of the first byte.
         offset: u64,
@@ -55,7 +55,7 @@ pub enum ExtentAction {
         data: Bytes,
     },
     /// Writes bytes at the current end of the file. Needs a request id, so that a resent append is
-    /// done once. -> `Put`
+    /// done once. -> `ExtentWritten`
     Append {
         /// The bytes.
         data: Bytes,

@@ -1,26 +1,26 @@
 //! Frames: the unit of the byte stream. A frame is a header of 32 bytes, the meta (small, encoded),
 //! and the payload (bulk bytes as they are).
 //!
-//! [`Frames`] parses frames from the bytes that were read, in pieces of any size. [`Outgoing`]
+//! [`Frames`] parses frames from the bytes that were read, in pieces of any size. [`WriteQueue`]
 //! queues frames to write. Neither does I/O. [`codec`](crate::codec) decodes meta and payload.
 
 mod frames;
 mod header;
 mod kind;
-mod outgoing;
-mod room;
+mod payload_buffers;
+mod write_queue;
 
 pub use frames::{Frame, Frames};
 pub use header::{HEADER_BYTES, Header, MAGIC};
 pub use kind::{
-    HANDSHAKE_META_BYTES_MAX, KINDS, Kind, LARGE_META_BYTES_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, Phase, Side,
+    FrameKind, HANDSHAKE_META_BYTES_MAX, KINDS, LARGE_META_BYTES_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, Phase, Side,
 };
-pub use outgoing::Outgoing;
+pub use write_queue::WriteQueue;
 
 /// Protocol violation in the received bytes. The side that finds it sends this text in a goodbye
 /// and closes the connection: the bytes that follow cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Garbled {
+pub enum DecodeError {
     /// The bytes do not start with [`MAGIC`].
     #[error("a frame does not start with `tide` but with {0:02x?}: see that the address is one of a Tidemill pool")]
     Magic([u8; 4]),
@@ -39,19 +39,19 @@ pub enum Garbled {
     #[error("a frame `{kind}` came to the {side} {phase}, where none belongs")]
     Unexpected {
         /// Kind of the frame.
-        kind: Kind,
+        kind: FrameKind,
         /// The side that received it.
         side: Side,
         /// Phase of the connection.
         phase: Phase,
     },
     /// The header announces more than frames of its kind may hold.
-    #[error("a frame `{kind}` announces {what} of {bytes} bytes, at most {max} are allowed")]
+    #[error("a frame `{kind}` announces {part} of {bytes} bytes, at most {max} are allowed")]
     TooLong {
         /// Kind of the frame.
-        kind: Kind,
+        kind: FrameKind,
         /// `meta` or `payload`.
-        what: &'static str,
+        part: &'static str,
         /// Announced length.
         bytes: u32,
         /// Maximum length.
@@ -63,7 +63,7 @@ pub enum Garbled {
     )]
     MetaCheck {
         /// Kind of the frame.
-        kind: Kind,
+        kind: FrameKind,
         /// Id of the frame.
         id: u64,
     },
@@ -71,7 +71,7 @@ pub enum Garbled {
     #[error("the meta of a frame `{kind}` makes no sense: {why}")]
     Meta {
         /// Kind of the frame.
-        kind: Kind,
+        kind: FrameKind,
         /// The problem.
         why: String,
     },
@@ -79,12 +79,12 @@ pub enum Garbled {
 
 /// The message exceeds the bounds of its frame. Nothing was encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame `{kind}` would have {what} of more than {max} bytes: ask for less at once")]
+#[error("a frame `{kind}` would have {part} of more than {max} bytes: ask for less at once")]
 pub struct TooLong {
     /// Kind of the frame.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// `meta` or `payload`.
-    pub what: &'static str,
+    pub part: &'static str,
     /// Maximum length, bytes.
     pub max: u32,
 }

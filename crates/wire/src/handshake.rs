@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   client                                              node
-//!     | <-- challenge { versions, nonce, what } ---------- |   a nonce that no connection had
-//!     | -- hello { versions, nonce, proof, brief, what } > |   proof = keyed hash of nonces,
-//!     |                                                    |           versions and address
+//!     | <-- challenge { versions, nonce, description } --- |   a nonce that no connection had
+//!     | -- hello { versions, nonce, proof, ...             |   proof = keyed hash of nonces,
+//!     |            short_lived, description } -----------> |           versions and address
 //!     | <-- welcome { version, proof } ------------------- |   the node's own proof
 //!     | <-- refused { reason, why }, and it closes ------- |   or this
 //! ```
@@ -29,16 +29,16 @@ mod version;
 pub use client::ClientHandshake;
 pub use node::NodeHandshake;
 pub use token::{Nonce, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenRefused};
-pub use version::{VERSIONS, Version, Versions, VersionsRefused};
+pub use version::{ProtocolVersion, ProtocolVersions, ProtocolVersionsRefused, VERSIONS};
 
-use crate::frame::{Garbled, Kind};
+use crate::frame::{DecodeError, FrameKind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Timeout for the handshake of one side: far longer than the slowest network needs.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 /// Maximum length of a side's description of itself, bytes. Longer ones are truncated.
-pub const WHAT_BYTES_MAX: usize = 256;
+pub const DESCRIPTION_BYTES_MAX: usize = 256;
 
 /// Next action of a side.
 #[derive(Debug, PartialEq)]
@@ -50,12 +50,12 @@ pub enum Step {
         /// A frame, or empty.
         send: Vec<u8>,
         /// The agreed version.
-        version: Version,
+        version: ProtocolVersion,
         /// True for a client that may end soon: the node shows it no shared memory until it reads
         /// bytes.
-        brief: bool,
+        short_lived: bool,
         /// The other side's description of itself, for logs; may be empty. It proves nothing.
-        what: String,
+        description: String,
     },
     /// Send this, if it is not empty, and close the connection.
     Close {
@@ -68,8 +68,8 @@ pub enum Step {
 
 /// Encodes the frame that rejects a connection for a reason that the transport found. The node
 /// closes after it.
-pub fn refusal(why: &HandshakeFailed) -> Vec<u8> {
-    message::refused(why.reason(), &why.to_string())
+pub fn encode_refusal(why: &HandshakeFailed) -> Vec<u8> {
+    message::encode_rejection(why.reason(), &why.to_string())
 }
 
 /// Category of a rejection, which decides the client's error whatever the text says.
@@ -104,9 +104,9 @@ pub enum HandshakeFailed {
     )]
     NoVersion {
         /// Versions of the node.
-        node: Versions,
+        node: ProtocolVersions,
         /// Versions of the client.
-        client: Versions,
+        client: ProtocolVersions,
     },
     /// The node chose a version that the client did not offer.
     #[error(
@@ -114,9 +114,9 @@ pub enum HandshakeFailed {
     )]
     WrongVersion {
         /// The version that the node chose.
-        chosen: Version,
+        chosen: ProtocolVersion,
         /// The versions that the client offered.
-        offered: Versions,
+        offered: ProtocolVersions,
     },
     /// The node rejected the connection.
     #[error("the node refused the connection: {why}")]
@@ -128,10 +128,10 @@ pub enum HandshakeFailed {
     },
     /// The received bytes are no valid handshake frame.
     #[error(transparent)]
-    Garbled(#[from] Garbled),
+    DecodeError(#[from] DecodeError),
     /// A frame of another step of the handshake.
     #[error("a frame `{0}` came in the wrong step of the handshake")]
-    Misplaced(Kind),
+    Misplaced(FrameKind),
     /// The node has its maximum number of connections. Found by the transport.
     #[error("the node has {0} connections and takes no more: end some, or try again later")]
     Full(usize),
@@ -151,7 +151,7 @@ impl HandshakeFailed {
             Self::NoVersion { .. } | Self::WrongVersion { .. } => Reason::Version,
             Self::Full(_) | Self::TimedOut => Reason::Busy,
             Self::Refused { reason, .. } => *reason,
-            Self::Garbled(_) | Self::Misplaced(_) | Self::OnlyTls => Reason::Other,
+            Self::DecodeError(_) | Self::Misplaced(_) | Self::OnlyTls => Reason::Other,
         }
     }
 }

@@ -6,14 +6,14 @@
 //!     | Prepare{parts} ------> |                          |   checked, locked, space reserved
 //!     | Commit{parts, others} --------------------------> |   own parts applied: the commit point
 //!     | Settle{commit} ------> |                          |   applied or discarded
-//!     | Ended ------------------------------------------> |   forgotten
+//!     | ForgetIntent -----------------------------------> |   forgotten
 //! ```
 //!
 //! A client that finds an object locked by an intent asks its coordinator. `Status` only reads the
 //! outcome; `Decide` aborts the intent if it is not committed. Any client that has the decision may
 //! settle the intent.
 
-use crate::{Changes, DirEntry, Heritage, Kind, Name, NewInode, Session};
+use crate::{Changes, DirEntry, InheritedAttributes, Kind, Name, NewInode, Session};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use serde::{Deserialize, Serialize};
@@ -44,28 +44,28 @@ pub enum Part {
         /// The name.
         name: Name,
         /// The target that the entry must have before.
-        was: Option<Target>,
+        before: Option<Target>,
         /// The target that it has afterwards.
-        becomes: Option<Target>,
+        after: Option<Target>,
     },
     /// Increments the link count of an inode.
-    Name {
+    AddLink {
         /// The inode.
         file: FileId,
     },
     /// Decrements the link count of anything but a directory.
-    Unname {
+    DropLink {
         /// The inode.
         file: FileId,
     },
     /// Creates the inode of a new directory; the answer has its id.
-    Make {
+    CreateDirectory {
         /// Its parent directory.
         parent: FileId,
         /// The inode to create.
         inode: NewInode,
         /// Attributes that it inherits from its parent.
-        heritage: Heritage,
+        inherited: InheritedAttributes,
     },
     /// Removes an empty directory, or a fragment of one.
     Remove {
@@ -85,12 +85,12 @@ pub enum Part {
     /// partition.
     MoveLease,
     /// Locks all entries of the directory until the transaction is decided.
-    Shut {
+    LockEntries {
         /// The directory.
         directory: FileId,
     },
     /// Marks a locked directory as split into fragments.
-    Divide {
+    Split {
         /// The directory.
         directory: FileId,
         /// All fragments, in hash order.

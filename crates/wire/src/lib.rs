@@ -16,24 +16,24 @@
 
 mod allocate;
 mod attributes;
-mod bounded;
 pub mod codec;
 mod command;
 pub mod credentials;
+mod decode_limits;
 mod entry;
 mod extent;
 pub mod frame;
 pub mod handshake;
 mod intent;
 mod lock;
-mod mark;
 mod mode;
 mod name;
 mod object;
+mod open_lease;
 mod recall;
 mod refusal;
 mod request;
-mod space;
+mod usage;
 mod xattr;
 
 pub use allocate::{AllocateMode, SeekTo};
@@ -41,22 +41,22 @@ pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Ti
 pub use command::{
     Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, RESERVED_MAX, WritePlace,
 };
-pub use credentials::{Credentials, Needs};
+pub use credentials::{Credentials, DirAccess};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragment_of_cookie};
-pub use extent::{Extent, ExtentAction, Times, Wish};
+pub use extent::{Extent, ExtentAction, ExtentRequest, Times};
 pub use intent::{Decision, Intent, Part, Target};
 pub use lock::{Lock, LockKind, LockOwner, LockStyle};
-pub use mark::{Lent, Looked, Mark, Marked};
-pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
+pub use mode::{Acls, InheritedAttributes, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
-pub use object::{Condition, Contents, Head, Version, VersionRefused};
+pub use object::{Condition, Contents, ObjectMeta, Version, VersionRefused};
+pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
-pub use refusal::{Object, Outcome, Refusal, Shortage};
+pub use refusal::{Object, Outcome, Refusal, SpaceShortage};
 pub use request::{
-    Answer, Body, Content, Failure, GONE_MAX, Gone, Leftovers, MARKED_MAX, Request, Session, Stamp, StripeAction, Then,
-    Trim, Welcome,
+    Answer, Body, Content, Failure, HelloReply, OPEN_LEASES_MAX, PENDING_DELETES_MAX, PendingDelete, PendingTruncate,
+    Request, RequestId, Session, StripeAction, UnfinishedWork, WalkAction,
 };
-pub use space::{HostFile, StripeRuns, Usage};
+pub use usage::{HostFile, SpaceUsage, StripeRuns};
 pub use xattr::{
     ACL_ACCESS, ACL_DEFAULT, DESCRIPTIONS, DTYPE, LOCATE, OBJECT_ATTRIBUTES_MAX, OWN_NAMES, ObjectAttributes,
     PLACEMENT, SHAPE, STRIPE_SIZE, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,

@@ -1,6 +1,6 @@
 //! File locks: fcntl(2) locks of processes, locks of open file descriptions, flock(2) locks.
 
-use crate::Mark;
+use crate::OpenLeaseId;
 use serde::{Deserialize, Serialize};
 
 /// Mode of a lock, or its release.
@@ -66,7 +66,7 @@ pub enum LockOwner {
     Process(u32),
     /// An open with an open lease, as for open file description locks and `flock`, whichever
     /// process has its descriptor. The lock ends with the open.
-    Open(Mark),
+    Open(OpenLeaseId),
 }
 
 impl LockOwner {

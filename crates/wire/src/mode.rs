@@ -28,7 +28,7 @@ impl From<u32> for Mode {
 /// Attributes that new inodes inherit from a directory. Small, because each fragment of a split
 /// directory holds a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heritage {
+pub struct InheritedAttributes {
     /// The group, if the directory has its set-group-id bit; new directories then take the bit too.
     pub group: Option<u32>,
     /// The default ACL, in the kernel's encoding; empty if there is none.

@@ -42,7 +42,7 @@ impl FromStr for Version {
 
 /// Metadata of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct ObjectMeta {
     /// Current version.
     pub version: Version,
     /// Length, bytes.
@@ -51,7 +51,7 @@ pub struct Head {
     pub modified: Timestamp,
 }
 
-impl From<&Attributes> for Head {
+impl From<&Attributes> for ObjectMeta {
     fn from(Attributes { file, version, size, modified, .. }: &Attributes) -> Self {
         Self { version: Version { file: *file, change: *version }, size: *size, modified: *modified }
     }

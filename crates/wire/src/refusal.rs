@@ -62,7 +62,7 @@ impl fmt::Display for Object {
 
 /// Space usage at the time of an out-of-space error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shortage {
+pub struct SpaceShortage {
     /// The full node. `None` if it is the whole pool, or the pool has one node.
     pub node: Option<NodeId>,
     /// Capacity, bytes.
@@ -75,7 +75,7 @@ pub struct Shortage {
     pub waited: Duration,
 }
 
-impl fmt::Display for Shortage {
+impl fmt::Display for SpaceShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let full = self.node.map_or_else(|| "the pool".to_owned(), |node| format!("node {node} of the pool"));
         if self.wanted > self.capacity {
@@ -124,7 +124,7 @@ pub enum Refusal {
     ReadOnly(Object),
     /// The pool is full.
     #[error("{0}")]
-    NoSpace(Shortage),
+    NoSpace(SpaceShortage),
     /// The file would grow beyond the limit, or a count would overflow.
     #[error("{object}: too large, the limit is {limit}")]
     TooLarge {
@@ -161,7 +161,7 @@ pub enum Refusal {
     /// A prepared transaction has locked the object. Clients settle the transaction and retry:
     /// frontends never see this.
     #[error("a change over several partitions (number {} of client {}) holds it", .intent.number, .intent.session.0)]
-    Held {
+    LockedByIntent {
         /// The transaction.
         intent: Intent,
     },
@@ -190,16 +190,16 @@ pub enum Refusal {
     /// The session has ended, or has not sent `Hello` to this node on this connection. Clients
     /// start a new session: frontends see this only for files and locks of the old one.
     #[error("the session has ended, and what it held with it: open the file again")]
-    Ended,
+    SessionEnded,
     /// The connection broke during a change and the session ended with it. The change is not
     /// resent.
     #[error(
         "{0}: the connection broke while it was changed; whether that was done is not known: look before you do it again"
     )]
-    MaybeDone(Object),
+    OutcomeUnknown(Object),
     /// The object is not in the expected version. Nothing was done.
     #[error("{object}: {}", changed(*.present))]
-    Changed {
+    VersionMismatch {
         /// The object.
         object: Object,
         /// Its current version. `None` if it does not exist.
@@ -220,7 +220,7 @@ pub enum Refusal {
     },
     /// The placement of a file cannot change: it already has bytes in stripes.
     #[error("{0}: its bytes lie where they are; copy it to where they are to lie otherwise")]
-    Placed(Object),
+    AlreadyPlaced(Object),
     /// The inode has no such extended attribute.
     #[error("{0}: no such attribute")]
     NoAttribute(Object),
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_full_pool_says_how_full_and_what_to_do() {
-        let shortage = Shortage {
+        let shortage = SpaceShortage {
             node: None,
             capacity: 1 << 30,
             used: 1 << 30,

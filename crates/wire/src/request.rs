@@ -1,12 +1,13 @@
 //! Requests of a client to a node, and the answers.
 //!
-//! A request goes to one partition. A metadata change carries a request id ([`Stamp`]), so that the
-//! node answers a resent change from its reply cache and does not repeat it. Stripe changes are
+//! A request goes to one partition. A metadata change carries a request id ([`RequestId`]), so that
+//! the node answers a resent change from its reply cache and does not repeat it. Stripe changes are
 //! idempotent; the truncate generation rejects late ones.
 
 use crate::{
-    Attributes, Command, Credentials, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind,
-    Lock, Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version, codec::Placed,
+    Attributes, Command, Credentials, Decision, DirEntry, Extent, ExtentAction, HostFile, InheritedAttributes, Intent,
+    Kind, LeaseStatus, Lock, Name, NewInode, NewKind, ObjectMeta, OpenLease, OpenLeaseId, Part, Refusal, SpaceUsage,
+    StripeRuns, Version, codec::ShmRange,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, PlacementSpec, Policy, StripeNo};
@@ -27,7 +28,7 @@ impl Session {
 
     /// Returns the `count`th session of `node`. `None` if the node has no more numbers, or its id
     /// is too large.
-    pub fn of(node: NodeId, count: u64) -> Option<Self> {
+    pub fn new(node: NodeId, count: u64) -> Option<Self> {
         let fits = count < 1 << Self::COUNT_BITS && node.0 <= u16::MAX.into();
         fits.then_some(Self(u64::from(node.0) << Self::COUNT_BITS | count))
     }
@@ -41,7 +42,7 @@ impl Session {
 
 /// Request id: names one change of one client, for deduplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct RequestId {
     /// The client.
     pub session: Session,
     /// Sequence number: counted from 1 for each client and partition. A resent change keeps its
@@ -62,7 +63,7 @@ pub struct Request {
     pub session: Session,
     /// Reply without waiting for cache-invalidation acks: the caller holds page locks that an ack
     /// may need.
-    pub hurried: bool,
+    pub skip_ack: bool,
     /// The partition that handles the request.
     pub partition: PartitionId,
     /// The operation.
@@ -82,14 +83,14 @@ pub enum Body {
     /// A command for the partition.
     Meta {
         /// Request id; present with every change.
-        stamp: Option<Stamp>,
+        request_id: Option<RequestId>,
         /// The command.
         command: Command,
     },
     /// Bytes of an extent file whose inode is in the partition.
     Extent {
         /// Request id; present with an append.
-        stamp: Option<Stamp>,
+        request_id: Option<RequestId>,
         /// The file.
         file: FileId,
         /// The extent that held the file's bytes when the client planned this. If the file has
@@ -111,49 +112,49 @@ pub enum Body {
     /// on it, then executes a command in the last one. -> the command's answer, else `Walked`
     Walk {
         /// The directory to start from.
-        top: FileId,
+        start: FileId,
         /// Names of the path's components, outermost first.
-        #[serde(deserialize_with = "crate::bounded::few")]
-        folders: Vec<Name>,
+        #[serde(deserialize_with = "crate::decode_limits::bounded_vec")]
+        components: Vec<Name>,
         /// The user to check permissions for. `None` skips the check. The walk stops at a directory
         /// whose mode bits do not certainly let this user through, or, for the last one, do what
         /// the command needs.
-        who: Option<Credentials>,
+        credentials: Option<Credentials>,
         /// The command to execute at the end.
-        then: Option<Box<Then>>,
+        action: Option<Box<WalkAction>>,
     },
     /// Probes an open lease of this node, after the client closed a copy of its descriptor. If no
-    /// copy is left, the open is closed. -> `Looked`
-    Look {
+    /// copy is left, the open is closed. -> `LeaseStatus`
+    ProbeLease {
         /// The open lease.
-        mark: Mark,
+        lease: OpenLeaseId,
     },
     /// Lists the open leases whose descriptors refer to this file of the node. After exec, a
-    /// process that inherited a descriptor uses this to learn which file it refers to. -> `Marked`,
-    /// in the order of the leases' ids
-    Which {
+    /// process that inherited a descriptor uses this to learn which file it refers to. ->
+    /// `OpenLease`, in the order of the leases' ids
+    FindLeases {
         /// Device number that `stat` reports for the descriptor.
         device: u64,
         /// Inode number that `stat` reports for the descriptor.
         inode: u64,
         /// Only leases with an id above this one.
-        after: Mark,
+        after: OpenLeaseId,
     },
 }
 
 /// Maximum number of open leases in one answer. Query again after the last one until the answer is
 /// empty.
-pub const MARKED_MAX: usize = 1024;
+pub const OPEN_LEASES_MAX: usize = 1024;
 
 /// The command that a walk executes, if it reaches the expected directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Then {
+pub struct WalkAction {
     /// The directory that the walk must reach.
     pub directory: FileId,
     /// The partition that executes the command.
     pub partition: PartitionId,
     /// Request id; present with every change.
-    pub stamp: Option<Stamp>,
+    pub request_id: Option<RequestId>,
     /// The command.
     pub command: Command,
 }
@@ -163,7 +164,7 @@ impl Body {
     pub fn lock(&mut self) -> Option<&mut Lock> {
         let command = match self {
             Self::Meta { command, .. } => command,
-            Self::Walk { then: Some(then), .. } => &mut then.command,
+            Self::Walk { action: Some(action), .. } => &mut action.command,
             _ => return None,
         };
         match command {
@@ -178,13 +179,13 @@ impl Body {
         let bound = |inode: &NewInode| matches!(inode.kind, NewKind::Bound(_));
         let command = match self {
             Self::Meta { command, .. } => command,
-            Self::Walk { then: Some(then), .. } => &then.command,
+            Self::Walk { action: Some(action), .. } => &action.command,
             _ => return false,
         };
         match command {
-            Command::Create { inode, .. } | Command::CreateUnnamed { inode, .. } => bound(inode),
+            Command::Create { inode, .. } | Command::CreateTmpfile { inode, .. } => bound(inode),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().any(|part| match part {
-                Part::Make { inode, .. } | Part::Fragment { inode, .. } => bound(inode),
+                Part::CreateDirectory { inode, .. } | Part::Fragment { inode, .. } => bound(inode),
                 _ => false,
             }),
             _ => false,
@@ -208,7 +209,7 @@ pub enum StripeAction {
         data: Bytes,
     },
     /// Writes the bytes of a reserved file, from the stripe's beginning. After the session has
-    /// ended, the node refuses this as `Ended` and holds no such bytes.
+    /// ended, the node refuses this as `SessionEnded` and holds no such bytes.
     Fill {
         /// The bytes.
         data: Bytes,
@@ -253,17 +254,17 @@ pub enum StripeAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// The bytes. Missing bytes at the end read as zeros.
-    Here(Bytes),
+    Bytes(Bytes),
     /// In stripes with this layout.
     Striped(Layout),
     /// In a file of the host. Only within a node, which reads it: never sent to clients.
     Bound(Arc<HostFile>),
     /// In an extent. Only within a node, which reads it: never sent to clients.
-    Whole(Extent),
+    Extent(Extent),
     /// In these ranges of the node's shared memory, in order; at most
     /// [`RUNS_MAX`](crate::codec::RUNS_MAX). They stay unchanged until the client returns the lease
     /// that has the request's id.
-    Placed(Vec<Placed>),
+    Shm(Vec<ShmRange>),
     /// Views of the node's memory, in order: for callers in the node's process, or callers that can
     /// be told the ranges. Never sent.
     #[serde(skip)]
@@ -271,12 +272,12 @@ pub enum Content {
 }
 
 /// Maximum number of deleted files in one answer: with their stripes they fit into a frame. The
-/// others remain in [`Leftovers`].
-pub const GONE_MAX: usize = 4096;
+/// others remain in [`UnfinishedWork`].
+pub const PENDING_DELETES_MAX: usize = 4096;
 
 /// A pending delete: the inode is deleted, its stripes still have to be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct PendingDelete {
     /// The file.
     pub file: FileId,
     /// Layout of the stripes.
@@ -287,7 +288,7 @@ pub struct Gone {
 
 /// A pending truncation: stripes to truncate before the file may grow again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trim {
+pub struct PendingTruncate {
     /// Layout of the stripes.
     pub layout: Layout,
     /// Generation after the truncation.
@@ -300,18 +301,19 @@ pub struct Trim {
 
 /// Unfinished work in a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leftovers {
+pub struct UnfinishedWork {
     /// Transactions that are prepared and not settled.
     pub prepared: Vec<Intent>,
     /// Transactions that committed in this partition, their coordinator, and are not forgotten yet.
     pub committed: Vec<Intent>,
-    /// Deleted files whose stripes may still exist, at most [`GONE_MAX`]. Purge them to see more.
-    pub gone: Vec<Gone>,
+    /// Deleted files whose stripes may still exist, at most [`PENDING_DELETES_MAX`]. Purge them to
+    /// see more.
+    pub deleted: Vec<PendingDelete>,
 }
 
 /// Answer to a client's `Hello`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
+pub struct HelloReply {
     /// The node that answers.
     pub node: NodeId,
     /// The client's session; it is the same at all nodes of the pool.
@@ -330,9 +332,9 @@ pub enum Answer {
     /// Success, without a value.
     Done,
     /// Answer to `Hello`.
-    Welcome(Welcome),
+    Hello(HelloReply),
     /// Answer to `Usage`.
-    Usage(Usage),
+    Usage(SpaceUsage),
     /// Attributes of the inode.
     Attributes(Attributes),
     /// A directory entry.
@@ -351,7 +353,7 @@ pub enum Answer {
         /// The host file that holds the bytes of a bound file.
         host: Option<Arc<HostFile>>,
         /// Truncation to finish first.
-        trim: Option<Trim>,
+        truncation: Option<PendingTruncate>,
         /// True if another session also has the file open.
         shared: bool,
     },
@@ -360,7 +362,7 @@ pub enum Answer {
         /// Current attributes.
         attributes: Attributes,
         /// Truncation to finish.
-        trim: Option<Trim>,
+        truncation: Option<PendingTruncate>,
     },
     /// A page of directory entries.
     Entries(Vec<DirEntry>),
@@ -381,7 +383,7 @@ pub enum Answer {
         offset: u64,
     },
     /// The client must write to stripes. If the write reaches beyond `size`, the client publishes
-    /// the new size with `Wrote`.
+    /// the new size with `PublishSize`.
     Stripes {
         /// Offset of the write.
         offset: u64,
@@ -393,16 +395,16 @@ pub enum Answer {
         layout: Layout,
     },
     /// The client must write to this extent.
-    Whole(Extent),
+    Extent(Extent),
     /// Written to an extent.
-    Put {
+    ExtentWritten {
         /// Offset of the write.
         offset: u64,
         /// Number of bytes written; fewer than sent only if the pool is full.
         length: u32,
     },
     /// Not done: first write the inline bytes to stripe 0.
-    Spill {
+    NeedsSpill {
         /// Generation to send with that write.
         generation: u32,
         /// Layout of the stripes.
@@ -411,40 +413,40 @@ pub enum Answer {
         head: Bytes,
     },
     /// Not done: first choose the partition of the stripes and send `Place`.
-    Unplaced {
+    NeedsPlacement {
         /// The placement policy to follow.
         policy: Policy,
         /// Default layout, in a partition chosen by a hash. Used if the policy finds no node.
         layout: Layout,
     },
     /// Not done: first truncate these stripes.
-    TrimFirst(Trim),
+    NeedsTruncate(PendingTruncate),
     /// A name was removed.
     Removed {
         /// Set if the file was deleted too: its stripes are to be removed.
-        gone: Option<Gone>,
+        deleted: Option<PendingDelete>,
     },
     /// Not done: the change touches other partitions too, so it needs a transaction.
-    Spread,
+    NeedsTransaction,
     /// Not done: the directory places the object's bytes differently. Holds the directory's
     /// placement.
-    Elsewhere(PlacementSpec),
+    WrongPlacement(PlacementSpec),
     /// The entry was renamed. An inode that had the new name before has lost that name.
     Renamed {
         /// Set if the replaced file was deleted: its stripes are to be removed.
-        gone: Option<Gone>,
-        /// Renamed inodes in other partitions: the client updates their ctime with `Touch`.
-        elsewhere: Vec<FileId>,
+        deleted: Option<PendingDelete>,
+        /// Renamed inodes in other partitions: the client updates their ctime with `UpdateCtime`.
+        remote: Vec<FileId>,
     },
     /// The parts are checked and locked.
     Prepared {
         /// Ids of new inodes, in the order of the parts that create them.
-        made: Vec<FileId>,
+        created: Vec<FileId>,
     },
     /// The parts are applied or discarded.
     Settled {
         /// Deleted files: their stripes are to be removed.
-        gone: Vec<Gone>,
+        deleted: Vec<PendingDelete>,
     },
     /// Outcome of a transaction.
     Decided(Decision),
@@ -452,9 +454,9 @@ pub enum Answer {
     /// settles it and asks again.
     Unsettled {
         /// Transactions that have locked something in the answer.
-        held: Vec<Intent>,
+        intents: Vec<Intent>,
         /// The answer if none of them is committed. Never another `Unsettled`.
-        #[serde(deserialize_with = "crate::bounded::once")]
+        #[serde(deserialize_with = "crate::decode_limits::not_nested")]
         answer: Box<Answer>,
     },
     /// No such entry. Only within `Unsettled`; otherwise the node refuses with `NotFound`.
@@ -464,20 +466,20 @@ pub enum Answer {
         /// The directory's own attributes, without the entries in its fragments.
         attributes: Attributes,
         /// Attributes that new inodes in the directory inherit.
-        heritage: Box<Heritage>,
+        inherited: Box<InheritedAttributes>,
         /// The fragments in hash order; empty if the directory is not split.
         fragments: Vec<FileId>,
     },
     /// Unfinished work in the partition.
-    Leftovers(Leftovers),
-    /// Files that were deleted with the session, at most [`GONE_MAX`]. The others are in
-    /// [`Leftovers`].
-    Closed(Vec<Gone>),
+    UnfinishedWork(UnfinishedWork),
+    /// Files that were deleted with the session, at most [`PENDING_DELETES_MAX`]. The others are in
+    /// [`UnfinishedWork`].
+    Closed(Vec<PendingDelete>),
     /// Bytes of a stripe.
     Bytes(Bytes),
     // Answers about one inode.
     /// Attributes that new inodes in the directory inherit.
-    Heritage(Heritage),
+    Inherited(InheritedAttributes),
     /// Placement of a file's bytes.
     Placement {
         /// The placement that was requested.
@@ -492,7 +494,7 @@ pub enum Answer {
         stripes: StripeRuns,
     },
     /// The queried stripes that belong to no file.
-    Unplanned(StripeRuns),
+    UnownedStripes(StripeRuns),
     /// The value of an extended attribute.
     Xattr(Bytes),
     /// The names of extended attributes.
@@ -515,7 +517,7 @@ pub enum Answer {
     /// An object, with the bytes of a range or their location.
     Object {
         /// Current version, size and modification time.
-        head: Head,
+        head: ObjectMeta,
         /// Layout of the stripes, if the bytes are in stripes: for reads of other ranges.
         striped: Option<Layout>,
         /// Number of bytes in the range.
@@ -524,11 +526,11 @@ pub enum Answer {
         content: Content,
     },
     /// The object is stored.
-    Stored {
+    ObjectStored {
         /// The new version.
         version: Version,
         /// The file that had the name before: its stripes are to be removed.
-        gone: Option<Gone>,
+        deleted: Option<PendingDelete>,
     },
     /// Ids of the reserved files.
     Reserved(Vec<FileId>),
@@ -537,13 +539,13 @@ pub enum Answer {
         /// The last directory that was reached.
         reached: FileId,
         /// Number of names that remain.
-        left: u32,
+        remaining: u32,
     },
     // Answers about open leases.
     /// Result of a probe.
-    Looked(Looked),
-    /// Live opens, at most [`MARKED_MAX`].
-    Marked(Vec<Marked>),
+    LeaseStatus(LeaseStatus),
+    /// Live opens, at most [`OPEN_LEASES_MAX`].
+    OpenLeases(Vec<OpenLease>),
 }
 
 /// Why a call has no answer.

@@ -14,7 +14,7 @@ use std::{
 };
 use wire::{
     codec,
-    frame::{Frames, HEADER_BYTES, Header, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
+    frame::{FrameKind, Frames, HEADER_BYTES, Header, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
 struct Counting;
@@ -75,17 +75,17 @@ fn opened(side: Side) -> Frames {
     frames
 }
 
-fn announcing(kind: Kind, meta: u32, payload: u32) -> Vec<u8> {
+fn announcing(kind: FrameKind, meta: u32, payload: u32) -> Vec<u8> {
     Header { kind, id: 1, meta, payload, meta_check: 0 }.encode().into()
 }
 
 #[test]
 fn what_is_announced_and_not_allowed_costs_nothing() {
     let long = [
-        announcing(Kind::Request, LARGE_META_BYTES_MAX + 1, 0),
-        announcing(Kind::Request, 0, PAYLOAD_BYTES_MAX + 1),
-        announcing(Kind::Request, u32::MAX, u32::MAX),
-        announcing(Kind::Answer, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX),
+        announcing(FrameKind::Request, LARGE_META_BYTES_MAX + 1, 0),
+        announcing(FrameKind::Request, 0, PAYLOAD_BYTES_MAX + 1),
+        announcing(FrameKind::Request, u32::MAX, u32::MAX),
+        announcing(FrameKind::Answer, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX),
         vec![0xff; HEADER_BYTES],
     ];
     for header in long {
@@ -103,7 +103,7 @@ fn what_is_announced_and_not_allowed_costs_nothing() {
 fn a_stranger_gets_a_few_kib() {
     let held = most(|| {
         let mut frames = Frames::new(Side::Node);
-        frames.feed(&mut &announcing(Kind::Hello, 1024, 0)[..]);
+        frames.feed(&mut &announcing(FrameKind::Hello, 1024, 0)[..]);
         assert_eq!(frames.next(), Ok(None));
         frames.feed(&mut &[0; 512][..]);
     });
@@ -112,10 +112,10 @@ fn a_stranger_gets_a_few_kib() {
 
 #[test]
 fn what_is_announced_and_allowed_costs_just_that() {
-    let empty = Header::of(Kind::Request, 1, &[], PAYLOAD_BYTES_MAX as usize).unwrap();
+    let empty = Header::new(FrameKind::Request, 1, &[], PAYLOAD_BYTES_MAX as usize).unwrap();
     for (header, announced) in [
-        (announcing(Kind::Request, LARGE_META_BYTES_MAX, 0), LARGE_META_BYTES_MAX),
-        (announcing(Kind::Request, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX), LARGE_META_BYTES_MAX),
+        (announcing(FrameKind::Request, LARGE_META_BYTES_MAX, 0), LARGE_META_BYTES_MAX),
+        (announcing(FrameKind::Request, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX), LARGE_META_BYTES_MAX),
         (empty.encode().into(), PAYLOAD_BYTES_MAX),
     ] {
         let held = most(|| {
@@ -131,7 +131,7 @@ fn what_is_announced_and_allowed_costs_just_that() {
 #[test]
 fn a_connection_gives_back_what_a_long_frame_took() {
     let meta = vec![0; LARGE_META_BYTES_MAX as usize];
-    let header = Header::of(Kind::Request, 1, &meta, 0).unwrap();
+    let header = Header::new(FrameKind::Request, 1, &meta, 0).unwrap();
     let mut frames = opened(Side::Node);
     for mut bytes in [&header.encode()[..], &meta] {
         while !bytes.is_empty() {
@@ -149,10 +149,10 @@ fn a_connection_gives_back_what_a_long_frame_took() {
 }
 
 /// Returns the peak of allocated bytes while this meta is decoded.
-fn decoding(kind: Kind, meta: &[u8]) -> usize {
+fn decoding(kind: FrameKind, meta: &[u8]) -> usize {
     most(|| match kind {
-        Kind::Request => drop(codec::decode_request(meta, Bytes::new())),
-        Kind::Answer => drop(codec::decode_answer(meta, Bytes::new())),
+        FrameKind::Request => drop(codec::decode_request(meta, Bytes::new())),
+        FrameKind::Answer => drop(codec::decode_answer(meta, Bytes::new())),
         _ => drop(codec::decode_failure(meta)),
     })
 }
@@ -163,12 +163,12 @@ fn lengths_that_are_not_true_cost_nothing() {
     for request in requests() {
         let mut bytes = Vec::new();
         codec::encode_request(&request, 1, &mut bytes).unwrap();
-        metas.push((Kind::Request, bytes.split_off(HEADER_BYTES)));
+        metas.push((FrameKind::Request, bytes.split_off(HEADER_BYTES)));
     }
     for reply in replies() {
         let mut bytes = Vec::new();
         codec::encode_reply(&reply, 1, &mut bytes).unwrap();
-        let kind = if reply.is_ok() { Kind::Answer } else { Kind::Failure };
+        let kind = if reply.is_ok() { FrameKind::Answer } else { FrameKind::Failure };
         metas.push((kind, bytes.split_off(HEADER_BYTES)));
     }
     // Replace each byte by the longest number: every length in the message is replaced once.
@@ -190,7 +190,7 @@ fn no_meta_is_many_times_larger_in_memory() {
             let mut meta = vec![filler; length];
             // An answer: its variant, then a length that fills the rest.
             meta[..5].copy_from_slice(&[variant, 0xe0, 0xff, 0x3f, filler]);
-            let held = decoding(Kind::Answer, &meta);
+            let held = decoding(FrameKind::Answer, &meta);
             assert!(held <= length * TIMES_LARGER_MAX, "{held} bytes for answer {variant} of {filler}");
         }
     }
@@ -201,7 +201,7 @@ fn answers_within_answers_end_at_the_second() {
     let nested = |count: usize| {
         // Encode `Unsettled` with no intents and a nested answer, then repeat its prefix.
         let mut meta = Vec::new();
-        let unsettled = wire::Answer::Unsettled { held: Vec::new(), answer: Box::new(wire::Answer::NoEntry) };
+        let unsettled = wire::Answer::Unsettled { intents: Vec::new(), answer: Box::new(wire::Answer::NoEntry) };
         codec::encode_reply(&Ok(unsettled), 1, &mut meta).unwrap();
         let (outer, inner) = (&meta[HEADER_BYTES..HEADER_BYTES + 2], &meta[HEADER_BYTES + 2..]);
         [&outer.repeat(count)[..], inner].concat()

@@ -19,8 +19,8 @@ use wire::{
     Answer, Request,
     codec::{self, ToClient, ToNode},
     frame::{
-        Frames, Garbled, HANDSHAKE_META_BYTES_MAX, HEADER_BYTES, Header, KINDS, Kind, LARGE_META_BYTES_MAX,
-        META_BYTES_MAX, Outgoing, PAYLOAD_BYTES_MAX, Phase, Side,
+        DecodeError, FrameKind, Frames, HANDSHAKE_META_BYTES_MAX, HEADER_BYTES, Header, KINDS, LARGE_META_BYTES_MAX,
+        META_BYTES_MAX, PAYLOAD_BYTES_MAX, Phase, Side, WriteQueue,
     },
 };
 
@@ -147,14 +147,14 @@ fn long_payloads_of_requests_land_where_they_may_stay_however_the_stream_was_cut
     assert!(longs > 0);
     for portion in [1, 7, HEADER_BYTES, 1000, 65_536, usize::MAX] {
         let (before, mut frames) = (memory.0.load(Relaxed), opened(Side::Node));
-        frames.land_in(memory.clone());
+        frames.receive_into(memory.clone());
         assert_eq!(came_to(&mut frames, &bytes, || portion), expected, "in portions of {portion}");
         assert_eq!(memory.0.load(Relaxed) - before, longs);
     }
     let mut bytes = Vec::new();
     let given = codec::encode_reply(&Ok(Answer::Bytes(vec![7; 9000].into())), 1, &mut bytes).unwrap();
     let (mut frames, landed) = (opened(Side::Client), memory.0.load(Relaxed));
-    frames.land_in(memory.clone());
+    frames.receive_into(memory.clone());
     for mut some in [&bytes[..], &given[..]] {
         frames.feed(&mut some);
         let frame = frames.next().unwrap();
@@ -178,7 +178,7 @@ fn a_payload_does_not_hold_on_to_what_was_read_with_it() {
     let payload = frames.next().unwrap().unwrap().payload;
     let payload = payload.try_into_mut().expect("nobody else has this memory");
     assert_eq!((&payload[..], payload.capacity()), (&b"small"[..], 5));
-    assert_eq!(frames.next().unwrap().unwrap().header.kind, Kind::Ping);
+    assert_eq!(frames.next().unwrap().unwrap().header.kind, FrameKind::Ping);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_meta_that_is_cut_or_changed_and_checked_again_is_refused_or_means_something
 
 /// Returns true if a meta decodes; then checks that encoding and decoding give the same value
 /// again.
-fn is_understood(side: Side, kind: Kind, meta: &[u8]) -> bool {
+fn is_understood(side: Side, kind: FrameKind, meta: &[u8]) -> bool {
     let mut again = Vec::new();
     if side == Side::Node {
         let Ok(request) = codec::decode_request(meta, Bytes::new()) else { return false };
@@ -257,7 +257,7 @@ fn is_understood(side: Side, kind: Kind, meta: &[u8]) -> bool {
         return true;
     }
     let decode = |meta: &[u8]| match kind {
-        Kind::Failure => codec::decode_failure(meta).map(Err),
+        FrameKind::Failure => codec::decode_failure(meta).map(Err),
         _ => codec::decode_answer(meta, Bytes::new()).map(Ok),
     };
     let Ok(reply) = decode(meta) else { return false };
@@ -267,7 +267,7 @@ fn is_understood(side: Side, kind: Kind, meta: &[u8]) -> bool {
 }
 
 /// Encodes a valid header that announces these lengths.
-fn announcing(kind: Kind, meta: u32, payload: u32) -> [u8; HEADER_BYTES] {
+fn announcing(kind: FrameKind, meta: u32, payload: u32) -> [u8; HEADER_BYTES] {
     Header { kind, id: 1, meta, payload, meta_check: 0 }.encode()
 }
 
@@ -279,7 +279,7 @@ fn more_than_a_kind_may_hold_is_refused_at_the_header() {
         for (meta, payload, what) in [(most.0 + 1, 0, "meta"), (0, most.1 + 1, "payload"), (u32::MAX, u32::MAX, "meta")]
         {
             let refused = Header::decode(&announcing(kind, meta, payload)).unwrap_err();
-            assert!(matches!(refused, Garbled::TooLong { what: named, .. } if named == what), "{refused}");
+            assert!(matches!(refused, DecodeError::TooLong { part: named, .. } if named == what), "{refused}");
         }
     }
 }
@@ -287,12 +287,15 @@ fn more_than_a_kind_may_hold_is_refused_at_the_header() {
 #[test]
 fn each_kind_has_its_number_and_bounds_that_are_among_those_documented() {
     for (number, kind) in (1..).zip(KINDS) {
-        assert_eq!((kind.number(), Kind::of(number)), (number, Some(kind)));
+        assert_eq!((kind.number(), FrameKind::from_number(number)), (number, Some(kind)));
         let bounds = [0, HANDSHAKE_META_BYTES_MAX, META_BYTES_MAX, LARGE_META_BYTES_MAX];
         assert!(bounds.contains(&kind.meta_bytes_max()), "{kind}");
         assert!([0, PAYLOAD_BYTES_MAX].contains(&kind.payload_bytes_max()), "{kind}");
     }
-    assert_eq!((Kind::of(0), Kind::of(31), Kind::of(255)), (None, None, None));
+    assert_eq!(
+        (FrameKind::from_number(0), FrameKind::from_number(31), FrameKind::from_number(255)),
+        (None, None, None)
+    );
 }
 
 #[test]
@@ -309,13 +312,13 @@ fn a_kind_comes_only_where_and_when_it_belongs() {
             if phase == Phase::Open {
                 frames.open();
             }
-            let header = Header::of(kind, 1, &[], 0).unwrap();
+            let header = Header::new(kind, 1, &[], 0).unwrap();
             frames.feed(&mut &header.encode()[..]);
             let expected = kind.may_come(side, phase);
             places += u32::from(expected);
             match frames.next() {
                 Ok(Some(frame)) => assert!(expected && frame.header == header),
-                refused => assert!(!expected && refused == Err(Garbled::Unexpected { kind, side, phase })),
+                refused => assert!(!expected && refused == Err(DecodeError::Unexpected { kind, side, phase })),
             }
         }
         assert!((1..=2).contains(&places), "{kind} comes in {places} places");
@@ -325,16 +328,16 @@ fn a_kind_comes_only_where_and_when_it_belongs() {
 #[test]
 fn unknown_kinds_and_flags_are_named() {
     let damaged = |at: usize, byte| {
-        let mut bytes = announcing(Kind::Ping, 0, 0);
+        let mut bytes = announcing(FrameKind::Ping, 0, 0);
         bytes[at] = byte;
         let check = xxhash_rust::xxh3::xxh3_64(&bytes[..28]).to_le_bytes();
         bytes[28..].copy_from_slice(&check[..4]);
         Header::decode(&bytes).unwrap_err()
     };
-    assert_eq!(damaged(4, 77), Garbled::Kind(77));
-    assert_eq!(damaged(4, 0), Garbled::Kind(0));
+    assert_eq!(damaged(4, 77), DecodeError::Kind(77));
+    assert_eq!(damaged(4, 0), DecodeError::Kind(0));
     for at in 5..8 {
-        assert_eq!(damaged(at, 1), Garbled::Flags(Kind::Ping.number()));
+        assert_eq!(damaged(at, 1), DecodeError::Flags(FrameKind::Ping.number()));
     }
 }
 
@@ -347,13 +350,13 @@ fn there_are_no_frames_after_an_error() {
     let mut frames = opened(Side::Node);
     frames.feed(&mut &bytes[..]);
     assert!(frames.next().unwrap().is_some());
-    let garbled = frames.next().unwrap_err();
+    let error = frames.next().unwrap_err();
     frames.feed(&mut &bytes[..]);
-    assert_eq!(frames.next().unwrap_err(), garbled);
+    assert_eq!(frames.next().unwrap_err(), error);
 }
 
 /// Writes out the queue by vectored writes that each take `portion` bytes.
-fn written(mut outgoing: Outgoing, slots: usize, portion: usize) -> Vec<u8> {
+fn written(mut outgoing: WriteQueue, slots: usize, portion: usize) -> Vec<u8> {
     let mut written = Vec::new();
     while outgoing.has_remaining() {
         let mut pieces = vec![IoSlice::new(&[]); slots];
@@ -372,7 +375,7 @@ fn written(mut outgoing: Outgoing, slots: usize, portion: usize) -> Vec<u8> {
 fn what_is_written_in_any_portions_is_what_was_pushed() {
     let sent = sent();
     for (slots, portion) in [(1, 1000), (2, 33), (3, 70_000), (64, 100_000), (1000, usize::MAX)] {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = WriteQueue::new();
         for (id, request) in (1..).zip(requests()) {
             outgoing.push(|out| codec::encode_request(&request, id, out)).unwrap();
         }
@@ -383,7 +386,7 @@ fn what_is_written_in_any_portions_is_what_was_pushed() {
 
 #[test]
 fn frames_may_be_pushed_while_others_are_half_written() {
-    let (mut outgoing, mut written) = (Outgoing::new(), Vec::new());
+    let (mut outgoing, mut written) = (WriteQueue::new(), Vec::new());
     let reply = Ok(Answer::Bytes(Bytes::from(vec![5; 5000])));
     for id in 0..2000 {
         outgoing.push(|out| codec::encode_reply(&reply, id, out)).unwrap();
@@ -410,7 +413,7 @@ fn frames_may_be_pushed_while_others_are_half_written() {
 fn a_marked_frame_begins_a_write_and_no_write_reaches_over_its_start() {
     let reply = Ok(Answer::Bytes(Bytes::from(vec![5; 5000])));
     for portion in [1, 33, 100, 6000, usize::MAX] {
-        let (mut outgoing, mut starts) = (Outgoing::new(), Vec::new());
+        let (mut outgoing, mut starts) = (WriteQueue::new(), Vec::new());
         for id in 0..9 {
             codec::encode_ping(id, outgoing.short());
             if id % 3 > 0 {
@@ -418,7 +421,7 @@ fn a_marked_frame_begins_a_write_and_no_write_reaches_over_its_start() {
             }
             starts.push(outgoing.remaining());
             outgoing.mark();
-            codec::encode_lent(id, outgoing.short());
+            codec::encode_leased_fd(id, outgoing.short());
         }
         let (all, mut marked) = (outgoing.remaining(), Vec::new());
         while outgoing.has_remaining() {
@@ -438,7 +441,7 @@ fn a_marked_frame_begins_a_write_and_no_write_reaches_over_its_start() {
 
 #[test]
 fn a_push_that_is_refused_leaves_the_rest_as_it_was() {
-    let mut outgoing = Outgoing::new();
+    let mut outgoing = WriteQueue::new();
     codec::encode_ping(1, outgoing.short());
     let too_long = Ok(Answer::Bytes(Bytes::from(vec![0; PAYLOAD_BYTES_MAX as usize + 1])));
     assert!(outgoing.push(|out| codec::encode_reply(&too_long, 2, out)).is_err());

@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use wire::{
-    codec::{self, Filled, ToClient, ToNode},
-    frame::{Frames, Garbled, HEADER_BYTES, Header, Kind, Side},
+    codec::{self, ShmPayload, ToClient, ToNode},
+    frame::{DecodeError, FrameKind, Frames, HEADER_BYTES, Header, Side},
     handshake::{ClientHandshake, NodeHandshake, Step, Token, VERSIONS},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -70,34 +70,35 @@ fn client() -> ClientHandshake {
 }
 
 /// Parses the first frame in `bytes` and passes it to `on`; returns its result.
-fn step<T>(side: Side, bytes: &[u8], on: impl FnOnce(Result<wire::frame::Frame<'_>, Garbled>) -> T) -> Option<T> {
+fn step<T>(side: Side, bytes: &[u8], on: impl FnOnce(Result<wire::frame::Frame<'_>, DecodeError>) -> T) -> Option<T> {
     let (mut frames, mut left) = (Frames::new(side), bytes);
     frames.feed(&mut left);
     match frames.next() {
         Ok(frame) => frame.map(|frame| on(Ok(frame))),
-        Err(garbled) => Some(on(Err(garbled))),
+        Err(error) => Some(on(Err(error))),
     }
 }
 
 impl Samples {
     fn new() -> Self {
         let challenge = node().challenge("fuzz");
-        let Some(Step::Send(hello)) = step(Side::Client, &challenge, |came| client().on(&came.unwrap())) else {
+        let Some(Step::Send(hello)) = step(Side::Client, &challenge, |came| client().on_frame(&came.unwrap())) else {
             panic!("a hello")
         };
-        let Some(Step::Done { send: welcome, .. }) = step(Side::Node, &hello, |came| node().on(&came.unwrap())) else {
+        let Some(Step::Done { send: welcome, .. }) = step(Side::Node, &hello, |came| node().on_frame(&came.unwrap()))
+        else {
             panic!("a welcome")
         };
         let mut samples = Self { node: others(), client: Vec::new(), challenge, hello, welcome };
         let from_nodes = never_from_clients().into_iter().map(|command| wire::Request {
-            body: wire::Body::Meta { stamp: None, command },
+            body: wire::Body::Meta { request_id: None, command },
             ..requests().swap_remove(0)
         });
         for request in requests().into_iter().chain(from_nodes) {
             samples.node.extend(whole(|out| codec::encode_request(&request, 1, out)));
             if matches!(request.body, wire::Body::Stripe { .. }) && codec::begins_stripe(&request.body).is_some() {
-                let filled = Filled { slot: 1, length: 64 };
-                let published = |out: &mut Vec<u8>| codec::encode_publish(&request, filled, 1, out);
+                let filled = ShmPayload { slot: 1, length: 64 };
+                let published = |out: &mut Vec<u8>| codec::encode_request_in_shm(&request, filled, 1, out);
                 samples.node.extend(whole(|out| published(out).map(|()| Bytes::new())));
             }
         }
@@ -121,10 +122,10 @@ fn whole<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, 
 fn others() -> Vec<Vec<u8>> {
     let encoders: [fn(&mut Vec<u8>); 8] = [
         |out| codec::encode_cancel(1, out),
-        |out| codec::encode_watch(SESSION, 2, out),
-        |out| codec::encode_unwatch(SESSION, out),
-        |out| codec::encode_prunes(SESSION, out),
-        |out| codec::encode_heard(3, out),
+        |out| codec::encode_subscribe(SESSION, 2, out),
+        |out| codec::encode_unsubscribe(SESSION, out),
+        |out| codec::encode_supports_prune(SESSION, out),
+        |out| codec::encode_ack(3, out),
         |out| codec::encode_ping(4, out),
         |out| codec::encode_pong(5, out),
         |out| codec::encode_goodbye("over", out),
@@ -190,7 +191,7 @@ fn make_right(frame: &mut [u8], lengths: bool) {
 
 /// Parses a stream in random portions until it ends or is garbled; returns the number of decoded
 /// frames.
-fn read(side: Side, stream: &[u8], random: &mut Random) -> Result<u32, Garbled> {
+fn read(side: Side, stream: &[u8], random: &mut Random) -> Result<u32, DecodeError> {
     let (mut frames, mut left, mut understood) = (Frames::new(side), stream, 0);
     frames.open();
     while !left.is_empty() {
@@ -208,13 +209,15 @@ fn read(side: Side, stream: &[u8], random: &mut Random) -> Result<u32, Garbled> 
 }
 
 /// Decodes a frame, then checks that encoding and decoding give the same value again.
-fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), Garbled> {
+fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), DecodeError> {
     let mut again = Vec::new();
     match side {
         Side::Node => {
             let (id, request) = match ToNode::decode(frame)? {
                 ToNode::Request { id, request } => (id, request),
-                ToNode::Publish { id, publish } => (id, publish.into_request(Bytes::from_static(&[7; 64]))?),
+                ToNode::RequestInShm { id, request: publish } => {
+                    (id, publish.into_request(Bytes::from_static(&[7; 64]))?)
+                }
                 _ => return Ok(()),
             };
             let payload = codec::encode_request(&request, id, &mut again).unwrap();
@@ -246,9 +249,9 @@ fn parts(encoded: &[u8], given: Bytes) -> (&[u8], Bytes) {
 fn handshake(samples: &Samples, random: &mut Random) {
     let mut came = [&samples.hello, &samples.challenge, &samples.welcome][random.below(3)].clone();
     damage(&mut came, random);
-    let on_node = |came: Result<wire::frame::Frame<'_>, Garbled>| match came {
-        Ok(frame) => node().on(&frame),
-        Err(garbled) => node().on_garbled(garbled),
+    let on_node = |came: Result<wire::frame::Frame<'_>, DecodeError>| match came {
+        Ok(frame) => node().on_frame(&frame),
+        Err(error) => node().on_decode_error(error),
     };
     if let Some(Step::Done { .. }) = step(Side::Node, &came, on_node) {
         // Two bytes of versions, nonce and proof. The bytes after them only describe the client.
@@ -256,9 +259,9 @@ fn handshake(samples: &Samples, random: &mut Random) {
     }
     let mut client = client();
     if random.below(2) == 0 {
-        step(Side::Client, &samples.challenge, |came| client.on(&came.unwrap()));
+        step(Side::Client, &samples.challenge, |came| client.on_frame(&came.unwrap()));
     }
-    let step = step(Side::Client, &came, |came| came.map(|frame| client.on(&frame)));
+    let step = step(Side::Client, &came, |came| came.map(|frame| client.on_frame(&frame)));
     if let Some(Ok(Step::Done { .. })) = step {
         // Bytes after the frame do not matter.
         assert!(came[HEADER_BYTES..].starts_with(&samples.welcome[HEADER_BYTES..]));
@@ -334,6 +337,6 @@ fn headers_that_were_made_right_are_right() {
     make_right(&mut changed, false);
     assert_eq!(
         Header::decode(changed.first_chunk().unwrap()),
-        Header::of(Kind::Ping, 5, &[], 0).map_err(|_| unreachable!())
+        Header::new(FrameKind::Ping, 5, &[], 0).map_err(|_| unreachable!())
     );
 }

@@ -4,10 +4,10 @@
 
 use placement::NodeId;
 use wire::{
-    frame::{Frame, Frames, Garbled, Kind, Side},
+    frame::{DecodeError, Frame, FrameKind, Frames, Side},
     handshake::{
-        ClientHandshake, HandshakeFailed, NodeHandshake, Nonce, Reason, Step, Token, VERSIONS, Version, Versions,
-        refusal,
+        ClientHandshake, HandshakeFailed, NodeHandshake, Nonce, ProtocolVersion, ProtocolVersions, Reason, Step, Token,
+        VERSIONS, encode_refusal,
     },
 };
 
@@ -22,15 +22,15 @@ fn right() -> Token {
     token("the token of this pool")
 }
 
-fn versions(lowest: u16, highest: u16) -> Versions {
-    Versions::new(Version(lowest), Version(highest)).unwrap()
+fn versions(lowest: u16, highest: u16) -> ProtocolVersions {
+    ProtocolVersions::new(ProtocolVersion(lowest), ProtocolVersion(highest)).unwrap()
 }
 
-fn node(token: Token, versions: Versions) -> NodeHandshake {
+fn node(token: Token, versions: ProtocolVersions) -> NodeHandshake {
     NodeHandshake::new(token, versions, NODE_NONCE)
 }
 
-fn client(token: Token, versions: Versions) -> ClientHandshake {
+fn client(token: Token, versions: ProtocolVersions) -> ClientHandshake {
     ClientHandshake::new(token, versions, CLIENT_NONCE, "a test")
 }
 
@@ -45,20 +45,22 @@ fn framed<T>(side: Side, mut bytes: &[u8], on: impl FnOnce(&Frame<'_>) -> T) -> 
 /// Runs a handshake; returns the last step of the node, then of the client.
 fn shake(node: NodeHandshake, mut client: ClientHandshake) -> (Step, Step) {
     let challenge = node.challenge("a node");
-    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on(came)) else { panic!("it says hello") };
-    let nodes = framed(Side::Node, &hello, |came| node.on(came));
+    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on_frame(came)) else {
+        panic!("it says hello")
+    };
+    let nodes = framed(Side::Node, &hello, |came| node.on_frame(came));
     let (Step::Done { send, .. } | Step::Close { send, .. }) = &nodes else { panic!("the node's part is over") };
-    let clients = framed(Side::Client, send, |came| client.on(came));
+    let clients = framed(Side::Client, send, |came| client.on_frame(came));
     (nodes, clients)
 }
 
 #[test]
 fn who_knows_the_token_comes_in_and_both_speak_the_highest_version_they_share() {
     let (nodes, clients) = shake(node(right(), versions(1, 4)), client(right(), versions(2, 7)));
-    let Step::Done { version, what, .. } = nodes else { panic!("{nodes:?}") };
-    assert_eq!((version, what.as_str()), (Version(4), "a test"));
-    let Step::Done { send, version, what, .. } = clients else { panic!("{clients:?}") };
-    assert_eq!((send.len(), version, what.as_str()), (0, Version(4), "a node"));
+    let Step::Done { version, description: what, .. } = nodes else { panic!("{nodes:?}") };
+    assert_eq!((version, what.as_str()), (ProtocolVersion(4), "a test"));
+    let Step::Done { send, version, description: what, .. } = clients else { panic!("{clients:?}") };
+    assert_eq!((send.len(), version, what.as_str()), (0, ProtocolVersion(4), "a node"));
 }
 
 #[test]
@@ -75,8 +77,8 @@ fn a_proof_that_is_passed_on_holds_for_no_other_pool_node_or_address() {
     let endpoint = |pool: &str, id, address: &'static str| (right().of_node(pool, NodeId(id)), address);
     let meant = endpoint("a", 1, "tcp:127.0.0.1:7000");
     let relayed = |real: (Token, &str)| {
-        let client = client(meant.0.clone(), VERSIONS).at(meant.1);
-        shake(node(real.0, VERSIONS).at(real.1), client)
+        let client = client(meant.0.clone(), VERSIONS).with_address(meant.1);
+        shake(node(real.0, VERSIONS).with_address(real.1), client)
     };
     assert!(matches!(relayed(meant.clone()), (Step::Done { .. }, Step::Done { .. })), "the one that was meant");
     for other in [
@@ -95,13 +97,15 @@ fn a_proof_that_is_passed_on_holds_for_no_other_pool_node_or_address() {
 #[test]
 fn a_nodes_proof_that_is_passed_on_is_no_proof_of_another() {
     let bound = |id| right().of_node("a", NodeId(id));
-    let mut client = client(bound(1), VERSIONS).at("tcp:a:1");
-    let real = node(bound(2), VERSIONS).at("tcp:a:1");
-    let Step::Send(_) = framed(Side::Client, &real.challenge(""), |came| client.on(came)) else { panic!("a hello") };
+    let mut client = client(bound(1), VERSIONS).with_address("tcp:a:1");
+    let real = node(bound(2), VERSIONS).with_address("tcp:a:1");
+    let Step::Send(_) = framed(Side::Client, &real.challenge(""), |came| client.on_frame(came)) else {
+        panic!("a hello")
+    };
     // A welcome that the other node made for a client of its own, with the same nonces.
-    let (welcomes, _) = shake(real, self::client(bound(2), VERSIONS).at("tcp:a:1"));
+    let (welcomes, _) = shake(real, self::client(bound(2), VERSIONS).with_address("tcp:a:1"));
     let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
-    let step = framed(Side::Client, &send, |came| client.on(came));
+    let step = framed(Side::Client, &send, |came| client.on_frame(came));
     assert_eq!(step, Step::Close { send: Vec::new(), why: HandshakeFailed::NotProven });
 }
 
@@ -109,14 +113,16 @@ fn a_nodes_proof_that_is_passed_on_is_no_proof_of_another() {
 fn a_client_that_may_be_over_soon_says_so() {
     for brief in [false, true] {
         let client = client(right(), VERSIONS);
-        let (nodes, _) = shake(node(right(), VERSIONS), if brief { client.brief() } else { client });
-        assert!(matches!(nodes, Step::Done { brief: said, .. } if said == brief), "{nodes:?}");
+        let (nodes, _) = shake(node(right(), VERSIONS), if brief { client.short_lived() } else { client });
+        assert!(matches!(nodes, Step::Done { short_lived: said, .. } if said == brief), "{nodes:?}");
     }
 }
 
 #[test]
 fn a_node_that_has_no_room_says_so() {
-    let told = framed(Side::Client, &refusal(&HandshakeFailed::Full(2)), |came| client(right(), VERSIONS).on(came));
+    let told = framed(Side::Client, &encode_refusal(&HandshakeFailed::Full(2)), |came| {
+        client(right(), VERSIONS).on_frame(came)
+    });
     let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = told else { panic!("{told:?}") };
     assert!(reason == Reason::Busy && why.contains("2 connections"), "{why}");
 }
@@ -136,7 +142,8 @@ fn the_token_is_never_sent_and_no_proof_serves_twice() {
     let said = |nonce| {
         let node = NodeHandshake::new(right(), VERSIONS, nonce);
         let challenge = node.challenge("");
-        let Step::Send(hello) = framed(Side::Client, &challenge, |came| client(right(), VERSIONS).on(came)) else {
+        let Step::Send(hello) = framed(Side::Client, &challenge, |came| client(right(), VERSIONS).on_frame(came))
+        else {
             panic!("it says hello")
         };
         (node, challenge, hello)
@@ -145,7 +152,7 @@ fn the_token_is_never_sent_and_no_proof_serves_twice() {
     let secret = b"the token of this pool";
     assert!([&challenge, &heard].iter().all(|sent| !sent.windows(secret.len()).any(|part| part == secret)));
     let (other, _, _) = said([9; 32]);
-    let again = framed(Side::Node, &heard, |came| other.on(came));
+    let again = framed(Side::Node, &heard, |came| other.on_frame(came));
     assert!(matches!(again, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{again:?}");
 }
 
@@ -153,11 +160,13 @@ fn the_token_is_never_sent_and_no_proof_serves_twice() {
 fn a_node_that_does_not_know_the_token_is_found_out() {
     let mut client = client(right(), VERSIONS);
     let fake = node(token("what the fake believes"), VERSIONS);
-    let Step::Send(_) = framed(Side::Client, &fake.challenge(""), |came| client.on(came)) else { panic!("a hello") };
+    let Step::Send(_) = framed(Side::Client, &fake.challenge(""), |came| client.on_frame(came)) else {
+        panic!("a hello")
+    };
     // The fake node accepts any client: it sends a welcome that it made with its own token.
     let (welcomes, _) = shake(fake, self::client(token("what the fake believes"), VERSIONS));
     let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
-    let step = framed(Side::Client, &send, |came| client.on(came));
+    let step = framed(Side::Client, &send, |came| client.on_frame(came));
     assert_eq!(step, Step::Close { send: Vec::new(), why: HandshakeFailed::NotProven });
 }
 
@@ -165,35 +174,35 @@ fn a_node_that_does_not_know_the_token_is_found_out() {
 fn a_client_cannot_be_answered_with_its_own_proof() {
     let mut client = client(right(), VERSIONS);
     let challenge = node(right(), VERSIONS).challenge("");
-    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on(came)) else { panic!("a hello") };
+    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on_frame(came)) else { panic!("a hello") };
     let mut frames = Frames::new(Side::Client);
     frames.feed(&mut &hello[..]);
     let refused = frames.next().unwrap_err();
-    assert!(matches!(refused, Garbled::Unexpected { kind: Kind::Hello, .. }), "{refused}");
+    assert!(matches!(refused, DecodeError::Unexpected { kind: FrameKind::Hello, .. }), "{refused}");
 }
 
 #[test]
 fn steps_out_of_order_end_the_handshake() {
     let (nodes, _) = shake(node(right(), VERSIONS), client(right(), VERSIONS));
     let Step::Done { send: welcome, .. } = nodes else { panic!("{nodes:?}") };
-    let step = framed(Side::Client, &welcome, |came| client(right(), VERSIONS).on(came));
+    let step = framed(Side::Client, &welcome, |came| client(right(), VERSIONS).on_frame(came));
     let misplaced = |kind| Step::Close { send: Vec::new(), why: HandshakeFailed::Misplaced(kind) };
-    assert_eq!(step, misplaced(Kind::Welcome));
+    assert_eq!(step, misplaced(FrameKind::Welcome));
     let mut twice = client(right(), VERSIONS);
     let challenge = node(right(), VERSIONS).challenge("");
-    framed(Side::Client, &challenge, |came| twice.on(came));
-    assert_eq!(framed(Side::Client, &challenge, |came| twice.on(came)), misplaced(Kind::Challenge));
+    framed(Side::Client, &challenge, |came| twice.on_frame(came));
+    assert_eq!(framed(Side::Client, &challenge, |came| twice.on_frame(came)), misplaced(FrameKind::Challenge));
 }
 
 #[test]
 fn who_speaks_something_else_is_told_so_and_gets_no_memory() {
     let mut frames = Frames::new(Side::Node);
     frames.feed(&mut &b"GET / HTTP/1.1\r\nHost: tidemill.example.org\r\n\r\n"[..]);
-    let garbled = frames.next().unwrap_err();
-    assert_eq!(garbled, Garbled::Magic(*b"GET "));
-    let Step::Close { send, why } = node(right(), VERSIONS).on_garbled(garbled.clone()) else { panic!("it closes") };
-    assert_eq!(why, HandshakeFailed::Garbled(garbled));
-    let told = framed(Side::Client, &send, |came| client(right(), VERSIONS).on(came));
+    let error = frames.next().unwrap_err();
+    assert_eq!(error, DecodeError::Magic(*b"GET "));
+    let Step::Close { send, why } = node(right(), VERSIONS).on_decode_error(error.clone()) else { panic!("it closes") };
+    assert_eq!(why, HandshakeFailed::DecodeError(error));
+    let told = framed(Side::Client, &send, |came| client(right(), VERSIONS).on_frame(came));
     let Step::Close { why: HandshakeFailed::Refused { why, .. }, .. } = told else { panic!("{told:?}") };
     assert!(why.contains("does not start with `tide`"), "{why}");
 }
@@ -202,33 +211,37 @@ fn who_speaks_something_else_is_told_so_and_gets_no_memory() {
 fn a_hello_that_makes_no_sense_is_refused() {
     let mut hello = Vec::new();
     let Step::Send(good) =
-        framed(Side::Client, &node(right(), VERSIONS).challenge(""), |came| client(right(), VERSIONS).on(came))
+        framed(Side::Client, &node(right(), VERSIONS).challenge(""), |came| client(right(), VERSIONS).on_frame(came))
     else {
         panic!("a hello")
     };
     // The first two bytes of the meta are the versions: 0 to 1 is invalid.
     let mut meta = good[32..].to_vec();
     meta[0] = 0;
-    let header = wire::frame::Header::of(Kind::Hello, 0, &meta, 0).unwrap();
+    let header = wire::frame::Header::new(FrameKind::Hello, 0, &meta, 0).unwrap();
     hello.extend_from_slice(&header.encode());
     hello.extend_from_slice(&meta);
-    let step = framed(Side::Node, &hello, |came| node(right(), VERSIONS).on(came));
-    assert!(matches!(step, Step::Close { why: HandshakeFailed::Garbled(Garbled::Meta { .. }), .. }), "{step:?}");
+    let step = framed(Side::Node, &hello, |came| node(right(), VERSIONS).on_frame(came));
+    assert!(
+        matches!(step, Step::Close { why: HandshakeFailed::DecodeError(DecodeError::Meta { .. }), .. }),
+        "{step:?}"
+    );
 }
 
 #[test]
 fn a_client_that_is_let_in_may_send_requests_behind_its_hello() {
     let node = node(right(), VERSIONS);
-    let Step::Send(mut sent) = framed(Side::Client, &node.challenge(""), |came| client(right(), VERSIONS).on(came))
+    let Step::Send(mut sent) =
+        framed(Side::Client, &node.challenge(""), |came| client(right(), VERSIONS).on_frame(came))
     else {
         panic!("a hello")
     };
     wire::codec::encode_ping(3, &mut sent);
     let mut frames = Frames::new(Side::Node);
     frames.feed(&mut &sent[..]);
-    let step = node.on(&frames.next().unwrap().unwrap());
+    let step = node.on_frame(&frames.next().unwrap().unwrap());
     assert!(matches!(step, Step::Done { .. }), "{step:?}");
     frames.open();
-    assert_eq!(frames.next().unwrap().unwrap().header.kind, Kind::Ping);
+    assert_eq!(frames.next().unwrap().unwrap().header.kind, FrameKind::Ping);
     assert!(frames.is_between());
 }

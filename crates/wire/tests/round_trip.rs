@@ -7,9 +7,11 @@ use bytes::Bytes;
 use placement::Epoch;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
-    Answer, Body, Content, Failure, Lent, Mark, OpenFlags, Refusal, Request, Stamp,
-    codec::{self, Bay, Borrow, Filled, NOT_FOR_CLIENTS, Obtain, Placed, Segment, ToClient, ToNode},
-    frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
+    Answer, Body, Content, Failure, LeaseKind, OpenFlags, OpenLeaseId, Refusal, Request, RequestId,
+    codec::{
+        self, LeaseFd, NOT_FOR_CLIENTS, ProgramFd, Segment, ShmPayload, ShmRange, ToClient, ToNode, WriteSegmentInfo,
+    },
+    frame::{DecodeError, FrameKind, Frames, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
 /// Returns the encoded frame with its payload.
@@ -26,13 +28,13 @@ fn open(side: Side) -> Frames {
     frames
 }
 
-fn to_node(bytes: &[u8]) -> Result<ToNode, Garbled> {
+fn to_node(bytes: &[u8]) -> Result<ToNode, DecodeError> {
     let mut frames = open(Side::Node);
     feed_all(&mut frames, bytes);
     ToNode::decode(frames.next()?.expect("a whole frame"))
 }
 
-fn to_client(bytes: &[u8]) -> Result<ToClient, Garbled> {
+fn to_client(bytes: &[u8]) -> Result<ToClient, DecodeError> {
     let mut frames = open(Side::Client);
     feed_all(&mut frames, bytes);
     ToClient::decode(frames.next()?.expect("a whole frame"))
@@ -73,39 +75,42 @@ fn the_other_frames_come_as_they_were_sent() {
         to_node(&out).unwrap()
     };
     assert_eq!(told(&|out| codec::encode_cancel(u64::MAX, out)), ToNode::Cancel { id: u64::MAX });
-    assert_eq!(told(&|out| codec::encode_watch(SESSION, 5, out)), ToNode::Watch { id: 5, session: SESSION });
-    assert_eq!(told(&|out| codec::encode_unwatch(SESSION, out)), ToNode::Unwatch { session: SESSION });
-    assert_eq!(told(&|out| codec::encode_prunes(SESSION, out)), ToNode::Prunes { session: SESSION });
-    assert_eq!(told(&|out| codec::encode_heard(6, out)), ToNode::Heard { batch: 6 });
+    assert_eq!(told(&|out| codec::encode_subscribe(SESSION, 5, out)), ToNode::Subscribe { id: 5, session: SESSION });
+    assert_eq!(told(&|out| codec::encode_unsubscribe(SESSION, out)), ToNode::Unsubscribe { session: SESSION });
+    assert_eq!(told(&|out| codec::encode_supports_prune(SESSION, out)), ToNode::SupportsPrune { session: SESSION });
+    assert_eq!(told(&|out| codec::encode_ack(6, out)), ToNode::Ack { batch: 6 });
     assert_eq!(told(&|out| codec::encode_ping(7, out)), ToNode::Ping(7));
     assert_eq!(told(&|out| codec::encode_pong(8, out)), ToNode::Pong(8));
     assert_eq!(told(&|out| codec::encode_goodbye("over", out)), ToNode::Goodbye("over".into()));
-    let borrow = Borrow { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
-    assert_eq!(told(&|out| codec::encode_borrow(borrow, 9, out)), ToNode::Borrow { id: 9, borrow });
+    let borrow = LeaseFd { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
+    assert_eq!(told(&|out| codec::encode_lease_fd(borrow, 9, out)), ToNode::LeaseFd { id: 9, request: borrow });
     let (session, file, flags) = (SESSION, samples::FILE, OpenFlags::APPEND);
-    let obtain = Obtain { session, file, flags, lent: Lent::Directory };
-    assert_eq!(told(&|out| codec::encode_obtain(obtain, 9, out)), ToNode::Obtain { id: 9, obtain });
-    assert_eq!(told(&|out| codec::encode_attach(flags, 9, out)), ToNode::Attach { id: 9, flags });
-    let marks = [samples::MARK, Mark(u64::MAX)];
-    assert_eq!(told(&|out| codec::encode_closed(&marks, out)), ToNode::Closed(marks.into()));
-    assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
-    assert_eq!(told(&|out| codec::encode_mapped(5, out)), ToNode::Mapped { number: 5 });
+    let obtain = ProgramFd { session, file, flags, kind: LeaseKind::Directory };
+    assert_eq!(told(&|out| codec::encode_program_fd(obtain, 9, out)), ToNode::ProgramFd { id: 9, request: obtain });
+    assert_eq!(told(&|out| codec::encode_open_with_fd(flags, 9, out)), ToNode::OpenWithFd { id: 9, flags });
+    let marks = [samples::MARK, OpenLeaseId(u64::MAX)];
+    assert_eq!(told(&|out| codec::encode_leases_closed(&marks, out)), ToNode::LeasesClosed(marks.into()));
+    assert_eq!(
+        told(&|out| codec::encode_leases_returned(&[9, u64::MAX], out)),
+        ToNode::LeasesReturned(vec![9, u64::MAX])
+    );
+    assert_eq!(told(&|out| codec::encode_segment_mapped(5, out)), ToNode::SegmentMapped { number: 5 });
     let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
         out.clear();
         encode(&mut out);
         to_client(&out).unwrap()
     };
-    assert_eq!(told(&|out| codec::encode_near(out)), ToClient::Near);
-    assert_eq!(told(&|out| codec::encode_lent(9, out)), ToClient::Lent { id: 9 });
+    assert_eq!(told(&|out| codec::encode_fd_passing(out)), ToClient::FdPassing);
+    assert_eq!(told(&|out| codec::encode_leased_fd(9, out)), ToClient::LeasedFd { id: 9 });
     let mark = samples::MARK;
-    assert_eq!(told(&|out| codec::encode_given(mark, 9, out)), ToClient::Given { id: 9, mark });
+    assert_eq!(told(&|out| codec::encode_granted_fd(mark, 9, out)), ToClient::GrantedFd { id: 9, lease: mark });
     let segment = Segment { length: u64::MAX };
     assert_eq!(told(&|out| codec::encode_segment(segment, 9, out)), ToClient::Segment { number: 9, segment });
-    let placed = Placed { segment: 15, offset: u64::MAX, length: u32::MAX };
-    assert_eq!(told(&|out| codec::encode_placed(placed, 9, out)), ToClient::Placed { id: 9, placed });
-    assert_eq!(told(&|out| codec::encode_hidden(5, out)), ToClient::Hidden { number: 5 });
-    let bay = Bay { length: u64::MAX, block_bytes: 1 << 20, least_bytes: 4096 };
-    assert_eq!(told(&|out| codec::encode_bay(bay, out)), ToClient::Bay(bay));
+    let placed = ShmRange { segment: 15, offset: u64::MAX, length: u32::MAX };
+    assert_eq!(told(&|out| codec::encode_reply_in_shm(placed, 9, out)), ToClient::ReplyInShm { id: 9, range: placed });
+    assert_eq!(told(&|out| codec::encode_segment_removed(5, out)), ToClient::SegmentRemoved { number: 5 });
+    let bay = WriteSegmentInfo { length: u64::MAX, block_bytes: 1 << 20, least_bytes: 4096 };
+    assert_eq!(told(&|out| codec::encode_write_segment(bay, out)), ToClient::WriteSegment(bay));
     let mut out = Vec::new();
     codec::encode_recalls(SESSION, &recalls(), 9, &mut out);
     assert_eq!(to_client(&out).unwrap(), ToClient::Recall { batch: 9, session: SESSION, recalls: recalls() });
@@ -118,10 +123,10 @@ fn a_request_whose_bytes_are_elsewhere_has_them_once_they_are_given() {
             Some(bytes) if !bytes.is_empty() => bytes.clone(),
             _ => continue,
         };
-        let filled = Filled { slot: 63, length: u32::try_from(bytes.len()).unwrap() };
+        let filled = ShmPayload { slot: 63, length: u32::try_from(bytes.len()).unwrap() };
         let mut out = Vec::new();
-        codec::encode_publish(&request, filled, 9, &mut out).unwrap();
-        let Ok(ToNode::Publish { id: 9, publish }) = to_node(&out) else { panic!("what was published") };
+        codec::encode_request_in_shm(&request, filled, 9, &mut out).unwrap();
+        let Ok(ToNode::RequestInShm { id: 9, request: publish }) = to_node(&out) else { panic!("what was published") };
         assert_eq!(publish.filled, filled);
         assert_eq!(publish.into_request(bytes), Ok(request));
     }
@@ -129,10 +134,10 @@ fn a_request_whose_bytes_are_elsewhere_has_them_once_they_are_given() {
 
 #[test]
 fn what_has_no_bulk_bytes_cannot_be_published() {
-    let filled = Filled { slot: 0, length: 5 };
-    let publish = codec::Publish::new(filled, request(Body::Usage));
+    let filled = ShmPayload { slot: 0, length: 5 };
+    let publish = codec::RequestInShm::new(filled, request(Body::Usage));
     let published = publish.into_request(Bytes::from_static(b"bytes"));
-    assert!(matches!(published, Err(Garbled::Meta { .. })), "{published:?}");
+    assert!(matches!(published, Err(DecodeError::Meta { .. })), "{published:?}");
 }
 
 #[test]
@@ -157,14 +162,14 @@ fn a_payload_is_not_copied_but_given_and_a_short_one_is_appended() {
 }
 
 fn request(body: Body) -> Request {
-    Request { body, epoch: Epoch::FIRST, session: SESSION, hurried: false, partition: placement::PartitionId(0) }
+    Request { body, epoch: Epoch::FIRST, session: SESSION, skip_ack: false, partition: placement::PartitionId(0) }
 }
 
 #[test]
 fn what_only_nodes_say_is_not_taken_from_clients() {
-    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: SESSION, number: 1, settled: 1 });
     for command in never_from_clients() {
-        let request = request(Body::Meta { stamp, command });
+        let request = request(Body::Meta { request_id, command });
         let bytes = encoded(|out| codec::encode_request(&request, 1, out));
         let refused = to_node(&bytes).unwrap_err();
         assert!(refused.to_string().contains(NOT_FOR_CLIENTS), "{refused}");
@@ -182,31 +187,31 @@ fn refused_for(request: &Request, word: &str) {
 #[test]
 fn a_change_has_a_number_of_its_session_and_what_only_asks_has_none() {
     use wire::{Command, Session};
-    let (change, ask) = (Command::Touch { file: samples::FILE }, Command::Stat { file: samples::FILE });
-    let stamp = |session, number, settled| Some(Stamp { session, number, settled });
-    let meta = |stamp, command: &Command| request(Body::Meta { stamp, command: command.clone() });
+    let (change, ask) = (Command::UpdateCtime { file: samples::FILE }, Command::Stat { file: samples::FILE });
+    let request_id = |session, number, settled| Some(RequestId { session, number, settled });
+    let meta = |request_id, command: &Command| request(Body::Meta { request_id, command: command.clone() });
     refused_for(&meta(None, &change), "needs a number");
-    refused_for(&meta(stamp(SESSION, 1, 1), &ask), "needs a number");
-    refused_for(&meta(stamp(Session(8), 1, 1), &change), "another session");
-    refused_for(&meta(stamp(SESSION, 0, 0), &change), "numbered from 1");
-    refused_for(&meta(stamp(SESSION, 4, 5), &change), "numbered from 1");
+    refused_for(&meta(request_id(SESSION, 1, 1), &ask), "needs a number");
+    refused_for(&meta(request_id(Session(8), 1, 1), &change), "another session");
+    refused_for(&meta(request_id(SESSION, 0, 0), &change), "numbered from 1");
+    refused_for(&meta(request_id(SESSION, 4, 5), &change), "numbered from 1");
 }
 
 #[test]
 fn a_small_write_brings_its_bytes_and_a_long_one_does_not() {
     use wire::{Command, WritePlace};
-    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: SESSION, number: 1, settled: 1 });
     for (length, bytes) in [(5, 4), (4096, 0), (4097, 4097), (1 << 20, 1)] {
         let data = Bytes::from(vec![0; bytes]);
         let command = Command::Write { file: samples::FILE, place: WritePlace::End, length, data, kill_set_id: false };
-        refused_for(&request(Body::Meta { stamp, command }), "a write comes with its bytes");
+        refused_for(&request(Body::Meta { request_id, command }), "a write comes with its bytes");
     }
 }
 
 #[test]
 fn inodes_that_cannot_be_are_refused_wherever_they_stand() {
     use wire::{Command, HostFile, Kind, NewKind, Part};
-    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: SESSION, number: 1, settled: 1 });
     let relative = HostFile { path: "data/x".into(), ..samples::host() };
     for (kind, word) in [
         (NewKind::Symlink(Bytes::new()), "target"),
@@ -216,32 +221,32 @@ fn inodes_that_cannot_be_are_refused_wherever_they_stand() {
         (NewKind::Bound(Box::new(relative)), "absolute"),
     ] {
         let (parent, inode) = (samples::DIRECTORY, samples::inode(kind));
-        let unnamed = Command::CreateUnnamed { parent, name: None, inode: inode.clone(), linkable: false };
-        refused_for(&request(Body::Meta { stamp, command: unnamed }), word);
-        let part = Part::Make { parent, inode, heritage: samples::heritage() };
+        let unnamed = Command::CreateTmpfile { parent, name: None, inode: inode.clone(), linkable: false };
+        refused_for(&request(Body::Meta { request_id, command: unnamed }), word);
+        let part = Part::CreateDirectory { parent, inode, inherited: samples::inherited() };
         let prepare = Command::Prepare { intent: samples::INTENT, parts: vec![part] };
-        refused_for(&request(Body::Meta { stamp, command: prepare }), word);
+        refused_for(&request(Body::Meta { request_id, command: prepare }), word);
     }
 }
 
 #[test]
 fn more_parts_than_any_change_has_are_refused() {
     use wire::{Command, Part};
-    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: SESSION, number: 1, settled: 1 });
     let prepare = |count| {
         let parts = vec![Part::MoveLease; count];
-        request(Body::Meta { stamp, command: Command::Prepare { intent: samples::INTENT, parts } })
+        request(Body::Meta { request_id, command: Command::Prepare { intent: samples::INTENT, parts } })
     };
     let most = prepare(256);
     let bytes = encoded(|out| codec::encode_request(&most, 1, out));
     assert_eq!(to_node(&bytes).unwrap(), ToNode::Request { id: 1, request: most });
     let bytes = encoded(|out| codec::encode_request(&prepare(257), 1, out));
-    assert!(matches!(to_node(&bytes), Err(Garbled::Meta { kind: Kind::Request, .. })));
+    assert!(matches!(to_node(&bytes), Err(DecodeError::Meta { kind: FrameKind::Request, .. })));
 }
 
 #[test]
 fn an_answer_with_more_bytes_than_it_says_is_refused() {
-    let content = Content::Here(Bytes::from_static(b"four"));
+    let content = Content::Bytes(Bytes::from_static(b"four"));
     let reply = Ok(Answer::Content { length: 3, content });
     let bytes = encoded(|out| codec::encode_reply(&reply, 1, out));
     assert!(to_client(&bytes).is_err());
@@ -252,10 +257,10 @@ fn what_is_too_long_leaves_nothing_behind_and_becomes_a_refusal() {
     let mut out = b"before".to_vec();
     let long_payload = Ok(Answer::Bytes(Bytes::from(vec![0; PAYLOAD_BYTES_MAX as usize + 1])));
     let too_long = codec::encode_reply(&long_payload, 1, &mut out).unwrap_err();
-    assert_eq!((too_long.what, too_long.max), ("payload", PAYLOAD_BYTES_MAX));
+    assert_eq!((too_long.part, too_long.max), ("payload", PAYLOAD_BYTES_MAX));
     let long_meta = Ok(Answer::Target(Bytes::from(vec![0; LARGE_META_BYTES_MAX as usize])));
     let too_long = codec::encode_reply(&long_meta, 1, &mut out).unwrap_err();
-    assert_eq!((too_long.what, too_long.max), ("meta", LARGE_META_BYTES_MAX));
+    assert_eq!((too_long.part, too_long.max), ("meta", LARGE_META_BYTES_MAX));
     assert_eq!(out, b"before");
     assert!(matches!(Failure::from(too_long), Failure::Refused(Refusal::TooLarge { .. })));
 }

@@ -142,7 +142,7 @@ impl Objects {
             }
             match self.client.walk_down(top, folders, None).await? {
                 (end, 0) if end == directory => self.client.do_via(Via::Plain, slot.partition(), command(slot)).await,
-                (reached, left) => Ok(Answer::Walked { reached, left }),
+                (reached, left) => Ok(Answer::Walked { reached, remaining: left }),
             }
         };
         match self.client.in_slot(directory, name, attempt).await? {

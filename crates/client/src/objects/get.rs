@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream};
 use placement::{FileId, Layout, PartitionId};
 use std::{mem, ops::Range};
-use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
+use wire::{Answer, Command, Content, Object, ObjectMeta, Outcome, Refusal, StripeAction};
 
 /// Most bytes that are asked for at once of a node of this host, which shares its memory instead of
 /// sending: as many as it shares with one client.
@@ -18,7 +18,7 @@ const LOOKED_AT_MAX: u64 = 1 << 30;
 
 /// The answer to the first message.
 struct Found {
-    head: Head,
+    head: ObjectMeta,
     striped: Option<Layout>,
     /// The first bytes of the range; empty if they are to be fetched like the others.
     here: Vec<Bytes>,
@@ -72,7 +72,7 @@ impl Objects {
     }
 
     /// The object's metadata. One message.
-    pub async fn head(&self, key: &[u8]) -> Outcome<Head> {
+    pub async fn head(&self, key: &[u8]) -> Outcome<ObjectMeta> {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;
         let found = self.find_object(&key, (0, 0)).await.map_err(|refusal| about(&key, refusal))?;
@@ -157,7 +157,7 @@ impl Objects {
                 }
             };
             match answer {
-                Answer::Bytes(bytes) | Answer::Object { content: Content::Here(bytes), .. } => {
+                Answer::Bytes(bytes) | Answer::Object { content: Content::Bytes(bytes), .. } => {
                     let sure = striped.is_some() && bytes.len() == length as usize;
                     Ok(Some((padded(bytes, length as usize), sure)))
                 }
@@ -177,7 +177,7 @@ impl Objects {
     }
 
     /// True if a file exists and has not changed.
-    async fn is_still(&self, head: Head) -> Outcome<bool> {
+    async fn is_still(&self, head: ObjectMeta) -> Outcome<bool> {
         match self.get_file(head.version.file, 0, 0).await {
             Ok(answer) => Ok(found(answer)?.head.version == head.version),
             Err(Refusal::NotFound(_)) => Ok(false),
@@ -205,7 +205,7 @@ impl Found {
 
 fn found(answer: Answer) -> Outcome<Found> {
     match answer {
-        Answer::Object { head, striped, length, content: Content::Here(bytes) } => {
+        Answer::Object { head, striped, length, content: Content::Bytes(bytes) } => {
             Ok(Found { head, striped, here: vec![padded(bytes, length as usize)] })
         }
         Answer::Object { head, striped, length, content: Content::Pieces(mut pieces) } => {

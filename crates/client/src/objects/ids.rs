@@ -77,7 +77,7 @@ impl Ids {
             return Ok(self.taken(file));
         }
         let count = shelf.map_or(1, |shelf| self.count(client, shelf));
-        let mut files = match client.change(partition, Command::Reserve { count, stripes, layout, by }).await? {
+        let mut files = match client.change(partition, Command::Reserve { count, stripes, layout, policy: by }).await? {
             Answer::Reserved(files) if !files.is_empty() => files,
             other => return Err(unexpected(&other)),
         };
@@ -110,7 +110,7 @@ impl Ids {
 /// Ends a reservation that was not used, and removes its stripes.
 async fn give_back(client: &Client, file: FileId) {
     match client.change(file.partition(), Command::Unreserve { file }).await {
-        Ok(Answer::Removed { gone }) => client.purge(gone).await,
+        Ok(Answer::Removed { deleted }) => client.purge(deleted).await,
         Ok(other) => tracing::debug!(error = %unexpected(&other), %file, "what was put in vain goes with the session"),
         Err(error) => tracing::debug!(%error, %file, "what was put in vain goes with the session"),
     }

@@ -1,6 +1,6 @@
 //! Bulk operations: independent calls, as many in flight as the limits allow.
 
-use super::{Condition, Head, Objects, Value, Version};
+use super::{Condition, ObjectMeta, Objects, Value, Version};
 use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream::FuturesOrdered};
 use wire::Outcome;
@@ -54,7 +54,7 @@ impl Objects {
     }
 
     /// Gets the metadata of each, as [`Objects::head`], in order.
-    pub async fn head_many(&self, keys: &[&[u8]]) -> Vec<Outcome<Head>> {
+    pub async fn head_many(&self, keys: &[&[u8]]) -> Vec<Outcome<ObjectMeta>> {
         all(keys.iter().map(|key| self.head(key))).await
     }
 

@@ -39,7 +39,7 @@ use wire::{Object, ObjectAttributes, Outcome, Refusal};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use list::{Asked, Page};
 pub use upload::Upload;
-pub use wire::{Condition, Head, Version};
+pub use wire::{Condition, ObjectMeta, Version};
 
 /// Most tries of an operation on something that others keep changing.
 const TRIES: u32 = 64;
@@ -67,7 +67,7 @@ struct Shared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// The object's metadata.
-    pub head: Head,
+    pub head: ObjectMeta,
     /// The bytes, one piece after the other; views of the pool's memory if that is in this process.
     pub pieces: Vec<Bytes>,
 }
@@ -146,8 +146,8 @@ fn about(key: &Key, refusal: Refusal) -> Refusal {
         Refusal::IsDirectory(_) => Refusal::IsDirectory(object()),
         Refusal::NotDirectory(Object::File(_)) => Refusal::NotDirectory(object()),
         Refusal::Busy(_) => Refusal::Busy(object()),
-        Refusal::MaybeDone(_) => Refusal::MaybeDone(object()),
-        Refusal::Changed { present, .. } => Refusal::Changed { object: object(), present },
+        Refusal::OutcomeUnknown(_) => Refusal::OutcomeUnknown(object()),
+        Refusal::VersionMismatch { present, .. } => Refusal::VersionMismatch { object: object(), present },
         Refusal::Unavailable { tries, why, .. } => Refusal::Unavailable { object: object(), tries, why },
         other => other,
     }

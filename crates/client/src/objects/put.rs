@@ -73,13 +73,13 @@ impl Objects {
             Command::PutObject { parent, name, condition, placing, attributes, contents }
         };
         let stored = match self.there(key, Missing::Made, put).await? {
-            Answer::Stored { version, gone: None } => return Ok(version),
-            Answer::Stored { version, gone } => Some((version, gone)),
-            Answer::Spread => None,
+            Answer::ObjectStored { version, deleted: None } => return Ok(version),
+            Answer::ObjectStored { version, deleted } => Some((version, deleted)),
+            Answer::NeedsTransaction => None,
             other => return Err(unexpected(&other)),
         };
-        let Some((version, gone)) = stored else { return self.put_spread(key, bytes, condition).await };
-        Box::pin(self.client.purge(gone)).await;
+        let Some((version, deleted)) = stored else { return self.put_spread(key, bytes, condition).await };
+        Box::pin(self.client.purge(deleted)).await;
         Ok(version)
     }
 
@@ -151,13 +151,13 @@ impl Objects {
             self.there(key, Missing::Made, put).await
         };
         match named.await {
-            Ok(Answer::Stored { version, gone }) => {
+            Ok(Answer::ObjectStored { version, deleted }) => {
                 taken.used();
-                self.client.purge(gone).await;
+                self.client.purge(deleted).await;
                 Ok(Put::Done(version))
             }
             answered => {
-                if let Ok(Answer::Elsewhere(said)) = answered {
+                if let Ok(Answer::WrongPlacement(said)) = answered {
                     self.shared.placings.learn(there.directory, said);
                 }
                 self.not_named(taken, answered, (key, bytes, condition)).await
@@ -173,15 +173,15 @@ impl Objects {
         (key, bytes, condition): (&Key, &Bytes, Condition),
     ) -> Outcome<Put> {
         let file = taken.file;
-        if matches!(answered, Err(Refusal::Unavailable { .. } | Refusal::MaybeDone(_) | Refusal::Ended)) {
+        if matches!(answered, Err(Refusal::Unavailable { .. } | Refusal::OutcomeUnknown(_) | Refusal::SessionEnded)) {
             drop(taken); // the outcome is not known: it is cleaned up later
         } else {
             taken.give_back(&self.client).await;
         }
         match answered {
             Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(Put::Again),
-            Ok(Answer::Elsewhere(_)) => Ok(Put::Again),
-            Ok(Answer::Spread) => self.put_spread(key, bytes, condition).await.map(Put::Done),
+            Ok(Answer::WrongPlacement(_)) => Ok(Put::Again),
+            Ok(Answer::NeedsTransaction) => self.put_spread(key, bytes, condition).await.map(Put::Done),
             Ok(other) => Err(unexpected(&other)),
             Err(refusal) => Err(refusal),
         }
@@ -230,14 +230,14 @@ impl Objects {
         let _call = self.shared.flow.call().await;
         let delete = |parent| Command::DeleteObject { parent, name: key.name().clone(), condition };
         let removed = match self.there(&key, Missing::Refused, delete).await {
-            Ok(Answer::Removed { gone: None }) => return Ok(()),
-            Ok(Answer::Removed { gone }) => Some(gone),
-            Ok(Answer::Spread) => None,
+            Ok(Answer::Removed { deleted: None }) => return Ok(()),
+            Ok(Answer::Removed { deleted }) => Some(deleted),
+            Ok(Answer::NeedsTransaction) => None,
             Ok(other) => return Err(unexpected(&other)),
             Err(refusal) => return Err(about(&key, refusal)),
         };
-        if let Some(gone) = removed {
-            Box::pin(self.client.purge(gone)).await;
+        if let Some(deleted) = removed {
+            Box::pin(self.client.purge(deleted)).await;
             return Ok(());
         }
         Box::pin(self.delete_spread(&key, condition)).await.map_err(|refusal| about(&key, refusal))

@@ -8,7 +8,7 @@ use super::{Key, Objects, folders::Missing};
 use crate::{client::unexpected, intent::Plan};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Answer, Command, Condition, Head, Kind, Object, Outcome, Part, Refusal, Target, Version};
+use wire::{Answer, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, Refusal, Target, Version};
 
 impl Objects {
     /// Puts an object by an intent. It is also correct if the name is in the partition of its inode
@@ -82,7 +82,7 @@ impl Objects {
             Condition::Is(version) => present == Some(version),
             Condition::Absent | Condition::Always => present.is_none(),
         };
-        if holds { Ok(()) } else { Err(Refusal::Changed { object: Object::text(key.as_bytes()), present }) }
+        if holds { Ok(()) } else { Err(Refusal::VersionMismatch { object: Object::text(key.as_bytes()), present }) }
     }
 
     /// The version of a file that an intent of ours holds.
@@ -92,7 +92,7 @@ impl Objects {
             answer => answer,
         };
         match answer {
-            Answer::Attributes(attributes) => Ok(Head::from(&attributes).version),
+            Answer::Attributes(attributes) => Ok(ObjectMeta::from(&attributes).version),
             other => Err(unexpected(&other)),
         }
     }
@@ -110,12 +110,12 @@ fn looked_too_early(refusal: Refusal) -> Refusal {
 fn plan_of(key: &Key, slot: FileId, was: Option<Target>, by: Option<FileId>) -> Plan {
     let mut plan = Plan::new(slot.partition());
     let becomes = by.map(|file| (file, Kind::File));
-    plan.add(slot.partition(), Part::Entry { directory: slot, name: key.name().clone(), was, becomes });
+    plan.add(slot.partition(), Part::Entry { directory: slot, name: key.name().clone(), before: was, after: becomes });
     if let Some(file) = by {
-        plan.add(file.partition(), Part::Name { file });
+        plan.add(file.partition(), Part::AddLink { file });
     }
     if let Some((file, _)) = was {
-        plan.add(file.partition(), Part::Unname { file });
+        plan.add(file.partition(), Part::DropLink { file });
     }
     plan
 }

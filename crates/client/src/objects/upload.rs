@@ -1,6 +1,6 @@
 //! Uploads: putting bytes as they come, when their number is not known before.
 
-use super::{Condition, Head, Key, Objects, Version, about, folders::Missing};
+use super::{Condition, Key, ObjectMeta, Objects, Version, about, folders::Missing};
 use bytes::Bytes;
 use placement::FileId;
 use wire::{NewInode, NewKind, Outcome, Refusal, WritePlace, XattrMode};
@@ -26,8 +26,8 @@ impl Objects {
     /// Begins to put an object whose bytes come piece by piece; missing folders are made. Otherwise
     /// as [`Objects::put`], except for the number of messages. The condition is checked at the end.
     ///
-    /// Refused as [`Objects::put`]; and with `Ended` at any later moment if a connection broke
-    /// meanwhile: then begin the upload again.
+    /// Refused as [`Objects::put`]; and with `SessionEnded` at any later moment if a connection
+    /// broke meanwhile: then begin the upload again.
     pub async fn upload(&self, key: &[u8], condition: Condition) -> Outcome<Upload> {
         let key = Key::new(key)?;
         let objects = self.through(self.client.bound());
@@ -87,7 +87,7 @@ impl Upload {
     pub async fn finish(self) -> Outcome<Version> {
         let Self { objects, key, condition, directory, file, .. } = &self;
         let put = async {
-            let version = Head::from(&objects.client.stat(*file).await?).version;
+            let version = ObjectMeta::from(&objects.client.stat(*file).await?).version;
             objects.replace(key, *directory, Some(*file), *condition).await.map(|()| version)
         };
         let outcome = put.await;

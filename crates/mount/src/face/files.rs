@@ -73,7 +73,7 @@ impl Face {
 
     /// Flags of an open. Asks for an extent file if files can be passed through.
     fn open_flags(&self, flags: u32) -> OpenFlags {
-        OpenFlags { whole: self.known.passes_through(), ..translate::open_flags(flags) }
+        OpenFlags { use_extent: self.known.passes_through(), ..translate::open_flags(flags) }
     }
 
     fn open(&self, file: FileId, flags: OpenFlags, reply: Reply) {
@@ -93,7 +93,7 @@ impl Face {
         let look = known.looks();
         move |reply, (mut found, handle)| {
             let opened = known.enter(found.file, handle, flags);
-            found.lasting &= opened.backing.is_none() || !can_map(flags);
+            found.cacheable &= opened.backing.is_none() || !can_map(flags);
             known.gained(found.file);
             drop(look);
             if !reply.created(&manners.entry(&found), opened) {

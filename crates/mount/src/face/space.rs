@@ -3,7 +3,7 @@
 use fuse_transport::{Operation, Reply, Statfs};
 use rustix::io::Errno;
 use vfs::Handle;
-use wire::{AllocateMode, NAME_BYTES_MAX, SeekTo, Usage};
+use wire::{AllocateMode, NAME_BYTES_MAX, SeekTo, SpaceUsage};
 
 use super::{Caller, Face};
 
@@ -73,7 +73,7 @@ fn seek_to(whence: u32) -> Option<SeekTo> {
     }
 }
 
-fn statfs(usage: &Usage) -> Statfs {
+fn statfs(usage: &SpaceUsage) -> Statfs {
     let block = u64::from(STATFS_BLOCK_BYTES);
     let free = usage.capacity.saturating_sub(usage.used) / block;
     Statfs {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_free_is_what_is_not_used() {
-        let told = statfs(&Usage { capacity: 1 << 30, used: 1 << 28, files: 7, ..Usage::default() });
+        let told = statfs(&SpaceUsage { capacity: 1 << 30, used: 1 << 28, files: 7, ..SpaceUsage::default() });
         assert_eq!(told.blocks - told.blocks_free, (1 << 28) / u64::from(STATFS_BLOCK_BYTES));
         assert_eq!(told.files - told.files_free, 7);
     }

@@ -48,7 +48,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
-use wire::{Mark, PLACEMENT, XattrMode};
+use wire::{OpenLeaseId, PLACEMENT, XattrMode};
 
 /// The pool as the tasks of one run see it.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl OutputFile {
         const PAGE: u64 = 4096;
         const STRIPE: u64 = 1 << 20;
         let bytes = found.size;
-        let takes = match (found.whole, bytes) {
+        let takes = match (found.extent, bytes) {
             (Some(_), _) => found.allocated,
             // Inline, with the inode.
             (None, 0..=PAGE) => bytes,
@@ -228,7 +228,7 @@ impl Workspace {
 
     /// Closes in the pool the files that were opened for a process, unless another process still
     /// has them open.
-    pub async fn release_opened(&self, opened: &[Mark]) {
+    pub async fn release_opened(&self, opened: &[OpenLeaseId]) {
         for mark in opened {
             // An error is harmless: the node probes its program opens every second.
             let _ = self.base.pool.look(*mark).await;
@@ -267,7 +267,7 @@ impl Workspace {
         // Read `leaving` before `used`: bytes that are removed between the two reads then never
         // count as used by data that stays.
         let leaving = self.remover.leaving();
-        let wire::Usage { capacity, used, waiting, .. } = self.usage();
+        let wire::SpaceUsage { capacity, used, waiting, .. } = self.usage();
         sched::PoolState { capacity, used, leaving: leaving.min(used), waiting }
     }
 
@@ -298,7 +298,7 @@ impl Workspace {
     }
 
     /// The fill level of the pool.
-    pub fn usage(&self) -> wire::Usage {
+    pub fn usage(&self) -> wire::SpaceUsage {
         self.base.pool.usage()
     }
 
@@ -306,16 +306,16 @@ impl Workspace {
     /// reported to us, so the only sign of it is that no space is left.
     pub fn is_filled(&self) -> bool {
         let usage = self.usage();
-        let left = usage.capacity.saturating_sub(usage.used).min(usage.own_room.unwrap_or(u64::MAX));
+        let left = usage.capacity.saturating_sub(usage.used).min(usage.extent_free.unwrap_or(u64::MAX));
         self.forms.direct.is_some() && left < LEFT_BYTES_MAX
     }
 
     /// The RAM disk's directory and its fill level, if the task is staged and the disk is full.
-    pub fn full_ram_disk(&self, task: TaskId) -> Option<(&Path, wire::Usage)> {
+    pub fn full_ram_disk(&self, task: TaskId) -> Option<(&Path, wire::SpaceUsage)> {
         let StorageMode::Staged(staged) = self.form(task) else { return None };
         let disk = rustix::fs::statvfs(&staged.root).ok()?;
         let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
-        let usage = wire::Usage { used: capacity.saturating_sub(left), capacity, ..wire::Usage::default() };
+        let usage = wire::SpaceUsage { used: capacity.saturating_sub(left), capacity, ..wire::SpaceUsage::default() };
         (left < LEFT_BYTES_MAX).then_some((staged.root.as_path(), usage))
     }
 

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfs::Program;
-use wire::{Mark, OpenFlags};
+use wire::{OpenFlags, OpenLeaseId};
 
 /// Setup of processes that use the preload library.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct TaskIo {
     /// The library for `LD_PRELOAD`, if any.
     pub library: Option<PathBuf>,
     /// Leases of the files above that are open in the pool.
-    pub opened: Vec<Mark>,
+    pub opened: Vec<OpenLeaseId>,
 }
 
 impl TaskIo {
@@ -118,7 +118,7 @@ impl TaskIo {
         if let Ok(found) = fstat(&opened.descriptor) {
             devices.push(found.st_dev.to_string());
         }
-        self.opened.push(opened.marked.mark);
+        self.opened.push(opened.marked.id);
         *place(self) = Some(PathOrFd::Open(Arc::new(opened.descriptor)));
     }
 }

@@ -29,13 +29,13 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 use wire::{
-    Answer, Failure, Mark, OpenFlags, Recall, Request, Session,
+    Answer, Failure, OpenFlags, OpenLeaseId, Recall, Request, Session,
     codec::{
-        Borrow, Obtain, begins_stripe, encode_attach, encode_borrow, encode_cancel, encode_closed, encode_heard,
-        encode_mapped, encode_obtain, encode_pong, encode_prunes, encode_publish, encode_request, encode_returned,
-        encode_unwatch, encode_watch,
+        LeaseFd, ProgramFd, begins_stripe, encode_ack, encode_cancel, encode_lease_fd, encode_leases_closed,
+        encode_leases_returned, encode_open_with_fd, encode_pong, encode_program_fd, encode_request,
+        encode_request_in_shm, encode_segment_mapped, encode_subscribe, encode_supports_prune, encode_unsubscribe,
     },
-    frame::Outgoing,
+    frame::WriteQueue,
 };
 
 /// Most requests in flight: as many as a node lets wait for one connection, so that it refuses
@@ -67,7 +67,7 @@ pub struct ClientConnection {
 #[derive(Debug, Default)]
 struct ConnectionState {
     /// Frames that the driver has not taken yet.
-    out: Outgoing,
+    out: WriteQueue,
     /// Last request id that was assigned.
     last_id: u64,
     /// Requests up to this id were handed to the socket.
@@ -76,7 +76,7 @@ struct ConnectionState {
     /// Leases that are released, of which the node was not notified yet.
     returned: Vec<u64>,
     /// Open leases whose descriptors were closed, of which the node was not notified yet.
-    closed: Vec<Mark>,
+    closed: Vec<OpenLeaseId>,
     subscribers: HashMap<Session, InvalidationThreads>,
     driver: Option<Waker>,
     /// True if the driver has no unwritten output.
@@ -97,7 +97,7 @@ enum PendingReply {
 }
 
 /// Descriptor of a program and its open lease; `None` if this process can open no more descriptors.
-pub type ProgramFdReply = Option<(OwnedFd, Mark)>;
+pub type ProgramFdReply = Option<(OwnedFd, OpenLeaseId)>;
 
 /// Reply that has arrived.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl ClientConnection {
     pub fn send(self: &Arc<Self>, request: &Request) -> Result<PendingCall<ReplyResult>, QueueError> {
         if let Some(block) = self.write_to_shm(request) {
             let encode =
-                |out: &mut Vec<u8>, id| encode_publish(request, block.filled(), id, out).map(|()| Bytes::new());
+                |out: &mut Vec<u8>, id| encode_request_in_shm(request, block.filled(), id, out).map(|()| Bytes::new());
             let call =
                 self.enqueue(PendingReply::Request, |id, out| out.push(|out| encode(out, id)).map_err(Failure::from))?;
             block.published();
@@ -196,7 +196,7 @@ impl ClientConnection {
             tracing::debug!(session = session.0, "a session watches again");
         }
         self.enqueue(PendingReply::Request, |id, out| {
-            encode_watch(session, id, out.short());
+            encode_subscribe(session, id, out.short());
             Ok(())
         })
     }
@@ -212,18 +212,18 @@ impl ClientConnection {
     }
 
     /// Asks for a leased descriptor. The call resolves to `None` if the node has none to lease.
-    pub fn request_lease(self: &Arc<Self>, borrow: Borrow) -> Result<PendingCall<FdLease>, QueueError> {
+    pub fn request_lease(self: &Arc<Self>, borrow: LeaseFd) -> Result<PendingCall<FdLease>, QueueError> {
         self.enqueue(PendingReply::Lease, |id, out| {
-            encode_borrow(borrow, id, out.short());
+            encode_lease_fd(borrow, id, out.short());
             Ok(())
         })
     }
 
     /// Asks for a descriptor for a program. The call resolves to `None` if the node has none to
     /// give.
-    pub fn request_program_fd(self: &Arc<Self>, obtain: Obtain) -> Result<PendingCall<ProgramFdReply>, QueueError> {
+    pub fn request_program_fd(self: &Arc<Self>, obtain: ProgramFd) -> Result<PendingCall<ProgramFdReply>, QueueError> {
         self.enqueue(PendingReply::ProgramFd, |id, out| {
-            encode_obtain(obtain, id, out.short());
+            encode_program_fd(obtain, id, out.short());
             Ok(())
         })
     }
@@ -242,7 +242,7 @@ impl ClientConnection {
         state.push_notifications();
         let encoded = state.out.push(|out| {
             let begun = out.len();
-            encode_attach(flags, before, out);
+            encode_open_with_fd(flags, before, out);
             // Both frames are queued, or neither.
             encode_request(request, id, out).inspect_err(|_| out.truncate(begun))
         });
@@ -271,7 +271,7 @@ impl ClientConnection {
 
     /// Notes that a program has closed a descriptor. The node is notified with the next message;
     /// the driver is woken only when many wait. Returns false if the connection is not open.
-    pub fn notify_closed(&self, mark: Mark) -> bool {
+    pub fn notify_closed(&self, mark: OpenLeaseId) -> bool {
         let mut state = self.state.lock();
         if state.ended.is_some() || !state.opened {
             return false;
@@ -286,7 +286,7 @@ impl ClientConnection {
     /// Unsubscribes a session from cache invalidations.
     pub fn unsubscribe(&self, session: Session) {
         let subscribers = self.update(|state| {
-            encode_unwatch(session, state.out.short());
+            encode_unsubscribe(session, state.out.short());
             state.subscribers.remove(&session)
         });
         drop(subscribers);
@@ -294,12 +294,12 @@ impl ClientConnection {
 
     /// Tells the node that the kernel of this subscriber supports prune notices.
     pub fn notify_supports_prune(&self, session: Session) {
-        self.update(|state| encode_prunes(session, state.out.short()));
+        self.update(|state| encode_supports_prune(session, state.out.short()));
     }
 
     /// Acknowledges a batch of invalidations.
     pub fn ack(&self, batch: u64) {
-        self.update(|state| encode_heard(batch, state.out.short()));
+        self.update(|state| encode_ack(batch, state.out.short()));
     }
 
     /// Closes the connection; requests in flight fail.
@@ -310,7 +310,7 @@ impl ClientConnection {
     fn enqueue<T>(
         self: &Arc<Self>,
         reply: impl FnOnce(oneshot::Sender<T>) -> PendingReply,
-        encode: impl FnOnce(u64, &mut Outgoing) -> Result<(), Failure>,
+        encode: impl FnOnce(u64, &mut WriteQueue) -> Result<(), Failure>,
     ) -> Result<PendingCall<T>, QueueError> {
         let mut state = self.state.lock();
         state.check()?;
@@ -370,7 +370,7 @@ impl ClientConnection {
 
     /// Takes the queued output if `out` is empty, and registers the driver to be woken when there
     /// is more.
-    pub fn take_output(&self, out: &mut Outgoing, driver: &Context<'_>) -> DriverAction {
+    pub fn take_output(&self, out: &mut WriteQueue, driver: &Context<'_>) -> DriverAction {
         let mut state = self.state.lock();
         match &mut state.driver {
             Some(known) => known.clone_from(driver.waker()),
@@ -426,7 +426,7 @@ impl ClientConnection {
 
     /// Tells the node that the client has mapped an exported segment.
     pub fn notify_mapped(&self, number: u32) {
-        self.update(|state| encode_mapped(number, state.out.short()));
+        self.update(|state| encode_segment_mapped(number, state.out.short()));
     }
 
     /// Sets the write segment that the node offers; only the first counts.
@@ -445,7 +445,7 @@ impl ClientConnection {
     }
 
     /// Delivers a descriptor for a program; `None` if this process can open no more.
-    pub fn deliver_program_fd(&self, id: u64, mark: Mark, file: Option<OwnedFd>) {
+    pub fn deliver_program_fd(&self, id: u64, mark: OpenLeaseId, file: Option<OwnedFd>) {
         let reply = self.state.lock().pending.remove(&id);
         if let Some(PendingReply::ProgramFd(reply)) = reply {
             drop(reply.send(file.map(|file| (file, mark))));
@@ -529,11 +529,11 @@ impl ConnectionState {
     /// program that closes a file has released its lease before.
     fn push_notifications(&mut self) {
         if !self.returned.is_empty() {
-            encode_returned(&self.returned, self.out.short());
+            encode_leases_returned(&self.returned, self.out.short());
             self.returned.clear();
         }
         if !self.closed.is_empty() {
-            encode_closed(&self.closed, self.out.short());
+            encode_leases_closed(&self.closed, self.out.short());
             self.closed.clear();
         }
     }
@@ -612,7 +612,7 @@ mod tests {
         let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data };
         let body = Body::Stripe { file: FileId(1), stripe: StripeNo(0), action };
         let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
-        let call = connection.send(&Request { epoch, session, hurried: false, partition, body }).unwrap();
+        let call = connection.send(&Request { epoch, session, skip_ack: false, partition, body }).unwrap();
         let (send, done) = mpsc::channel();
         let ending = connection.clone();
         thread::spawn(move || {
@@ -629,7 +629,7 @@ mod tests {
         let action = StripeAction::Fill { data: vec![7; length].into() };
         let body = Body::Stripe { file: FileId(1), stripe: StripeNo(0), action };
         let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
-        Request { epoch, session, hurried: false, partition, body }
+        Request { epoch, session, skip_ack: false, partition, body }
     }
 
     #[test]
@@ -637,7 +637,7 @@ mod tests {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         let (connection, mut out, mut came) =
-            (Arc::new(ClientConnection::default()), Outgoing::new(), vec![0; 100_000]);
+            (Arc::new(ClientConnection::default()), WriteQueue::new(), vec![0; 100_000]);
         let mut take = |connection: &ClientConnection| {
             assert_eq!(connection.take_output(&mut out, &Context::from_waker(Waker::noop())), DriverAction::Continue);
             let taken = out.remaining();

@@ -24,8 +24,8 @@ use std::{
 };
 use wire::{
     Answer, Content, Failure, Object, Refusal,
-    codec::{self, Placed, ToClient},
-    frame::Garbled,
+    codec::{self, ShmRange, ToClient},
+    frame::DecodeError,
     handshake::{ClientHandshake, HandshakeFailed, Reason, Step, VERSIONS},
 };
 
@@ -44,11 +44,11 @@ pub enum ClientDisconnect {
     #[error(transparent)]
     Handshake(#[from] HandshakeFailed),
     #[error(transparent)]
-    Garbled(#[from] Garbled),
+    DecodeError(#[from] DecodeError),
     #[error("the node has ended the connection: {0}")]
     Goodbye(String),
     #[error("the node has placed bytes where none are: {0:?}")]
-    Misplaced(Placed),
+    Misplaced(ShmRange),
     #[error("the node has closed the connection")]
     Left,
     #[error("this side has closed the connection")]
@@ -77,10 +77,10 @@ pub fn failure(address: &Address, end: &ClientDisconnect) -> Failure {
 pub async fn shake_hands<S: Socket>(framed: &mut Framed<S>, target: &ConnectTarget) -> Result<(), ClientDisconnect> {
     let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
     let handshake =
-        ClientHandshake::new(target.token.clone(), VERSIONS, nonce()?, about).at(&target.address.to_string());
-    let mut handshake = if target.short_lived { handshake.brief() } else { handshake };
+        ClientHandshake::new(target.token.clone(), VERSIONS, nonce()?, about).with_address(&target.address.to_string());
+    let mut handshake = if target.short_lived { handshake.short_lived() } else { handshake };
     loop {
-        let step = framed.frames.next()?.map(|frame| handshake.on(&frame));
+        let step = framed.frames.next()?.map(|frame| handshake.on_frame(&frame));
         match step {
             Some(Step::Send(send)) => framed.out.short().extend(send),
             Some(Step::Done { send, .. }) => {
@@ -167,7 +167,7 @@ impl<S: Socket> ConnectionDriver<S> {
         match message {
             ToClient::Reply { id, mut reply } => {
                 if let Ok(Answer::Object { content, .. }) = &mut reply
-                    && let Content::Placed(runs) = content
+                    && let Content::Shm(runs) = content
                 {
                     *content = Content::Pieces(self.views(id, runs)?);
                 }
@@ -180,16 +180,16 @@ impl<S: Socket> ConnectionDriver<S> {
             ToClient::Ping(id) => self.connection.push_pong(id),
             ToClient::Pong(_) => {}
             ToClient::Goodbye(why) => return Err(ClientDisconnect::Goodbye(why)),
-            ToClient::Near => {
+            ToClient::FdPassing => {
                 if let Some(liveness_pipe) = self.framed.take_descriptor()? {
                     self.connection.set_liveness_pipe(liveness_pipe);
                 }
             }
-            ToClient::Lent { id } => {
+            ToClient::LeasedFd { id } => {
                 let file = self.framed.take_descriptor()?;
                 self.connection.deliver_lease(id, file);
             }
-            ToClient::Given { id, mark } => {
+            ToClient::GrantedFd { id, lease: mark } => {
                 let file = self.framed.take_descriptor()?;
                 self.connection.deliver_program_fd(id, mark, file);
             }
@@ -197,17 +197,17 @@ impl<S: Socket> ConnectionDriver<S> {
                 let file = self.framed.take_descriptor()?;
                 self.map_segment(number, segment, file);
             }
-            ToClient::Hidden { number } => {
+            ToClient::SegmentRemoved { number } => {
                 u32::try_from(number).ok().and_then(|number| self.segments.remove(&number));
             }
-            ToClient::Bay(shape) => {
+            ToClient::WriteSegment(shape) => {
                 let writer = self.framed.take_descriptor()?.map(|file| ShmWriter::new(file, shape));
                 match writer {
                     Some(Ok(writer)) => self.connection.set_shm_writer(writer),
                     other => tracing::debug!(?other, "nothing can be put into a node's memory"),
                 }
             }
-            ToClient::Placed { id, placed } => {
+            ToClient::ReplyInShm { id, range: placed } => {
                 let view = self.views(id, &[placed])?.pop();
                 self.completions.push(Completion::new(
                     id,
@@ -236,9 +236,9 @@ impl<S: Socket> ConnectionDriver<S> {
     }
 
     /// Views of bytes that one lease covers, under the id of the request that asked for them.
-    fn views(&self, id: u64, runs: &[Placed]) -> Result<Vec<Bytes>, ClientDisconnect> {
+    fn views(&self, id: u64, runs: &[ShmRange]) -> Result<Vec<Bytes>, ClientDisconnect> {
         let lease = self.connection.lease_guard(id).map(Arc::new);
-        let view = |placed: &Placed| {
+        let view = |placed: &ShmRange| {
             let (segment, lease) = (self.segments.get(&placed.segment)?, lease.clone()?);
             segment.view(placed.offset, placed.length, lease)
         };

@@ -4,7 +4,7 @@
 use crate::socket::framed::Framed;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use store::{Place, Segments};
-use wire::codec::{Segment, encode_hidden, encode_segment};
+use wire::codec::{Segment, encode_segment, encode_segment_removed};
 
 /// Most segments exported to one client; bytes in others are sent. Far more than there are clients
 /// that write.
@@ -93,7 +93,7 @@ impl ExportedSegments {
         self.known.retain(|number, _| {
             let exists = segments.length(*number).is_some();
             if !exists {
-                encode_hidden(*number, framed.out.short());
+                encode_segment_removed(*number, framed.out.short());
             }
             exists
         });

@@ -28,7 +28,7 @@ use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
     net::unix::pipe,
 };
-use wire::codec::{self, Filled, Placed, encode_bay};
+use wire::codec::{self, ShmPayload, ShmRange, encode_write_segment};
 
 /// Leases of one client.
 #[derive(Debug)]
@@ -90,13 +90,13 @@ impl LeaseTable {
         pieces: &[Bytes],
         exported: &mut ExportedSegments,
         framed: &mut Framed,
-    ) -> Option<Vec<Placed>> {
+    ) -> Option<Vec<ShmRange>> {
         let length = pieces.iter().map(Bytes::len).sum::<usize>();
         let may = self.viewed_bytes + length <= self.limits.viewed_bytes && self.has_room();
         if length < self.limits.min_view_bytes || !may {
             return None;
         }
-        let mut runs: Vec<Placed> = Vec::with_capacity(1);
+        let mut runs: Vec<ShmRange> = Vec::with_capacity(1);
         for piece in pieces {
             let Place { segment, offset } = exported.locate(piece, framed)?;
             let length = u32::try_from(piece.len()).ok()?;
@@ -104,7 +104,7 @@ impl LeaseTable {
                 runs.last_mut().filter(|run| run.segment == segment && run.offset + u64::from(run.length) == offset);
             match last.and_then(|run| run.length.checked_add(length).map(|both| (run, both))) {
                 Some((run, both)) => run.length = both,
-                None => runs.push(Placed { segment, offset, length }),
+                None => runs.push(ShmRange { segment, offset, length }),
             }
         }
         self.viewed_bytes += length;
@@ -129,8 +129,8 @@ impl LeaseTable {
                 Ok((descriptor, segment)) => {
                     let (length, block_bytes) = (segment.length(), segment.block_bytes());
                     let least_bytes = self.limits.min_write_bytes.min(block_bytes / 2);
-                    let shape = codec::Bay { length, block_bytes, least_bytes };
-                    framed.push_with_fd(descriptor, |out| encode_bay(shape, out));
+                    let shape = codec::WriteSegmentInfo { length, block_bytes, least_bytes };
+                    framed.push_with_fd(descriptor, |out| encode_write_segment(shape, out));
                     self.segment = Some(segment);
                 }
                 Err(error) => {
@@ -146,7 +146,7 @@ impl LeaseTable {
     }
 
     /// Takes the bytes that the client has published; `None` if it has not.
-    pub fn take(&self, Filled { slot, length }: Filled) -> Option<Bytes> {
+    pub fn take(&self, ShmPayload { slot, length }: ShmPayload) -> Option<Bytes> {
         self.segment.as_ref()?.take(slot, length)
     }
 

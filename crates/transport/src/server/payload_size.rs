@@ -8,7 +8,7 @@ pub fn payload_bytes(body: &Body) -> usize {
         Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
         | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. } => data.len(),
         Body::Meta { command, .. } => command_bytes(command),
-        Body::Walk { then: Some(then), .. } => command_bytes(&then.command),
+        Body::Walk { action: Some(then), .. } => command_bytes(&then.command),
         _ => 0,
     }
 }

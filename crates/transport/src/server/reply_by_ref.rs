@@ -3,25 +3,25 @@
 
 use bytes::Bytes;
 use std::slice::from_ref;
-use wire::{Answer, Content, codec::Placed};
+use wire::{Answer, Content, codec::ShmRange};
 
 /// Message in place of a reply.
 pub enum ReplyRef {
     /// Place of the bytes, and nothing else.
-    Placed(Placed),
+    Placed(ShmRange),
     Answer(Answer),
 }
 
 /// Converts a reply into one by reference, if its bytes can be viewed. `place` exports bytes to the
 /// client and returns their places.
-pub fn reply_by_ref(answer: &Answer, place: impl FnOnce(&[Bytes]) -> Option<Vec<Placed>>) -> Option<ReplyRef> {
+pub fn reply_by_ref(answer: &Answer, place: impl FnOnce(&[Bytes]) -> Option<Vec<ShmRange>>) -> Option<ReplyRef> {
     match answer {
         Answer::Bytes(bytes) => place(from_ref(bytes))?.pop().map(ReplyRef::Placed),
         Answer::Object { head, striped, length, content } => {
             let content = match content {
-                Content::Here(bytes) => Content::Placed(place(from_ref(bytes))?),
+                Content::Bytes(bytes) => Content::Shm(place(from_ref(bytes))?),
                 // A client that does not view the pieces asks for them one by one.
-                Content::Pieces(pieces) => place(pieces).map_or(Content::Striped((*striped)?), Content::Placed),
+                Content::Pieces(pieces) => place(pieces).map_or(Content::Striped((*striped)?), Content::Shm),
                 _ => return None,
             };
             Some(ReplyRef::Answer(Answer::Object { head: *head, striped: *striped, length: *length, content }))

@@ -45,11 +45,13 @@ use tokio::{
     task::{AbortHandle, JoinSet, yield_now},
 };
 use wire::{
-    Answer, Body, Command, Failure, LockOwner, Mark, Object, OpenFlags, Refusal, Request, Session, Stamp, Welcome,
+    Answer, Body, Command, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, RequestId,
+    Session,
     codec::{
-        Filled, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls, encode_reply,
+        RequestInShm, ShmPayload, ToNode, begins_stripe, encode_fd_passing, encode_pong, encode_recalls, encode_reply,
+        encode_reply_in_shm,
     },
-    frame::Garbled,
+    frame::DecodeError,
     handshake::Token,
 };
 
@@ -85,11 +87,11 @@ enum ServerDisconnect {
     #[error("the client has ended it: {0}")]
     Goodbye(String),
     #[error(transparent)]
-    Garbled(#[from] Garbled),
+    DecodeError(#[from] DecodeError),
     #[error("request {id} came after request {last}: ids grow")]
     Ids { id: u64, last: u64 },
     #[error("nothing was put down where it was said to be: {0:?}")]
-    NotFilled(Filled),
+    NotFilled(ShmPayload),
     #[error("the bytes of a request have not come within {} s, and others wait for their room", ARRIVAL_WAIT.as_secs())]
     Slow,
     #[error("the connection broke: {0}")]
@@ -126,7 +128,7 @@ struct ServerConnection {
     /// opens.
     attaching: Option<(u64, OpenFlags)>,
     /// Open leases whose descriptors the client has closed and that were not probed yet.
-    closed: Vec<Mark>,
+    closed: Vec<OpenLeaseId>,
     /// Segments exported to this client; `None` if there are none.
     exported: Option<ExportedSegments>,
     busy_poll: BusyPoll,
@@ -138,7 +140,7 @@ impl ServerConnection {
         let leases = start_leasing(&state, &mut framed);
         let segments = state.segments.as_ref().filter(|_| leases.is_some());
         let exported = segments.map(|segments| ExportedSegments::new(segments, short_lived, &mut framed));
-        state.segments.iter().for_each(|segments| framed.frames.land_in(segments.clone()));
+        state.segments.iter().for_each(|segments| framed.frames.receive_into(segments.clone()));
         let may_bind_host_files = state.limits.host_files || framed.stream().is_of_our_user();
         Self {
             state,
@@ -271,7 +273,7 @@ impl ServerConnection {
                 self.check_id(id)?;
                 self.handle_request(id, request)?;
             }
-            ToNode::Watch { id, session } => {
+            ToNode::Subscribe { id, session } => {
                 self.check_id(id)?;
                 let answered = self.subscribe(session).map(|()| Answer::Done);
                 self.reply(id, &answered);
@@ -281,47 +283,47 @@ impl ServerConnection {
                     waiting.abort();
                 }
             }
-            ToNode::Unwatch { session } => {
+            ToNode::Unsubscribe { session } => {
                 if self.subscribed.remove(&session) {
                     self.state.node.unwatch(session);
                 }
             }
-            ToNode::Prunes { session } => {
+            ToNode::SupportsPrune { session } => {
                 if self.subscribed.contains(&session) {
                     self.state.node.prunes(session);
                 }
             }
-            ToNode::Heard { batch } => self.invalidations.ack(batch),
+            ToNode::Ack { batch } => self.invalidations.ack(batch),
             ToNode::Ping(id) => encode_pong(id, self.framed.out.short()),
             ToNode::Pong(_) => {}
             ToNode::Goodbye(why) => return Err(ServerDisconnect::Goodbye(why)),
-            ToNode::Borrow { id, borrow } => {
+            ToNode::LeaseFd { id, request: borrow } => {
                 self.check_id(id)?;
                 if !self.lease_fd(id, borrow) {
                     self.reply(id, &Ok(Answer::Done));
                 }
             }
-            ToNode::Obtain { id, obtain } => {
+            ToNode::ProgramFd { id, request: obtain } => {
                 self.check_id(id)?;
                 if !self.send_program_fd(id, obtain) {
                     self.reply(id, &Ok(Answer::Done));
                 }
             }
-            ToNode::Attach { id, flags } => {
+            ToNode::OpenWithFd { id, flags } => {
                 self.check_id(id)?;
                 self.attaching = Some((id, flags));
             }
-            ToNode::Publish { id, publish } => {
+            ToNode::RequestInShm { id, request: publish } => {
                 self.check_id(id)?;
                 self.publish(id, *publish)?;
             }
-            ToNode::Mapped { number } => {
+            ToNode::SegmentMapped { number } => {
                 if let Some(exported) = &mut self.exported {
                     exported.mark_mapped(number);
                 }
             }
-            ToNode::Closed(marks) => self.on_closed(marks),
-            ToNode::Returned(returned) => {
+            ToNode::LeasesClosed(marks) => self.on_closed(marks),
+            ToNode::LeasesReturned(returned) => {
                 if let Some(leases) = &mut self.leases {
                     leases.release(&returned);
                 }
@@ -341,7 +343,7 @@ impl ServerConnection {
             self.reply(id, &Err(failure));
             return Ok(());
         }
-        if let (Body::Look { mark }, Some(process)) = (&request.body, self.process()) {
+        if let (Body::ProbeLease { lease: mark }, Some(process)) = (&request.body, self.process()) {
             self.state.node.closed_by(process, *mark);
         }
         let (bytes, session) = (payload_bytes(&request.body), request.session);
@@ -356,7 +358,7 @@ impl ServerConnection {
         // Most replies are ready now and cost no task.
         match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => {
-                if let Ok(Answer::Welcome(welcome)) = &answered {
+                if let Ok(Answer::Hello(welcome)) = &answered {
                     self.claim_session(welcome.session);
                 }
                 self.attach_fd(session, &answered);
@@ -371,7 +373,7 @@ impl ServerConnection {
     }
 
     /// Handles a request whose bytes the client has put into its write segment.
-    fn publish(&mut self, id: u64, publish: Publish) -> Result<(), ServerDisconnect> {
+    fn publish(&mut self, id: u64, publish: RequestInShm) -> Result<(), ServerDisconnect> {
         let filled = publish.filled;
         let bytes =
             self.leases.as_ref().and_then(|leases| leases.take(filled)).ok_or(ServerDisconnect::NotFilled(filled))?;
@@ -389,7 +391,7 @@ impl ServerConnection {
             (Body::Hello, Session::NONE) => self.has_room(),
             (Body::Hello, session) => self.adopt_session(session),
             (_, session) if self.sessions.contains(&session) => Ok(()),
-            _ => Err(Refusal::Ended.into()),
+            _ => Err(Refusal::SessionEnded.into()),
         }
     }
 
@@ -468,7 +470,7 @@ impl ServerConnection {
         let Self { leases, exported, framed, .. } = self;
         let place = |pieces: &[Bytes]| leases.as_mut()?.place(id, pieces, exported.as_mut()?, framed);
         match answered.as_ref().ok().and_then(|answer| reply_by_ref(answer, place)) {
-            Some(ReplyRef::Placed(placed)) => encode_placed(placed, id, self.framed.out.short()),
+            Some(ReplyRef::Placed(placed)) => encode_reply_in_shm(placed, id, self.framed.out.short()),
             Some(ReplyRef::Answer(answer)) => self.send_reply(id, &Ok(answer)),
             None => self.send_reply(id, answered),
         }
@@ -483,7 +485,7 @@ impl ServerConnection {
 
     fn subscribe(&mut self, session: Session) -> Result<(), Failure> {
         if !self.sessions.contains(&session) {
-            return Err(Refusal::Ended.into());
+            return Err(Refusal::SessionEnded.into());
         }
         let invalidations = self.invalidations.clone();
         let on_invalidate: Hear = Arc::new(move |recalls| invalidations.send_and_wait(session, recalls));
@@ -502,15 +504,15 @@ fn start_leasing(state: &ServerState, framed: &mut Framed) -> Option<LeaseTable>
             return None;
         }
     };
-    framed.push_with_fd(liveness_pipe, encode_near);
+    framed.push_with_fd(liveness_pipe, encode_fd_passing);
     Some(leases)
 }
 
 impl ServerState {
     /// Hello reply of the node for a session that a client names.
-    fn hello(&self, session: Session) -> Result<Welcome, Failure> {
+    fn hello(&self, session: Session) -> Result<HelloReply, Failure> {
         match at_once(self.node.handle(request(Epoch::FIRST, session, PartitionId(0), Body::Hello))) {
-            Some(Ok(Answer::Welcome(welcome))) => Ok(welcome),
+            Some(Ok(Answer::Hello(welcome))) => Ok(welcome),
             Some(Err(failure)) => Err(failure),
             _ => Err(Refusal::Stale(Object::Pool).into()),
         }
@@ -570,11 +572,12 @@ impl ServerState {
         for partition in self.node.end_session(session) {
             yield_now().await;
             // No change of a client has this number.
-            let stamp = Some(Stamp { session, number: u64::MAX, settled: u64::MAX });
-            let ask = |stamp, command| request(map.epoch(), session, partition, Body::Meta { stamp, command });
-            let closed = self.node.handle(ask(stamp, Command::CloseSession { session })).await?;
+            let request_id = Some(RequestId { session, number: u64::MAX, settled: u64::MAX });
+            let ask =
+                |request_id, command| request(map.epoch(), session, partition, Body::Meta { request_id, command });
+            let closed = self.node.handle(ask(request_id, Command::CloseSession { session })).await?;
             left |= !matches!(closed, Answer::Closed(gone) if gone.is_empty());
-            if let Answer::Leftovers(found) = self.node.handle(ask(None, Command::Leftovers)).await? {
+            if let Answer::UnfinishedWork(found) = self.node.handle(ask(None, Command::ListUnfinished)).await? {
                 left |= found.prepared.iter().chain(&found.committed).any(|intent| intent.session == session);
             }
         }
@@ -583,5 +586,5 @@ impl ServerState {
 }
 
 fn request(epoch: Epoch, session: Session, partition: PartitionId, body: Body) -> Request {
-    Request { epoch, session, hurried: false, partition, body }
+    Request { epoch, session, skip_ack: false, partition, body }
 }

@@ -5,7 +5,7 @@ use node::Node;
 use placement::{FileId, NodeId};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
-use wire::{Gone, Outcome, Session, StripeRuns};
+use wire::{Outcome, PendingDelete, Session, StripeRuns};
 
 /// Finishes what a client has left at a node when its session has ended there. A file deleted with
 /// it may have stripes at other nodes, and a transaction may have parts there, so the cleanup has
@@ -32,13 +32,13 @@ impl SessionCleanup {
     }
 
     /// Removes the stripes of deleted files at all nodes.
-    pub async fn purge(&self, gone: Vec<Gone>) -> Outcome<()> {
-        if gone.is_empty() {
+    pub async fn purge(&self, deleted: Vec<PendingDelete>) -> Outcome<()> {
+        if deleted.is_empty() {
             return Ok(());
         }
         let client = self.client().await?;
-        for gone in gone {
-            client.purge(Some(gone)).await;
+        for deleted in deleted {
+            client.purge(Some(deleted)).await;
         }
         Ok(())
     }

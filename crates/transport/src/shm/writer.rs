@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 use store::{SLOTS, Table};
-use wire::codec::{self, Filled};
+use wire::codec::{self, ShmPayload};
 
 /// Most blocks whose earlier filling is recorded: as many as the longest segment has, with blocks
 /// of 1 MiB.
@@ -24,7 +24,7 @@ const BLOCKS_MAX: u64 = 64 << 10;
 pub struct ShmWriter {
     file: File,
     table: Table,
-    layout: codec::Bay,
+    layout: codec::WriteSegmentInfo,
     /// Index after the block that was claimed last.
     next: AtomicU32,
     /// `None` if the segment cannot be mapped.
@@ -38,12 +38,12 @@ pub struct ShmWriter {
 pub struct ClaimedBlock<'a> {
     writer: &'a ShmWriter,
     block: u32,
-    filled: Filled,
+    filled: ShmPayload,
 }
 
 impl ShmWriter {
     /// Maps a segment that the node has sent.
-    pub fn new(file: OwnedFd, layout: codec::Bay) -> io::Result<Self> {
+    pub fn new(file: OwnedFd, layout: codec::WriteSegmentInfo) -> io::Result<Self> {
         let file = File::from(move_high(file));
         let table = Table::map(&file, layout.length)?;
         let map = MappedSegmentMut::map(&file, layout.length);
@@ -63,7 +63,7 @@ impl ShmWriter {
     pub fn fill(&self, bytes: &[u8]) -> Option<ClaimedBlock<'_>> {
         let (slot, block) = self.table.begin(0..SLOTS, self.next.load(Relaxed))?;
         self.next.store(block.wrapping_add(1), Relaxed);
-        let filled = Filled { slot, length: u32::try_from(bytes.len()).expect("at most a block") };
+        let filled = ShmPayload { slot, length: u32::try_from(bytes.len()).expect("at most a block") };
         let claimed = ClaimedBlock { writer: self, block, filled };
         let at = u64::from(block) * u64::from(self.layout.block_bytes);
         let written = self.store(block, at, bytes).unwrap_or_else(|| self.file.write_all_at(bytes, at));
@@ -90,7 +90,7 @@ impl ShmWriter {
 
 impl ClaimedBlock<'_> {
     /// Slot and length to publish.
-    pub fn filled(&self) -> Filled {
+    pub fn filled(&self) -> ShmPayload {
         self.filled
     }
 

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 use wire::{
     codec::encode_goodbye,
-    frame::{Frames, Outgoing, Side},
+    frame::{Frames, Side, WriteQueue},
     handshake::Nonce,
 };
 
@@ -43,7 +43,7 @@ pub struct Framed<S = Stream> {
     /// Incoming frames.
     pub frames: Frames,
     /// Outgoing frames.
-    pub out: Outgoing,
+    pub out: WriteQueue,
     /// Descriptors that go with frames, in order: one for each mark of `out`.
     outgoing_fds: VecDeque<OwnedFd>,
     /// Descriptors that came, in order; `None` for one that could not be taken.
@@ -57,17 +57,17 @@ impl<S: Socket> Framed<S> {
     pub fn new(stream: S, side: Side) -> Self {
         let takes = side == Side::Client && stream.takes_descriptors();
         let scratch = vec![0; if takes { READ_BYTES } else { 0 }].into();
-        let (frames, out) = (Frames::new(side), Outgoing::new());
+        let (frames, out) = (Frames::new(side), WriteQueue::new());
         Self { stream, frames, out, outgoing_fds: VecDeque::new(), incoming_fds: VecDeque::new(), scratch }
     }
 
     /// Reads some bytes; 0 at the end.
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if let Some(landing) = self.frames.landing() {
+        if let Some(landing) = self.frames.recv_space() {
             let mut into = ReadBuf::new(landing);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut into))?;
             let count = into.filled().len();
-            self.frames.landed(count);
+            self.frames.advance_recv(count);
             return Poll::Ready(Ok(count));
         }
         if self.scratch.is_empty() || self.frames.is_in_payload() {

@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use wire::handshake::{HandshakeFailed, refusal};
+use wire::handshake::{HandshakeFailed, encode_refusal};
 
 /// Time for the first byte of a client. TLS clients speak first and at once; one that is silent for
 /// this long waits for our challenge, as a client without TLS does.
@@ -39,7 +39,7 @@ impl AcceptedConnection {
             Err(_) => true,
         };
         if plain {
-            stream.write_all(&refusal(&HandshakeFailed::OnlyTls)).await?;
+            stream.write_all(&encode_refusal(&HandshakeFailed::OnlyTls)).await?;
             stream.shutdown().await?;
             return Err(io::Error::other("it spoke plainly where only TLS is spoken"));
         }

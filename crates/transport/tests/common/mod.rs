@@ -25,7 +25,7 @@ use wire::{
     Owner,
     codec::ToClient,
     frame::{Frames, Side},
-    handshake::{ClientHandshake, HandshakeFailed, Step, Token, Versions},
+    handshake::{ClientHandshake, HandshakeFailed, ProtocolVersions, Step, Token},
 };
 
 pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
@@ -173,10 +173,10 @@ impl RawClient {
     }
 
     /// Does the handshake; fails with the node's refusal.
-    pub fn shake_hands(&mut self, token: Token, versions: Versions) -> Result<(), HandshakeFailed> {
-        let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test").at(&self.address);
+    pub fn shake_hands(&mut self, token: Token, versions: ProtocolVersions) -> Result<(), HandshakeFailed> {
+        let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test").with_address(&self.address);
         loop {
-            let step = self.frames.next()?.map(|frame| handshake.on(&frame));
+            let step = self.frames.next()?.map(|frame| handshake.on_frame(&frame));
             match step {
                 Some(Step::Send(send)) => self.stream.write_all(&send).unwrap(),
                 Some(Step::Done { .. }) => {

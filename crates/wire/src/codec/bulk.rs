@@ -1,8 +1,8 @@
 //! Bulk bytes: the field of a message that travels as the payload.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, StripeAction, Then,
-    frame::{Garbled, Kind},
+    Answer, Body, Command, Content, Contents, ExtentAction, StripeAction, WalkAction,
+    frame::{DecodeError, FrameKind},
 };
 use bytes::Bytes;
 
@@ -12,16 +12,16 @@ const NONE: Bytes = Bytes::new();
 /// field.
 pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
     match body {
-        Body::Meta { stamp, command } => {
+        Body::Meta { request_id, command } => {
             let (command, payload) = hollow_command(command)?;
-            Some((Body::Meta { stamp: *stamp, command }, payload))
+            Some((Body::Meta { request_id: *request_id, command }, payload))
         }
-        Body::Extent { stamp, file, extent, action } => {
+        Body::Extent { request_id, file, extent, action } => {
             let (action, payload) = match action {
                 ExtentAction::Write { offset, data } => (ExtentAction::Write { offset: *offset, data: NONE }, data),
                 ExtentAction::Append { data } => (ExtentAction::Append { data: NONE }, data),
             };
-            Some((Body::Extent { stamp: *stamp, file: *file, extent: *extent, action }, payload))
+            Some((Body::Extent { request_id: *request_id, file: *file, extent: *extent, action }, payload))
         }
         Body::Stripe { file, stripe, action: StripeAction::Write { generation, offset, ends, data } } => {
             let action = StripeAction::Write { generation: *generation, offset: *offset, ends: *ends, data: NONE };
@@ -30,19 +30,22 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
         Body::Stripe { file, stripe, action: StripeAction::Fill { data } } => {
             Some((Body::Stripe { file: *file, stripe: *stripe, action: StripeAction::Fill { data: NONE } }, data))
         }
-        Body::Walk { top, folders, who, then: Some(then) } => {
-            let Then { directory, partition, stamp, ref command } = **then;
+        Body::Walk { start: top, components: folders, credentials: who, action: Some(then) } => {
+            let WalkAction { directory, partition, request_id, ref command } = **then;
             let (command, payload) = hollow_command(command)?;
-            let then = Some(Box::new(Then { directory, partition, stamp, command }));
-            Some((Body::Walk { top: *top, folders: folders.clone(), who: who.clone(), then }, payload))
+            let then = Some(Box::new(WalkAction { directory, partition, request_id, command }));
+            Some((
+                Body::Walk { start: *top, components: folders.clone(), credentials: who.clone(), action: then },
+                payload,
+            ))
         }
         Body::Hello
         | Body::Usage
         | Body::Stop
         | Body::Stripe { .. }
         | Body::Walk { .. }
-        | Body::Look { .. }
-        | Body::Which { .. } => None,
+        | Body::ProbeLease { .. }
+        | Body::FindLeases { .. } => None,
     }
 }
 
@@ -76,7 +79,7 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
             return Some(data);
         }
         Body::Meta { command, .. } => command,
-        Body::Walk { then: Some(then), .. } => &then.command,
+        Body::Walk { action: Some(then), .. } => &then.command,
         _ => return None,
     };
     match command {
@@ -89,7 +92,7 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
 pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
     match body {
         Body::Meta { command, .. } => command_slot(command),
-        Body::Walk { then: Some(then), .. } => command_slot(&mut then.command),
+        Body::Walk { action: Some(then), .. } => command_slot(&mut then.command),
         Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
         | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
         _ => None,
@@ -113,16 +116,16 @@ pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
     match answer {
         Answer::Bytes(bytes) => Some((Answer::Bytes(NONE), bytes)),
         Answer::Xattr(value) => Some((Answer::Xattr(NONE), value)),
-        Answer::Content { length, content: Content::Here(bytes) } => {
-            Some((Answer::Content { length: *length, content: Content::Here(NONE) }, bytes))
+        Answer::Content { length, content: Content::Bytes(bytes) } => {
+            Some((Answer::Content { length: *length, content: Content::Bytes(NONE) }, bytes))
         }
-        Answer::Object { head, striped, length, content: Content::Here(bytes) } => {
-            let (head, striped, length, content) = (*head, *striped, *length, Content::Here(NONE));
+        Answer::Object { head, striped, length, content: Content::Bytes(bytes) } => {
+            let (head, striped, length, content) = (*head, *striped, *length, Content::Bytes(NONE));
             Some((Answer::Object { head, striped, length, content }, bytes))
         }
-        Answer::Unsettled { held, answer } => {
+        Answer::Unsettled { intents: held, answer } => {
             let (answer, payload) = hollow_answer(answer)?;
-            Some((Answer::Unsettled { held: held.clone(), answer: Box::new(answer) }, payload))
+            Some((Answer::Unsettled { intents: held.clone(), answer: Box::new(answer) }, payload))
         }
         _ => None,
     }
@@ -133,21 +136,21 @@ pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
     match answer {
         Answer::Bytes(bytes)
         | Answer::Xattr(bytes)
-        | Answer::Content { content: Content::Here(bytes), .. }
-        | Answer::Object { content: Content::Here(bytes), .. } => Some(bytes),
+        | Answer::Content { content: Content::Bytes(bytes), .. }
+        | Answer::Object { content: Content::Bytes(bytes), .. } => Some(bytes),
         Answer::Unsettled { answer, .. } => answer_slot(answer),
         _ => None,
     }
 }
 
 /// Puts a payload into its field.
-pub fn fill(kind: Kind, slot: Option<&mut Bytes>, payload: Bytes) -> Result<(), Garbled> {
-    let garbled = |why: &str| Err(Garbled::Meta { kind, why: why.into() });
+pub fn fill(kind: FrameKind, slot: Option<&mut Bytes>, payload: Bytes) -> Result<(), DecodeError> {
+    let error = |why: &str| Err(DecodeError::Meta { kind, why: why.into() });
     match slot {
         Some(slot) if slot.is_empty() => *slot = payload,
-        Some(_) => return garbled("bytes that belong into the payload stand in the meta"),
+        Some(_) => return error("bytes that belong into the payload stand in the meta"),
         None if payload.is_empty() => {}
-        None => return garbled("there is a payload, and nothing that it could be"),
+        None => return error("there is a payload, and nothing that it could be"),
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Validation of decoded messages: rules between fields that the types do not express.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind,
-    OBJECT_ATTRIBUTES_MAX, Part, RESERVED_MAX, Request, Session, Stamp, TARGET_BYTES_MAX, Wish, codec::RUNS_MAX,
+    Answer, Body, Command, Content, Contents, ExtentAction, ExtentRequest, INLINE_BYTES_MAX, Kind, NewInode, NewKind,
+    OBJECT_ATTRIBUTES_MAX, Part, RESERVED_MAX, Request, RequestId, Session, TARGET_BYTES_MAX, codec::RUNS_MAX,
 };
 use std::path::Path;
 
@@ -12,53 +12,58 @@ pub const NOT_FOR_CLIENTS: &str = "only nodes say this, to their own partitions"
 /// Maximum number of stripes in a reservation: no file has more, whatever the stripe size.
 const RESERVED_STRIPES_MAX: u64 = 1 << 40;
 
-type Checked = Result<(), &'static str>;
+type CheckResult = Result<(), &'static str>;
 
-fn unless(wrong: bool, why: &'static str) -> Checked {
+fn unless(wrong: bool, why: &'static str) -> CheckResult {
     if wrong { Err(why) } else { Ok(()) }
 }
 
 /// Validates a request of a client.
-pub fn request(request: &Request) -> Checked {
+pub fn request(request: &Request) -> CheckResult {
     match &request.body {
-        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } | Body::Look { .. } | Body::Which { .. } => Ok(()),
-        Body::Meta { stamp: given, command: wanted } => numbered(*given, request.session, wanted),
-        Body::Walk { then, .. } => {
-            then.as_ref().map_or(Ok(()), |then| numbered(then.stamp, request.session, &then.command))
+        Body::Hello
+        | Body::Usage
+        | Body::Stop
+        | Body::Stripe { .. }
+        | Body::ProbeLease { .. }
+        | Body::FindLeases { .. } => Ok(()),
+        Body::Meta { request_id: given, command: wanted } => with_request_id(*given, request.session, wanted),
+        Body::Walk { action: then, .. } => {
+            then.as_ref().map_or(Ok(()), |then| with_request_id(then.request_id, request.session, &then.command))
         }
-        Body::Extent { stamp: given, action, .. } => {
+        Body::Extent { request_id: given, action, .. } => {
             let append = matches!(action, ExtentAction::Append { .. });
             unless(given.is_none() && append, "an append needs a number")?;
-            stamp(*given, request.session)
+            request_id(*given, request.session)
         }
     }
 }
 
-fn numbered(given: Option<Stamp>, session: Session, wanted: &Command) -> Checked {
-    unless(given.is_some() != wanted.changes(), "a change needs a number, and nothing else has one")?;
-    stamp(given, session)?;
+fn with_request_id(given: Option<RequestId>, session: Session, wanted: &Command) -> CheckResult {
+    unless(given.is_some() != wanted.is_mutation(), "a change needs a number, and nothing else has one")?;
+    request_id(given, session)?;
     command(wanted)
 }
 
-fn stamp(stamp: Option<Stamp>, session: Session) -> Checked {
-    let Some(Stamp { session: of, number, settled }) = stamp else { return Ok(()) };
+fn request_id(request_id: Option<RequestId>, session: Session) -> CheckResult {
+    let Some(RequestId { session: of, number, settled }) = request_id else { return Ok(()) };
     unless(of != session, "a change has the number of another session")?;
     unless(settled == 0 || settled > number, "a change is numbered from 1, and is not settled before it is sent")
 }
 
-fn command(command: &Command) -> Checked {
+fn command(command: &Command) -> CheckResult {
     match command {
         Command::Write { length, data, .. } => {
             let inline = if *length <= INLINE_BYTES_MAX { *length as usize } else { 0 };
             unless(data.len() != inline, "a write comes with its bytes when it is small, and else without")
         }
-        Command::Create { inode: made, whole, .. } => {
-            wish(*whole)?;
+        Command::Create { inode: made, extent: whole, .. } => {
+            extent_request(*whole)?;
             inode(made)
         }
-        Command::CreateUnnamed { inode: made, .. } => inode(made),
-        Command::Open { whole, .. } | Command::OpenName { whole, .. } => wish(*whole),
-        Command::Fold { .. } | Command::Release { .. } => Err(NOT_FOR_CLIENTS),
+        Command::CreateTmpfile { inode: made, .. } => inode(made),
+        Command::Open { extent: whole, .. } | Command::OpenName { extent: whole, .. } => extent_request(*whole),
+        Command::Demote { .. } | Command::Release { .. } => Err(NOT_FOR_CLIENTS),
         Command::PutObject { attributes, contents: stored, .. } => {
             unless(attributes.len() > OBJECT_ATTRIBUTES_MAX, "an object is put with at most 16 attributes")?;
             contents(stored)
@@ -72,7 +77,7 @@ fn command(command: &Command) -> Checked {
     }
 }
 
-fn contents(contents: &Contents) -> Checked {
+fn contents(contents: &Contents) -> CheckResult {
     match contents {
         Contents::Inline(data) => unless(data.len() > INLINE_BYTES_MAX as usize, "more bytes than live with an inode"),
         Contents::Striped { size, first, .. } => {
@@ -82,18 +87,18 @@ fn contents(contents: &Contents) -> Checked {
     }
 }
 
-fn wish(wish: Wish) -> Checked {
-    unless(matches!(wish, Wish::Given(_)), NOT_FOR_CLIENTS)
+fn extent_request(wish: ExtentRequest) -> CheckResult {
+    unless(matches!(wish, ExtentRequest::Allocated(_)), NOT_FOR_CLIENTS)
 }
 
-fn part(part: &Part) -> Checked {
+fn part(part: &Part) -> CheckResult {
     match part {
-        Part::Make { inode: made, .. } | Part::Fragment { inode: made, .. } => inode(made),
+        Part::CreateDirectory { inode: made, .. } | Part::Fragment { inode: made, .. } => inode(made),
         _ => Ok(()),
     }
 }
 
-fn inode(inode: &NewInode) -> Checked {
+fn inode(inode: &NewInode) -> CheckResult {
     match &inode.kind {
         NewKind::File | NewKind::Directory => Ok(()),
         NewKind::Symlink(target) => {
@@ -108,18 +113,18 @@ fn inode(inode: &NewInode) -> Checked {
 }
 
 /// Validates an answer of a node.
-pub fn answer(answer: &Answer) -> Checked {
+pub fn answer(answer: &Answer) -> CheckResult {
     match answer {
-        Answer::Content { length, content: Content::Here(bytes) }
-        | Answer::Object { length, content: Content::Here(bytes), .. } => {
+        Answer::Content { length, content: Content::Bytes(bytes) }
+        | Answer::Object { length, content: Content::Bytes(bytes), .. } => {
             unless(bytes.len() > *length as usize, "there are more bytes than there are said to be")
         }
-        Answer::Object { length, content: Content::Placed(runs), .. } => {
+        Answer::Object { length, content: Content::Shm(runs), .. } => {
             let placed: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
             unless(placed > u64::from(*length), "there are more bytes than there are said to be")?;
             unless(runs.is_empty() || runs.len() > RUNS_MAX, "an answer names 1 to 1024 places")
         }
-        Answer::Content { content: Content::Placed(_), .. } => Err("only an object is placed with its head"),
+        Answer::Content { content: Content::Shm(_), .. } => Err("only an object is placed with its head"),
         Answer::Unsettled { answer: inner, .. } => self::answer(inner),
         _ => Ok(()),
     }

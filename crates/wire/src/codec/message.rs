@@ -1,12 +1,12 @@
 //! Received messages, decoded for one side.
 
 use super::{
-    Bay, Borrow, Goodbye, Obtain, Placed, Publish, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer,
-    decode_failure, decode_request, meta::parse,
+    Goodbye, LEASES_MAX, LeaseFd, ProgramFd, RECALLS_MAX, Recalls, RequestInShm, Segment, ShmRange, WriteSegmentInfo,
+    decode_answer, decode_failure, decode_request, meta::parse,
 };
 use crate::{
-    Answer, Failure, Mark, OpenFlags, Recall, Request, Session,
-    frame::{Frame, Garbled, Kind, Phase, Side},
+    Answer, Failure, OpenFlags, OpenLeaseId, Recall, Request, Session,
+    frame::{DecodeError, Frame, FrameKind, Phase, Side},
 };
 
 /// A message to a node after the handshake.
@@ -25,24 +25,24 @@ pub enum ToNode {
         id: u64,
     },
     /// Subscribes a session to cache invalidations. The node replies as to a request.
-    Watch {
+    Subscribe {
         /// Id of the reply.
         id: u64,
         /// The session.
         session: Session,
     },
     /// Ends a session's subscription.
-    Unwatch {
+    Unsubscribe {
         /// The session.
         session: Session,
     },
     /// The subscribed session supports prune notices for inodes that others delete.
-    Prunes {
+    SupportsPrune {
         /// The session.
         session: Session,
     },
     /// Acks a batch of cache invalidations.
-    Heard {
+    Ack {
         /// Number of the batch.
         batch: u64,
     },
@@ -52,43 +52,43 @@ pub enum ToNode {
     Pong(u64),
     /// The client ends the connection.
     Goodbye(String),
-    /// Requests a leased descriptor. The node replies as to a request, or with `lent`.
-    Borrow {
+    /// Requests a leased descriptor. The node replies as to a request, or with `leased_fd`.
+    LeaseFd {
         /// Id of the reply, and of the lease.
         id: u64,
         /// The extent and the intended use.
-        borrow: Borrow,
+        request: LeaseFd,
     },
-    /// Requests a program's own descriptor. The node replies as to a request, or with `given`.
-    Obtain {
+    /// Requests a program's own descriptor. The node replies as to a request, or with `granted_fd`.
+    ProgramFd {
         /// Id of the reply.
         id: u64,
         /// The open file.
-        obtain: Obtain,
+        request: ProgramFd,
     },
     /// Requests a program's own descriptor of the file that the next request opens.
-    Attach {
+    OpenWithFd {
         /// Id of the reply.
         id: u64,
         /// Flags of that open.
         flags: OpenFlags,
     },
     /// Returns these leases.
-    Returned(Vec<u64>),
+    LeasesReturned(Vec<u64>),
     /// The client closed its descriptors of these open leases.
-    Closed(Vec<Mark>),
+    LeasesClosed(Vec<OpenLeaseId>),
     /// The client has mapped this segment: the node may reply by reference to it.
-    Mapped {
+    SegmentMapped {
         /// Number of the segment.
         number: u64,
     },
     /// A request whose bytes are in the client's write segment. Its id is counted with those of
     /// requests.
-    Publish {
+    RequestInShm {
         /// Id of the answer's frame.
         id: u64,
         /// The request and the location of its bytes.
-        publish: Box<Publish>,
+        request: Box<RequestInShm>,
     },
 }
 
@@ -119,18 +119,18 @@ pub enum ToClient {
     Goodbye(String),
     /// Descriptors can be leased over this connection. The client's end of the liveness pipe came
     /// with it.
-    Near,
+    FdPassing,
     /// A leased descriptor came with this.
-    Lent {
-        /// Id of its `borrow`, and of the lease.
+    LeasedFd {
+        /// Id of its `lease_fd`, and of the lease.
         id: u64,
     },
     /// A program's own descriptor came with this.
-    Given {
-        /// Id of its `obtain` or `attach`.
+    GrantedFd {
+        /// Id of its `program_fd` or `open_with_fd`.
         id: u64,
         /// The open lease.
-        mark: Mark,
+        lease: OpenLeaseId,
     },
     /// A segment of the node's memory; its descriptor came with this.
     Segment {
@@ -141,123 +141,123 @@ pub enum ToClient {
     },
     /// Reply by reference: the range with the requested bytes. They stay unchanged until the client
     /// returns the lease of this id.
-    Placed {
+    ReplyInShm {
         /// Id of the request, and of the lease.
         id: u64,
         /// The range.
-        placed: Placed,
+        range: ShmRange,
     },
     /// A segment of the node's memory no longer exists.
-    Hidden {
+    SegmentRemoved {
         /// Number of the segment.
         number: u64,
     },
     /// A write segment; its descriptor came with this.
-    Bay(Bay),
+    WriteSegment(WriteSegmentInfo),
 }
 
-fn misplaced(kind: Kind, side: Side) -> Garbled {
-    Garbled::Unexpected { kind, side, phase: Phase::Open }
+fn misplaced(kind: FrameKind, side: Side) -> DecodeError {
+    DecodeError::Unexpected { kind, side, phase: Phase::Open }
 }
 
-fn goodbye(meta: &[u8]) -> Result<String, Garbled> {
-    Ok(parse::<Goodbye<'_>>(Kind::Goodbye, meta)?.why.into_owned())
+fn goodbye(meta: &[u8]) -> Result<String, DecodeError> {
+    Ok(parse::<Goodbye<'_>>(FrameKind::Goodbye, meta)?.why.into_owned())
 }
 
 impl ToNode {
     /// Decodes a frame that a node received.
-    pub fn decode(frame: Frame<'_>) -> Result<Self, Garbled> {
+    pub fn decode(frame: Frame<'_>) -> Result<Self, DecodeError> {
         let Frame { header, meta, payload } = frame;
         let (kind, id) = (header.kind, header.id);
         Ok(match kind {
-            Kind::Request => Self::Request { id, request: decode_request(meta, payload)? },
-            Kind::Cancel => Self::Cancel { id },
-            Kind::Watch => Self::Watch { id, session: parse(kind, meta)? },
-            Kind::Unwatch => Self::Unwatch { session: parse(kind, meta)? },
-            Kind::Prunes => Self::Prunes { session: parse(kind, meta)? },
-            Kind::Heard => Self::Heard { batch: id },
-            Kind::Ping => Self::Ping(id),
-            Kind::Pong => Self::Pong(id),
-            Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
-            Kind::Borrow => Self::Borrow { id, borrow: parse(kind, meta)? },
-            Kind::Obtain => Self::Obtain { id, obtain: parse(kind, meta)? },
-            Kind::Attach => Self::Attach { id, flags: parse(kind, meta)? },
-            Kind::Returned => {
-                let loans: Vec<u64> = parse(kind, meta)?;
-                if loans.len() > RETURNED_MAX {
-                    return Err(Garbled::Meta { kind, why: format!("more than {RETURNED_MAX} loans") });
+            FrameKind::Request => Self::Request { id, request: decode_request(meta, payload)? },
+            FrameKind::Cancel => Self::Cancel { id },
+            FrameKind::Subscribe => Self::Subscribe { id, session: parse(kind, meta)? },
+            FrameKind::Unsubscribe => Self::Unsubscribe { session: parse(kind, meta)? },
+            FrameKind::SupportsPrune => Self::SupportsPrune { session: parse(kind, meta)? },
+            FrameKind::Ack => Self::Ack { batch: id },
+            FrameKind::Ping => Self::Ping(id),
+            FrameKind::Pong => Self::Pong(id),
+            FrameKind::Goodbye => Self::Goodbye(goodbye(meta)?),
+            FrameKind::LeaseFd => Self::LeaseFd { id, request: parse(kind, meta)? },
+            FrameKind::ProgramFd => Self::ProgramFd { id, request: parse(kind, meta)? },
+            FrameKind::OpenWithFd => Self::OpenWithFd { id, flags: parse(kind, meta)? },
+            FrameKind::LeasesReturned => {
+                let leases: Vec<u64> = parse(kind, meta)?;
+                if leases.len() > LEASES_MAX {
+                    return Err(DecodeError::Meta { kind, why: format!("more than {LEASES_MAX} loans") });
                 }
-                Self::Returned(loans)
+                Self::LeasesReturned(leases)
             }
-            Kind::Closed => {
-                let marks: Vec<Mark> = parse(kind, meta)?;
-                if marks.len() > RETURNED_MAX {
-                    return Err(Garbled::Meta { kind, why: format!("more than {RETURNED_MAX} marks") });
+            FrameKind::LeasesClosed => {
+                let leases: Vec<OpenLeaseId> = parse(kind, meta)?;
+                if leases.len() > LEASES_MAX {
+                    return Err(DecodeError::Meta { kind, why: format!("more than {LEASES_MAX} marks") });
                 }
-                Self::Closed(marks)
+                Self::LeasesClosed(leases)
             }
-            Kind::Mapped => Self::Mapped { number: id },
-            Kind::Publish => Self::Publish { id, publish: Box::new(parse(kind, meta)?) },
-            Kind::Answer
-            | Kind::Failure
-            | Kind::Recall
-            | Kind::Near
-            | Kind::Lent
-            | Kind::Given
-            | Kind::Segment
-            | Kind::Placed
-            | Kind::Hidden
-            | Kind::Bay
-            | Kind::Challenge
-            | Kind::Hello
-            | Kind::Welcome
-            | Kind::Refused => return Err(misplaced(kind, Side::Node)),
+            FrameKind::SegmentMapped => Self::SegmentMapped { number: id },
+            FrameKind::RequestInShm => Self::RequestInShm { id, request: Box::new(parse(kind, meta)?) },
+            FrameKind::Answer
+            | FrameKind::Failure
+            | FrameKind::Recall
+            | FrameKind::FdPassing
+            | FrameKind::LeasedFd
+            | FrameKind::GrantedFd
+            | FrameKind::Segment
+            | FrameKind::ReplyInShm
+            | FrameKind::SegmentRemoved
+            | FrameKind::WriteSegment
+            | FrameKind::Challenge
+            | FrameKind::Hello
+            | FrameKind::Welcome
+            | FrameKind::Refused => return Err(misplaced(kind, Side::Node)),
         })
     }
 }
 
 impl ToClient {
     /// Decodes a frame that a client received.
-    pub fn decode(frame: Frame<'_>) -> Result<Self, Garbled> {
+    pub fn decode(frame: Frame<'_>) -> Result<Self, DecodeError> {
         let Frame { header, meta, payload } = frame;
         let (kind, id) = (header.kind, header.id);
         Ok(match kind {
-            Kind::Answer => Self::Reply { id, reply: Ok(decode_answer(meta, payload)?) },
-            Kind::Failure => Self::Reply { id, reply: Err(decode_failure(meta)?) },
-            Kind::Recall => {
+            FrameKind::Answer => Self::Reply { id, reply: Ok(decode_answer(meta, payload)?) },
+            FrameKind::Failure => Self::Reply { id, reply: Err(decode_failure(meta)?) },
+            FrameKind::Recall => {
                 let Recalls { session, recalls } = parse(kind, meta)?;
                 if recalls.len() > RECALLS_MAX {
-                    return Err(Garbled::Meta { kind, why: format!("more than {RECALLS_MAX} recalls") });
+                    return Err(DecodeError::Meta { kind, why: format!("more than {RECALLS_MAX} recalls") });
                 }
                 Self::Recall { batch: id, session, recalls: recalls.into_owned() }
             }
-            Kind::Ping => Self::Ping(id),
-            Kind::Pong => Self::Pong(id),
-            Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
-            Kind::Near => Self::Near,
-            Kind::Lent => Self::Lent { id },
-            Kind::Given => Self::Given { id, mark: parse(kind, meta)? },
-            Kind::Segment => Self::Segment { number: id, segment: parse(kind, meta)? },
-            Kind::Placed => Self::Placed { id, placed: parse(kind, meta)? },
-            Kind::Hidden => Self::Hidden { number: id },
-            Kind::Bay => Self::Bay(parse(kind, meta)?),
-            Kind::Request
-            | Kind::Publish
-            | Kind::Cancel
-            | Kind::Mapped
-            | Kind::Borrow
-            | Kind::Obtain
-            | Kind::Attach
-            | Kind::Closed
-            | Kind::Returned
-            | Kind::Watch
-            | Kind::Unwatch
-            | Kind::Prunes
-            | Kind::Heard
-            | Kind::Challenge
-            | Kind::Hello
-            | Kind::Welcome
-            | Kind::Refused => {
+            FrameKind::Ping => Self::Ping(id),
+            FrameKind::Pong => Self::Pong(id),
+            FrameKind::Goodbye => Self::Goodbye(goodbye(meta)?),
+            FrameKind::FdPassing => Self::FdPassing,
+            FrameKind::LeasedFd => Self::LeasedFd { id },
+            FrameKind::GrantedFd => Self::GrantedFd { id, lease: parse(kind, meta)? },
+            FrameKind::Segment => Self::Segment { number: id, segment: parse(kind, meta)? },
+            FrameKind::ReplyInShm => Self::ReplyInShm { id, range: parse(kind, meta)? },
+            FrameKind::SegmentRemoved => Self::SegmentRemoved { number: id },
+            FrameKind::WriteSegment => Self::WriteSegment(parse(kind, meta)?),
+            FrameKind::Request
+            | FrameKind::RequestInShm
+            | FrameKind::Cancel
+            | FrameKind::SegmentMapped
+            | FrameKind::LeaseFd
+            | FrameKind::ProgramFd
+            | FrameKind::OpenWithFd
+            | FrameKind::LeasesClosed
+            | FrameKind::LeasesReturned
+            | FrameKind::Subscribe
+            | FrameKind::Unsubscribe
+            | FrameKind::SupportsPrune
+            | FrameKind::Ack
+            | FrameKind::Challenge
+            | FrameKind::Hello
+            | FrameKind::Welcome
+            | FrameKind::Refused => {
                 return Err(misplaced(kind, Side::Client));
             }
         })

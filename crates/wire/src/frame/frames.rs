@@ -1,8 +1,8 @@
 //! Parser from received bytes, in pieces of any size, to frames.
 
 use super::{
-    Garbled, HEADER_BYTES, Header, Kind, Phase, Side,
-    room::{Coming, room},
+    DecodeError, FrameKind, HEADER_BYTES, Header, Phase, Side,
+    payload_buffers::{IncomingPayload, allocate},
 };
 use bytes::{Buf, BufMut, Bytes, BytesMut, buf::Limit};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use store::Segments;
 /// Size of a read if no longer frame is announced, bytes: many small frames in one system call.
 const READ_BYTES: usize = 64 << 10;
 /// Minimum free space for a read, bytes. A buffer with less is replaced first.
-const ROOM_BYTES_MIN: usize = 4 << 10;
+const SPACE_BYTES_MIN: usize = 4 << 10;
 
 /// A complete frame, whose meta has the right checksum.
 #[derive(Debug, PartialEq)]
@@ -42,24 +42,24 @@ pub struct Frames {
     buffer: BytesMut,
     /// Number of bytes at the front of the buffer that belong to the last returned frame.
     spent: usize,
-    coming: Option<Header>,
+    current: Option<Header>,
     /// The received part of the payload, once the meta is complete.
-    payload: Option<Coming>,
+    payload: Option<IncomingPayload>,
     /// The engine's memory for payloads of requests, if there is any.
     segments: Option<Arc<dyn Segments>>,
-    failed: Option<Garbled>,
+    failed: Option<DecodeError>,
 }
 
 impl Frames {
     /// Creates the parser for frames that `side` receives, starting with the handshake.
     pub fn new(side: Side) -> Self {
         let buffer = BytesMut::new();
-        let (coming, payload, segments, failed) = (None, None, None, None);
-        Self { side, phase: Phase::Handshake, buffer, spent: 0, coming, payload, segments, failed }
+        let (current, payload, segments, failed) = (None, None, None, None);
+        Self { side, phase: Phase::Handshake, buffer, spent: 0, current, payload, segments, failed }
     }
 
     /// From now on receives payloads of requests into this memory, as far as it has space.
-    pub fn land_in(&mut self, segments: Arc<dyn Segments>) {
+    pub fn receive_into(&mut self, segments: Arc<dyn Segments>) {
         self.segments = Some(segments);
     }
 
@@ -70,34 +70,34 @@ impl Frames {
 
     /// Returns the destination of the next read if the current payload goes to a receive buffer of
     /// the engine; it replaces [`Frames::space`]. Report the bytes that were read with
-    /// [`Frames::landed`].
-    pub fn landing(&mut self) -> Option<&mut [u8]> {
+    /// [`Frames::advance_recv`].
+    pub fn recv_space(&mut self) -> Option<&mut [u8]> {
         match &mut self.payload {
-            Some(Coming::Landing(landing, came)) => Some(&mut landing.room()[*came..]),
+            Some(IncomingPayload::InEngine(landing, received)) => Some(&mut landing.room()[*received..]),
             _ => None,
         }
     }
 
-    /// Reports that this many bytes were read into [`Frames::landing`].
-    pub fn landed(&mut self, bytes: usize) {
-        if let Some(Coming::Landing(_, came)) = &mut self.payload {
-            *came += bytes;
+    /// Reports that this many bytes were read into [`Frames::recv_space`].
+    pub fn advance_recv(&mut self, bytes: usize) {
+        if let Some(IncomingPayload::InEngine(_, received)) = &mut self.payload {
+            *received += bytes;
         }
     }
 
-    /// Returns the destination of the next read, if [`Frames::landing`] has none. It has space for
-    /// at least one byte.
+    /// Returns the destination of the next read, if [`Frames::recv_space`] has none. It has space
+    /// for at least one byte.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.drop_spent();
         if self.payload.is_none() {
-            let missing = match self.coming {
+            let missing = match self.current {
                 Some(header) => (header.meta as usize).saturating_sub(self.buffer.len()),
                 None => HEADER_BYTES,
             };
-            self.make_room(missing.max(ROOM_BYTES_MIN));
+            self.reserve_space(missing.max(SPACE_BYTES_MIN));
         }
-        match (&mut self.payload, self.coming) {
-            (Some(Coming::Own(payload)), Some(header)) => {
+        match (&mut self.payload, self.current) {
+            (Some(IncomingPayload::Owned(payload)), Some(header)) => {
                 let left = header.payload as usize - payload.len();
                 payload.limit(left)
             }
@@ -109,11 +109,11 @@ impl Frames {
         }
     }
 
-    fn make_room(&mut self, least: usize) {
+    fn reserve_space(&mut self, least: usize) {
         // Reserving in an empty buffer moves it to the front of its memory at no cost.
         if self.buffer.is_empty() || self.buffer.capacity() - self.buffer.len() < least {
             // Before the handshake is done, a peer gets only as much as that needs.
-            let most = if self.phase == Phase::Open { READ_BYTES } else { ROOM_BYTES_MIN };
+            let most = if self.phase == Phase::Open { READ_BYTES } else { SPACE_BYTES_MIN };
             self.buffer.reserve(least.max(most));
         }
     }
@@ -129,12 +129,12 @@ impl Frames {
     /// for short frames. While such a meta arrives, the payload counts too: otherwise a frame could
     /// get memory for its meta and then wait for memory for its payload.
     pub fn arriving_bytes(&self) -> usize {
-        let Some(header) = self.coming else { return 0 };
+        let Some(header) = self.current else { return 0 };
         let (meta, payload) = (header.meta as usize, header.payload as usize);
         let is_long = meta > READ_BYTES;
         let payload = match &self.payload {
-            Some(Coming::Own(_)) => payload,
-            Some(Coming::Landing(..)) => 0,
+            Some(IncomingPayload::Owned(_)) => payload,
+            Some(IncomingPayload::InEngine(..)) => 0,
             None => {
                 if is_long {
                     payload
@@ -156,11 +156,11 @@ impl Frames {
 
     /// Takes as many bytes as fit. Call [`Frames::next`] before feeding the rest.
     pub fn feed(&mut self, bytes: &mut &[u8]) {
-        if let Some(landing) = self.landing() {
+        if let Some(landing) = self.recv_space() {
             let fits = landing.len().min(bytes.len());
             landing[..fits].copy_from_slice(&bytes[..fits]);
             bytes.advance(fits);
-            return self.landed(fits);
+            return self.advance_recv(fits);
         }
         let mut space = self.space();
         let fits = space.remaining_mut().min(bytes.len());
@@ -170,7 +170,7 @@ impl Frames {
 
     /// Returns the next frame, if it is complete.
     #[expect(clippy::should_implement_trait, reason = "a frame borrows from here, so this is no iterator")]
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>, Garbled> {
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
@@ -180,9 +180,9 @@ impl Frames {
                 let meta = &self.buffer[..header.meta as usize];
                 Ok(Some(Frame { header, meta, payload }))
             }
-            Err(garbled) => {
-                *self = Self { failed: Some(garbled.clone()), phase: self.phase, ..Self::new(self.side) };
-                Err(garbled)
+            Err(error) => {
+                *self = Self { failed: Some(error.clone()), phase: self.phase, ..Self::new(self.side) };
+                Err(error)
             }
         }
     }
@@ -190,10 +190,10 @@ impl Frames {
     /// Returns true if no part of an unreturned frame has been received: here the peer may close
     /// the connection.
     pub fn is_between(&self) -> bool {
-        self.coming.is_none() && self.buffer.len() == self.spent
+        self.current.is_none() && self.buffer.len() == self.spent
     }
 
-    fn advance(&mut self) -> Result<Option<(Header, Bytes)>, Garbled> {
+    fn advance(&mut self) -> Result<Option<(Header, Bytes)>, DecodeError> {
         self.drop_spent();
         let Some(header) = self.header()? else { return Ok(None) };
         let meta = header.meta as usize;
@@ -204,22 +204,22 @@ impl Frames {
             header.check_meta(&self.buffer[..meta])?;
         }
         let Some(payload) = self.payload_of(header) else { return Ok(None) };
-        (self.coming, self.payload) = (None, None);
+        (self.current, self.payload) = (None, None);
         self.spent += meta;
         Ok(Some((header, payload)))
     }
 
-    fn header(&mut self) -> Result<Option<Header>, Garbled> {
-        if self.coming.is_none() {
+    fn header(&mut self) -> Result<Option<Header>, DecodeError> {
+        if self.current.is_none() {
             let Some(bytes) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
             let header = Header::decode(bytes)?;
             if !header.kind.may_come(self.side, self.phase) {
-                return Err(Garbled::Unexpected { kind: header.kind, side: self.side, phase: self.phase });
+                return Err(DecodeError::Unexpected { kind: header.kind, side: self.side, phase: self.phase });
             }
             self.buffer.advance(HEADER_BYTES);
-            self.coming = Some(header);
+            self.current = Some(header);
         }
-        Ok(self.coming)
+        Ok(self.current)
     }
 
     /// Returns the payload once it is complete.
@@ -228,23 +228,24 @@ impl Frames {
             return Some(Bytes::new());
         }
         if self.payload.is_none() {
-            self.payload = Some(self.begin_payload(header));
+            self.payload = Some(self.start_payload(header));
         }
         let payload = self.payload.take_if(|payload| payload.len() == header.payload as usize)?;
-        Some(payload.whole())
+        Some(payload.finish())
     }
 
     /// Allocates memory for the payload, and copies the bytes there that were read together with
     /// the meta.
-    fn begin_payload(&mut self, header: Header) -> Coming {
+    fn start_payload(&mut self, header: Header) -> IncomingPayload {
         let (meta, whole) = (header.meta as usize, header.payload as usize);
-        let segments = self.segments.as_ref().filter(|_| header.kind == Kind::Request);
+        let segments = self.segments.as_ref().filter(|_| header.kind == FrameKind::Request);
         let landing = segments.and_then(|segments| segments.landing(header.payload));
-        let mut payload = landing.map_or_else(|| Coming::Own(room(whole)), |landing| Coming::Landing(landing, 0));
+        let mut payload = landing
+            .map_or_else(|| IncomingPayload::Owned(allocate(whole)), |landing| IncomingPayload::InEngine(landing, 0));
         let behind = &self.buffer[meta..];
-        let here = &behind[..behind.len().min(whole)];
-        payload.put(here);
-        if here.len() < whole {
+        let received = &behind[..behind.len().min(whole)];
+        payload.put(received);
+        if received.len() < whole {
             self.buffer.truncate(meta);
         } else {
             self.spent = whole;

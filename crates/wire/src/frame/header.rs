@@ -1,6 +1,6 @@
 //! Frame header: 32 bytes, verified before any announced length is used.
 
-use super::{Garbled, Kind, TooLong};
+use super::{DecodeError, FrameKind, TooLong};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The length of a header, bytes.
@@ -23,7 +23,7 @@ pub const MAGIC: [u8; 4] = *b"tide";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Kind of the frame.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Id: the client's number for a request, that number again for its answer, 0 for kinds without
     /// an id.
     pub id: u64,
@@ -43,9 +43,9 @@ fn check(bytes: &[u8]) -> u32 {
 
 impl Header {
     /// Creates the header of a frame with this meta.
-    pub fn of(kind: Kind, id: u64, meta: &[u8], payload: usize) -> Result<Self, TooLong> {
-        let bounded = |what, bytes: usize, max| {
-            u32::try_from(bytes).ok().filter(|bytes| *bytes <= max).ok_or(TooLong { kind, what, max })
+    pub fn new(kind: FrameKind, id: u64, meta: &[u8], payload: usize) -> Result<Self, TooLong> {
+        let bounded = |part, bytes: usize, max| {
+            u32::try_from(bytes).ok().filter(|bytes| *bytes <= max).ok_or(TooLong { kind, part, max })
         };
         let payload = bounded("payload", payload, kind.payload_bytes_max())?;
         let length = bounded("meta", meta.len(), kind.meta_bytes_max())?;
@@ -68,17 +68,17 @@ impl Header {
 
     /// Decodes the output of [`Header::encode`]. The announced lengths are within the bounds of the
     /// kind.
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Garbled> {
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, DecodeError> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if bytes[..4] != MAGIC {
-            return Err(Garbled::Magic([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            return Err(DecodeError::Magic([bytes[0], bytes[1], bytes[2], bytes[3]]));
         }
         if word(28) != check(&bytes[..28]) {
-            return Err(Garbled::HeaderCheck);
+            return Err(DecodeError::HeaderCheck);
         }
-        let kind = Kind::of(bytes[4]).ok_or(Garbled::Kind(bytes[4]))?;
+        let kind = FrameKind::from_number(bytes[4]).ok_or(DecodeError::Kind(bytes[4]))?;
         if bytes[5..8] != [0; 3] {
-            return Err(Garbled::Flags(bytes[4]));
+            return Err(DecodeError::Flags(bytes[4]));
         }
         let id = u64::from(word(16)) | u64::from(word(20)) << 32;
         let header = Self { kind, id, meta: word(8), payload: word(12), meta_check: word(24) };
@@ -87,13 +87,13 @@ impl Header {
         Ok(header)
     }
 
-    fn bounded(&self, what: &'static str, bytes: u32, max: u32) -> Result<(), Garbled> {
-        if bytes <= max { Ok(()) } else { Err(Garbled::TooLong { kind: self.kind, what, bytes, max }) }
+    fn bounded(&self, part: &'static str, bytes: u32, max: u32) -> Result<(), DecodeError> {
+        if bytes <= max { Ok(()) } else { Err(DecodeError::TooLong { kind: self.kind, part, bytes, max }) }
     }
 
     /// Verifies that this is the meta of the header.
-    pub fn check_meta(&self, meta: &[u8]) -> Result<(), Garbled> {
+    pub fn check_meta(&self, meta: &[u8]) -> Result<(), DecodeError> {
         let same = meta.len() == self.meta as usize && check(meta) == self.meta_check;
-        if same { Ok(()) } else { Err(Garbled::MetaCheck { kind: self.kind, id: self.id }) }
+        if same { Ok(()) } else { Err(DecodeError::MetaCheck { kind: self.kind, id: self.id }) }
     }
 }

@@ -16,7 +16,7 @@ pub const PAYLOAD_BYTES_MAX: u32 = (16 << 20) + 4096;
 /// Kind of a frame. The values are those on the wire and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// First frame of the node: its versions and a fresh nonce.
     Challenge = 1,
     /// First frame of the client: its versions, and the proof that it knows the token.
@@ -34,13 +34,13 @@ pub enum Kind {
     /// Cancels the request of this id.
     Cancel = 8,
     /// Subscribes a session to cache invalidations. Answered like a request.
-    Watch = 9,
+    Subscribe = 9,
     /// Ends a session's subscription. Not answered.
-    Unwatch = 10,
+    Unsubscribe = 10,
     /// Cache invalidations for a subscribed session. The id is the batch's number.
     Recall = 11,
     /// Acks the batch of this number.
-    Heard = 12,
+    Ack = 12,
     /// Liveness probe.
     Ping = 13,
     /// Reply to the ping of this id.
@@ -49,75 +49,75 @@ pub enum Kind {
     Goodbye = 15,
     /// Descriptors can be leased over this connection. One comes with it, the client's end of the
     /// liveness pipe: while it is open, the client may use its leases.
-    Near = 16,
-    /// Requests a leased descriptor of an extent. Answered like a request, or by `lent`.
-    Borrow = 17,
-    /// A leased descriptor comes with this. The id is that of its `borrow`, and names the lease.
-    Lent = 18,
+    FdPassing = 16,
+    /// Requests a leased descriptor of an extent. Answered like a request, or by `leased_fd`.
+    LeaseFd = 17,
+    /// A leased descriptor comes with this. The id is that of its `lease_fd`, and names the lease.
+    LeasedFd = 18,
     /// Returns these leases.
-    Returned = 19,
+    LeasesReturned = 19,
     /// The subscribed session supports prune notices for inodes that others delete. Not answered.
-    Prunes = 20,
+    SupportsPrune = 20,
     /// A segment of the node's memory comes with this, for reading. The id is its number.
     Segment = 21,
-    /// The client has mapped the segment of this number: answers may refer to it with `placed` from
-    /// now on.
-    Mapped = 22,
+    /// The client has mapped the segment of this number: answers may refer to it with
+    /// `reply_in_shm` from now on.
+    SegmentMapped = 22,
     /// Reply by reference: the range in the node's memory that holds the bytes. The id is the
     /// request's, and names a lease.
-    Placed = 23,
+    ReplyInShm = 23,
     /// The segment of this number no longer exists: the client must unmap it.
-    Hidden = 24,
+    SegmentRemoved = 24,
     /// A write segment for the client comes with this.
-    Bay = 25,
+    WriteSegment = 25,
     /// A request whose bulk bytes are in the write segment. The id is counted with those of
     /// requests.
-    Publish = 26,
+    RequestInShm = 26,
     /// Requests a program's own descriptor of a file that a session has open. Answered like a
-    /// request, or by `given`.
-    Obtain = 27,
+    /// request, or by `granted_fd`.
+    ProgramFd = 27,
     /// A program's own descriptor comes with this. The id is that of its request; the meta is the
     /// open lease.
-    Given = 28,
-    /// As `obtain`, for the file that the next request opens. The meta holds the open flags.
-    Attach = 29,
+    GrantedFd = 28,
+    /// As `program_fd`, for the file that the next request opens. The meta holds the open flags.
+    OpenWithFd = 29,
     /// This process has closed its last copies of the descriptors of these open leases. Not
     /// answered.
-    Closed = 30,
+    LeasesClosed = 30,
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 30] = [
-    Kind::Challenge,
-    Kind::Hello,
-    Kind::Welcome,
-    Kind::Refused,
-    Kind::Request,
-    Kind::Answer,
-    Kind::Failure,
-    Kind::Cancel,
-    Kind::Watch,
-    Kind::Unwatch,
-    Kind::Recall,
-    Kind::Heard,
-    Kind::Ping,
-    Kind::Pong,
-    Kind::Goodbye,
-    Kind::Near,
-    Kind::Borrow,
-    Kind::Lent,
-    Kind::Returned,
-    Kind::Prunes,
-    Kind::Segment,
-    Kind::Mapped,
-    Kind::Placed,
-    Kind::Hidden,
-    Kind::Bay,
-    Kind::Publish,
-    Kind::Obtain,
-    Kind::Given,
-    Kind::Attach,
-    Kind::Closed,
+pub const KINDS: [FrameKind; 30] = [
+    FrameKind::Challenge,
+    FrameKind::Hello,
+    FrameKind::Welcome,
+    FrameKind::Refused,
+    FrameKind::Request,
+    FrameKind::Answer,
+    FrameKind::Failure,
+    FrameKind::Cancel,
+    FrameKind::Subscribe,
+    FrameKind::Unsubscribe,
+    FrameKind::Recall,
+    FrameKind::Ack,
+    FrameKind::Ping,
+    FrameKind::Pong,
+    FrameKind::Goodbye,
+    FrameKind::FdPassing,
+    FrameKind::LeaseFd,
+    FrameKind::LeasedFd,
+    FrameKind::LeasesReturned,
+    FrameKind::SupportsPrune,
+    FrameKind::Segment,
+    FrameKind::SegmentMapped,
+    FrameKind::ReplyInShm,
+    FrameKind::SegmentRemoved,
+    FrameKind::WriteSegment,
+    FrameKind::RequestInShm,
+    FrameKind::ProgramFd,
+    FrameKind::GrantedFd,
+    FrameKind::OpenWithFd,
+    FrameKind::LeasesClosed,
 ];
 
 /// One end of a connection.
@@ -138,9 +138,9 @@ pub enum Phase {
     Open,
 }
 
-impl Kind {
+impl FrameKind {
     /// Returns the kind with this number.
-    pub fn of(number: u8) -> Option<Self> {
+    pub fn from_number(number: u8) -> Option<Self> {
         KINDS.get(usize::from(number).checked_sub(1)?).copied()
     }
 
@@ -153,28 +153,28 @@ impl Kind {
     pub const fn meta_bytes_max(self) -> u32 {
         match self {
             Self::Challenge | Self::Hello | Self::Welcome | Self::Refused | Self::Goodbye => HANDSHAKE_META_BYTES_MAX,
-            Self::Request | Self::Answer | Self::Failure | Self::Publish => LARGE_META_BYTES_MAX,
-            Self::Watch
-            | Self::Unwatch
+            Self::Request | Self::Answer | Self::Failure | Self::RequestInShm => LARGE_META_BYTES_MAX,
+            Self::Subscribe
+            | Self::Unsubscribe
             | Self::Recall
-            | Self::Borrow
-            | Self::Returned
-            | Self::Prunes
+            | Self::LeaseFd
+            | Self::LeasesReturned
+            | Self::SupportsPrune
             | Self::Segment
-            | Self::Placed
-            | Self::Bay
-            | Self::Obtain
-            | Self::Given
-            | Self::Attach
-            | Self::Closed => META_BYTES_MAX,
+            | Self::ReplyInShm
+            | Self::WriteSegment
+            | Self::ProgramFd
+            | Self::GrantedFd
+            | Self::OpenWithFd
+            | Self::LeasesClosed => META_BYTES_MAX,
             Self::Cancel
-            | Self::Heard
+            | Self::Ack
             | Self::Ping
             | Self::Pong
-            | Self::Near
-            | Self::Lent
-            | Self::Mapped
-            | Self::Hidden => 0,
+            | Self::FdPassing
+            | Self::LeasedFd
+            | Self::SegmentMapped
+            | Self::SegmentRemoved => 0,
         }
     }
 
@@ -199,38 +199,38 @@ impl Kind {
                     | Self::Ping
                     | Self::Pong
                     | Self::Goodbye
-                    | Self::Near
-                    | Self::Lent
+                    | Self::FdPassing
+                    | Self::LeasedFd
                     | Self::Segment
-                    | Self::Placed
-                    | Self::Hidden
-                    | Self::Bay
-                    | Self::Given
+                    | Self::ReplyInShm
+                    | Self::SegmentRemoved
+                    | Self::WriteSegment
+                    | Self::GrantedFd
             ),
             (Phase::Open, Side::Node) => matches!(
                 self,
                 Self::Request
                     | Self::Cancel
-                    | Self::Watch
-                    | Self::Unwatch
-                    | Self::Prunes
-                    | Self::Heard
+                    | Self::Subscribe
+                    | Self::Unsubscribe
+                    | Self::SupportsPrune
+                    | Self::Ack
                     | Self::Ping
                     | Self::Pong
                     | Self::Goodbye
-                    | Self::Borrow
-                    | Self::Returned
-                    | Self::Mapped
-                    | Self::Publish
-                    | Self::Obtain
-                    | Self::Attach
-                    | Self::Closed
+                    | Self::LeaseFd
+                    | Self::LeasesReturned
+                    | Self::SegmentMapped
+                    | Self::RequestInShm
+                    | Self::ProgramFd
+                    | Self::OpenWithFd
+                    | Self::LeasesClosed
             ),
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FrameKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Challenge => "challenge",
@@ -241,28 +241,28 @@ impl fmt::Display for Kind {
             Self::Answer => "answer",
             Self::Failure => "failure",
             Self::Cancel => "cancel",
-            Self::Watch => "watch",
-            Self::Unwatch => "unwatch",
+            Self::Subscribe => "subscribe",
+            Self::Unsubscribe => "unsubscribe",
             Self::Recall => "recall",
-            Self::Heard => "heard",
+            Self::Ack => "ack",
             Self::Ping => "ping",
             Self::Pong => "pong",
             Self::Goodbye => "goodbye",
-            Self::Near => "near",
-            Self::Borrow => "borrow",
-            Self::Lent => "lent",
-            Self::Returned => "returned",
-            Self::Prunes => "prunes",
+            Self::FdPassing => "fd_passing",
+            Self::LeaseFd => "lease_fd",
+            Self::LeasedFd => "leased_fd",
+            Self::LeasesReturned => "leases_returned",
+            Self::SupportsPrune => "supports_prune",
             Self::Segment => "segment",
-            Self::Mapped => "mapped",
-            Self::Placed => "placed",
-            Self::Hidden => "hidden",
-            Self::Bay => "bay",
-            Self::Publish => "publish",
-            Self::Obtain => "obtain",
-            Self::Given => "given",
-            Self::Attach => "attach",
-            Self::Closed => "closed",
+            Self::SegmentMapped => "segment_mapped",
+            Self::ReplyInShm => "reply_in_shm",
+            Self::SegmentRemoved => "segment_removed",
+            Self::WriteSegment => "write_segment",
+            Self::RequestInShm => "request_in_shm",
+            Self::ProgramFd => "program_fd",
+            Self::GrantedFd => "granted_fd",
+            Self::OpenWithFd => "open_with_fd",
+            Self::LeasesClosed => "leases_closed",
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Token of a pool, and proofs of knowing it.
 
-use super::{Version, Versions};
+use super::{ProtocolVersion, ProtocolVersions};
 use placement::NodeId;
 use std::fmt;
 
@@ -35,13 +35,13 @@ pub struct TokenRefused {
 
 /// The input of both proofs: a proof is valid only for these nonces and versions, and for one
 /// endpoint.
-pub(super) struct Said<'a> {
+pub(super) struct ProofInput<'a> {
     /// The endpoint, as the pool file writes it.
     pub address: &'a str,
     pub node_nonce: Nonce,
     pub client_nonce: Nonce,
-    pub node_versions: Versions,
-    pub client_versions: Versions,
+    pub node_versions: ProtocolVersions,
+    pub client_versions: ProtocolVersions,
 }
 
 impl Token {
@@ -64,20 +64,20 @@ impl Token {
     }
 
     /// Computes the client's proof.
-    pub(super) fn client_proof(&self, said: &Said<'_>) -> Proof {
-        self.proof(b"client", said, &[])
+    pub(super) fn client_proof(&self, proof_input: &ProofInput<'_>) -> Proof {
+        self.proof(b"client", proof_input, &[])
     }
 
     /// Computes the node's proof, which covers the chosen version too.
-    pub(super) fn node_proof(&self, said: &Said<'_>, version: Version) -> Proof {
-        self.proof(b"node", said, &version.0.to_le_bytes())
+    pub(super) fn node_proof(&self, proof_input: &ProofInput<'_>, version: ProtocolVersion) -> Proof {
+        self.proof(b"node", proof_input, &version.0.to_le_bytes())
     }
 
-    fn proof(&self, who: &[u8], said: &Said<'_>, more: &[u8]) -> Proof {
+    fn proof(&self, who: &[u8], proof_input: &ProofInput<'_>, more: &[u8]) -> Proof {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(who).update(&said.node_nonce).update(&said.client_nonce);
-        hasher.update(&said.node_versions.encode()).update(&said.client_versions.encode()).update(more);
-        hasher.update(said.address.as_bytes());
+        hasher.update(who).update(&proof_input.node_nonce).update(&proof_input.client_nonce);
+        hasher.update(&proof_input.node_versions.encode()).update(&proof_input.client_versions.encode()).update(more);
+        hasher.update(proof_input.address.as_bytes());
         hasher.finalize().into()
     }
 }

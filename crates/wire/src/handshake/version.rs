@@ -4,54 +4,54 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The versions that this build supports.
-pub const VERSIONS: Versions = Versions { lowest: Version(4), highest: Version(4) };
+pub const VERSIONS: ProtocolVersions = ProtocolVersions { lowest: ProtocolVersion(4), highest: ProtocolVersion(4) };
 
 /// A protocol version, counted from 1. It grows with each incompatible change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Version(pub u16);
+pub struct ProtocolVersion(pub u16);
 
 /// An inclusive range of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "VersionsAsRead")]
-pub struct Versions {
-    lowest: Version,
-    highest: Version,
+#[serde(try_from = "ProtocolVersionsAsRead")]
+pub struct ProtocolVersions {
+    lowest: ProtocolVersion,
+    highest: ProtocolVersion,
 }
 
 /// A range of versions in a message, not yet validated.
 #[derive(Deserialize)]
-struct VersionsAsRead {
-    lowest: Version,
-    highest: Version,
+struct ProtocolVersionsAsRead {
+    lowest: ProtocolVersion,
+    highest: ProtocolVersion,
 }
 
 /// The range of versions is empty or contains 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("versions {lowest} to {highest} are none: they are counted from 1, the lowest first")]
-pub struct VersionsRefused {
+pub struct ProtocolVersionsRefused {
     /// Lowest version.
-    pub lowest: Version,
+    pub lowest: ProtocolVersion,
     /// Highest version.
-    pub highest: Version,
+    pub highest: ProtocolVersion,
 }
 
-impl Versions {
+impl ProtocolVersions {
     /// Creates a range; fails if it is empty or contains 0.
-    pub const fn new(lowest: Version, highest: Version) -> Result<Self, VersionsRefused> {
+    pub const fn new(lowest: ProtocolVersion, highest: ProtocolVersion) -> Result<Self, ProtocolVersionsRefused> {
         if lowest.0 == 0 || lowest.0 > highest.0 {
-            return Err(VersionsRefused { lowest, highest });
+            return Err(ProtocolVersionsRefused { lowest, highest });
         }
         Ok(Self { lowest, highest })
     }
 
     /// Returns the highest version in both ranges.
-    pub fn agree(self, other: Self) -> Option<Version> {
+    pub fn agree(self, other: Self) -> Option<ProtocolVersion> {
         let highest = self.highest.min(other.highest);
         (self.contains(highest) && other.contains(highest)).then_some(highest)
     }
 
     /// Returns true if the range has this version.
-    pub fn contains(self, version: Version) -> bool {
+    pub fn contains(self, version: ProtocolVersion) -> bool {
         (self.lowest..=self.highest).contains(&version)
     }
 
@@ -62,21 +62,23 @@ impl Versions {
     }
 }
 
-impl TryFrom<VersionsAsRead> for Versions {
-    type Error = VersionsRefused;
+impl TryFrom<ProtocolVersionsAsRead> for ProtocolVersions {
+    type Error = ProtocolVersionsRefused;
 
-    fn try_from(VersionsAsRead { lowest, highest }: VersionsAsRead) -> Result<Self, VersionsRefused> {
+    fn try_from(
+        ProtocolVersionsAsRead { lowest, highest }: ProtocolVersionsAsRead,
+    ) -> Result<Self, ProtocolVersionsRefused> {
         Self::new(lowest, highest)
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Display for Versions {
+impl fmt::Display for ProtocolVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.lowest, self.highest)
     }
@@ -86,8 +88,8 @@ impl fmt::Display for Versions {
 mod tests {
     use super::*;
 
-    fn versions(lowest: u16, highest: u16) -> Versions {
-        Versions::new(Version(lowest), Version(highest)).unwrap()
+    fn versions(lowest: u16, highest: u16) -> ProtocolVersions {
+        ProtocolVersions::new(ProtocolVersion(lowest), ProtocolVersion(highest)).unwrap()
     }
 
     #[test]
@@ -103,15 +105,18 @@ mod tests {
             ((u16::MAX, u16::MAX), (1, u16::MAX), Some(u16::MAX)),
         ] {
             let (ours, theirs) = (versions(ours.0, ours.1), versions(theirs.0, theirs.1));
-            assert_eq!(ours.agree(theirs), agreed.map(Version), "{ours} and {theirs}");
-            assert_eq!(theirs.agree(ours), agreed.map(Version), "{theirs} and {ours}");
+            assert_eq!(ours.agree(theirs), agreed.map(ProtocolVersion), "{ours} and {theirs}");
+            assert_eq!(theirs.agree(ours), agreed.map(ProtocolVersion), "{theirs} and {ours}");
         }
     }
 
     #[test]
     fn versions_that_are_none_are_refused() {
         for (lowest, highest) in [(0, 0), (0, 3), (3, 2)] {
-            assert!(Versions::new(Version(lowest), Version(highest)).is_err(), "{lowest} to {highest}");
+            assert!(
+                ProtocolVersions::new(ProtocolVersion(lowest), ProtocolVersion(highest)).is_err(),
+                "{lowest} to {highest}"
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Sample answers and failures.
 
-use super::{EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, heritage, host, layout, name, placing};
+use super::{EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, host, inherited, layout, name, placing};
 use bytes::Bytes;
 use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, PlacementSpec, Policy};
 use std::{sync::Arc, time::Duration};
 use wire::{
-    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lent, Lock, LockKind,
-    LockOwner, LockStyle, Looked, Marked, Object, OpenFlags, Refusal, Shortage, StripeRuns, Trim, Usage, Version,
-    Welcome, codec::Placed,
+    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, HelloReply, LeaseKind, LeaseStatus, Lock,
+    LockKind, LockOwner, LockStyle, Object, ObjectMeta, OpenFlags, OpenLease, PendingDelete, PendingTruncate, Refusal,
+    SpaceShortage, SpaceUsage, StripeRuns, UnfinishedWork, Version, codec::ShmRange,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
@@ -41,8 +41,8 @@ fn attributes(whole: Option<Extent>) -> Attributes {
         changed: TIME,
         created: TIME,
         version: 1 << 40,
-        whole,
-        lasting: whole.is_none(),
+        extent: whole,
+        cacheable: whole.is_none(),
     }
 }
 
@@ -53,26 +53,29 @@ pub fn runs() -> StripeRuns {
     runs
 }
 
-fn gone() -> Gone {
-    Gone { file: FILE, layout: layout(), stripes: runs() }
+fn deleted() -> PendingDelete {
+    PendingDelete { file: FILE, layout: layout(), stripes: runs() }
 }
 
-fn trim() -> Trim {
-    Trim { layout: layout().in_partition(PartitionId(9)), generation: 8, length: 1 << 21, stripes: runs() }
+fn truncation() -> PendingTruncate {
+    PendingTruncate { layout: layout().in_partition(PartitionId(9)), generation: 8, length: 1 << 21, stripes: runs() }
 }
 
 fn told() -> Vec<Answer> {
-    let welcome = Welcome { node: NodeId(7), session: SESSION, map: map(), seed: u64::MAX, stripe_bytes: 1 << 20 };
-    let usage = Usage { capacity: 1 << 40, used: 5, waiting: 1, own_room: Some(3), ..Usage::default() };
-    let leftovers = Leftovers { prepared: vec![INTENT], committed: vec![INTENT; 2], gone: vec![gone()] };
+    let welcome = HelloReply { node: NodeId(7), session: SESSION, map: map(), seed: u64::MAX, stripe_bytes: 1 << 20 };
+    let usage = SpaceUsage { capacity: 1 << 40, used: 5, waiting: 1, extent_free: Some(3), ..SpaceUsage::default() };
+    let leftovers = UnfinishedWork { prepared: vec![INTENT], committed: vec![INTENT; 2], deleted: vec![deleted()] };
     vec![
         Answer::Done,
-        Answer::Welcome(welcome),
+        Answer::Hello(welcome),
         Answer::Usage(usage),
-        Answer::Usage(Usage::default()),
-        Answer::Leftovers(leftovers),
-        Answer::Leftovers(Leftovers::default()),
-        Answer::Closed(vec![gone(), Gone { file: FILE, layout: Layout::striped(65_536), stripes: StripeRuns::new() }]),
+        Answer::Usage(SpaceUsage::default()),
+        Answer::UnfinishedWork(leftovers),
+        Answer::UnfinishedWork(UnfinishedWork::default()),
+        Answer::Closed(vec![
+            deleted(),
+            PendingDelete { file: FILE, layout: Layout::striped(65_536), stripes: StripeRuns::new() },
+        ]),
     ]
 }
 
@@ -86,18 +89,23 @@ fn of_files() -> Vec<Answer> {
     answers.extend([
         Answer::Attributes(attributes(None)),
         Answer::Found { file, kind: KINDS[1], attributes: Some(whole) },
-        Answer::Opened { attributes: whole, host: Some(Arc::new(host())), trim: Some(trim()), shared: true },
-        Answer::Opened { attributes: whole, host: None, trim: None, shared: false },
-        Answer::Changed { attributes: whole, trim: Some(trim()) },
+        Answer::Opened {
+            attributes: whole,
+            host: Some(Arc::new(host())),
+            truncation: Some(truncation()),
+            shared: true,
+        },
+        Answer::Opened { attributes: whole, host: None, truncation: None, shared: false },
+        Answer::Changed { attributes: whole, truncation: Some(truncation()) },
         Answer::Entries(KINDS.into_iter().enumerate().map(entry).collect()),
         Answer::Entries(Vec::new()),
         Answer::Target(Bytes::from_static(b"/a/b")),
         Answer::Parent(file),
-        Answer::Removed { gone: None },
-        Answer::Removed { gone: Some(gone()) },
-        Answer::Renamed { gone: Some(gone()), elsewhere: vec![file; 3] },
-        Answer::Fragments { attributes: whole, heritage: Box::new(heritage()), fragments: vec![file; 16] },
-        Answer::Heritage(heritage()),
+        Answer::Removed { deleted: None },
+        Answer::Removed { deleted: Some(deleted()) },
+        Answer::Renamed { deleted: Some(deleted()), remote: vec![file; 3] },
+        Answer::Fragments { attributes: whole, inherited: Box::new(inherited()), fragments: vec![file; 16] },
+        Answer::Inherited(inherited()),
         Answer::Placement { placing: placing(Policy::Here), layout: layout(), decided: true, stripes: runs() },
         Answer::Placement {
             placing: PlacementSpec::default(),
@@ -105,8 +113,8 @@ fn of_files() -> Vec<Answer> {
             decided: false,
             stripes: StripeRuns::new(),
         },
-        Answer::Unplanned(runs()),
-        Answer::Unplanned(StripeRuns::new()),
+        Answer::UnownedStripes(runs()),
+        Answer::UnownedStripes(StripeRuns::new()),
         Answer::Xattr(Bytes::from(vec![3; 64 << 10])),
         Answer::Xattrs(vec![Bytes::from_static(b"user.a"), Bytes::from_static(b"user.b")]),
         Answer::Conflict(None),
@@ -118,21 +126,21 @@ fn of_files() -> Vec<Answer> {
 fn of_bytes() -> Vec<Answer> {
     let content = |length, content| Answer::Content { length, content };
     vec![
-        content(70_000, Content::Here(Bytes::from(vec![9; 70_000]))),
-        content(9, Content::Here(Bytes::from_static(b"short"))),
-        content(0, Content::Here(Bytes::new())),
+        content(70_000, Content::Bytes(Bytes::from(vec![9; 70_000]))),
+        content(9, Content::Bytes(Bytes::from_static(b"short"))),
+        content(0, Content::Bytes(Bytes::new())),
         content(u32::MAX, Content::Striped(layout())),
         content(4, Content::Bound(Arc::new(host()))),
-        content(5, Content::Whole(EXTENT)),
+        content(5, Content::Extent(EXTENT)),
         Answer::Written { offset: 1 << 62 },
         Answer::Stripes { offset: 0, generation: 1, size: 2, layout: layout() },
-        Answer::Whole(EXTENT),
-        Answer::Put { offset: 3, length: 4 },
-        Answer::Spill { generation: 5, layout: layout(), head: Bytes::from_static(&[8; 4096]) },
-        Answer::Unplaced { policy: Policy::Balanced, layout: layout() },
-        Answer::Unplaced { policy: Policy::Striped, layout: layout() },
-        Answer::Unplaced { policy: Policy::Whole, layout: layout() },
-        Answer::TrimFirst(trim()),
+        Answer::Extent(EXTENT),
+        Answer::ExtentWritten { offset: 3, length: 4 },
+        Answer::NeedsSpill { generation: 5, layout: layout(), head: Bytes::from_static(&[8; 4096]) },
+        Answer::NeedsPlacement { policy: Policy::Balanced, layout: layout() },
+        Answer::NeedsPlacement { policy: Policy::Striped, layout: layout() },
+        Answer::NeedsPlacement { policy: Policy::Whole, layout: layout() },
+        Answer::NeedsTruncate(truncation()),
         Answer::Bytes(Bytes::from(vec![1; 4097])),
         Answer::Bytes(Bytes::new()),
         Answer::Offset(u64::MAX),
@@ -142,56 +150,52 @@ fn of_bytes() -> Vec<Answer> {
 
 fn of_objects() -> Vec<Answer> {
     let version = Version { file: FILE, change: 9 };
-    let head = Head { version, size: 1 << 40, modified: TIME };
+    let head = ObjectMeta { version, size: 1 << 40, modified: TIME };
     let object = |striped, length, content| Answer::Object { head, striped, length, content };
     vec![
         object(Some(layout()), 1 << 20, Content::Striped(layout())),
-        object(None, 3000, Content::Here(Bytes::from(vec![6; 3000]))),
-        object(None, 0, Content::Here(Bytes::new())),
-        object(
-            Some(layout()),
-            3 << 20,
-            Content::Placed(vec![Placed { segment: 17, offset: 1 << 40, length: 3 << 20 }]),
-        ),
-        Answer::Stored { version, gone: None },
-        Answer::Stored { version, gone: Some(gone()) },
+        object(None, 3000, Content::Bytes(Bytes::from(vec![6; 3000]))),
+        object(None, 0, Content::Bytes(Bytes::new())),
+        object(Some(layout()), 3 << 20, Content::Shm(vec![ShmRange { segment: 17, offset: 1 << 40, length: 3 << 20 }])),
+        Answer::ObjectStored { version, deleted: None },
+        Answer::ObjectStored { version, deleted: Some(deleted()) },
         Answer::Reserved(vec![FILE; 2]),
-        Answer::Walked { reached: FILE, left: 2 },
+        Answer::Walked { reached: FILE, remaining: 2 },
     ]
 }
 
 fn of_marks() -> Vec<Answer> {
-    let marked = |lent| Marked { mark: MARK, file: FILE, flags: OpenFlags::APPEND, lent };
+    let marked = |lent| OpenLease { id: MARK, file: FILE, flags: OpenFlags::APPEND, kind: lent };
     vec![
-        Answer::Looked(Looked::Held),
-        Answer::Looked(Looked::Ended { gone: None }),
-        Answer::Looked(Looked::Ended { gone: Some(gone()) }),
-        Answer::Looked(Looked::EndedElsewhere { file: FILE, session: SESSION }),
-        Answer::Marked(Vec::new()),
-        Answer::Marked([Lent::Extent(EXTENT), Lent::Bytes, Lent::Directory].map(marked).into()),
+        Answer::LeaseStatus(LeaseStatus::Open),
+        Answer::LeaseStatus(LeaseStatus::Ended { deleted: None }),
+        Answer::LeaseStatus(LeaseStatus::Ended { deleted: Some(deleted()) }),
+        Answer::LeaseStatus(LeaseStatus::EndedRemote { file: FILE, session: SESSION }),
+        Answer::OpenLeases(Vec::new()),
+        Answer::OpenLeases([LeaseKind::Extent(EXTENT), LeaseKind::Bytes, LeaseKind::Directory].map(marked).into()),
     ]
 }
 
 fn of_intents() -> Vec<Answer> {
     let held = vec![INTENT];
-    let bytes = Answer::Content { length: 3000, content: Content::Here(Bytes::from(vec![4; 3000])) };
+    let bytes = Answer::Content { length: 3000, content: Content::Bytes(Bytes::from(vec![4; 3000])) };
     vec![
-        Answer::Spread,
-        Answer::Elsewhere(placing(Policy::Here)),
-        Answer::Prepared { made: vec![FILE] },
-        Answer::Settled { gone: vec![gone()] },
+        Answer::NeedsTransaction,
+        Answer::WrongPlacement(placing(Policy::Here)),
+        Answer::Prepared { created: vec![FILE] },
+        Answer::Settled { deleted: vec![deleted()] },
         Answer::Decided(Decision::Open),
         Answer::Decided(Decision::Committed { others: vec![PartitionId(1)] }),
         Answer::Decided(Decision::Aborted),
-        Answer::Unsettled { held: held.clone(), answer: Box::new(Answer::NoEntry) },
-        Answer::Unsettled { held, answer: Box::new(bytes) },
+        Answer::Unsettled { intents: held.clone(), answer: Box::new(Answer::NoEntry) },
+        Answer::Unsettled { intents: held, answer: Box::new(bytes) },
         Answer::NoEntry,
     ]
 }
 
 fn refusals() -> Vec<Refusal> {
     let object = || Object::File(FILE);
-    let shortage = Shortage {
+    let shortage = SpaceShortage {
         node: Some(NodeId(2)),
         capacity: 1,
         used: 2,
@@ -213,17 +217,17 @@ fn refusals() -> Vec<Refusal> {
         Refusal::BadHandle(object()),
         Refusal::TooManyOpen { object: object(), limit: 1 },
         Refusal::Busy(object()),
-        Refusal::Held { intent: INTENT },
+        Refusal::LockedByIntent { intent: INTENT },
         Refusal::Split { directory: FILE, bits: 4 },
         Refusal::TooManyLinks { object: object(), limit: 65_000 },
         Refusal::Stale(object()),
-        Refusal::Ended,
-        Refusal::MaybeDone(object()),
-        Refusal::Changed { object: object(), present: None },
-        Refusal::Changed { object: object(), present: Some(Version { file: FILE, change: 1 }) },
+        Refusal::SessionEnded,
+        Refusal::OutcomeUnknown(object()),
+        Refusal::VersionMismatch { object: object(), present: None },
+        Refusal::VersionMismatch { object: object(), present: Some(Version { file: FILE, change: 1 }) },
         Refusal::CrossesPools,
         Refusal::Unavailable { object: object(), tries: 4, why: "gone".into() },
-        Refusal::Placed(object()),
+        Refusal::AlreadyPlaced(object()),
         Refusal::NoAttribute(object()),
         Refusal::AttributeTooLong { object: object(), limit: 255 },
         Refusal::TooManyAttributes(object()),

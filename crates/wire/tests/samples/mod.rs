@@ -11,15 +11,15 @@ pub use requests::{never_from_clients, requests};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeSize};
 use wire::{
-    Acls, Extent, Heritage, HostFile, Intent, Kind, Mark, Mode, Name, NewInode, NewKind, Owner, Recall, Session, Times,
-    Timestamp,
+    Acls, Extent, HostFile, InheritedAttributes, Intent, Kind, Mode, Name, NewInode, NewKind, OpenLeaseId, Owner,
+    Recall, Session, Times, Timestamp,
 };
 
 pub const FILE: FileId = FileId::new(PartitionId(0x0abc), 0x1234_5678);
 pub const DIRECTORY: FileId = FileId::ROOT;
 pub const SESSION: Session = Session(7);
 pub const EXTENT: Extent = Extent { node: NodeId(3), slot: 70_000, generation: 9 };
-pub const MARK: Mark = Mark(3 << 48 | 0x12c);
+pub const MARK: OpenLeaseId = OpenLeaseId(3 << 48 | 0x12c);
 pub const INTENT: Intent = Intent { number: 300, session: SESSION, coordinator: PartitionId(65_535) };
 pub const OWNER: Owner = Owner { uid: 1000, gid: 65_534 };
 pub const TIME: Timestamp = Timestamp { secs: -3, nanos: 999_999_999 };
@@ -39,8 +39,8 @@ pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-pub fn heritage() -> Heritage {
-    Heritage { group: Some(5), default_acl: Bytes::from_static(b"an acl"), placing: placing(Policy::Here) }
+pub fn inherited() -> InheritedAttributes {
+    InheritedAttributes { group: Some(5), default_acl: Bytes::from_static(b"an acl"), placing: placing(Policy::Here) }
 }
 
 pub fn placing(policy: Policy) -> PlacementSpec {

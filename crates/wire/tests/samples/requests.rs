@@ -1,15 +1,16 @@
 //! Sample requests.
 
 use super::{
-    DIRECTORY, EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, TIMES, heritage, host, inode, layout, name,
+    DIRECTORY, EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, TIMES, host, inherited, inode, layout, name,
     placing,
 };
 use bytes::Bytes;
 use placement::{Epoch, PartitionId, Policy, StripeNo};
 use wire::{
-    AllocateMode, Body, Changes, Command, Condition, Contents, Credentials, DirEntry, ExtentAction, Kind, Lock,
-    LockKind, LockOwner, LockStyle, Mode, Needs, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo,
-    Request, SeekTo, Stamp, StripeAction, Then, TimeChange, Version, Wish, WritePlace, XattrMode,
+    AllocateMode, Body, Changes, Command, Condition, Contents, Credentials, DirAccess, DirEntry, ExtentAction,
+    ExtentRequest, Kind, Lock, LockKind, LockOwner, LockStyle, Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom,
+    RenameMode, RenameTo, Request, RequestId, SeekTo, StripeAction, TimeChange, Version, WalkAction, WritePlace,
+    XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
@@ -17,22 +18,23 @@ const LONG: &[u8] = &[0xa5; 3000];
 pub fn requests() -> Vec<Request> {
     let mut bodies = vec![Body::Hello, Body::Usage, Body::Stop];
     bodies.extend(commands().into_iter().map(|command| {
-        let stamp = command.changes().then_some(Stamp { session: SESSION, number: 70_000, settled: 69_999 });
-        Body::Meta { stamp, command }
+        let request_id =
+            command.is_mutation().then_some(RequestId { session: SESSION, number: 70_000, settled: 69_999 });
+        Body::Meta { request_id, command }
     }));
-    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let request_id = Some(RequestId { session: SESSION, number: 1, settled: 1 });
     let data = Bytes::from_static(LONG);
     let write = ExtentAction::Write { offset: 1 << 33, data: data.clone() };
-    bodies.push(Body::Extent { stamp: None, file: FILE, extent: EXTENT, action: write });
-    bodies.push(Body::Extent { stamp, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
+    bodies.push(Body::Extent { request_id: None, file: FILE, extent: EXTENT, action: write });
+    bodies.push(Body::Extent { request_id, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
     bodies.extend(walks());
-    bodies.push(Body::Look { mark: MARK });
-    bodies.push(Body::Which { device: 57, inode: 1 << 33, after: MARK });
+    bodies.push(Body::ProbeLease { lease: MARK });
+    bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: MARK });
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
     let request = |(count, body)| Request {
         epoch: Epoch(3),
         session: SESSION,
-        hurried: count % 2 == 1,
+        skip_ack: count % 2 == 1,
         partition: PartitionId(4095),
         body,
     };
@@ -41,14 +43,14 @@ pub fn requests() -> Vec<Request> {
 
 /// Returns commands that encode like any other, and are rejected when a client sends them.
 pub fn never_from_clients() -> Vec<Command> {
-    let given = Wish::Given(EXTENT);
+    let given = ExtentRequest::Allocated(EXTENT);
     let bytes = Bytes::from_static(b"folded");
     vec![
-        Command::Fold { file: FILE, extent: EXTENT, bytes, times: TIMES },
+        Command::Demote { file: FILE, extent: EXTENT, bytes, times: TIMES },
         Command::Release { file: FILE, session: SESSION, to: Some(SESSION) },
-        Command::Create { parent: DIRECTORY, name: name("f"), inode: inode(NewKind::File), open: true, whole: given },
-        Command::Open { file: FILE, flags: OpenFlags::READ_WRITE, whole: given },
-        Command::OpenName { parent: DIRECTORY, name: name("f"), flags: OpenFlags::READ, whole: given },
+        Command::Create { parent: DIRECTORY, name: name("f"), inode: inode(NewKind::File), open: true, extent: given },
+        Command::Open { file: FILE, flags: OpenFlags::READ_WRITE, extent: given },
+        Command::OpenName { parent: DIRECTORY, name: name("f"), flags: OpenFlags::READ, extent: given },
     ]
 }
 
@@ -64,17 +66,17 @@ fn asked() -> Vec<Command> {
         Command::List { directory, after: u64::MAX, max: 4096 },
         Command::ReadLink { file },
         Command::Parent { directory },
-        Command::Probe { parent, name: wire::Name::new(&[0xff; 255]).unwrap() },
+        Command::CheckName { parent, name: wire::Name::new(&[0xff; 255]).unwrap() },
         Command::Read { file, offset: 1 << 62, length: u32::MAX },
-        Command::Leftovers,
+        Command::ListUnfinished,
         Command::Xattr { file, name: Bytes::from_static(b"user.a") },
         Command::Xattrs { file },
         Command::Seek { file, offset: 0, to: SeekTo::Data },
         Command::Seek { file, offset: 1, to: SeekTo::Hole },
-        Command::Forgotten { file },
+        Command::ForgetInode { file },
         Command::Status { intent: INTENT },
         Command::Fragments { directory },
-        Command::Unplanned { file, stripes: super::answers::runs() },
+        Command::UnownedStripes { file, stripes: super::answers::runs() },
         Command::Placement { file },
     ]
 }
@@ -106,15 +108,21 @@ fn made() -> Vec<Command> {
             .filter(|kind| !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink))
             .map(NewKind::Node),
     );
-    let create = |kind| Command::Create { parent, name: name("new"), inode: inode(kind), open: false, whole: Wish::No };
+    let create = |kind| Command::Create {
+        parent,
+        name: name("new"),
+        inode: inode(kind),
+        open: false,
+        extent: ExtentRequest::None,
+    };
     let mut commands: Vec<_> = kinds.into_iter().map(create).collect();
     let plain = NewInode::new(NewKind::File, Mode::default(), OWNER);
     commands.extend([
-        Command::Create { parent, name: name("new"), inode: plain.clone(), open: true, whole: Wish::Wanted },
-        Command::CreateUnnamed { parent, name: None, inode: plain.clone(), linkable: true },
-        Command::CreateUnnamed { parent, name: Some(name("later")), inode: plain, linkable: true },
-        Command::Open { file, flags: OpenFlags::APPEND, whole: Wish::Home },
-        Command::OpenName { parent, name: name("f"), flags: OpenFlags::READ, whole: Wish::Home },
+        Command::Create { parent, name: name("new"), inode: plain.clone(), open: true, extent: ExtentRequest::Any },
+        Command::CreateTmpfile { parent, name: None, inode: plain.clone(), linkable: true },
+        Command::CreateTmpfile { parent, name: Some(name("later")), inode: plain, linkable: true },
+        Command::Open { file, flags: OpenFlags::APPEND, extent: ExtentRequest::Local },
+        Command::OpenName { parent, name: name("f"), flags: OpenFlags::READ, extent: ExtentRequest::Local },
         Command::Close { file },
         Command::Change { file, changes: Changes::default() },
         Command::Change { file, changes: all_changes() },
@@ -149,13 +157,13 @@ fn written() -> Vec<Command> {
         },
         Command::Write { file, place: WritePlace::End, length: 1 << 20, data: Bytes::new(), kill_set_id: false },
         Command::Write { file, place: WritePlace::End, length: 0, data: Bytes::new(), kill_set_id: false },
-        Command::Wrote { file, generation, end: 1 << 50 },
+        Command::PublishSize { file, generation, end: 1 << 50 },
         Command::Abandon { file, generation, offset: 77, length: 78 },
         Command::SpillDone { file, generation },
-        Command::TrimDone { file, generation },
-        Command::Purged { file },
-        Command::Punched { file, generation },
-        Command::GaveUp { file, generation, stripe },
+        Command::TruncateDone { file, generation },
+        Command::PurgeDone { file },
+        Command::PunchDone { file, generation },
+        Command::AllocationFailed { file, generation, stripe },
         allocate(AllocateMode::Extend),
         allocate(AllocateMode::KeepSize),
         allocate(AllocateMode::PunchHole),
@@ -178,7 +186,7 @@ fn named() -> Vec<Command> {
         rename(RenameMode::Replace),
         rename(RenameMode::NoReplace),
         rename(RenameMode::Exchange),
-        Command::Touch { file: FILE },
+        Command::UpdateCtime { file: FILE },
     ]
 }
 
@@ -218,20 +226,21 @@ fn of_objects() -> Vec<Command> {
         put(is, Contents::Striped { file, size: 1 << 40, first: Bytes::new() }),
         put(is, Contents::Striped { file, size: LONG.len() as u64, first: long }),
         Command::DeleteObject { parent, name: name("key"), condition: is },
-        Command::Reserve { count: 256, stripes: 1, layout: layout(), by: Some(Policy::Here) },
+        Command::Reserve { count: 256, stripes: 1, layout: layout(), policy: Some(Policy::Here) },
         Command::Unreserve { file },
     ]
 }
 
 fn walks() -> Vec<Body> {
     let (top, directory, partition) = (DIRECTORY, FILE, PartitionId(9));
-    let stamp = |command: &Command| command.changes().then_some(Stamp { session: SESSION, number: 5, settled: 4 });
-    let then = |command| Some(Box::new(Then { directory, partition, stamp: stamp(&command), command }));
-    let walk = |folders: Vec<_>, then| Body::Walk { top, folders, who: None, then };
+    let request_id =
+        |command: &Command| command.is_mutation().then_some(RequestId { session: SESSION, number: 5, settled: 4 });
+    let then = |command| Some(Box::new(WalkAction { directory, partition, request_id: request_id(&command), command }));
+    let walk = |folders: Vec<_>, then| Body::Walk { start: top, components: folders, credentials: None, action: then };
     let mut walks = vec![walk(vec![name("a"); 256], None), walk(Vec::new(), None)];
-    walks.extend([Needs::Pass, Needs::Make, Needs::Remove].map(|needs| {
-        let who = Some(Credentials { uid: 1000, gid: 100, groups: vec![4, 27], needs });
-        Body::Walk { top, folders: vec![name("a")], who, then: None }
+    walks.extend([DirAccess::Lookup, DirAccess::Create, DirAccess::Remove].map(|needs| {
+        let who = Some(Credentials { uid: 1000, gid: 100, groups: vec![4, 27], access: needs });
+        Body::Walk { start: top, components: vec![name("a")], credentials: who, action: None }
     }));
     walks.extend(of_objects().into_iter().map(|command| walk(vec![name("a"), name("b")], then(command))));
     walks
@@ -242,7 +251,7 @@ fn ended() -> Vec<Command> {
     vec![
         Command::Settle { intent, commit: true },
         Command::Decide { intent },
-        Command::Ended { intent },
+        Command::ForgetIntent { intent },
         Command::CloseSession { session: SESSION },
     ]
 }
@@ -262,16 +271,16 @@ fn parts() -> Vec<Part> {
     let acl = Bytes::from_static(b"system.posix_acl_access");
     let entry = DirEntry { name: name("e"), file, kind: Kind::Symlink, cookie: 1 << 62 };
     vec![
-        Part::Entry { directory, name: name("a"), was: None, becomes: Some((file, Kind::Directory)) },
-        Part::Entry { directory, name: name("a"), was: Some((file, Kind::Fifo)), becomes: None },
-        Part::Name { file },
-        Part::Unname { file },
-        Part::Make { parent, inode: inode(NewKind::Directory), heritage: heritage() },
+        Part::Entry { directory, name: name("a"), before: None, after: Some((file, Kind::Directory)) },
+        Part::Entry { directory, name: name("a"), before: Some((file, Kind::Fifo)), after: None },
+        Part::AddLink { file },
+        Part::DropLink { file },
+        Part::CreateDirectory { parent, inode: inode(NewKind::Directory), inherited: inherited() },
         Part::Remove { directory, fragments: fragments.clone() },
         Part::Moved { file, parent },
         Part::MoveLease,
-        Part::Shut { directory },
-        Part::Divide { directory, fragments },
+        Part::LockEntries { directory },
+        Part::Split { directory, fragments },
         Part::Fragment { directory, inode: inode(NewKind::Directory), entries: vec![entry; 3] },
         Part::Change { directory, changes: all_changes() },
         Part::Xattr { directory, name: acl.clone(), value: None, kill_set_group_id: false },

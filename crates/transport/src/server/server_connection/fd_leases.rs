@@ -2,18 +2,18 @@
 
 use super::{ReplyResult, ServerConnection};
 use wire::{
-    Answer, Lent, Mark, Session,
-    codec::{Borrow, Obtain, encode_given, encode_lent},
+    Answer, LeaseKind, OpenLeaseId, Session,
+    codec::{LeaseFd, ProgramFd, encode_granted_fd, encode_leased_fd},
 };
 
 impl ServerConnection {
     /// Leases a descriptor; returns false if there is none to lease.
-    pub(super) fn lease_fd(&mut self, id: u64, Borrow { extent, flags }: Borrow) -> bool {
+    pub(super) fn lease_fd(&mut self, id: u64, LeaseFd { extent, flags }: LeaseFd) -> bool {
         let room = self.framed.may_push_fd();
         let Some(leases) = self.leases.as_mut().filter(|leases| room && leases.has_room()) else { return false };
         let Some(backing) = self.state.node.backing(extent, flags) else { return false };
         match leases.lease_fd(id, backing) {
-            Ok(descriptor) => self.framed.push_with_fd(descriptor, |out| encode_lent(id, out)),
+            Ok(descriptor) => self.framed.push_with_fd(descriptor, |out| encode_leased_fd(id, out)),
             Err(error) => {
                 tracing::warn!(%error, "a descriptor could not be lent");
                 return false;
@@ -24,11 +24,15 @@ impl ServerConnection {
 
     /// Sends a descriptor for a program of the client; returns false if there is none. The program
     /// owns it: it outlives this connection.
-    pub(super) fn send_program_fd(&mut self, id: u64, Obtain { session, file, flags, lent }: Obtain) -> bool {
+    pub(super) fn send_program_fd(
+        &mut self,
+        id: u64,
+        ProgramFd { session, file, flags, kind: lent }: ProgramFd,
+    ) -> bool {
         let may = self.leases.is_some() && self.sessions.contains(&session) && self.framed.may_push_fd();
         let given = if may { self.state.node.give(session, file, flags, lent) } else { None };
         let Some((descriptor, mark)) = given else { return false };
-        self.framed.push_with_fd(descriptor, |out| encode_given(mark, id, out));
+        self.framed.push_with_fd(descriptor, |out| encode_granted_fd(mark, id, out));
         true
     }
 
@@ -38,8 +42,8 @@ impl ServerConnection {
         let Some((id, flags)) = self.attaching.take() else { return };
         let given = match answered {
             Ok(Answer::Opened { attributes, .. }) => {
-                let (file, lent) = (attributes.file, Lent::of(attributes, flags));
-                self.send_program_fd(id, Obtain { session, file, flags, lent })
+                let (file, lent) = (attributes.file, LeaseKind::for_open(attributes, flags));
+                self.send_program_fd(id, ProgramFd { session, file, flags, kind: lent })
             }
             _ => false,
         };
@@ -56,7 +60,7 @@ impl ServerConnection {
     }
 
     /// Notes that a program has closed descriptors. Opens of which somebody else has a copy go on.
-    pub(super) fn on_closed(&mut self, marks: Vec<Mark>) {
+    pub(super) fn on_closed(&mut self, marks: Vec<OpenLeaseId>) {
         if let Some(process) = self.process() {
             for mark in &marks {
                 self.state.node.closed_by(process, *mark);

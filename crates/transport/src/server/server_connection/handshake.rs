@@ -12,7 +12,7 @@ use std::{io, sync::Arc};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use wire::{
     frame::Side,
-    handshake::{HandshakeFailed, NodeHandshake, Step, VERSIONS, refusal},
+    handshake::{HandshakeFailed, NodeHandshake, Step, VERSIONS, encode_refusal},
 };
 
 /// Serves one connection from its first byte to its last.
@@ -66,13 +66,13 @@ async fn shake_hands(
     state: &ServerState,
     admission: &Admission,
 ) -> io::Result<Result<AdmittedClient, HandshakeFailed>> {
-    let handshake = NodeHandshake::new(state.token.clone(), VERSIONS, nonce()?).at(&admission.address);
+    let handshake = NodeHandshake::new(state.token.clone(), VERSIONS, nonce()?).with_address(&admission.address);
     framed.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
     framed.flush().await?;
     let step = loop {
         match framed.frames.next() {
-            Err(garbled) => break handshake.on_garbled(garbled),
-            Ok(Some(frame)) => break handshake.on(&frame),
+            Err(garbled) => break handshake.on_decode_error(garbled),
+            Ok(Some(frame)) => break handshake.on_frame(&frame),
             Ok(None) => {}
         }
         if framed.fill().await? == 0 {
@@ -80,14 +80,14 @@ async fn shake_hands(
         }
     };
     let (send, admitted) = match step {
-        Step::Done { send, version, brief: short_lived, what } => {
+        Step::Done { send, version, short_lived, description: what } => {
             if let Some(place) = admission.try_acquire() {
                 tracing::debug!(%version, what, "a client has come");
                 framed.frames.open();
                 (send, Ok(AdmittedClient { short_lived, place }))
             } else {
                 let full = HandshakeFailed::Full(state.limits.connections);
-                (refusal(&full), Err(full))
+                (encode_refusal(&full), Err(full))
             }
         }
         Step::Close { send, why } => (send, Err(why)),

@@ -9,13 +9,13 @@ const MOVE_BYTES: usize = 256 << 10;
 /// Queued frames in order, as a [`Buf`] for vectored writes. The caller `advance`s over the bytes
 /// that were written.
 ///
-/// If a descriptor must be sent with a frame, call [`Outgoing::mark`] before pushing the frame: a
+/// If a descriptor must be sent with a frame, call [`WriteQueue::mark`] before pushing the frame: a
 /// write then starts at that frame, and no other write crosses its start.
 ///
 /// The queue has no bound. Its user watches `remaining()`, and accepts no more requests while that
 /// is large.
 #[derive(Debug, Default)]
-pub struct Outgoing {
+pub struct WriteQueue {
     /// Headers, metas and short payloads.
     short: Vec<u8>,
     /// Number of written bytes at the front of `short`.
@@ -28,7 +28,7 @@ pub struct Outgoing {
     marks: VecDeque<usize>,
 }
 
-impl Outgoing {
+impl WriteQueue {
     /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
@@ -92,7 +92,7 @@ impl Outgoing {
     }
 }
 
-impl Buf for Outgoing {
+impl Buf for WriteQueue {
     fn remaining(&self) -> usize {
         self.short.len() - self.written + self.payload_bytes
     }

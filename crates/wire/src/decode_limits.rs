@@ -13,36 +13,36 @@ pub const PARTS_MAX: usize = 256;
 
 thread_local! {
     /// True while this thread decodes an answer within another answer.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static NESTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Guard that resets [`INSIDE`] when it is dropped.
-struct Inside;
+/// Guard that resets [`NESTED`] when it is dropped.
+struct DepthGuard;
 
-impl Drop for Inside {
+impl Drop for DepthGuard {
     fn drop(&mut self) {
-        INSIDE.set(false);
+        NESTED.set(false);
     }
 }
 
 /// Decodes a value that may not contain another of the same type: unbounded nesting would overflow
 /// the stack.
-pub fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    if INSIDE.replace(true) {
+pub fn not_nested<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    if NESTED.replace(true) {
         return Err(D::Error::custom("an unsettled answer holds another"));
     }
-    let _inside = Inside;
+    let _guard = DepthGuard;
     T::deserialize(from)
 }
 
 /// Decodes a list of at most [`PARTS_MAX`] elements.
-pub fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    from.deserialize_seq(Few(PhantomData))
+pub fn bounded_vec<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(BoundedVec(PhantomData))
 }
 
-struct Few<T>(PhantomData<T>);
+struct BoundedVec<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for BoundedVec<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,13 +50,13 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
-        let mut read = Vec::new();
+        let mut elements = Vec::new();
         while let Some(element) = from.next_element()? {
-            if read.len() == PARTS_MAX {
+            if elements.len() == PARTS_MAX {
                 return Err(A::Error::invalid_length(PARTS_MAX + 1, &self));
             }
-            read.push(element);
+            elements.push(element);
         }
-        Ok(read)
+        Ok(elements)
     }
 }

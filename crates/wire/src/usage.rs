@@ -182,7 +182,7 @@ impl StripeRuns {
 
 /// Space usage of the pool; cheap to query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct SpaceUsage {
     /// Capacity, bytes.
     pub capacity: u64,
     /// Used space: blocks, inline bytes and metadata, bytes.
@@ -200,15 +200,15 @@ pub struct Usage {
     /// Bytes that extent files may still allocate without asking the node. A direct write to an
     /// extent beyond this fails, and the node does not learn of it. `None` if no extent file has
     /// bytes.
-    pub own_room: Option<u64>,
+    pub extent_free: Option<u64>,
 }
 
-impl Usage {
-    /// Returns the usage of two nodes together. `own_room` is the minimum of both: the node that
+impl SpaceUsage {
+    /// Returns the usage of two nodes together. `extent_free` is the minimum of both: the node that
     /// runs out first refuses first.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
-        let own_room = self.own_room.into_iter().chain(other.own_room).min();
+        let extent_free = self.extent_free.into_iter().chain(other.extent_free).min();
         Self {
             capacity: self.capacity + other.capacity,
             used: self.used + other.used,
@@ -217,7 +217,7 @@ impl Usage {
             waiting: self.waiting + other.waiting,
             waited: self.waited + other.waited,
             refused: self.refused + other.refused,
-            own_room,
+            extent_free,
         }
     }
 }
@@ -229,10 +229,11 @@ mod tests {
 
     #[test]
     fn two_nodes_hold_what_both_hold_and_whole_files_have_the_least_room_of_them() {
-        let one = Usage { capacity: 10, used: 4, files: 2, own_room: Some(3), ..Usage::default() };
-        let both = one.with(&Usage { capacity: 5, used: 1, files: 1, own_room: Some(2), ..Usage::default() });
-        assert_eq!((both.capacity, both.used, both.files, both.own_room), (15, 5, 3, Some(2)));
-        assert_eq!(one.with(&Usage::default()), one);
+        let one = SpaceUsage { capacity: 10, used: 4, files: 2, extent_free: Some(3), ..SpaceUsage::default() };
+        let both =
+            one.with(&SpaceUsage { capacity: 5, used: 1, files: 1, extent_free: Some(2), ..SpaceUsage::default() });
+        assert_eq!((both.capacity, both.used, both.files, both.extent_free), (15, 5, 3, Some(2)));
+        assert_eq!(one.with(&SpaceUsage::default()), one);
     }
 
     #[test]

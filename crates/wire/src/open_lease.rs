@@ -1,27 +1,26 @@
-//! Marks: open leases. An open lease is an open of a program that has a kernel file descriptor for
-//! it.
+//! Open leases. An open lease is an open of a program that has a kernel file descriptor for it.
 //!
 //! The kernel decides how long the descriptor lives: programs duplicate it, inherit it, pass it on,
 //! and close it. The node that gave the descriptor probes it in the kernel; clients only say when
 //! to probe. An open with a lease may therefore outlive the session that opened it.
 
-use crate::{Attributes, Extent, Gone, Kind, OpenFlags, Session};
+use crate::{Attributes, Extent, Kind, OpenFlags, PendingDelete, Session};
 use placement::{FileId, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// Id of an open lease. A node never reuses one while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Mark(pub u64);
+pub struct OpenLeaseId(pub u64);
 
-impl Mark {
+impl OpenLeaseId {
     /// Number of low bits that hold the counter. The bits above hold the id of the node, as in a
     /// [`Session`].
     const COUNT_BITS: u32 = 48;
 
     /// Returns the `count`th lease of `node`. `None` if the node has no more numbers, or its id is
     /// too large.
-    pub fn of(node: NodeId, count: u64) -> Option<Self> {
-        Session::of(node, count).map(|Session(number)| Self(number))
+    pub fn new(node: NodeId, count: u64) -> Option<Self> {
+        Session::new(node, count).map(|Session(number)| Self(number))
     }
 
     /// Returns the node that gave the lease, and the node's counter for it.
@@ -31,7 +30,7 @@ impl Mark {
 
     /// Offset of the byte that marks the lease: as long as it lives, its open file description has
     /// a lock on this byte of the descriptor's file.
-    pub fn byte(self) -> u64 {
+    pub fn lock_offset(self) -> u64 {
         Self::FIRST_BYTE + (self.0 & ((1 << Self::COUNT_BITS) - 1))
     }
 
@@ -41,7 +40,7 @@ impl Mark {
 
 /// The file behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Lent {
+pub enum LeaseKind {
     /// The extent of an extent file of the node that gives the descriptor: the kernel does the I/O.
     Extent(Extent),
     /// A placeholder, for a file whose bytes are requested from the pool. Only its offset is
@@ -52,15 +51,15 @@ pub enum Lent {
     Directory,
 }
 
-impl Lent {
+impl LeaseKind {
     /// The set-user-id and set-group-id bits. A write must clear them; a direct write to the extent
     /// would not.
     const SET_ID: u32 = 0o6000;
 
     /// Chooses the descriptor for an open inode: its extent if it has one and this open may use it,
     /// else a placeholder.
-    pub fn of(opened: &Attributes, flags: OpenFlags) -> Self {
-        match opened.whole {
+    pub fn for_open(opened: &Attributes, flags: OpenFlags) -> Self {
+        match opened.extent {
             _ if opened.kind == Kind::Directory => Self::Directory,
             Some(extent) if !flags.write || opened.mode & Self::SET_ID == 0 => Self::Extent(extent),
             _ => Self::Bytes,
@@ -70,30 +69,30 @@ impl Lent {
 
 /// A live open lease, as the node that gave the descriptor knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marked {
+pub struct OpenLease {
     /// Its id.
-    pub mark: Mark,
+    pub id: OpenLeaseId,
     /// The open file.
     pub file: FileId,
     /// Flags of the open. The program may have changed `O_APPEND` since.
     pub flags: OpenFlags,
     /// The file behind the descriptor.
-    pub lent: Lent,
+    pub kind: LeaseKind,
 }
 
 /// Result of probing an open lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Looked {
+pub enum LeaseStatus {
     /// Some process still has the descriptor.
-    Held,
+    Open,
     /// The lease has ended and the file is closed, now or earlier.
     Ended {
         /// Set if this close deleted the file: its stripes are to be removed.
-        gone: Option<Gone>,
+        deleted: Option<PendingDelete>,
     },
     /// The lease has ended now. The client must tell another node to close the file for this
     /// session.
-    EndedElsewhere {
+    EndedRemote {
         /// The file.
         file: FileId,
         /// The session that has the open. If that session has ended, the file is closed already.
