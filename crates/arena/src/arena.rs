@@ -16,7 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::ByteSize;
 use bytes::Bytes;
 use parking_lot::RwLock;
-use store::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, Segments, StandIn, StripeKey, Usage};
+use store::{
+    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, LeaseNumber, PlaceholderHandle, PlaceholderKind,
+    Segments, StripeKey,
+};
 
 use crate::PAGE_BYTES;
 use crate::block::BlockPool;
@@ -245,9 +248,9 @@ impl Engine for Arena {
         Ok(())
     }
 
-    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
+    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
         let Some(stripe) = self.find(key) else { return Ok(()) };
-        let freed = stripe.lock().is_some_and(|mut state| state.fit());
+        let freed = stripe.lock().is_some_and(|mut state| state.shrink_to_fit());
         if freed {
             self.pool.notify();
         }
@@ -262,10 +265,10 @@ impl Engine for Arena {
         self.pool.release(bytes);
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> EngineUsage {
         let (capacity, used, reserved) = self.pool.account();
         let (stripes, extent_free) = (self.stripes.load(Ordering::Relaxed), self.pool.extent_free());
-        Usage { capacity, used, reserved, stripes, own_room: extent_free }
+        EngineUsage { capacity, used, reserved, stripes, extent_free }
     }
 
     fn peak(&self) -> u64 {
@@ -280,8 +283,12 @@ impl Engine for Arena {
         Some(Arc::new(SharedArena { pool: self.pool.clone(), top: top_order(self.stripe_bytes) }))
     }
 
-    fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-        create_placeholder(self.pool.backing().tmpfs(), kind, mark)
+    fn create_placeholder(
+        &self,
+        kind: PlaceholderKind,
+        lease: LeaseNumber,
+    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)> {
+        create_placeholder(self.pool.backing().tmpfs(), kind, lease)
     }
 
     fn on_freed(&self, hook: FreedHook) {

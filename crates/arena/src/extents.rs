@@ -22,7 +22,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, pread, pwritev2};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use store::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, SeekTo, Slot};
+use store::{Access, EngineError, ExtentState, Extents, FallocateMode, LeaseNumber, SeekTarget, Slot, WriteResult};
 
 use crate::PAGE_BYTES;
 use crate::block::BlockPool;
@@ -110,8 +110,8 @@ impl Slots {
     pub fn is_dense(&self, slot: Slot, allocated: u64) -> bool {
         let (mut at, mut found) = (0, 0);
         for _ in 0..RUNS_MAX {
-            let Ok(Some(start)) = self.seek(slot, at, SeekTo::Data) else { break };
-            let Ok(Some(end)) = self.seek(slot, start, SeekTo::Hole) else { break };
+            let Ok(Some(start)) = self.seek(slot, at, SeekTarget::Data) else { break };
+            let Ok(Some(end)) = self.seek(slot, start, SeekTarget::Hole) else { break };
             found += end - start;
             at = end;
         }
@@ -196,8 +196,8 @@ impl Slots {
 }
 
 impl Extents for Slots {
-    fn take(&self) -> Option<Slot> {
-        if !self.make_way() {
+    fn allocate_slot(&self) -> Option<Slot> {
+        if !self.reserve_headroom() {
             return None;
         }
         let mut allocator = self.allocator.lock();
@@ -208,7 +208,7 @@ impl Extents for Slots {
         Some(Slot(slot))
     }
 
-    fn give_back(&self, slot: Slot) {
+    fn free_slot(&self, slot: Slot) {
         let file = self.file(slot);
         self.pool.sample_extents();
         self.page_size.unwatch(self, slot);
@@ -229,7 +229,7 @@ impl Extents for Slots {
         self.pool.notify();
     }
 
-    fn make_way(&self) -> bool {
+    fn reserve_headroom(&self) -> bool {
         !self.pool.raise_quota(Quota::for_open).is_mostly_used()
     }
 
@@ -237,15 +237,15 @@ impl Extents for Slots {
         Some(self.file(slot).as_fd())
     }
 
-    fn watch(&self, slot: Slot) {
+    fn begin_direct_writes(&self, slot: Slot) {
         self.page_size.watch(self, &self.weak_self, slot);
     }
 
-    fn forget(&self, slot: Slot) {
+    fn end_direct_writes(&self, slot: Slot) {
         self.page_size.unwatch(self, slot);
     }
 
-    fn is_loose(&self, slot: Slot) -> bool {
+    fn has_slack(&self, slot: Slot) -> bool {
         if self.allocator.lock().reserved.contains(&slot.0) {
             return false;
         }
@@ -261,7 +261,7 @@ impl Extents for Slots {
         next.flatten().filter(|next| *next < length)
     }
 
-    fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd> {
+    fn open(&self, slot: Slot, access: Access, lease: LeaseNumber) -> io::Result<OwnedFd> {
         let mode = match access {
             Access { read: true, write: true, .. } => OFlags::RDWR,
             Access { write: true, .. } => OFlags::WRONLY,
@@ -271,12 +271,12 @@ impl Extents for Slots {
         // A file without a name is reopened through its descriptor.
         let path = format!("/proc/self/fd/{}", self.file(slot).as_raw_fd());
         let opened = open(path, mode | append | OFlags::CLOEXEC, Mode::empty())?;
-        open_probe::set_lock(opened.as_fd(), mark, access)?;
+        open_probe::set_lock(opened.as_fd(), lease, access)?;
         Ok(opened)
     }
 
-    fn holds(&self, slot: Slot, mark: Mark) -> bool {
-        open_probe::is_open(self.file(slot).as_fd(), mark)
+    fn is_open(&self, slot: Slot, lease: LeaseNumber) -> bool {
+        open_probe::is_open(self.file(slot).as_fd(), lease)
     }
 
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
@@ -311,7 +311,7 @@ impl Extents for Slots {
         Ok(bytes.into())
     }
 
-    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<Put, EngineError> {
+    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<WriteResult, EngineError> {
         let mut done = 0;
         while done < data.len() {
             let (at, rest) = (offset + done as u64, &data[done..]);
@@ -322,10 +322,10 @@ impl Extents for Slots {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Put { offset, length: length(done) })
+        Ok(WriteResult { offset, length: length(done) })
     }
 
-    fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError> {
+    fn append(&self, slot: Slot, data: &[u8]) -> Result<WriteResult, EngineError> {
         let file = self.file(slot);
         let _guard = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
         // The append must succeed in one call: other bytes could come between two parts.
@@ -346,7 +346,7 @@ impl Extents for Slots {
             action: "append",
             source: errno.into(),
         })?;
-        Ok(Put { offset: end - put as u64, length: length(put) })
+        Ok(WriteResult { offset: end - put as u64, length: length(put) })
     }
 
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError> {
@@ -357,25 +357,25 @@ impl Extents for Slots {
         Ok(())
     }
 
-    fn allocate(&self, slot: Slot, range: Range<u64>, how: Allocate) -> Result<(), EngineError> {
-        match how {
-            Allocate::Extend => self.preallocate(slot, &range, false),
-            Allocate::KeepSize => self.preallocate(slot, &range, true),
-            Allocate::PunchHole => self.punch(slot, &range),
-            Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
+    fn fallocate(&self, slot: Slot, range: Range<u64>, mode: FallocateMode) -> Result<(), EngineError> {
+        match mode {
+            FallocateMode::Extend => self.preallocate(slot, &range, false),
+            FallocateMode::KeepSize => self.preallocate(slot, &range, true),
+            FallocateMode::PunchHole => self.punch(slot, &range),
+            FallocateMode::ZeroRange | FallocateMode::ZeroRangeKeepSize => {
                 // Allocate first, so that a lack of space is reported before anything has changed.
                 self.preallocate(slot, &range, true)?;
                 self.punch(slot, &range)?;
-                self.preallocate(slot, &range, how == Allocate::ZeroRangeKeepSize)
+                self.preallocate(slot, &range, mode == FallocateMode::ZeroRangeKeepSize)
             }
         }
     }
 
-    fn seek(&self, slot: Slot, offset: u64, target: SeekTo) -> Result<Option<u64>, EngineError> {
+    fn seek(&self, slot: Slot, offset: u64, target: SeekTarget) -> Result<Option<u64>, EngineError> {
         let _guard = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
         let from = match target {
-            SeekTo::Data => SeekFrom::Data(offset),
-            SeekTo::Hole => SeekFrom::Hole(offset),
+            SeekTarget::Data => SeekFrom::Data(offset),
+            SeekTarget::Hole => SeekFrom::Hole(offset),
         };
         match seek(self.file(slot), from) {
             Ok(found) => Ok(Some(found)),
@@ -399,11 +399,11 @@ impl Extents for Slots {
         })
     }
 
-    fn is_quiet(&self, slot: Slot) -> bool {
+    fn is_idle(&self, slot: Slot) -> bool {
         lease_probe::is_idle(self.file(slot).as_fd())
     }
 
-    fn slots(&self) -> (u64, u64) {
+    fn slot_counts(&self) -> (u64, u64) {
         let allocator = self.allocator.lock();
         (allocator.created.into(), allocator.free.len() as u64)
     }
@@ -411,7 +411,7 @@ impl Extents for Slots {
 
 impl fmt::Debug for Slots {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Slots").field("slots", &self.slots()).finish_non_exhaustive()
+        out.debug_struct("Slots").field("slots", &self.slot_counts()).finish_non_exhaustive()
     }
 }
 
@@ -461,7 +461,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
     use std::time::{Duration, Instant};
-    use store::{Allocate, Engine, Extents, Generation, Model, Slot, StripeKey};
+    use store::{Engine, Extents, FallocateMode, Generation, ModelEngine, Slot, StripeKey};
 
     /// An unprivileged user.
     const NOBODY: u32 = 65_534;
@@ -476,7 +476,7 @@ mod tests {
             return Box::new(arena);
         }
         println!("the model stands in");
-        Box::new(Model::with_extents(bytes, 1 << 16))
+        Box::new(ModelEngine::with_extents(bytes, 1 << 16))
     }
 
     #[test]
@@ -499,8 +499,8 @@ mod tests {
     /// An arena with extent files and one of them that is written past the arena.
     fn written_past_us() -> Option<(Arc<dyn Extents>, Slot, File)> {
         let extents = Arena::new(ArenaOptions::with_capacity(512 * MIB)).unwrap().extents()?;
-        let slot = extents.take().unwrap();
-        extents.watch(slot);
+        let slot = extents.allocate_slot().unwrap();
+        extents.begin_direct_writes(slot);
         let file = extents.fd(slot)?.try_clone_to_owned().unwrap().into();
         Some((extents, slot, file))
     }
@@ -517,11 +517,11 @@ mod tests {
             file.write_all_at(b"x", number * 2 * MIB).unwrap();
         }
         assert_eq!(allocated(&extents, slot), 200 * 4096);
-        extents.forget(slot);
-        extents.watch(slot);
+        extents.end_direct_writes(slot);
+        extents.begin_direct_writes(slot);
         file.write_all_at(b"x", 2 * MIB - 1).unwrap();
         assert_eq!(allocated(&extents, slot), 201 * 4096, "likewise after it was opened again");
-        extents.give_back(slot);
+        extents.free_slot(slot);
     }
 
     #[test]
@@ -535,7 +535,9 @@ mod tests {
             let before = allocated(&extents, slot);
             file.write_all_at(b"x", probe).unwrap();
             let taken = allocated(&extents, slot) - before;
-            extents.allocate(slot, probe / 4096 * 4096..probe / 4096 * 4096 + 2 * MIB, Allocate::PunchHole).unwrap();
+            extents
+                .fallocate(slot, probe / 4096 * 4096..probe / 4096 * 4096 + 2 * MIB, FallocateMode::PunchHole)
+                .unwrap();
             taken > 4096
         };
         assert!(!has_huge(300 * MIB));
@@ -550,9 +552,9 @@ mod tests {
         }
         extents.truncate(slot, 500 * MIB).unwrap();
         assert!(!has_huge(450 * MIB), "a new hole");
-        extents.forget(slot);
+        extents.end_direct_writes(slot);
         assert!(has_huge(450 * MIB), "nobody writes to it any more");
-        extents.give_back(slot);
+        extents.free_slot(slot);
     }
 
     #[test]
@@ -564,7 +566,7 @@ mod tests {
         }
         let all = extents.read_at(slot, 0, u32::MAX).unwrap();
         let before = extents.state(slot).unwrap();
-        assert!(extents.is_loose(slot));
+        assert!(extents.has_slack(slot));
         let mut at = Some(0);
         while let Some(from) = at {
             at = extents.thin(slot, from);
@@ -573,7 +575,7 @@ mod tests {
         assert!((40 * 4096..=2 * 40 * 4096).contains(&after.allocated), "{} of {}", after.allocated, before.allocated);
         assert_eq!((after.length, after.modified, after.accessed), (before.length, before.modified, before.accessed));
         assert!(extents.read_at(slot, 0, u32::MAX).unwrap() == all);
-        extents.give_back(slot);
+        extents.free_slot(slot);
     }
 
     #[test]
@@ -582,21 +584,21 @@ mod tests {
         for (fill, reserved) in [(7, false), (0, false), (7, true)] {
             extents.truncate(slot, 0).unwrap();
             if reserved {
-                extents.allocate(slot, 0..40 * MIB, Allocate::Extend).unwrap();
+                extents.fallocate(slot, 0..40 * MIB, FallocateMode::Extend).unwrap();
                 (0..20).for_each(|number| file.write_all_at(b"x", number * 2 * MIB).unwrap());
             } else {
                 (0..40).for_each(|number| file.write_all_at(&vec![fill; 1 << 20], number * MIB).unwrap());
             }
             // A small page of written zeros is treated as unwritten, but a huge page of zeros is
             // kept.
-            assert!(reserved || fill == 0 || !extents.is_loose(slot));
+            assert!(reserved || fill == 0 || !extents.has_slack(slot));
             let before = allocated(&extents, slot);
-            if extents.is_loose(slot) {
+            if extents.has_slack(slot) {
                 extents.thin(slot, 0);
             }
             assert_eq!(allocated(&extents, slot), before, "{fill} {reserved}");
         }
-        extents.give_back(slot);
+        extents.free_slot(slot);
     }
 
     #[test]
@@ -608,12 +610,12 @@ mod tests {
         for stripe in 0..10 {
             arena.write(key(stripe), Generation(0), 0, &vec![1; 1 << 16]).unwrap();
         }
-        let slot = extents.take().unwrap();
+        let slot = extents.allocate_slot().unwrap();
         extents.write_at(slot, 0, &vec![1; 1 << 20]).unwrap();
         let both = arena.usage().used;
         assert!(both >= (10 << 16) + (1 << 20));
         (0..10).for_each(|stripe| arena.remove(key(stripe)).unwrap());
-        extents.give_back(slot);
+        extents.free_slot(slot);
         arena.write(key(0), Generation(0), 0, &vec![1; 1 << 16]).unwrap();
         assert!(arena.usage().used < both);
         assert!((both..=both + (16 << 10)).contains(&arena.peak()), "{} of {both}", arena.peak());

@@ -33,7 +33,7 @@
 //!   neither do touched memory, reservations and the extent quota together. The tmpfs enforces the
 //!   quota for every writer.
 //! - A block offered to a writer counts as allocated. It is taken back when anybody needs space,
-//!   unless its writer has begun to fill it.
+//!   unless its writer has claimed it.
 //! - Bytes that a view can see are never written: a stripe whose viewed bytes change moves to
 //!   another block.
 //! - Lock order: no lock is taken under an index shard's; the ledger's is taken under a stripe's.

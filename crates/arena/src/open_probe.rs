@@ -1,4 +1,4 @@
-//! Open leases ("marks"): a lock of the open file description on one byte far behind any file's
+//! Open leases: a lock of the open file description on one byte far behind any file's
 //! data.
 //!
 //! The lock ends with the last copy of the descriptor, in any process, and the last mapping made
@@ -12,27 +12,28 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use store::{Access, Mark};
+use store::{Access, LeaseNumber};
 
-/// The byte of mark 0, far behind the data of any file. Marks below 2^62 fit before the end of the
-/// lockable range.
+/// The byte of lease 0, far behind the data of any file. Numbers below 2^62 fit before the end of
+/// the lockable range.
 const LOCK_START: i64 = 1 << 62;
 
-/// Sets the lock of `mark` on an open file.
-pub fn set_lock(opened: BorrowedFd<'_>, mark: Mark, access: Access) -> io::Result<()> {
+/// Sets the lock of `lease` on an open file.
+pub fn set_lock(opened: BorrowedFd<'_>, lease: LeaseNumber, access: Access) -> io::Result<()> {
     // A shared lock needs read access, an exclusive lock needs write access.
     let kind = if access.read { libc::F_RDLCK } else { libc::F_WRLCK };
-    fcntl_lock(opened, libc::F_OFD_SETLK, &mut lock(kind, mark))
+    fcntl_lock(opened, libc::F_OFD_SETLK, &mut lock(kind, lease))
 }
 
-/// Returns true if a mark is set through another open of the file. Also true if the query fails.
-pub fn is_open(file: BorrowedFd<'_>, mark: Mark) -> bool {
-    let mut found = lock(libc::F_WRLCK, mark);
+/// Returns true if the lease is held through another open of the file. Also true if the query
+/// fails.
+pub fn is_open(file: BorrowedFd<'_>, lease: LeaseNumber) -> bool {
+    let mut found = lock(libc::F_WRLCK, lease);
     fcntl_lock(file, libc::F_OFD_GETLK, &mut found).is_err() || found.l_type != lock_type(libc::F_UNLCK)
 }
 
-fn lock(kind: libc::c_int, mark: Mark) -> libc::flock {
-    let at = i64::try_from(mark.0).ok().and_then(|mark| LOCK_START.checked_add(mark)).expect("a mark is below 2^62");
+fn lock(kind: libc::c_int, lease: LeaseNumber) -> libc::flock {
+    let at = i64::try_from(lease.0).ok().and_then(|lease| LOCK_START.checked_add(lease)).expect("a mark is below 2^62");
     // The process id is 0: the lock belongs to the open file description.
     libc::flock { l_type: lock_type(kind), l_whence: lock_type(libc::SEEK_SET), l_start: at, l_len: 1, l_pid: 0 }
 }
@@ -71,13 +72,16 @@ mod tests {
                 let (read, write) = access;
                 let path = format!("/proc/self/fd/{}", file.as_raw_fd());
                 let open = File::options().read(read).write(write).open(path).unwrap();
-                set_lock(open.as_fd(), Mark(7), Access { read, write, append: false }).unwrap();
-                assert!(!is_open(open.as_fd(), Mark(7)), "not for who holds it");
+                set_lock(open.as_fd(), LeaseNumber(7), Access { read, write, append: false }).unwrap();
+                assert!(!is_open(open.as_fd(), LeaseNumber(7)), "not for who holds it");
                 let map = MmapOptions::new().len(4096).map_raw_read_only(&open).unwrap();
                 drop(open);
-                assert!(is_open(file.as_fd(), Mark(7)) && !is_open(file.as_fd(), Mark(8)), "mapped, {access:?}");
+                assert!(
+                    is_open(file.as_fd(), LeaseNumber(7)) && !is_open(file.as_fd(), LeaseNumber(8)),
+                    "mapped, {access:?}"
+                );
                 drop(map);
-                assert!(!is_open(file.as_fd(), Mark(7)), "{access:?}");
+                assert!(!is_open(file.as_fd(), LeaseNumber(7)), "{access:?}");
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use store::Landing;
+use store::RecvBuffer;
 
 use crate::block::{Block, BlockPool, order_bytes};
 use crate::stripe::order_for;
@@ -61,12 +61,12 @@ impl RecvBlock {
     }
 }
 
-impl Landing for RecvBlock {
-    fn room(&mut self) -> &mut [u8] {
+impl RecvBuffer for RecvBlock {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         self.block.slice_mut(0, self.length)
     }
 
-    fn landed(self: Box<Self>) -> Bytes {
+    fn freeze(self: Box<Self>) -> Bytes {
         let Self { block, length, quota } = *self;
         let pool = quota.pool.clone();
         pool.register_filled(block, length, Some(quota))

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use store::{Bay, Landing, Place, Segments};
+use store::{RecvBuffer, SegmentPosition, Segments, WriteSegment};
 
 use crate::block::BlockPool;
 use crate::recv_buffer::RecvBlock;
@@ -32,22 +32,22 @@ impl Segments for SharedArena {
         memory.map_or_else(|| self.pool.backing().reopen(segment as usize), |memory| memory.mapped.reopen(false))
     }
 
-    fn place(&self, bytes: &[u8]) -> Option<Place> {
+    fn locate(&self, bytes: &[u8]) -> Option<SegmentPosition> {
         if let Some((segment, offset)) = self.pool.backing().find(bytes) {
-            return Some(Place { segment: u32::try_from(segment).ok()?, offset: offset as u64 });
+            return Some(SegmentPosition { segment: u32::try_from(segment).ok()?, offset: offset as u64 });
         }
         self.pool.write_segments.locate(bytes)
     }
 
-    fn gone(&self) -> u64 {
+    fn closed_segments(&self) -> u64 {
         self.pool.write_segments.closed()
     }
 
-    fn bay(&self) -> io::Result<Box<dyn Bay>> {
+    fn create_write_segment(&self) -> io::Result<Box<dyn WriteSegment>> {
         Ok(Box::new(WriterHandle::new(&self.pool, self.top)?))
     }
 
-    fn landing(&self, length: u32) -> Option<Box<dyn Landing>> {
+    fn recv_buffer(&self, length: u32) -> Option<Box<dyn RecvBuffer>> {
         Some(Box::new(RecvBlock::new(&self.pool, length, self.top)?))
     }
 }
@@ -75,13 +75,13 @@ mod tests {
             let key = StripeKey { file: FileId(7), stripe: StripeNo(stripe.into()) };
             arena.write(key, Generation(0), 0, &vec![stripe; 50_000]).unwrap();
             let view = arena.read(key, 10_000, 40_000).unwrap();
-            let place = segments.place(&view[5..]).unwrap();
+            let place = segments.locate(&view[5..]).unwrap();
             let mut there = vec![0xff; 39_995];
             files[place.segment as usize].read_exact_at(&mut there, place.offset).unwrap();
             assert_eq!(there, vec![stripe; 39_995]);
         }
         assert!(files.iter().all(|file| file.write_at(b"x", 0).is_err()), "they are for reading only");
-        assert_eq!(segments.place(b"elsewhere"), None);
-        assert_eq!(segments.place(&[]), None);
+        assert_eq!(segments.locate(b"elsewhere"), None);
+        assert_eq!(segments.locate(&[]), None);
     }
 }

@@ -3,7 +3,7 @@
 //! A stripe is written in place if no view can see the change. Otherwise it moves to a new block,
 //! so writers never wait for readers. Its block grows by powers of two, and early to full length
 //! once the stripe is clearly being filled from front to back. Unused pages are freed when its
-//! writer is done ([`StripeState::fit`]).
+//! writer is done ([`StripeState::shrink_to_fit`]).
 
 use std::io;
 use std::ops::Range;
@@ -164,7 +164,7 @@ impl StripeState {
             return Ok((None, false));
         }
         self.len = len;
-        Ok(if len == 0 { (self.block.take(), false) } else { (None, self.fit()) })
+        Ok(if len == 0 { (self.block.take(), false) } else { (None, self.shrink_to_fit()) })
     }
 
     /// Fills the stored part of the range with zeros, or truncates if the range reaches the end.
@@ -204,7 +204,7 @@ impl StripeState {
 
     /// Frees the pages of the block behind the stored bytes, unless they are viewed. Returns
     /// whether any were freed.
-    pub fn fit(&mut self) -> bool {
+    pub fn shrink_to_fit(&mut self) -> bool {
         let pages = fitted_pages(self.len);
         self.block.as_mut().is_some_and(|block| block.shrink(pages))
     }

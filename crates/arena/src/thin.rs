@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use store::{Extents, SeekTo, Slot};
+use store::{Extents, SeekTarget, Slot};
 
 use crate::PAGE_BYTES;
 use crate::extents::Slots;
@@ -35,9 +35,9 @@ pub fn is_worthwhile(slots: &Slots, slot: Slot, length: u64) -> bool {
         let part = length / samples;
         let from = number * part + mixed % part.max(1);
         // Sample a random page in the huge page of the next data: data tends to be at its start.
-        let Ok(Some(data)) = slots.seek(slot, from / PAGE * PAGE, SeekTo::Data) else { continue };
+        let Ok(Some(data)) = slots.seek(slot, from / PAGE * PAGE, SeekTarget::Data) else { continue };
         let page = data / HUGE_BYTES * HUGE_BYTES + (mixed >> 32) % (HUGE_BYTES / PAGE) * PAGE;
-        let is_allocated = slots.seek(slot, page, SeekTo::Data).is_ok_and(|found| found == Some(page));
+        let is_allocated = slots.seek(slot, page, SeekTarget::Data).is_ok_and(|found| found == Some(page));
         if !is_allocated {
             continue;
         }
@@ -54,7 +54,7 @@ pub fn thin_piece(slots: &Slots, slot: Slot, range: Range<u64>) -> Option<u64> {
     let mut at = range.start;
     while at < end {
         // Holes are skipped without being read.
-        let Some(data) = slots.seek(slot, at, SeekTo::Data).ok()? else { return Some(range.end) };
+        let Some(data) = slots.seek(slot, at, SeekTarget::Data).ok()? else { return Some(range.end) };
         at = data / HUGE_BYTES * HUGE_BYTES;
         if at >= end {
             break;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use store::{Bay, Place, SLOTS, TABLE_BYTES, Table};
+use store::{OFFER_SLOTS, OFFER_TABLE_BYTES, OfferTable, SegmentPosition, WriteSegment};
 
 use crate::backing::{FILES, Mapped};
 use crate::block::{Block, BlockPool, order_bytes};
@@ -45,7 +45,7 @@ pub struct SegmentMemory {
     /// Its number among the segments.
     pub number: u32,
     pub mapped: Mapped,
-    table: Table,
+    table: OfferTable,
 }
 
 /// All write segments of an arena, except for their pages.
@@ -69,7 +69,7 @@ pub struct BlockOffers {
 /// Blocks offered in one write segment, by slot.
 struct SegmentOffers {
     memory: Arc<SegmentMemory>,
-    slots: [Option<BlockRange>; SLOTS as usize],
+    slots: [Option<BlockRange>; OFFER_SLOTS as usize],
     /// First page behind the block that was offered last.
     next: Page,
 }
@@ -104,11 +104,11 @@ impl WriteSegments {
     }
 
     /// Location of these bytes; `None` if they are in no write segment.
-    pub fn locate(&self, bytes: &[u8]) -> Option<Place> {
+    pub fn locate(&self, bytes: &[u8]) -> Option<SegmentPosition> {
         let segments = self.by_start.read();
         let (_, memory) = segments.range(..=bytes.as_ptr().addr()).next_back()?;
         let offset = memory.mapped.find(bytes)?;
-        Some(Place { segment: memory.number, offset: offset as u64 })
+        Some(SegmentPosition { segment: memory.number, offset: offset as u64 })
     }
 
     /// Returns true if these bytes are exactly those of a filled block.
@@ -147,7 +147,7 @@ impl BlockOffers {
         self.segments.get(&number).map(|offers| &offers.memory)
     }
 
-    /// Takes back one offered block. Returns false if writers have begun all that are left.
+    /// Takes back one offered block. Returns false if writers have claimed all that are left.
     pub fn revoke_one(&mut self, ledger: &mut Ledger) -> bool {
         let revoked = self.segments.iter_mut().find_map(|(number, SegmentOffers { memory, slots, .. })| {
             let revoke = |(slot, range): &(u32, &mut Option<BlockRange>)| {
@@ -162,7 +162,7 @@ impl BlockOffers {
         true
     }
 
-    /// Takes back all blocks of a segment, begun or not, because its writer is gone.
+    /// Takes back all blocks of a segment, claimed or not, because its writer is gone.
     fn revoke_all(&mut self, ledger: &mut Ledger, number: u32) {
         let Some(SegmentOffers { memory, slots, .. }) = self.segments.get_mut(&number) else { return };
         for (slot, range) in (0..).zip(slots) {
@@ -188,10 +188,10 @@ impl WriterHandle {
         if pool.write_segments.by_start.read().len() >= SEGMENTS_MAX {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "there are as many bays as there may be"));
         }
-        pool.reserve(TABLE_BYTES).map_err(|_| io::ErrorKind::StorageFull)?;
+        pool.reserve(OFFER_TABLE_BYTES).map_err(|_| io::ErrorKind::StorageFull)?;
         let created = create_segment(pool, top);
         if created.is_err() {
-            pool.release(TABLE_BYTES);
+            pool.release(OFFER_TABLE_BYTES);
         }
         Ok(Self { pool: pool.clone(), memory: created?, top })
     }
@@ -208,14 +208,14 @@ fn create_segment(pool: &Arc<BlockPool>, top: u8) -> io::Result<Arc<SegmentMemor
     let wanted = pool.account().0.saturating_mul(ADDRESS_FACTOR).min(SEGMENT_BYTES_MAX);
     let blocks = u32::try_from(wanted.div_ceil(block_bytes)).map_err(too_large)?;
     let length = u64::from(blocks) * block_bytes;
-    let mapped = pool.backing().create_file(usize::try_from(length + TABLE_BYTES).map_err(too_large)?)?;
-    let table = Table::map(mapped.file(), length)?;
+    let mapped = pool.backing().create_file(usize::try_from(length + OFFER_TABLE_BYTES).map_err(too_large)?)?;
+    let table = OfferTable::map(mapped.file(), length)?;
     let number = pool.write_segments.next.fetch_add(1, Ordering::Relaxed);
     let memory = Arc::new(SegmentMemory { number, mapped, table });
     pool.write_segments.by_start.write().insert(memory.mapped.start(), memory.clone());
     let mut state = pool.lock_state();
     state.ledger.open_segment(number, Buddy::new(blocks, top));
-    let offers = SegmentOffers { memory: memory.clone(), slots: [None; SLOTS as usize], next: 0 };
+    let offers = SegmentOffers { memory: memory.clone(), slots: [None; OFFER_SLOTS as usize], next: 0 };
     state.offers.segments.insert(number, offers);
     Ok(memory)
 }
@@ -235,17 +235,17 @@ impl BlockPool {
         let Some(SegmentOffers { memory, .. }) = ended else { return };
         self.write_segments.by_start.write().remove(&memory.mapped.start());
         self.write_segments.closed.fetch_add(1, Ordering::Relaxed);
-        self.release(TABLE_BYTES);
+        self.release(OFFER_TABLE_BYTES);
     }
 }
 
-impl Bay for WriterHandle {
+impl WriteSegment for WriterHandle {
     fn segment(&self) -> u32 {
         self.memory.number
     }
 
     fn length(&self) -> u64 {
-        self.memory.mapped.bytes() - TABLE_BYTES
+        self.memory.mapped.bytes() - OFFER_TABLE_BYTES
     }
 
     fn block_bytes(&self) -> u32 {
@@ -263,7 +263,7 @@ impl Bay for WriterHandle {
             return;
         };
         let offered_now = slots.iter().flatten().count();
-        let missing = (blocks.min(SLOTS) as usize).saturating_sub(offered_now);
+        let missing = (blocks.min(OFFER_SLOTS) as usize).saturating_sub(offered_now);
         if missing == 0 {
             return;
         }

@@ -65,8 +65,8 @@ impl Fixture {
     fn step(&mut self, dice: &mut Dice) {
         let data = vec![7; usize::try_from(1 + dice.below(u64::from(STRIPE_BYTES))).unwrap()];
         match dice.below(8) {
-            0 => self.slots.extend(self.extents.take()),
-            1 if !self.slots.is_empty() => self.extents.give_back(self.slots.swap_remove(dice.index(self.slots.len()))),
+            0 => self.slots.extend(self.extents.allocate_slot()),
+            1 if !self.slots.is_empty() => self.extents.free_slot(self.slots.swap_remove(dice.index(self.slots.len()))),
             2 | 3 if !self.slots.is_empty() => {
                 let slot = self.slots[dice.index(self.slots.len())];
                 let fd = self.extents.fd(slot).unwrap();
@@ -117,7 +117,7 @@ fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
             most = most.max(usage.used);
         }
         assert!(most > CAPACITY / 10 * 9, "seed {seed}: it was never full, {most}");
-        full.slots.drain(..).for_each(|slot| full.extents.give_back(slot));
+        full.slots.drain(..).for_each(|slot| full.extents.free_slot(slot));
         (0..full.stripes).for_each(|number| full.arena.remove(key(number)).unwrap());
         full.reserved.drain(..).for_each(|bytes| full.arena.release(bytes));
         assert_eq!(full.arena.usage().used, 0);
@@ -138,7 +138,7 @@ fn it_holds_as_well_for_a_user_without_rights() {
 #[test]
 fn what_whole_files_do_not_use_is_there_for_others_at_once() {
     let Some(full) = Fixture::new() else { return };
-    let slot = full.extents.take().unwrap();
+    let slot = full.extents.allocate_slot().unwrap();
     pwrite(full.extents.fd(slot).unwrap(), &vec![7; 100_000], 0).unwrap();
     full.arena.reserve(CAPACITY - 25 * 4096).unwrap();
     assert_eq!(pwrite(full.extents.fd(slot).unwrap(), &[7; 4096], 1 << 20), Err(Errno::NOSPC));

@@ -4,7 +4,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
-use store::{Engine, Generation, Landing, StripeKey};
+use store::{Engine, Generation, RecvBuffer, StripeKey};
 
 const FIRST: Generation = Generation(0);
 const STRIPE: u32 = 64 << 10;
@@ -27,15 +27,15 @@ fn warm() -> Arena {
     arena
 }
 
-fn landing(arena: &Arena, length: u32) -> Option<Box<dyn Landing>> {
-    arena.segments().unwrap().landing(length)
+fn recv_buffer(arena: &Arena, length: u32) -> Option<Box<dyn RecvBuffer>> {
+    arena.segments().unwrap().recv_buffer(length)
 }
 
 fn received(arena: &Arena, byte: u8, length: u32) -> Bytes {
-    let mut landing = landing(arena, length).unwrap();
-    assert_eq!(landing.room().len(), length as usize);
-    landing.room().fill(byte);
-    landing.landed()
+    let mut buffer = recv_buffer(arena, length).unwrap();
+    assert_eq!(buffer.bytes_mut().len(), length as usize);
+    buffer.bytes_mut().fill(byte);
+    buffer.freeze()
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn what_was_received_becomes_the_stripe_where_it_is() {
 fn what_did_not_come_whole_or_is_no_whole_stripe_is_free_with_the_last_of_it() {
     let arena = warm();
     let used = |stripes: u64| assert_eq!(arena.usage().used, stripes * u64::from(STRIPE));
-    let mut torn = landing(&arena, STRIPE).unwrap();
-    torn.room()[..1000].fill(1);
+    let mut torn = recv_buffer(&arena, STRIPE).unwrap();
+    torn.bytes_mut()[..1000].fill(1);
     used(1);
     drop(torn);
     used(0);
@@ -76,25 +76,25 @@ fn what_did_not_come_whole_or_is_no_whole_stripe_is_free_with_the_last_of_it() {
 #[test]
 fn only_memory_that_was_touched_and_suits_is_received_into() {
     let fresh = Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) }).unwrap();
-    assert!(landing(&fresh, STRIPE).is_none());
+    assert!(recv_buffer(&fresh, STRIPE).is_none());
     let arena = warm();
     for length in [0, 1, 4096, STRIPE + 1, u32::MAX] {
-        assert!(landing(&arena, length).is_none(), "{length} bytes");
+        assert!(recv_buffer(&arena, length).is_none(), "{length} bytes");
     }
-    assert!(landing(&arena, STRIPE).is_some());
+    assert!(recv_buffer(&arena, STRIPE).is_some());
 }
 
 #[test]
 fn an_eighth_of_what_is_free_is_received_into_and_all_of_it_can_be_filled_otherwise() {
     let arena = warm();
-    let mut landings: Vec<_> = std::iter::from_fn(|| landing(&arena, STRIPE)).collect();
-    assert_eq!(landings.len() as u64, STRIPES / 8);
-    landings.pop();
-    assert!(landing(&arena, STRIPE).is_some(), "another, when one has gone");
-    let came: Vec<_> = landings.into_iter().map(Landing::landed).collect();
-    landings = std::iter::from_fn(|| landing(&arena, STRIPE)).collect();
-    assert_eq!(landings.len(), 1, "what has come counts until it is a stripe's");
-    drop((landings, came));
+    let mut buffers: Vec<_> = std::iter::from_fn(|| recv_buffer(&arena, STRIPE)).collect();
+    assert_eq!(buffers.len() as u64, STRIPES / 8);
+    buffers.pop();
+    assert!(recv_buffer(&arena, STRIPE).is_some(), "another, when one has gone");
+    let came: Vec<_> = buffers.into_iter().map(RecvBuffer::freeze).collect();
+    buffers = std::iter::from_fn(|| recv_buffer(&arena, STRIPE)).collect();
+    assert_eq!(buffers.len(), 1, "what has come counts until it is a stripe's");
+    drop((buffers, came));
     fill(&arena);
-    assert!(landing(&arena, STRIPE).is_none(), "nothing is free");
+    assert!(recv_buffer(&arena, STRIPE).is_none(), "nothing is free");
 }

@@ -23,7 +23,7 @@ fn key(file: u64, stripe: u64) -> StripeKey {
 fn fill(arena: &Arena, key: StripeKey, len: u64, byte: u8) {
     let data = vec![byte; usize::try_from(len).unwrap()];
     arena.write(key, FIRST, 0, &data).unwrap();
-    arena.fit(key).unwrap();
+    arena.shrink_to_fit(key).unwrap();
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_later_stripe_takes_a_whole_block_at_once_and_gives_back_its_slack_when_fitt
     let arena = arena(8 * MIB);
     arena.write(key(1, 1), FIRST, 0, &[7; 5000]).unwrap();
     assert_eq!(arena.usage().used, MIB);
-    arena.fit(key(1, 1)).unwrap();
+    arena.shrink_to_fit(key(1, 1)).unwrap();
     assert_eq!(arena.usage().used, 2 * PAGE);
     assert_eq!(arena.read(key(1, 1), 0, u32::MAX).unwrap(), [7; 5000][..]);
 }
@@ -116,7 +116,7 @@ fn a_stripe_that_grows_after_each_fit_keeps_its_bytes_whoever_took_what_it_gave_
     for step in 0..1000_u32 {
         let some = [step.to_le_bytes()[0]; 1000];
         arena.write(key(1, 0), FIRST, u32::try_from(data.len()).unwrap(), &some).unwrap();
-        arena.fit(key(1, 0)).unwrap();
+        arena.shrink_to_fit(key(1, 0)).unwrap();
         // A neighbour takes the freed space, if it can.
         arena.write(key(2 + u64::from(step), 0), FIRST, 0, b"x").unwrap();
         data.extend_from_slice(&some);
@@ -134,7 +134,7 @@ fn a_viewed_block_is_not_cut_below_its_view() {
     fill(&arena, key(3, 0), MIB, 4);
     assert!(view.iter().all(|byte| *byte == 3) && view.len() == 100_000);
     drop(view);
-    arena.fit(key(1, 0)).unwrap();
+    arena.shrink_to_fit(key(1, 0)).unwrap();
     assert_eq!(arena.usage().used, 2 * MIB + PAGE);
 }
 

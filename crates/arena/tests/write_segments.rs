@@ -5,7 +5,9 @@ use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
-use store::{Bay, Engine, EngineError, Extents, FreedHook, Generation, SLOTS, StripeKey, Table, Usage};
+use store::{
+    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, OFFER_SLOTS, OfferTable, StripeKey, WriteSegment,
+};
 
 const FIRST: Generation = Generation(0);
 const STRIPE: u32 = 64 << 10;
@@ -22,29 +24,29 @@ fn key(stripe: u64) -> StripeKey {
 /// A write segment and its writer, which is another process in production.
 #[derive(Debug)]
 struct Writer {
-    bay: Box<dyn Bay>,
+    write_segment: Box<dyn WriteSegment>,
     file: File,
-    table: Table,
+    table: OfferTable,
 }
 
 impl Writer {
     fn new(arena: &Arena) -> Self {
-        let bay = arena.segments().unwrap().bay().unwrap();
-        let file = File::from(bay.open().unwrap());
-        let table = Table::map(&file, bay.length()).unwrap();
-        Self { bay, file, table }
+        let write_segment = arena.segments().unwrap().create_write_segment().unwrap();
+        let file = File::from(write_segment.open().unwrap());
+        let table = OfferTable::map(&file, write_segment.length()).unwrap();
+        Self { write_segment, file, table }
     }
 
     fn fill(&self, block: u32, data: &[u8]) {
-        self.file.write_all_at(data, u64::from(block) * u64::from(self.bay.block_bytes())).unwrap();
+        self.file.write_all_at(data, u64::from(block) * u64::from(self.write_segment.block_bytes())).unwrap();
     }
 
     /// Writes bytes into an offered block; `None` if no block was offered.
     fn put(&self, data: &[u8]) -> Option<Bytes> {
-        self.bay.offer(4);
-        let (slot, block) = self.table.begin(0..SLOTS, 0)?;
+        self.write_segment.offer(4);
+        let (slot, block) = self.table.claim(0..OFFER_SLOTS, 0)?;
         self.fill(block, data);
-        Some(self.bay.take(slot, u32::try_from(data.len()).unwrap()).expect("it was begun"))
+        Some(self.write_segment.take(slot, u32::try_from(data.len()).unwrap()).expect("it was begun"))
     }
 }
 
@@ -58,7 +60,7 @@ struct SegmentEngine {
 impl SegmentEngine {
     fn new(stripes: u64) -> Self {
         // The table of the write segment uses some of the capacity.
-        let capacity = stripes * u64::from(STRIPE) + store::TABLE_BYTES;
+        let capacity = stripes * u64::from(STRIPE) + store::OFFER_TABLE_BYTES;
         let arena = Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(capacity) }).unwrap();
         Self { writer: Writer::new(&arena), arena }
     }
@@ -66,7 +68,7 @@ impl SegmentEngine {
 
 /// Adjusts an error to that of an engine without a table.
 fn without_table(error: EngineError) -> EngineError {
-    let less = |bytes: u64| bytes - store::TABLE_BYTES;
+    let less = |bytes: u64| bytes - store::OFFER_TABLE_BYTES;
     match error {
         EngineError::Full { capacity, used, wanted } => {
             EngineError::Full { capacity: less(capacity), used: less(used), wanted }
@@ -109,8 +111,8 @@ impl Engine for SegmentEngine {
         self.arena.remove(key)
     }
 
-    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
-        self.arena.fit(key)
+    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        self.arena.shrink_to_fit(key)
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
@@ -122,14 +124,14 @@ impl Engine for SegmentEngine {
     }
 
     /// Usage without the table.
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> EngineUsage {
         let usage = self.arena.usage();
-        let less = |bytes: u64| bytes - store::TABLE_BYTES;
-        Usage {
+        let less = |bytes: u64| bytes - store::OFFER_TABLE_BYTES;
+        EngineUsage {
             capacity: less(usage.capacity),
             used: less(usage.used),
             reserved: less(usage.reserved),
-            own_room: None,
+            extent_free: None,
             ..usage
         }
     }
@@ -157,8 +159,8 @@ fn what_was_put_down_becomes_the_stripe_where_it_is() {
         let view = arena.read(key(stripe.into()), 0, STRIPE).unwrap();
         assert_eq!((view.as_ptr(), &view[..]), (at, &vec![stripe; STRIPE as usize][..]));
         let segments = arena.segments().unwrap();
-        let place = segments.place(&view[5..]).unwrap();
-        assert_eq!(place.segment, writer.bay.segment());
+        let place = segments.locate(&view[5..]).unwrap();
+        assert_eq!(place.segment, writer.write_segment.segment());
         let shown = File::from(segments.open(place.segment).unwrap());
         assert!(shown.write_at(b"x", 0).is_err(), "others may only read it");
         let mut there = [0];
@@ -180,7 +182,7 @@ fn a_writer_that_cuts_its_memory_short_ends_nobody_and_loses_no_bytes_of_others(
     for length in [0, 4096] {
         writer.file.set_len(length).unwrap();
         // The cut removed the table too.
-        writer.bay.offer(4);
+        writer.write_segment.offer(4);
         assert!(arena.read(key(0), 0, STRIPE).unwrap().iter().all(|byte| *byte == 0));
         assert!(arena.read(key(1), 0, STRIPE).unwrap().iter().all(|byte| *byte == 8));
         fill(&writer, 0, 9);
@@ -193,7 +195,7 @@ fn who_makes_a_descriptor_for_writing_of_one_for_reading_and_cuts_the_memory_sho
     let arena = arena(64);
     arena.write(key(0), FIRST, 0, &[7; 9]).unwrap();
     let segments = arena.segments().unwrap();
-    let place = segments.place(&arena.read(key(0), 0, 9).unwrap()).unwrap();
+    let place = segments.locate(&arena.read(key(0), 0, 9).unwrap()).unwrap();
     let shown = File::from(segments.open(place.segment).unwrap());
     let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&shown));
     File::options().write(true).open(again).unwrap().set_len(0).unwrap();
@@ -254,20 +256,20 @@ fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
     let arena = arena(64);
     let writer = Writer::new(&arena);
     let table = arena.usage().used;
-    writer.bay.offer(SLOTS);
+    writer.write_segment.offer(OFFER_SLOTS);
     assert_eq!(arena.usage().used, table);
-    let begun = writer.table.begin(0..SLOTS, 0).unwrap();
+    let claimed = writer.table.claim(0..OFFER_SLOTS, 0).unwrap();
     let mut filled = 0;
     while arena.write(key(filled), FIRST, 0, &vec![1; STRIPE as usize]).is_ok() {
         filled += 1;
     }
     assert_eq!(filled, 62, "all but the table and what was begun");
-    assert_eq!(writer.table.begin(0..SLOTS, 0), None, "all others were taken back");
-    writer.bay.offer(SLOTS);
-    assert_eq!(writer.table.begin(0..SLOTS, 0), None, "and none is offered in a full arena");
-    let (slot, block) = begun;
+    assert_eq!(writer.table.claim(0..OFFER_SLOTS, 0), None, "all others were taken back");
+    writer.write_segment.offer(OFFER_SLOTS);
+    assert_eq!(writer.table.claim(0..OFFER_SLOTS, 0), None, "and none is offered in a full arena");
+    let (slot, block) = claimed;
     writer.fill(block, &vec![9; STRIPE as usize]);
-    let down = writer.bay.take(slot, STRIPE).unwrap();
+    let down = writer.write_segment.take(slot, STRIPE).unwrap();
     arena.write(key(99), FIRST, 0, &down).unwrap();
     assert!(arena.read(key(99), 0, STRIPE).unwrap() == vec![9; STRIPE as usize]);
 }
@@ -276,14 +278,14 @@ fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
 fn only_what_is_begun_is_taken_and_only_once() {
     let arena = arena(64);
     let writer = Writer::new(&arena);
-    writer.bay.offer(4);
-    assert!(writer.bay.take(0, 5).is_none(), "offered only");
-    let (slot, _) = writer.table.begin(0..SLOTS, 0).unwrap();
-    for (slot, length) in [(slot, 0), (slot, STRIPE + 1), (slot + 1, 5), (SLOTS, 5), (u32::MAX, 5)] {
-        assert!(writer.bay.take(slot, length).is_none());
+    writer.write_segment.offer(4);
+    assert!(writer.write_segment.take(0, 5).is_none(), "offered only");
+    let (slot, _) = writer.table.claim(0..OFFER_SLOTS, 0).unwrap();
+    for (slot, length) in [(slot, 0), (slot, STRIPE + 1), (slot + 1, 5), (OFFER_SLOTS, 5), (u32::MAX, 5)] {
+        assert!(writer.write_segment.take(slot, length).is_none());
     }
-    assert!(writer.bay.take(slot, 5).is_some());
-    assert!(writer.bay.take(slot, 5).is_none());
+    assert!(writer.write_segment.take(slot, 5).is_some());
+    assert!(writer.write_segment.take(slot, 5).is_none());
 }
 
 #[test]
@@ -305,29 +307,31 @@ fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_all_of_the_b
     let before = arena.usage().used;
     let writer = Writer::new(&arena);
     let segments = arena.segments().unwrap();
-    let bay = writer.bay.segment();
+    let write_segment = writer.write_segment.segment();
     for stripe in 0..10 {
         arena.write(key(stripe), FIRST, 0, &writer.put(&vec![1; STRIPE as usize]).unwrap()).unwrap();
     }
     arena.remove(key(9)).unwrap();
-    let _begun = writer.table.begin(0..SLOTS, 0).unwrap();
+    let _claimed = writer.table.claim(0..OFFER_SLOTS, 0).unwrap();
     drop(writer);
     assert_eq!(arena.touched(), 9 * u64::from(STRIPE), "what is free of it is given back");
     let view = arena.read(key(0), 0, STRIPE).unwrap();
     (0..9).for_each(|stripe| arena.remove(key(stripe)).unwrap());
-    assert!(view == vec![1; STRIPE as usize] && segments.length(bay).is_some() && segments.gone() == 0);
+    assert!(
+        view == vec![1; STRIPE as usize] && segments.length(write_segment).is_some() && segments.closed_segments() == 0
+    );
     drop(view);
-    assert_eq!((segments.length(bay), segments.gone()), (None, 1));
+    assert_eq!((segments.length(write_segment), segments.closed_segments()), (None, 1));
     assert_eq!((arena.usage().used, arena.touched(), arena.resident().unwrap()), (before, 0, 0));
-    assert_ne!(Writer::new(&arena).bay.segment(), bay, "a number is never given again");
+    assert_ne!(Writer::new(&arena).write_segment.segment(), write_segment, "a number is never given again");
 }
 
 #[test]
 fn there_are_so_many_bays_and_another_when_one_has_gone() {
     let arena = arena(64);
     let segments = arena.segments().unwrap();
-    let mut bays: Vec<_> = (0..256).map(|_| segments.bay().unwrap()).collect();
-    assert_eq!(segments.bay().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
-    bays.pop();
-    assert!(segments.bay().is_ok());
+    let mut write_segments: Vec<_> = (0..256).map(|_| segments.create_write_segment().unwrap()).collect();
+    assert_eq!(segments.create_write_segment().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    write_segments.pop();
+    assert!(segments.create_write_segment().is_ok());
 }

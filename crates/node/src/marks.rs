@@ -23,7 +23,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use store::{Access, Held, Slot, StandIn, StripeKey};
+use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StripeKey};
 use wire::{
     Answer, Command, Extent, LeaseKind, LeaseStatus, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId, Outcome,
     PendingDelete, RequestId, Session,
@@ -64,7 +64,7 @@ struct Open {
     inode: (u64, u64),
     /// Tells whether a placeholder descriptor is still open; `None` for an extent, whose own file
     /// tells that.
-    stands: Option<Arc<dyn Held>>,
+    stands: Option<Arc<dyn PlaceholderHandle>>,
 }
 
 impl Marks {
@@ -166,8 +166,8 @@ impl Node {
         let mark = self.marks.next(self.id())?;
         let (descriptor, stands) = match lent {
             LeaseKind::Extent(extent) => (self.open_extent(file, extent, flags, mark)?, None),
-            LeaseKind::Bytes => self.stand_in(StandIn::Bytes, mark)?,
-            LeaseKind::Directory => self.stand_in(StandIn::Directory, mark)?,
+            LeaseKind::Bytes => self.create_placeholder(PlaceholderKind::File, mark)?,
+            LeaseKind::Directory => self.create_placeholder(PlaceholderKind::Directory, mark)?,
         };
         let found = fstat(&descriptor).ok()?;
         let inode = (found.st_dev, found.st_ino);
@@ -179,7 +179,7 @@ impl Node {
         let has = self.partitions.get(file.partition())?.lock().extent(file) == Some(extent);
         let pin = crate::whole::Wholes::pin(&*self.whole, extent).filter(|_| has)?;
         let extents = self.whole.extents();
-        if flags.write && !extents.make_way() {
+        if flags.write && !extents.reserve_headroom() {
             return None;
         }
         self.whole.lend(extent, flags);
@@ -188,8 +188,11 @@ impl Node {
         opened.inspect_err(|error| tracing::warn!(%error, "an extent could not be opened for a program")).ok()
     }
 
-    fn stand_in(&self, kind: StandIn, mark: OpenLeaseId) -> Option<(OwnedFd, Option<Arc<dyn Held>>)> {
-        let made = self.engine.stand_in(kind, number(mark));
+    fn create_placeholder(
+        &self,
+        kind: PlaceholderKind,
+        mark: OpenLeaseId) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
+        let made = self.engine.create_placeholder(kind, number(mark));
         let made = made.inspect_err(|error| tracing::warn!(%error, "a program gets no descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }
@@ -227,8 +230,8 @@ impl Node {
     /// Asks the kernel whether somebody still has the descriptor.
     fn lives(&self, mark: OpenLeaseId, open: &Open) -> bool {
         match (&open.stands, open.lent) {
-            (Some(stands), _) => stands.is_held(),
-            (None, LeaseKind::Extent(extent)) => self.whole.extents().holds(Slot(extent.slot), number(mark)),
+            (Some(stands), _) => stands.is_open(),
+            (None, LeaseKind::Extent(extent)) => self.whole.extents().is_open(Slot(extent.slot), number(mark)),
             (None, _) => false,
         }
     }
@@ -254,7 +257,7 @@ impl Node {
     /// Clients that have handles request that themselves.
     fn fit_last_stripe(&self, file: FileId) {
         let last = self.partitions.get(file.partition()).and_then(|partition| partition.lock().last_stripe(file));
-        let fitted = last.map(|stripe| self.engine.fit(StripeKey { file, stripe }));
+        let fitted = last.map(|stripe| self.engine.shrink_to_fit(StripeKey { file, stripe }));
         if let Some(Err(error)) = fitted {
             tracing::debug!(%error, %file, "the last stripe keeps its slack");
         }
@@ -327,6 +330,6 @@ impl Node {
 }
 
 /// Converts a mark to the engine's number for it.
-fn number(mark: OpenLeaseId) -> store::Mark {
-    store::Mark(mark.origin().1)
+fn number(mark: OpenLeaseId) -> store::LeaseNumber {
+    store::LeaseNumber(mark.origin().1)
 }

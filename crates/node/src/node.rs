@@ -201,7 +201,7 @@ impl Node {
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
-        let (capacity, used, stripes, own_room) = (held.capacity, held.used, held.stripes, held.own_room);
+        let (capacity, used, stripes, own_room) = (held.capacity, held.used, held.stripes, held.extent_free);
         SpaceUsage { capacity, used, files, stripes, waiting, waited, refused, extent_free: own_room }
     }
 
@@ -215,7 +215,7 @@ impl Node {
     /// while the pool is more than half full.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         let backing = Backing::new(&self.whole, extent, flags)?;
-        (!flags.write || self.whole.extents().make_way()).then_some(backing)
+        (!flags.write || self.whole.extents().reserve_headroom()).then_some(backing)
     }
 
     /// The engine's memory, for other processes to map. `None` if the engine cannot share it.
@@ -363,7 +363,7 @@ impl Node {
                 self.engine.truncate(key, Generation(generation), length).map(|()| Answer::Done)
             }
             StripeAction::Remove => self.engine.remove(key).map(|()| Answer::Done),
-            StripeAction::Fit => self.engine.fit(key).map(|()| Answer::Done),
+            StripeAction::Fit => self.engine.shrink_to_fit(key).map(|()| Answer::Done),
         };
         Reply::ready(done.map_err(|error| Failure::Refused(never_full(error, key))))
     }
@@ -386,10 +386,12 @@ impl Node {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let done = match what {
-            What::Fill { data } => self.engine.write(*key, *generation, 0, data).and_then(|()| self.engine.fit(*key)),
+            What::Fill { data } => {
+                self.engine.write(*key, *generation, 0, data).and_then(|()| self.engine.shrink_to_fit(*key))
+            }
             What::Write { offset, ends, data } => {
                 let done = self.engine.write(*key, *generation, *offset, data);
-                if *ends { done.and_then(|()| self.engine.fit(*key)) } else { done }
+                if *ends { done.and_then(|()| self.engine.shrink_to_fit(*key)) } else { done }
             }
             What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
             What::Extend { length } => self.engine.extend(*key, *generation, *length),

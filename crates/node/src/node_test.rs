@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
 };
-use store::Model;
+use store::ModelEngine;
 use wire::{
     AllocateMode, Answer, Body, Command, Extent, ExtentAction, ExtentRequest, Failure, Intent, Lock, LockKind,
     LockOwner, LockStyle, Name, NewInode, NewKind, OpenFlags, Owner, Part, Refusal, Request, RequestId, Session,
@@ -20,7 +20,7 @@ const STRIPE: u32 = 4096;
 
 fn node() -> Arc<Node> {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
-    embedded(settings, Arc::new(Model::new(1 << 20, STRIPE)))
+    embedded(settings, Arc::new(ModelEngine::new(1 << 20, STRIPE)))
 }
 
 fn ask(node: &Arc<Node>, epoch: Epoch, partition: u16, body: Body) -> Result<Answer, Failure> {
@@ -76,7 +76,7 @@ fn two_nodes() -> [Arc<Node>; 2] {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
     let ids = [NodeId(1), NodeId(40_000)];
     let map = PartitionMap::proportional(&ids.map(|id| (id, 1)), 64).unwrap();
-    ids.map(|id| member(id, map.clone(), settings.clone(), Arc::new(Model::new(1 << 20, STRIPE))))
+    ids.map(|id| member(id, map.clone(), settings.clone(), Arc::new(ModelEngine::new(1 << 20, STRIPE))))
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
 /// A node with extents, and a file in it that is open and has one.
 fn whole_file() -> (Arc<Node>, FileId, Extent) {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, closed_kept: 0, ..Settings::default() };
-    let node = embedded(settings, Arc::new(Model::with_extents(1 << 20, STRIPE)));
+    let node = embedded(settings, Arc::new(ModelEngine::with_extents(1 << 20, STRIPE)));
     let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
     let create = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Any };

@@ -158,7 +158,9 @@ impl Node {
             return Ok(Err(Refusal::invalid(Object::File(file), why)));
         }
         let key = StripeKey { file, stripe: StripeNo(0) };
-        if let Err(error) = self.engine.write(key, Generation(0), 0, first).and_then(|()| self.engine.fit(key)) {
+        if let Err(error) =
+            self.engine.write(key, Generation(0), 0, first).and_then(|()| self.engine.shrink_to_fit(key))
+        {
             return refusal_of(error, Object::File(file)).map(Err);
         }
         if reserved().is_none() && !partition.lock().has(file) {

@@ -33,8 +33,8 @@ impl Node {
     /// thinning if a sample shows need.
     pub(crate) fn shape_closed(&self, (file, extent): (FileId, Extent)) {
         let Some(pin) = Wholes::pin(&*self.whole, extent) else { return };
-        self.whole.extents().forget(pin.slot());
-        if self.whole.extents().is_loose(pin.slot()) {
+        self.whole.extents().end_direct_writes(pin.slot());
+        if self.whole.extents().has_slack(pin.slot()) {
             self.thinnings.0.lock().push_back(Thinning { file, extent, done: 0 });
         }
     }

@@ -63,7 +63,7 @@ impl Wholes {
 
     /// Takes a new, empty extent from the stock.
     pub fn take(&self) -> Option<Extent> {
-        let slot = self.extents.as_ref()?.take()?.0;
+        let slot = self.extents.as_ref()?.allocate_slot()?.0;
         let mut lives = self.lives.lock();
         if lives.len() <= slot as usize {
             lives.resize(slot as usize + 1, Life::default());
@@ -108,13 +108,13 @@ impl Wholes {
     /// Returns an ended extent to the stock. It must be idle.
     pub fn give_back(&self, extent: Extent) {
         self.lives.lock()[extent.slot as usize].state = State::Stock;
-        self.extents().give_back(Slot(extent.slot));
+        self.extents().free_slot(Slot(extent.slot));
     }
 
     /// True if no kernel has the extent open or mapped.
     pub fn is_quiet(&self, extent: Extent) -> bool {
         let lent = self.lives.lock()[extent.slot as usize].lent;
-        !lent || self.extents().is_quiet(Slot(extent.slot))
+        !lent || self.extents().is_idle(Slot(extent.slot))
     }
 
     /// Returns a freed slot to the stock, unless it is in use; then it is tried again later.
@@ -128,8 +128,8 @@ impl Wholes {
             life.state = State::Stock;
             life.lent
         };
-        if !lent || self.extents().is_quiet(Slot(slot)) {
-            self.extents().give_back(Slot(slot));
+        if !lent || self.extents().is_idle(Slot(slot)) {
+            self.extents().free_slot(Slot(slot));
         } else {
             self.lives.lock()[slot as usize].state = State::Freed;
             self.loud.lock().push_back(slot);
@@ -177,7 +177,7 @@ impl Wholes {
             life.mapped |= flags.read && flags.write;
         }
         if flags.write {
-            self.extents().watch(Slot(extent.slot));
+            self.extents().begin_direct_writes(Slot(extent.slot));
         }
     }
 
@@ -185,7 +185,7 @@ impl Wholes {
     pub fn may_be_mapped(&self, extent: Extent) -> bool {
         // Under the lock, so that nobody maps it between the question and its answer.
         let life = &mut self.lives.lock()[extent.slot as usize];
-        life.mapped = life.mapped && (life.pins > 0 || !self.extents().is_quiet(Slot(extent.slot)));
+        life.mapped = life.mapped && (life.pins > 0 || !self.extents().is_idle(Slot(extent.slot)));
         life.mapped
     }
 
@@ -229,7 +229,7 @@ impl<W: Borrow<Wholes>> Drop for Pin<W> {
 
 impl fmt::Debug for Wholes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slots = self.extents.as_ref().map(|extents| extents.slots());
+        let slots = self.extents.as_ref().map(|extents| extents.slot_counts());
         f.debug_struct("Wholes").field("slots", &slots).field("loud", &self.loud.lock().len()).finish_non_exhaustive()
     }
 }
@@ -237,15 +237,15 @@ impl fmt::Debug for Wholes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{Engine, Model};
+    use store::{Engine, ModelEngine};
 
     fn wholes() -> (Arc<Wholes>, Arc<dyn Extents>) {
-        let extents = Model::with_extents(1 << 20, 4096).extents().unwrap();
+        let extents = ModelEngine::with_extents(1 << 20, 4096).extents().unwrap();
         (Wholes::new(NodeId(1), Some(extents.clone())), extents)
     }
 
     fn in_stock(extents: &Arc<dyn Extents>) -> u64 {
-        extents.slots().1
+        extents.slot_counts().1
     }
 
     #[test]

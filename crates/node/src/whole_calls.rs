@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use partition::Partition;
 use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, Policy};
 use std::time::SystemTime;
-use store::{Allocate, EngineError, Put, Slot};
+use store::{EngineError, FallocateMode, Slot, WriteResult};
 use wire::{
     AllocateMode, Answer, Attributes, Changes, Command, Content, Extent, ExtentAction, ExtentRequest, Object, Outcome,
     Refusal, RequestId, SeekTo, StripeRuns, TimeChange, Timestamp, WritePlace,
@@ -160,7 +160,7 @@ impl Node {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
                 let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new(), layout };
-                self.whole.extents().allocate(Slot(extent.slot), range, how(*mode)).map(|()| Some(allocated))
+                self.whole.extents().fallocate(Slot(extent.slot), range, how(*mode)).map(|()| Some(allocated))
             }
             (Answer::Extent(extent), Todo::Seek { offset, target }) => {
                 return Ok(Some(self.seek(*extent, *offset, *target)));
@@ -191,7 +191,7 @@ impl Node {
             WritePlace::End => self.whole.extents().append(slot, data),
         };
         match put {
-            Ok(Put { offset, length }) => Ok(Some(Answer::ExtentWritten { offset, length })),
+            Ok(WriteResult { offset, length }) => Ok(Some(Answer::ExtentWritten { offset, length })),
             Err(EngineError::Full { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -199,8 +199,8 @@ impl Node {
 
     fn seek(&self, extent: Extent, offset: u64, target: SeekTo) -> Outcome<Answer> {
         let target = match target {
-            SeekTo::Data => store::SeekTo::Data,
-            SeekTo::Hole => store::SeekTo::Hole,
+            SeekTo::Data => store::SeekTarget::Data,
+            SeekTo::Hole => store::SeekTarget::Hole,
         };
         match self.whole.extents().seek(Slot(extent.slot), offset, target) {
             Ok(Some(offset)) => Ok(Answer::Offset(offset)),
@@ -291,7 +291,7 @@ impl Node {
             ExtentAction::Append { data } => return self.append_once(call, &pin, data),
         };
         match put {
-            Ok(Put { offset, length }) => Ok(Ok(Answer::ExtentWritten { offset, length })),
+            Ok(WriteResult { offset, length }) => Ok(Ok(Answer::ExtentWritten { offset, length })),
             Err(error) => refusal_of(error, object()).map(Err),
         }
     }
@@ -306,7 +306,7 @@ impl Node {
             return Ok(answer);
         }
         match self.whole.extents().append(pin.slot(), data) {
-            Ok(Put { offset, length }) => {
+            Ok(WriteResult { offset, length }) => {
                 let answer = Answer::ExtentWritten { offset, length };
                 let mut held = partition.lock();
                 self.touched.note(request_id.session, call.partition);
@@ -328,13 +328,13 @@ pub fn wish(command: &mut Command) -> Option<&mut ExtentRequest> {
     }
 }
 
-fn how(mode: AllocateMode) -> Allocate {
+fn how(mode: AllocateMode) -> FallocateMode {
     match mode {
-        AllocateMode::Extend => Allocate::Extend,
-        AllocateMode::KeepSize => Allocate::KeepSize,
-        AllocateMode::PunchHole => Allocate::PunchHole,
-        AllocateMode::ZeroRange => Allocate::ZeroRange,
-        AllocateMode::ZeroRangeKeepSize => Allocate::ZeroRangeKeepSize,
+        AllocateMode::Extend => FallocateMode::Extend,
+        AllocateMode::KeepSize => FallocateMode::KeepSize,
+        AllocateMode::PunchHole => FallocateMode::PunchHole,
+        AllocateMode::ZeroRange => FallocateMode::ZeroRange,
+        AllocateMode::ZeroRangeKeepSize => FallocateMode::ZeroRangeKeepSize,
     }
 }
 

@@ -2,7 +2,7 @@
 //! breaks its promise.
 //!
 //! Each function takes a fresh engine; those about space take one with capacity for exactly
-//! [`ROOM_STRIPES`] whole stripes. The tests of an engine run them all with
+//! [`CAPACITY_STRIPES`] whole stripes. The tests of an engine run them all with
 //! [`crate::conformance_tests!`].
 
 mod extents;
@@ -21,7 +21,7 @@ pub use extents::{
     extents_and_stripes_share_the_capacity, random_calls_agree_with_a_plain_file, slots_are_given_once,
     what_was_put_into_an_extent_is_read,
 };
-pub use random::{Step, random_calls_agree_with_the_model, run, steps};
+pub use random::{RandomCall, random_calls, random_calls_agree_with_the_model, run};
 pub use sharing::{
     a_dropped_view_gives_back_its_space_and_calls_the_hook, a_view_stays_the_same_bytes,
     a_write_is_seen_whole_or_not_at_all, appends_by_many_threads_to_their_own_stripes_all_stand,
@@ -36,7 +36,7 @@ pub use space::{
 use crate::{Engine, EngineError, Generation, StripeKey};
 
 /// The number of whole stripes that fit in the engine under test.
-pub const ROOM_STRIPES: u64 = 8;
+pub const CAPACITY_STRIPES: u64 = 8;
 
 /// Makes a test of each promise, in a module `conformance`. The argument makes an engine with
 /// capacity for that many whole stripes.
@@ -81,7 +81,7 @@ macro_rules! conformance_tests {
                 #[test]
                 fn $promise() {
                     let make = $make;
-                    let engine = make($crate::conformance::ROOM_STRIPES);
+                    let engine = make($crate::conformance::CAPACITY_STRIPES);
                     $crate::conformance::$promise(&engine);
                 }
             )+
@@ -90,7 +90,7 @@ macro_rules! conformance_tests {
 }
 
 /// The capacity in bytes of the engine under test for extent files.
-pub const ROOM_BYTES: u64 = 4 << 20;
+pub const CAPACITY_BYTES: u64 = 4 << 20;
 
 /// Makes a test of each promise about extent files, in a module `extents_conformance`. The argument
 /// makes a boxed engine with extent files and capacity for that many bytes.
@@ -124,7 +124,7 @@ macro_rules! extents_conformance_tests {
                 #[test]
                 fn $promise() {
                     let make = $make;
-                    let engine = make($crate::conformance::ROOM_BYTES);
+                    let engine = make($crate::conformance::CAPACITY_BYTES);
                     $crate::conformance::$promise(&*engine);
                 }
             )+

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 
-use crate::{EngineError, Extents, Held, Mark, Segments, StandIn};
+use crate::{EngineError, Extents, LeaseNumber, PlaceholderHandle, PlaceholderKind, Segments};
 
 /// The key of a stripe: a fixed-size piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -38,7 +38,7 @@ impl fmt::Display for Generation {
 
 /// The space usage of an engine, in bytes unless said otherwise. `used` is never above `capacity`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+pub struct EngineUsage {
     /// The most that the engine may hold.
     pub capacity: u64,
     /// All space in use: blocks (those with views included), extent files, and reservations.
@@ -50,10 +50,10 @@ pub struct Usage {
     /// The space that extent files may still take without asking the engine. If it is exhausted, a
     /// process that writes to an extent file directly gets ENOSPC at once. `None` if no extent file
     /// has bytes.
-    pub own_room: Option<u64>,
+    pub extent_free: Option<u64>,
 }
 
-impl Usage {
+impl EngineUsage {
     /// The bytes that are not used. A stripe may still not fit, because it takes whole blocks.
     pub fn free(&self) -> u64 {
         self.capacity - self.used
@@ -113,7 +113,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
 
     /// Frees the space that the stripe holds beyond its bytes, if that takes no new space. For a
     /// stripe that will not grow soon.
-    fn fit(&self, key: StripeKey) -> Result<(), EngineError>;
+    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError>;
 
     /// Counts `bytes` of the caller's own data against the capacity, or returns
     /// [`EngineError::Full`].
@@ -123,7 +123,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
     fn release(&self, bytes: u64);
 
     /// The current space usage; cheap.
-    fn usage(&self) -> Usage;
+    fn usage(&self) -> EngineUsage;
 
     /// The highest `used` so far, in bytes: never less than the true peak, and at most a thousandth
     /// of the capacity more. For an engine that does not record it, the current `used`.
@@ -141,14 +141,18 @@ pub trait Engine: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Creates a placeholder descriptor for an open that has no file of the engine, under `mark`;
+    /// Creates a placeholder descriptor for an open that has no file of the engine, under `lease`;
     /// also returns the handle that tells whether a copy of it is still open. If the system has no
     /// nameless directory to offer, a placeholder for a directory is like one for a file. The
     /// descriptor is closed on exec.
     ///
     /// Fails if the system has no more descriptors, or if the engine has no placeholders.
-    fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-        let _ = (kind, mark);
+    fn create_placeholder(
+        &self,
+        kind: PlaceholderKind,
+        lease: LeaseNumber,
+    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)> {
+        let _ = (kind, lease);
         Err(io::ErrorKind::Unsupported.into())
     }
 

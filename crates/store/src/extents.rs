@@ -2,21 +2,21 @@
 //! of the pool.
 //!
 //! ```text
-//!   stock --take--> in use: written, read, cut, mapped by a kernel --give_back--> stock
+//!   free --allocate_slot--> in use: written, read, cut, mapped by a kernel --free_slot--> free
 //! ```
 //!
-//! An engine keeps a stock of *slots*. A slot that was just taken is an empty file. A slot that is
-//! given back is emptied and may be taken again, with the same number and the same descriptor.
+//! An engine has *slots*. A slot that was just allocated is an empty file. A slot that is freed is
+//! emptied and may be allocated again, with the same number and the same descriptor.
 //! Extents share the engine's capacity with its stripes and reservations: together they never hold
 //! more than it, however bytes come into an extent.
 //!
-//! The caller that takes a slot must count the slot's lives and its users, and give it back only
+//! The caller that allocates a slot must count the slot's lives and its users, and free it only
 //! when it has no users. An engine cannot see late callers; it only sees whether another process
-//! has a descriptor or a mapping open ([`Extents::is_quiet`]).
+//! has a descriptor or a mapping open ([`Extents::is_idle`]).
 //!
 //! A program of this host may have an extent open by itself ([`Extents::open`]). It then uses and
-//! copies its descriptor without the engine. Each such open has an open lease ([`Mark`]), by which
-//! the engine asks the system whether the open is still alive.
+//! copies its descriptor without the engine. Each such open has an open lease ([`LeaseNumber`]), by
+//! which the engine asks the system whether the open is still alive.
 
 use std::fmt;
 use std::io;
@@ -41,9 +41,9 @@ impl fmt::Display for Slot {
 /// An open lease: the number, below 2^62, of one open of an extent by a program. A number is never
 /// given twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Mark(pub u64);
+pub struct LeaseNumber(pub u64);
 
-impl fmt::Display for Mark {
+impl fmt::Display for LeaseNumber {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "open {}", self.0)
     }
@@ -76,9 +76,9 @@ pub struct ExtentState {
     pub changed: SystemTime,
 }
 
-/// The mode of [`Extents::allocate`], like those of fallocate(2).
+/// The mode of [`Extents::fallocate`], like those of fallocate(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Allocate {
+pub enum FallocateMode {
     /// Allocates space for the range; a shorter extent grows to the range's end.
     Extend,
     /// Allocates space for the range; the length stays.
@@ -94,7 +94,7 @@ pub enum Allocate {
 
 /// The target of a seek.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SeekTo {
+pub enum SeekTarget {
     /// Bytes that were written.
     Data,
     /// A hole. The end of the file counts as one.
@@ -103,46 +103,46 @@ pub enum SeekTo {
 
 /// The result of a write to an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Put {
+pub struct WriteResult {
     /// The offset at which the bytes were written.
     pub offset: u64,
     /// The number of bytes written: fewer than given only if the capacity is exhausted.
     pub length: u32,
 }
 
-/// Extent files by slot. All calls but [`Self::take`] are for a slot that is taken; they panic for
-/// a slot that never was.
+/// Extent files by slot. All calls but [`Self::allocate_slot`] are for an allocated slot; they
+/// panic for a slot that never was.
 ///
 /// The tests in [`crate::conformance`] check this contract; every engine with extents runs them.
 pub trait Extents: Send + Sync + fmt::Debug {
-    /// Takes an empty extent; `None` if the engine is crowded, or has no more descriptors.
-    fn take(&self) -> Option<Slot>;
+    /// Allocates an empty extent; `None` if the engine is crowded, or has no more descriptors.
+    fn allocate_slot(&self) -> Option<Slot>;
 
-    /// Returns an extent to the stock: its bytes are removed, its space is free at once, the freed
-    /// hook runs, and the slot may be taken again.
-    fn give_back(&self, slot: Slot);
+    /// Frees an extent: its bytes are removed, its space is free at once, the freed
+    /// hook runs, and the slot may be allocated again.
+    fn free_slot(&self, slot: Slot);
 
     /// Reserves headroom for a writer that writes to the descriptor directly and cannot ask the
     /// engine for space. Returns false if the engine is crowded, that is, if more than half of its
     /// capacity is used. Do not give a descriptor to such a writer then: it would get ENOSPC at
     /// once where other writers wait for space.
-    fn make_way(&self) -> bool;
+    fn reserve_headroom(&self) -> bool;
 
     /// Announces a writer that writes to the descriptor directly. An engine that must know how the
     /// extent fills checks it by itself from now on.
-    fn watch(&self, slot: Slot);
+    fn begin_direct_writes(&self, slot: Slot);
 
     /// Announces that no process has the descriptor open for direct writes any more.
-    fn forget(&self, slot: Slot);
+    fn end_direct_writes(&self, slot: Slot);
 
     /// Returns whether about half of the extent's space was never written, because pages are larger
-    /// than the bytes written to them. Bytes that were [allocated](Self::allocate) count as
+    /// than the bytes written to them. Bytes that were [allocated](Self::fallocate) count as
     /// written.
-    fn is_loose(&self, slot: Slot) -> bool;
+    fn has_slack(&self, slot: Slot) -> bool;
 
     /// Frees the space that was never written in one piece of the file, which starts at `from`.
-    /// Returns the start of the next piece, if there is one. Call it only for an extent that [is
-    /// loose](Self::is_loose), while nobody else can use it. The bytes and times of the file stay.
+    /// Returns the start of the next piece, if there is one. Call it only for an extent that [has
+    /// slack](Self::has_slack), while nobody else can use it. The bytes and times of the file stay.
     fn thin(&self, slot: Slot, from: u64) -> Option<u64>;
 
     /// The descriptor, the same for every life of the slot; `None` if the bytes are not in a file.
@@ -153,12 +153,12 @@ pub trait Extents: Send + Sync + fmt::Debug {
     /// closed on exec.
     ///
     /// Fails if the bytes are not in a file, or if the system has no more descriptors.
-    fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd>;
+    fn open(&self, slot: Slot, access: Access, lease: LeaseNumber) -> io::Result<OwnedFd>;
 
     /// Returns whether the open with this lease is still alive: a copy of its descriptor in any
     /// process, or a mapping made through one. A holder may end the lease early, but cannot prolong
     /// it beyond them.
-    fn holds(&self, slot: Slot, mark: Mark) -> bool;
+    fn is_open(&self, slot: Slot, lease: LeaseNumber) -> bool;
 
     /// The current state, including changes made through descriptors.
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError>;
@@ -168,21 +168,21 @@ pub trait Extents: Send + Sync + fmt::Debug {
 
     /// Writes `data` at `offset`; a gap before it reads as zeros. Fails with [`EngineError::Full`]
     /// if there is not space for a single byte.
-    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<Put, EngineError>;
+    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<WriteResult, EngineError>;
 
     /// Writes `data` at the current end of the file. No other append overlaps it, even one made
     /// through a descriptor.
-    fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError>;
+    fn append(&self, slot: Slot, data: &[u8]) -> Result<WriteResult, EngineError>;
 
     /// Cuts the file, or extends it by a hole. Bytes that were cut never come back.
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError>;
 
     /// Allocates or frees the space of a range, which must not be empty.
-    fn allocate(&self, slot: Slot, range: Range<u64>, how: Allocate) -> Result<(), EngineError>;
+    fn fallocate(&self, slot: Slot, range: Range<u64>, mode: FallocateMode) -> Result<(), EngineError>;
 
     /// Finds the next data or hole from `offset` on. `None` if `offset` is at or behind the end, or
     /// if only a hole follows when data is sought.
-    fn seek(&self, slot: Slot, offset: u64, target: SeekTo) -> Result<Option<u64>, EngineError>;
+    fn seek(&self, slot: Slot, offset: u64, target: SeekTarget) -> Result<Option<u64>, EngineError>;
 
     /// Sets those of the two times that are given; the time of the last change of anything becomes
     /// now.
@@ -195,8 +195,8 @@ pub trait Extents: Send + Sync + fmt::Debug {
 
     /// Returns whether nobody else has the file open or mapped. Mappings of [`Self::fd`] itself are
     /// not seen.
-    fn is_quiet(&self, slot: Slot) -> bool;
+    fn is_idle(&self, slot: Slot) -> bool;
 
-    /// The number of slots, and the number of those that are in the stock.
-    fn slots(&self) -> (u64, u64);
+    /// The number of slots, and the number of the free ones.
+    fn slot_counts(&self) -> (u64, u64);
 }

@@ -13,30 +13,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use crate::model_extents::{Files, ModelExtents};
-use crate::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, StandIn, StripeKey, Usage};
+use crate::model_extents::{ModelExtents, ModelFiles};
+use crate::{
+    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, LeaseNumber, PlaceholderHandle, PlaceholderKind,
+    StripeKey,
+};
 
 /// An engine over a `BTreeMap`: for tests of an engine's users, and as the reference for other
 /// engines.
-pub struct Model {
+pub struct ModelEngine {
     pub(crate) capacity: u64,
     stripe_bytes: u32,
-    pub(crate) state: Arc<Mutex<State>>,
-    pub(crate) hook: Hook,
-    whole: bool,
+    pub(crate) state: Arc<Mutex<ModelState>>,
+    pub(crate) hook: SharedHook,
+    has_extents: bool,
 }
 
 /// The callback for freed space.
-pub type Hook = Arc<Mutex<Option<FreedHook>>>;
+pub type SharedHook = Arc<Mutex<Option<FreedHook>>>;
 
 #[derive(Default)]
-pub struct State {
+pub struct ModelState {
     stripes: BTreeMap<StripeKey, Stripe>,
     /// Contents that were replaced or removed while views held them; they count as used until the
     /// last view is dropped.
-    departed: Vec<Weak<Vec<u8>>>,
+    retired: Vec<Weak<Vec<u8>>>,
     reserved: u64,
-    pub(crate) extents: Files,
+    pub(crate) extents: ModelFiles,
 }
 
 #[derive(Default)]
@@ -50,42 +53,42 @@ struct Stripe {
 }
 
 /// A view that a reader holds.
-struct View {
+struct StripeView {
     content: Option<Arc<Vec<u8>>>,
     start: usize,
     end: usize,
-    hook: Hook,
+    hook: SharedHook,
 }
 
 /// The engine's end of a socket pair whose other end is a placeholder descriptor.
 #[derive(Debug)]
-pub struct OtherEnd(pub UnixStream);
+pub struct PlaceholderPeer(pub UnixStream);
 
-impl Held for OtherEnd {
-    fn is_held(&self) -> bool {
+impl PlaceholderHandle for PlaceholderPeer {
+    fn is_open(&self) -> bool {
         // Nobody writes to the other end, so the stream ends when its last copy is closed, and not
         // before.
         (&self.0).read(&mut [0]).is_err()
     }
 }
 
-impl Model {
+impl ModelEngine {
     /// An empty engine of `capacity` bytes for stripes of at most `stripe_bytes` bytes.
     pub fn new(capacity: u64, stripe_bytes: u32) -> Self {
-        Self { capacity, stripe_bytes, state: Arc::default(), hook: Arc::default(), whole: false }
+        Self { capacity, stripe_bytes, state: Arc::default(), hook: Arc::default(), has_extents: false }
     }
 
     /// An empty engine that has extent files too.
     pub fn with_extents(capacity: u64, stripe_bytes: u32) -> Self {
-        Self { whole: true, ..Self::new(capacity, stripe_bytes) }
+        Self { has_extents: true, ..Self::new(capacity, stripe_bytes) }
     }
 
     fn freed(&self) {
-        call(&self.hook);
+        run_hook(&self.hook);
     }
 }
 
-impl Engine for Model {
+impl Engine for ModelEngine {
     fn stripe_bytes(&self) -> u32 {
         self.stripe_bytes
     }
@@ -95,13 +98,13 @@ impl Engine for Model {
         if end > u64::from(self.stripe_bytes) {
             return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
         }
-        locked(&self.state).write(self.capacity, key, generation, offset as usize, data)?;
+        lock(&self.state).write(self.capacity, key, generation, offset as usize, data)?;
         self.freed();
         Ok(())
     }
 
     fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
-        let state = locked(&self.state);
+        let state = lock(&self.state);
         let Some(stripe) = state.stripes.get(&key) else { return Ok(Bytes::new()) };
         let start = (offset as usize).min(stripe.len);
         let end = (start + len as usize).min(stripe.len);
@@ -109,17 +112,17 @@ impl Engine for Model {
             return Ok(Bytes::new());
         }
         let (content, hook) = (Some(Arc::clone(&stripe.content)), Arc::clone(&self.hook));
-        Ok(Bytes::from_owner(View { content, start, end, hook }))
+        Ok(Bytes::from_owner(StripeView { content, start, end, hook }))
     }
 
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
-        locked(&self.state).truncate(key, generation, len as usize)?;
+        lock(&self.state).truncate(key, generation, len as usize)?;
         self.freed();
         Ok(())
     }
 
     fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let (start, len) = (offset as usize, len as usize);
         match state.len(key) {
             held if len == 0 => state.truncate(key, generation, held)?,
@@ -135,23 +138,23 @@ impl Engine for Model {
         if len > self.stripe_bytes {
             return Err(EngineError::TooLong { key, end: len.into(), limit: self.stripe_bytes });
         }
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let held = state.len(key);
         let missing = vec![0; (len as usize).saturating_sub(held)];
         state.write(self.capacity, key, generation, held, &missing)
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let removed = state.stripes.remove(&key);
-        state.depart(removed);
+        state.retire(removed);
         drop(state);
         self.freed();
         Ok(())
     }
 
-    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
-        if let Some(stripe) = locked(&self.state).stripes.get_mut(&key) {
+    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        if let Some(stripe) = lock(&self.state).stripes.get_mut(&key) {
             stripe.shrink();
         }
         self.freed();
@@ -159,7 +162,7 @@ impl Engine for Model {
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let used = state.used();
         if bytes > self.capacity - used {
             return Err(EngineError::Full { capacity: self.capacity, used, wanted: bytes });
@@ -169,37 +172,47 @@ impl Engine for Model {
     }
 
     fn release(&self, bytes: u64) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         assert!(bytes <= state.reserved, "released {bytes} bytes of {} reserved ones", state.reserved);
         state.reserved -= bytes;
         drop(state);
         self.freed();
     }
 
-    fn usage(&self) -> Usage {
-        let state = locked(&self.state);
+    fn usage(&self) -> EngineUsage {
+        let state = lock(&self.state);
         let stripes = state.stripes.len() as u64;
-        Usage { capacity: self.capacity, used: state.used(), reserved: state.reserved, stripes, own_room: None }
+        EngineUsage {
+            capacity: self.capacity,
+            used: state.used(),
+            reserved: state.reserved,
+            stripes,
+            extent_free: None,
+        }
     }
 
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         let (capacity, state, hook) = (self.capacity, Arc::clone(&self.state), Arc::clone(&self.hook));
-        self.whole.then(|| Arc::new(ModelExtents { capacity, state, hook }) as Arc<dyn Extents>)
+        self.has_extents.then(|| Arc::new(ModelExtents { capacity, state, hook }) as Arc<dyn Extents>)
     }
 
     /// A descriptor with the lifetime of any other; it is a socket, neither a file nor a directory.
-    fn stand_in(&self, _kind: StandIn, _mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+    fn create_placeholder(
+        &self,
+        _kind: PlaceholderKind,
+        _lease: LeaseNumber,
+    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        Ok((theirs.into(), Box::new(OtherEnd(ours))))
+        Ok((theirs.into(), Box::new(PlaceholderPeer(ours))))
     }
 
     fn on_freed(&self, hook: FreedHook) {
-        *locked(&self.hook) = Some(hook);
+        *lock(&self.hook) = Some(hook);
     }
 }
 
-impl State {
+impl ModelState {
     fn check_generation(&self, key: StripeKey, given: Generation) -> Result<(), EngineError> {
         match self.stripes.get(&key) {
             Some(stripe) if given < stripe.seen => Err(EngineError::Stale { key, given, seen: stripe.seen }),
@@ -225,14 +238,14 @@ impl State {
         }
         let old = self.stripes.get(&key);
         let content = written(old.map(Stripe::bytes).unwrap_or_default(), offset, data);
-        let (used, given_back) = (self.used(), old.map_or(0, Stripe::unviewed_bytes));
-        let wanted = (content.len() as u64).saturating_sub(given_back);
+        let (used, freed) = (self.used(), old.map_or(0, Stripe::unviewed_bytes));
+        let wanted = (content.len() as u64).saturating_sub(freed);
         if wanted > capacity - used {
             return Err(EngineError::Full { capacity, used, wanted });
         }
         let stripe = Stripe { seen: generation, len: content.len(), content: Arc::new(content) };
         let replaced = self.stripes.insert(key, stripe);
-        self.depart(replaced);
+        self.retire(replaced);
         Ok(())
     }
 
@@ -246,16 +259,16 @@ impl State {
     }
 
     /// Counts content that left the map as used for as long as it is viewed.
-    fn depart(&mut self, stripe: Option<Stripe>) {
+    fn retire(&mut self, stripe: Option<Stripe>) {
         let content = stripe.map(|stripe| Arc::downgrade(&stripe.content));
-        self.departed.extend(content);
-        self.departed.retain(|content| content.strong_count() > 0);
+        self.retired.extend(content);
+        self.retired.retain(|content| content.strong_count() > 0);
     }
 
     pub(crate) fn used(&self) -> u64 {
         let held = self.stripes.values().map(|stripe| stripe.content.len());
-        let viewed = self.departed.iter().filter_map(Weak::upgrade).map(|content| content.len());
-        self.reserved + self.extents.held() + held.chain(viewed).sum::<usize>() as u64
+        let viewed = self.retired.iter().filter_map(Weak::upgrade).map(|content| content.len());
+        self.reserved + self.extents.bytes() + held.chain(viewed).sum::<usize>() as u64
     }
 }
 
@@ -277,20 +290,20 @@ impl Stripe {
     }
 }
 
-impl AsRef<[u8]> for View {
+impl AsRef<[u8]> for StripeView {
     fn as_ref(&self) -> &[u8] {
         self.content.as_ref().map_or(&[], |content| &content[self.start..self.end])
     }
 }
 
-impl Drop for View {
+impl Drop for StripeView {
     fn drop(&mut self) {
         drop(self.content.take());
-        call(&self.hook);
+        run_hook(&self.hook);
     }
 }
 
-impl fmt::Debug for Model {
+impl fmt::Debug for ModelEngine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Model")
             .field("stripe_bytes", &self.stripe_bytes)
@@ -306,8 +319,8 @@ fn written(mut bytes: Vec<u8>, offset: usize, data: &[u8]) -> Vec<u8> {
 }
 
 /// Calls the hook without holding its lock, so that the hook may set another.
-pub fn call(hook: &Mutex<Option<FreedHook>>) {
-    let hook = locked(hook).clone();
+pub fn run_hook(hook: &Mutex<Option<FreedHook>>) {
+    let hook = lock(hook).clone();
     if let Some(hook) = hook {
         hook();
     }
@@ -315,7 +328,7 @@ pub fn call(hook: &Mutex<Option<FreedHook>>) {
 
 /// Locks the mutex, even if it is poisoned: the test that panicked has failed already, and the
 /// others go on.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -323,6 +336,6 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    crate::conformance_tests!(|stripes: u64| Model::new(stripes * 16384, 16384));
-    crate::extents_conformance_tests!(|bytes: u64| Box::new(Model::with_extents(bytes, 16384)));
+    crate::conformance_tests!(|stripes: u64| ModelEngine::new(stripes * 16384, 16384));
+    crate::extents_conformance_tests!(|bytes: u64| Box::new(ModelEngine::with_extents(bytes, 16384)));
 }

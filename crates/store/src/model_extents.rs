@@ -12,26 +12,29 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::model::{Hook, OtherEnd, State, call, locked};
-use crate::{Access, Allocate, EngineError, ExtentState, Extents, Held, Mark, Put, SeekTo, Slot};
+use crate::model::{ModelState, PlaceholderPeer, SharedHook, lock, run_hook};
+use crate::{
+    Access, EngineError, ExtentState, Extents, FallocateMode, LeaseNumber, PlaceholderHandle, SeekTarget, Slot,
+    WriteResult,
+};
 
 const PAGE_BYTES: u64 = 4096;
 type Page = [u8; 4096];
 
-/// The extent files of a [`Model`](crate::Model).
+/// The extent files of a [`ModelEngine`](crate::ModelEngine).
 pub struct ModelExtents {
     pub capacity: u64,
-    pub state: Arc<Mutex<State>>,
-    pub hook: Hook,
+    pub state: Arc<Mutex<ModelState>>,
+    pub hook: SharedHook,
 }
 
 /// All slots that were ever taken.
 #[derive(Debug, Default)]
-pub struct Files {
-    made: Vec<File>,
-    stock: Vec<u32>,
+pub struct ModelFiles {
+    files: Vec<File>,
+    free: Vec<u32>,
     /// Live opens: the model's end of a socket pair whose other end is the program's descriptor.
-    opens: BTreeMap<(Slot, Mark), OtherEnd>,
+    opens: BTreeMap<(Slot, LeaseNumber), PlaceholderPeer>,
 }
 
 #[derive(Debug)]
@@ -43,21 +46,21 @@ struct File {
     changed: SystemTime,
 }
 
-impl Files {
+impl ModelFiles {
     /// The bytes of all pages.
-    pub fn held(&self) -> u64 {
-        self.made.iter().map(|file| file.pages.len() as u64).sum::<u64>() * PAGE_BYTES
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.pages.len() as u64).sum::<u64>() * PAGE_BYTES
     }
 
     fn file(&mut self, slot: Slot) -> &mut File {
-        self.made.get_mut(slot.0 as usize).expect("a slot that was taken")
+        self.files.get_mut(slot.0 as usize).expect("a slot that was taken")
     }
 
     /// Returns whether the other end is still open, and forgets the open if it is not.
-    fn holds(&mut self, slot: Slot, mark: Mark) -> bool {
-        let held = self.opens.get(&(slot, mark)).is_some_and(OtherEnd::is_held);
+    fn is_open(&mut self, slot: Slot, lease: LeaseNumber) -> bool {
+        let held = self.opens.get(&(slot, lease)).is_some_and(PlaceholderPeer::is_open);
         if !held {
-            self.opens.remove(&(slot, mark));
+            self.opens.remove(&(slot, lease));
         }
         held
     }
@@ -75,7 +78,7 @@ impl File {
     }
 
     /// Each page of the range, with the part of the page that is in the range.
-    fn pages_of(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> + use<> {
+    fn split_pages(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> + use<> {
         let (start, end) = (range.start, range.end);
         let numbers = if start < end { start / PAGE_BYTES..end.div_ceil(PAGE_BYTES) } else { 0..0 };
         numbers.map(move |number| {
@@ -85,7 +88,7 @@ impl File {
     }
 
     fn zero(&mut self, range: &Range<u64>) {
-        for (number, part) in Self::pages_of(range) {
+        for (number, part) in Self::split_pages(range) {
             if part.len() as u64 == PAGE_BYTES {
                 self.pages.remove(&number);
             } else if let Some(page) = self.pages.get_mut(&number) {
@@ -97,7 +100,7 @@ impl File {
 
 impl fmt::Debug for ModelExtents {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ModelExtents").field("slots", &self.slots()).finish_non_exhaustive()
+        out.debug_struct("ModelExtents").field("slots", &self.slot_counts()).finish_non_exhaustive()
     }
 }
 
@@ -105,9 +108,9 @@ impl ModelExtents {
     /// Allocates pages for the range from its start on, as far as there is space. Returns the end
     /// of the part that has pages.
     fn fill(&self, slot: Slot, range: &Range<u64>) -> Result<u64, EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let mut end = range.start;
-        for (number, part) in File::pages_of(range) {
+        for (number, part) in File::split_pages(range) {
             let used = state.used();
             let pages = &mut state.extents.file(slot).pages;
             if !pages.contains_key(&number) && used + PAGE_BYTES > self.capacity {
@@ -120,50 +123,50 @@ impl ModelExtents {
         if end > range.start { Ok(end) } else { Err(full) }
     }
 
-    fn put(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<Put, EngineError> {
+    fn write(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<WriteResult, EngineError> {
         if data.is_empty() {
-            return Ok(Put { offset, length: 0 });
+            return Ok(WriteResult { offset, length: 0 });
         }
         let end = self.fill(slot, &(offset..offset + data.len() as u64))?;
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
         let mut rest = data;
-        for (number, part) in File::pages_of(&(offset..end)) {
+        for (number, part) in File::split_pages(&(offset..end)) {
             let (now, later) = rest.split_at(part.len());
             file.pages.get_mut(&number).expect("filled")[part].copy_from_slice(now);
             rest = later;
         }
         file.length = file.length.max(end);
         file.touch();
-        Ok(Put { offset, length: u32::try_from(end - offset).expect("at most what was given") })
+        Ok(WriteResult { offset, length: u32::try_from(end - offset).expect("at most what was given") })
     }
 }
 
 impl Extents for ModelExtents {
-    fn take(&self) -> Option<Slot> {
-        if !self.make_way() {
+    fn allocate_slot(&self) -> Option<Slot> {
+        if !self.reserve_headroom() {
             return None;
         }
-        let files = &mut locked(&self.state).extents;
-        let slot = files.stock.pop().unwrap_or_else(|| {
-            files.made.push(File::new());
-            u32::try_from(files.made.len() - 1).expect("few in tests")
+        let files = &mut lock(&self.state).extents;
+        let slot = files.free.pop().unwrap_or_else(|| {
+            files.files.push(File::new());
+            u32::try_from(files.files.len() - 1).expect("few in tests")
         });
         Some(Slot(slot))
     }
 
-    fn give_back(&self, slot: Slot) {
+    fn free_slot(&self, slot: Slot) {
         {
-            let files = &mut locked(&self.state).extents;
-            assert!(!files.stock.contains(&slot.0), "{slot} was given back twice");
+            let files = &mut lock(&self.state).extents;
+            assert!(!files.free.contains(&slot.0), "{slot} was given back twice");
             *files.file(slot) = File::new();
-            files.stock.push(slot.0);
+            files.free.push(slot.0);
         }
-        call(&self.hook);
+        run_hook(&self.hook);
     }
 
-    fn make_way(&self) -> bool {
-        locked(&self.state).used() <= self.capacity / 2
+    fn reserve_headroom(&self) -> bool {
+        lock(&self.state).used() <= self.capacity / 2
     }
 
     fn fd(&self, _slot: Slot) -> Option<BorrowedFd<'_>> {
@@ -171,24 +174,24 @@ impl Extents for ModelExtents {
     }
 
     /// A descriptor with the lifetime of a file's; it is a socket and shows no bytes.
-    fn open(&self, slot: Slot, _access: Access, mark: Mark) -> io::Result<OwnedFd> {
+    fn open(&self, slot: Slot, _access: Access, lease: LeaseNumber) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let earlier = locked(&self.state).extents.opens.insert((slot, mark), OtherEnd(ours));
-        assert!(earlier.is_none(), "{mark} of {slot} was given twice");
+        let earlier = lock(&self.state).extents.opens.insert((slot, lease), PlaceholderPeer(ours));
+        assert!(earlier.is_none(), "{lease} of {slot} was given twice");
         Ok(theirs.into())
     }
 
-    fn holds(&self, slot: Slot, mark: Mark) -> bool {
-        locked(&self.state).extents.holds(slot, mark)
+    fn is_open(&self, slot: Slot, lease: LeaseNumber) -> bool {
+        lock(&self.state).extents.is_open(slot, lease)
     }
 
-    fn watch(&self, _slot: Slot) {}
+    fn begin_direct_writes(&self, _slot: Slot) {}
 
-    fn forget(&self, _slot: Slot) {}
+    fn end_direct_writes(&self, _slot: Slot) {}
 
     /// Never true: all pages of the model are small.
-    fn is_loose(&self, _slot: Slot) -> bool {
+    fn has_slack(&self, _slot: Slot) -> bool {
         false
     }
 
@@ -197,7 +200,7 @@ impl Extents for ModelExtents {
     }
 
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
         let allocated = file.pages.len() as u64 * PAGE_BYTES;
         let File { length, accessed, modified, changed, .. } = *file;
@@ -205,11 +208,11 @@ impl Extents for ModelExtents {
     }
 
     fn read_at(&self, slot: Slot, offset: u64, len: u32) -> Result<Bytes, EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
         let end = offset.saturating_add(len.into()).min(file.length);
         let mut bytes = Vec::new();
-        for (number, part) in File::pages_of(&(offset..end)) {
+        for (number, part) in File::split_pages(&(offset..end)) {
             match file.pages.get(&number) {
                 Some(page) => bytes.extend_from_slice(&page[part]),
                 None => bytes.resize(bytes.len() + part.len(), 0),
@@ -218,55 +221,55 @@ impl Extents for ModelExtents {
         Ok(bytes.into())
     }
 
-    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<Put, EngineError> {
-        self.put(slot, offset, data)
+    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<WriteResult, EngineError> {
+        self.write(slot, offset, data)
     }
 
-    fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError> {
+    fn append(&self, slot: Slot, data: &[u8]) -> Result<WriteResult, EngineError> {
         // This is not atomic, but tests of the model have only one writer.
-        let end = locked(&self.state).extents.file(slot).length;
-        self.put(slot, end, data)
+        let end = lock(&self.state).extents.file(slot).length;
+        self.write(slot, end, data)
     }
 
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
         file.zero(&(length..file.length.next_multiple_of(PAGE_BYTES)));
         file.pages.split_off(&length.div_ceil(PAGE_BYTES));
         file.length = length;
         file.touch();
         drop(state);
-        call(&self.hook);
+        run_hook(&self.hook);
         Ok(())
     }
 
-    fn allocate(&self, slot: Slot, range: Range<u64>, how: Allocate) -> Result<(), EngineError> {
-        if matches!(how, Allocate::PunchHole | Allocate::ZeroRange | Allocate::ZeroRangeKeepSize) {
-            locked(&self.state).extents.file(slot).zero(&range);
+    fn fallocate(&self, slot: Slot, range: Range<u64>, mode: FallocateMode) -> Result<(), EngineError> {
+        if matches!(mode, FallocateMode::PunchHole | FallocateMode::ZeroRange | FallocateMode::ZeroRangeKeepSize) {
+            lock(&self.state).extents.file(slot).zero(&range);
         }
-        if how != Allocate::PunchHole && self.fill(slot, &range)? < range.end {
+        if mode != FallocateMode::PunchHole && self.fill(slot, &range)? < range.end {
             let (capacity, wanted) = (self.capacity, range.end - range.start);
-            return Err(EngineError::Full { capacity, used: locked(&self.state).used(), wanted });
+            return Err(EngineError::Full { capacity, used: lock(&self.state).used(), wanted });
         }
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
-        if matches!(how, Allocate::Extend | Allocate::ZeroRange) {
+        if matches!(mode, FallocateMode::Extend | FallocateMode::ZeroRange) {
             file.length = file.length.max(range.end);
         }
         file.touch();
         drop(state);
-        call(&self.hook);
+        run_hook(&self.hook);
         Ok(())
     }
 
-    fn seek(&self, slot: Slot, offset: u64, target: SeekTo) -> Result<Option<u64>, EngineError> {
-        let mut state = locked(&self.state);
+    fn seek(&self, slot: Slot, offset: u64, target: SeekTarget) -> Result<Option<u64>, EngineError> {
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
         let is_data = |at: u64| file.pages.contains_key(&(at / PAGE_BYTES));
         let mut places = std::iter::once(offset).chain((offset / PAGE_BYTES + 1..).map(|page| page * PAGE_BYTES));
         let found =
-            places.by_ref().take_while(|at| *at < file.length).find(|at| is_data(*at) == (target == SeekTo::Data));
-        let end = (target == SeekTo::Hole && offset < file.length).then_some(file.length);
+            places.by_ref().take_while(|at| *at < file.length).find(|at| is_data(*at) == (target == SeekTarget::Data));
+        let end = (target == SeekTarget::Hole && offset < file.length).then_some(file.length);
         Ok(found.or(end))
     }
 
@@ -276,22 +279,25 @@ impl Extents for ModelExtents {
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Result<(), EngineError> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let file = state.extents.file(slot);
         (file.accessed, file.modified) = (accessed.unwrap_or(file.accessed), modified.unwrap_or(file.modified));
         file.changed = SystemTime::now();
         Ok(())
     }
 
-    fn is_quiet(&self, slot: Slot) -> bool {
-        let files = &mut locked(&self.state).extents;
-        let marks: Vec<Mark> =
-            files.opens.range((slot, Mark(0))..=(slot, Mark(u64::MAX))).map(|((_, mark), _)| *mark).collect();
-        marks.into_iter().all(|mark| !files.holds(slot, mark))
+    fn is_idle(&self, slot: Slot) -> bool {
+        let files = &mut lock(&self.state).extents;
+        let leases: Vec<LeaseNumber> = files
+            .opens
+            .range((slot, LeaseNumber(0))..=(slot, LeaseNumber(u64::MAX)))
+            .map(|((_, lease), _)| *lease)
+            .collect();
+        leases.into_iter().all(|lease| !files.is_open(slot, lease))
     }
 
-    fn slots(&self) -> (u64, u64) {
-        let files = &locked(&self.state).extents;
-        (files.made.len() as u64, files.stock.len() as u64)
+    fn slot_counts(&self) -> (u64, u64) {
+        let files = &lock(&self.state).extents;
+        (files.files.len() as u64, files.free.len() as u64)
     }
 }

@@ -16,7 +16,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use store::Model;
+use store::ModelEngine;
 use tokio::sync::Notify;
 use transport::{Listener, Remote, Server, ServerLimits};
 use wire::{Answer, Body, Command, Failure, HelloReply, Refusal, Request, RequestId, Session, StripeAction};
@@ -158,8 +158,9 @@ impl Pool {
         let map = PartitionMap::proportional(&shares, 64).unwrap();
         let settings =
             Settings { partitions: 64, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
-        let node =
-            |id: &NodeId| node::member(*id, map.clone(), settings.clone(), Arc::new(Model::new(64 << 20, STRIPE)));
+        let node = |id: &NodeId| {
+            node::member(*id, map.clone(), settings.clone(), Arc::new(ModelEngine::new(64 << 20, STRIPE)))
+        };
         let nodes: Vec<_> = ids.iter().map(node).collect();
         let listeners: Vec<_> = ids.iter().map(|_| Listener::bind(&any_port()).unwrap()).collect();
         let addresses: Vec<_> = listeners.iter().map(|listener| listener.address().clone()).collect();

@@ -79,7 +79,7 @@ impl Host {
     }
 
     fn bays_gone(&self) -> u64 {
-        self.engine.segments().unwrap().gone()
+        self.engine.segments().unwrap().closed_segments()
     }
 }
 
@@ -101,7 +101,7 @@ async fn the_bytes_of_an_object_become_its_stripes_where_they_were_put() {
     let place = async |number: u64| {
         let truth = Objects::new(Client::embedded(host.node.clone()));
         let value = truth.get(format!("o/{}", number % 5).as_bytes()).await.unwrap();
-        let place = host.engine.segments().unwrap().place(&value.pieces[0]).unwrap();
+        let place = host.engine.segments().unwrap().locate(&value.pieces[0]).unwrap();
         assert!(value.into_bytes() == object_of(number));
         place.segment as usize
     };

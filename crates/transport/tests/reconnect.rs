@@ -12,7 +12,7 @@ use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering::SeqCst},
 };
-use store::Model;
+use store::ModelEngine;
 use transport::{Remote, Server};
 use vfs::{Hear, Vfs};
 use wire::{Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Refusal, Request, Session};
@@ -189,7 +189,7 @@ impl Served {
         let ids: Vec<NodeId> = (1..=count).map(NodeId).collect();
         let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
         let map = PartitionMap::proportional(&shares, 16).unwrap();
-        let engine = || Arc::new(Model::new(64 << 20, STRIPE));
+        let engine = || Arc::new(ModelEngine::new(64 << 20, STRIPE));
         let start = |id: &NodeId| node::member(*id, map.clone(), settings.clone(), engine());
         let nodes: Vec<Arc<Node>> = ids.iter().map(start).collect();
         let mut servers: Vec<Server> = nodes.iter().map(|node| serve(node, &any_port())).collect();

@@ -14,7 +14,7 @@ use std::{
     task::{Context, Waker},
     thread,
 };
-use store::{Engine, Model};
+use store::{Engine, ModelEngine};
 use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -524,7 +524,7 @@ fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
 #[test]
 fn a_kernel_keeps_the_names_of_a_directory_that_splits() {
     let settings = Settings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
-    let node = node::embedded(settings, Arc::new(Model::new(64 << 20, STRIPE)));
+    let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let truth = Vfs::new(Client::embedded(node));
     let (kernel, other) = (now(Kernel::beside(&truth)), now(Kernel::beside(&truth)));
     let made: Vec<FileId> = MANY.iter().map(|name| now(kernel.create(FileId::ROOT, name)).unwrap()).collect();

@@ -19,7 +19,7 @@ use std::{
     thread,
     time::Duration,
 };
-use store::Model;
+use store::ModelEngine;
 use wire::{Kind, OpenFlags, Recall, Refusal, RenameMode};
 
 /// Poll limit; a call that needs more never ends.
@@ -81,7 +81,7 @@ impl World {
             split_entries,
             ..Settings::default()
         };
-        let node = node::embedded(settings, Arc::new(Model::new(64 << 20, STRIPE)));
+        let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
         let truth = now(over(direct(&node), EAGER));
         let directories = NAMES[..DIRECTORIES]
             .iter()

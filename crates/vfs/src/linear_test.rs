@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use store::Model;
+use store::ModelEngine;
 use wire::{Outcome, Refusal, RenameMode, Session};
 
 /// Poll limit of a client's call; one that needs more never ends.
@@ -50,7 +50,7 @@ struct Trial {
 fn pool_of(seed: u64, split: u32) -> Pool {
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
     let settings = Settings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
-    Pool::start(nodes, &settings, || Arc::new(Model::new(64 << 20, STRIPE)))
+    Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)))
 }
 
 /// Creates the initial tree: three directories, each with a file and a directory, and one with a

@@ -17,15 +17,15 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{Engine, Model};
+use store::{Engine, ModelEngine};
 use wire::{
     LeaseKind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, OpenLeaseId, Outcome, Refusal, WritePlace, XattrMode,
 };
 
 /// A node over the model engine: descriptors have lifetimes, but no bytes. Closed files are demoted
 /// to inline immediately.
-fn model() -> (Arc<Node>, Arc<Model>) {
-    let engine = Arc::new(Model::with_extents(16 << 20, STRIPE));
+fn model() -> (Arc<Node>, Arc<ModelEngine>) {
+    let engine = Arc::new(ModelEngine::with_extents(16 << 20, STRIPE));
     let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
     (node::embedded(settings, engine.clone()), engine)
 }
@@ -165,7 +165,11 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         assert!(!now(child.look(mark)).unwrap() && !is_there(&child, file), "{lent:?}");
         assert_eq!(node.look_around(), (0, 0));
     }
-    assert_eq!(engine.extents().unwrap().slots().0, engine.extents().unwrap().slots().1, "all extents are back");
+    assert_eq!(
+        engine.extents().unwrap().slot_counts().0,
+        engine.extents().unwrap().slot_counts().1,
+        "all extents are back"
+    );
 }
 
 /// Ends the session, like that of a killed process.

@@ -13,7 +13,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
-use store::Model;
+use store::ModelEngine;
 use wire::{OpenFlags, Outcome, PLACEMENT, Recall, Refusal, Session, XattrMode};
 
 /// Enough directories that each node has some.
@@ -130,7 +130,7 @@ async fn connections_that_are_not_to_the_nodes_of_one_pool_are_refused_by_what_i
     let crossed = refused([way(1, two), way(2, one)]).await;
     assert!(crossed.contains("the connection to node 1 leads to node 2"), "{crossed}");
     let strange = Settings { seed: 9, ..settings() };
-    let strange = Pool::start(2, &strange, || Arc::new(Model::new(1 << 20, STRIPE)));
+    let strange = Pool::start(2, &strange, || Arc::new(ModelEngine::new(1 << 20, STRIPE)));
     let strange = refused([way(1, one), way(2, &strange.nodes()[1])]).await;
     assert!(strange.contains("nodes 1 and 2 are not of one pool"), "{strange}");
     assert!(refused([]).await.contains("connect to them"));

@@ -17,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use store::Model;
+use store::ModelEngine;
 use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, SpaceUsage};
 
 const ALWAYS: Condition = Condition::Always;
@@ -455,7 +455,7 @@ async fn a_full_pool_refuses_a_put_and_keeps_what_is_there() {
 async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_both_name_what_is_full() {
     for nodes in [1, 2] {
         let settings = Settings { space_wait: Duration::from_millis(20), ..settings() };
-        let pool = Pool::start(nodes, &settings, || Arc::new(Model::new(u64::from(64 * STRIPE), STRIPE)));
+        let pool = Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(u64::from(64 * STRIPE), STRIPE)));
         let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
         let all = 64 * STRIPE * nodes;
         objects.put(b"k", bytes(1, all / 2), ALWAYS).await.unwrap();
@@ -490,7 +490,7 @@ async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_bo
 #[tokio::test]
 async fn bytes_that_an_upload_found_no_space_for_stand_there_once_when_they_are_written_again() {
     let settings = Settings { space_wait: Duration::ZERO, ..settings() };
-    let pool = Pool::start(1, &settings, || Arc::new(Model::new(u64::from(16 * STRIPE), STRIPE)));
+    let pool = Pool::start(1, &settings, || Arc::new(ModelEngine::new(u64::from(16 * STRIPE), STRIPE)));
     let objects = objects(&pool.client().await);
     objects.put(b"other", bytes(1, 10 * STRIPE), ALWAYS).await.unwrap();
     let mut upload = objects.upload(b"k", ALWAYS).await.unwrap();

@@ -19,7 +19,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Engine, Model, StripeKey};
+use store::{Engine, ModelEngine, StripeKey};
 use wire::{
     AllocateMode, Changes, Extent, Kind, LOCATE, OpenFlags, Outcome, PLACEMENT, Refusal, RenameMode, Request,
     STRIPE_SIZE, SeekTo, Session, XattrMode, codec::ProgramFd,
@@ -28,14 +28,14 @@ use wire::{
 /// A pool with its engines, so that the test can see their content.
 struct LeaseStatus {
     pool: Pool,
-    engines: Vec<Arc<Model>>,
+    engines: Vec<Arc<ModelEngine>>,
 }
 
 impl LeaseStatus {
     fn with(nodes: u32, memory: u64, settings: &Settings) -> Self {
         let made = Mutex::new(Vec::new());
         let engine = || {
-            let engine = Arc::new(Model::new(memory, settings.stripe_bytes));
+            let engine = Arc::new(ModelEngine::new(memory, settings.stripe_bytes));
             made.lock().push(engine.clone());
             engine as Arc<dyn Engine>
         };
@@ -55,7 +55,7 @@ impl LeaseStatus {
     /// The nodes that hold bytes of a stripe.
     fn holders(&self, file: FileId, stripe: u64) -> Vec<u32> {
         let key = StripeKey { file, stripe: StripeNo(stripe) };
-        let holds = |engine: &Arc<Model>| !engine.read(key, 0, 1).unwrap().is_empty();
+        let holds = |engine: &Arc<ModelEngine>| !engine.read(key, 0, 1).unwrap().is_empty();
         (1..).zip(&self.engines).filter(|(_, engine)| holds(engine)).map(|(node, _)| node).collect()
     }
 

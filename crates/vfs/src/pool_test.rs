@@ -6,7 +6,7 @@ use client::{Client, Connection, InProcess, Nodes, Patience};
 use node::{Node, Settings};
 use placement::{NodeId, PartitionMap};
 use std::{sync::Arc, time::Duration};
-use store::{Engine, Model};
+use store::{Engine, ModelEngine};
 use wire::{Name, Owner, RenameFrom, RenameTo};
 
 pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
@@ -34,7 +34,7 @@ impl Pool {
     /// A pool over the model engine, whose directories split above `split_entries` entries.
     pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
         let settings = Settings { space_wait: Duration::ZERO, split_entries, ..settings() };
-        Self::start(nodes, &settings, || Arc::new(Model::new(256 << 20, STRIPE)))
+        Self::start(nodes, &settings, || Arc::new(ModelEngine::new(256 << 20, STRIPE)))
     }
 
     /// A pool over the model engine with plenty of memory.
@@ -75,7 +75,7 @@ pub fn settings() -> Settings {
 /// A node with `memory` bytes over the model engine.
 pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
     let settings = Settings { space_wait, ..settings() };
-    node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
+    node::embedded(settings, Arc::new(ModelEngine::new(memory, STRIPE)))
 }
 
 /// A node over an arena, with extent files if this process may have them. Small closed ones are

@@ -30,7 +30,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
-use store::Model;
+use store::ModelEngine;
 use tokio::sync::oneshot;
 use wire::{Answer, Failure, Request, Session};
 
@@ -287,7 +287,7 @@ fn try_world(seed: u64) -> Troubles {
     let shared = world.shared.clone();
     let split = if shared.draw(3) == 0 { 2 } else { 4096 };
     let settings = Settings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
-    let pool = Pool::start(count, &settings, || Arc::new(Model::new(64 << 20, STRIPE)));
+    let pool = Pool::start(count, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let nodes = pool.nodes().to_vec();
     let healthy = world.wait(async move { pool.over(|node| node, STUBBORN).await });
     let before = healthy.usage();

@@ -102,14 +102,14 @@ fn what_was_made_and_removed_leaves_no_memory_behind() {
         }
         (99_500..100_000).for_each(|number| pool.remove(&format!("small{number}")));
         is_back(&before, &pool.held(), 0);
-        let slots = pool.arena.extents().map_or(0, |extents| extents.slots().0);
+        let slots = pool.arena.extents().map_or(0, |extents| extents.slot_counts().0);
         for _ in 0..10_000 {
             pool.make("large", &large, whole);
             pool.remove("large");
         }
         // A freed block stays resident for reuse.
         is_back(&before, &pool.held(), 2 * MIB);
-        let after = pool.arena.extents().map_or((0, 0), |extents| extents.slots());
+        let after = pool.arena.extents().map_or((0, 0), |extents| extents.slot_counts());
         assert!(after.0 <= slots + 1 && after.0 == after.1, "all slots are in the stock: {after:?}");
     }
 }

@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
-use store::{Bay, Landing, Place, Segments};
+use store::{RecvBuffer, SegmentPosition, Segments, WriteSegment};
 use wire::{
     Answer, Request,
     codec::{self, ToClient, ToNode},
@@ -111,29 +111,29 @@ impl Segments for Memory {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    fn place(&self, _: &[u8]) -> Option<Place> {
+    fn locate(&self, _: &[u8]) -> Option<SegmentPosition> {
         None
     }
 
-    fn gone(&self) -> u64 {
+    fn closed_segments(&self) -> u64 {
         0
     }
 
-    fn bay(&self) -> io::Result<Box<dyn Bay>> {
+    fn create_write_segment(&self) -> io::Result<Box<dyn WriteSegment>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn landing(&self, length: u32) -> Option<Box<dyn Landing>> {
+    fn recv_buffer(&self, length: u32) -> Option<Box<dyn RecvBuffer>> {
         (length >= 4096).then(|| Box::new(Runway(vec![0xee; length as usize], self.0.clone())) as _)
     }
 }
 
-impl Landing for Runway {
-    fn room(&mut self) -> &mut [u8] {
+impl RecvBuffer for Runway {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 
-    fn landed(self: Box<Self>) -> Bytes {
+    fn freeze(self: Box<Self>) -> Bytes {
         self.1.fetch_add(1, Relaxed);
         self.0.into()
     }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{ROOM_BYTES, key, pattern};
-use crate::{Access, Allocate, Engine, EngineError, Extents, Generation, Mark, SeekTo, Slot, StandIn};
+use super::{CAPACITY_BYTES, key, pattern};
+use crate::{
+    Access, Engine, EngineError, Extents, FallocateMode, Generation, LeaseNumber, PlaceholderKind, SeekTarget, Slot,
+};
 
 const PAGE: u64 = 4096;
 
@@ -15,9 +17,9 @@ fn extents(engine: &dyn Engine) -> Arc<dyn Extents> {
     engine.extents().expect("an engine that keeps whole files")
 }
 
-fn taken(engine: &dyn Engine) -> (Arc<dyn Extents>, Slot) {
+fn allocated_slot(engine: &dyn Engine) -> (Arc<dyn Extents>, Slot) {
     let extents = extents(engine);
-    let slot = extents.take().expect("an empty engine is not crowded");
+    let slot = extents.allocate_slot().expect("an empty engine is not crowded");
     (extents, slot)
 }
 
@@ -36,7 +38,7 @@ fn allocated(extents: &dyn Extents, slot: Slot) -> u64 {
 
 /// A read returns the bytes that were written, at any offset, and they count as used.
 pub fn what_was_put_into_an_extent_is_read(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     let data = pattern(1, 300_000);
     put(&*extents, slot, 0, &data);
     put(&*extents, slot, 777, b"tide");
@@ -45,13 +47,13 @@ pub fn what_was_put_into_an_extent_is_read(engine: &dyn Engine) {
     assert_eq!(content(&*extents, slot), expected);
     assert_eq!(extents.read_at(slot, 299_990, 5).expect("readable"), &expected[299_990..299_995]);
     assert_eq!(extents.state(slot).expect("it is there").length, 300_000);
-    assert!((300_000..=ROOM_BYTES).contains(&engine.usage().used), "{:?}", engine.usage());
+    assert!((300_000..=CAPACITY_BYTES).contains(&engine.usage().used), "{:?}", engine.usage());
     put(&*extents, slot, 5, b"");
 }
 
 /// A hole reads as zeros and takes no space.
 pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 1 << 40, b"far");
     assert_eq!(extents.read_at(slot, (1 << 40) - 2, 9).expect("readable"), &b"\0\0far"[..]);
     assert!(extents.read_at(slot, 10, 100_000).expect("readable").iter().all(|byte| *byte == 0));
@@ -60,7 +62,7 @@ pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
 
 /// A read is short at the end of the file, and empty behind it.
 pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     let read = |offset, len| extents.read_at(slot, offset, len).expect("readable").to_vec();
     assert!(read(0, 10).is_empty());
     put(&*extents, slot, 0, b"0123456789");
@@ -72,7 +74,7 @@ pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
 
 /// Truncated bytes never come back.
 pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     for kept in [0, 1, 5000, 8192, 20_000] {
         let data = pattern(2, 20_000);
         put(&*extents, slot, 0, &data);
@@ -86,7 +88,7 @@ pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
 
 /// Appends go to the end, in the order in which they come.
 pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 0, b"ab");
     assert_eq!(extents.append(slot, b"cd").expect("room").offset, 2);
     extents.truncate(slot, 10).expect("a hole");
@@ -98,9 +100,9 @@ pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
 /// A slot that is taken is not given to anybody else.
 pub fn slots_are_given_once(engine: &dyn Engine) {
     let extents = extents(engine);
-    let mut slots: Vec<Slot> = (0..50).map(|_| extents.take().expect("not crowded")).collect();
-    extents.give_back(slots.swap_remove(20));
-    slots.push(extents.take().expect("not crowded"));
+    let mut slots: Vec<Slot> = (0..50).map(|_| extents.allocate_slot().expect("not crowded")).collect();
+    extents.free_slot(slots.swap_remove(20));
+    slots.push(extents.allocate_slot().expect("not crowded"));
     for slot in &slots {
         put(&*extents, *slot, 0, slot.to_string().as_bytes());
     }
@@ -113,55 +115,58 @@ pub fn slots_are_given_once(engine: &dyn Engine) {
 /// freed hook runs.
 pub fn a_given_back_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
     let extents = extents(engine);
-    let told = Arc::new(AtomicU64::new(0));
-    let tell = Arc::clone(&told);
+    let calls = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&calls);
     engine.on_freed(Arc::new(move || {
-        tell.fetch_add(1, Ordering::SeqCst);
+        counter.fetch_add(1, Ordering::SeqCst);
     }));
     for _ in 0..20 {
-        let slot = extents.take().expect("not crowded");
+        let slot = extents.allocate_slot().expect("not crowded");
         assert_eq!((extents.state(slot).expect("there").length, content(&*extents, slot)), (0, Vec::new()));
         put(&*extents, slot, 0, &pattern(3, 1 << 20));
-        let before = told.load(Ordering::SeqCst);
-        extents.give_back(slot);
-        assert!(told.load(Ordering::SeqCst) > before);
+        let before = calls.load(Ordering::SeqCst);
+        extents.free_slot(slot);
+        assert!(calls.load(Ordering::SeqCst) > before);
         assert_eq!(engine.usage().used, 0);
     }
-    assert_eq!(extents.slots().0, extents.slots().1, "all are in the stock");
+    assert_eq!(extents.slot_counts().0, extents.slot_counts().1, "all are in the stock");
 }
 
 /// Extents, stripes and reservations share the capacity: none gets space that another has, and all
 /// can get the free space.
 pub fn extents_and_stripes_share_the_capacity(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
-    engine.reserve(ROOM_BYTES / 2).expect("room");
+    let (extents, slot) = allocated_slot(engine);
+    engine.reserve(CAPACITY_BYTES / 2).expect("room");
     let put = extents.write_at(slot, 0, &pattern(4, 4 << 20)).expect("some of it has room");
-    assert!(u64::from(put.length) <= ROOM_BYTES / 2 && u64::from(put.length) >= ROOM_BYTES / 2 - 8 * PAGE, "{put:?}");
-    assert!(engine.usage().used <= ROOM_BYTES);
+    assert!(
+        u64::from(put.length) <= CAPACITY_BYTES / 2 && u64::from(put.length) >= CAPACITY_BYTES / 2 - 8 * PAGE,
+        "{put:?}"
+    );
+    assert!(engine.usage().used <= CAPACITY_BYTES);
     let refused = extents
-        .write_at(slot, ROOM_BYTES, &pattern(5, 100_000))
-        .and_then(|_| extents.write_at(slot, 2 * ROOM_BYTES, &pattern(5, 100_000)));
+        .write_at(slot, CAPACITY_BYTES, &pattern(5, 100_000))
+        .and_then(|_| extents.write_at(slot, 2 * CAPACITY_BYTES, &pattern(5, 100_000)));
     assert!(matches!(refused, Err(EngineError::Full { .. })), "{refused:?}");
     assert!(engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).is_err());
-    assert!(!extents.make_way() && extents.take().is_none());
-    engine.release(ROOM_BYTES / 2);
+    assert!(!extents.reserve_headroom() && extents.allocate_slot().is_none());
+    engine.release(CAPACITY_BYTES / 2);
     engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).expect("room for a stripe now");
-    extents.write_at(slot, 2 * ROOM_BYTES, &pattern(5, 1000)).expect("and for the extent");
-    extents.give_back(slot);
+    extents.write_at(slot, 2 * CAPACITY_BYTES, &pattern(5, 1000)).expect("and for the extent");
+    extents.free_slot(slot);
     engine.remove(key(0)).expect("removable");
     assert_eq!(engine.usage().used, 0);
-    engine.reserve(ROOM_BYTES - PAGE).expect("all that an extent had is free for others, but a page");
-    engine.release(ROOM_BYTES - PAGE);
+    engine.reserve(CAPACITY_BYTES - PAGE).expect("all that an extent had is free for others, but a page");
+    engine.release(CAPACITY_BYTES - PAGE);
 }
 
 /// A punched range reads as zeros, and its whole pages are free.
 pub fn a_punched_range_is_zeros_and_free(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     let mut expected = pattern(7, 100_000);
     put(&*extents, slot, 0, &expected);
     let before = allocated(&*extents, slot);
-    extents.allocate(slot, 10_000..60_000, Allocate::PunchHole).expect("it needs no room");
-    extents.allocate(slot, 99_000..300_000, Allocate::PunchHole).expect("nor behind the end");
+    extents.fallocate(slot, 10_000..60_000, FallocateMode::PunchHole).expect("it needs no room");
+    extents.fallocate(slot, 99_000..300_000, FallocateMode::PunchHole).expect("nor behind the end");
     expected[10_000..60_000].fill(0);
     expected[99_000..].fill(0);
     assert_eq!(content(&*extents, slot), expected);
@@ -170,47 +175,47 @@ pub fn a_punched_range_is_zeros_and_free(engine: &dyn Engine) {
 
 /// An allocated range has space. Bytes that were there stay, unless zeros were asked for.
 pub fn an_allocated_range_has_space_and_zeros(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 0, &[7; 5000]);
     let length = || extents.state(slot).expect("it is there").length;
-    extents.allocate(slot, 0..100_000, Allocate::KeepSize).expect("room");
+    extents.fallocate(slot, 0..100_000, FallocateMode::KeepSize).expect("room");
     assert_eq!((length(), content(&*extents, slot)), (5000, vec![7; 5000]));
     assert!(allocated(&*extents, slot) >= 100_000);
-    extents.allocate(slot, 0..50_000, Allocate::Extend).expect("room");
+    extents.fallocate(slot, 0..50_000, FallocateMode::Extend).expect("room");
     assert_eq!(length(), 50_000);
-    extents.allocate(slot, 1000..2000, Allocate::ZeroRangeKeepSize).expect("room");
-    extents.allocate(slot, 2000..60_000, Allocate::ZeroRange).expect("room");
+    extents.fallocate(slot, 1000..2000, FallocateMode::ZeroRangeKeepSize).expect("room");
+    extents.fallocate(slot, 2000..60_000, FallocateMode::ZeroRange).expect("room");
     let mut expected = vec![0; 60_000];
     expected[..1000].fill(7);
     assert_eq!(content(&*extents, slot), expected);
     assert!(allocated(&*extents, slot) >= 60_000);
-    let refused = extents.allocate(slot, 0..10 * ROOM_BYTES, Allocate::Extend);
+    let refused = extents.fallocate(slot, 0..10 * CAPACITY_BYTES, FallocateMode::Extend);
     assert!(matches!(refused, Err(EngineError::Full { .. })), "{refused:?}");
     assert_eq!(length(), 60_000, "a refused one changes no length");
 }
 
 /// Seeks find data and holes, with the precision of a page.
 pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 0, &[1; 4096]);
     put(&*extents, slot, 1 << 30, &[1; 4096]);
     extents.truncate(slot, 1 << 31).expect("a hole");
     let seek = |offset, target| extents.seek(slot, offset, target).expect("it can");
-    assert_eq!(seek(0, SeekTo::Data), Some(0));
-    assert_eq!(seek(5, SeekTo::Hole), Some(4096));
-    assert_eq!(seek(4096, SeekTo::Data), Some(1 << 30));
-    assert_eq!(seek(1 << 30, SeekTo::Hole), Some((1 << 30) + 4096));
-    assert_eq!(seek((1 << 30) + 4096, SeekTo::Data), None, "only a hole follows");
-    assert_eq!(seek((1 << 30) + 5000, SeekTo::Hole), Some((1 << 30) + 5000));
-    assert_eq!((seek(1 << 31, SeekTo::Data), seek(1 << 31, SeekTo::Hole)), (None, None));
+    assert_eq!(seek(0, SeekTarget::Data), Some(0));
+    assert_eq!(seek(5, SeekTarget::Hole), Some(4096));
+    assert_eq!(seek(4096, SeekTarget::Data), Some(1 << 30));
+    assert_eq!(seek(1 << 30, SeekTarget::Hole), Some((1 << 30) + 4096));
+    assert_eq!(seek((1 << 30) + 4096, SeekTarget::Data), None, "only a hole follows");
+    assert_eq!(seek((1 << 30) + 5000, SeekTarget::Hole), Some((1 << 30) + 5000));
+    assert_eq!((seek(1 << 31, SeekTarget::Data), seek(1 << 31, SeekTarget::Hole)), (None, None));
     extents.truncate(slot, 4096).expect("cut");
-    assert_eq!(seek(0, SeekTo::Hole), Some(4096), "there is one at the end");
+    assert_eq!(seek(0, SeekTarget::Hole), Some(4096), "there is one at the end");
 }
 
 /// A time that was set stays until the next change. A slot that is taken again has none of its
 /// earlier times.
 pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     let state = || extents.state(slot).expect("it is there");
     let past = UNIX_EPOCH + Duration::new(1000, 5);
     let future = UNIX_EPOCH + Duration::from_secs(1 << 33);
@@ -222,8 +227,9 @@ pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
     put(&*extents, slot, 0, b"x");
     assert!(state().modified > past);
     extents.set_times(slot, Some(future), Some(future)).expect("it can");
-    extents.give_back(slot);
-    let again = std::iter::from_fn(|| extents.take()).take(1000).find(|taken| *taken == slot).expect("it comes again");
+    extents.free_slot(slot);
+    let again =
+        std::iter::from_fn(|| extents.allocate_slot()).take(1000).find(|taken| *taken == slot).expect("it comes again");
     let state = extents.state(again).expect("it is there");
     assert!(state.accessed < future && state.modified < future, "{state:?}");
 }
@@ -235,12 +241,12 @@ const BOTH: Access = Access { read: true, write: true, append: false };
 /// An open descriptor and the extent itself see each other's bytes. Offset, access mode and append
 /// mode belong to each open. Skipped if the engine keeps the bytes in no file.
 pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     if extents.fd(slot).is_none() {
         return;
     }
     put(&*extents, slot, 0, b"0123456789");
-    let open = |access, mark| File::from(extents.open(slot, access, Mark(mark)).expect("it can be opened"));
+    let open = |access, lease| File::from(extents.open(slot, access, LeaseNumber(lease)).expect("it can be opened"));
     let (mut reads, mut writes, mut both) = (open(READ, 1), open(WRITE, 2), open(BOTH, 3));
     let mut appends = open(Access { append: true, ..BOTH }, 4);
     let mut four = [0; 4];
@@ -261,47 +267,48 @@ pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
 /// An open lease is alive as long as there is a copy of the descriptor that was opened under it.
 /// Until then the extent is busy.
 pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
-    let other = extents.take().expect("not crowded");
-    for (access, mark) in [(READ, 1), (WRITE, 2), (BOTH, 3), (Access { append: true, ..WRITE }, (1 << 62) - 1)] {
-        assert!(!extents.holds(slot, Mark(mark)) && extents.is_quiet(slot), "before {access:?}");
-        let open = extents.open(slot, access, Mark(mark)).expect("it can be opened");
-        let again = extents.open(slot, access, Mark(10 + mark / 2)).expect("it can be opened");
+    let (extents, slot) = allocated_slot(engine);
+    let other = extents.allocate_slot().expect("not crowded");
+    for (access, lease) in [(READ, 1), (WRITE, 2), (BOTH, 3), (Access { append: true, ..WRITE }, (1 << 62) - 1)] {
+        assert!(!extents.is_open(slot, LeaseNumber(lease)) && extents.is_idle(slot), "before {access:?}");
+        let open = extents.open(slot, access, LeaseNumber(lease)).expect("it can be opened");
+        let again = extents.open(slot, access, LeaseNumber(10 + lease / 2)).expect("it can be opened");
         let copy = open.try_clone().expect("a copy");
         drop(open);
-        assert!(extents.holds(slot, Mark(mark)) && !extents.is_quiet(slot), "a copy lives of {access:?}");
+        assert!(extents.is_open(slot, LeaseNumber(lease)) && !extents.is_idle(slot), "a copy lives of {access:?}");
         drop(copy);
-        assert!(!extents.holds(slot, Mark(mark)), "nobody has it any more");
-        assert!(extents.holds(slot, Mark(10 + mark / 2)) && !extents.is_quiet(slot), "the other is open");
-        assert!(!extents.holds(other, Mark(10 + mark / 2)) && extents.is_quiet(other), "of this extent alone");
+        assert!(!extents.is_open(slot, LeaseNumber(lease)), "nobody has it any more");
+        assert!(extents.is_open(slot, LeaseNumber(10 + lease / 2)) && !extents.is_idle(slot), "the other is open");
+        assert!(!extents.is_open(other, LeaseNumber(10 + lease / 2)) && extents.is_idle(other), "of this extent alone");
         drop(again);
     }
-    assert!(extents.is_quiet(slot));
+    assert!(extents.is_idle(slot));
 }
 
 /// A placeholder is alive as long as there is a copy of it. It cannot be read or written; that of a
 /// file has an offset.
 pub fn a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing(engine: &dyn Engine) {
-    for (kind, mark) in [(StandIn::Bytes, 1), (StandIn::Directory, 2), (StandIn::Bytes, 3)] {
-        let (descriptor, held) = engine.stand_in(kind, Mark(mark)).expect("there are descriptors");
-        let (_other, other_held) = engine.stand_in(kind, Mark(10 + mark)).expect("there are descriptors");
+    for (kind, lease) in [(PlaceholderKind::File, 1), (PlaceholderKind::Directory, 2), (PlaceholderKind::File, 3)] {
+        let (descriptor, held) = engine.create_placeholder(kind, LeaseNumber(lease)).expect("there are descriptors");
+        let (_other, other_held) =
+            engine.create_placeholder(kind, LeaseNumber(10 + lease)).expect("there are descriptors");
         let mut copy = File::from(descriptor.try_clone().expect("a copy"));
         drop(descriptor);
-        assert!(held.is_held(), "{kind:?}");
+        assert!(held.is_open(), "{kind:?}");
         let is_file = copy.metadata().expect("it is open").is_file();
-        if kind == StandIn::Bytes && is_file {
+        if kind == PlaceholderKind::File && is_file {
             assert!(copy.read(&mut [0]).is_err() && copy.write(b"x").is_err() && copy.set_len(1).is_err());
             assert_eq!(copy.seek(SeekFrom::Start(1 << 40)).expect("an offset"), 1 << 40);
             assert_eq!(copy.seek(SeekFrom::Current(-1)).expect("an offset"), (1 << 40) - 1);
         }
         drop(copy);
-        assert!(!held.is_held() && other_held.is_held(), "{kind:?}");
+        assert!(!held.is_open() && other_held.is_open(), "{kind:?}");
     }
 }
 
 /// Random calls leave the same bytes as in a plain vector.
 pub fn random_calls_agree_with_a_plain_file(engine: &dyn Engine) {
-    let (extents, slot) = taken(engine);
+    let (extents, slot) = allocated_slot(engine);
     let mut state = 11_u64;
     let mut next = move |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -318,7 +325,7 @@ pub fn random_calls_agree_with_a_plain_file(engine: &dyn Engine) {
                 plain.resize(at, 0);
             }
             1 if len > 0 => {
-                extents.allocate(slot, offset..offset + len, Allocate::PunchHole).expect("it can");
+                extents.fallocate(slot, offset..offset + len, FallocateMode::PunchHole).expect("it can");
                 let (at, end) = (at.min(plain.len()), end.min(plain.len()));
                 plain[at..end].fill(0);
             }

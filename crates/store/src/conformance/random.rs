@@ -1,13 +1,13 @@
-//! Random calls against the model: the engine and [`Model`] must give the same results, views
+//! Random calls against the model: the engine and [`ModelEngine`] must give the same results, views
 //! included.
 //!
-//! A failure names its seed; `steps(seed, ..)` makes the same calls again.
+//! A failure names its seed; `random_calls(seed, ..)` makes the same calls again.
 
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 
 use super::pattern;
-use crate::{Engine, EngineError, Generation, Model, StripeKey};
+use crate::{Engine, EngineError, Generation, ModelEngine, StripeKey};
 
 /// The number of stripes that random calls choose from: few, so that calls affect the same stripe
 /// often.
@@ -20,7 +20,7 @@ const STEPS: u32 = 300;
 
 /// One random call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum RandomCall {
     /// Writes a pattern.
     Write {
         /// The stripe.
@@ -72,8 +72,8 @@ pub enum Step {
     },
     /// Removes the stripe.
     Remove(StripeKey),
-    /// Calls [`Engine::fit`] on the stripe.
-    Fit(StripeKey),
+    /// Calls [`Engine::shrink_to_fit`] on the stripe.
+    ShrinkToFit(StripeKey),
     /// Reserves bytes, after releasing the previous reservation.
     Reserve(u64),
     /// Drops one of the views.
@@ -89,7 +89,7 @@ pub fn random_calls_agree_with_the_model(engine: &dyn Engine) {
 }
 
 /// Makes `count` calls from `seed`, for stripes of at most `stripe_bytes` bytes.
-pub fn steps(seed: u64, count: u32, stripe_bytes: u32) -> Vec<Step> {
+pub fn random_calls(seed: u64, count: u32, stripe_bytes: u32) -> Vec<RandomCall> {
     let mut dice = Dice(seed);
     (0..count).map(|_| dice.step(stripe_bytes)).collect()
 }
@@ -97,11 +97,11 @@ pub fn steps(seed: u64, count: u32, stripe_bytes: u32) -> Vec<Step> {
 /// Makes the `count` calls of `seed` on an empty engine, checks each against the model, and leaves
 /// the engine empty.
 pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
-    let model = Model::new(u64::MAX, engine.stripe_bytes());
-    let mut trial = Trial { engine, model, views: Vec::new(), reserved: 0, place: String::new() };
-    for (number, step) in (0..).zip(steps(seed, count, engine.stripe_bytes())) {
-        trial.place = format!("seed {seed}, step {number}: {step:?}");
-        trial.take(step, number);
+    let model = ModelEngine::new(u64::MAX, engine.stripe_bytes());
+    let mut trial = Trial { engine, model, views: Vec::new(), reserved: 0, context: String::new() };
+    for (number, step) in (0..).zip(random_calls(seed, count, engine.stripe_bytes())) {
+        trial.context = format!("seed {seed}, step {number}: {step:?}");
+        trial.call(step, number);
         trial.check_usage();
     }
     trial.finish();
@@ -109,54 +109,58 @@ pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
 
 struct Trial<'a> {
     engine: &'a dyn Engine,
-    model: Model,
+    model: ModelEngine,
     /// Views of the engine, each with a copy of its bytes at the time of the read.
     views: Vec<(Bytes, Vec<u8>)>,
     reserved: u64,
-    place: String,
+    context: String,
 }
 
 impl Trial<'_> {
-    fn take(&mut self, step: Step, number: u32) {
+    fn call(&mut self, step: RandomCall, number: u32) {
         match step {
-            Step::Write { key, generation, offset, len } => {
+            RandomCall::Write { key, generation, offset, len } => {
                 let data = pattern(number, len);
-                self.change(key, |engine| engine.write(key, generation, offset, &data));
+                self.mutate(key, |engine| engine.write(key, generation, offset, &data));
             }
-            Step::Truncate { key, generation, len } => self.change(key, |engine| engine.truncate(key, generation, len)),
-            Step::Zero { key, generation, offset, len } => {
-                self.change(key, |engine| engine.zero(key, generation, offset, len));
+            RandomCall::Truncate { key, generation, len } => {
+                self.mutate(key, |engine| engine.truncate(key, generation, len))
             }
-            Step::Extend { key, generation, len } => self.change(key, |engine| engine.extend(key, generation, len)),
-            Step::Remove(key) => self.change(key, |engine| engine.remove(key)),
-            Step::Fit(key) => self.change(key, |engine| engine.fit(key)),
-            Step::Read { key, offset, len } => self.look(key, offset, len),
-            Step::Reserve(bytes) => self.reserve(bytes),
-            Step::DropView(index) if index < self.views.len() => self.drop_view(index),
-            Step::DropView(_) => {}
+            RandomCall::Zero { key, generation, offset, len } => {
+                self.mutate(key, |engine| engine.zero(key, generation, offset, len));
+            }
+            RandomCall::Extend { key, generation, len } => {
+                self.mutate(key, |engine| engine.extend(key, generation, len))
+            }
+            RandomCall::Remove(key) => self.mutate(key, |engine| engine.remove(key)),
+            RandomCall::ShrinkToFit(key) => self.mutate(key, |engine| engine.shrink_to_fit(key)),
+            RandomCall::Read { key, offset, len } => self.read(key, offset, len),
+            RandomCall::Reserve(bytes) => self.reserve(bytes),
+            RandomCall::DropView(index) if index < self.views.len() => self.drop_view(index),
+            RandomCall::DropView(_) => {}
         }
     }
 
     /// Makes the call on both, unless the engine is full; then compares the whole stripe.
-    fn change(&self, key: StripeKey, verb: impl Fn(&dyn Engine) -> Result<(), EngineError>) {
-        let answer = verb(self.engine);
+    fn mutate(&self, key: StripeKey, op: impl Fn(&dyn Engine) -> Result<(), EngineError>) {
+        let answer = op(self.engine);
         if !matches!(answer, Err(EngineError::Full { .. })) {
-            let expected = verb(&self.model);
-            assert_eq!(meaning(&answer), meaning(&expected), "{}", self.place);
+            let expected = op(&self.model);
+            assert_eq!(meaning(&answer), meaning(&expected), "{}", self.context);
         }
         let (found, expected) = (self.engine.read(key, 0, u32::MAX), self.model.read(key, 0, u32::MAX));
         let (found, expected) = (found.expect("readable"), expected.expect("readable"));
-        assert_eq!(found.len(), expected.len(), "length after {}", self.place);
+        assert_eq!(found.len(), expected.len(), "length after {}", self.context);
         if found != expected {
             let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
-            panic!("byte {differs:?} is wrong after {}", self.place);
+            panic!("byte {differs:?} is wrong after {}", self.context);
         }
     }
 
-    fn look(&mut self, key: StripeKey, offset: u32, len: u32) {
+    fn read(&mut self, key: StripeKey, offset: u32, len: u32) {
         let found = self.engine.read(key, offset, len).expect("readable");
         let expected = self.model.read(key, offset, len).expect("readable");
-        assert!(found == expected, "{}", self.place);
+        assert!(found == expected, "{}", self.context);
         if self.views.len() == VIEWS_MAX {
             self.drop_view(0);
         }
@@ -165,7 +169,7 @@ impl Trial<'_> {
 
     fn drop_view(&mut self, index: usize) {
         let (view, was) = self.views.remove(index);
-        assert!(view == was, "a view changed; seen at {}", self.place);
+        assert!(view == was, "a view changed; seen at {}", self.context);
     }
 
     fn reserve(&mut self, bytes: u64) {
@@ -177,10 +181,10 @@ impl Trial<'_> {
 
     fn check_usage(&self) {
         let (usage, model) = (self.engine.usage(), self.model.usage());
-        assert_eq!((usage.stripes, usage.reserved), (model.stripes, self.reserved), "{}", self.place);
-        assert!(usage.used <= usage.capacity, "{usage:?} at {}", self.place);
+        assert_eq!((usage.stripes, usage.reserved), (model.stripes, self.reserved), "{}", self.context);
+        assert!(usage.used <= usage.capacity, "{usage:?} at {}", self.context);
         let least = if self.views.is_empty() { model.used + self.reserved } else { 0 };
-        assert!(usage.used >= least, "{usage:?} holds less than its bytes at {}", self.place);
+        assert!(usage.used >= least, "{usage:?} holds less than its bytes at {}", self.context);
     }
 
     fn finish(mut self) {
@@ -190,7 +194,7 @@ impl Trial<'_> {
         self.engine.release(self.reserved);
         (0..KEYS).for_each(|number| self.engine.remove(numbered_key(number)).expect("removable"));
         let usage = self.engine.usage();
-        assert_eq!((usage.used, usage.reserved, usage.stripes), (0, 0, 0), "after all was removed; {}", self.place);
+        assert_eq!((usage.used, usage.reserved, usage.stripes), (0, 0, 0), "after all was removed; {}", self.context);
     }
 }
 
@@ -241,28 +245,28 @@ impl Dice {
         Generation(if self.below(20) == 0 { self.below(4) } else { 2 })
     }
 
-    fn step(&mut self, stripe_bytes: u32) -> Step {
+    fn step(&mut self, stripe_bytes: u32) -> RandomCall {
         let key = numbered_key(u64::from(self.below(u32::try_from(KEYS).expect("few keys"))));
         match self.below(23) {
-            20 => Step::Extend { key, generation: self.generation(), len: self.length(stripe_bytes) },
+            20 => RandomCall::Extend { key, generation: self.generation(), len: self.length(stripe_bytes) },
             21..=22 => {
                 let (generation, offset) = (self.generation(), self.length(stripe_bytes));
-                Step::Zero { key, generation, offset, len: self.length(stripe_bytes - offset) }
+                RandomCall::Zero { key, generation, offset, len: self.length(stripe_bytes - offset) }
             }
             0..=8 => self.write(key, stripe_bytes),
-            9..=12 => Step::Read { key, offset: self.length(stripe_bytes) / 2, len: self.length(stripe_bytes) },
-            13..=14 => Step::Truncate { key, generation: self.generation(), len: self.length(stripe_bytes) },
-            15..=16 => Step::Remove(key),
-            17 => Step::Fit(key),
-            18 => Step::Reserve(u64::from(self.below(stripe_bytes) * 2)),
-            _ => Step::DropView(self.below(8) as usize),
+            9..=12 => RandomCall::Read { key, offset: self.length(stripe_bytes) / 2, len: self.length(stripe_bytes) },
+            13..=14 => RandomCall::Truncate { key, generation: self.generation(), len: self.length(stripe_bytes) },
+            15..=16 => RandomCall::Remove(key),
+            17 => RandomCall::ShrinkToFit(key),
+            18 => RandomCall::Reserve(u64::from(self.below(stripe_bytes) * 2)),
+            _ => RandomCall::DropView(self.below(8) as usize),
         }
     }
 
     /// A write within the stripe; one in thirty may be too long.
-    fn write(&mut self, key: StripeKey, stripe_bytes: u32) -> Step {
+    fn write(&mut self, key: StripeKey, stripe_bytes: u32) -> RandomCall {
         let offset = self.length(stripe_bytes);
         let room = if self.below(30) == 0 { stripe_bytes } else { stripe_bytes - offset };
-        Step::Write { key, generation: self.generation(), offset, len: self.length(room) }
+        RandomCall::Write { key, generation: self.generation(), offset, len: self.length(room) }
     }
 }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{FIRST, ROOM_STRIPES, content, key, pattern, write};
+use super::{CAPACITY_STRIPES, FIRST, content, key, pattern, write};
 use crate::{Engine, EngineError};
 
 /// Exactly as many whole stripes fit as the capacity says, and `used` counts them.
 pub fn exactly_the_capacity_fits(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
-    assert_eq!(engine.usage().capacity, ROOM_STRIPES * u64::from(len), "wanted an engine of that many stripes");
-    for stripe in 0..ROOM_STRIPES {
+    assert_eq!(engine.usage().capacity, CAPACITY_STRIPES * u64::from(len), "wanted an engine of that many stripes");
+    for stripe in 0..CAPACITY_STRIPES {
         write(engine, key(stripe), 0, &vec![1; len as usize]);
         assert_eq!(engine.usage().used, (stripe + 1) * u64::from(len));
         assert_eq!(engine.usage().stripes, stripe + 1);
     }
-    assert_full(engine, engine.write(key(ROOM_STRIPES), FIRST, 0, b"x"));
-    assert_eq!((engine.usage().stripes, engine.usage().free()), (ROOM_STRIPES, 0));
+    assert_full(engine, engine.write(key(CAPACITY_STRIPES), FIRST, 0, b"x"));
+    assert_eq!((engine.usage().stripes, engine.usage().free()), (CAPACITY_STRIPES, 0));
 }
 
 /// A call that returns `Full` leaves every stripe unchanged: the one written to, the others, and
@@ -24,8 +24,8 @@ pub fn exactly_the_capacity_fits(engine: &dyn Engine) {
 pub fn a_full_engine_leaves_the_stripe_as_it_was(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     write(engine, key(0), 0, b"short");
-    engine.fit(key(0)).expect("fits");
-    for stripe in 1..ROOM_STRIPES {
+    engine.shrink_to_fit(key(0)).expect("fits");
+    for stripe in 1..CAPACITY_STRIPES {
         write(engine, key(stripe), 0, &pattern(9, len));
     }
     let rest = engine.usage().free();
@@ -36,7 +36,7 @@ pub fn a_full_engine_leaves_the_stripe_as_it_was(engine: &dyn Engine) {
     assert_eq!(engine.usage(), before);
     assert_eq!(content(engine, key(0)), b"short");
     assert!(content(engine, key(99)).is_empty());
-    assert!((1..ROOM_STRIPES).all(|stripe| content(engine, key(stripe)) == pattern(9, len)));
+    assert!((1..CAPACITY_STRIPES).all(|stripe| content(engine, key(stripe)) == pattern(9, len)));
     write(engine, key(1), 7, b"an overwrite needs no room");
     engine.release(rest);
     engine.remove(key(1)).expect("removable");
@@ -87,11 +87,11 @@ pub fn what_is_removed_is_free_at_once(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     for round in 0..20_u32 {
         let pieces = if round % 2 == 0 { 1 } else { 4 };
-        let stripes = ROOM_STRIPES * u64::from(pieces);
+        let stripes = CAPACITY_STRIPES * u64::from(pieces);
         let data = pattern(round, len / pieces);
         for stripe in 0..stripes {
             write(engine, key(stripe), 0, &data);
-            engine.fit(key(stripe)).expect("fits");
+            engine.shrink_to_fit(key(stripe)).expect("fits");
         }
         assert!((0..stripes).all(|stripe| content(engine, key(stripe)) == data), "round {round}");
         (0..stripes).for_each(|stripe| engine.remove(key(stripe)).expect("removable"));
@@ -118,13 +118,13 @@ pub fn reservations_share_the_capacity(engine: &dyn Engine) {
 /// absent stripe is not an error.
 pub fn a_fitted_stripe_keeps_its_bytes_and_may_grow_again(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
-    engine.fit(key(5)).expect("absent is fine");
+    engine.shrink_to_fit(key(5)).expect("absent is fine");
     let mut expected = Vec::new();
     for (number, part) in (0_u32..).zip(pattern(4, len).chunks((len / 8) as usize)) {
         write(engine, key(0), number * (len / 8), part);
         expected.extend_from_slice(part);
         let before = engine.usage().used;
-        engine.fit(key(0)).expect("fits");
+        engine.shrink_to_fit(key(0)).expect("fits");
         assert!(engine.usage().used <= before);
         assert_eq!(content(engine, key(0)), expected, "after part {number}");
     }

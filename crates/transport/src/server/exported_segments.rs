@@ -3,7 +3,7 @@
 
 use crate::socket::framed::Framed;
 use std::{collections::BTreeMap, fmt, sync::Arc};
-use store::{Place, Segments};
+use store::{SegmentPosition, Segments};
 use wire::codec::{Segment, encode_segment, encode_segment_removed};
 
 /// Most segments exported to one client; bytes in others are sent. Far more than there are clients
@@ -27,7 +27,7 @@ impl ExportedSegments {
         let mut exported = Self {
             segments: segments.clone(),
             known: BTreeMap::new(),
-            removed_seen: segments.gone(),
+            removed_seen: segments.closed_segments(),
             permanent_exported: false,
         };
         if !short_lived {
@@ -59,9 +59,9 @@ impl ExportedSegments {
 
     /// Place of bytes for the client; `None` if it has not mapped their segment. An unknown segment
     /// is exported for the next time.
-    pub fn locate(&mut self, bytes: &[u8], framed: &mut Framed) -> Option<Place> {
+    pub fn locate(&mut self, bytes: &[u8], framed: &mut Framed) -> Option<SegmentPosition> {
         self.retract_removed(framed);
-        let place = self.segments.place(bytes)?;
+        let place = self.segments.locate(bytes)?;
         if !self.permanent_exported {
             self.export_permanent(framed);
         }
@@ -85,7 +85,7 @@ impl ExportedSegments {
 
     /// Tells the client which segments were removed; their numbers are never used again.
     fn retract_removed(&mut self, framed: &mut Framed) {
-        let gone = self.segments.gone();
+        let gone = self.segments.closed_segments();
         if std::mem::replace(&mut self.removed_seen, gone) == gone {
             return;
         }

@@ -23,7 +23,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
-use store::{Bay, Place, Segments};
+use store::{SegmentPosition, Segments, WriteSegment};
 use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
     net::unix::pipe,
@@ -37,7 +37,7 @@ pub struct LeaseTable {
     /// Bytes that it views in the node's memory.
     viewed_bytes: usize,
     /// Write segment of the client; `None` before it has sent much, or if none could be made.
-    segment: Option<Box<dyn Bay>>,
+    segment: Option<Box<dyn WriteSegment>>,
     has_no_segment: bool,
     limits: ServerLimits,
     liveness_pipe: pipe::Receiver,
@@ -98,7 +98,7 @@ impl LeaseTable {
         }
         let mut runs: Vec<ShmRange> = Vec::with_capacity(1);
         for piece in pieces {
-            let Place { segment, offset } = exported.locate(piece, framed)?;
+            let SegmentPosition { segment, offset } = exported.locate(piece, framed)?;
             let length = u32::try_from(piece.len()).ok()?;
             let last =
                 runs.last_mut().filter(|run| run.segment == segment && run.offset + u64::from(run.length) == offset);
@@ -125,7 +125,7 @@ impl LeaseTable {
             return;
         }
         if self.segment.is_none() && !self.has_no_segment && framed.may_push_fd() {
-            match segments.bay().and_then(|segment| Ok((segment.open()?, segment))) {
+            match segments.create_write_segment().and_then(|segment| Ok((segment.open()?, segment))) {
                 Ok((descriptor, segment)) => {
                     let (length, block_bytes) = (segment.length(), segment.block_bytes());
                     let least_bytes = self.limits.min_write_bytes.min(block_bytes / 2);

@@ -12,7 +12,7 @@ use std::{
     os::{fd::OwnedFd, unix::fs::FileExt},
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
-use store::{SLOTS, Table};
+use store::{OFFER_SLOTS, OfferTable};
 use wire::codec::{self, ShmPayload};
 
 /// Most blocks whose earlier filling is recorded: as many as the longest segment has, with blocks
@@ -23,7 +23,7 @@ const BLOCKS_MAX: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct ShmWriter {
     file: File,
-    table: Table,
+    table: OfferTable,
     layout: codec::WriteSegmentInfo,
     /// Index after the block that was claimed last.
     next: AtomicU32,
@@ -45,7 +45,7 @@ impl ShmWriter {
     /// Maps a segment that the node has sent.
     pub fn new(file: OwnedFd, layout: codec::WriteSegmentInfo) -> io::Result<Self> {
         let file = File::from(move_high(file));
-        let table = Table::map(&file, layout.length)?;
+        let table = OfferTable::map(&file, layout.length)?;
         let map = MappedSegmentMut::map(&file, layout.length);
         let map = map.inspect_err(|error| tracing::debug!(%error, "nothing is stored into a bay")).ok();
         let blocks = layout.length / u64::from(layout.block_bytes.max(1));
@@ -61,7 +61,7 @@ impl ShmWriter {
     /// Copies bytes of a suitable length into a block. Returns `None` if no block is offered, or
     /// the system is out of memory.
     pub fn fill(&self, bytes: &[u8]) -> Option<ClaimedBlock<'_>> {
-        let (slot, block) = self.table.begin(0..SLOTS, self.next.load(Relaxed))?;
+        let (slot, block) = self.table.claim(0..OFFER_SLOTS, self.next.load(Relaxed))?;
         self.next.store(block.wrapping_add(1), Relaxed);
         let filled = ShmPayload { slot, length: u32::try_from(bytes.len()).expect("at most a block") };
         let claimed = ClaimedBlock { writer: self, block, filled };
@@ -102,6 +102,6 @@ impl ClaimedBlock<'_> {
 
 impl Drop for ClaimedBlock<'_> {
     fn drop(&mut self) {
-        self.writer.table.give_up(self.filled.slot, self.block);
+        self.writer.table.unclaim(self.filled.slot, self.block);
     }
 }

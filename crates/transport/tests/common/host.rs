@@ -64,7 +64,7 @@ impl Host {
     /// Number of extents in use.
     pub fn used(&self) -> u64 {
         self.node.usage();
-        let (made, free) = self.engine.extents().unwrap().slots();
+        let (made, free) = self.engine.extents().unwrap().slot_counts();
         made - free
     }
 

@@ -18,7 +18,7 @@ use std::{
     thread,
     time::Duration,
 };
-use store::Model;
+use store::ModelEngine;
 use transport::{Address, Certificate, Listener, Reactor, Remote, Server, ServerLimits};
 use vfs::Vfs;
 use wire::{
@@ -45,7 +45,7 @@ pub fn node() -> Arc<Node> {
 pub fn node_of(memory: u64) -> Arc<Node> {
     let settings =
         Settings { partitions: 16, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
-    node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
+    node::embedded(settings, Arc::new(ModelEngine::new(memory, STRIPE)))
 }
 
 pub fn any_port() -> Address {

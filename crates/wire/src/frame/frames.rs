@@ -73,7 +73,7 @@ impl Frames {
     /// [`Frames::advance_recv`].
     pub fn recv_space(&mut self) -> Option<&mut [u8]> {
         match &mut self.payload {
-            Some(IncomingPayload::InEngine(landing, received)) => Some(&mut landing.room()[*received..]),
+            Some(IncomingPayload::InEngine(landing, received)) => Some(&mut landing.bytes_mut()[*received..]),
             _ => None,
         }
     }
@@ -239,7 +239,7 @@ impl Frames {
     fn start_payload(&mut self, header: Header) -> IncomingPayload {
         let (meta, whole) = (header.meta as usize, header.payload as usize);
         let segments = self.segments.as_ref().filter(|_| header.kind == FrameKind::Request);
-        let landing = segments.and_then(|segments| segments.landing(header.payload));
+        let landing = segments.and_then(|segments| segments.recv_buffer(header.payload));
         let mut payload = landing
             .map_or_else(|| IncomingPayload::Owned(allocate(whole)), |landing| IncomingPayload::InEngine(landing, 0));
         let behind = &self.buffer[meta..];

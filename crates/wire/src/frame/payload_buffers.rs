@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use std::sync::{Mutex, PoisonError};
-use store::Landing;
+use store::RecvBuffer;
 
 /// Minimum length of a reused buffer, bytes. The allocator reuses shorter ones by itself.
 const LONG_BYTES: usize = 64 << 10;
@@ -24,7 +24,7 @@ pub enum IncomingPayload {
     /// Into memory of its own, with the full capacity.
     Owned(BytesMut),
     /// Into a receive buffer of the engine; with the number of bytes received so far.
-    InEngine(Box<dyn Landing>, usize),
+    InEngine(Box<dyn RecvBuffer>, usize),
 }
 
 impl IncomingPayload {
@@ -33,7 +33,7 @@ impl IncomingPayload {
         match self {
             Self::Owned(payload) => payload.extend_from_slice(bytes),
             Self::InEngine(landing, received) => {
-                landing.room()[*received..][..bytes.len()].copy_from_slice(bytes);
+                landing.bytes_mut()[*received..][..bytes.len()].copy_from_slice(bytes);
                 *received += bytes.len();
             }
         }
@@ -51,7 +51,7 @@ impl IncomingPayload {
     pub fn finish(self) -> Bytes {
         match self {
             Self::Owned(payload) => freeze(payload),
-            Self::InEngine(landing, _) => landing.landed(),
+            Self::InEngine(landing, _) => landing.freeze(),
         }
     }
 }

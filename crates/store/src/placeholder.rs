@@ -5,17 +5,17 @@ use std::fmt;
 
 /// The kind of a placeholder descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StandIn {
+pub enum PlaceholderKind {
     /// For a file. The descriptor has an offset, which can be moved as far as that of a file; it
     /// cannot read, write or change anything.
-    Bytes,
+    File,
     /// For a directory: an empty directory without a name. It can be a process's working directory;
     /// nothing can be created in it.
     Directory,
 }
 
 /// The engine's own end of a placeholder descriptor.
-pub trait Held: Send + Sync + fmt::Debug {
+pub trait PlaceholderHandle: Send + Sync + fmt::Debug {
     /// Returns whether any process has a copy of the descriptor open.
-    fn is_held(&self) -> bool;
+    fn is_open(&self) -> bool;
 }

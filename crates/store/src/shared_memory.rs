@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// A position in an engine's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SegmentPosition {
     /// The number of the segment.
     pub segment: u32,
     /// The offset in the segment, in bytes.
@@ -30,43 +30,43 @@ pub trait Segments: Send + Sync + fmt::Debug {
     fn open(&self, segment: u32) -> io::Result<OwnedFd>;
 
     /// The position of `bytes`; `None` if they are not in the engine's memory.
-    fn place(&self, bytes: &[u8]) -> Option<Place>;
+    fn locate(&self, bytes: &[u8]) -> Option<SegmentPosition>;
 
     /// The number of write segments that have been removed. A process that has mapped some checks
     /// its mappings when this number has changed.
-    fn gone(&self) -> u64;
+    fn closed_segments(&self) -> u64;
 
     /// Creates a write segment for a process that will write into it.
-    fn bay(&self) -> io::Result<Box<dyn Bay>>;
+    fn create_write_segment(&self) -> io::Result<Box<dyn WriteSegment>>;
 
     /// A receive buffer for `length` bytes; `None` if it is better to receive them elsewhere and
     /// then write them.
-    fn landing(&self, length: u32) -> Option<Box<dyn Landing>>;
+    fn recv_buffer(&self, length: u32) -> Option<Box<dyn RecvBuffer>>;
 }
 
 /// A receive buffer in the engine's memory. It counts as used space until it is dropped.
-pub trait Landing: Send + Sync + fmt::Debug {
+pub trait RecvBuffer: Send + Sync + fmt::Debug {
     /// The whole buffer, to be filled with the received bytes. Its initial content is unspecified.
-    fn room(&mut self) -> &mut [u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
 
     /// Finishes the buffer, after all of it was filled. If [`Engine::write`](crate::Engine::write)
     /// is given all the returned bytes as the whole of a stripe, the stripe takes over the buffer's
     /// block without a copy. Otherwise the block is free again when the last of these bytes is
     /// dropped.
-    fn landed(self: Box<Self>) -> Bytes;
+    fn freeze(self: Box<Self>) -> Bytes;
 }
 
 /// A write segment: memory that one process of this host writes into, and whose blocks the engine
 /// takes over without a copy.
 ///
-/// The engine offers empty blocks in a [`Table`](crate::Table). The writer claims a block, fills it
-/// from its beginning, and never touches it again once the engine has taken it. A block that is
-/// offered and not claimed still counts as free space: the engine revokes it when the space is
-/// wanted.
+/// The engine offers empty blocks in a [`OfferTable`](crate::OfferTable). The writer claims a
+/// block, fills it from its beginning, and never touches it again once the engine has taken it. A
+/// block that is offered and not claimed still counts as free space: the engine revokes it when the
+/// space is wanted.
 ///
 /// Dropping the segment declares that the process writes no more. Blocks that became stripes stay
 /// stripes.
-pub trait Bay: Send + Sync + fmt::Debug {
+pub trait WriteSegment: Send + Sync + fmt::Debug {
     /// The number of the segment.
     fn segment(&self) -> u32;
 
@@ -79,8 +79,8 @@ pub trait Bay: Send + Sync + fmt::Debug {
     /// A descriptor that allows writing.
     fn open(&self) -> io::Result<OwnedFd>;
 
-    /// Offers blocks until `blocks` are on offer, at most [`SLOTS`](crate::SLOTS), or until there
-    /// is no more space.
+    /// Offers blocks until `blocks` are on offer, at most [`OFFER_SLOTS`](crate::OFFER_SLOTS), or
+    /// until there is no more space.
     fn offer(&self, blocks: u32);
 
     /// Takes the first `length` bytes of the block that the writer claimed in `slot`; `None` if it

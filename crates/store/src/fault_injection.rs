@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::failing_extents::FailingExtents;
-use crate::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, StandIn, StripeKey, Usage};
+use crate::faulty_extents::FaultyExtents;
+use crate::{
+    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, LeaseNumber, PlaceholderHandle, PlaceholderKind,
+    StripeKey,
+};
 
 /// A kind of [`Engine`] call. `usage`, `release` and the hook never fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verb {
+pub enum EngineOp {
     /// [`Engine::write`] and [`Engine::extend`].
     Write,
     /// [`Engine::read`].
@@ -23,19 +26,20 @@ pub enum Verb {
     Truncate,
     /// [`Engine::remove`].
     Remove,
-    /// [`Engine::fit`].
-    Fit,
+    /// [`Engine::shrink_to_fit`].
+    ShrinkToFit,
     /// [`Engine::reserve`].
     Reserve,
-    /// [`Extents::open`] and [`Engine::stand_in`]; the other calls about extents never fail.
+    /// [`Extents::open`] and [`Engine::create_placeholder`]; the other calls about extents never
+    /// fail.
     Open,
 }
 
 /// A call that a rule may make fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Call {
+pub struct EngineCall {
     /// The kind of call.
-    pub verb: Verb,
+    pub op: EngineOp,
     /// The stripe; `None` for a reservation.
     pub key: Option<StripeKey>,
     /// The number of bytes: data of a write, length of a read or truncation, amount of a
@@ -44,29 +48,29 @@ pub struct Call {
     /// The number of this call at this engine, from 1.
     pub number: u64,
     /// The engine's usage just before the call.
-    pub usage: Usage,
+    pub usage: EngineUsage,
 }
 
 /// A rule that decides about each call: `None` passes it on to the engine; an error becomes its
 /// result, without calling the engine.
-pub type Rule = Box<dyn Fn(&Call) -> Option<EngineError> + Send + Sync>;
+pub type FaultRule = Box<dyn Fn(&EngineCall) -> Option<EngineError> + Send + Sync>;
 
 /// An engine that fails by a rule.
-pub struct Failing<E> {
-    inner: Arc<Inner<E>>,
+pub struct FaultyEngine<E> {
+    inner: Arc<FaultState<E>>,
 }
 
-/// The state that [`Failing`] and its extents share.
-pub struct Inner<E> {
+/// The state that [`FaultyEngine`] and its extents share.
+pub struct FaultState<E> {
     engine: E,
-    rule: Rule,
+    rule: FaultRule,
     calls: AtomicU64,
 }
 
-impl<E: Engine> Failing<E> {
+impl<E: Engine> FaultyEngine<E> {
     /// Passes calls on to `engine`, except those for which `rule` returns an error.
-    pub fn new(engine: E, rule: Rule) -> Self {
-        Self { inner: Arc::new(Inner { engine, rule, calls: AtomicU64::new(0) }) }
+    pub fn new(engine: E, rule: FaultRule) -> Self {
+        Self { inner: Arc::new(FaultState { engine, rule, calls: AtomicU64::new(0) }) }
     }
 
     /// Fails only call `number` (from 1), with an I/O error.
@@ -76,15 +80,15 @@ impl<E: Engine> Failing<E> {
 
     /// Fails every call that `matches` with an I/O error; a reservation fails with
     /// [`EngineError::Full`].
-    pub fn when(engine: E, matches: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
+    pub fn when(engine: E, matches: impl Fn(&EngineCall) -> bool + Send + Sync + 'static) -> Self {
         Self::new(engine, Box::new(move |call| matches(call).then(|| broken(call))))
     }
 
     /// Fails with [`EngineError::Full`] every call that would bring more than `bytes` into use. All
     /// data of a write count as new.
     pub fn full_above(engine: E, bytes: u64) -> Self {
-        let rule = move |call: &Call| {
-            let adds = matches!(call.verb, Verb::Write | Verb::Reserve) && call.usage.used + call.bytes > bytes;
+        let rule = move |call: &EngineCall| {
+            let adds = matches!(call.op, EngineOp::Write | EngineOp::Reserve) && call.usage.used + call.bytes > bytes;
             adds.then(|| full(call, bytes))
         };
         Self::new(engine, Box::new(rule))
@@ -100,62 +104,62 @@ impl<E: Engine> Failing<E> {
         &self.inner.engine
     }
 
-    fn check(&self, verb: Verb, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
-        self.inner.check(verb, key, bytes)
+    fn check(&self, op: EngineOp, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
+        self.inner.check(op, key, bytes)
     }
 }
 
-impl<E: Engine> Inner<E> {
+impl<E: Engine> FaultState<E> {
     /// Applies the rule to a call.
-    pub fn check(&self, verb: Verb, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
+    pub fn check(&self, op: EngineOp, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let call = Call { verb, key, bytes, number, usage: self.engine.usage() };
+        let call = EngineCall { op, key, bytes, number, usage: self.engine.usage() };
         (self.rule)(&call).map_or(Ok(()), Err)
     }
 }
 
-impl<E: Engine + 'static> Engine for Failing<E> {
+impl<E: Engine + 'static> Engine for FaultyEngine<E> {
     fn stripe_bytes(&self) -> u32 {
         self.inner.engine.stripe_bytes()
     }
 
     fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
-        self.check(Verb::Write, Some(key), data.len() as u64)?;
+        self.check(EngineOp::Write, Some(key), data.len() as u64)?;
         self.inner.engine.write(key, generation, offset, data)
     }
 
     fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
-        self.check(Verb::Read, Some(key), len.into())?;
+        self.check(EngineOp::Read, Some(key), len.into())?;
         self.inner.engine.read(key, offset, len)
     }
 
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
-        self.check(Verb::Truncate, Some(key), len.into())?;
+        self.check(EngineOp::Truncate, Some(key), len.into())?;
         self.inner.engine.truncate(key, generation, len)
     }
 
     fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
-        self.check(Verb::Truncate, Some(key), len.into())?;
+        self.check(EngineOp::Truncate, Some(key), len.into())?;
         self.inner.engine.zero(key, generation, offset, len)
     }
 
     fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
-        self.check(Verb::Write, Some(key), len.into())?;
+        self.check(EngineOp::Write, Some(key), len.into())?;
         self.inner.engine.extend(key, generation, len)
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
-        self.check(Verb::Remove, Some(key), 0)?;
+        self.check(EngineOp::Remove, Some(key), 0)?;
         self.inner.engine.remove(key)
     }
 
-    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
-        self.check(Verb::Fit, Some(key), 0)?;
-        self.inner.engine.fit(key)
+    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        self.check(EngineOp::ShrinkToFit, Some(key), 0)?;
+        self.inner.engine.shrink_to_fit(key)
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
-        self.check(Verb::Reserve, None, bytes)?;
+        self.check(EngineOp::Reserve, None, bytes)?;
         self.inner.engine.reserve(bytes)
     }
 
@@ -163,7 +167,7 @@ impl<E: Engine + 'static> Engine for Failing<E> {
         self.inner.engine.release(bytes);
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> EngineUsage {
         self.inner.engine.usage()
     }
 
@@ -175,12 +179,16 @@ impl<E: Engine + 'static> Engine for Failing<E> {
         self.inner
             .engine
             .extents()
-            .map(|extents| Arc::new(FailingExtents::new(self.inner.clone(), extents)) as Arc<dyn Extents>)
+            .map(|extents| Arc::new(FaultyExtents::new(self.inner.clone(), extents)) as Arc<dyn Extents>)
     }
 
-    fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
-        self.check(Verb::Open, None, 0).map_err(io::Error::other)?;
-        self.inner.engine.stand_in(kind, mark)
+    fn create_placeholder(
+        &self,
+        kind: PlaceholderKind,
+        lease: LeaseNumber,
+    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)> {
+        self.check(EngineOp::Open, None, 0).map_err(io::Error::other)?;
+        self.inner.engine.create_placeholder(kind, lease)
     }
 
     fn on_freed(&self, hook: FreedHook) {
@@ -188,7 +196,7 @@ impl<E: Engine + 'static> Engine for Failing<E> {
     }
 }
 
-impl<E: fmt::Debug> fmt::Debug for Failing<E> {
+impl<E: fmt::Debug> fmt::Debug for FaultyEngine<E> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Failing")
             .field("engine", &self.inner.engine)
@@ -197,39 +205,39 @@ impl<E: fmt::Debug> fmt::Debug for Failing<E> {
     }
 }
 
-fn broken(call: &Call) -> EngineError {
-    let action = match call.verb {
-        Verb::Write => "write",
-        Verb::Read => "read",
-        Verb::Truncate => "truncate",
-        Verb::Remove => "remove",
-        Verb::Fit => "fit",
-        Verb::Reserve => "reserve",
-        Verb::Open => "open",
+fn broken(call: &EngineCall) -> EngineError {
+    let action = match call.op {
+        EngineOp::Write => "write",
+        EngineOp::Read => "read",
+        EngineOp::Truncate => "truncate",
+        EngineOp::Remove => "remove",
+        EngineOp::ShrinkToFit => "fit",
+        EngineOp::Reserve => "reserve",
+        EngineOp::Open => "open",
     };
     let source = io::Error::other(format!("call {} was made to fail", call.number));
     call.key.map_or_else(|| full(call, call.usage.capacity), |key| EngineError::Io { key, action, source })
 }
 
-fn full(call: &Call, capacity: u64) -> EngineError {
+fn full(call: &EngineCall, capacity: u64) -> EngineError {
     EngineError::Full { capacity, used: call.usage.used, wanted: call.bytes }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Model, conformance};
+    use crate::{Access, ModelEngine, conformance};
     use placement::{FileId, StripeNo};
 
     const KEY: StripeKey = StripeKey { file: FileId(2), stripe: StripeNo(0) };
 
-    fn model() -> Model {
-        Model::new(1 << 20, 1 << 14)
+    fn model() -> ModelEngine {
+        ModelEngine::new(1 << 20, 1 << 14)
     }
 
     #[test]
     fn the_nth_call_fails_and_leaves_the_stripe_as_it_was() {
-        let engine = Failing::on_call(model(), 2);
+        let engine = FaultyEngine::on_call(model(), 2);
         engine.write(KEY, Generation(0), 0, b"one").unwrap();
         let error = engine.write(KEY, Generation(0), 0, b"two").unwrap_err();
         assert!(error.to_string().contains("stripe 0 of file 2: write failed"), "{error}");
@@ -239,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_call_that_matches_fails() {
-        let engine = Failing::when(model(), |call| call.verb == Verb::Read);
+        let engine = FaultyEngine::when(model(), |call| call.op == EngineOp::Read);
         engine.write(KEY, Generation(0), 0, b"one").unwrap();
         assert!((0..3).all(|_| engine.read(KEY, 0, 9).is_err()));
         assert_eq!(engine.inner().read(KEY, 0, 9).unwrap(), "one");
@@ -247,7 +255,7 @@ mod tests {
 
     #[test]
     fn it_is_full_above_the_set_amount_until_space_is_given_back() {
-        let engine = Failing::full_above(model(), 10);
+        let engine = FaultyEngine::full_above(model(), 10);
         engine.write(KEY, Generation(0), 0, b"12345678").unwrap();
         assert!(matches!(engine.reserve(3), Err(EngineError::Full { capacity: 10, used: 8, wanted: 3 })));
         engine.remove(KEY).unwrap();
@@ -256,19 +264,19 @@ mod tests {
 
     #[test]
     fn an_extent_that_cannot_be_opened_is_what_it_was() {
-        let engine = Failing::when(Model::with_extents(1 << 20, 1 << 14), |call| call.verb == Verb::Open);
+        let engine = FaultyEngine::when(ModelEngine::with_extents(1 << 20, 1 << 14), |call| call.op == EngineOp::Open);
         let extents = engine.extents().unwrap();
-        let slot = extents.take().unwrap();
+        let slot = extents.allocate_slot().unwrap();
         let access = Access { read: true, write: true, append: false };
-        let error = extents.open(slot, access, Mark(1)).unwrap_err();
+        let error = extents.open(slot, access, LeaseNumber(1)).unwrap_err();
         assert!(error.to_string().contains("extent 0: open"), "{error}");
-        assert!(!extents.holds(slot, Mark(1)) && extents.is_quiet(slot));
+        assert!(!extents.is_open(slot, LeaseNumber(1)) && extents.is_idle(slot));
         extents.write_at(slot, 0, b"tide").unwrap();
         assert_eq!(extents.read_at(slot, 0, 9).unwrap(), "tide");
     }
 
     #[test]
     fn without_a_failure_it_is_the_engine_inside() {
-        conformance::random_calls_agree_with_the_model(&Failing::when(model(), |_| false));
+        conformance::random_calls_agree_with_the_model(&FaultyEngine::when(model(), |_| false));
     }
 }
