@@ -20,8 +20,8 @@ use std::{
 };
 
 use fuse_transport::{
-    Attributes, Config, Entry, Listing, Name, Opened, Operation, ROOT, Reply, Request, Serve, Session, SetTime,
-    Setattr, Statfs, Time,
+    Config, FuseAttributes, FuseDirent, FuseEntry, FuseOp, FuseOpen, FuseReply, FuseRequest, FuseSession, Handler,
+    Listing, ROOT, SetTime, Setattr, Statfs, Time,
 };
 use parking_lot::{Mutex, RwLock};
 use rustix::{
@@ -37,7 +37,7 @@ const FILE: u32 = 0o100_000;
 const SHARDS: usize = 16;
 
 struct Inode {
-    attributes: Attributes,
+    attributes: FuseAttributes,
     bytes: Vec<u8>,
     /// Of a directory: inode numbers by name.
     names: HashMap<Vec<u8>, u64>,
@@ -84,10 +84,10 @@ impl Nothing {
         self.shard(number).read().get(&number).cloned().ok_or(Errno::STALE)
     }
 
-    fn make(&self, mode: u32, uid: u32, gid: u32) -> Attributes {
+    fn make(&self, mode: u32, uid: u32, gid: u32) -> FuseAttributes {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let now = now();
-        let attributes = Attributes {
+        let attributes = FuseAttributes {
             inode: number,
             mode,
             links: 1,
@@ -97,23 +97,23 @@ impl Nothing {
             accessed: now,
             modified: now,
             changed: now,
-            ..Attributes::default()
+            ..FuseAttributes::default()
         };
         let inode = Inode { attributes, bytes: Vec::new(), names: HashMap::new(), order: BTreeMap::new() };
         self.shard(number).write().insert(number, Arc::new(Mutex::new(inode)));
         attributes
     }
 
-    fn attributes(&self, number: u64) -> Answer<Attributes> {
+    fn attributes(&self, number: u64) -> Answer<FuseAttributes> {
         Ok(self.get(number)?.lock().attributes)
     }
 
-    fn lookup(&self, parent: u64, name: &[u8]) -> Answer<Entry> {
+    fn lookup(&self, parent: u64, name: &[u8]) -> Answer<FuseEntry> {
         let found = self.get(parent)?.lock().names.get(name).copied();
-        found.map_or_else(|| Ok(Entry::absent(FOREVER)), |number| self.attributes(number).map(entry))
+        found.map_or_else(|| Ok(FuseEntry::absent(FOREVER)), |number| self.attributes(number).map(entry))
     }
 
-    fn create(&self, request: &Request<'_>, name: &[u8], mode: u32) -> Answer<Entry> {
+    fn create(&self, request: &FuseRequest<'_>, name: &[u8], mode: u32) -> Answer<FuseEntry> {
         let parent = self.get(request.inode)?;
         let mut parent = parent.lock();
         if parent.names.contains_key(name) {
@@ -139,7 +139,7 @@ impl Nothing {
         Ok(())
     }
 
-    fn set(&self, number: u64, set: &Setattr) -> Answer<Attributes> {
+    fn set(&self, number: u64, set: &Setattr) -> Answer<FuseAttributes> {
         let inode = self.get(number)?;
         let mut inode = inode.lock();
         if let Some(size) = set.size {
@@ -147,13 +147,13 @@ impl Nothing {
             inode.bytes.resize(size, 0);
             inode.attributes.size = size as u64;
         }
-        let told = &mut inode.attributes;
-        told.mode = set.mode.map_or(told.mode, |mode| told.mode & 0o170_000 | mode & 0o7777);
-        told.uid = set.uid.unwrap_or(told.uid);
-        told.gid = set.gid.unwrap_or(told.gid);
-        told.accessed = set.accessed.map_or(told.accessed, moment);
-        told.modified = set.modified.map_or(told.modified, moment);
-        Ok(*told)
+        let found = &mut inode.attributes;
+        found.mode = set.mode.map_or(found.mode, |mode| found.mode & 0o170_000 | mode & 0o7777);
+        found.uid = set.uid.unwrap_or(found.uid);
+        found.gid = set.gid.unwrap_or(found.gid);
+        found.accessed = set.accessed.map_or(found.accessed, moment);
+        found.modified = set.modified.map_or(found.modified, moment);
+        Ok(*found)
     }
 
     fn write(&self, number: u64, offset: u64, data: &[u8]) -> Answer<u32> {
@@ -174,9 +174,9 @@ impl Nothing {
         let directory = self.get(number)?;
         let directory = directory.lock();
         for (inode, name) in directory.order.range(offset + 1..) {
-            let told = self.attributes(*inode)?;
-            let name = Name { inode: *inode, next: *inode, mode: told.mode, name };
-            if !(if plus { listing.push_with_entry(name, &entry(told)) } else { listing.push(name) }) {
+            let found = self.attributes(*inode)?;
+            let name = FuseDirent { inode: *inode, next: *inode, mode: found.mode, name };
+            if !(if plus { listing.push_with_entry(name, &entry(found)) } else { listing.push(name) }) {
                 break;
             }
         }
@@ -184,62 +184,62 @@ impl Nothing {
     }
 
     /// Sends the reply of a successful operation; the caller sends errors.
-    fn answer(&self, request: &Request<'_>, reply: &mut Option<Reply>) -> Answer<()> {
+    fn answer(&self, request: &FuseRequest<'_>, reply: &mut Option<FuseReply>) -> Answer<()> {
         let inode = request.inode;
         let mut reply = || reply.take().expect("answered once");
         match &request.operation {
-            Operation::Lookup { name } => drop_told(reply().entry(&self.lookup(inode, name)?)),
-            Operation::Getattr { .. } => reply().attributes(&self.attributes(inode)?, FOREVER),
-            Operation::Setattr(set) => {
-                let told = self.set(inode, set)?;
-                reply().attributes(&told, FOREVER);
+            FuseOp::Lookup { name } => ignore_sent(reply().entry(&self.lookup(inode, name)?)),
+            FuseOp::Getattr { .. } => reply().attributes(&self.attributes(inode)?, FOREVER),
+            FuseOp::Setattr(set) => {
+                let found = self.set(inode, set)?;
+                reply().attributes(&found, FOREVER);
             }
-            Operation::Mkdir { name, mode, .. } => {
+            FuseOp::Mkdir { name, mode, .. } => {
                 let made = self.create(request, name, mode | DIRECTORY)?;
-                drop_told(reply().entry(&made));
+                ignore_sent(reply().entry(&made));
             }
-            Operation::Mknod { name, mode, .. } => {
+            FuseOp::Mknod { name, mode, .. } => {
                 let made = self.create(request, name, *mode)?;
-                drop_told(reply().entry(&made));
+                ignore_sent(reply().entry(&made));
             }
-            Operation::Create { name, mode, umask, .. } => {
+            FuseOp::Create { name, mode, umask, .. } => {
                 let made = self.create(request, name, mode & 0o7777 & !umask | FILE)?;
-                drop_told(reply().created(&made, opened()));
+                ignore_sent(reply().created(&made, opened()));
             }
-            Operation::Open { .. } => drop_told(reply().opened(opened())),
-            Operation::Unlink { name } | Operation::Rmdir { name } => {
+            FuseOp::Open { .. } => ignore_sent(reply().opened(opened())),
+            FuseOp::Unlink { name } | FuseOp::Rmdir { name } => {
                 self.remove(inode, name)?;
                 reply().done();
             }
-            Operation::Rename { name, new_parent, new_name, .. } => {
+            FuseOp::Rename { name, new_parent, new_name, .. } => {
                 self.rename((inode, name), (*new_parent, new_name))?;
                 reply().done();
             }
-            Operation::Read { offset, size, .. } => {
+            FuseOp::Read { offset, size, .. } => {
                 let file = self.get(inode)?;
                 let file = file.lock();
                 let start = usize::try_from(*offset).map_or(file.bytes.len(), |start| start.min(file.bytes.len()));
                 let end = (start + *size as usize).min(file.bytes.len());
                 reply().data(&file.bytes[start..end]);
             }
-            Operation::Write { offset, data, .. } => {
+            FuseOp::Write { offset, data, .. } => {
                 let written = self.write(inode, *offset, data)?;
                 reply().written(written);
             }
-            Operation::Readdir { offset, size, plus, .. } => {
+            FuseOp::Readdir { offset, size, plus, .. } => {
                 let listing = self.list(inode, *offset, *size, *plus)?;
-                drop_told(reply().listing(&listing));
+                ignore_sent(reply().listing(&listing));
             }
-            Operation::Statfs => reply().statfs(&Statfs { name_bytes_max: 255, block_size: 4096, ..Statfs::default() }),
-            Operation::Release { .. } | Operation::Fsync { .. } | Operation::Releasedir { .. } => reply().done(),
+            FuseOp::Statfs => reply().statfs(&Statfs { name_bytes_max: 255, block_size: 4096, ..Statfs::default() }),
+            FuseOp::Release { .. } | FuseOp::Fsync { .. } | FuseOp::Releasedir { .. } => reply().done(),
             _ => return Err(Errno::NOSYS),
         }
         Ok(())
     }
 }
 
-impl Serve for Nothing {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl Handler for Nothing {
+    fn handle(&self, request: FuseRequest<'_>, reply: FuseReply) {
         let mut reply = Some(reply);
         let answered = self.answer(&request, &mut reply);
         if let (Err(error), Some(reply)) = (answered, reply) {
@@ -249,14 +249,14 @@ impl Serve for Nothing {
 }
 
 /// Ignores the result of a reply, because lookups are not counted here.
-fn drop_told(_: bool) {}
+fn ignore_sent(_: bool) {}
 
-fn opened() -> Opened {
-    Opened { handle: 1, keep_cache: true, no_flush: true, ..Opened::default() }
+fn opened() -> FuseOpen {
+    FuseOpen { handle: 1, keep_cache: true, no_flush: true, ..FuseOpen::default() }
 }
 
-fn entry(attributes: Attributes) -> Entry {
-    Entry { inode: attributes.inode, generation: 0, attributes, entry_valid: FOREVER, attributes_valid: FOREVER }
+fn entry(attributes: FuseAttributes) -> FuseEntry {
+    FuseEntry { inode: attributes.inode, generation: 0, attributes, entry_valid: FOREVER, attributes_valid: FOREVER }
 }
 
 fn now() -> Time {
@@ -289,7 +289,7 @@ fn main() -> io::Result<()> {
     };
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])?;
     let device = attach(&point)?;
-    let session = Session::start(device.into(), &config(), |_, _, _| Arc::new(Nothing::new()));
+    let session = FuseSession::start(device.into(), &config(), |_, _, _| Arc::new(Nothing::new()));
     let session = session.inspect_err(|_| unmount(&point, UnmountFlags::DETACH).unwrap_or_default())?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {

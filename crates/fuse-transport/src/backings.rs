@@ -2,16 +2,16 @@
 
 use std::{io, os::fd::AsFd, sync::Arc};
 
-use crate::{ioctl, line::Line, values::BackingId};
+use crate::{device::DeviceIo, ioctl, types::BackingId};
 
 /// Registers backing files, which the kernel reads, writes and maps itself. Needs `CAP_SYS_ADMIN`
-/// and `Granted::passthrough`.
+/// and `Negotiated::passthrough`.
 #[derive(Debug, Clone)]
-pub struct Backings(Arc<Line>);
+pub struct Backings(Arc<DeviceIo>);
 
 impl Backings {
-    pub(crate) fn new(line: Arc<Line>) -> Self {
-        Self(line)
+    pub(crate) fn new(device: Arc<DeviceIo>) -> Self {
+        Self(device)
     }
 
     /// Registers a file. The kernel takes its own reference, so the descriptor may be closed.

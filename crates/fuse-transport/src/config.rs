@@ -60,7 +60,7 @@ impl Config {
 /// Negotiated options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an agreement of its own")]
-pub struct Granted {
+pub struct Negotiated {
     /// The common minor version.
     pub minor: u32,
     /// Maximum bytes of a read or write.
@@ -76,7 +76,7 @@ pub struct Granted {
     pub explicit_invalidation: bool,
     /// Files open for direct I/O may be mapped shared.
     pub direct_mappings: bool,
-    /// `Notifier::new_epoch` has an effect.
+    /// `Notifier::increment_epoch` has an effect.
     pub epochs: bool,
     /// `Notifier::prune` has an effect.
     pub pruning: bool,

@@ -6,9 +6,9 @@
 
 use crate::{
     abi::{IN_HEADER, bit, fattr, op},
-    memory::Data,
-    request::{Operation, Request, Setattr},
-    values::{Lock, LockKind, SetTime, Time},
+    buffer_pool::WriteData,
+    request::{FuseOp, FuseRequest, Setattr},
+    types::{FuseLock, FuseLockKind, SetTime, Time},
 };
 
 /// The header of a request.
@@ -42,9 +42,9 @@ impl Header {
     }
 
     /// Decodes the request; `None` if the body does not match the opcode.
-    pub(crate) fn request(self, body: &[u8]) -> Option<Request<'_>> {
+    pub(crate) fn request(self, body: &[u8]) -> Option<FuseRequest<'_>> {
         let Self { opcode, unique, inode, uid, gid, pid } = self;
-        Some(Request { unique, inode, uid, gid, pid, operation: operation(opcode, body)? })
+        Some(FuseRequest { unique, inode, uid, gid, pid, operation: operation(opcode, body)? })
     }
 }
 
@@ -81,78 +81,78 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn operation(opcode: u32, body: &[u8]) -> Option<Operation<'_>> {
+fn operation(opcode: u32, body: &[u8]) -> Option<FuseOp<'_>> {
     let mut from = Fields(body);
     let from = &mut from;
     Some(match opcode {
-        op::LOOKUP => Operation::Lookup { name: from.name()? },
+        op::LOOKUP => FuseOp::Lookup { name: from.name()? },
         op::GETATTR => getattr(from)?,
-        op::SETATTR => Operation::Setattr(setattr(from)?),
-        op::READLINK => Operation::Readlink,
-        op::SYMLINK => Operation::Symlink { name: from.name()?, target: from.name()? },
+        op::SETATTR => FuseOp::Setattr(setattr(from)?),
+        op::READLINK => FuseOp::Readlink,
+        op::SYMLINK => FuseOp::Symlink { name: from.name()?, target: from.name()? },
         op::MKNOD => mknod(from)?,
         op::MKDIR => {
             let (mode, umask) = (from.u32()?, from.u32()?);
-            Operation::Mkdir { name: from.name()?, mode, umask }
+            FuseOp::Mkdir { name: from.name()?, mode, umask }
         }
-        op::UNLINK => Operation::Unlink { name: from.name()? },
-        op::RMDIR => Operation::Rmdir { name: from.name()? },
+        op::UNLINK => FuseOp::Unlink { name: from.name()? },
+        op::RMDIR => FuseOp::Rmdir { name: from.name()? },
         op::RENAME => rename(from, false)?,
         op::RENAME2 => rename(from, true)?,
-        op::LINK => Operation::Link { inode: from.u64()?, new_name: from.name()? },
-        op::OPEN => Operation::Open { flags: from.u32()?, kill_set_id: from.u32()? & bit::OPEN_KILL_SUIDGID != 0 },
+        op::LINK => FuseOp::Link { inode: from.u64()?, new_name: from.name()? },
+        op::OPEN => FuseOp::Open { flags: from.u32()?, kill_set_id: from.u32()? & bit::OPEN_KILL_SUIDGID != 0 },
         op::CREATE => create(from)?,
         op::TMPFILE => tmpfile(from)?,
         op::READ => read(from)?,
         op::WRITE => write(from)?,
-        op::STATFS => Operation::Statfs,
+        op::STATFS => FuseOp::Statfs,
         op::RELEASE => release(from)?,
-        op::RELEASEDIR => Operation::Releasedir { handle: from.u64()?, flags: from.u32()? },
-        op::FSYNC => Operation::Fsync { handle: from.u64()?, data_only: from.u32()? & bit::FSYNC_FDATASYNC != 0 },
-        op::FSYNCDIR => Operation::Fsyncdir { handle: from.u64()?, data_only: from.u32()? & bit::FSYNC_FDATASYNC != 0 },
+        op::RELEASEDIR => FuseOp::Releasedir { handle: from.u64()?, flags: from.u32()? },
+        op::FSYNC => FuseOp::Fsync { handle: from.u64()?, data_only: from.u32()? & bit::FSYNC_FDATASYNC != 0 },
+        op::FSYNCDIR => FuseOp::Fsyncdir { handle: from.u64()?, data_only: from.u32()? & bit::FSYNC_FDATASYNC != 0 },
         op::FLUSH => {
             let handle = from.u64()?;
             from.u64()?;
-            Operation::Flush { handle, lock_owner: from.u64()? }
+            FuseOp::Flush { handle, lock_owner: from.u64()? }
         }
         op::SETXATTR => setxattr(from)?,
         op::GETXATTR => {
             let size = from.u32()?;
             from.u32()?;
-            Operation::Getxattr { name: from.name()?, size }
+            FuseOp::Getxattr { name: from.name()?, size }
         }
-        op::LISTXATTR => Operation::Listxattr { size: from.u32()? },
-        op::REMOVEXATTR => Operation::Removexattr { name: from.name()? },
-        op::OPENDIR => Operation::Opendir { flags: from.u32()? },
+        op::LISTXATTR => FuseOp::Listxattr { size: from.u32()? },
+        op::REMOVEXATTR => FuseOp::Removexattr { name: from.name()? },
+        op::OPENDIR => FuseOp::Opendir { flags: from.u32()? },
         op::READDIR => readdir(from, false)?,
         op::READDIRPLUS => readdir(from, true)?,
         op::GETLK => {
             let (handle, owner, lock, flock) = lock_fields(from)?;
-            Operation::Getlk { handle, owner, lock, flock }
+            FuseOp::Getlk { handle, owner, lock, flock }
         }
         op::SETLK | op::SETLKW => {
             let (handle, owner, lock, flock) = lock_fields(from)?;
-            Operation::Setlk { handle, owner, lock, flock, wait: opcode == op::SETLKW }
+            FuseOp::Setlk { handle, owner, lock, flock, wait: opcode == op::SETLKW }
         }
-        op::ACCESS => Operation::Access { mask: from.u32()? },
+        op::ACCESS => FuseOp::Access { mask: from.u32()? },
         op::FALLOCATE => {
-            Operation::Fallocate { handle: from.u64()?, offset: from.u64()?, length: from.u64()?, mode: from.u32()? }
+            FuseOp::Fallocate { handle: from.u64()?, offset: from.u64()?, length: from.u64()?, mode: from.u32()? }
         }
-        op::LSEEK => Operation::Lseek { handle: from.u64()?, offset: from.u64()?, whence: from.u32()? },
+        op::LSEEK => FuseOp::Lseek { handle: from.u64()?, offset: from.u64()?, whence: from.u32()? },
         op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => copy_file_range(from)?,
         op::STATX => statx(from)?,
-        op::SYNCFS => Operation::Syncfs,
+        op::SYNCFS => FuseOp::Syncfs,
         op::POLL => poll(from)?,
         op::IOCTL => ioctl(from)?,
-        unknown => Operation::Unknown(unknown),
+        unknown => FuseOp::Unknown(unknown),
     })
 }
 
-fn getattr<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn getattr<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let flags = from.u32()?;
     from.u32()?;
     let handle = from.u64()?;
-    Some(Operation::Getattr { handle: (flags & bit::GETATTR_FH != 0).then_some(handle) })
+    Some(FuseOp::Getattr { handle: (flags & bit::GETATTR_FH != 0).then_some(handle) })
 }
 
 fn setattr(from: &mut Fields<'_>) -> Option<Setattr> {
@@ -183,46 +183,46 @@ fn setattr(from: &mut Fields<'_>) -> Option<Setattr> {
     })
 }
 
-fn mknod<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn mknod<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (mode, device, umask) = (from.u32()?, from.u32()?, from.u32()?);
     from.u32()?;
-    Some(Operation::Mknod { name: from.name()?, mode, umask, device })
+    Some(FuseOp::Mknod { name: from.name()?, mode, umask, device })
 }
 
-fn rename<'a>(from: &mut Fields<'a>, with_flags: bool) -> Option<Operation<'a>> {
+fn rename<'a>(from: &mut Fields<'a>, with_flags: bool) -> Option<FuseOp<'a>> {
     let new_parent = from.u64()?;
     let flags = if with_flags { from.u64()? & u64::from(u32::MAX) } else { 0 };
     let (name, new_name) = (from.name()?, from.name()?);
-    Some(Operation::Rename { name, new_parent, new_name, flags: u32::try_from(flags).ok()? })
+    Some(FuseOp::Rename { name, new_parent, new_name, flags: u32::try_from(flags).ok()? })
 }
 
-fn create<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn create<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (flags, mode, umask, open) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
     let kill_set_id = open & bit::OPEN_KILL_SUIDGID != 0;
-    Some(Operation::Create { name: from.name()?, flags, mode, umask, kill_set_id })
+    Some(FuseOp::Create { name: from.name()?, flags, mode, umask, kill_set_id })
 }
 
 /// Decodes TMPFILE, which has the layout of CREATE. Its name is a constant of the kernel and
 /// ignored.
-fn tmpfile<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
-    Some(Operation::Tmpfile { flags: from.u32()?, mode: from.u32()?, umask: from.u32()? })
+fn tmpfile<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
+    Some(FuseOp::Tmpfile { flags: from.u32()?, mode: from.u32()?, umask: from.u32()? })
 }
 
-fn read<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn read<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (handle, offset, size, bits) = (from.u64()?, from.u64()?, from.u32()?, from.u32()?);
     let (owner, flags) = (from.u64()?, from.u32()?);
     let lock_owner = (bits & bit::READ_LOCKOWNER != 0).then_some(owner);
-    Some(Operation::Read { handle, offset, size, lock_owner, flags })
+    Some(FuseOp::Read { handle, offset, size, lock_owner, flags })
 }
 
-fn write<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn write<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (handle, offset, size, bits) = (from.u64()?, from.u64()?, from.u32()?, from.u32()?);
     let (owner, flags) = (from.u64()?, from.u32()?);
     from.u32()?;
-    Some(Operation::Write {
+    Some(FuseOp::Write {
         handle,
         offset,
-        data: Data::new(from.bytes(size)?),
+        data: WriteData::new(from.bytes(size)?),
         lock_owner: (bits & bit::WRITE_LOCKOWNER != 0).then_some(owner),
         flags,
         kill_set_id: bits & bit::WRITE_KILL_SUIDGID != 0,
@@ -230,38 +230,38 @@ fn write<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     })
 }
 
-fn release<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn release<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (handle, flags, bits, lock_owner) = (from.u64()?, from.u32()?, from.u32()?, from.u64()?);
     let (flush, flock_unlock) = (bits & bit::RELEASE_FLUSH != 0, bits & bit::RELEASE_FLOCK_UNLOCK != 0);
-    Some(Operation::Release { handle, flags, lock_owner, flush, flock_unlock })
+    Some(FuseOp::Release { handle, flags, lock_owner, flush, flock_unlock })
 }
 
 /// Decodes the extended form of SETXATTR. The handshake refuses kernels without `SETXATTR_EXT`.
-fn setxattr<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn setxattr<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (size, flags, bits) = (from.u32()?, from.u32()?, from.u32()?);
     from.u32()?;
     let (name, value) = (from.name()?, from.bytes(size)?);
-    Some(Operation::Setxattr { name, value, flags, kill_set_group_id: bits & bit::SETXATTR_ACL_KILL_SGID != 0 })
+    Some(FuseOp::Setxattr { name, value, flags, kill_set_group_id: bits & bit::SETXATTR_ACL_KILL_SGID != 0 })
 }
 
-fn readdir<'a>(from: &mut Fields<'a>, plus: bool) -> Option<Operation<'a>> {
-    Some(Operation::Readdir { handle: from.u64()?, offset: from.u64()?, size: from.u32()?, plus })
+fn readdir<'a>(from: &mut Fields<'a>, plus: bool) -> Option<FuseOp<'a>> {
+    Some(FuseOp::Readdir { handle: from.u64()?, offset: from.u64()?, size: from.u32()?, plus })
 }
 
-fn lock_fields(from: &mut Fields<'_>) -> Option<(u64, u64, Lock, bool)> {
+fn lock_fields(from: &mut Fields<'_>) -> Option<(u64, u64, FuseLock, bool)> {
     let (handle, owner, start, end) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
     let kind = match from.u32()? {
-        0 => LockKind::Read,
-        1 => LockKind::Write,
-        2 => LockKind::Unlock,
+        0 => FuseLockKind::Read,
+        1 => FuseLockKind::Write,
+        2 => FuseLockKind::Unlock,
         _ => return None,
     };
     let (pid, bits) = (from.u32()?, from.u32()?);
-    Some((handle, owner, Lock { start, end, kind, pid }, bits & bit::LK_FLOCK != 0))
+    Some((handle, owner, FuseLock { start, end, kind, pid }, bits & bit::LK_FLOCK != 0))
 }
 
-fn copy_file_range<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
-    Some(Operation::CopyFileRange {
+fn copy_file_range<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
+    Some(FuseOp::CopyFileRange {
         handle: from.u64()?,
         offset: from.u64()?,
         new_inode: from.u64()?,
@@ -272,22 +272,22 @@ fn copy_file_range<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     })
 }
 
-fn statx<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn statx<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let bits = from.u32()?;
     from.u32()?;
     let (handle, flags, mask) = (from.u64()?, from.u32()?, from.u32()?);
-    Some(Operation::Statx { handle: (bits & bit::GETATTR_FH != 0).then_some(handle), flags, mask })
+    Some(FuseOp::Statx { handle: (bits & bit::GETATTR_FH != 0).then_some(handle), flags, mask })
 }
 
-fn poll<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn poll<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (handle, kernel_handle, bits, events) = (from.u64()?, from.u64()?, from.u32()?, from.u32()?);
-    Some(Operation::Poll { handle, kernel_handle, events, wake: bits & bit::POLL_SCHEDULE_NOTIFY != 0 })
+    Some(FuseOp::Poll { handle, kernel_handle, events, wake: bits & bit::POLL_SCHEDULE_NOTIFY != 0 })
 }
 
-fn ioctl<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn ioctl<'a>(from: &mut Fields<'a>) -> Option<FuseOp<'a>> {
     let (handle, flags, command, argument) = (from.u64()?, from.u32()?, from.u32()?, from.u64()?);
     let (in_size, out_size) = (from.u32()?, from.u32()?);
-    Some(Operation::Ioctl { handle, flags, command, argument, data: from.bytes(in_size)?, out_size })
+    Some(FuseOp::Ioctl { handle, flags, command, argument, data: from.bytes(in_size)?, out_size })
 }
 
 /// Decodes the unique number of the request that an INTERRUPT refers to.

@@ -146,8 +146,8 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(opcode in 0u32..60, bytes in vec(any::<u8>(), 0..200)) {
         let read = match operation(opcode, &bytes) {
-            Some(Operation::Write { data, .. }) => data.len(),
-            Some(Operation::Setxattr { value, .. }) => value.len(),
+            Some(FuseOp::Write { data, .. }) => data.len(),
+            Some(FuseOp::Setxattr { value, .. }) => value.len(),
             _ => 0,
         };
         prop_assert!(read <= bytes.len());

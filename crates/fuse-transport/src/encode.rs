@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     abi::fopen,
-    values::{Attributes, Entry, Lock, LockKind, Opened, Statfs, Statx, Time},
+    types::{FuseAttributes, FuseEntry, FuseLock, FuseLockKind, FuseOpen, Statfs, Statx, Time},
 };
 
 /// Length of an encoded entry.
@@ -25,12 +25,12 @@ const STATX_BASIC: u32 = 0x7ff;
 const STATX_BORN: u32 = 0x800;
 
 /// An array that is filled from the front; the rest stays zero.
-pub(crate) struct Bytes<const N: usize> {
+pub(crate) struct FixedBuf<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
 
-impl<const N: usize> Bytes<N> {
+impl<const N: usize> FixedBuf<N> {
     pub(crate) const fn new() -> Self {
         Self { bytes: [0; N], length: 0 }
     }
@@ -62,25 +62,25 @@ impl<const N: usize> Bytes<N> {
     }
 
     /// Returns the whole array, including the zero part.
-    pub(crate) fn done(self) -> [u8; N] {
+    pub(crate) fn finish(self) -> [u8; N] {
         self.bytes
     }
 }
 
 /// Encodes the header of a reply. A notification has its code in `error` and 0 in `unique`.
 pub(crate) fn header(length: u32, error: i32, unique: u64) -> [u8; 16] {
-    Bytes::new().u32(length).i32(error).u64(unique).done()
+    FixedBuf::new().u32(length).i32(error).u64(unique).finish()
 }
 
-pub(crate) fn entry(value: &Entry) -> [u8; ENTRY] {
-    put_attributes(put_entry(Bytes::new(), value), &value.attributes).done()
+pub(crate) fn entry(value: &FuseEntry) -> [u8; ENTRY] {
+    put_attributes(put_entry(FixedBuf::new(), value), &value.attributes).finish()
 }
 
-pub(crate) fn created(value: &Entry, opened_as: &Opened) -> [u8; ENTRY + OPENED] {
-    put_attributes(put_entry(Bytes::new(), value), &value.attributes).put(&opened(opened_as)).done()
+pub(crate) fn created(value: &FuseEntry, opened_as: &FuseOpen) -> [u8; ENTRY + OPENED] {
+    put_attributes(put_entry(FixedBuf::new(), value), &value.attributes).put(&opened(opened_as)).finish()
 }
 
-fn put_entry<const N: usize>(to: Bytes<N>, value: &Entry) -> Bytes<N> {
+fn put_entry<const N: usize>(to: FixedBuf<N>, value: &FuseEntry) -> FixedBuf<N> {
     to.u64(value.inode)
         .u64(value.generation)
         .u64(value.entry_valid.as_secs())
@@ -89,12 +89,12 @@ fn put_entry<const N: usize>(to: Bytes<N>, value: &Entry) -> Bytes<N> {
         .u32(value.attributes_valid.subsec_nanos())
 }
 
-pub(crate) fn attributes(value: &Attributes, valid: Duration) -> [u8; ATTRIBUTES] {
-    put_attributes(Bytes::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0), value).done()
+pub(crate) fn attributes(value: &FuseAttributes, valid: Duration) -> [u8; ATTRIBUTES] {
+    put_attributes(FixedBuf::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0), value).finish()
 }
 
 #[expect(clippy::cast_sign_loss, reason = "the kernel reads seconds before 1970 back as negative")]
-fn put_attributes<const N: usize>(to: Bytes<N>, value: &Attributes) -> Bytes<N> {
+fn put_attributes<const N: usize>(to: FixedBuf<N>, value: &FuseAttributes) -> FixedBuf<N> {
     to.u64(value.inode)
         .u64(value.size)
         .u64(value.blocks)
@@ -113,7 +113,7 @@ fn put_attributes<const N: usize>(to: Bytes<N>, value: &Attributes) -> Bytes<N> 
         .u32(0)
 }
 
-pub(crate) fn opened(value: &Opened) -> [u8; OPENED] {
+pub(crate) fn opened(value: &FuseOpen) -> [u8; OPENED] {
     let flags = [
         (value.direct, fopen::DIRECT_IO),
         (value.keep_cache, fopen::KEEP_CACHE),
@@ -125,11 +125,11 @@ pub(crate) fn opened(value: &Opened) -> [u8; OPENED] {
         (value.backing.is_some(), fopen::PASSTHROUGH),
     ];
     let flags = flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
-    Bytes::new().u64(value.handle).u32(flags).u32(value.backing.map_or(0, |backing| backing.0)).done()
+    FixedBuf::new().u64(value.handle).u32(flags).u32(value.backing.map_or(0, |backing| backing.0)).finish()
 }
 
 pub(crate) fn statfs(value: &Statfs) -> [u8; STATFS] {
-    Bytes::new()
+    FixedBuf::new()
         .u64(value.blocks)
         .u64(value.blocks_free)
         .u64(value.blocks_available)
@@ -138,38 +138,50 @@ pub(crate) fn statfs(value: &Statfs) -> [u8; STATFS] {
         .u32(value.block_size)
         .u32(value.name_bytes_max)
         .u32(value.fragment_size)
-        .done()
+        .finish()
 }
 
-pub(crate) fn lock(value: &Lock) -> [u8; LOCK] {
-    Bytes::new().u64(value.start).u64(value.end).u32(lock_number(value.kind)).u32(value.pid).done()
+pub(crate) fn lock(value: &FuseLock) -> [u8; LOCK] {
+    FixedBuf::new().u64(value.start).u64(value.end).u32(lock_number(value.kind)).u32(value.pid).finish()
 }
 
 /// Returns the number of `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
-fn lock_number(kind: LockKind) -> u32 {
+fn lock_number(kind: FuseLockKind) -> u32 {
     match kind {
-        LockKind::Read => 0,
-        LockKind::Write => 1,
-        LockKind::Unlock => 2,
+        FuseLockKind::Read => 0,
+        FuseLockKind::Write => 1,
+        FuseLockKind::Unlock => 2,
     }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a mode has 16 bits")]
 pub(crate) fn statx(value: &Statx, valid: Duration) -> [u8; STATX] {
-    let told = &value.attributes;
+    let attributes = &value.attributes;
     let mask = STATX_BASIC | if value.born.is_some() { STATX_BORN } else { 0 };
-    let to = Bytes::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0).u64(0).u64(0);
-    let to = to.u32(mask).u32(told.block_size).u64(value.flags).u32(told.links).u32(told.uid).u32(told.gid);
-    let to = to.u16(told.mode as u16).u16(0).u64(told.inode).u64(told.size).u64(told.blocks).u64(value.flags_mask);
-    [told.accessed, value.born.unwrap_or_default(), told.changed, told.modified]
+    let to = FixedBuf::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0).u64(0).u64(0);
+    let to = to
+        .u32(mask)
+        .u32(attributes.block_size)
+        .u64(value.flags)
+        .u32(attributes.links)
+        .u32(attributes.uid)
+        .u32(attributes.gid);
+    let to = to
+        .u16(attributes.mode as u16)
+        .u16(0)
+        .u64(attributes.inode)
+        .u64(attributes.size)
+        .u64(attributes.blocks)
+        .u64(value.flags_mask);
+    [attributes.accessed, value.born.unwrap_or_default(), attributes.changed, attributes.modified]
         .iter()
         .fold(to, put_time)
-        .u32(device_major(told.device))
-        .u32(device_minor(told.device))
-        .done()
+        .u32(device_major(attributes.device))
+        .u32(device_minor(attributes.device))
+        .finish()
 }
 
-fn put_time<const N: usize>(to: Bytes<N>, time: &Time) -> Bytes<N> {
+fn put_time<const N: usize>(to: FixedBuf<N>, time: &Time) -> FixedBuf<N> {
     to.i64(time.seconds).u32(time.nanoseconds).u32(0)
 }
 

@@ -1,9 +1,9 @@
 //! Encoding of each structure, compared with bytes written by hand after the kernel's header.
 
 use super::*;
-use crate::values::BackingId;
+use crate::types::BackingId;
 
-const ATTRIBUTES_VALUE: Attributes = Attributes {
+const ATTRIBUTES_VALUE: FuseAttributes = FuseAttributes {
     inode: 0x0101,
     size: 0x0202,
     blocks: 0x0303,
@@ -27,8 +27,8 @@ fn attributes_bytes() -> Vec<u8> {
     joined(&[0x0101, 0x0202, 0x0303, u64::MAX, 5, 7], &[4, 6, 8, 0o100_644, 9, 10, 11, 0x0803, 4096, 0])
 }
 
-fn entry_value() -> Entry {
-    Entry {
+fn entry_value() -> FuseEntry {
+    FuseEntry {
         inode: 1,
         generation: 2,
         attributes: ATTRIBUTES_VALUE,
@@ -51,23 +51,23 @@ fn attributes_have_their_time_before_them() {
 
 #[test]
 fn what_is_made_is_an_entry_and_an_open() {
-    let opened_as = Opened { handle: 77, keep_cache: true, no_flush: true, ..Opened::default() };
+    let opened_as = FuseOpen { handle: 77, keep_cache: true, no_flush: true, ..FuseOpen::default() };
     let expected = [entry(&entry_value()).to_vec(), joined(&[77], &[0b10_0010, 0])].concat();
     assert_eq!(created(&entry_value(), &opened_as).as_slice(), expected);
 }
 
 #[test]
 fn each_way_of_opening_has_its_flag() {
-    let flags_of = |value: Opened| u32::from_ne_bytes(opened(&value)[8..12].try_into().unwrap());
+    let flags_of = |value: FuseOpen| u32::from_ne_bytes(opened(&value)[8..12].try_into().unwrap());
     let each = [
-        Opened { direct: true, ..Opened::default() },
-        Opened { keep_cache: true, ..Opened::default() },
-        Opened { not_seekable: true, ..Opened::default() },
-        Opened { cache_dir: true, ..Opened::default() },
-        Opened { stream: true, ..Opened::default() },
-        Opened { no_flush: true, ..Opened::default() },
-        Opened { parallel_direct_writes: true, ..Opened::default() },
-        Opened { backing: Some(BackingId(5)), ..Opened::default() },
+        FuseOpen { direct: true, ..FuseOpen::default() },
+        FuseOpen { keep_cache: true, ..FuseOpen::default() },
+        FuseOpen { not_seekable: true, ..FuseOpen::default() },
+        FuseOpen { cache_dir: true, ..FuseOpen::default() },
+        FuseOpen { stream: true, ..FuseOpen::default() },
+        FuseOpen { no_flush: true, ..FuseOpen::default() },
+        FuseOpen { parallel_direct_writes: true, ..FuseOpen::default() },
+        FuseOpen { backing: Some(BackingId(5)), ..FuseOpen::default() },
     ];
     for (at, value) in each.into_iter().enumerate() {
         assert_eq!(flags_of(value), 1 << at);
@@ -92,8 +92,8 @@ fn statfs_ends_with_what_the_kernel_keeps_for_itself() {
 
 #[test]
 fn locks_have_the_numbers_of_fcntl() {
-    for (number, kind) in [LockKind::Read, LockKind::Write, LockKind::Unlock].into_iter().enumerate() {
-        let value = Lock { start: 1, end: 2, kind, pid: 4 };
+    for (number, kind) in [FuseLockKind::Read, FuseLockKind::Write, FuseLockKind::Unlock].into_iter().enumerate() {
+        let value = FuseLock { start: 1, end: 2, kind, pid: 4 };
         assert_eq!(lock(&value).as_slice(), joined(&[1, 2], &[u32::try_from(number).unwrap(), 4]));
     }
 }

@@ -25,18 +25,18 @@ const EARLY_MAX: usize = 1024;
 
 /// The waiting futures and kept INTERRUPTs of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Interrupts(Mutex<Table>);
+pub(crate) struct Interrupts(Mutex<InterruptTable>);
 
 #[derive(Debug, Default)]
-struct Table {
-    waiting: HashMap<u64, Waiting>,
-    early: VecDeque<Early>,
+struct InterruptTable {
+    waiting: HashMap<u64, InterruptWaiters>,
+    early: VecDeque<EarlyInterrupt>,
     ended: bool,
 }
 
 /// An INTERRUPT for which no future waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Early {
+struct EarlyInterrupt {
     /// The unique number of the request to interrupt.
     unique: u64,
     /// The unique number of the INTERRUPT itself, for its reply.
@@ -45,8 +45,8 @@ struct Early {
 
 /// The futures that wait for the interruption of one request.
 #[derive(Debug, Default)]
-struct Waiting {
-    came: bool,
+struct InterruptWaiters {
+    interrupted: bool,
     futures: usize,
     wakers: Vec<Waker>,
 }
@@ -54,21 +54,21 @@ struct Waiting {
 impl Interrupts {
     /// Handles an INTERRUPT (`interrupt` is its own unique number). Returns the number of a kept
     /// one that must be answered EAGAIN, if any.
-    pub(crate) fn ring(&self, unique: u64, interrupt: u64) -> Option<u64> {
+    pub(crate) fn deliver(&self, unique: u64, interrupt: u64) -> Option<u64> {
         let mut table = self.0.lock();
         if let Some(waiting) = table.waiting.get_mut(&unique) {
-            waiting.came = true;
+            waiting.interrupted = true;
             let wakers = std::mem::take(&mut waiting.wakers);
             drop(table);
             wakers.into_iter().for_each(Waker::wake);
             return None;
         }
-        table.early.push_back(Early { unique, interrupt });
+        table.early.push_back(EarlyInterrupt { unique, interrupt });
         if table.early.len() > EARLY_MAX { table.early.pop_front().map(|oldest| oldest.interrupt) } else { None }
     }
 
     /// Ends the connection: wakes all futures; later ones resolve immediately.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         let mut table = self.0.lock();
         table.ended = true;
         table.early.clear();
@@ -79,32 +79,32 @@ impl Interrupts {
 
     /// Returns a future that resolves when the request is interrupted, even if that was before the
     /// call.
-    pub(crate) fn wait(self: &Arc<Self>, unique: u64) -> Interrupted {
+    pub(crate) fn wait(self: &Arc<Self>, unique: u64) -> Interruption {
         let mut table = self.0.lock();
-        let came = table.early.iter().position(|early| early.unique == unique).map(|at| table.early.remove(at));
+        let interrupted = table.early.iter().position(|early| early.unique == unique).map(|at| table.early.remove(at));
         let waiting = table.waiting.entry(unique).or_default();
         waiting.futures += 1;
-        waiting.came |= came.is_some();
+        waiting.interrupted |= interrupted.is_some();
         drop(table);
-        Interrupted { table: Arc::clone(self), unique }
+        Interruption { table: Arc::clone(self), unique }
     }
 }
 
 /// Resolves when the caller of a request has given up or the connection has ended.
 #[derive(Debug)]
-pub struct Interrupted {
+pub struct Interruption {
     table: Arc<Interrupts>,
     unique: u64,
 }
 
-impl Future for Interrupted {
+impl Future for Interruption {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut table = self.table.0.lock();
         let ended = table.ended;
         let Some(waiting) = table.waiting.get_mut(&self.unique) else { return Poll::Ready(()) };
-        if waiting.came || ended {
+        if waiting.interrupted || ended {
             return Poll::Ready(());
         }
         if !waiting.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -114,7 +114,7 @@ impl Future for Interrupted {
     }
 }
 
-impl Drop for Interrupted {
+impl Drop for Interruption {
     fn drop(&mut self) {
         let mut table = self.table.0.lock();
         let Some(waiting) = table.waiting.get_mut(&self.unique) else { return };
@@ -129,7 +129,7 @@ impl Drop for Interrupted {
 mod tests {
     use super::*;
 
-    fn is_ready(future: &mut Interrupted) -> bool {
+    fn is_ready(future: &mut Interruption) -> bool {
         Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
@@ -137,14 +137,14 @@ mod tests {
     fn who_waits_hears_of_its_own_interrupt_only() {
         let table = Arc::new(Interrupts::default());
         let (mut one, mut other) = (table.wait(2), table.wait(4));
-        assert_eq!(table.ring(2, 3), None);
+        assert_eq!(table.deliver(2, 3), None);
         assert!(is_ready(&mut one) && !is_ready(&mut other));
     }
 
     #[test]
     fn an_interrupt_that_came_first_is_not_lost() {
         let table = Arc::new(Interrupts::default());
-        assert_eq!(table.ring(2, 3), None);
+        assert_eq!(table.deliver(2, 3), None);
         assert!(is_ready(&mut table.wait(2)));
         assert!(table.0.lock().early.is_empty() && table.0.lock().waiting.is_empty(), "nothing is left behind");
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_the_oldest_is_sent_again() {
         let table = Arc::new(Interrupts::default());
-        let again: Vec<_> = (0..EARLY_MAX as u64 + 2).filter_map(|at| table.ring(at * 2, at * 2 + 1)).collect();
+        let again: Vec<_> = (0..EARLY_MAX as u64 + 2).filter_map(|at| table.deliver(at * 2, at * 2 + 1)).collect();
         assert_eq!(again, [1, 3]);
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let table = Arc::new(Interrupts::default());
         let mut early = table.wait(2);
         assert!(!is_ready(&mut early));
-        table.end();
+        table.close();
         assert!(is_ready(&mut early) && is_ready(&mut table.wait(4)));
     }
 }

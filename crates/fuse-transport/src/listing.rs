@@ -1,8 +1,8 @@
 //! The reply to READDIR: directory entries up to the requested size.
 
 use crate::{
-    encode::{self, Bytes, ENTRY},
-    values::Entry,
+    encode::{self, ENTRY, FixedBuf},
+    types::FuseEntry,
 };
 
 /// Length of the fields before each name: inode, offset, length of the name, type.
@@ -12,7 +12,7 @@ const ALIGNMENT: usize = 8;
 
 /// One entry of a directory.
 #[derive(Debug, Clone, Copy)]
-pub struct Name<'a> {
+pub struct FuseDirent<'a> {
     /// The inode of the entry.
     pub inode: u64,
     /// The offset of the next entry: the `offset` of a `Readdir` that continues the listing.
@@ -39,14 +39,14 @@ impl Listing {
 
     /// Adds an entry to a plain listing. Returns false, without adding it, if it does not fit.
     #[must_use]
-    pub fn push(&mut self, name: Name<'_>) -> bool {
+    pub fn push(&mut self, name: FuseDirent<'_>) -> bool {
         self.add(&[], name)
     }
 
     /// Adds an entry to a `plus` listing. An entry counts as a lookup unless its inode is 0; the
     /// kernel looks that up itself.
     #[must_use]
-    pub fn push_with_entry(&mut self, name: Name<'_>, entry: &Entry) -> bool {
+    pub fn push_with_entry(&mut self, name: FuseDirent<'_>, entry: &FuseEntry) -> bool {
         self.add(&encode::entry(entry), name)
     }
 
@@ -60,7 +60,7 @@ impl Listing {
         &self.bytes
     }
 
-    fn add(&mut self, before: &[u8], name: Name<'_>) -> bool {
+    fn add(&mut self, before: &[u8], name: FuseDirent<'_>) -> bool {
         debug_assert!(before.is_empty() || before.len() == ENTRY, "an entry or none");
         let length = (before.len() + BEFORE_NAME + name.name.len()).next_multiple_of(ALIGNMENT);
         let Ok(name_length) = u32::try_from(name.name.len()) else { return false };
@@ -69,7 +69,7 @@ impl Listing {
         }
         let end = self.bytes.len() + length;
         let head: [u8; BEFORE_NAME] =
-            Bytes::new().u64(name.inode).u64(name.next).u32(name_length).u32((name.mode & 0o170_000) >> 12).done();
+            FixedBuf::new().u64(name.inode).u64(name.next).u32(name_length).u32((name.mode & 0o170_000) >> 12).finish();
         self.bytes.extend_from_slice(before);
         self.bytes.extend_from_slice(&head);
         self.bytes.extend_from_slice(name.name);
@@ -82,7 +82,7 @@ impl Listing {
 mod tests {
     use super::*;
 
-    const NAME: Name<'_> = Name { inode: 7, next: 9, mode: 0o100_644, name: b"abc" };
+    const NAME: FuseDirent<'_> = FuseDirent { inode: 7, next: 9, mode: 0o100_644, name: b"abc" };
 
     #[test]
     fn entries_are_padded_to_eight_bytes_and_carry_the_type() {
@@ -100,7 +100,7 @@ mod tests {
         assert!(listing.push(NAME));
         assert!(!listing.push(NAME));
         assert_eq!(listing.bytes().len(), 32);
-        assert!(!Listing::new(159).push_with_entry(NAME, &Entry::default()));
-        assert!(Listing::new(160).push_with_entry(NAME, &Entry::default()));
+        assert!(!Listing::new(159).push_with_entry(NAME, &FuseEntry::default()));
+        assert!(Listing::new(160).push_with_entry(NAME, &FuseEntry::default()));
     }
 }

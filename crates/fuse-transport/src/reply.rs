@@ -6,35 +6,35 @@ use rustix::io::Errno;
 
 use crate::{
     abi::{errno, op},
+    device::DeviceIo,
     encode,
-    interrupts::Interrupted,
-    line::Line,
+    interrupts::Interruption,
     listing::Listing,
-    values::{Attributes, Entry, Lock, Opened, Statfs, Statx},
+    types::{FuseAttributes, FuseEntry, FuseLock, FuseOpen, Statfs, Statx},
 };
 
 /// A pending reply. Dropping it answers EIO.
 ///
-/// [`Operation`](crate::Operation) says which method answers which operation. The kernel refuses
+/// [`FuseOp`](crate::FuseOp) says which method answers which operation. The kernel refuses
 /// any other, and the caller gets EIO.
 #[derive(Debug)]
 #[must_use = "dropped without an answer it answers EIO"]
-pub struct Reply {
-    line: Arc<Line>,
+pub struct FuseReply {
+    device: Arc<DeviceIo>,
     unique: u64,
     opcode: u32,
     answered: bool,
 }
 
-impl Reply {
-    pub(crate) fn new(line: Arc<Line>, unique: u64, opcode: u32) -> Self {
-        Self { line, unique, opcode, answered: false }
+impl FuseReply {
+    pub(crate) fn new(device: Arc<DeviceIo>, unique: u64, opcode: u32) -> Self {
+        Self { device, unique, opcode, answered: false }
     }
 
     /// Returns a future that resolves when the caller has given up (by a signal or death) or the
     /// connection has ended. Includes interrupts since the request arrived. A reply is still due.
-    pub fn interrupted(&self) -> Interrupted {
-        self.line.interrupts.wait(self.unique)
+    pub fn interrupted(&self) -> Interruption {
+        self.device.interrupts.wait(self.unique)
     }
 
     /// Fails with this positive error number. A number that the kernel does not know becomes EIO.
@@ -49,24 +49,24 @@ impl Reply {
 
     /// Sends the inode of a name. Returns false if the kernel did not take it because the caller
     /// was gone; it then does not count as a lookup.
-    pub fn entry(self, entry: &Entry) -> bool {
+    pub fn entry(self, entry: &FuseEntry) -> bool {
         self.send(&[&encode::entry(entry)])
     }
 
     /// Sends attributes and their validity.
-    pub fn attributes(self, attributes: &Attributes, valid: Duration) {
+    pub fn attributes(self, attributes: &FuseAttributes, valid: Duration) {
         self.send(&[&encode::attributes(attributes, valid)]);
     }
 
     /// Reports an open file or directory. Returns false if the kernel did not take it; there will
     /// be no `Release`.
-    pub fn opened(self, opened: Opened) -> bool {
+    pub fn opened(self, opened: FuseOpen) -> bool {
         self.send(&[&encode::opened(&opened)])
     }
 
     /// Reports a file that was created and opened. Returns false if the kernel did not take it;
     /// neither a lookup nor an open was counted.
-    pub fn created(self, entry: &Entry, opened: Opened) -> bool {
+    pub fn created(self, entry: &FuseEntry, opened: FuseOpen) -> bool {
         self.send(&[&encode::created(entry, &opened)])
     }
 
@@ -106,7 +106,7 @@ impl Reply {
     }
 
     /// Sends the conflicting lock, or one of kind `Unlock` if there is none.
-    pub fn lock(self, lock: &Lock) {
+    pub fn lock(self, lock: &FuseLock) {
         self.send(&[&encode::lock(lock)]);
     }
 
@@ -139,7 +139,7 @@ impl Reply {
     /// Sends the reply. Returns true if the kernel took it.
     fn send(mut self, parts: &[&[u8]]) -> bool {
         self.answered = true;
-        let sent = self.line.send(self.unique, 0, parts);
+        let sent = self.device.send(self.unique, 0, parts);
         if sent.as_ref().is_err_and(|error| error.raw_os_error() != Some(Errno::NOENT.raw_os_error())) {
             self.fail(errno::EIO);
         }
@@ -150,11 +150,11 @@ impl Reply {
     fn fail(&mut self, number: i32) {
         self.answered = true;
         let known = if (1..=errno::MAX).contains(&number) { number } else { errno::EIO };
-        self.line.send(self.unique, -known, &[]).ok();
+        self.device.send(self.unique, -known, &[]).ok();
     }
 }
 
-impl Drop for Reply {
+impl Drop for FuseReply {
     fn drop(&mut self) {
         if !self.answered {
             self.fail(errno::EIO);

@@ -1,12 +1,12 @@
 //! Requests of the kernel: the caller, and the operation with named fields.
 //!
 //! A request borrows the buffer that it was read into: names and write data are slices of it and
-//! live as long as `Serve::serve` runs. To defer a request, copy what it needs, or keep its
-//! [`Data`].
+//! live as long as `Handler::handle` runs. To defer a request, copy what it needs, or keep its
+//! [`WriteData`].
 
 use crate::{
-    memory::Data,
-    values::{Lock, SetTime, Time},
+    buffer_pool::WriteData,
+    types::{FuseLock, SetTime, Time},
 };
 
 /// The inode number of the root of each mount.
@@ -14,7 +14,7 @@ pub const ROOT: u64 = 1;
 
 /// A request.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct FuseRequest<'a> {
     /// The kernel's number of this request, unique in the life of the connection.
     pub unique: u64,
     /// The inode of the operation: the directory for operations on names, else the object itself.
@@ -27,17 +27,17 @@ pub struct Request<'a> {
     /// namespace.
     pub pid: u32,
     /// The operation.
-    pub operation: Operation<'a>,
+    pub operation: FuseOp<'a>,
 }
 
-/// Operations, each with the method of `Reply` that answers it. `flags` of opens are those of
+/// Operations, each with the method of `FuseReply` that answers it. `flags` of opens are those of
 /// open(2).
 #[derive(Debug)]
 #[expect(
     missing_docs,
     reason = "fields are named as in the manual pages of the calls; what differs is said at the variant"
 )]
-pub enum Operation<'a> {
+pub enum FuseOp<'a> {
     /// Looks up a name. Answered by `entry`, which counts as one lookup. `.` is the inode itself,
     /// of any type, and `..` its parent directory: the kernel uses them to resolve file handles
     /// (`open_by_handle_at(2)`).
@@ -79,7 +79,7 @@ pub enum Operation<'a> {
     Write {
         handle: u64,
         offset: u64,
-        data: Data<'a>,
+        data: WriteData<'a>,
         lock_owner: Option<u64>,
         flags: u32,
         kill_set_id: bool,
@@ -115,10 +115,10 @@ pub enum Operation<'a> {
     /// Removes an extended attribute. Answered by `done`.
     Removexattr { name: &'a [u8] },
     /// Queries the lock that conflicts with this one. Answered by `lock`.
-    Getlk { handle: u64, owner: u64, lock: Lock, flock: bool },
+    Getlk { handle: u64, owner: u64, lock: FuseLock, flock: bool },
     /// Sets or releases a lock. Answered by `done`, or EAGAIN on conflict. With `wait`, answered
     /// only when the lock is granted, or by EINTR when interrupted.
-    Setlk { handle: u64, owner: u64, lock: Lock, flock: bool, wait: bool },
+    Setlk { handle: u64, owner: u64, lock: FuseLock, flock: bool, wait: bool },
     /// Checks access; `mask` is that of access(2). Answered by `done`.
     Access { mask: u32 },
     /// Allocates or punches space; `mode` is that of fallocate(2). Answered by `done`.

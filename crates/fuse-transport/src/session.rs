@@ -11,43 +11,43 @@ use parking_lot::Mutex;
 use crate::{
     abi::{MAJOR, op},
     backings::Backings,
-    config::{Config, Granted},
+    buffer_pool::{Buffer, BufferPool},
+    config::{Config, Negotiated},
     decode::Header,
-    handshake::{Offer, other_major},
-    line::{Device, Heard, Line},
-    memory::{Buffer, Buffers},
+    device::{Device, DeviceIo, ReadResult},
+    handshake::{InitRequest, version_reply},
     notifier::Notifier,
-    reply::Reply,
-    request::Request,
-    worker::{Ending, Worker},
+    reply::FuseReply,
+    request::FuseRequest,
+    worker::{ShutdownState, Worker},
 };
 
 /// A file system, as a handler of FUSE requests.
-pub trait Serve: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// Answers a request, immediately or later. Called from several threads at once. A request that
     /// must wait is deferred with its reply. After a panic the reply is EIO, and the thread
     /// continues.
-    fn serve(&self, request: Request<'_>, reply: Reply);
+    fn handle(&self, request: FuseRequest<'_>, reply: FuseReply);
 
     /// Drops `lookups` lookups of an inode; at zero the kernel no longer knows the inode.
     fn forget(&self, inode: u64, lookups: u64) {
         let _ = (inode, lookups);
     }
 
-    /// Reports the end of the connection. Called once, after the last `serve` has returned.
-    fn ended(&self) {}
+    /// Reports the end of the connection. Called once, after the last `handle` has returned.
+    fn on_close(&self) {}
 }
 
 /// A connection that is served until the kernel closes it, by an unmount or an abort.
 ///
 /// Dropping it does not end the connection.
 #[derive(Debug)]
-pub struct Session {
+pub struct FuseSession {
     threads: Mutex<Vec<JoinHandle<()>>>,
-    ending: Arc<Ending>,
+    shutdown: Arc<ShutdownState>,
 }
 
-impl Session {
+impl FuseSession {
     /// Performs the handshake, builds the file system with the negotiated options, and serves it on
     /// new threads.
     ///
@@ -55,38 +55,38 @@ impl Session {
     /// version is not supported, the connection is closed, or no thread can be started.
     pub fn start<S>(device: Device, config: &Config, make: S) -> io::Result<Self>
     where
-        S: FnOnce(&Granted, Notifier, Backings) -> Arc<dyn Serve>,
+        S: FnOnce(&Negotiated, Notifier, Backings) -> Arc<dyn Handler>,
     {
-        let line = Arc::new(Line::new(device));
-        let granted = shake_hands(&line, config)?;
-        let serve = make(&granted, Notifier::new(Arc::clone(&line)), Backings::new(Arc::clone(&line)));
+        let device = Arc::new(DeviceIo::new(device));
+        let granted = handshake(&device, config)?;
+        let handler = make(&granted, Notifier::new(Arc::clone(&device)), Backings::new(Arc::clone(&device)));
         let count = config.threads.max(1);
-        let ending = Arc::new(Ending::of(count));
-        let mut lines = vec![Arc::clone(&line)];
+        let shutdown = Arc::new(ShutdownState::new(count));
+        let mut devices = vec![Arc::clone(&device)];
         // If a clone of the descriptor fails, the threads share the first descriptor.
-        lines.extend((1..count).map(|_| line.another().map_or_else(|_| Arc::clone(&line), Arc::new)));
-        let lines: Arc<[_]> = lines.into();
-        let workers = lines.iter().map(|line| Worker {
-            line: Arc::clone(line),
-            lines: Arc::clone(&lines),
-            serve: Arc::clone(&serve),
-            ending: Arc::clone(&ending),
-            buffers: Buffers::new(granted.request_bytes_max as usize),
+        devices.extend((1..count).map(|_| device.try_clone().map_or_else(|_| Arc::clone(&device), Arc::new)));
+        let devices: Arc<[_]> = devices.into();
+        let workers = devices.iter().map(|device| Worker {
+            device: Arc::clone(device),
+            devices: Arc::clone(&devices),
+            handler: Arc::clone(&handler),
+            shutdown: Arc::clone(&shutdown),
+            buffers: BufferPool::new(granted.request_bytes_max as usize),
         });
         let threads = spawn(workers)?;
-        Ok(Self { threads: Mutex::new(threads), ending })
+        Ok(Self { threads: Mutex::new(threads), shutdown })
     }
 
-    /// Returns true once the kernel has closed the connection and `Serve::ended` has returned.
-    pub fn is_ended(&self) -> bool {
-        self.ending.is_over()
+    /// Returns true once the kernel has closed the connection and `Handler::on_close` has returned.
+    pub fn is_closed(&self) -> bool {
+        self.shutdown.is_done()
     }
 
     /// Waits for the end of the connection and of the threads.
     pub fn join(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // A panic outside `serve` was already reported by its thread.
+            // A panic outside `handle` was already reported by its thread.
             thread.join().ok();
         }
     }
@@ -107,34 +107,34 @@ fn spawn(workers: impl Iterator<Item = Worker>) -> io::Result<Vec<JoinHandle<()>
 }
 
 /// Waits for INIT and answers it. Fails on any other request.
-fn shake_hands(line: &Line, config: &Config) -> io::Result<Granted> {
+fn handshake(device: &DeviceIo, config: &Config) -> io::Result<Negotiated> {
     let mut buffer = Buffer::new(config.request_bytes() as usize);
     loop {
-        let message = match line.hear(buffer.bytes_mut())? {
-            Heard::Nothing => continue,
-            Heard::End => {
+        let message = match device.read_request(buffer.bytes_mut())? {
+            ReadResult::Retry => continue,
+            ReadResult::Closed => {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, "the kernel let go before it was greeted"));
             }
-            Heard::Request(length) => &buffer.bytes_mut()[..length],
+            ReadResult::Message(length) => &buffer.bytes_mut()[..length],
         };
         let (header, body) =
-            Header::split(message).filter(|(header, _)| header.opcode == op::INIT).ok_or_else(unknown)?;
-        let offer = Offer::read(body).ok_or_else(unknown)?;
-        if offer.major > MAJOR {
-            line.send(header.unique, 0, &[&other_major()])?;
+            Header::split(message).filter(|(header, _)| header.opcode == op::INIT).ok_or_else(unsupported)?;
+        let init = InitRequest::decode(body).ok_or_else(unsupported)?;
+        if init.major > MAJOR {
+            device.send(header.unique, 0, &[&version_reply()])?;
             continue;
         }
-        if !offer.is_spoken() {
-            line.send(header.unique, -rustix::io::Errno::PROTO.raw_os_error(), &[])?;
-            return Err(unknown());
+        if !init.is_supported() {
+            device.send(header.unique, -rustix::io::Errno::PROTO.raw_os_error(), &[])?;
+            return Err(unsupported());
         }
-        let (answer, granted) = offer.answer(config);
-        line.send(header.unique, 0, &[&answer])?;
+        let (answer, granted) = init.negotiate(config);
+        device.send(header.unique, 0, &[&answer])?;
         return Ok(granted);
     }
 }
 
-fn unknown() -> io::Error {
+fn unsupported() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         "the kernel speaks a FUSE that is not understood (Linux 5.12 or newer is needed)",

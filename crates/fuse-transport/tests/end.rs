@@ -40,7 +40,7 @@ fn nothing_is_left_behind_an_unmount() {
     }
     assert!(comes_true(|| threads() == 4), "each thread hears the connection through its descriptor");
     mounted.end();
-    assert!(mounted.server.is_ended());
+    assert!(mounted.server.is_closed());
     assert!(comes_true(|| threads() == 0), "no thread");
     drop(mounted);
     assert_eq!(devices(), 0, "no descriptor");

@@ -164,7 +164,7 @@ fn parked_requests_end_with_the_connection() {
     mounted.abort();
     assert_ne!(mounted.wait(waiting), 0, "the caller hears an error");
     assert!(mounted.server.await_count("interrupted", 1), "who waited for the caller's end was woken");
-    assert!(mounted.server.await_count("ended", 1) && mounted.server.is_ended());
+    assert!(mounted.server.await_count("ended", 1) && mounted.server.is_closed());
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn attributes_and_bytes_are_kept_until_they_are_dropped() {
     let before = asked("7 Getattr");
     assert_eq!((mounted.act("stat", "cached"), asked("7 Getattr")), (0, before), "kept");
     assert_eq!((asked("1 Lookup { name: [99"), asked("7 Read")), (1, 1), "kept");
-    assert!(mounted.notifier.drop_attributes(CACHED).unwrap());
+    assert!(mounted.notifier.invalidate_attributes(CACHED).unwrap());
     assert_eq!((mounted.act("stat", "cached"), asked("7 Getattr")), (0, before + 1), "attributes are asked for again");
     assert_eq!((mounted.act("read", "cached"), asked("7 Read")), (0, 1), "bytes are not");
     let notifier = mounted.notifier.clone();
-    assert!(mounted.watched("a notification", move || notifier.drop_bytes(CACHED, 0, 0)).unwrap());
+    assert!(mounted.watched("a notification", move || notifier.invalidate_bytes(CACHED, 0, 0)).unwrap());
     assert_eq!((mounted.act("read", "cached"), asked("7 Read")), (0, 2), "bytes are asked for again");
-    assert!(!mounted.notifier.drop_attributes(12_345).unwrap(), "an inode that the kernel does not know");
+    assert!(!mounted.notifier.invalidate_attributes(12_345).unwrap(), "an inode that the kernel does not know");
 }
 
 #[test]
@@ -212,15 +212,15 @@ fn names_are_kept_until_they_are_dropped() {
     let asked = || mounted.server.count("1 Lookup { name: [99");
     assert_eq!((mounted.act("stat", "cached"), mounted.act("stat", "cached"), asked()), (0, 0, 1));
     let notifier = mounted.notifier.clone();
-    assert!(mounted.watched("a notification", move || notifier.drop_entry(1, b"cached")).unwrap());
+    assert!(mounted.watched("a notification", move || notifier.invalidate_entry(1, b"cached")).unwrap());
     assert_eq!((mounted.act("stat", "cached"), asked()), (0, 2));
     if mounted.granted.epochs {
-        assert!(mounted.notifier.new_epoch().unwrap());
+        assert!(mounted.notifier.increment_epoch().unwrap());
         assert_eq!((mounted.act("stat", "cached"), asked()), (0, 3));
     }
     let notifier = mounted.notifier.clone();
     assert!(mounted.watched("a notification", move || notifier.delete(1, CACHED, b"cached")).unwrap());
-    assert!(!mounted.notifier.drop_entry(1, b"never seen").unwrap());
+    assert!(!mounted.notifier.invalidate_entry(1, b"never seen").unwrap());
 }
 
 #[test]

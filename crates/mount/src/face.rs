@@ -18,7 +18,7 @@ mod xattrs;
 
 use std::sync::Arc;
 
-use fuse_transport::{Opened, Operation, Reply, Request, Serve};
+use fuse_transport::{FuseOp, FuseOpen, FuseReply, FuseRequest, Handler};
 use placement::FileId;
 use rustix::io::Errno;
 use vfs::Vfs;
@@ -54,8 +54,8 @@ struct Caller {
     owner: Owner,
 }
 
-impl Serve for Face {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl Handler for Face {
+    fn handle(&self, request: FuseRequest<'_>, reply: FuseReply) {
         let caller =
             Caller { inode: translate::file(request.inode), owner: Owner { uid: request.uid, gid: request.gid } };
         self.dispatch(caller, &request.operation, reply);
@@ -65,7 +65,7 @@ impl Serve for Face {
         self.known.lost(translate::file(inode), lookups);
     }
 
-    fn ended(&self) {
+    fn on_close(&self) {
         self.parking.run("end", self.vfs.end());
         self.ended.set();
     }
@@ -82,7 +82,7 @@ const SET_FLAGS_WITH_MORE: u32 = 0x401c_5820;
 const FLAGS_BYTES_MAX: usize = 28;
 
 /// Replies to an ioctl(2).
-fn ioctl(command: u32, data: &[u8], out_size: u32, reply: Reply) {
+fn ioctl(command: u32, data: &[u8], out_size: u32, reply: FuseReply) {
     let room = usize::try_from(out_size).unwrap_or(usize::MAX).min(FLAGS_BYTES_MAX);
     match command {
         GET_FLAGS | GET_FLAGS_WITH_MORE => reply.ioctl(0, &[0; FLAGS_BYTES_MAX][..room]),
@@ -94,8 +94,8 @@ fn ioctl(command: u32, data: &[u8], out_size: u32, reply: Reply) {
 
 impl Face {
     /// Passes the operation to the module of its topic below.
-    fn dispatch(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
-        use Operation as O;
+    fn dispatch(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
+        use FuseOp as O;
         match *operation {
             O::Lookup { .. }
             | O::Readlink
@@ -125,7 +125,7 @@ impl Face {
             // The kernel would cache listings by itself if it were told that opening a directory
             // needs no request. It would use a listing as long as the directory's time is
             // unchanged, and miss names that were created within one tick of the clock.
-            O::Opendir { .. } => drop(reply.opened(Opened::default())),
+            O::Opendir { .. } => drop(reply.opened(FuseOpen::default())),
             // A write is in the pool when it returns.
             O::Releasedir { .. } | O::Syncfs => reply.done(),
             O::Ioctl { command, data, out_size, .. } => ioctl(command, data, out_size, reply),
@@ -139,8 +139,8 @@ impl Face {
         &self,
         operation: &'static str,
         future: impl Future<Output = Outcome<T>> + Send + 'static,
-        reply: Reply,
-        answer: impl FnOnce(Reply, T) + Send + 'static,
+        reply: FuseReply,
+        answer: impl FnOnce(FuseReply, T) + Send + 'static,
     ) {
         self.parking.serve(Call { operation, on_signal: OnSignal::GiveUp, queue: Queue::Pool }, future, reply, answer);
     }
@@ -150,9 +150,9 @@ impl Face {
         &self,
         operation: &'static str,
         future: impl Future<Output = Outcome<()>> + Send + 'static,
-        reply: Reply,
+        reply: FuseReply,
     ) {
-        self.carry_through(operation, future, reply, |reply: Reply, ()| reply.done());
+        self.carry_through(operation, future, reply, |reply: FuseReply, ()| reply.done());
     }
 
     /// Replies with the result of `future`; a signal to the caller does not cancel it.
@@ -160,14 +160,14 @@ impl Face {
         &self,
         operation: &'static str,
         future: impl Future<Output = Outcome<T>> + Send + 'static,
-        reply: Reply,
-        answer: impl FnOnce(Reply, T) + Send + 'static,
+        reply: FuseReply,
+        answer: impl FnOnce(FuseReply, T) + Send + 'static,
     ) {
         self.parking.serve(Call { operation, on_signal: OnSignal::GoOn, queue: Queue::Pool }, future, reply, answer);
     }
 
     /// Replies with an entry that the kernel may cache.
-    fn entry(&self) -> impl FnOnce(Reply, Attributes) + Send + use<> {
+    fn entry(&self) -> impl FnOnce(FuseReply, Attributes) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
         let look = known.looks();
         move |reply, found| {

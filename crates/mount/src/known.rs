@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fuse_transport::{Notifier, Opened};
+use fuse_transport::{FuseOpen, Notifier};
 use parking_lot::Mutex;
 use placement::FileId;
 use vfs::{Handle, Vfs};
@@ -185,17 +185,17 @@ impl Known {
     }
 
     /// Registers an open and returns the kernel's options for it. Called before the reply is sent.
-    pub(crate) fn enter(&self, file: FileId, handle: Handle, flags: OpenFlags) -> Opened {
+    pub(crate) fn enter(&self, file: FileId, handle: Handle, flags: OpenFlags) -> FuseOpen {
         let way = self.opens.lock().enter(file, || self.through.offer(&self.vfs, handle, flags));
-        let opened = Opened { handle: handle.0, no_flush: !self.ordinary.flush, ..Opened::default() };
+        let opened = FuseOpen { handle: handle.0, no_flush: !self.ordinary.flush, ..FuseOpen::default() };
         match way {
             Way::Through(held) => {
                 self.forget_attributes(file, flags);
-                Opened { backing: Some(held.id), ..opened }
+                FuseOpen { backing: Some(held.id), ..opened }
             }
             Way::Ordinary { outdated } => {
                 let direct = self.vfs.is_whole(handle) || self.vfs.shared(handle) || self.ordinary.is_direct(flags);
-                Opened { direct, parallel_direct_writes: direct, keep_cache: !direct && !outdated, ..opened }
+                FuseOpen { direct, parallel_direct_writes: direct, keep_cache: !direct && !outdated, ..opened }
             }
         }
     }
@@ -228,7 +228,7 @@ impl Known {
     /// without notice to the kernel.
     fn forget_attributes(&self, file: FileId, flags: OpenFlags) {
         if can_map(flags)
-            && let Err(error) = self.notifier.drop_attributes(file.0)
+            && let Err(error) = self.notifier.invalidate_attributes(file.0)
         {
             tracing::trace!("attributes of {file} are not dropped: {error}");
         }

@@ -1,6 +1,6 @@
 //! Directory listings: `.` and `..` first, then the pool's entries by cookie.
 
-use fuse_transport::{Entry, Listing, Name, Reply};
+use fuse_transport::{FuseDirent, FuseEntry, FuseReply, Listing};
 use placement::FileId;
 use std::time::Duration;
 use vfs::Vfs;
@@ -58,7 +58,7 @@ fn cookie(offset: u64) -> u64 {
 }
 
 /// Sends as many entries of a piece as fit into the kernel's buffer.
-pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
+pub(crate) fn send_plain(reply: FuseReply, piece: &Piece<DirEntry>, room: u32) {
     let mut listing = Listing::new(room);
     // The kernel resolves `..` by itself; programs only want to see the names.
     let mut fits = piece.dots().all(|dot| listing.push(dot));
@@ -71,7 +71,7 @@ pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
 /// Sends as many entries of a piece as fit into the kernel's buffer, with attributes and cache
 /// lifetimes; names may be cached if they are `lasting`.
 pub(crate) fn send_full(
-    reply: Reply,
+    reply: FuseReply,
     piece: &Piece<(DirEntry, Option<Attributes>)>,
     (room, lasting): (u32, bool),
     manners: &Manners,
@@ -81,10 +81,10 @@ pub(crate) fn send_full(
     let valid = if lasting { manners.names_valid() } else { Duration::ZERO };
     // Inode 0 marks an entry that the kernel does not cache: the dots, and entries without
     // attributes.
-    let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &Entry::default()));
+    let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &FuseEntry::default()));
     let mut told = Vec::with_capacity(piece.entries.len());
     for (entry, found) in &piece.entries {
-        let full = found.as_ref().map(|found| Entry { entry_valid: valid, ..manners.entry(found) });
+        let full = found.as_ref().map(|found| FuseEntry { entry_valid: valid, ..manners.entry(found) });
         fits = fits && listing.push_with_entry(named(entry), &full.unwrap_or_default());
         if let Some(found) = found
             && fits
@@ -100,16 +100,16 @@ pub(crate) fn send_full(
     }
 }
 
-fn named(entry: &DirEntry) -> Name<'_> {
+fn named(entry: &DirEntry) -> FuseDirent<'_> {
     let mode = translate::kind_bits(entry.kind);
-    Name { inode: entry.file.0, next: entry.cookie, mode, name: entry.name.as_bytes() }
+    FuseDirent { inode: entry.file.0, next: entry.cookie, mode, name: entry.name.as_bytes() }
 }
 
 impl<T> Piece<T> {
     /// The dots in this piece.
-    fn dots(&self) -> impl Iterator<Item = Name<'static>> + use<T> {
+    fn dots(&self) -> impl Iterator<Item = FuseDirent<'static>> + use<T> {
         let (inode, mode) = (self.directory.0, translate::kind_bits(Kind::Directory));
         let offset = self.offset;
-        DOTS.iter().filter(move |(at, _)| *at > offset).map(move |&(next, name)| Name { inode, next, mode, name })
+        DOTS.iter().filter(move |(at, _)| *at > offset).map(move |&(next, name)| FuseDirent { inode, next, mode, name })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fuse_transport::Entry;
+use fuse_transport::FuseEntry;
 use wire::Attributes;
 
 use crate::translate;
@@ -32,8 +32,8 @@ pub(crate) enum Keeps {
 
 impl Manners {
     /// Reply entry with attributes and cache lifetimes.
-    pub(crate) fn entry(&self, found: &Attributes) -> Entry {
-        Entry {
+    pub(crate) fn entry(&self, found: &Attributes) -> FuseEntry {
+        FuseEntry {
             inode: found.file.0,
             generation: GENERATION,
             attributes: translate::attributes(found),

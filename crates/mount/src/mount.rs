@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use fuse_transport::{Config, Device, Session};
+use fuse_transport::{Config, Device, FuseSession};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use vfs::Vfs;
@@ -145,7 +145,7 @@ impl Mount {
         // From here on no failure may leave the mount behind.
         let attached = Attached(&real);
         let config = config(options, parts.own.keeps);
-        let session = Session::start(Device::from(device), &config, |granted, notifier, backings| {
+        let session = FuseSession::start(Device::from(device), &config, |granted, notifier, backings| {
             let through = Through::new(granted.passthrough.then_some(backings));
             let ordinary = Ordinary { direct_writes: options.direct_writes, flush: options.pool_locks };
             let sessions = (parts.own.vfs.clone(), parts.own.beside.clone());
@@ -225,7 +225,7 @@ struct State {
     ended: Arc<Ended>,
     /// Taken by the first thread that unmounts; other threads wait for the lock until the unmount
     /// is complete.
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<FuseSession>>,
 }
 
 impl Unmounter {
@@ -252,7 +252,7 @@ impl Unmounter {
 
 impl State {
     /// Unmounts, and takes the session; `None` if another thread has already.
-    fn detach(&self, session: &mut Option<Session>) -> Result<Option<Unmounted>, MountError> {
+    fn detach(&self, session: &mut Option<FuseSession>) -> Result<Option<Unmounted>, MountError> {
         if session.is_none() {
             return Ok(None);
         }

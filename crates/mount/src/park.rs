@@ -52,7 +52,7 @@ pub(crate) trait Answer: Send + 'static {
     fn interrupted(&self) -> impl Future<Output = ()> + Send + 'static;
 }
 
-impl Answer for fuse_transport::Reply {
+impl Answer for fuse_transport::FuseReply {
     fn refuse(self, errno: Errno) {
         self.error(errno.raw_os_error());
     }

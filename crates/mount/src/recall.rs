@@ -40,22 +40,22 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
     let listed = names && known.recalls_names();
     for recall in recalls {
         match *recall {
-            Recall::Attributes(file) => until_known(known, file, || notifier.drop_attributes(file.0)),
+            Recall::Attributes(file) => until_known(known, file, || notifier.invalidate_attributes(file.0)),
             Recall::Bytes(file) => {
                 tell_length(known, file);
-                until_known(known, file, || notifier.drop_bytes(file.0, 0, 0));
+                until_known(known, file, || notifier.invalidate_bytes(file.0, 0, 0));
             }
             // A directory's cached listing consists of pages, like the bytes of a file.
-            Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
+            Recall::Names(directory) => until_known(known, directory, || notifier.invalidate_bytes(directory.0, 0, 0)),
             Recall::Removed(file) => known.was_removed(file),
             Recall::All => forget_all(known),
         }
     }
     if names {
-        new_epoch(notifier);
+        increment_epoch(notifier);
         if listed {
             thread::sleep(LISTING_ARRIVAL);
-            new_epoch(notifier);
+            increment_epoch(notifier);
         }
     }
 }
@@ -89,16 +89,17 @@ fn forget_all(known: &Known) {
 
 fn forget_known(known: &Known) {
     let notifier = known.notifier();
-    new_epoch(notifier);
+    increment_epoch(notifier);
     for file in known.all() {
-        if let Err(error) = notifier.drop_bytes(file.0, 0, 0).and_then(|_| notifier.drop_attributes(file.0)) {
+        if let Err(error) = notifier.invalidate_bytes(file.0, 0, 0).and_then(|_| notifier.invalidate_attributes(file.0))
+        {
             tracing::debug!("{file} is not forgotten: {error}");
         }
     }
 }
 
-fn new_epoch(notifier: &Notifier) {
-    if let Err(error) = notifier.new_epoch() {
+fn increment_epoch(notifier: &Notifier) {
+    if let Err(error) = notifier.increment_epoch() {
         tracing::debug!("names are not forgotten: {error}");
     }
 }

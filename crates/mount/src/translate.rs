@@ -20,8 +20,8 @@ pub(crate) fn file(inode: u64) -> FileId {
 }
 
 /// Attributes as `stat` shows them.
-pub(crate) fn attributes(found: &Attributes) -> fuse_transport::Attributes {
-    fuse_transport::Attributes {
+pub(crate) fn attributes(found: &Attributes) -> fuse_transport::FuseAttributes {
+    fuse_transport::FuseAttributes {
         inode: found.file.0,
         size: found.size,
         blocks: found.allocated.div_ceil(BLOCK_BYTES),

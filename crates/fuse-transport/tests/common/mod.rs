@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use fuse_transport::{Backings, Config, Granted, Notifier, Session};
+use fuse_transport::{Backings, Config, FuseSession, Negotiated, Notifier};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use server::Small;
 use tempfile::TempDir;
@@ -28,10 +28,10 @@ const WATCH: Duration = Duration::from_mins(1);
 pub(crate) struct Mounted {
     pub(crate) folder: TempDir,
     pub(crate) server: Arc<Small>,
-    pub(crate) granted: Granted,
+    pub(crate) granted: Negotiated,
     pub(crate) notifier: Notifier,
     pub(crate) backings: Backings,
-    session: Option<Session>,
+    session: Option<FuseSession>,
 }
 
 impl Mounted {
@@ -46,7 +46,7 @@ impl Mounted {
         let server = Arc::new(Small::default());
         let (kept, serve) = (Arc::new(std::sync::Mutex::new(None)), Arc::clone(&server));
         let keep = Arc::clone(&kept);
-        let session = Session::start(device.into(), config, move |granted, notifier, backings| {
+        let session = FuseSession::start(device.into(), config, move |granted, notifier, backings| {
             *keep.lock().unwrap() = Some((granted.clone(), notifier, backings));
             serve
         });
@@ -98,7 +98,7 @@ impl Mounted {
         unmount(self.folder.path(), UnmountFlags::DETACH).ok();
         let ended = self.watched("the end of the session", move || {
             session.join();
-            session.is_ended()
+            session.is_closed()
         });
         assert!(ended, "a session that was joined has ended");
     }

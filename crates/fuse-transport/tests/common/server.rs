@@ -13,8 +13,8 @@ use std::{
 };
 
 use fuse_transport::{
-    Attributes, BackingId, Entry, Listing, Lock, LockKind, Name, Opened, Operation, ROOT, Reply, Request, Serve,
-    Statfs, Statx, Time,
+    BackingId, FuseAttributes, FuseDirent, FuseEntry, FuseLock, FuseLockKind, FuseOp, FuseOpen, FuseReply, FuseRequest,
+    Handler, Listing, ROOT, Statfs, Statx, Time,
 };
 
 /// The inodes of the names.
@@ -74,7 +74,7 @@ impl Small {
         self.backing.lock().unwrap().insert(inode, backing);
     }
 
-    pub(crate) fn is_ended(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
@@ -82,19 +82,19 @@ impl Small {
         self.notes.add(line);
     }
 
-    fn opened(&self, inode: u64) -> Opened {
+    fn opened(&self, inode: u64) -> FuseOpen {
         let backing = self.backing.lock().unwrap().get(&inode).copied();
         let cached = inode == CACHED;
-        Opened {
+        FuseOpen {
             handle: inode + 100,
             direct: !cached && backing.is_none(),
             keep_cache: cached,
             backing,
-            ..Opened::default()
+            ..FuseOpen::default()
         }
     }
 
-    fn lookup(name: &[u8], reply: Reply) {
+    fn lookup(name: &[u8], reply: FuseReply) {
         let inode = match name {
             b"file" => FILE,
             b"other" => OTHER,
@@ -105,43 +105,43 @@ impl Small {
             b"panic" => panic!("on purpose"),
             b"dropped" => return drop(reply),
             b"errno" => return reply.error(100_000),
-            _ => return drop_told(reply.entry(&Entry::absent(Duration::ZERO))),
+            _ => return ignore_sent(reply.entry(&FuseEntry::absent(Duration::ZERO))),
         };
-        drop_told(reply.entry(&entry(inode)));
+        ignore_sent(reply.entry(&entry(inode)));
     }
 }
 
-impl Serve for Small {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl Handler for Small {
+    fn handle(&self, request: FuseRequest<'_>, reply: FuseReply) {
         self.note(format!("{} {:?}", request.inode, request.operation));
         let inode = request.inode;
         match request.operation {
-            Operation::Lookup { name } => Self::lookup(name, reply),
-            Operation::Getattr { .. } | Operation::Setattr(_) => reply.attributes(&attributes(inode), valid(inode)),
-            Operation::Statx { .. } => {
+            FuseOp::Lookup { name } => Self::lookup(name, reply),
+            FuseOp::Getattr { .. } | FuseOp::Setattr(_) => reply.attributes(&attributes(inode), valid(inode)),
+            FuseOp::Statx { .. } => {
                 let born = Some(Time { seconds: 99, nanoseconds: 0 });
                 reply.statx(&Statx { attributes: attributes(inode), born, ..Statx::default() }, Duration::ZERO);
             }
-            Operation::Readlink => reply.data_parts(&[b"tar", b"get"]),
-            Operation::Symlink { .. } => drop_told(reply.entry(&made(0o120_777))),
-            Operation::Mkdir { mode, .. } => drop_told(reply.entry(&made(mode | 0o040_000))),
-            Operation::Mknod { mode, .. } => drop_told(reply.entry(&made(mode))),
-            Operation::Link { inode, .. } => drop_told(reply.entry(&entry(inode))),
-            Operation::Create { .. } | Operation::Tmpfile { .. } => {
-                drop_told(reply.created(&made(0o100_644), self.opened(MADE)));
+            FuseOp::Readlink => reply.data_parts(&[b"tar", b"get"]),
+            FuseOp::Symlink { .. } => ignore_sent(reply.entry(&made(0o120_777))),
+            FuseOp::Mkdir { mode, .. } => ignore_sent(reply.entry(&made(mode | 0o040_000))),
+            FuseOp::Mknod { mode, .. } => ignore_sent(reply.entry(&made(mode))),
+            FuseOp::Link { inode, .. } => ignore_sent(reply.entry(&entry(inode))),
+            FuseOp::Create { .. } | FuseOp::Tmpfile { .. } => {
+                ignore_sent(reply.created(&made(0o100_644), self.opened(MADE)));
             }
-            Operation::Open { .. } => drop_told(reply.opened(self.opened(inode))),
-            Operation::Read { .. } => reply.data(b"0123456789"),
-            Operation::Write { data, .. } => reply.written(u32::try_from(data.len()).unwrap()),
-            Operation::Readdir { offset, size, plus, .. } => drop_told(reply.listing(&list(offset, size, plus))),
-            Operation::Statfs => reply.statfs(&Statfs { name_bytes_max: 255, ..Statfs::default() }),
-            Operation::Getxattr { .. } => reply.data(b"value"),
-            Operation::Listxattr { .. } => reply.data(b"user.a\0"),
-            Operation::Getlk { lock, .. } => reply.lock(&Lock { kind: LockKind::Unlock, ..lock }),
-            Operation::Setlk { wait: true, .. } => park(reply, Arc::clone(&self.notes)),
-            Operation::Lseek { offset, .. } => reply.offset(offset),
-            Operation::CopyFileRange { length, .. } => reply.copied(length),
-            Operation::Opendir { .. } | Operation::Poll { .. } | Operation::Ioctl { .. } | Operation::Unknown(_) => {
+            FuseOp::Open { .. } => ignore_sent(reply.opened(self.opened(inode))),
+            FuseOp::Read { .. } => reply.data(b"0123456789"),
+            FuseOp::Write { data, .. } => reply.written(u32::try_from(data.len()).unwrap()),
+            FuseOp::Readdir { offset, size, plus, .. } => ignore_sent(reply.listing(&list(offset, size, plus))),
+            FuseOp::Statfs => reply.statfs(&Statfs { name_bytes_max: 255, ..Statfs::default() }),
+            FuseOp::Getxattr { .. } => reply.data(b"value"),
+            FuseOp::Listxattr { .. } => reply.data(b"user.a\0"),
+            FuseOp::Getlk { lock, .. } => reply.lock(&FuseLock { kind: FuseLockKind::Unlock, ..lock }),
+            FuseOp::Setlk { wait: true, .. } => park(reply, Arc::clone(&self.notes)),
+            FuseOp::Lseek { offset, .. } => reply.offset(offset),
+            FuseOp::CopyFileRange { length, .. } => reply.copied(length),
+            FuseOp::Opendir { .. } | FuseOp::Poll { .. } | FuseOp::Ioctl { .. } | FuseOp::Unknown(_) => {
                 reply.error(ENOSYS);
             }
             _ => reply.done(),
@@ -152,14 +152,14 @@ impl Serve for Small {
         self.note(format!("{inode} Forget {lookups}"));
     }
 
-    fn ended(&self) {
+    fn on_close(&self) {
         assert!(!self.ended.swap(true, Ordering::SeqCst), "ended once");
         self.note("ended".into());
     }
 }
 
 /// Defers the reply until the caller gives up.
-fn park(reply: Reply, notes: Arc<Notes>) {
+fn park(reply: FuseReply, notes: Arc<Notes>) {
     let interrupted = reply.interrupted();
     thread::spawn(move || {
         block_on(interrupted);
@@ -184,35 +184,36 @@ fn block_on(future: impl Future<Output = ()>) {
     }
 }
 
-fn drop_told(_: bool) {}
+fn ignore_sent(_: bool) {}
 
 /// Validity of names and attributes: long for the cached file, zero for all others.
 fn valid(inode: u64) -> Duration {
     if inode == CACHED { LONG } else { Duration::ZERO }
 }
 
-fn attributes(inode: u64) -> Attributes {
+fn attributes(inode: u64) -> FuseAttributes {
     let mode = match inode {
         ROOT | DIRECTORY => 0o040_755,
         LINK => 0o120_777,
         _ => 0o100_644,
     };
-    Attributes { inode, size: 10, mode, links: 1, block_size: 4096, ..Attributes::default() }
+    FuseAttributes { inode, size: 10, mode, links: 1, block_size: 4096, ..FuseAttributes::default() }
 }
 
-fn entry(inode: u64) -> Entry {
+fn entry(inode: u64) -> FuseEntry {
     let (entry_valid, attributes_valid) = (valid(inode), valid(inode));
-    Entry { inode, generation: 0, attributes: attributes(inode), entry_valid, attributes_valid }
+    FuseEntry { inode, generation: 0, attributes: attributes(inode), entry_valid, attributes_valid }
 }
 
-fn made(mode: u32) -> Entry {
-    Entry { attributes: Attributes { mode, ..attributes(MADE) }, ..entry(MADE) }
+fn made(mode: u32) -> FuseEntry {
+    FuseEntry { attributes: FuseAttributes { mode, ..attributes(MADE) }, ..entry(MADE) }
 }
 
 fn list(offset: u64, size: u32, plus: bool) -> Listing {
     let mut listing = Listing::new(size);
     for (at, inode) in [(1, FILE), (2, OTHER)] {
-        let name = Name { inode, next: at, mode: 0o100_644, name: if inode == FILE { b"file" } else { b"other" } };
+        let name =
+            FuseDirent { inode, next: at, mode: 0o100_644, name: if inode == FILE { b"file" } else { b"other" } };
         let fits = at <= offset || if plus { listing.push_with_entry(name, &entry(inode)) } else { listing.push(name) };
         assert!(fits, "two names fit");
     }

@@ -1,27 +1,27 @@
 //! Operations on attributes: getattr, setattr, statx.
 
-use fuse_transport::{Operation, Reply, Statx};
+use fuse_transport::{FuseOp, FuseReply, Statx};
 use wire::Attributes;
 
 use super::{Caller, Face};
 use crate::translate;
 
 impl Face {
-    pub(super) fn attributes(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn attributes(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
         let manners = self.manners;
         match *operation {
-            Operation::Getattr { .. } => {
+            FuseOp::Getattr { .. } => {
                 self.serve("stat", self.vfs.stat(caller.inode), reply, move |reply, found| {
                     reply.attributes(&translate::attributes(&found), manners.attributes_valid(&found));
                 });
             }
-            Operation::Setattr(wanted) => {
+            FuseOp::Setattr(wanted) => {
                 let changed = self.vfs.change(caller.inode, translate::changes(&wanted));
                 self.carry_through("change", changed, reply, move |reply, found| {
                     reply.attributes(&translate::attributes(&found), manners.attributes_valid(&found));
                 });
             }
-            Operation::Statx { .. } => {
+            FuseOp::Statx { .. } => {
                 self.serve("stat", self.vfs.stat(caller.inode), reply, move |reply, found| {
                     reply.statx(&statx(&found), manners.attributes_valid(&found));
                 });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fuse_transport::{Operation, Reply};
+use fuse_transport::{FuseOp, FuseReply};
 use placement::FileId;
 use rustix::{fs::OFlags, io::Errno};
 use vfs::Handle;
@@ -12,19 +12,19 @@ use super::{Caller, Face, names::new_mode};
 use crate::{known::can_map, translate};
 
 impl Face {
-    pub(super) fn files(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn files(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
         let (vfs, file) = (&self.vfs, caller.inode);
         match *operation {
-            Operation::Open { flags, kill_set_id } => {
+            FuseOp::Open { flags, kill_set_id } => {
                 let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
                 self.open(file, flags, reply);
             }
-            Operation::Create { name, flags, mode, umask, kill_set_id } => {
+            FuseOp::Create { name, flags, mode, umask, kill_set_id } => {
                 let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
                 let made = vfs.create(file, name, new_mode(mode, umask), caller.owner, flags);
                 self.serve("create", made, reply, self.created(flags));
             }
-            Operation::Tmpfile { flags, mode, umask } => {
+            FuseOp::Tmpfile { flags, mode, umask } => {
                 let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
                 let flags = OpenFlags { exclusive: false, ..self.open_flags(flags) };
                 let made = vfs.create_unnamed(file, new_mode(mode, umask), caller.owner, flags, linkable);
@@ -32,41 +32,41 @@ impl Face {
             }
             // A read with a lock owner comes from a program and bypasses the page cache; any other
             // fills the cache.
-            Operation::Read { handle, offset, size, lock_owner: Some(_), .. } => {
+            FuseOp::Read { handle, offset, size, lock_owner: Some(_), .. } => {
                 self.counters.read(size);
                 self.serve("read", vfs.read(Handle(handle), offset, size), reply, |reply, bytes| reply.data(&bytes));
             }
-            Operation::Read { handle, offset, size, .. } => {
+            FuseOp::Read { handle, offset, size, .. } => {
                 self.counters.read(size);
                 let read = vfs.read_to_cache(Handle(handle), offset, size);
                 self.serve("read", read, reply, |reply, bytes| reply.data(&bytes));
             }
-            Operation::Write { handle, offset, data, from_cache: true, .. } => {
+            FuseOp::Write { handle, offset, data, from_cache: true, .. } => {
                 self.counters.write(data.len());
-                let written = vfs.write_back(Handle(handle), offset, data.keep());
-                self.serve("write", written, reply, Reply::written);
+                let written = vfs.write_back(Handle(handle), offset, data.to_bytes());
+                self.serve("write", written, reply, FuseReply::written);
             }
-            Operation::Write { handle, offset, data, flags, kill_set_id, .. } => {
+            FuseOp::Write { handle, offset, data, flags, kill_set_id, .. } => {
                 self.counters.write(data.len());
                 let append = translate::open_flags(flags).append;
                 let place = if append { WritePlace::End } else { WritePlace::At(offset) };
-                let written = vfs.write_placed(Handle(handle), place, data.keep(), kill_set_id);
-                self.serve("write", written, reply, Reply::written);
+                let written = vfs.write_placed(Handle(handle), place, data.to_bytes(), kill_set_id);
+                self.serve("write", written, reply, FuseReply::written);
             }
-            Operation::Release { handle, .. } => {
+            FuseOp::Release { handle, .. } => {
                 self.known.leave(file);
                 self.complete("close", vfs.close(Handle(handle)), reply);
             }
             // No data is buffered. But a process that closes any descriptor of a file loses its
             // locks on that file.
-            Operation::Flush { lock_owner, .. } if self.manners.pool_locks => {
+            FuseOp::Flush { lock_owner, .. } if self.manners.pool_locks => {
                 self.complete(
                     "flush",
                     vfs.unlock_all(file, LockOwner::Session(lock_owner), LockStyle::EVERYWHERE),
                     reply,
                 );
             }
-            Operation::Flush { .. } => reply.error(Errno::NOSYS.raw_os_error()),
+            FuseOp::Flush { .. } => reply.error(Errno::NOSYS.raw_os_error()),
             _ => unreachable!("only operations on open files come here"),
         }
     }
@@ -76,7 +76,7 @@ impl Face {
         OpenFlags { use_extent: self.known.passes_through(), ..translate::open_flags(flags) }
     }
 
-    fn open(&self, file: FileId, flags: OpenFlags, reply: Reply) {
+    fn open(&self, file: FileId, flags: OpenFlags, reply: FuseReply) {
         let known = Arc::clone(&self.known);
         // Not cancelled by signals: an open that was cancelled after it succeeded would stay open
         // for ever.
@@ -88,7 +88,7 @@ impl Face {
     }
 
     /// Replies with a file that was created and opened.
-    fn created(&self, flags: OpenFlags) -> impl FnOnce(Reply, (wire::Attributes, Handle)) + Send + use<> {
+    fn created(&self, flags: OpenFlags) -> impl FnOnce(FuseReply, (wire::Attributes, Handle)) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
         let look = known.looks();
         move |reply, (mut found, handle)| {

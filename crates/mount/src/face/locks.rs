@@ -1,6 +1,6 @@
 //! Operations on locks that are held in the pool: fcntl, open file descriptions, flock.
 
-use fuse_transport::{Operation, Reply};
+use fuse_transport::{FuseOp, FuseReply};
 use rustix::io::Errno;
 use vfs::Handle;
 use wire::{Lock, LockKind, LockOwner, LockStyle};
@@ -12,22 +12,25 @@ use crate::park::{Call, OnSignal, Queue};
 const TO_THE_END: u64 = i64::MAX as u64;
 
 impl Face {
-    pub(super) fn locks(&self, _: Caller, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn locks(&self, _: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
         match *operation {
             // The kernel sends no such request if locks are its own.
             _ if !self.manners.pool_locks => reply.error(Errno::NOSYS.raw_os_error()),
-            Operation::Getlk { handle, owner, lock, flock } => {
+            FuseOp::Getlk { handle, owner, lock, flock } => {
                 let in_the_way = self.vfs.test_lock(Handle(handle), wanted((handle, owner), lock, flock));
                 self.serve("getlk", in_the_way, reply, move |reply, found| {
                     reply.lock(
-                        &found.map_or(fuse_transport::Lock { kind: fuse_transport::LockKind::Unlock, ..lock }, told),
+                        &found.map_or(
+                            fuse_transport::FuseLock { kind: fuse_transport::FuseLockKind::Unlock, ..lock },
+                            told,
+                        ),
                     );
                 });
             }
-            Operation::Setlk { handle, owner, lock, flock, wait } => {
+            FuseOp::Setlk { handle, owner, lock, flock, wait } => {
                 let set = self.vfs.lock(Handle(handle), wanted((handle, owner), lock, flock), wait);
                 let call = Call { operation: "setlk", on_signal: OnSignal::GiveUp, queue: Queue::Locks };
-                self.parking.serve(call, set, reply, |reply: Reply, ()| reply.done());
+                self.parking.serve(call, set, reply, |reply: FuseReply, ()| reply.done());
             }
             _ => unreachable!("only operations on locks come here"),
         }
@@ -37,28 +40,28 @@ impl Face {
 /// Lock of the kernel's request, for the pool. A flock is owned by a descriptor and ends with its
 /// release, which follows the close a moment later. By then the kernel may have reused the owner
 /// number for another descriptor, so the handle identifies the owner.
-fn wanted((handle, owner): (u64, u64), lock: fuse_transport::Lock, flock: bool) -> Lock {
+fn wanted((handle, owner): (u64, u64), lock: fuse_transport::FuseLock, flock: bool) -> Lock {
     let kind = match lock.kind {
-        fuse_transport::LockKind::Read => LockKind::Read,
-        fuse_transport::LockKind::Write => LockKind::Write,
-        fuse_transport::LockKind::Unlock => LockKind::Unlock,
+        fuse_transport::FuseLockKind::Read => LockKind::Read,
+        fuse_transport::FuseLockKind::Write => LockKind::Write,
+        fuse_transport::FuseLockKind::Unlock => LockKind::Unlock,
     };
     let style = if flock { LockStyle::Whole } else { LockStyle::Range { start: lock.start, end: lock.end } };
     let owner = if flock { handle } else { owner };
     Lock { owner: LockOwner::Session(owner), kind, style, pid: lock.pid }
 }
 
-fn told(found: Lock) -> fuse_transport::Lock {
+fn told(found: Lock) -> fuse_transport::FuseLock {
     let kind = match found.kind {
-        LockKind::Read => fuse_transport::LockKind::Read,
-        LockKind::Write => fuse_transport::LockKind::Write,
-        LockKind::Unlock => fuse_transport::LockKind::Unlock,
+        LockKind::Read => fuse_transport::FuseLockKind::Read,
+        LockKind::Write => fuse_transport::FuseLockKind::Write,
+        LockKind::Unlock => fuse_transport::FuseLockKind::Unlock,
     };
     let (start, end) = match found.style {
         LockStyle::Range { start, end } => (start, end.min(TO_THE_END)),
         LockStyle::Whole => (0, TO_THE_END),
     };
-    fuse_transport::Lock { start, end, kind, pid: found.pid }
+    fuse_transport::FuseLock { start, end, kind, pid: found.pid }
 }
 
 #[cfg(test)]
@@ -67,14 +70,16 @@ mod tests {
 
     #[test]
     fn a_lock_comes_back_as_it_was_sent() {
-        let lock = fuse_transport::Lock { start: 5, end: TO_THE_END, kind: fuse_transport::LockKind::Write, pid: 9 };
+        let lock =
+            fuse_transport::FuseLock { start: 5, end: TO_THE_END, kind: fuse_transport::FuseLockKind::Write, pid: 9 };
         assert_eq!(told(wanted((7, 3), lock, false)), lock);
         assert_eq!(wanted((7, 3), lock, true).style, LockStyle::Whole);
     }
 
     #[test]
     fn a_lock_of_a_whole_file_is_its_descriptors_though_the_kernel_gives_the_owners_number_again() {
-        let lock = fuse_transport::Lock { start: 0, end: TO_THE_END, kind: fuse_transport::LockKind::Write, pid: 9 };
+        let lock =
+            fuse_transport::FuseLock { start: 0, end: TO_THE_END, kind: fuse_transport::FuseLockKind::Write, pid: 9 };
         assert_ne!(wanted((7, 3), lock, true).owner, wanted((8, 3), lock, true).owner);
         assert_eq!(
             wanted((7, 3), lock, false).owner,

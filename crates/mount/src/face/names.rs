@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fuse_transport::{Entry, Operation, Reply};
+use fuse_transport::{FuseEntry, FuseOp, FuseReply};
 use placement::FileId;
 use wire::{Mode, Name, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
 
@@ -26,41 +26,41 @@ impl Rename<'_> {
 }
 
 impl Face {
-    pub(super) fn names(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn names(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
         let (vfs, parent, owner) = (&self.vfs, caller.inode, caller.owner);
         match *operation {
-            Operation::Lookup { name } => self.lookup(parent, name, reply),
-            Operation::Readlink => {
+            FuseOp::Lookup { name } => self.lookup(parent, name, reply),
+            FuseOp::Readlink => {
                 self.serve("readlink", vfs.read_link(parent), reply, |reply, target| reply.data(&target));
             }
-            Operation::Symlink { name, target } => {
+            FuseOp::Symlink { name, target } => {
                 self.serve("symlink", vfs.make_symlink(parent, name, target, owner), reply, self.entry());
             }
-            Operation::Mknod { name, mode, umask, device } => match translate::node_kind(mode, device) {
+            FuseOp::Mknod { name, mode, umask, device } => match translate::node_kind(mode, device) {
                 Ok(kind) => {
                     let made = vfs.make_node(parent, name, kind, new_mode(mode, umask), owner);
                     self.serve("mknod", made, reply, self.entry());
                 }
                 Err(refusal) => reply.error(errno::tell("mknod", &refusal).raw_os_error()),
             },
-            Operation::Mkdir { name, mode, umask } => {
+            FuseOp::Mkdir { name, mode, umask } => {
                 let made = vfs.make_directory(parent, name, new_mode(mode, umask), owner);
                 self.serve("mkdir", made, reply, self.entry());
             }
-            Operation::Unlink { name } => self.complete("unlink", vfs.unlink(parent, name), reply),
-            Operation::Rmdir { name } => self.complete("rmdir", vfs.remove_directory(parent, name), reply),
-            Operation::Rename { name, new_parent, new_name, flags } => {
+            FuseOp::Unlink { name } => self.complete("unlink", vfs.unlink(parent, name), reply),
+            FuseOp::Rmdir { name } => self.complete("rmdir", vfs.remove_directory(parent, name), reply),
+            FuseOp::Rename { name, new_parent, new_name, flags } => {
                 let to = (translate::file(new_parent), new_name);
                 self.rename(&Rename { from: (parent, name), to, flags }, reply);
             }
-            Operation::Link { inode, new_name } => self.link(translate::file(inode), (parent, new_name), reply),
-            Operation::Readdir { offset, size, plus, .. } => self.readdir(parent, offset, size, plus, reply),
+            FuseOp::Link { inode, new_name } => self.link(translate::file(inode), (parent, new_name), reply),
+            FuseOp::Readdir { offset, size, plus, .. } => self.readdir(parent, offset, size, plus, reply),
             _ => unreachable!("only operations on names come here"),
         }
     }
 
     /// Looks a name up. The kernel may cache that a name does not exist, if it gets invalidations.
-    fn lookup(&self, parent: FileId, name: &[u8], reply: Reply) {
+    fn lookup(&self, parent: FileId, name: &[u8], reply: FuseReply) {
         if name == b"." || name == b".." {
             return self.find_again(parent, name == b"..", reply);
         }
@@ -74,7 +74,7 @@ impl Face {
                 other => other.map(Some),
             }
         };
-        let (present, absent) = (self.entry(), Entry::absent(self.manners.names_valid()));
+        let (present, absent) = (self.entry(), FuseEntry::absent(self.manners.names_valid()));
         self.serve("lookup", found, reply, move |reply, found| match found {
             Some(found) => present(reply, found),
             None => drop(reply.entry(&absent)),
@@ -83,7 +83,7 @@ impl Face {
 
     /// Resolves a file handle whose inode the kernel has forgotten (`open_by_handle_at`): finds the
     /// file by its number, which is never reused, or a directory's parent.
-    fn find_again(&self, file: FileId, above: bool, reply: Reply) {
+    fn find_again(&self, file: FileId, above: bool, reply: FuseReply) {
         let vfs = self.vfs.clone();
         let found = async move {
             let file = if above { vfs.parent(file).await? } else { file };
@@ -95,7 +95,7 @@ impl Face {
     /// Adds a hard link. A file that exists but has lost its last name cannot be linked, as on a
     /// local file system. That is refused with ENOENT, not ESTALE, since another lookup would not
     /// help.
-    fn link(&self, file: FileId, (parent, name): (FileId, &[u8]), reply: Reply) {
+    fn link(&self, file: FileId, (parent, name): (FileId, &[u8]), reply: FuseReply) {
         let (linked, vfs) = (self.vfs.link(file, parent, name), self.vfs.clone());
         let linked = async move {
             match linked.await {
@@ -108,14 +108,14 @@ impl Face {
         self.serve("link", linked, reply, self.entry());
     }
 
-    fn rename(&self, rename: &Rename<'_>, reply: Reply) {
+    fn rename(&self, rename: &Rename<'_>, reply: FuseReply) {
         match rename.words() {
             Ok((from, to, mode)) => self.complete("rename", self.vfs.rename(from, to, mode), reply),
             Err(refusal) => reply.error(errno::tell("rename", &refusal).raw_os_error()),
         }
     }
 
-    fn readdir(&self, directory: FileId, offset: u64, size: u32, plus: bool, reply: Reply) {
+    fn readdir(&self, directory: FileId, offset: u64, size: u32, plus: bool, reply: FuseReply) {
         if plus {
             // Called before the pool is asked: later invalidations then wait until this listing has
             // arrived.

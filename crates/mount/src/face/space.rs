@@ -1,6 +1,6 @@
 //! Operations on space: of a file's ranges, and of the pool.
 
-use fuse_transport::{Operation, Reply, Statfs};
+use fuse_transport::{FuseOp, FuseReply, Statfs};
 use rustix::io::Errno;
 use vfs::Handle;
 use wire::{AllocateMode, NAME_BYTES_MAX, SeekTo, SpaceUsage};
@@ -21,29 +21,29 @@ const SEEK_HOLE: u32 = 4;
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
 impl Face {
-    pub(super) fn space(&self, _: Caller, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn space(&self, _: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
         let vfs = &self.vfs;
         match *operation {
-            Operation::Fallocate { handle, offset, length, mode } => match allocate_mode(mode) {
+            FuseOp::Fallocate { handle, offset, length, mode } => match allocate_mode(mode) {
                 Some(mode) => {
                     let allocated = vfs.allocate(Handle(handle), offset, length, mode);
                     self.serve("fallocate", allocated, reply, |reply, ()| reply.done());
                 }
                 None => reply.error(Errno::OPNOTSUPP.raw_os_error()),
             },
-            Operation::Lseek { handle, offset, whence } => match seek_to(whence) {
+            FuseOp::Lseek { handle, offset, whence } => match seek_to(whence) {
                 Some(to) => {
                     let found = vfs.seek(Handle(handle), offset, to);
-                    self.serve("lseek", found, reply, Reply::offset);
+                    self.serve("lseek", found, reply, FuseReply::offset);
                 }
                 None => reply.error(Errno::INVAL.raw_os_error()),
             },
-            Operation::CopyFileRange { handle, offset, new_handle, new_offset, length, .. } => {
+            FuseOp::CopyFileRange { handle, offset, new_handle, new_offset, length, .. } => {
                 let (from, to) = ((Handle(handle), offset), (Handle(new_handle), new_offset));
                 let copied = vfs.copy_range(from, to, length.min(COPY_BYTES_MAX));
-                self.serve("copy_file_range", copied, reply, Reply::copied);
+                self.serve("copy_file_range", copied, reply, FuseReply::copied);
             }
-            Operation::Statfs => {
+            FuseOp::Statfs => {
                 self.serve("statfs", vfs.ask_usage(), reply, |reply, usage| reply.statfs(&statfs(&usage)));
             }
             _ => unreachable!("only operations on space come here"),

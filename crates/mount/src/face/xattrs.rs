@@ -2,7 +2,7 @@
 //! ACLs.
 
 use bytes::Bytes;
-use fuse_transport::{Operation, Reply};
+use fuse_transport::{FuseOp, FuseReply};
 use rustix::{fs::XattrFlags, io::Errno};
 use wire::XattrMode;
 
@@ -12,24 +12,24 @@ use super::{Caller, Face};
 const TRUSTED: &[u8] = b"trusted.";
 
 impl Face {
-    pub(super) fn xattrs(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn xattrs(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
         let (vfs, file) = (&self.vfs, caller.inode);
         match *operation {
-            Operation::Getxattr { name, size } => {
+            FuseOp::Getxattr { name, size } => {
                 self.serve("getxattr", vfs.xattr(file, name), reply, move |reply, value| send(reply, &value, size));
             }
-            Operation::Listxattr { size } => {
+            FuseOp::Listxattr { size } => {
                 let trusted = caller.owner.uid == 0;
                 self.serve("listxattr", vfs.xattrs(file), reply, move |reply, names| {
                     send(reply, &joined(&names, trusted), size);
                 });
             }
-            Operation::Setxattr { name, value, flags, kill_set_group_id } => {
+            FuseOp::Setxattr { name, value, flags, kill_set_group_id } => {
                 let (value, mode) = (Bytes::copy_from_slice(value), mode(flags));
                 let set = vfs.set_xattr(file, name, value, mode, kill_set_group_id);
                 self.serve("setxattr", set, reply, |reply, ()| reply.done());
             }
-            Operation::Removexattr { name } => self.complete("removexattr", vfs.remove_xattr(file, name), reply),
+            FuseOp::Removexattr { name } => self.complete("removexattr", vfs.remove_xattr(file, name), reply),
             _ => unreachable!("only operations on extended attributes come here"),
         }
     }
@@ -50,7 +50,7 @@ fn joined(names: &[Bytes], trusted: bool) -> Vec<u8> {
 }
 
 /// Replies with the bytes, or with their number if the caller's buffer size is 0.
-fn send(reply: Reply, bytes: &[u8], room: u32) {
+fn send(reply: FuseReply, bytes: &[u8], room: u32) {
     match usize::try_from(room).unwrap_or(usize::MAX) {
         0 => reply.xattr_size(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
         room if bytes.len() > room => reply.error(Errno::RANGE.raw_os_error()),

@@ -22,7 +22,7 @@ pub enum SetTime {
 
 /// The attributes of an inode, as in stat(2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Attributes {
+pub struct FuseAttributes {
     /// The inode's number.
     pub inode: u64,
     /// Length in bytes.
@@ -51,20 +51,20 @@ pub struct Attributes {
 
 /// The inode of a name, with its cache validity in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct FuseEntry {
     /// The inode's number; 0 means that the name does not exist, valid for `entry_valid`.
     pub inode: u64,
     /// Distinguishes successive inodes with the same number.
     pub generation: u64,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: FuseAttributes,
     /// Time for which the kernel may cache the name.
     pub entry_valid: Duration,
     /// Time for which the kernel may cache the attributes.
     pub attributes_valid: Duration,
 }
 
-impl Entry {
+impl FuseEntry {
     /// A negative entry: the name does not exist.
     pub fn absent(entry_valid: Duration) -> Self {
         Self { entry_valid, ..Self::default() }
@@ -74,7 +74,7 @@ impl Entry {
 /// An opened file or directory, and its caching options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the interface")]
-pub struct Opened {
+pub struct FuseOpen {
     /// The server's handle, passed with each operation on it.
     pub handle: u64,
     /// Direct I/O: reads and writes bypass the page cache.
@@ -122,7 +122,7 @@ pub struct Statfs {
 
 /// The kinds of locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LockKind {
+pub enum FuseLockKind {
     /// Shared.
     Read,
     /// Exclusive.
@@ -133,13 +133,13 @@ pub enum LockKind {
 
 /// A lock on a range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lock {
+pub struct FuseLock {
     /// The first byte.
     pub start: u64,
     /// The last byte; `u64::MAX >> 1` means to the end of the file, however long.
     pub end: u64,
     /// The kind of lock.
-    pub kind: LockKind,
+    pub kind: FuseLockKind,
     /// The process that holds it, for `F_GETLK`.
     pub pid: u32,
 }
@@ -148,7 +148,7 @@ pub struct Lock {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statx {
     /// The attributes of stat(2).
-    pub attributes: Attributes,
+    pub attributes: FuseAttributes,
     /// Creation time, if known.
     pub born: Option<Time>,
     /// `STATX_ATTR_*` bits that are set.

@@ -35,28 +35,28 @@ const PARTS_SMALL: usize = 7;
 
 /// A descriptor of a connection, with the interrupts shared by its session.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct DeviceIo {
     device: OwnedFd,
     pub(crate) interrupts: Arc<Interrupts>,
 }
 
 /// The result of reading a request.
-pub(crate) enum Heard {
+pub(crate) enum ReadResult {
     /// A request of this length.
-    Request(usize),
+    Message(usize),
     /// No request; read again.
-    Nothing,
+    Retry,
     /// The kernel closed the connection.
-    End,
+    Closed,
 }
 
-impl Line {
+impl DeviceIo {
     pub(crate) fn new(device: Device) -> Self {
         Self { device: device.0, interrupts: Arc::default() }
     }
 
     /// Opens a second descriptor of the connection, with its own queue of requests being processed.
-    pub(crate) fn another(&self) -> io::Result<Self> {
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
         let fresh = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
         ioctl::clone_into(&fresh, self.device.as_fd())?;
         Ok(Self { device: fresh.into(), interrupts: Arc::clone(&self.interrupts) })
@@ -67,21 +67,21 @@ impl Line {
     }
 
     /// Waits for the next request. Returns only permanent errors.
-    pub(crate) fn hear(&self, buffer: &mut [u8]) -> io::Result<Heard> {
+    pub(crate) fn read_request(&self, buffer: &mut [u8]) -> io::Result<ReadResult> {
         match rustix::io::read(&self.device, buffer) {
-            Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Heard::End),
-            Ok(length) => Ok(Heard::Request(length)),
+            Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(ReadResult::Closed),
+            Ok(length) => Ok(ReadResult::Message(length)),
             // ENOENT: the request was cancelled before it was read.
-            Err(Errno::INTR | Errno::NOENT) => Ok(Heard::Nothing),
-            Err(Errno::AGAIN) => self.await_request(),
+            Err(Errno::INTR | Errno::NOENT) => Ok(ReadResult::Retry),
+            Err(Errno::AGAIN) => self.wait_readable(),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Waits until a non-blocking device is readable.
-    fn await_request(&self) -> io::Result<Heard> {
+    fn wait_readable(&self) -> io::Result<ReadResult> {
         match poll(&mut [PollFd::new(&self.device, PollFlags::IN)], None) {
-            Ok(_) | Err(Errno::INTR) => Ok(Heard::Nothing),
+            Ok(_) | Err(Errno::INTR) => Ok(ReadResult::Retry),
             Err(error) => Err(error.into()),
         }
     }
