@@ -11,7 +11,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use client::{
     Objects,
-    objects::{Asked, Condition, ObjectMeta, Page, Upload as Pending, Value, Version},
+    objects::{Condition, ObjectMeta, ListPage, ListRequest, Upload as Pending, Value, Version},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use placement::FileId;
@@ -175,15 +175,15 @@ pub async fn usage(way: Way) -> Finished {
 pub async fn list(way: Way, prefix: Vec<u8>, after: Vec<u8>, by_folder: bool, limit: Option<u64>) -> Finished {
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     if limit == 0 {
-        return Ok(Done::Page(Page { next: Some(after), ..Page::default() }));
+        return Ok(Done::Page(ListPage { next: Some(after), ..ListPage::default() }));
     }
-    let (mut listed, mut after) = (Page::default(), after);
+    let (mut listed, mut after) = (ListPage::default(), after);
     loop {
-        let asked = Asked { prefix: &prefix, after: &after, by_folder };
+        let asked = ListRequest { prefix: &prefix, after: &after, by_directory: by_folder };
         let max = limit.saturating_sub(listed.len()).min(KEYS_MAX);
         let page = of(&prefix, way.objects.list(asked, max).await)?;
         listed.keys.extend(page.keys);
-        listed.folders.extend(page.folders);
+        listed.directories.extend(page.directories);
         listed.next = page.next;
         match &listed.next {
             Some(next) if listed.len() < limit => after.clone_from(next),

@@ -3,7 +3,7 @@
 
 use crate::{errors::Failed, file::File, upload::Upload, view::View};
 use bytes::Bytes;
-use client::objects::Page;
+use client::objects::ListPage;
 use placement::NodeId;
 use pyo3::{
     IntoPyObjectExt,
@@ -31,7 +31,7 @@ pub enum Done {
     Nothings(Vec<Result<(), Failed>>),
     Stat(Attributes),
     Entries(Vec<(Vec<u8>, Attributes)>),
-    Page(Page),
+    Page(ListPage),
     Located(Whereabouts),
     Usages(Vec<(NodeId, Outcome<SpaceUsage>)>),
     File(File),
@@ -69,9 +69,9 @@ impl Done {
                     |(name, attributes): (Vec<u8>, Attributes)| (text(name), stat(py, &attributes)?).into_py_any(py);
                 entries.into_iter().map(named).collect::<PyResult<Vec<_>>>()?.into_py_any(py)
             }
-            Self::Page(Page { keys, folders, next }) => {
+            Self::Page(ListPage { keys, directories, next }) => {
                 let texts = |names: Vec<Vec<u8>>| names.into_iter().map(text).collect::<Vec<_>>();
-                (texts(keys), texts(folders), next.map(text)).into_py_any(py)
+                (texts(keys), texts(directories), next.map(text)).into_py_any(py)
             }
             Self::Located(whereabouts) => located(py, whereabouts),
             Self::Usages(usages) => {

@@ -1,7 +1,7 @@
 //! The reactor for all pools of the process. Threads that wait for calls drive the connections, so
 //! there is no background thread, and the process may fork.
 
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use pool::{NoWay, Reactor};
 use pyo3::prelude::*;
 use std::{
@@ -27,7 +27,7 @@ fn hand() -> io::Result<&'static Reactor> {
 /// Connects to the pool of a pool file.
 pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, NoWay>> {
     let hand = hand()?;
-    Ok(py.detach(|| pool::connect_with(hand, path, Patience::default())))
+    Ok(py.detach(|| pool::connect_with(hand, path, RetryPolicy::default())))
 }
 
 /// Waits without the interpreter lock. If a signal handler raises, the wait ends and the call is

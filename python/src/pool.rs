@@ -121,7 +121,7 @@ fn placed(objects: &Objects, placement: Option<&str>, stripe_size: Option<&str>)
     let size = stripe_size.map(|text| StripeSize::from_str(text).map_err(|error| refused(text, &error)));
     let placing = PlacementSpec { policy: policy.transpose()?, stripe_size: size.transpose()? };
     let raise = |refusal| Python::attach(|py| Failed { path: Vec::new(), refusal }.raise(py));
-    objects.placed(placing).map_err(raise)
+    objects.with_placement(placing).map_err(raise)
 }
 
 /// Name and value of an attribute.

@@ -3,7 +3,7 @@
 use crate::args::ExecArgs;
 use crate::pool_command;
 use base::Problem;
-use client::Patience;
+use client::RetryPolicy;
 use exec::{PreloadObstacle, ProgramNotFound, preload_obstacle, search_dirs, which};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -108,7 +108,7 @@ fn connected_pool_file(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Proble
         let why = format!("`{}` cannot stand for a pool whose file is {}", prefix.display(), file.display());
         return Err(Problem::new(why).hint("--prefix takes a path that the pool's own files are not below"));
     }
-    pool::runtime()?.block_on(pool::connect(&file, Patience::default()))?;
+    pool::runtime()?.block_on(pool::connect(&file, RetryPolicy::default()))?;
     std::path::absolute(&file).map_err(|error| Problem::new(format!("{}: {error}", file.display())))
 }
 

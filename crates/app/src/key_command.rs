@@ -7,7 +7,7 @@ use crate::pool_command;
 use base::{ByteSize, Problem, printable};
 use bytes::Bytes;
 use client::{
-    Objects, Patience,
+    Objects, RetryPolicy,
     objects::{Condition, KEY_BYTES_MAX},
 };
 use placement::{FileId, PlacementSpec, Policy};
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use tokio::runtime::Runtime;
-use vfs::{Expected, Handle, Located, Vfs, Whereabouts};
+use vfs::{ExpectedLocation, FileLocation, Handle, Vfs, Whereabouts};
 use wire::{Attributes, Kind, NAME_BYTES_MAX, Object, ObjectMeta, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
 /// Bytes read or written at a time.
@@ -54,7 +54,7 @@ impl PoolHandle {
         let opened = || {
             let path = pool_command::file(which)?;
             let runtime = pool::runtime()?;
-            let client = runtime.block_on(pool::connect(&path, Patience::default()))?;
+            let client = runtime.block_on(pool::connect(&path, RetryPolicy::default()))?;
             Ok(Self { runtime, vfs: Vfs::new(client.clone()), objects: Objects::new(client) })
         };
         opened().map_err(|problem| vec![problem])
@@ -213,7 +213,7 @@ fn put_file(pool: &PoolHandle, args: &PutArgs) -> Result<(), KeyCommandError> {
     };
     let placing = PlacementSpec { policy: args.placement, stripe_size: args.stripe_size };
     let fails = |refusal| refused(&key, &refusal);
-    let objects = pool.objects.placed(placing).map_err(fails)?;
+    let objects = pool.objects.with_placement(placing).map_err(fails)?;
     if size > CHUNK_BYTES as u64 {
         pool.wait(objects.check_possible(size)).map_err(fails)?;
     }
@@ -459,7 +459,7 @@ pub fn locate(args: &StatArgs) -> Result<u8, Vec<Problem>> {
     }))
 }
 
-fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), KeyCommandError> {
+fn print_located(key: &str, located: &FileLocation, as_json: bool) -> Result<(), KeyCommandError> {
     let (shares, inode) = (located.shares(), located.inode);
     if as_json {
         let shares: Vec<_> = shares.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect();
@@ -474,8 +474,8 @@ fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), KeyC
     print_line(&format!("{key}: {nodes}; inode on node {inode}"))
 }
 
-fn print_expected(key: &str, expected: &Expected, as_json: bool) -> Result<(), KeyCommandError> {
-    let Expected { inode, policy, nodes } = expected;
+fn print_expected(key: &str, expected: &ExpectedLocation, as_json: bool) -> Result<(), KeyCommandError> {
+    let ExpectedLocation { inode, policy, nodes } = expected;
     if as_json {
         let nodes: Vec<_> = nodes.iter().map(|(node, share)| json!({"node": node, "share": share})).collect();
         let shown =

@@ -4,7 +4,7 @@ use crate::args::{MountArgs, UmountArgs};
 use crate::console;
 use crate::{run_command, signals};
 use base::Problem;
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use mount::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
 use pool::ConnectedPool;
 use run::PoolSize;
@@ -81,7 +81,7 @@ fn pool_file(args: &MountArgs) -> Option<PathBuf> {
 fn open_pool(args: &MountArgs, shutdown: &MountShutdown) -> Result<(Vfs, String), Problem> {
     if let Some(path) = pool_file(args) {
         let connected = ConnectedPool::read(&path)?;
-        let client = pool::runtime()?.block_on(pool::connect(&path, Patience::default()))?;
+        let client = pool::runtime()?.block_on(pool::connect(&path, RetryPolicy::default()))?;
         ends_with(connected, client.clone(), shutdown.clone())?;
         return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
     }

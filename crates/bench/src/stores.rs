@@ -3,7 +3,7 @@
 use crate::{BenchTarget, key_values, messages::FilePlacement};
 use base::Problem;
 use bytes::Bytes;
-use client::{Objects, Patience, objects::Condition};
+use client::{Objects, RetryPolicy, objects::Condition};
 use placement::{FileId, Policy};
 use std::{
     collections::HashMap,
@@ -88,7 +88,7 @@ struct PoolStore {
 impl PoolStore {
     fn open(file: &std::path::Path) -> Result<Self, Problem> {
         let runtime = pool::runtime()?;
-        let client = runtime.block_on(pool::connect(file, Patience::default()))?;
+        let client = runtime.block_on(pool::connect(file, RetryPolicy::default()))?;
         Ok(Self { runtime, objects: Objects::new(client.clone()), vfs: Vfs::new(client), folders: Mutex::default() })
     }
 
@@ -120,7 +120,7 @@ impl Store for PoolStore {
 
     fn set_placement(&self, path: &str, near: FilePlacement) -> Result<(), Problem> {
         let client = self.objects.client();
-        let own = client.own_node().ok_or_else(|| Problem::new("no node of the pool is on this host"))?;
+        let own = client.local_node().ok_or_else(|| Problem::new("no node of the pool is on this host"))?;
         let node = match near {
             FilePlacement::Local => own,
             FilePlacement::Remote => {

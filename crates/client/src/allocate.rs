@@ -2,7 +2,7 @@
 //!
 //! Zeroing a range punches a hole and then allocates it: a reader in between sees zeros too.
 
-use crate::{Client, client::unexpected, files::PLANS_MAX};
+use crate::{Client, client::unexpected_answer, files::PLANS_MAX};
 use placement::{Distribution, FileId, Layout, NodeId, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
@@ -11,7 +11,7 @@ use wire::{
 };
 
 /// The partition's plan for a range.
-struct Plan {
+struct AllocationPlan {
     file: FileId,
     layout: Layout,
     range: Range<u64>,
@@ -38,9 +38,9 @@ impl Client {
     /// The offset at which data or a hole begins, at `offset` or after it. Refused with `BeyondEnd`
     /// if there is none.
     pub async fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<u64> {
-        match self.ask(file.partition(), Command::Seek { file, offset, to }).await? {
+        match self.query(file.partition(), Command::Seek { file, offset, to }).await? {
             Answer::Offset(offset) => Ok(offset),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -49,7 +49,7 @@ impl Client {
     /// node.
     pub(crate) async fn check_possible(&self, wanted: u64, layout: Option<Layout>) -> Outcome<()> {
         let node = match layout.map(Layout::distribution) {
-            Some(Distribution::Single(partition)) => self.0.home(partition).filter(|_| self.0.nodes.len() > 1),
+            Some(Distribution::Single(partition)) => self.inner.home(partition).filter(|_| self.inner.nodes.len() > 1),
             _ => None,
         };
         let counts = |id: NodeId| node.is_none_or(|node| node == id);
@@ -68,19 +68,19 @@ impl Client {
 
     async fn allocate_once(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
         for _ in 0..PLANS_MAX {
-            match self.change(file.partition(), Command::Allocate { file, offset, length, mode }).await? {
+            match self.mutate(file.partition(), Command::Allocate { file, offset, length, mode }).await? {
                 Answer::Allocated { generation, stripes, layout } => {
-                    let plan = Plan { file, layout, range: offset..offset + length, mode, generation };
+                    let plan = AllocationPlan { file, layout, range: offset..offset + length, mode, generation };
                     if self.allocate_planned(&plan, &stripes).await? {
                         return Ok(());
                     }
                 }
-                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
+                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place_file(file, policy, layout)).await?,
                 Answer::NeedsSpill { generation, layout, head } => {
                     self.spill((file, layout), generation, &head).await?
                 }
-                Answer::NeedsTruncate(truncation) => self.finish_trim(file, truncation).await?,
-                other => return Err(unexpected(&other)),
+                Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
+                other => return Err(unexpected_answer(&other)),
             }
         }
         Err(Refusal::Busy(Object::File(file)))
@@ -88,9 +88,9 @@ impl Client {
 
     /// Applies the plan to the stripes, then tells the partition; false if the file was truncated
     /// or punched meanwhile.
-    async fn allocate_planned(&self, plan: &Plan, stripes: &StripeRuns) -> Outcome<bool> {
+    async fn allocate_planned(&self, plan: &AllocationPlan, stripes: &StripeRuns) -> Outcome<bool> {
         for stripe in stripes.iter() {
-            match self.stripe(plan.file, plan.layout, StripeNo(stripe), plan.action(stripe)).await {
+            match self.send_stripe(plan.file, plan.layout, StripeNo(stripe), plan.action(stripe)).await {
                 Ok(_) => {}
                 Err(Refusal::Stale(_)) => return Ok(false),
                 Err(refusal) => {
@@ -100,30 +100,30 @@ impl Client {
             }
         }
         let Some(last) = plan.last_command(stripes) else { return Ok(true) };
-        match self.change(plan.file.partition(), last).await {
+        match self.mutate(plan.file.partition(), last).await {
             Ok(_) => Ok(true),
             Err(Refusal::Stale(_)) => Ok(false),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
-                    self.forget(plan.file, plan.layout, stripes.iter()).await;
+                    self.discard_stripes(plan.file, plan.layout, stripes.iter()).await;
                 }
                 Err(refusal)
             }
         }
     }
 
-    async fn give_up(&self, plan: &Plan, stripe: u64) {
+    async fn give_up(&self, plan: &AllocationPlan, stripe: u64) {
         if plan.mode == AllocateMode::PunchHole {
             return;
         }
         let command = Command::AllocationFailed { file: plan.file, generation: plan.generation, stripe };
-        if let Err(error) = self.change(plan.file.partition(), command).await {
+        if let Err(error) = self.mutate(plan.file.partition(), command).await {
             tracing::debug!(%error, "a file seems to hold space that it did not get");
         }
     }
 }
 
-impl Plan {
+impl AllocationPlan {
     /// The action on a stripe of the range.
     fn action(&self, stripe: u64) -> StripeAction {
         let stripe_bytes = self.layout.stripe_bytes();

@@ -4,12 +4,12 @@
 //! are boxed, and no answer is kept across an await: each would enlarge all of those futures.
 
 use crate::{
-    Client, Connection, Patience,
-    client::at_once,
-    life::{Life, SESSIONS_MAX},
-    meet::Meetings,
-    numbers::Number,
-    retry::{Retry, Step},
+    Client, Connection, RetryPolicy,
+    client::poll_now,
+    conflict::ConflictBackoff,
+    retry::{RetryDecision, RetryState},
+    sequence::SequenceNumber,
+    session::{SESSIONS_MAX, SessionState},
 };
 use futures_util::future::Either;
 use node::{Reply, sleep_until};
@@ -23,102 +23,103 @@ use wire::{
 impl Client {
     /// Sends a partition a command that changes nothing. If intents hold what is asked for, those
     /// that are committed are settled first.
-    pub(crate) fn ask(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
-        self.ask_via(Via::Plain, partition, command)
+    pub(crate) fn query(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
+        self.query_by_route(Route::ById, partition, command)
     }
 
-    pub(crate) async fn ask_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+    pub(crate) async fn query_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         debug_assert!(!command.is_mutation(), "{command:?} needs a number");
         self.send(partition, &Body::Meta { request_id: None, command }).await
     }
 
-    /// Like [`Self::ask`], at the end of a path walk.
-    pub(crate) fn ask_via(
+    /// Like [`Self::query`], at the end of a path walk.
+    pub(crate) fn query_by_route(
         &self,
-        via: Via<'_>,
+        route: Route<'_>,
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
         debug_assert!(!command.is_mutation(), "{command:?} needs a number");
-        let (home, body) = via.body(partition, command);
+        let (home, body) = route.body(partition, command);
         async move {
             match self.send(home, &body).await {
                 Ok(Answer::Unsettled { .. }) | Err(Refusal::LockedByIntent { .. }) => {}
                 outcome => return outcome,
             }
-            Box::pin(self.ask_settled(partition, command_of(body))).await
+            Box::pin(self.query_settled(partition, into_command(body))).await
         }
     }
 
     /// Sends a partition a command that changes something; it is done once. A command that is
     /// refused because its target is busy, or held by an intent, is retried for a while.
-    pub(crate) fn change(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
-        self.change_via(Via::Plain, partition, command)
+    pub(crate) fn mutate(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
+        self.mutate_by_route(Route::ById, partition, command)
     }
 
-    /// Like [`Self::change`], at the end of a path walk.
-    pub(crate) fn change_via(
+    /// Like [`Self::mutate`], at the end of a path walk.
+    pub(crate) fn mutate_by_route(
         &self,
-        via: Via<'_>,
+        route: Route<'_>,
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
-        let (home, body) = via.body(partition, command);
+        let (home, body) = route.body(partition, command);
         async move {
-            let refusal = match self.send_numbered(home, partition, &body).await {
+            let refusal = match self.send_with_id(home, partition, &body).await {
                 Err(refusal @ (Refusal::Busy(_) | Refusal::LockedByIntent { .. })) => refusal,
                 outcome => return outcome,
             };
-            Box::pin(self.change_again(home, partition, &body, refusal)).await
+            Box::pin(self.retry_mutation(home, partition, &body, refusal)).await
         }
     }
 
-    /// Sends the command by [`Self::change_via`] or [`Self::ask_via`], depending on whether it
-    /// changes anything.
-    pub(crate) fn do_via(
+    /// Sends the command by [`Self::mutate_by_route`] or [`Self::query_by_route`], depending on
+    /// whether it changes anything.
+    pub(crate) fn execute_by_route(
         &self,
-        via: Via<'_>,
+        route: Route<'_>,
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
         if command.is_mutation() {
-            Either::Left(self.change_via(via, partition, command))
+            Either::Left(self.mutate_by_route(route, partition, command))
         } else {
-            Either::Right(self.ask_via(via, partition, command))
+            Either::Right(self.query_by_route(route, partition, command))
         }
     }
 
-    async fn change_again(
+    async fn retry_mutation(
         &self,
         home: PartitionId,
         partition: PartitionId,
         body: &Body,
         refusal: Refusal,
     ) -> Outcome<Answer> {
-        let (mut retry, meetings) = (Retry::new(self.0.patience), Meetings::new(self.0.patience));
+        let (mut retry, conflicts) =
+            (RetryState::new(self.inner.retry_policy), ConflictBackoff::new(self.inner.retry_policy));
         let mut outcome = Err(refusal);
         loop {
             match outcome {
-                Err(Refusal::LockedByIntent { intent }) => self.meet(intent, partition, &meetings).await?,
+                Err(Refusal::LockedByIntent { intent }) => self.resolve_conflict(intent, partition, &conflicts).await?,
                 Err(Refusal::Busy(_)) => {
                     let Some(pause) = retry.pause() else { return outcome };
                     sleep_until(node::now() + pause).await;
                 }
                 outcome => return outcome,
             }
-            outcome = self.send_numbered(home, partition, body).await;
+            outcome = self.send_with_id(home, partition, body).await;
         }
     }
 
-    /// Like [`Self::change`], without resolving conflicts with intents: `LockedByIntent` is
+    /// Like [`Self::mutate`], without resolving conflicts with intents: `LockedByIntent` is
     /// returned to the caller.
-    pub(crate) async fn change_unheld(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+    pub(crate) async fn mutate_or_conflict(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
-        let (home, body) = Via::Plain.body(partition, command);
-        let mut retry = Retry::new(self.0.patience);
+        let (home, body) = Route::ById.body(partition, command);
+        let mut retry = RetryState::new(self.inner.retry_policy);
         loop {
-            let outcome = self.send_numbered(home, partition, &body).await;
+            let outcome = self.send_with_id(home, partition, &body).await;
             if !matches!(outcome, Err(Refusal::Busy(_))) {
                 return outcome;
             }
@@ -128,26 +129,26 @@ impl Client {
     }
 
     /// Sends a change once and does not wait for its answer: for destructors, which cannot wait.
-    pub(crate) fn change_without_waiting(&self, partition: PartitionId, command: Command) {
-        let Ok(life) = self.life() else { return };
-        let Some(number) = life.numbers.begin(life.session, partition) else { return };
-        let Ok((_, node, epoch)) = self.0.way(partition) else { return };
+    pub(crate) fn mutate_no_wait(&self, partition: PartitionId, command: Command) {
+        let Ok(state) = self.session_state() else { return };
+        let Some(number) = state.sequences.next(state.id, partition) else { return };
+        let Ok((_, node, epoch)) = self.inner.connection_to(partition) else { return };
         let body = Body::Meta { request_id: Some(number.request_id()), command };
-        let request = Request { epoch, session: life.session, skip_ack: true, partition, body };
-        if !matches!(at_once(node.call(request)), Some(Ok(_))) {
+        let request = Request { epoch, session: state.id, skip_ack: true, partition, body };
+        if !matches!(poll_now(node.call(request)), Some(Ok(_))) {
             tracing::debug!("a change that nobody waits for was not answered at once");
         }
     }
 
     /// Sends an action on a stripe to the partition that has it.
-    pub(crate) async fn stripe(
+    pub(crate) async fn send_stripe(
         &self,
         file: FileId,
         layout: Layout,
         stripe: StripeNo,
         action: StripeAction,
     ) -> Outcome<Answer> {
-        let partition = layout.partition(self.0.seed, file, stripe, self.0.partitions);
+        let partition = layout.partition(self.inner.seed, file, stripe, self.inner.partitions);
         self.send(partition, &Body::Stripe { file, stripe, action }).await
     }
 
@@ -155,96 +156,91 @@ impl Client {
     /// next one.
     pub(crate) async fn send(&self, partition: PartitionId, body: &Body) -> Outcome<Answer> {
         for _ in 0..SESSIONS_MAX {
-            let life = self.life()?;
-            match self.send_in(&life, partition, body, None).await {
+            let state = self.session_state()?;
+            match self.send_in_session(&state, partition, body, None).await {
                 Err(Refusal::SessionEnded) => {}
                 outcome => return outcome,
             }
-            self.next_life(&life).await?;
+            self.renew_session(&state).await?;
         }
         Err(Refusal::SessionEnded)
     }
 
     /// Sends a change of a partition to `home`, under a request id. If the session ended before the
     /// change was done, it is sent in the next one, under another id.
-    pub(crate) async fn send_numbered(
-        &self,
-        home: PartitionId,
-        partition: PartitionId,
-        body: &Body,
-    ) -> Outcome<Answer> {
+    pub(crate) async fn send_with_id(&self, home: PartitionId, partition: PartitionId, body: &Body) -> Outcome<Answer> {
         let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
         for _ in 0..SESSIONS_MAX {
-            let life = self.life()?;
-            let number = life.numbers.begin(life.session, partition).ok_or_else(none)?;
-            match self.send_in(&life, home, body, Some(&number)).await {
+            let state = self.session_state()?;
+            let number = state.sequences.next(state.id, partition).ok_or_else(none)?;
+            match self.send_in_session(&state, home, body, Some(&number)).await {
                 Err(Refusal::SessionEnded) => {}
                 outcome => return outcome,
             }
-            self.next_life(&life).await?;
+            self.renew_session(&state).await?;
         }
         Err(Refusal::SessionEnded)
     }
 
     /// Sends until an answer comes. Refused as `SessionEnded` if the change was not done and its
     /// session has ended.
-    async fn send_in(
+    async fn send_in_session(
         &self,
-        life: &Life,
+        state: &SessionState,
         partition: PartitionId,
         body: &Body,
-        number: Option<&Number<'_>>,
+        number: Option<&SequenceNumber<'_>>,
     ) -> Outcome<Answer> {
-        if self.0.nodes.is_any_silent() {
-            Box::pin(self.pass(partition, body)).await?;
+        if self.inner.nodes.is_any_unavailable() {
+            Box::pin(self.admit(partition, body)).await?;
         }
-        let (home, reply) = self.call(life, partition, body, number)?;
+        let (home, reply) = self.call(state, partition, body, number)?;
         let failure = match reply.await {
             Ok(answer) => return Ok(answer),
-            Err(Failure::Refused(Refusal::NoSpace(shortage))) => return Err(self.full(home, shortage)),
+            Err(Failure::Refused(Refusal::NoSpace(shortage))) => return Err(self.no_space_refusal(home, shortage)),
             Err(Failure::Refused(refusal)) if refusal != Refusal::SessionEnded => return Err(refusal),
             Err(failure) => failure,
         };
-        Box::pin(self.send_again(life, partition, body, number, (home, failure))).await
+        Box::pin(self.resend(state, partition, body, number, (home, failure))).await
     }
 
     /// Refuses at once a request to a node that is known not to answer.
-    async fn pass(&self, partition: PartitionId, body: &Body) -> Outcome<()> {
-        let (home, ..) = self.0.way(partition)?;
-        self.0.nodes.pass(home, || self.usage_request(), || object(body)).await
+    async fn admit(&self, partition: PartitionId, body: &Body) -> Outcome<()> {
+        let (home, ..) = self.inner.connection_to(partition)?;
+        self.inner.nodes.admit(home, || self.usage_request(), || request_object(body)).await
     }
 
     /// Sends a request once; returns the node and its reply.
     fn call(
         &self,
-        life: &Life,
+        state: &SessionState,
         partition: PartitionId,
         body: &Body,
-        number: Option<&Number<'_>>,
+        number: Option<&SequenceNumber<'_>>,
     ) -> Outcome<(NodeId, Reply)> {
-        let (home, node, epoch) = self.0.way(partition)?;
-        let (session, skip_ack) = (life.session, self.1);
-        let request = Request { epoch, session, skip_ack, partition, body: stamped(body, number) };
-        let reply = match &self.3 {
-            Some(gift) if opens(body) => gift.call(node, request),
+        let (home, node, epoch) = self.inner.connection_to(partition)?;
+        let (session, skip_ack) = (state.id, self.options.skip_ack);
+        let request = Request { epoch, session, skip_ack, partition, body: with_request_id(body, number) };
+        let reply = match &self.options.fd_request {
+            Some(fd_request) if is_open_request(body) => fd_request.call(node, request),
             _ => node.call(request),
         };
         Ok((home, reply))
     }
 
     /// Adds the node that is full to the refusal, in a pool of several.
-    fn full(&self, node: NodeId, shortage: SpaceShortage) -> Refusal {
-        let node = (self.0.nodes.len() > 1).then_some(node);
+    fn no_space_refusal(&self, node: NodeId, shortage: SpaceShortage) -> Refusal {
+        let node = (self.inner.nodes.len() > 1).then_some(node);
         Refusal::NoSpace(SpaceShortage { node, ..shortage })
     }
 
     /// Adds the node to the refusal of a call, and records that the node does not answer if that is
     /// why.
-    fn refused_by(&self, node: NodeId, refusal: Refusal) -> Refusal {
+    fn refusal_from(&self, node: NodeId, refusal: Refusal) -> Refusal {
         match refusal {
-            Refusal::NoSpace(shortage) => self.full(node, shortage),
+            Refusal::NoSpace(shortage) => self.no_space_refusal(node, shortage),
             Refusal::Unavailable { object, tries, why } => {
-                self.0.nodes.silent(node, tries, &why);
+                self.inner.nodes.record_outage(node, tries, &why);
                 Refusal::Unavailable { object, tries, why: format!("node {node}: {why}").into() }
             }
             other => other,
@@ -252,27 +248,27 @@ impl Client {
     }
 
     /// Retries a call after its first failure.
-    async fn send_again(
+    async fn resend(
         &self,
-        life: &Life,
+        state: &SessionState,
         partition: PartitionId,
         body: &Body,
-        number: Option<&Number<'_>>,
+        number: Option<&SequenceNumber<'_>>,
         (mut home, mut failure): (NodeId, Failure),
     ) -> Outcome<Answer> {
-        let mut retry = Retry::new(self.0.patience);
+        let mut retry = RetryState::new(self.inner.retry_policy);
         loop {
-            match retry.on(failure, || object(body)) {
-                Step::Refuse(Refusal::SessionEnded) if self.greet_late(life, home).await? => {}
-                Step::Refuse(Refusal::SessionEnded) if retry.is_lost() && number.is_some() => {
-                    return Err(Refusal::OutcomeUnknown(object(body)));
+            match retry.on(failure, || request_object(body)) {
+                RetryDecision::Refuse(Refusal::SessionEnded) if self.handshake_late(state, home).await? => {}
+                RetryDecision::Refuse(Refusal::SessionEnded) if retry.is_lost() && number.is_some() => {
+                    return Err(Refusal::OutcomeUnknown(request_object(body)));
                 }
-                Step::Refuse(refusal) => return Err(self.refused_by(home, refusal)),
-                Step::Follow(map) => self.0.follow(map),
-                Step::Again(pause) => sleep_until(node::now() + pause).await,
+                RetryDecision::Refuse(refusal) => return Err(self.refusal_from(home, refusal)),
+                RetryDecision::UpdateMap(map) => self.inner.update_map(map),
+                RetryDecision::Resend(pause) => sleep_until(node::now() + pause).await,
             }
             let reply;
-            (home, reply) = self.call(life, partition, body, number)?;
+            (home, reply) = self.call(state, partition, body, number)?;
             failure = match reply.await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
@@ -282,7 +278,7 @@ impl Client {
 }
 
 /// Copies a body, with its request id if it has one.
-fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
+fn with_request_id(body: &Body, number: Option<&SequenceNumber<'_>>) -> Body {
     let mut body = body.clone();
     let Some(number) = number else { return body };
     match &mut body {
@@ -294,7 +290,7 @@ fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
 }
 
 /// True if the request opens something.
-fn opens(body: &Body) -> bool {
+fn is_open_request(body: &Body) -> bool {
     let command = match body {
         Body::Meta { command, .. } => command,
         Body::Walk { action: Some(then), .. } => &then.command,
@@ -309,8 +305,8 @@ fn opens(body: &Body) -> bool {
     )
 }
 
-/// The command in a body that [`Via::body`] has made.
-fn command_of(body: Body) -> Command {
+/// The command in a body that [`Route::body`] has made.
+fn into_command(body: Body) -> Command {
     match body {
         Body::Meta { command, .. } => command,
         Body::Walk { action: Some(then), .. } => then.command,
@@ -320,59 +316,59 @@ fn command_of(body: Body) -> Command {
 
 /// The route by which a command reaches its directory.
 #[derive(Clone, Copy, Debug)]
-pub enum Via<'a> {
+pub enum Route<'a> {
     /// By the directory's id.
-    Plain,
+    ById,
     /// By its id, if a walk down from `top` leads to `directory` at that moment.
-    Walk {
+    ByPath {
         /// The start of the walk. Its node must hold the command's partition too.
         top: FileId,
-        folders: &'a [Name],
+        names: &'a [Name],
         directory: FileId,
         /// The user on whose behalf the path is walked, if permissions are to be checked.
-        who: Option<&'a Credentials>,
+        credentials: Option<&'a Credentials>,
     },
 }
 
-impl Via<'_> {
+impl Route<'_> {
     /// The body of the request, and the partition that it is sent to.
     fn body(self, partition: PartitionId, command: Command) -> (PartitionId, Body) {
         match self {
-            Self::Plain => (partition, Body::Meta { request_id: None, command }),
-            Self::Walk { top, folders, directory, who } => {
+            Self::ById => (partition, Body::Meta { request_id: None, command }),
+            Self::ByPath { top, names, directory, credentials } => {
                 let then = Some(Box::new(WalkAction { directory, partition, request_id: None, command }));
                 (
                     top.partition(),
-                    Body::Walk { start: top, components: folders.to_vec(), credentials: who.cloned(), action: then },
+                    Body::Walk { start: top, components: names.to_vec(), credentials: credentials.cloned(), action: then },
                 )
             }
         }
     }
 }
 
-/// Sends to one node until an answer comes. A newer map in a reply is passed to `follow`.
-pub async fn until_answered(
+/// Sends to one node until an answer comes. A newer map in a reply is passed to `update_map`.
+pub async fn call_until_answered(
     connection: &dyn Connection,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     request: impl Fn() -> Request,
-    follow: impl Fn(Arc<PartitionMap>),
+    update_map: impl Fn(Arc<PartitionMap>),
 ) -> Outcome<Answer> {
-    let mut retry = Retry::new(patience);
+    let mut retry = RetryState::new(retry_policy);
     loop {
         let failure = match connection.call(request()).await {
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
         match retry.on(failure, || Object::Pool) {
-            Step::Refuse(refusal) => return Err(refusal),
-            Step::Follow(map) => follow(map),
-            Step::Again(pause) => sleep_until(node::now() + pause).await,
+            RetryDecision::Refuse(refusal) => return Err(refusal),
+            RetryDecision::UpdateMap(map) => update_map(map),
+            RetryDecision::Resend(pause) => sleep_until(node::now() + pause).await,
         }
     }
 }
 
 /// The object that a request is about, for messages.
-fn object(body: &Body) -> Object {
+fn request_object(body: &Body) -> Object {
     let command = match body {
         Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),
         Body::Meta { command, .. } => command,

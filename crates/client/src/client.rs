@@ -1,8 +1,8 @@
 //! A client: its session, its copy of the map, and its connections to the nodes.
 
 use crate::{
-    Borrowing, Connection, InProcess, Nodes, Patience, greet::Greeted, life::Life, marked::Gift, split::Splits,
-    split_stat::Parts, usage::Usages,
+    Connection, FdLeaseFuture, InProcessConnection, Nodes, RetryPolicy, handshake::HandshakeResult,
+    program_open::FdRequest, session::SessionState, split::Splits, split_attributes::AttributeCache, usage::Usages,
 };
 use node::{Backing, Hear, Node};
 use parking_lot::{Mutex, RwLock};
@@ -21,121 +21,127 @@ use wire::{Answer, Extent, HelloReply, Object, OpenFlags, Outcome, Refusal, Sess
 
 /// A client of a pool. Cheap to clone; clones share one session.
 #[derive(Clone)]
-pub struct Client(
-    pub(crate) Arc<Inner>,
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) options: CallOptions,
+}
+
+/// How a client makes its calls.
+#[derive(Clone, Default)]
+pub(crate) struct CallOptions {
     /// True if changes are answered without waiting for cache-invalidation acks.
-    pub(crate) bool,
+    pub skip_ack: bool,
     /// The session that the client is bound to, if any.
-    pub(crate) Option<Arc<Life>>,
+    pub session: Option<Arc<SessionState>>,
     /// The request for a descriptor that is attached to requests that open something, if any.
-    pub(crate) Option<Arc<Gift>>,
-);
+    pub fd_request: Option<Arc<FdRequest>>,
+}
 
 pub(crate) struct Inner {
     pub nodes: Nodes,
-    pub life: RwLock<Arc<Life>>,
+    pub session_state: RwLock<Arc<SessionState>>,
     /// Held while the next session is begun.
-    pub beginning: tokio::sync::Mutex<()>,
+    pub session_lock: tokio::sync::Mutex<()>,
     /// Earlier sessions that may not have ended everywhere.
-    pub earlier: Mutex<Vec<Session>>,
+    pub earlier_sessions: Mutex<Vec<Session>>,
     /// Held while those are ended.
-    pub leaving: tokio::sync::Mutex<()>,
+    pub cleanup_lock: tokio::sync::Mutex<()>,
     /// The cache-invalidation callback, if this client subscribes.
-    pub hear: Mutex<Option<Hear>>,
+    pub on_invalidate: Mutex<Option<Hear>>,
     /// True if the kernel of this client supports prune notices.
-    pub prunes: AtomicBool,
+    pub supports_prune: AtomicBool,
     pub seed: u64,
     pub stripe_bytes: u32,
     pub partitions: u32,
-    pub patience: Patience,
+    pub retry_policy: RetryPolicy,
     map: RwLock<Arc<PartitionMap>>,
     /// The map's epoch, readable without a lock.
     epoch: AtomicU64,
     pub usages: Usages,
     /// Number of intents that were begun.
-    intents: AtomicU64,
+    intent_count: AtomicU64,
     pub splits: Splits,
-    pub parts: Parts,
+    pub attribute_cache: AttributeCache,
 }
 
 impl Client {
     /// Makes a client of a node in this process.
     pub fn embedded(node: Arc<Node>) -> Self {
-        let connection = Arc::new(InProcess(node));
-        let client = at_once(Self::connect(connection, Patience::default()));
+        let connection = Arc::new(InProcessConnection(node));
+        let client = poll_now(Self::connect(connection, RetryPolicy::default()));
         client.and_then(Result::ok).expect("a node in this process says hello at once")
     }
 
     /// Makes a client from the nodes' answers to its hello.
-    pub(crate) fn of(nodes: Nodes, patience: Patience, greeted: Greeted) -> Self {
-        let Greeted { welcome: HelloReply { session, map, seed, stripe_bytes, .. }, greeted } = greeted;
+    pub(crate) fn new(nodes: Nodes, retry_policy: RetryPolicy, handshake: HandshakeResult) -> Self {
+        let HandshakeResult { reply: HelloReply { session, map, seed, stripe_bytes, .. }, reached } = handshake;
         let partitions = map.partitions();
         let usages = Usages::new(nodes.len());
-        let life = RwLock::new(Arc::new(Life::new(session, partitions, greeted)));
+        let session_state = RwLock::new(Arc::new(SessionState::new(session, partitions, reached)));
         let epoch = AtomicU64::new(map.epoch().0);
-        let (intents, splits, parts) = (AtomicU64::new(0), Splits::default(), Parts::default());
         let map = RwLock::new(map);
-        Self(
-            Arc::new(Inner {
-                nodes,
-                life,
-                beginning: tokio::sync::Mutex::default(),
-                earlier: Mutex::default(),
-                leaving: tokio::sync::Mutex::default(),
-                hear: Mutex::default(),
-                prunes: AtomicBool::new(false),
-                seed,
-                stripe_bytes,
-                partitions,
-                patience,
-                map,
-                epoch,
-                usages,
-                intents,
-                splits,
-                parts,
-            }),
-            false,
-            None,
-            None,
-        )
+        let inner = Inner {
+            nodes,
+            session_state,
+            session_lock: tokio::sync::Mutex::default(),
+            earlier_sessions: Mutex::default(),
+            cleanup_lock: tokio::sync::Mutex::default(),
+            on_invalidate: Mutex::default(),
+            supports_prune: AtomicBool::new(false),
+            seed,
+            stripe_bytes,
+            partitions,
+            retry_policy,
+            map,
+            epoch,
+            usages,
+            intent_count: AtomicU64::new(0),
+            splits: Splits::default(),
+            attribute_cache: AttributeCache::default(),
+        };
+        Self { inner: Arc::new(inner), options: CallOptions::default() }
     }
 
     /// The same client for writes that a kernel makes of its own accord. Such writes are answered
     /// without waiting for invalidation acks: the kernel holds page locks that an ack may need.
     #[must_use]
     pub fn skip_ack(&self) -> Self {
-        Self(self.0.clone(), true, self.2.clone(), self.3.clone())
+        self.with_options(CallOptions { skip_ack: true, ..self.options.clone() })
+    }
+
+    /// The same client with other options.
+    pub(crate) fn with_options(&self, options: CallOptions) -> Self {
+        Self { inner: self.inner.clone(), options }
     }
 
     /// The session by which nodes know this client. After a connection has broken it is another
     /// one.
     pub fn session(&self) -> Session {
-        self.2.as_ref().map_or_else(|| self.0.life().session, |bound| bound.session)
+        self.options.session.as_ref().map_or_else(|| self.inner.session_state().id, |bound| bound.id)
     }
 
     /// The length of a stripe, bytes.
     pub fn stripe_bytes(&self) -> u32 {
-        self.0.stripe_bytes
+        self.inner.stripe_bytes
     }
 
     /// The descriptor of an extent. `None` if its node is not in this process.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
-        self.0.nodes.get(extent.node)?.backing(extent, flags)
+        self.inner.nodes.get(extent.node)?.backing(extent, flags)
     }
 
     /// Leases the descriptor of an extent from a node in another process of this host. `None` if
     /// there is none to wait for.
-    pub fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
-        self.0.nodes.get(extent.node)?.borrow(extent, flags)
+    pub fn lease_fd(&self, extent: Extent, flags: OpenFlags) -> Option<FdLeaseFuture> {
+        self.inner.nodes.get(extent.node)?.lease_fd(extent, flags)
     }
 }
 
 impl Inner {
     /// The node that holds a partition, the connection to it, and the epoch of the map that says
     /// so.
-    pub fn way(&self, partition: PartitionId) -> Outcome<(NodeId, &dyn Connection, Epoch)> {
-        if let Some((id, only)) = self.nodes.only() {
+    pub fn connection_to(&self, partition: PartitionId) -> Outcome<(NodeId, &dyn Connection, Epoch)> {
+        if let Some((id, only)) = self.nodes.single() {
             return Ok((id, only, self.epoch()));
         }
         let (home, epoch) = {
@@ -180,7 +186,7 @@ impl Inner {
 
     /// The next number for an intent.
     pub fn next_intent(&self) -> u64 {
-        self.intents.fetch_add(1, Relaxed) + 1
+        self.intent_count.fetch_add(1, Relaxed) + 1
     }
 
     /// The values that identify the pool: seed, stripe length, number of partitions.
@@ -189,7 +195,7 @@ impl Inner {
     }
 
     /// Replaces the map if the given one is newer.
-    pub fn follow(&self, map: Arc<PartitionMap>) {
+    pub fn update_map(&self, map: Arc<PartitionMap>) {
         let mut known = self.map.write();
         if map.epoch() > known.epoch() {
             self.epoch.store(map.epoch().0, Relaxed);
@@ -199,7 +205,7 @@ impl Inner {
 }
 
 /// Polls a future once; returns its value if it is ready.
-pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+pub fn poll_now<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
@@ -207,7 +213,7 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// The refusal for an answer of the wrong kind: the node speaks another protocol version.
-pub(crate) fn unexpected(answer: &Answer) -> Refusal {
+pub(crate) fn unexpected_answer(answer: &Answer) -> Refusal {
     let shown: String = format!("{answer:?}").chars().take(80).collect();
     let why = format!("the node gave an answer of the wrong kind ({shown}); it may be of another version");
     Refusal::Io { object: Object::Pool, why: why.into() }
@@ -215,7 +221,7 @@ pub(crate) fn unexpected(answer: &Answer) -> Refusal {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (session, nodes) = (self.session(), &self.0.nodes);
+        let (session, nodes) = (self.session(), &self.inner.nodes);
         f.debug_struct("Client").field("session", &session).field("nodes", nodes).finish_non_exhaustive()
     }
 }

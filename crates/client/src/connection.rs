@@ -13,11 +13,11 @@ use wire::{
 };
 
 /// The future of a leased descriptor; `None` if there is none to be had.
-pub type Borrowing = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
+pub type FdLeaseFuture = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
 
 /// The future of a program's own descriptor and the mark of its open; `None` if there is none to be
 /// had.
-pub type Obtaining = Pin<Box<dyn Future<Output = Option<(OwnedFd, OpenLeaseId)>> + Send>>;
+pub type ProgramFdFuture = Pin<Box<dyn Future<Output = Option<(OwnedFd, OpenLeaseId)>> + Send>>;
 
 /// A connection to a node. A call may fail, may be slow, and may have been done although no answer
 /// came.
@@ -34,22 +34,22 @@ pub trait Connection: Send + Sync + fmt::Debug {
 
     /// Leases the descriptor of an extent from a node in another process of this host, which takes
     /// a while. `None` if [`Self::backing`] already gives the final answer.
-    fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
+    fn lease_fd(&self, extent: Extent, flags: OpenFlags) -> Option<FdLeaseFuture> {
         let _ = (extent, flags);
         None
     }
 
     /// Gets a descriptor of its own for a program of this host, of a file that a session has open.
     /// `None` if the node is not on this host. See [`Node::give`].
-    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
+    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
         let _ = obtain;
         None
     }
 
     /// Sends a request that opens something, and asks in the same message for a program's own
     /// descriptor of what is opened. Wait for the descriptor after the open has succeeded. If the
-    /// second value is `None`, or its future yields `None`, use [`Self::obtain`].
-    fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
+    /// second value is `None`, or its future yields `None`, use [`Self::dup_fd_for_program`].
+    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (Reply, Option<ProgramFdFuture>) {
         let _ = flags;
         (self.call(request), None)
     }
@@ -57,40 +57,40 @@ pub trait Connection: Send + Sync + fmt::Debug {
     /// Tells the node, together with the next message to it, that a descriptor with this mark was
     /// closed; nobody waits for that. False if the connection cannot do that: then ask the node to
     /// probe the open.
-    fn closed(&self, mark: OpenLeaseId) -> bool {
+    fn notify_closed(&self, mark: OpenLeaseId) -> bool {
         let _ = mark;
         false
     }
 
     /// True if the node can hand out descriptors to this process. Extents are requested for new
     /// files only then.
-    fn is_here(&self) -> bool {
+    fn is_on_local_host(&self) -> bool {
         false
     }
 
     /// True if the node is in this process.
-    fn is_inside(&self) -> bool {
+    fn is_in_process(&self) -> bool {
         false
     }
 
-    /// Subscribes a session, so that it may cache what it is answered. `hear` is called with
-    /// invalidations, and with `Recall::All` when the connection has broken. Answered by `Done`;
-    /// refused if the connection cannot carry invalidations. A reply that is dropped before its
-    /// answer leaves nothing behind.
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        let _ = (session, hear);
+    /// Subscribes a session, so that it may cache what it is answered. `on_invalidate` is called
+    /// with invalidations, and with `Recall::All` when the connection has broken. Answered by
+    /// `Done`; refused if the connection cannot carry invalidations. A reply that is dropped before
+    /// its answer leaves nothing behind.
+    fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
+        let _ = (session, on_invalidate);
         let what = "watching over this connection".into();
         Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()))
     }
 
     /// Records that the kernel of a subscribed session supports prune notices; see
     /// [`Node::prunes`].
-    fn prunes(&self, session: Session) {
+    fn set_supports_prune(&self, session: Session) {
         let _ = session;
     }
 
     /// Unsubscribes a session that has ended.
-    fn unwatch(&self, session: Session) {
+    fn unsubscribe(&self, session: Session) {
         let _ = session;
     }
 }
@@ -98,9 +98,9 @@ pub trait Connection: Send + Sync + fmt::Debug {
 /// The connection to a node in this process: its answers are ready at once, unless the request must
 /// wait.
 #[derive(Clone, Debug)]
-pub struct InProcess(pub Arc<Node>);
+pub struct InProcessConnection(pub Arc<Node>);
 
-impl Connection for InProcess {
+impl Connection for InProcessConnection {
     fn call(&self, mut request: Request) -> Reply {
         if let Some(LockOwner::Process(process)) = request.body.lock().map(|lock| &mut lock.owner) {
             *process = std::process::id();
@@ -112,28 +112,28 @@ impl Connection for InProcess {
         self.0.backing(extent, flags)
     }
 
-    fn obtain(&self, ProgramFd { session, file, flags, kind: lent }: ProgramFd) -> Option<Obtaining> {
+    fn dup_fd_for_program(&self, ProgramFd { session, file, flags, kind: lent }: ProgramFd) -> Option<ProgramFdFuture> {
         let given = self.0.give(session, file, flags, lent);
         Some(Box::pin(ready(given)))
     }
 
-    fn is_here(&self) -> bool {
+    fn is_on_local_host(&self) -> bool {
         true
     }
 
-    fn is_inside(&self) -> bool {
+    fn is_in_process(&self) -> bool {
         true
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        Reply::ready(self.0.watch(session, hear).map(|()| Answer::Done).map_err(Failure::Refused))
+    fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
+        Reply::ready(self.0.watch(session, on_invalidate).map(|()| Answer::Done).map_err(Failure::Refused))
     }
 
-    fn prunes(&self, session: Session) {
+    fn set_supports_prune(&self, session: Session) {
         self.0.prunes(session);
     }
 
-    fn unwatch(&self, session: Session) {
+    fn unsubscribe(&self, session: Session) {
         self.0.unwatch(session);
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::{
     Client,
-    client::unexpected,
-    route::{PIECES_UNDER_WAY, Piece, pieces},
+    client::unexpected_answer,
+    stripe_ranges::{RANGES_IN_FLIGHT_MAX, StripeRange, stripe_ranges},
 };
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
@@ -23,7 +23,7 @@ pub(crate) const PLANS_MAX: u32 = 64;
 
 /// A file that was opened or made.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct OpenedInode {
     /// Its attributes now.
     pub attributes: Attributes,
     /// The host file with the bytes of a bound file.
@@ -34,7 +34,7 @@ pub struct Opened {
 
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenRange {
     /// The offset at which the bytes were written.
     pub offset: u64,
     /// The number of bytes written.
@@ -45,7 +45,7 @@ pub struct Written {
 
 /// The partition's plan for a write.
 #[derive(Clone, Copy)]
-struct Plan {
+struct WritePlan {
     file: FileId,
     layout: Layout,
     offset: u64,
@@ -55,19 +55,19 @@ struct Plan {
     append: bool,
 }
 
-impl Plan {
-    fn pieces(self, data: &Bytes) -> impl Iterator<Item = Piece> {
-        pieces(self.offset, data.len(), self.layout.stripe_bytes())
+impl WritePlan {
+    fn stripe_ranges(self, data: &Bytes) -> impl Iterator<Item = StripeRange> {
+        stripe_ranges(self.offset, data.len(), self.layout.stripe_bytes())
     }
 
     /// True if the whole piece is at or beyond the old end of the file.
-    fn is_new(self, piece: &Piece) -> bool {
-        self.offset + piece.part.start as u64 >= self.size
+    fn is_new(self, piece: &StripeRange) -> bool {
+        self.offset + piece.range.start as u64 >= self.size
     }
 }
 
 /// The result of a planned write.
-enum Done {
+enum WriteOutcome {
     /// The number of bytes that are written and published; and the refusal that stopped the rest,
     /// if there is a rest.
     Written(u32, Option<Refusal>),
@@ -77,35 +77,35 @@ enum Done {
 
 impl Client {
     /// Opens a file. It stays open until it has been closed as often as it was opened.
-    pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
-        let whole = if flags.use_extent && flags.write { self.wish(file.partition()) } else { ExtentRequest::None };
-        self.open_wishing(file, flags, whole).await
+    pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<OpenedInode> {
+        let whole = if flags.use_extent && flags.write { self.extent_request(file.partition()) } else { ExtentRequest::None };
+        self.open_with_request(file, flags, whole).await
     }
 
     /// Opens a file for a program with a descriptor of its own. An extent is requested for readers
     /// too, so that they can read it directly.
-    pub async fn open_for_program(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
-        self.open_wishing(file, flags, self.wish(file.partition())).await
+    pub async fn open_for_program(&self, file: FileId, flags: OpenFlags) -> Outcome<OpenedInode> {
+        self.open_with_request(file, flags, self.extent_request(file.partition())).await
     }
 
-    async fn open_wishing(&self, file: FileId, flags: OpenFlags, whole: ExtentRequest) -> Outcome<Opened> {
-        match self.change(file.partition(), Command::Open { file, flags, extent: whole }).await? {
+    async fn open_with_request(&self, file: FileId, flags: OpenFlags, whole: ExtentRequest) -> Outcome<OpenedInode> {
+        match self.mutate(file.partition(), Command::Open { file, flags, extent: whole }).await? {
             Answer::Opened { attributes, host, truncation, shared } => {
                 if let Some(truncation) = truncation {
-                    self.finish_trim(file, truncation).await?;
+                    self.finish_truncate(file, truncation).await?;
                 }
-                Ok(Opened { attributes, host, shared })
+                Ok(OpenedInode { attributes, host, shared })
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// The extent request for a file in a partition: made only to a node of this host, because only
     /// its descriptors can be had.
-    pub(crate) fn wish(&self, partition: PartitionId) -> ExtentRequest {
-        match self.0.way(partition) {
-            Ok((home, node, _)) if node.is_here() => {
-                if self.own_node() == Some(home) {
+    pub(crate) fn extent_request(&self, partition: PartitionId) -> ExtentRequest {
+        match self.inner.connection_to(partition) {
+            Ok((home, node, _)) if node.is_on_local_host() => {
+                if self.local_node() == Some(home) {
                     ExtentRequest::Local
                 } else {
                     ExtentRequest::Any
@@ -116,44 +116,44 @@ impl Client {
     }
 
     /// True if a partition is at a node of this host, in any process.
-    pub(crate) fn is_here(&self, partition: PartitionId) -> bool {
-        self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here())
+    pub(crate) fn is_on_local_host(&self, partition: PartitionId) -> bool {
+        self.inner.connection_to(partition).is_ok_and(|(_, node, _)| node.is_on_local_host())
     }
 
     /// Ends one open.
     pub async fn close_file(&self, file: FileId) -> Outcome<()> {
-        match self.change(file.partition(), Command::Close { file }).await? {
+        match self.mutate(file.partition(), Command::Close { file }).await? {
             Answer::Removed { deleted, .. } => {
                 self.purge(deleted).await;
                 Ok(())
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Frees what the last stripe of a file of this size does not need, because the file will not
     /// grow soon.
-    pub async fn fit(&self, file: FileId, layout: Layout, size: u64) -> Outcome<()> {
+    pub async fn shrink_to_fit(&self, file: FileId, layout: Layout, size: u64) -> Outcome<()> {
         let last = StripeNo(size / u64::from(layout.stripe_bytes()));
-        self.stripe(file, layout, last, StripeAction::Fit).await.map(drop)
+        self.send_stripe(file, layout, last, StripeAction::Fit).await.map(drop)
     }
 
     /// Changes attributes; a change of the size truncates or extends.
     pub async fn change_attributes(&self, file: FileId, changes: Changes) -> Outcome<Attributes> {
         for _ in 0..PLANS_MAX {
-            let outcome = self.change(file.partition(), Command::Change { file, changes }).await;
+            let outcome = self.mutate(file.partition(), Command::Change { file, changes }).await;
             if let Err(Refusal::Split { directory, .. }) = outcome {
                 return Box::pin(self.change_split(directory, changes)).await;
             }
             match outcome? {
                 Answer::Changed { attributes, truncation } => {
                     if let Some(truncation) = truncation {
-                        self.finish_trim(file, truncation).await?;
+                        self.finish_truncate(file, truncation).await?;
                     }
                     return Ok(attributes);
                 }
-                Answer::NeedsTruncate(truncation) => self.finish_trim(file, truncation).await?,
-                other => return Err(unexpected(&other)),
+                Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
+                other => return Err(unexpected_answer(&other)),
             }
         }
         Err(Refusal::Busy(Object::File(file)))
@@ -162,34 +162,34 @@ impl Client {
     /// Reads bytes; fewer than `length` only at the file's end. The result is a view if one stripe
     /// holds them all.
     pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
-        match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(padded(bytes, length as usize)),
+        match self.query(file.partition(), Command::Read { file, offset, length }).await? {
+            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(pad(bytes, length as usize)),
             Answer::Content { length, content: Content::Striped(layout) } => {
                 self.read_stripes(file, layout, offset, length as usize).await
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Like [`Self::read`], as one view for each stripe, in order.
     pub async fn read_views(&self, file: FileId, offset: u64, length: u32) -> Outcome<Vec<Bytes>> {
-        match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(vec![padded(bytes, length as usize)]),
+        match self.query(file.partition(), Command::Read { file, offset, length }).await? {
+            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(vec![pad(bytes, length as usize)]),
             Answer::Content { length, content: Content::Striped(layout) } => {
                 let mut views = Vec::new();
-                let take = |bytes: Bytes, length| views.push(padded(bytes, length));
-                Box::pin(self.read_pieces((file, layout), offset, length as usize, take)).await?;
+                let take = |bytes: Bytes, length| views.push(pad(bytes, length));
+                Box::pin(self.read_ranges((file, layout), offset, length as usize, take)).await?;
                 Ok(views)
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     async fn read_stripes(&self, file: FileId, layout: Layout, offset: u64, length: usize) -> Outcome<Bytes> {
-        let mut parts = pieces(offset, length, layout.stripe_bytes());
+        let mut parts = stripe_ranges(offset, length, layout.stripe_bytes());
         let Some(first) = parts.next() else { return Ok(Bytes::new()) };
-        if first.part.end == length {
-            return Ok(padded(self.read_piece(file, layout, &first).await?, length));
+        if first.range.end == length {
+            return Ok(pad(self.read_range(file, layout, &first).await?, length));
         }
         let mut whole = BytesMut::with_capacity(length);
         let take = |bytes: Bytes, length| {
@@ -197,24 +197,24 @@ impl Client {
             whole.extend_from_slice(&bytes);
             whole.resize(end, 0);
         };
-        Box::pin(self.read_pieces((file, layout), offset, length, take)).await?;
+        Box::pin(self.read_ranges((file, layout), offset, length, take)).await?;
         Ok(whole.freeze())
     }
 
     /// Calls `take` for each stripe, in order, with the bytes that were read and the length that
     /// they have with trailing zeros.
-    async fn read_pieces(
+    async fn read_ranges(
         &self,
         (file, layout): (FileId, Layout),
         offset: u64,
         length: usize,
         mut take: impl FnMut(Bytes, usize) + Send,
     ) -> Outcome<()> {
-        let reads = pieces(offset, length, layout.stripe_bytes()).map(|piece| async move {
-            let read = self.read_piece(file, layout, &piece).await;
-            read.map(|bytes| (bytes, piece.part.len()))
+        let reads = stripe_ranges(offset, length, layout.stripe_bytes()).map(|piece| async move {
+            let read = self.read_range(file, layout, &piece).await;
+            read.map(|bytes| (bytes, piece.range.len()))
         });
-        let mut reads = stream::iter(reads).buffered(PIECES_UNDER_WAY);
+        let mut reads = stream::iter(reads).buffered(RANGES_IN_FLIGHT_MAX);
         while let Some(read) = reads.next().await {
             let (bytes, length) = read?;
             take(bytes, length);
@@ -222,18 +222,24 @@ impl Client {
         Ok(())
     }
 
-    async fn read_piece(&self, file: FileId, layout: Layout, piece: &Piece) -> Outcome<Bytes> {
-        let length = u32::try_from(piece.part.len()).expect("at most a stripe");
-        match self.stripe(file, layout, piece.stripe, StripeAction::Read { offset: piece.offset, length }).await? {
+    async fn read_range(&self, file: FileId, layout: Layout, piece: &StripeRange) -> Outcome<Bytes> {
+        let length = u32::try_from(piece.range.len()).expect("at most a stripe");
+        match self.send_stripe(file, layout, piece.stripe, StripeAction::Read { offset: piece.offset, length }).await? {
             Answer::Bytes(bytes) => Ok(bytes),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Writes. Fewer bytes than given are written only if the pool is full.
     ///
     /// `kill_set_id` clears the set-id bits, for a writer that is not trusted with them.
-    pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes, kill_set_id: bool) -> Outcome<Written> {
+    pub async fn write(
+        &self,
+        file: FileId,
+        place: WritePlace,
+        data: Bytes,
+        kill_set_id: bool,
+    ) -> Outcome<WrittenRange> {
         self.write_until_full(file, place, data, kill_set_id).await.map(|(written, _)| written)
     }
 
@@ -244,33 +250,33 @@ impl Client {
         place: WritePlace,
         data: Bytes,
         kill_set_id: bool,
-    ) -> Outcome<(Written, Option<Refusal>)> {
+    ) -> Outcome<(WrittenRange, Option<Refusal>)> {
         let length = length_of(&data, file)?;
         for _ in 0..PLANS_MAX {
             let inline = if length <= INLINE_BYTES_MAX { data.clone() } else { Bytes::new() };
             let command = Command::Write { file, place, length, data: inline, kill_set_id };
-            match self.change(file.partition(), command).await? {
-                Answer::Written { offset } => return Ok((Written { offset, length, layout: None }, None)),
+            match self.mutate(file.partition(), command).await? {
+                Answer::Written { offset } => return Ok((WrittenRange { offset, length, layout: None }, None)),
                 Answer::ExtentWritten { offset, length } => {
-                    return Ok((Written { offset, length, layout: None }, None));
+                    return Ok((WrittenRange { offset, length, layout: None }, None));
                 }
                 Answer::Extent(extent) => {
-                    if let Some((offset, length)) = Box::pin(self.write_whole(file, extent, place, &data)).await? {
-                        return Ok((Written { offset, length, layout: None }, None));
+                    if let Some((offset, length)) = Box::pin(self.write_extent(file, extent, place, &data)).await? {
+                        return Ok((WrittenRange { offset, length, layout: None }, None));
                     }
                 }
-                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
+                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place_file(file, policy, layout)).await?,
                 Answer::NeedsSpill { generation, layout, head } => {
                     self.spill((file, layout), generation, &head).await?
                 }
-                Answer::NeedsTruncate(truncation) => self.finish_trim(file, truncation).await?,
+                Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
                 Answer::Stripes { offset, generation, size, layout } => {
-                    let plan = Plan { file, layout, offset, generation, size, append: place == WritePlace::End };
-                    if let Done::Written(length, stopped) = self.write_planned(plan, &data).await? {
-                        return Ok((Written { offset, length, layout: Some(layout) }, stopped));
+                    let plan = WritePlan { file, layout, offset, generation, size, append: place == WritePlace::End };
+                    if let WriteOutcome::Written(length, stopped) = self.write_planned(plan, &data).await? {
+                        return Ok((WrittenRange { offset, length, layout: Some(layout) }, stopped));
                     }
                 }
-                other => return Err(unexpected(&other)),
+                other => return Err(unexpected_answer(&other)),
             }
         }
         Err(Refusal::Busy(Object::File(file)))
@@ -282,8 +288,8 @@ impl Client {
         let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
         data[..head.len()].copy_from_slice(head);
         let action = StripeAction::Write { generation, offset: 0, ends: false, data: data.freeze() };
-        match self.stripe(file, layout, StripeNo(0), action).await {
-            Ok(_) => self.change(file.partition(), Command::SpillDone { file, generation }).await.map(drop),
+        match self.send_stripe(file, layout, StripeNo(0), action).await {
+            Ok(_) => self.mutate(file.partition(), Command::SpillDone { file, generation }).await.map(drop),
             Err(Refusal::Stale(_)) => Ok(()),
             Err(refusal) => Err(refusal),
         }
@@ -291,12 +297,12 @@ impl Client {
 
     /// Writes the stripes, then publishes the size. If the pool becomes full, the bytes written
     /// before count.
-    async fn write_planned(&self, plan: Plan, data: &Bytes) -> Outcome<Done> {
-        let mut reserved = plan.append.then(|| Reserved::new(self, plan, data.len()));
+    async fn write_planned(&self, plan: WritePlan, data: &Bytes) -> Outcome<WriteOutcome> {
+        let mut reserved = plan.append.then(|| AppendReservation::new(self, plan, data.len()));
         let (mut written, mut stopped) = (0, None);
-        for piece in plan.pieces(data).take_while(|piece| !plan.is_new(piece) || piece.part.end == data.len()) {
-            match self.write_piece(plan, data, &piece).await {
-                Ok(()) => written = piece.part.end,
+        for piece in plan.stripe_ranges(data).take_while(|piece| !plan.is_new(piece) || piece.range.end == data.len()) {
+            match self.write_range(plan, data, &piece).await {
+                Ok(()) => written = piece.range.end,
                 Err(refusal) => {
                     stopped = Some(refusal);
                     break;
@@ -307,7 +313,7 @@ impl Client {
             (written, stopped) = Box::pin(self.write_new(plan, data, written)).await;
         }
         let (stopped, done) = match stopped {
-            Some(Refusal::Stale(_)) => return Ok(Done::Stale),
+            Some(Refusal::Stale(_)) => return Ok(WriteOutcome::Stale),
             Some(refusal) if written == 0 => return Err(refusal),
             stopped => (stopped, self.publish(plan, written, data).await),
         };
@@ -315,17 +321,17 @@ impl Client {
             reserved.start += written as u64;
         }
         match done {
-            Ok(Done::Written(length, _)) => Ok(Done::Written(length, stopped)),
+            Ok(WriteOutcome::Written(length, _)) => Ok(WriteOutcome::Written(length, stopped)),
             done => done,
         }
     }
 
-    async fn write_piece(&self, plan: Plan, data: &Bytes, piece: &Piece) -> Outcome<()> {
+    async fn write_range(&self, plan: WritePlan, data: &Bytes, piece: &StripeRange) -> Outcome<()> {
         let stripe_bytes = plan.layout.stripe_bytes();
-        let (generation, offset, data) = (plan.generation, piece.offset, data.slice(piece.part.clone()));
-        let ends = stripe_bytes < self.0.stripe_bytes && offset + length_of(&data, plan.file)? == stripe_bytes;
+        let (generation, offset, data) = (plan.generation, piece.offset, data.slice(piece.range.clone()));
+        let ends = stripe_bytes < self.inner.stripe_bytes && offset + length_of(&data, plan.file)? == stripe_bytes;
         let action = StripeAction::Write { generation, offset, ends, data };
-        self.stripe(plan.file, plan.layout, piece.stripe, action).await.map(drop)
+        self.send_stripe(plan.file, plan.layout, piece.stripe, action).await.map(drop)
     }
 
     /// Writes the data from `from` on, which is beyond the old end of the file, several stripes at
@@ -334,15 +340,16 @@ impl Client {
     ///
     /// Bytes after a gap do not count and are zeroed again; a concurrent writer of the same bytes
     /// may find zeros there.
-    async fn write_new(&self, plan: Plan, data: &Bytes, from: usize) -> (usize, Option<Refusal>) {
+    async fn write_new(&self, plan: WritePlan, data: &Bytes, from: usize) -> (usize, Option<Refusal>) {
         let goes_on = AtomicBool::new(true);
-        let parts = plan.pieces(data).filter(|piece| piece.part.start >= from).take_while(|_| goes_on.load(Relaxed));
-        let writes = parts.map(|piece| async move { (self.write_piece(plan, data, &piece).await, piece) });
-        let mut writes = stream::iter(writes).buffered(PIECES_UNDER_WAY);
+        let parts =
+            plan.stripe_ranges(data).filter(|piece| piece.range.start >= from).take_while(|_| goes_on.load(Relaxed));
+        let writes = parts.map(|piece| async move { (self.write_range(plan, data, &piece).await, piece) });
+        let mut writes = stream::iter(writes).buffered(RANGES_IN_FLIGHT_MAX);
         let (mut written, mut stopped, mut behind) = (from, None, Vec::new());
         while let Some((done, piece)) = writes.next().await {
             match done {
-                Ok(()) if stopped.is_none() => written = piece.part.end,
+                Ok(()) if stopped.is_none() => written = piece.range.end,
                 Ok(()) => behind.push(piece),
                 Err(refusal) => {
                     goes_on.store(false, Relaxed);
@@ -350,29 +357,29 @@ impl Client {
                 }
             }
         }
-        for Piece { stripe, offset, part } in behind {
-            let length = u32::try_from(part.len()).expect("at most a stripe");
+        for StripeRange { stripe, offset, range } in behind {
+            let length = u32::try_from(range.len()).expect("at most a stripe");
             let action = StripeAction::Zero { generation: plan.generation, offset, length };
-            if let Err(error) = self.stripe(plan.file, plan.layout, stripe, action).await {
+            if let Err(error) = self.send_stripe(plan.file, plan.layout, stripe, action).await {
                 tracing::debug!(%error, file = %plan.file, "what a write did not come to may be there");
             }
         }
         (written, stopped)
     }
 
-    async fn publish(&self, plan: Plan, written: usize, data: &Bytes) -> Outcome<Done> {
-        let Plan { file, layout, generation, .. } = plan;
+    async fn publish(&self, plan: WritePlan, written: usize, data: &Bytes) -> Outcome<WriteOutcome> {
+        let WritePlan { file, layout, generation, .. } = plan;
         let end = plan.offset + written as u64;
-        let done = Done::Written(u32::try_from(written).expect("at most the length of the write"), None);
+        let done = WriteOutcome::Written(u32::try_from(written).expect("at most the length of the write"), None);
         if end <= plan.size {
             return Ok(done);
         }
-        match self.change(file.partition(), Command::PublishSize { file, generation, end }).await {
+        match self.mutate(file.partition(), Command::PublishSize { file, generation, end }).await {
             Ok(_) => Ok(done),
-            Err(Refusal::Stale(_)) => Ok(Done::Stale),
+            Err(Refusal::Stale(_)) => Ok(WriteOutcome::Stale),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
-                    self.forget(file, layout, plan.pieces(data).map(|piece| piece.stripe.0)).await;
+                    self.discard_stripes(file, layout, plan.stripe_ranges(data).map(|piece| piece.stripe.0)).await;
                 }
                 Err(refusal)
             }
@@ -383,7 +390,7 @@ impl Client {
 /// A range at a file's end that is reserved for an append. Dropping it releases the part that was
 /// not written, also when the append is dropped while it waits. If that message is lost, the range
 /// reads as zeros.
-struct Reserved<'a> {
+struct AppendReservation<'a> {
     client: &'a Client,
     file: FileId,
     generation: u32,
@@ -391,20 +398,20 @@ struct Reserved<'a> {
     end: u64,
 }
 
-impl<'a> Reserved<'a> {
-    fn new(client: &'a Client, plan: Plan, length: usize) -> Self {
-        let Plan { file, generation, offset, .. } = plan;
+impl<'a> AppendReservation<'a> {
+    fn new(client: &'a Client, plan: WritePlan, length: usize) -> Self {
+        let WritePlan { file, generation, offset, .. } = plan;
         Self { client, file, generation, start: offset, end: offset + length as u64 }
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for AppendReservation<'_> {
     fn drop(&mut self) {
         if self.start < self.end {
             let (file, generation) = (self.file, self.generation);
             let length = u32::try_from(self.end - self.start).expect("at most the length of a write");
             let command = Command::Abandon { file, generation, offset: self.start, length };
-            self.client.change_without_waiting(file.partition(), command);
+            self.client.mutate_no_wait(file.partition(), command);
         }
     }
 }
@@ -415,7 +422,7 @@ fn length_of(data: &Bytes, file: FileId) -> Outcome<u32> {
 }
 
 /// Cuts the bytes, or pads them with zeros, to the length.
-pub(crate) fn padded(mut bytes: Bytes, length: usize) -> Bytes {
+pub(crate) fn pad(mut bytes: Bytes, length: usize) -> Bytes {
     match bytes.len() {
         enough if enough >= length => {
             bytes.truncate(length);

@@ -7,8 +7,8 @@
 
 use crate::{
     Client,
-    client::{at_once, unexpected},
-    meet::Meetings,
+    client::{poll_now, unexpected_answer},
+    conflict::ConflictBackoff,
 };
 use placement::{FileId, PartitionId};
 use std::future::Future;
@@ -19,22 +19,22 @@ pub const PLANS_MAX: u32 = 256;
 
 /// The parts of a transaction, by partition.
 #[derive(Debug)]
-pub struct Plan {
+pub struct TransactionPlan {
     coordinator: PartitionId,
     /// The coordinator's parts.
-    last: Vec<Part>,
+    coordinator_parts: Vec<Part>,
     /// The parts of the others, in the order in which they are prepared.
     others: Vec<(PartitionId, Vec<Part>)>,
 }
 
-impl Plan {
+impl TransactionPlan {
     pub fn new(coordinator: PartitionId) -> Self {
-        Self { coordinator, last: Vec::new(), others: Vec::new() }
+        Self { coordinator, coordinator_parts: Vec::new(), others: Vec::new() }
     }
 
     pub fn add(&mut self, partition: PartitionId, part: Part) {
         if partition == self.coordinator {
-            return self.last.push(part);
+            return self.coordinator_parts.push(part);
         }
         match self.others.iter_mut().find(|(other, _)| *other == partition) {
             Some((_, parts)) => parts.push(part),
@@ -43,46 +43,50 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl TransactionPlan {
     /// The coordinator's parts alone.
-    pub fn into_last(self) -> Vec<Part> {
-        self.last
+    pub fn into_coordinator_parts(self) -> Vec<Part> {
+        self.coordinator_parts
     }
 }
 
 /// An intent in progress. If it is dropped before it is committed, it is taken back, as far as
 /// nodes answer at once; otherwise the next client that conflicts with it does that.
 #[derive(Debug)]
-pub struct Drive<'a> {
+pub struct TransactionDriver<'a> {
     client: &'a Client,
     /// Bound to the session of the intent: what it prepares ends with that session.
     bound: Client,
     intent: Intent,
     /// The partitions in which something is prepared.
     prepared: Vec<PartitionId>,
-    meetings: &'a Meetings,
+    conflicts: &'a ConflictBackoff,
     open: bool,
 }
 
 impl Client {
     /// Begins an intent.
-    pub(crate) fn intend<'a>(&'a self, coordinator: PartitionId, meetings: &'a Meetings) -> Drive<'a> {
-        let bound = self.bound();
-        let intent = Intent { number: self.0.next_intent(), session: bound.session(), coordinator };
-        Drive { client: self, bound, intent, prepared: Vec::new(), meetings, open: true }
+    pub(crate) fn begin_transaction<'a>(
+        &'a self,
+        coordinator: PartitionId,
+        conflicts: &'a ConflictBackoff,
+    ) -> TransactionDriver<'a> {
+        let bound = self.bind_to_session();
+        let intent = Intent { number: self.inner.next_intent(), session: bound.session(), coordinator };
+        TransactionDriver { client: self, bound, intent, prepared: Vec::new(), conflicts, open: true }
     }
 
     /// Runs an attempt at a change over several partitions, which plans and executes it, until the
     /// tree is as it was planned for.
-    pub(crate) async fn until_done<T, F>(&self, object: impl Fn() -> Object, attempt: impl Fn() -> F) -> Outcome<T>
+    pub(crate) async fn retry_plan<T, F>(&self, object: impl Fn() -> Object, attempt: impl Fn() -> F) -> Outcome<T>
     where
         F: Future<Output = Outcome<T>>,
     {
         for _ in 0..PLANS_MAX {
-            let life = self.life()?;
+            let state = self.session_state()?;
             match attempt().await {
                 Err(Refusal::Stale(_)) => {}
-                Err(Refusal::SessionEnded) => self.next_life(&life).await?,
+                Err(Refusal::SessionEnded) => self.renew_session(&state).await?,
                 Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
                 outcome => return outcome,
             }
@@ -91,26 +95,26 @@ impl Client {
     }
 }
 
-impl Drive<'_> {
+impl TransactionDriver<'_> {
     /// Checks and prepares parts at a partition; returns the ids of the inodes that they make.
     pub async fn prepare(&mut self, partition: PartitionId, parts: Vec<Part>) -> Outcome<Vec<FileId>> {
         loop {
             let command = Command::Prepare { intent: self.intent, parts: parts.clone() };
-            match self.bound.change_unheld(partition, command).await {
+            match self.bound.mutate_or_conflict(partition, command).await {
                 Ok(Answer::Prepared { created: made }) => {
                     if !self.prepared.contains(&partition) {
                         self.prepared.push(partition);
                     }
                     return Ok(made);
                 }
-                Err(Refusal::LockedByIntent { intent }) => self.give_way(intent, partition).await?,
-                outcome => return Err(self.refused(outcome).await),
+                Err(Refusal::LockedByIntent { intent }) => self.yield_to(intent, partition).await?,
+                outcome => return Err(self.handle_refusal(outcome).await),
             }
         }
     }
 
     /// Prepares all of a plan except the coordinator's parts.
-    pub async fn prepare_others(&mut self, plan: &mut Plan) -> Outcome<()> {
+    pub async fn prepare_others(&mut self, plan: &mut TransactionPlan) -> Outcome<()> {
         for (partition, parts) in std::mem::take(&mut plan.others) {
             self.prepare(partition, parts).await?;
         }
@@ -118,9 +122,9 @@ impl Drive<'_> {
     }
 
     /// Prepares the remaining parts of a plan at the others, and commits.
-    pub async fn carry_out(mut self, mut plan: Plan) -> Outcome<()> {
+    pub async fn execute(mut self, mut plan: TransactionPlan) -> Outcome<()> {
         self.prepare_others(&mut plan).await?;
-        self.commit(plan.last).await
+        self.commit(plan.coordinator_parts).await
     }
 
     /// Executes the coordinator's parts, which commits the intent, and settles it at the others.
@@ -129,7 +133,7 @@ impl Drive<'_> {
         let others: Vec<PartitionId> = self.prepared.iter().copied().filter(|other| *other != coordinator).collect();
         loop {
             let command = Command::Commit { intent, parts: parts.clone(), others: others.clone() };
-            match self.bound.change_unheld(coordinator, command).await {
+            match self.bound.mutate_or_conflict(coordinator, command).await {
                 Ok(Answer::Settled { deleted }) => {
                     self.open = false;
                     for deleted in deleted {
@@ -137,8 +141,8 @@ impl Drive<'_> {
                     }
                     break;
                 }
-                Err(Refusal::LockedByIntent { intent }) => self.give_way(intent, coordinator).await?,
-                outcome => return Err(self.refused(outcome).await),
+                Err(Refusal::LockedByIntent { intent }) => self.yield_to(intent, coordinator).await?,
+                outcome => return Err(self.handle_refusal(outcome).await),
             }
         }
         if !others.is_empty()
@@ -151,33 +155,33 @@ impl Drive<'_> {
 
     /// Resolves a conflict with an intent that holds what this one needs; releases what is prepared
     /// first if that intent is older.
-    async fn give_way(&mut self, held: Intent, partition: PartitionId) -> Outcome<()> {
+    async fn yield_to(&mut self, held: Intent, partition: PartitionId) -> Outcome<()> {
         let older = held < self.intent && !self.prepared.is_empty();
         if older {
-            self.take_back().await;
+            self.abort().await;
         }
-        self.client.meet(held, partition, self.meetings).await?;
+        self.client.resolve_conflict(held, partition, self.conflicts).await?;
         if older { Err(Refusal::Stale(Object::Pool)) } else { Ok(()) }
     }
 
     /// Handles the refusal of a part: nothing of the intent is done.
-    async fn refused(&mut self, outcome: Outcome<Answer>) -> Refusal {
+    async fn handle_refusal(&mut self, outcome: Outcome<Answer>) -> Refusal {
         let refusal = match outcome {
-            Ok(answer) => unexpected(&answer),
+            Ok(answer) => unexpected_answer(&answer),
             Err(refusal) => refusal,
         };
         if matches!(refusal, Refusal::Unavailable { .. } | Refusal::OutcomeUnknown(_)) {
             // The intent may be committed. Clients that conflict with it find out.
             self.open = false;
         } else {
-            self.take_back().await;
+            self.abort().await;
         }
         refusal
     }
 
     /// Releases everything that is prepared. The intent cannot be committed: the commit was refused
     /// or not sent.
-    pub async fn take_back(&mut self) {
+    pub async fn abort(&mut self) {
         self.open = false;
         let (intent, client) = (self.intent, self.client);
         if self.prepared.is_empty() {
@@ -188,29 +192,29 @@ impl Drive<'_> {
                 tracing::warn!(%error, "a change that was refused holds on: whoever meets it ends it");
             }
         }
-        if let Err(error) = client.change_unheld(intent.coordinator, Command::ForgetIntent { intent }).await {
+        if let Err(error) = client.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }).await {
             tracing::debug!(%error, "a coordinator remembers for longer that an intent was taken back");
         }
     }
 }
 
-impl Drop for Drive<'_> {
+impl Drop for TransactionDriver<'_> {
     fn drop(&mut self) {
         if !self.open || self.prepared.is_empty() {
             return;
         }
         let (intent, client) = (self.intent, self.client);
-        let decide = client.change_unheld(intent.coordinator, Command::Decide { intent });
-        let (others, commit) = match at_once(decide) {
+        let decide = client.mutate_or_conflict(intent.coordinator, Command::Decide { intent });
+        let (others, commit) = match poll_now(decide) {
             Some(Ok(Answer::Decided(Decision::Aborted))) => (std::mem::take(&mut self.prepared), false),
             Some(Ok(Answer::Decided(Decision::Committed { others }))) => (others, true),
             _ => return,
         };
         for other in others {
-            if !matches!(at_once(client.settle(intent, other, commit)), Some(Ok(()))) {
+            if !matches!(poll_now(client.settle(intent, other, commit)), Some(Ok(()))) {
                 return;
             }
         }
-        let _ = at_once(client.change_unheld(intent.coordinator, Command::ForgetIntent { intent }));
+        let _ = poll_now(client.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }));
     }
 }

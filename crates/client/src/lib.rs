@@ -7,46 +7,46 @@
 //! [`Client::recover`].
 //!
 //! ```text
-//!   verb (names, moves, files) -> intent -> call: number, route, retry -> Connection -> node
+//!   verb (names, rename, files) -> intent -> call: number, route, retry -> Connection -> node
 //! ```
 //!
 //! Modules for calls:
 //! - `client`: a client: its session, its copy of the map, its connections
 //! - `call`: a call: numbered, routed by the map, sent until it is answered
-//! - `numbers`: sequence numbers of changes in each partition
+//! - `sequence`: sequence numbers of changes in each partition
 //! - `retry`: the retry policy
-//! - `outage`: outages of a node, remembered so that not every call must find them out
+//! - `circuit_breaker`: outages of a node, remembered so that not every call must find them out
 //! - `connection`: the trait of a connection to a node, and the connection in one process
 //! - `nodes`: a connection to each node of the pool, and the set of those that do not answer
 //!
 //! Modules for sessions:
-//! - `greet`: the handshake, which starts a session and names it to the other nodes
-//! - `life`: the change to the next session, after a connection has broken
-//! - `finish`: removal of stripes, the end of a session, and recovery of what a dead client left
-//! - `watch`: subscription to cache invalidations
+//! - `handshake`: the handshake, which starts a session and names it to the other nodes
+//! - `session`: the change to the next session, after a connection has broken
+//! - `recovery`: removal of stripes, the end of a session, and recovery of what a dead client left
+//! - `subscription`: subscription to cache invalidations
 //!
 //! Modules for names and transactions:
 //! - `names`: lookup, listing, creation and removal
-//! - `moves`: renames
-//! - `below`: operations on names in directories whose paths were walked before
+//! - `rename`: renames
+//! - `path_hint`: operations on names in directories whose paths were walked before
 //! - `split`: split directories: the fragment of a name, splitting, operations on all fragments
-//! - `split_stat`: attributes of a split directory, combined with those of its fragments
+//! - `split_attributes`: attributes of a split directory, combined with those of its fragments
 //! - `intent`: the driver of transactions: prepare, commit, settle
-//! - `meet`: conflicts with intents of other clients
+//! - `conflict`: conflicts with intents of other clients
 //!
 //! Modules for files and objects:
 //! - `files`: opening, reading, writing, truncating
-//! - `whole`: writes to extent files
+//! - `extent_io`: writes to extent files
 //! - `allocate`: preallocation, hole punching, search for data and holes
 //! - `inode`: extended attributes, locks, unnamed files
-//! - `marked`: opens of programs of this host with descriptors of their own
-//! - `route`: pieces of a byte range, each within one stripe
-//! - `place`: placement of new stripes, objects and directories by policy
+//! - `program_open`: opens of programs of this host with descriptors of their own
+//! - `stripe_ranges`: pieces of a byte range, each within one stripe
+//! - `file_placement`: placement of new stripes, objects and directories by policy
 //! - `locate`: locations of bytes
 //! - `usage`: usage of the pool, asked of all nodes
 //! - `objects`: objects: bytes put and got as one under a key
 //!
-//! `twin`: test doubles of connections.
+//! `testing`: test doubles of connections.
 //!
 //! Invariants:
 //! - A change is resent with its request id until it is answered, so it is done once, whatever
@@ -60,42 +60,42 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
-mod below;
 mod call;
+mod circuit_breaker;
 mod client;
+mod conflict;
 mod connection;
+mod extent_io;
+mod file_placement;
 mod files;
-mod finish;
-mod greet;
+mod handshake;
 mod inode;
 mod intent;
-mod life;
 mod locate;
-mod marked;
-mod meet;
-mod moves;
 mod names;
 mod nodes;
-mod numbers;
 pub mod objects;
-mod outage;
-mod place;
+mod path_hint;
+mod program_open;
+mod recovery;
+mod rename;
 mod retry;
-mod route;
+mod sequence;
+mod session;
 mod split;
-mod split_stat;
-pub mod twin;
+mod split_attributes;
+mod stripe_ranges;
+mod subscription;
+pub mod testing;
 mod usage;
-mod watch;
-mod whole;
 
-pub use below::Below;
-pub use client::{Client, at_once};
-pub use connection::{Borrowing, Connection, InProcess, Obtaining};
-pub use files::{Opened, Written};
-pub use locate::{Expected, Located};
-pub use marked::Given;
+pub use client::{Client, poll_now};
+pub use connection::{Connection, FdLeaseFuture, InProcessConnection, ProgramFdFuture};
+pub use files::{OpenedInode, WrittenRange};
+pub use locate::{ExpectedLocation, FileLocation};
 pub use node::{Backing, Hear, Loan};
 pub use nodes::Nodes;
 pub use objects::Objects;
-pub use retry::Patience;
+pub use path_hint::PathHint;
+pub use program_open::ProgramOpen;
+pub use retry::RetryPolicy;

@@ -1,13 +1,13 @@
 //! Locations of bytes: computed from the attributes, the layout and the map.
 
-use crate::{Client, client::unexpected};
+use crate::{Client, client::unexpected_answer};
 use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeNo, whole_partition};
 use std::{fmt::Write, ops::Range};
 use wire::{Answer, Command, Kind, Name, Object, Outcome, Refusal, StripeRuns};
 
 /// The location of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct FileLocation {
     /// The node of its inode.
     pub inode: NodeId,
     /// The nodes of its bytes, in file order; neighbours on one node are one range. Holes are not
@@ -17,7 +17,7 @@ pub struct Located {
 
 /// The expected location of a file that does not exist yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expected {
+pub struct ExpectedLocation {
     /// The node of its inode; `None` if it cannot be known, because directories above are missing
     /// too.
     pub inode: Option<NodeId>,
@@ -28,7 +28,7 @@ pub struct Expected {
     pub nodes: Vec<(NodeId, f64)>,
 }
 
-impl Located {
+impl FileLocation {
     /// The number of bytes at each node, the most first.
     pub fn shares(&self) -> Vec<(NodeId, u64)> {
         let mut shares: Vec<(NodeId, u64)> = Vec::new();
@@ -51,7 +51,7 @@ impl Located {
     }
 }
 
-impl Expected {
+impl ExpectedLocation {
     /// The value of the attribute `user.tidemill.locate` of a directory: JSON.
     pub fn text(&self) -> String {
         let nodes = self.nodes.iter().map(|(node, share)| format!(r#"{{"node":{node},"share":{share:.4}}}"#));
@@ -78,11 +78,11 @@ struct Placement {
 impl Client {
     /// The location of a file now: two messages, the rest is computed. A bound file is at the node
     /// that reads it. Stripes that were never written are nowhere.
-    pub async fn locate(&self, file: FileId) -> Outcome<Located> {
+    pub async fn locate(&self, file: FileId) -> Outcome<FileLocation> {
         let attributes = self.stat(file).await?;
         let not_there = || Refusal::NotFound(Object::File(file));
-        let inode = self.0.home(file.partition()).ok_or_else(not_there)?;
-        let mut located = Located { inode, bytes: Vec::new() };
+        let inode = self.inner.home(file.partition()).ok_or_else(not_there)?;
+        let mut located = FileLocation { inode, bytes: Vec::new() };
         if attributes.kind != Kind::File || attributes.size == 0 {
             return Ok(located);
         }
@@ -94,8 +94,8 @@ impl Client {
         }
         let stripe_bytes = u64::from(layout.stripe_bytes());
         for stripe in stripes.iter().take(LOCATED_STRIPES_MAX) {
-            let partition = layout.partition(self.0.seed, file, StripeNo(stripe), self.0.partitions);
-            let node = self.0.home(partition).unwrap_or(inode);
+            let partition = layout.partition(self.inner.seed, file, StripeNo(stripe), self.inner.partitions);
+            let node = self.inner.home(partition).unwrap_or(inode);
             let range = stripe * stripe_bytes..attributes.size.min((stripe + 1) * stripe_bytes);
             match located.bytes.last_mut() {
                 // The file has become shorter since its attributes were read.
@@ -109,38 +109,38 @@ impl Client {
 
     /// The expected location of a file that this client would make in this directory now; without a
     /// name, of a file with any name.
-    pub async fn expected(&self, directory: FileId, name: Option<&Name>) -> Outcome<Expected> {
+    pub async fn expected_location(&self, directory: FileId, name: Option<&Name>) -> Outcome<ExpectedLocation> {
         if self.stat(directory).await?.kind != Kind::Directory {
             return Err(Refusal::NotDirectory(Object::File(directory)));
         }
         let placing = self.placement(directory).await?.placing;
         let policy = placing.policy.unwrap_or(Policy::Striped);
-        let inode = name.and_then(|name| self.0.home(self.slot(directory, name).partition()));
+        let inode = name.and_then(|name| self.inner.home(self.slot(directory, name).partition()));
         let by_hash = || {
             let name = name.filter(|_| policy != Policy::Striped)?;
-            self.0.home(whole_partition(self.0.seed, directory, name.as_bytes(), self.0.partitions))
+            self.inner.home(whole_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions))
         };
-        let chosen = self.chosen_node(policy, 0).await.filter(|node| self.holds_data(*node)).or_else(by_hash);
-        let nodes = chosen.map_or_else(|| self.0.shares(), |node| vec![(node, 1.0)]);
-        Ok(Expected { inode, policy, nodes })
+        let chosen = self.choose_node(policy, 0).await.filter(|node| self.holds_data(*node)).or_else(by_hash);
+        let nodes = chosen.map_or_else(|| self.inner.shares(), |node| vec![(node, 1.0)]);
+        Ok(ExpectedLocation { inode, policy, nodes })
     }
 
     /// The placement that a directory sets for what is made in it.
-    pub(crate) async fn placing(&self, directory: FileId) -> Outcome<PlacementSpec> {
+    pub(crate) async fn placement_spec(&self, directory: FileId) -> Outcome<PlacementSpec> {
         Ok(self.placement(directory).await?.placing)
     }
 
     async fn placement(&self, file: FileId) -> Outcome<Placement> {
-        match self.ask(file.partition(), Command::Placement { file }).await? {
+        match self.query(file.partition(), Command::Placement { file }).await? {
             Answer::Placement { placing, layout, stripes, .. } => Ok(Placement { placing, layout, stripes }),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// The value of `user.tidemill.locate`.
-    pub(crate) async fn located_text(&self, file: FileId) -> Outcome<String> {
+    pub(crate) async fn location_text(&self, file: FileId) -> Outcome<String> {
         match self.stat(file).await?.kind {
-            Kind::Directory => Ok(self.expected(file, None).await?.text()),
+            Kind::Directory => Ok(self.expected_location(file, None).await?.text()),
             Kind::File => Ok(self.locate(file).await?.text()),
             _ => Err(Refusal::NoAttribute(Object::File(file))),
         }

@@ -2,10 +2,10 @@
 
 use crate::{
     Client,
-    client::unexpected,
-    files::Opened,
-    intent::{PLANS_MAX, Plan},
-    meet::Meetings,
+    client::unexpected_answer,
+    conflict::ConflictBackoff,
+    files::OpenedInode,
+    intent::{PLANS_MAX, TransactionPlan},
 };
 use placement::{FileId, PartitionId, PlacementSpec};
 use wire::{
@@ -18,13 +18,13 @@ impl Client {
     pub async fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Attributes> {
         match self.find(parent, name).await? {
             (_, _, Some(attributes)) => Ok(attributes),
-            (file, _, None) => Box::pin(self.lookup_elsewhere(parent, name, file)).await,
+            (file, _, None) => Box::pin(self.lookup_remote_inode(parent, name, file)).await,
         }
     }
 
     /// The attributes of an entry whose inode is in another partition. If the inode is gone, or has
     /// no name left and is only open, the entry has changed, so it is looked up again.
-    pub(crate) async fn lookup_elsewhere(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
+    pub(crate) async fn lookup_remote_inode(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
         let mut file = file;
         for _ in 0..PLANS_MAX {
             match self.stat(file).await {
@@ -44,51 +44,56 @@ impl Client {
     /// Returns the directory reached, and how many names are left. At most 256 names. Refused as
     /// `NotDirectory` if one of them is anything else, a symbolic link too. With credentials, the
     /// walk ends before a directory that may not let that user pass.
-    pub async fn walk_down(&self, top: FileId, folders: &[Name], who: Option<&Credentials>) -> Outcome<(FileId, u32)> {
-        let (partition, folders, who) = (top.partition(), folders.to_vec(), who.cloned());
+    pub async fn walk_down(
+        &self,
+        top: FileId,
+        names: &[Name],
+        credentials: Option<&Credentials>,
+    ) -> Outcome<(FileId, u32)> {
+        let (partition, folders, who) = (top.partition(), names.to_vec(), credentials.cloned());
         match self
             .send(partition, &Body::Walk { start: top, components: folders, credentials: who, action: None })
             .await?
         {
             Answer::Walked { reached, remaining: left } => Ok((reached, left)),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Looks up an entry; returns its inode, with attributes if they are in the same partition.
     pub(crate) async fn find(&self, parent: FileId, name: &Name) -> Outcome<(FileId, Kind, Option<Attributes>)> {
-        let attempt = |slot: FileId| self.ask(slot.partition(), Command::Lookup { parent: slot, name: name.clone() });
-        match self.in_slot(parent, name, attempt).await? {
+        let attempt = |slot: FileId| self.query(slot.partition(), Command::Lookup { parent: slot, name: name.clone() });
+        match self.run_in_slot(parent, name, attempt).await? {
             Answer::Found { file, kind, attributes } => Ok((file, kind, attributes)),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// The attributes of a file: one message, unless it is a directory that is split.
     pub async fn stat(&self, file: FileId) -> Outcome<Attributes> {
         if self.is_known_as_split(file) {
-            return Box::pin(self.stat_split(file)).await;
+            return Box::pin(self.stat_fragments(file)).await;
         }
-        match self.attributes(file.partition(), Command::Stat { file }).await {
-            Err(Refusal::Split { directory, .. }) => Box::pin(self.stat_split(directory)).await,
+        match self.query_attributes(file.partition(), Command::Stat { file }).await {
+            Err(Refusal::Split { directory, .. }) => Box::pin(self.stat_fragments(directory)).await,
             outcome => outcome,
         }
     }
 
     /// The owner of a directory, from the fragment `slot`: for a split directory, `stat` would ask
     /// all fragments.
-    pub(crate) async fn owner_there(&self, directory: FileId, slot: FileId) -> Outcome<Owner> {
-        let attributes = match self.attributes(slot.partition(), Command::Stat { file: slot }).await {
+    pub(crate) async fn directory_owner(&self, directory: FileId, slot: FileId) -> Outcome<Owner> {
+        let attributes = match self.query_attributes(slot.partition(), Command::Stat { file: slot }).await {
             Err(Refusal::Split { .. }) => self.stat(directory).await?,
             outcome => outcome?,
         };
         Ok(attributes.owner)
     }
 
-    async fn attributes(&self, partition: PartitionId, command: Command) -> Outcome<Attributes> {
-        match self.ask(partition, command).await? {
+    async fn query_attributes(&self, partition: PartitionId, command: Command) -> Outcome<Attributes> {
+        match self.query(partition, command).await? {
             Answer::Attributes(attributes) => Ok(attributes),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -97,9 +102,9 @@ impl Client {
         let max = u32::try_from(max).unwrap_or(LIST_ENTRIES_MAX);
         let mut fragments = self.fragments_of(directory);
         if fragments.is_empty() {
-            match self.ask(directory.partition(), Command::List { directory, after, max }).await {
+            match self.query(directory.partition(), Command::List { directory, after, max }).await {
                 Ok(Answer::Entries(entries)) => return Ok(entries),
-                Ok(other) => return Err(unexpected(&other)),
+                Ok(other) => return Err(unexpected_answer(&other)),
                 Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
                 Err(refusal) => return Err(refusal),
             }
@@ -110,17 +115,17 @@ impl Client {
 
     /// The target of a symbolic link.
     pub async fn read_link(&self, file: FileId) -> Outcome<Vec<u8>> {
-        match self.ask(file.partition(), Command::ReadLink { file }).await? {
+        match self.query(file.partition(), Command::ReadLink { file }).await? {
             Answer::Target(target) => Ok(target.into()),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// The parent of a directory.
     pub async fn parent(&self, directory: FileId) -> Outcome<FileId> {
-        match self.ask(directory.partition(), Command::Parent { directory }).await? {
+        match self.query(directory.partition(), Command::Parent { directory }).await? {
             Answer::Parent(parent) => Ok(parent),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -133,15 +138,15 @@ impl Client {
         inode: NewInode,
         open: bool,
         whole: ExtentRequest,
-    ) -> Outcome<Opened> {
+    ) -> Outcome<OpenedInode> {
         let attempt = |slot: FileId| {
             let (name, inode) = (name.clone(), inode.clone());
-            let whole = if whole == ExtentRequest::Any { self.wish(slot.partition()) } else { ExtentRequest::None };
-            self.change(slot.partition(), Command::Create { parent: slot, name, inode, open, extent: whole })
+            let whole = if whole == ExtentRequest::Any { self.extent_request(slot.partition()) } else { ExtentRequest::None };
+            self.mutate(slot.partition(), Command::Create { parent: slot, name, inode, open, extent: whole })
         };
-        match self.in_slot(parent, name, attempt).await? {
-            Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
-            other => Err(unexpected(&other)),
+        match self.run_in_slot(parent, name, attempt).await? {
+            Answer::Opened { attributes, host, shared, .. } => Ok(OpenedInode { attributes, host, shared }),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -151,111 +156,117 @@ impl Client {
     pub async fn make_directory(&self, parent: FileId, name: &Name, mode: Mode, owner: Owner) -> Outcome<Attributes> {
         let inode = NewInode::new(NewKind::Directory, mode, owner);
         let object = || Object::entry(parent, name);
-        let meetings = self.meetings();
-        let attempt = || self.try_make_directory((parent, name), inode.clone(), &meetings);
-        self.until_done(object, attempt).await
+        let conflicts = self.conflict_backoff();
+        let attempt = || self.try_make_directory((parent, name), inode.clone(), &conflicts);
+        self.retry_plan(object, attempt).await
     }
 
     async fn try_make_directory(
         &self,
         (parent, name): (FileId, &Name),
         inode: NewInode,
-        meetings: &Meetings,
+        conflicts: &ConflictBackoff,
     ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
         if self.directory_home(PlacementSpec::default(), parent, name) == slot.partition() {
             return Ok(self.create(parent, name, inode, false, ExtentRequest::None).await?.attributes);
         }
         let inherited =
-            match self.ask(slot.partition(), Command::CheckName { parent: slot, name: name.clone() }).await? {
+            match self.query(slot.partition(), Command::CheckName { parent: slot, name: name.clone() }).await? {
                 Answer::Inherited(inherited) => inherited,
-                other => return Err(unexpected(&other)),
+                other => return Err(unexpected_answer(&other)),
             };
         let home = self.directory_home(inherited.placing, parent, name);
         if home == slot.partition() {
             return Ok(self.create(parent, name, inode, false, ExtentRequest::None).await?.attributes);
         }
         let (mode, owner) = (inode.mode, inode.owner);
-        let mut drive = self.intend(slot.partition(), meetings);
-        let made = drive.prepare(home, vec![Part::CreateDirectory { parent, inode, inherited }]).await?;
-        let file = *made.first().ok_or_else(|| unexpected(&Answer::Prepared { created: Vec::new() }))?;
+        let mut driver = self.begin_transaction(slot.partition(), conflicts);
+        let made = driver.prepare(home, vec![Part::CreateDirectory { parent, inode, inherited }]).await?;
+        let file = *made.first().ok_or_else(|| unexpected_answer(&Answer::Prepared { created: Vec::new() }))?;
         let becomes = Some((file, Kind::Directory));
-        drive.commit(vec![Part::Entry { directory: slot, name: name.clone(), before: None, after: becomes }]).await?;
+        driver.commit(vec![Part::Entry { directory: slot, name: name.clone(), before: None, after: becomes }]).await?;
         // The directory may be removed by now; making it has succeeded all the same.
-        or_as_made(self.stat(file).await, || directory_as_made(file, mode, owner))
+        or_at_creation(self.stat(file).await, || attributes_at_creation(file, mode, owner))
     }
 
     /// Adds a name to a file: one message if its inode is in the partition of the new entry.
     pub async fn link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
-        let meetings = self.meetings();
-        self.until_done(|| Object::entry(parent, name), || self.try_link(file, parent, name, &meetings)).await
+        let conflicts = self.conflict_backoff();
+        self.retry_plan(|| Object::entry(parent, name), || self.try_link(file, parent, name, &conflicts)).await
     }
 
-    async fn try_link(&self, file: FileId, parent: FileId, name: &Name, meetings: &Meetings) -> Outcome<Attributes> {
+    async fn try_link(
+        &self,
+        file: FileId,
+        parent: FileId,
+        name: &Name,
+        conflicts: &ConflictBackoff,
+    ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
         if file.partition() == slot.partition() {
             let command = Command::Link { file, parent: slot, name: name.clone() };
-            return match self.change(slot.partition(), command).await? {
+            return match self.mutate(slot.partition(), command).await? {
                 Answer::Attributes(attributes) => Ok(attributes),
-                other => Err(unexpected(&other)),
+                other => Err(unexpected_answer(&other)),
             };
         }
         let known = self.stat(file).await?;
-        let mut plan = Plan::new(slot.partition());
+        let mut plan = TransactionPlan::new(slot.partition());
         plan.add(file.partition(), Part::AddLink { file });
         let becomes = Some((file, known.kind));
         plan.add(slot.partition(), Part::Entry { directory: slot, name: name.clone(), before: None, after: becomes });
-        self.intend(slot.partition(), meetings).carry_out(plan).await?;
-        or_as_made(self.stat(file).await, || Attributes { links: known.links + 1, ..known })
+        self.begin_transaction(slot.partition(), conflicts).execute(plan).await?;
+        or_at_creation(self.stat(file).await, || Attributes { links: known.links + 1, ..known })
     }
 
     /// Removes the entry of anything but a directory. One message, unless stripes or an inode of
     /// another partition are to be removed.
     pub async fn unlink(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let attempt =
-            |slot: FileId| self.change(slot.partition(), Command::Unlink { parent: slot, name: name.clone() });
-        match self.in_slot(parent, name, attempt).await? {
+            |slot: FileId| self.mutate(slot.partition(), Command::Unlink { parent: slot, name: name.clone() });
+        match self.run_in_slot(parent, name, attempt).await? {
             Answer::Removed { deleted } => {
                 self.purge(deleted).await;
                 Ok(())
             }
-            Answer::NeedsTransaction => Box::pin(self.unlink_spread(parent, name)).await,
-            other => Err(unexpected(&other)),
+            Answer::NeedsTransaction => Box::pin(self.unlink_across_partitions(parent, name)).await,
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Unlinks a file whose inode is in another partition than its entry.
-    pub(crate) async fn unlink_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        let meetings = &self.meetings();
+    pub(crate) async fn unlink_across_partitions(&self, parent: FileId, name: &Name) -> Outcome<()> {
+        let conflicts = &self.conflict_backoff();
         let attempt = || async {
             let (file, kind, _) = self.find(parent, name).await?;
             if kind == Kind::Directory {
                 return Err(Refusal::IsDirectory(Object::entry(parent, name)));
             }
             let slot = self.slot(parent, name);
-            let mut plan = Plan::new(file.partition());
-            plan.add(slot.partition(), removed(slot, name, (file, kind)));
+            let mut plan = TransactionPlan::new(file.partition());
+            plan.add(slot.partition(), removal_part(slot, name, (file, kind)));
             plan.add(file.partition(), Part::DropLink { file });
-            self.intend(file.partition(), meetings).carry_out(plan).await
+            self.begin_transaction(file.partition(), conflicts).execute(plan).await
         };
-        self.until_done(|| Object::entry(parent, name), attempt).await
+        self.retry_plan(|| Object::entry(parent, name), attempt).await
     }
 
     /// Removes an empty directory: one message if its inode is in the partition of its entry.
     pub async fn remove_directory(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let attempt =
-            |slot: FileId| self.change(slot.partition(), Command::RemoveDirectory { parent: slot, name: name.clone() });
-        match self.in_slot(parent, name, attempt).await? {
+            |slot: FileId| self.mutate(slot.partition(), Command::RemoveDirectory { parent: slot, name: name.clone() });
+        match self.run_in_slot(parent, name, attempt).await? {
             Answer::Removed { .. } => Ok(()),
-            Answer::NeedsTransaction => Box::pin(self.remove_spread(parent, name)).await,
-            other => Err(unexpected(&other)),
+            Answer::NeedsTransaction => Box::pin(self.remove_directory_across_partitions(parent, name)).await,
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Removes a directory whose inode is in another partition than its entry, or which has
     /// fragments.
-    async fn remove_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        let meetings = &self.meetings();
+    async fn remove_directory_across_partitions(&self, parent: FileId, name: &Name) -> Outcome<()> {
+        let conflicts = &self.conflict_backoff();
         let attempt = || async {
             let (file, kind, _) = self.find(parent, name).await?;
             if kind != Kind::Directory {
@@ -264,17 +275,17 @@ impl Client {
             let slot = self.slot(parent, name);
             // Prepare the entry first: then a refusal for not being empty is about the directory
             // that has this name.
-            let mut plan = Plan::new(file.partition());
-            plan.add(slot.partition(), removed(slot, name, (file, kind)));
+            let mut plan = TransactionPlan::new(file.partition());
+            plan.add(slot.partition(), removal_part(slot, name, (file, kind)));
             self.plan_removal(&mut plan, file);
-            self.intend(file.partition(), meetings).carry_out(plan).await
+            self.begin_transaction(file.partition(), conflicts).execute(plan).await
         };
-        let done = self.until_done(|| Object::entry(parent, name), attempt).await;
-        done.map_err(|refusal| named(refusal, parent, name))
+        let done = self.retry_plan(|| Object::entry(parent, name), attempt).await;
+        done.map_err(|refusal| with_entry_name(refusal, parent, name))
     }
 
     /// Adds the parts that remove a directory and its fragments.
-    pub(crate) fn plan_removal(&self, plan: &mut Plan, directory: FileId) {
+    pub(crate) fn plan_removal(&self, plan: &mut TransactionPlan, directory: FileId) {
         let fragments = self.fragments_of(directory).to_vec();
         for fragment in &fragments {
             plan.add(fragment.partition(), Part::Remove { directory: *fragment, fragments: Vec::new() });
@@ -284,7 +295,7 @@ impl Client {
 }
 
 /// The attributes, or those at creation if the inode is gone by now.
-fn or_as_made(outcome: Outcome<Attributes>, made: impl FnOnce() -> Attributes) -> Outcome<Attributes> {
+fn or_at_creation(outcome: Outcome<Attributes>, made: impl FnOnce() -> Attributes) -> Outcome<Attributes> {
     match outcome {
         Err(Refusal::NotFound(_)) => Ok(made()),
         outcome => outcome,
@@ -292,7 +303,7 @@ fn or_as_made(outcome: Outcome<Attributes>, made: impl FnOnce() -> Attributes) -
 }
 
 /// Attributes of a directory that was removed before its maker could read them.
-fn directory_as_made(file: FileId, mode: Mode, owner: Owner) -> Attributes {
+fn attributes_at_creation(file: FileId, mode: Mode, owner: Owner) -> Attributes {
     let never = Timestamp::default();
     Attributes {
         file,
@@ -313,13 +324,13 @@ fn directory_as_made(file: FileId, mode: Mode, owner: Owner) -> Attributes {
 }
 
 /// The part that removes an entry.
-fn removed(slot: FileId, name: &Name, was: Target) -> Part {
+fn removal_part(slot: FileId, name: &Name, was: Target) -> Part {
     Part::Entry { directory: slot, name: name.clone(), before: Some(was), after: None }
 }
 
 /// Names the entry in a refusal about its inode, which was removed between two messages, or is a
 /// directory that is not empty.
-pub(crate) fn named(refusal: Refusal, parent: FileId, name: &Name) -> Refusal {
+pub(crate) fn with_entry_name(refusal: Refusal, parent: FileId, name: &Name) -> Refusal {
     match refusal {
         Refusal::NotFound(_) => Refusal::NotFound(Object::entry(parent, name)),
         Refusal::NotEmpty(_) => Refusal::NotEmpty(Object::entry(parent, name)),

@@ -6,7 +6,7 @@ use wire::{Failure, Object, Refusal};
 
 /// Limits of a client's retries.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Number of times that a call is sent before its node counts as unavailable.
     pub tries: u32,
     /// The pause before the second try; each later one is twice as long.
@@ -15,7 +15,7 @@ pub struct Patience {
     pub pause_max: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     /// About two seconds in all: longer than a node pauses, shorter than a person waits.
     fn default() -> Self {
         Self { tries: 16, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(200) }
@@ -28,8 +28,8 @@ const STALE_MAPS_MAX: u32 = 16;
 
 /// The tries of one call.
 #[derive(Debug)]
-pub struct Retry {
-    patience: Patience,
+pub struct RetryState {
+    retry_policy: RetryPolicy,
     tries: u32,
     stale_maps: u32,
     /// True if a try may have been executed, though no answer came.
@@ -38,32 +38,32 @@ pub struct Retry {
 
 /// How to proceed after a failure.
 #[derive(Debug, PartialEq)]
-pub enum Step {
+pub enum RetryDecision {
     /// Resend after a pause.
-    Again(Duration),
+    Resend(Duration),
     /// Take this map, and resend by it.
-    Follow(Arc<PartitionMap>),
+    UpdateMap(Arc<PartitionMap>),
     /// Give up.
     Refuse(Refusal),
 }
 
-impl Retry {
-    pub fn new(patience: Patience) -> Self {
-        Self { patience, tries: 0, stale_maps: 0, lost: false }
+impl RetryState {
+    pub fn new(retry_policy: RetryPolicy) -> Self {
+        Self { retry_policy, tries: 0, stale_maps: 0, lost: false }
     }
 
     /// Decides how to proceed after a failure of a call about `object`.
-    pub fn on(&mut self, failure: Failure, object: impl FnOnce() -> Object) -> Step {
+    pub fn on(&mut self, failure: Failure, object: impl FnOnce() -> Object) -> RetryDecision {
         self.lost |= matches!(failure, Failure::Lost(_));
         match failure {
-            Failure::Refused(refusal) => Step::Refuse(refusal),
+            Failure::Refused(refusal) => RetryDecision::Refuse(refusal),
             Failure::StaleMap(map) if self.stale_maps < STALE_MAPS_MAX => {
                 self.stale_maps += 1;
-                Step::Follow(map)
+                RetryDecision::UpdateMap(map)
             }
             failure => match self.pause() {
-                Some(pause) => Step::Again(pause),
-                None => Step::Refuse(Refusal::Unavailable {
+                Some(pause) => RetryDecision::Resend(pause),
+                None => RetryDecision::Refuse(Refusal::Unavailable {
                     object: object(),
                     tries: self.tries,
                     why: failure.to_string().into(),
@@ -80,8 +80,8 @@ impl Retry {
     /// The pause before the next try; `None` if there is no further try.
     pub fn pause(&mut self) -> Option<Duration> {
         self.tries += 1;
-        let doubled = self.patience.pause_first.saturating_mul(1 << (self.tries - 1).min(20));
-        (self.tries < self.patience.tries).then(|| doubled.min(self.patience.pause_max))
+        let doubled = self.retry_policy.pause_first.saturating_mul(1 << (self.tries - 1).min(20));
+        (self.tries < self.retry_policy.tries).then(|| doubled.min(self.retry_policy.pause_max))
     }
 }
 
@@ -90,34 +90,37 @@ mod tests {
     use super::*;
     use placement::NodeId;
 
-    const PATIENCE: Patience =
-        Patience { tries: 4, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(3) };
+    const PATIENCE: RetryPolicy =
+        RetryPolicy { tries: 4, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(3) };
 
     #[test]
     fn pauses_grow_to_a_limit_and_tries_end() {
-        let mut retry = Retry::new(PATIENCE);
+        let mut retry = RetryState::new(PATIENCE);
         let mut on = || retry.on(Failure::Lost("cut".into()), || Object::Pool);
-        assert_eq!(on(), Step::Again(Duration::from_millis(1)));
-        assert_eq!(on(), Step::Again(Duration::from_millis(2)));
-        assert_eq!(on(), Step::Again(Duration::from_millis(3)));
-        let Step::Refuse(Refusal::Unavailable { tries: 4, why, .. }) = on() else { panic!("it gives up") };
+        assert_eq!(on(), RetryDecision::Resend(Duration::from_millis(1)));
+        assert_eq!(on(), RetryDecision::Resend(Duration::from_millis(2)));
+        assert_eq!(on(), RetryDecision::Resend(Duration::from_millis(3)));
+        let RetryDecision::Refuse(Refusal::Unavailable { tries: 4, why, .. }) = on() else { panic!("it gives up") };
         assert!(why.contains("cut"));
     }
 
     #[test]
     fn a_new_map_costs_no_try_but_not_for_ever() {
         let map = Arc::new(PartitionMap::one_node(NodeId(1), 4).unwrap());
-        let mut retry = Retry::new(PATIENCE);
+        let mut retry = RetryState::new(PATIENCE);
         for _ in 0..STALE_MAPS_MAX {
-            assert_eq!(retry.on(Failure::StaleMap(map.clone()), || Object::Pool), Step::Follow(map.clone()));
+            assert_eq!(
+                retry.on(Failure::StaleMap(map.clone()), || Object::Pool),
+                RetryDecision::UpdateMap(map.clone())
+            );
         }
-        assert_eq!(retry.on(Failure::StaleMap(map), || Object::Pool), Step::Again(PATIENCE.pause_first));
+        assert_eq!(retry.on(Failure::StaleMap(map), || Object::Pool), RetryDecision::Resend(PATIENCE.pause_first));
     }
 
     #[test]
     fn a_refusal_is_not_tried_again() {
         let refusal = Refusal::NotFound(Object::Pool);
-        let step = Retry::new(PATIENCE).on(Failure::Refused(refusal.clone()), || Object::Pool);
-        assert_eq!(step, Step::Refuse(refusal));
+        let step = RetryState::new(PATIENCE).on(Failure::Refused(refusal.clone()), || Object::Pool);
+        assert_eq!(step, RetryDecision::Refuse(refusal));
     }
 }

@@ -8,9 +8,9 @@
 
 use crate::{
     Client,
-    client::unexpected,
-    intent::{Drive, PLANS_MAX, Plan},
-    meet::Meetings,
+    client::unexpected_answer,
+    conflict::ConflictBackoff,
+    intent::{PLANS_MAX, TransactionDriver, TransactionPlan},
 };
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -64,24 +64,24 @@ impl Splits {
 impl Client {
     /// The directory that has the entry, as far as is known: the directory itself, or its fragment.
     pub(crate) fn slot(&self, directory: FileId, name: &Name) -> FileId {
-        match self.0.splits.get(directory) {
-            Some(fragments) => fragments[fragment_of(name_hash(self.0.seed, name.as_bytes()))],
+        match self.inner.splits.get(directory) {
+            Some(fragments) => fragments[fragment_of(name_hash(self.inner.seed, name.as_bytes()))],
             None => directory,
         }
     }
 
     pub(crate) fn is_known_as_split(&self, directory: FileId) -> bool {
-        self.0.splits.any.load(Relaxed) && self.0.splits.known.read().contains_key(&directory)
+        self.inner.splits.any.load(Relaxed) && self.inner.splits.known.read().contains_key(&directory)
     }
 
     /// The fragments of a directory that is known to be split; otherwise empty.
     pub(crate) fn fragments_of(&self, directory: FileId) -> Arc<[FileId]> {
-        self.0.splits.get(directory).unwrap_or_default()
+        self.inner.splits.get(directory).unwrap_or_default()
     }
 
     /// Runs an attempt on the directory or fragment that has the entry. Learns of a split on the
     /// way, or splits a directory that is full.
-    pub(crate) async fn in_slot<T, F>(
+    pub(crate) async fn run_in_slot<T, F>(
         &self,
         directory: FileId,
         name: &Name,
@@ -105,74 +105,74 @@ impl Client {
     pub(crate) async fn learn_split(&self, directory: FileId, bits: u8) -> Outcome<()> {
         match bits {
             0 => Box::pin(self.split(directory)).await,
-            _ => Box::pin(self.ask_fragments(directory)).await.map(drop),
+            _ => Box::pin(self.query_fragments(directory)).await.map(drop),
         }
     }
 
-    pub(crate) async fn ask_fragments(&self, directory: FileId) -> Outcome<(Attributes, Arc<[FileId]>)> {
-        match self.ask(directory.partition(), Command::Fragments { directory }).await? {
+    pub(crate) async fn query_fragments(&self, directory: FileId) -> Outcome<(Attributes, Arc<[FileId]>)> {
+        match self.query(directory.partition(), Command::Fragments { directory }).await? {
             Answer::Fragments { attributes, fragments, .. } => {
                 let fragments: Arc<[FileId]> = fragments.into();
                 if fragments.len() == FRAGMENTS {
-                    self.0.splits.learn(directory, fragments.clone());
+                    self.inner.splits.learn(directory, fragments.clone());
                 } else {
-                    self.0.splits.forget(directory);
+                    self.inner.splits.forget(directory);
                 }
                 Ok((attributes, fragments))
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Splits a full directory: closes it to changes, copies its entries to fragments, and makes
     /// them visible by the commit.
     async fn split(&self, directory: FileId) -> Outcome<()> {
-        let meetings = self.meetings();
-        self.until_done(|| Object::File(directory), || self.try_split(directory, &meetings)).await
+        let conflicts = self.conflict_backoff();
+        self.retry_plan(|| Object::File(directory), || self.try_split(directory, &conflicts)).await
     }
 
-    async fn try_split(&self, directory: FileId, meetings: &Meetings) -> Outcome<()> {
-        if self.0.splits.get(directory).is_some() {
+    async fn try_split(&self, directory: FileId, conflicts: &ConflictBackoff) -> Outcome<()> {
+        if self.inner.splits.get(directory).is_some() {
             return Ok(());
         }
-        let mut drive = self.intend(directory.partition(), meetings);
-        drive.prepare(directory.partition(), vec![Part::LockEntries { directory }]).await?;
-        let fragments = match self.copy_to_fragments(&mut drive, directory).await {
+        let mut driver = self.begin_transaction(directory.partition(), conflicts);
+        driver.prepare(directory.partition(), vec![Part::LockEntries { directory }]).await?;
+        let fragments = match self.copy_to_fragments(&mut driver, directory).await {
             Ok(fragments) => fragments,
             Err(refusal) => {
-                drive.take_back().await;
+                driver.abort().await;
                 return Err(refusal);
             }
         };
         let known: Arc<[FileId]> = fragments.clone().into();
-        drive.commit(vec![Part::Split { directory, fragments }]).await?;
-        self.0.splits.learn(directory, known);
+        driver.commit(vec![Part::Split { directory, fragments }]).await?;
+        self.inner.splits.learn(directory, known);
         Ok(())
     }
 
-    async fn copy_to_fragments(&self, drive: &mut Drive<'_>, directory: FileId) -> Outcome<Vec<FileId>> {
-        let inode = self.heirs_of(directory).await?;
+    async fn copy_to_fragments(&self, driver: &mut TransactionDriver<'_>, directory: FileId) -> Outcome<Vec<FileId>> {
+        let inode = self.inherited_attributes(directory).await?;
         let mut shares: Vec<Vec<DirEntry>> = vec![Vec::new(); FRAGMENTS];
         for entry in self.all_entries(directory).await? {
             shares[fragment_of_cookie(entry.cookie)].push(entry);
         }
         let mut fragments = vec![directory; FRAGMENTS];
-        for (partition, numbers) in self.homes_of_fragments(directory) {
+        for (partition, numbers) in self.fragment_homes(directory) {
             let part = |number: &usize| {
                 let entries = std::mem::take(&mut shares[*number]);
                 Part::Fragment { directory, inode: inode.clone(), entries }
             };
-            let made = drive.prepare(partition, numbers.iter().map(part).collect()).await?;
+            let made = driver.prepare(partition, numbers.iter().map(part).collect()).await?;
             numbers.iter().zip(made).for_each(|(number, made)| fragments[*number] = made);
         }
         Ok(fragments)
     }
 
     /// The attributes that fragments need of their directory, because new inodes inherit them.
-    async fn heirs_of(&self, directory: FileId) -> Outcome<NewInode> {
-        let (above, inherited) = match self.ask(directory.partition(), Command::Fragments { directory }).await? {
+    async fn inherited_attributes(&self, directory: FileId) -> Outcome<NewInode> {
+        let (above, inherited) = match self.query(directory.partition(), Command::Fragments { directory }).await? {
             Answer::Fragments { attributes, inherited, .. } => (attributes, inherited),
-            other => return Err(unexpected(&other)),
+            other => return Err(unexpected_answer(&other)),
         };
         let inode = NewInode::new(NewKind::Directory, above.mode, above.owner);
         let default = inherited.default_acl;
@@ -183,20 +183,20 @@ impl Client {
     async fn all_entries(&self, directory: FileId) -> Outcome<Vec<DirEntry>> {
         let (mut all, mut after, max) = (Vec::new(), 0, LIST_ENTRIES_MAX);
         loop {
-            match self.ask(directory.partition(), Command::List { directory, after, max }).await? {
+            match self.query(directory.partition(), Command::List { directory, after, max }).await? {
                 Answer::Entries(page) if page.is_empty() => return Ok(all),
                 Answer::Entries(page) => all.extend(page),
-                other => return Err(unexpected(&other)),
+                other => return Err(unexpected_answer(&other)),
             }
             after = all.last().map_or(0, |entry| entry.cookie);
         }
     }
 
     /// The fragments by the partition in which they are made.
-    fn homes_of_fragments(&self, directory: FileId) -> Vec<(PartitionId, Vec<usize>)> {
+    fn fragment_homes(&self, directory: FileId) -> Vec<(PartitionId, Vec<usize>)> {
         let mut homes: Vec<(PartitionId, Vec<usize>)> = Vec::new();
         for number in 0..FRAGMENTS {
-            let home = fragment_partition(self.0.seed, directory, number, self.0.partitions);
+            let home = fragment_partition(self.inner.seed, directory, number, self.inner.partitions);
             match homes.iter_mut().find(|(partition, _)| *partition == home) {
                 Some((_, numbers)) => numbers.push(number),
                 None => homes.push((home, vec![number])),
@@ -210,10 +210,10 @@ impl Client {
         let first = if after == 0 { 0 } else { fragment_of_cookie(after) };
         for fragment in fragments.iter().skip(first) {
             let command = Command::List { directory: *fragment, after, max };
-            match self.ask(fragment.partition(), command).await {
+            match self.query(fragment.partition(), command).await {
                 Ok(Answer::Entries(page)) if page.is_empty() => {}
                 Ok(Answer::Entries(page)) => return Ok(page),
-                Ok(other) => return Err(unexpected(&other)),
+                Ok(other) => return Err(unexpected_answer(&other)),
                 // The directory is being removed: it has no entries.
                 Err(Refusal::NotFound(_)) => {}
                 Err(refusal) => return Err(refusal),
@@ -228,8 +228,8 @@ impl Client {
             return Err(Refusal::IsDirectory(Object::File(directory)));
         }
         let part = |directory| Part::Change { directory, changes };
-        self.on_all_parts(directory, part).await?;
-        self.stat_split(directory).await
+        self.apply_to_all_parts(directory, part).await?;
+        self.stat_fragments(directory).await
     }
 
     /// Sets or removes an extended attribute of a split directory and of its fragments, from which
@@ -242,21 +242,21 @@ impl Client {
         kill_set_group_id: bool,
     ) -> Outcome<()> {
         let part = |directory| Part::Xattr { directory, name: name.clone(), value: value.clone(), kill_set_group_id };
-        self.on_all_parts(directory, part).await
+        self.apply_to_all_parts(directory, part).await
     }
 
     /// Applies a part to a split directory and all its fragments, in one intent.
-    async fn on_all_parts(&self, directory: FileId, part: impl Fn(FileId) -> Part) -> Outcome<()> {
-        self.ask_fragments(directory).await?;
-        let meetings = &self.meetings();
+    async fn apply_to_all_parts(&self, directory: FileId, part: impl Fn(FileId) -> Part) -> Outcome<()> {
+        self.query_fragments(directory).await?;
+        let conflicts = &self.conflict_backoff();
         let attempt = || async {
-            let mut plan = Plan::new(directory.partition());
+            let mut plan = TransactionPlan::new(directory.partition());
             plan.add(directory.partition(), part(directory));
             for fragment in self.fragments_of(directory).iter() {
                 plan.add(fragment.partition(), part(*fragment));
             }
-            self.intend(directory.partition(), meetings).carry_out(plan).await
+            self.begin_transaction(directory.partition(), conflicts).execute(plan).await
         };
-        self.until_done(|| Object::File(directory), attempt).await
+        self.retry_plan(|| Object::File(directory), attempt).await
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
-use client::{Client, Connection, Nodes, Patience};
+use client::{Client, Connection, Nodes, RetryPolicy};
 use placement::NodeId;
 use rustix::io::Errno;
 use std::{fs, io::ErrorKind, net::IpAddr, num::NonZeroUsize, path::Path, sync::Arc, thread};
@@ -76,31 +76,36 @@ pub fn carrier() -> Result<Handle, Problem> {
 }
 
 /// Connects to the pool of a pool file.
-pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem> {
+pub async fn connect(path: &Path, retry_policy: RetryPolicy) -> Result<Client, Problem> {
     let file = PoolFile::read(path)?;
     let key = file.key(path)?;
     let nodes = file.nodes.iter().map(|node| key.connection(node)).collect::<Result<Nodes, Problem>>()?;
-    Client::connect_all(nodes, patience).await.map_err(|refusal| no_way(path, &refusal))
+    Client::connect_all(nodes, retry_policy).await.map_err(|refusal| no_way(path, &refusal))
 }
 
 /// Like [`connect`], but the thread that waits for a call drives the connections; see [`Reactor`].
 /// So no thread is started, and the process may fork. For a process that may be short-lived
 /// ([`Remote::short_lived`]).
-pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Reactor), NoWay> {
+pub fn connect_by_hand(path: &Path, retry_policy: RetryPolicy) -> Result<(Client, Reactor), NoWay> {
     let hand = Reactor::new().map_err(|error| NoWay {
         errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         problem: Problem::new(format!("nothing to wait for nodes with: {error}")),
     })?;
-    Ok((connect_to(&hand, path, patience, Remote::short_lived)?, hand))
+    Ok((connect_to(&hand, path, retry_policy, Remote::short_lived)?, hand))
 }
 
 /// Like [`connect_by_hand`] with an existing reactor, for a long-lived process that may use several
 /// pools.
-pub fn connect_with(hand: &Reactor, path: &Path, patience: Patience) -> Result<Client, NoWay> {
-    connect_to(hand, path, patience, |remote| remote)
+pub fn connect_with(hand: &Reactor, path: &Path, retry_policy: RetryPolicy) -> Result<Client, NoWay> {
+    connect_to(hand, path, retry_policy, |remote| remote)
 }
 
-fn connect_to(hand: &Reactor, path: &Path, patience: Patience, so: fn(Remote) -> Remote) -> Result<Client, NoWay> {
+fn connect_to(
+    hand: &Reactor,
+    path: &Path,
+    retry_policy: RetryPolicy,
+    so: fn(Remote) -> Remote,
+) -> Result<Client, NoWay> {
     let file = PoolFile::find(path)?;
     let nodes = || {
         let key = file.key(path)?;
@@ -109,7 +114,7 @@ fn connect_to(hand: &Reactor, path: &Path, patience: Patience, so: fn(Remote) ->
         file.nodes.iter().map(way).collect::<Result<Nodes, Problem>>()
     };
     let nodes = nodes().map_err(|problem| NoWay { errno: Errno::INVAL, problem })?;
-    hand.block_on(Client::connect_all(nodes, patience)).map_err(|refusal| {
+    hand.block_on(Client::connect_all(nodes, retry_policy)).map_err(|refusal| {
         let errno = match &refusal {
             Refusal::Unavailable { .. } => Errno::NOTCONN,
             other => vfs::errno(other),

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::{connect, embedded_node};
     use base::ByteSize;
-    use client::{Client, Patience};
+    use client::{Client, RetryPolicy};
     use std::{os::unix::fs::PermissionsExt, time::Duration};
     use vfs::Vfs;
 
@@ -114,7 +114,7 @@ mod tests {
             let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
-        let outside = Vfs::new(connect(door.file(), Patience::default()).await.unwrap());
+        let outside = Vfs::new(connect(door.file(), RetryPolicy::default()).await.unwrap());
         outside.write_file(b"tide", b"high").await.unwrap();
         assert_eq!(inside.read_file(b"tide").await.unwrap(), b"high");
         door.close().await;

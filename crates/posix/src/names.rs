@@ -182,7 +182,7 @@ impl PosixProcess {
     async fn unlink_cached(&self, caller: &Caller, arg: PathArg<'_>) -> Result<bool, Errno> {
         let Some((_, key, directory)) = self.cached_path(arg)? else { return Ok(false) };
         let Some(traversal) = caller.traversal_check(DirAccess::Remove, MODIFY_ANY) else { return Ok(false) };
-        let removed = self.client.unlink_below(key.hint(directory, &traversal), &key.last).await;
+        let removed = self.client.unlink_at_hint(key.hint(directory, &traversal), &key.last).await;
         let removed = removed.map_err(|refusal| crate::errno(&refusal))?;
         if !removed {
             self.path_cache.remove(&key);

@@ -5,7 +5,7 @@ use crate::fd_table::{OpenDescription, inode_of};
 use crate::path_cache::PathKey;
 use crate::resolve::{Destination, LastComponent, LastMode, MODIFY_ANY, ResolvedDirectory, ResolvedPath};
 use crate::{Caller, Errno, PathArg, PathBase, PosixProcess};
-use client::Given;
+use client::ProgramOpen;
 use placement::FileId;
 use rustix::fs::OFlags;
 use rustix::thread::CapabilitySet;
@@ -45,7 +45,7 @@ pub enum OpenOutcome {
 
 /// Result of one attempt to open a name.
 enum OpenAttempt {
-    Opened(Given),
+    Opened(ProgramOpen),
     /// Fifo, with the path of the kernel's fifo behind it.
     Fifo(CString),
     /// The name appeared or disappeared meanwhile: retry.
@@ -166,7 +166,7 @@ impl PosixProcess {
         let name = resolved.name(Errno::ISDIR, Errno::ISDIR)?;
         let (inode, directory) =
             (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), resolved.directory.file);
-        let made = self.client.with_descriptor(pool_flags(caller, flags), |client| {
+        let made = self.client.open_with_fd(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
             async move { client.create(directory, name, inode, true, ExtentRequest::Any).await }
         });
@@ -186,7 +186,7 @@ impl PosixProcess {
         arg: PathArg<'_>,
         flags: OFlags,
         mode: u32,
-    ) -> Result<Option<(Given, Vec<Vec<u8>>)>, Errno> {
+    ) -> Result<Option<(ProgramOpen, Vec<Vec<u8>>)>, Errno> {
         let Some((start, key, directory)) = self.cached_path(arg)? else { return Ok(None) };
         let (making, exclusive) = (flags.contains(OFlags::CREATE), flags.contains(OFlags::CREATE | OFlags::EXCL));
         let opened = if exclusive {
@@ -223,15 +223,15 @@ impl PosixProcess {
         (key, directory): (&PathKey, FileId),
         caller: &Caller,
         flags: OFlags,
-    ) -> Result<Option<Given>, Errno> {
+    ) -> Result<Option<ProgramOpen>, Errno> {
         const FREE: CapabilitySet = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE);
         let looks = flags.intersects(OFlags::NOATIME | OFlags::DIRECTORY);
         let Some(traversal) = caller.traversal_check(DirAccess::Lookup, FREE).filter(|_| !looks) else {
             return Ok(None);
         };
         let (wanted, traversal) = (pool_flags(caller, flags), &traversal);
-        let opened = self.client.with_descriptor_if(wanted, |client| async move {
-            client.open_below(key.hint(directory, traversal), &key.last, wanted).await
+        let opened = self.client.try_open_with_fd(wanted, |client| async move {
+            client.open_at_hint(key.hint(directory, traversal), &key.last, wanted).await
         });
         opened.await.map_err(|refusal| crate::errno(&refusal))
     }
@@ -242,12 +242,12 @@ impl PosixProcess {
         caller: &Caller,
         flags: OFlags,
         mode: u32,
-    ) -> Result<Option<Given>, Errno> {
+    ) -> Result<Option<ProgramOpen>, Errno> {
         let Some(traversal) = caller.traversal_check(DirAccess::Create, MODIFY_ANY) else { return Ok(None) };
         let (inode, traversal) = (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), &traversal);
-        let made = self.client.with_descriptor_if(pool_flags(caller, flags), |client| {
+        let made = self.client.try_open_with_fd(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
-            async move { client.create_below(key.hint(directory, traversal), &key.last, inode).await }
+            async move { client.create_at_hint(key.hint(directory, traversal), &key.last, inode).await }
         });
         match made.await {
             // The file was created meanwhile, and is opened by the slow path.
@@ -274,7 +274,7 @@ impl PosixProcess {
             self.resolver(caller).check_access(&found, WRITE | crate::EXECUTE).await?;
             let inode = NewInode::new(NewKind::File, self.mode(mode), owner(caller));
             let linkable = !flags.contains(OFlags::EXCL);
-            let made = self.client.with_descriptor(pool_flags, |client| {
+            let made = self.client.open_with_fd(pool_flags, |client| {
                 let inode = inode.clone();
                 async move { client.create_unnamed(found.file, None, inode, linkable).await }
             });
@@ -307,8 +307,12 @@ impl PosixProcess {
     }
 
     /// Opens a file or directory, with a descriptor for it.
-    fn open_with_descriptor(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
-        self.client.with_descriptor(flags, move |client| async move {
+    fn open_with_descriptor(
+        &self,
+        file: FileId,
+        flags: OpenFlags,
+    ) -> impl Future<Output = Result<ProgramOpen, Refusal>> {
+        self.client.open_with_fd(flags, move |client| async move {
             if flags.use_extent { client.open_for_program(file, flags).await } else { client.open(file, flags).await }
         })
     }
@@ -325,7 +329,7 @@ impl PosixProcess {
     }
 
     /// Records the open under its descriptor's number.
-    fn record_open(&self, given: Given, names: Vec<Vec<u8>>, flags: OFlags) -> Result<OpenOutcome, Errno> {
+    fn record_open(&self, given: ProgramOpen, names: Vec<Vec<u8>>, flags: OFlags) -> Result<OpenOutcome, Errno> {
         use rustix::io::{FdFlags, fcntl_setfd};
         let (open, descriptor) = describe_open(given, names)?;
         // The descriptor arrives with close-on-exec set.
@@ -344,11 +348,11 @@ impl PosixProcess {
 
 /// Makes the table entry of a descriptor.
 fn describe_open(
-    Given { descriptor, marked, .. }: Given,
+    ProgramOpen { descriptor, lease, .. }: ProgramOpen,
     names: Vec<Vec<u8>>,
 ) -> Result<(Arc<OpenDescription>, OwnedFd), Errno> {
     let inode = inode_of(descriptor.as_fd()).ok_or(Errno::BADF)?;
-    Ok((Arc::new(OpenDescription::new(&marked, names, inode)), descriptor))
+    Ok((Arc::new(OpenDescription::new(&lease, names, inode)), descriptor))
 }
 
 /// Returns the owner of a new file.

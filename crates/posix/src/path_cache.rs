@@ -4,7 +4,7 @@
 
 use crate::caller::TraversalCheck;
 use crate::prefix;
-use client::Below;
+use client::PathHint;
 use placement::FileId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -85,8 +85,8 @@ impl PathKey {
     }
 
     /// Returns the path with its cached directory, for a request.
-    pub fn hint<'a>(&'a self, directory: FileId, traversal: &'a TraversalCheck) -> Below<'a> {
-        Below { top: self.start.0, folders: &self.start.1, directory, who: traversal.credentials() }
+    pub fn hint<'a>(&'a self, directory: FileId, traversal: &'a TraversalCheck) -> PathHint<'a> {
+        PathHint { top: self.start.0, names: &self.start.1, directory, credentials: traversal.credentials() }
     }
 
     /// Returns the names of the directories.

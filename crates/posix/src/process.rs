@@ -6,7 +6,7 @@ use crate::path_cache::{PathCache, PathCacheGuard};
 use crate::resolve::{Destination, LastComponent, LastMode, PATH_BYTES_MAX, ResolvedDirectory, ResolvedPath, Resolver};
 use crate::{Caller, Errno, PathArg, PathBase};
 use base::Problem;
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use placement::FileId;
 use pool::NoWay;
 use std::ffi::{CStr, CString, OsStr};
@@ -69,7 +69,7 @@ impl PosixProcess {
     pub fn connect(pool: &[u8], prefix: &[u8], cwd: Option<&[u8]>) -> Result<Self, (Errno, Problem)> {
         let path = Path::new(OsStr::from_bytes(pool));
         let (client, hand) =
-            pool::connect_by_hand(path, Patience::default()).map_err(|no_way| (errno(&no_way), no_way.problem))?;
+            pool::connect_by_hand(path, RetryPolicy::default()).map_err(|no_way| (errno(&no_way), no_way.problem))?;
         let process = Self::new(client, hand, pool, prefix);
         if let Some(cwd) = cwd {
             process.restore_cwd(cwd);
@@ -190,7 +190,7 @@ impl PosixProcess {
             if self.table.contains(open) || self.queue_close(open) {
                 return Ok(());
             }
-            self.client.look(open.mark).await.map(drop).map_err(|refusal| crate::errno(&refusal))
+            self.client.probe_lease(open.mark).await.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
 
@@ -199,7 +199,9 @@ impl PosixProcess {
     /// extent, so they are current anyway. A process that may hold fcntl(2) locks on the file
     /// through another descriptor waits, since the close ends those locks.
     fn queue_close(&self, open: &OpenDescription) -> bool {
-        open.kind != FdKind::Remote && !self.table.may_lock(open.file) && self.client.closed(open.mark, open.file)
+        open.kind != FdKind::Remote
+            && !self.table.may_lock(open.file)
+            && self.client.notify_closed(open.mark, open.file)
     }
 
     /// Records that the kernel has duplicated a descriptor.
@@ -218,8 +220,8 @@ impl PosixProcess {
     pub fn adopt(&self, descriptor: BorrowedFd<'_>, is_reserved: impl Fn(u64) -> bool) -> Result<FdKind, Errno> {
         let inode = inode_of(descriptor).ok_or(Errno::BADF)?;
         let found = self.wait(async {
-            for node in self.client.near_nodes() {
-                let opens = self.client.which(node, inode).await.map_err(|refusal| crate::errno(&refusal))?;
+            for node in self.client.local_nodes() {
+                let opens = self.client.find_leases(node, inode).await.map_err(|refusal| crate::errno(&refusal))?;
                 if let Some(own) = opens.into_iter().find(|open| is_reserved(open.id.lock_offset())) {
                     return Ok(own);
                 }

@@ -191,7 +191,7 @@ impl Resolver<'_> {
         let Some(directory) = self.path_cache.get(key).filter(|_| mode != LastMode::Parent || key.slash) else {
             return Ok(None);
         };
-        let found = match self.client.lookup_below(key.hint(directory, traversal), &key.last).await {
+        let found = match self.client.lookup_at_hint(key.hint(directory, traversal), &key.last).await {
             Ok(Some(found)) => Some(found),
             Ok(None) => {
                 self.path_cache.remove(key);

@@ -57,7 +57,7 @@ impl PosixProcess {
     }
 
     async fn query_usage(&self) -> Result<StatFs, Errno> {
-        let usage = self.client.ask_usage().await.map_err(|refusal| crate::errno(&refusal))?;
+        let usage = self.client.query_usage().await.map_err(|refusal| crate::errno(&refusal))?;
         let free = usage.capacity.saturating_sub(usage.used) / BLOCK_BYTES;
         // Inodes use the same memory; free inodes are estimated at one block each.
         let files = usage.files.saturating_add(free);

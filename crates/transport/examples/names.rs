@@ -11,7 +11,7 @@
 
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use client::{Client, Objects, Patience, objects::Condition};
+use client::{Client, Objects, RetryPolicy, objects::Condition};
 use futures_util::future::join_all;
 use node::Settings;
 use placement::FileId;
@@ -94,8 +94,8 @@ fn serve(address: &Address) -> Done<()> {
 }
 
 async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<()> {
-    let patience = Patience { tries: 100, ..Patience::default() };
-    let objects = Objects::new(Client::connect(Arc::new(remote), patience).await?);
+    let retry_policy = RetryPolicy { tries: 100, ..RetryPolicy::default() };
+    let objects = Objects::new(Client::connect(Arc::new(remote), retry_policy).await?);
     let folder = objects
         .client()
         .make_directory(FileId::ROOT, &Name::new(b"f")?, Mode { bits: 0o755, umask: 0 }, OWNER)

@@ -13,7 +13,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{
-    Client, Objects, Patience,
+    Client, Objects, RetryPolicy,
     objects::{Condition, Value},
 };
 use node::Settings;
@@ -168,7 +168,7 @@ impl Running {
 /// Runs one client; returns the time of each of its rounds.
 async fn run(remote: Remote, number: usize, case: Case, start: Arc<Barrier>) -> Waits {
     let Case { length, puts, clients, under_way, time } = case;
-    let objects = Objects::new(Client::connect(Arc::new(remote), Patience::default()).await?);
+    let objects = Objects::new(Client::connect(Arc::new(remote), RetryPolicy::default()).await?);
     let count = (VALUES_BYTES / length).clamp(clients * under_way, VALUES_MAX) / clients;
     let keys: Vec<String> = (0..count.next_multiple_of(under_way)).map(|at| format!("k{number:02}:{at:06}")).collect();
     let value = Bytes::from(vec![b'a' + u8::try_from(number)?; length]);

@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example that measures")]
 
 use arena::{Arena, ArenaOptions};
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use node::Settings;
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc, time::Instant};
 use transport::{Address, Listener, Remote, ServerLimits};
@@ -32,7 +32,7 @@ async fn main() {
     let server = transport::serve(node, listener, &token, ServerLimits::default()).unwrap();
     let connect = || async {
         let remote = Remote::new(server.address().clone(), &token);
-        Vfs::new(Client::connect(Arc::new(remote), Patience::default()).await.unwrap())
+        Vfs::new(Client::connect(Arc::new(remote), RetryPolicy::default()).await.unwrap())
     };
     let (vfs, other) = (connect().await, connect().await);
     let file = vfs.write_file(b"small", &[7; BYTES]).await.unwrap().file;

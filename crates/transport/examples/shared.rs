@@ -8,7 +8,7 @@
 
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use client::{Client, Connection, Objects, Patience, objects::Condition};
+use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{
@@ -91,8 +91,8 @@ fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
 /// Puts objects, alternating with copies of as many bytes. Both walk over 512 MiB of sources, far
 /// apart, so that caches help neither.
 async fn put(remote: Remote, what: &str, mib: usize, times: usize) -> Done<()> {
-    let patience = Patience { tries: 100, ..Patience::default() };
-    let objects = Objects::new(Client::connect(Arc::new(remote), patience).await?);
+    let retry_policy = RetryPolicy { tries: 100, ..RetryPolicy::default() };
+    let objects = Objects::new(Client::connect(Arc::new(remote), retry_policy).await?);
     let (length, sources) = (mib * MIB, Bytes::from(vec![7_u8; STRIPES * MIB]));
     let mut target = vec![1_u8; STRIPES * MIB];
     let several = STRIPES / mib;
@@ -187,7 +187,7 @@ struct Node {
 impl Node {
     async fn at(socket: &Address, token: &Token) -> Done<Self> {
         let remote = Arc::new(Remote::new(socket.clone(), token));
-        Client::connect(remote.clone(), Patience { tries: 100, ..Patience::default() }).await?;
+        Client::connect(remote.clone(), RetryPolicy { tries: 100, ..RetryPolicy::default() }).await?;
         Ok(Self { welcome: hello(&remote).await?, remote })
     }
 

@@ -13,7 +13,7 @@ use crate::{
         dial::{ConnectTarget, DriverKind},
     },
 };
-use client::{Borrowing, Connection, Hear, Obtaining};
+use client::{Connection, FdLeaseFuture, Hear, ProgramFdFuture};
 use node::{Reply, sleep_until};
 use parking_lot::Mutex;
 use std::{
@@ -117,7 +117,7 @@ impl Remote {
 
     /// Like [`Self::new`], but driven by the threads that wait with this [`Reactor`]: no thread is
     /// started. A `tls:` address needs the certificate. Subscribing is not possible:
-    /// [`Connection::watch`] is refused.
+    /// [`Connection::subscribe`] is refused.
     pub fn with_reactor(
         reactor: &Reactor,
         address: Address,
@@ -198,19 +198,19 @@ impl Connection for Remote {
         }
     }
 
-    fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
+    fn lease_fd(&self, extent: Extent, flags: OpenFlags) -> Option<FdLeaseFuture> {
         let connection = self.connection().ok().filter(|connection| connection.is_local())?;
         let lent = connection.request_lease(LeaseFd { extent, flags }).ok()?;
         Some(Box::pin(async move { lent.await?.into_backing() }))
     }
 
-    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
+    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
         let connection = self.connection().ok().filter(|connection| connection.is_local())?;
         let given = connection.request_program_fd(obtain).ok()?;
         Some(Box::pin(given))
     }
 
-    fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
+    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (Reply, Option<ProgramFdFuture>) {
         let local = self.connection().ok().filter(|connection| connection.is_local());
         match local.map(|connection| connection.send_attaching(&request, flags)) {
             Some(Ok((call, given))) => (Reply::later(call), Some(Box::pin(given))),
@@ -219,7 +219,7 @@ impl Connection for Remote {
         }
     }
 
-    fn closed(&self, mark: OpenLeaseId) -> bool {
+    fn notify_closed(&self, mark: OpenLeaseId) -> bool {
         let mut state = self.state.lock();
         if let DriverKind::Reactor(reactor) = &self.target.driver {
             state.forget_parents(reactor.generation());
@@ -229,11 +229,11 @@ impl Connection for Remote {
         connection.is_some_and(|connection| connection.notify_closed(mark))
     }
 
-    fn is_here(&self) -> bool {
+    fn is_on_local_host(&self) -> bool {
         self.state.lock().connection.as_ref().is_some_and(|connection| connection.is_local())
     }
 
-    fn watch(&self, session: Session, on_invalidate: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
         if matches!(self.target.driver, DriverKind::Reactor(_)) {
             let what = "watching over a connection that is turned by hand".into();
             return Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()));
@@ -261,14 +261,14 @@ impl Connection for Remote {
         })
     }
 
-    fn prunes(&self, session: Session) {
+    fn set_supports_prune(&self, session: Session) {
         let connection = self.state.lock().connection.clone();
         if let Some(connection) = connection {
             connection.notify_supports_prune(session);
         }
     }
 
-    fn unwatch(&self, session: Session) {
+    fn unsubscribe(&self, session: Session) {
         let connection = self.state.lock().connection.clone();
         if let Some(connection) = connection {
             connection.unsubscribe(session);
@@ -321,8 +321,8 @@ mod tests {
             [None, Some(10), Some(20), Some(40)].map(|ms| ms.map(Duration::from_millis))
         );
         assert_eq!(at_once(99), Some(PAUSE_MAX));
-        let patience = client::Patience::default();
-        let tries = patience.pause_max * patience.tries;
+        let retry_policy = client::RetryPolicy::default();
+        let tries = retry_policy.pause_max * retry_policy.tries;
         let silent = Duration::from_secs(5);
         assert!(pause(1, silent).unwrap() >= silent && silent > tries);
     }

@@ -203,7 +203,7 @@ async fn too_many_connections_are_told_so_and_those_that_are_there_go_on() {
 async fn a_session_is_served_on_its_own_connection_only() {
     let server = serve(&node(), &any_port());
     let remote = std::sync::Arc::new(Remote::new(server.address().clone(), &token()));
-    let one = client::Client::connect(remote, client::Patience::default()).await.unwrap();
+    let one = client::Client::connect(remote, client::RetryPolicy::default()).await.unwrap();
     let mut raw = RawClient::connect(&server);
     raw.shake_hands(token(), VERSIONS).unwrap();
     let (mut bytes, session) = (Vec::new(), one.session());

@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use client::{Client, Connection, Objects, Patience, objects::Condition};
+use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
 use common::*;
 use node::{Hear, Node, Reply, Settings};
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
@@ -138,16 +138,16 @@ impl Connection for Mortal {
         reply
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        self.inner.watch(session, hear)
+    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+        self.inner.subscribe(session, hear)
     }
 
-    fn prunes(&self, session: Session) {
-        self.inner.prunes(session);
+    fn set_supports_prune(&self, session: Session) {
+        self.inner.set_supports_prune(session);
     }
 
-    fn unwatch(&self, session: Session) {
-        self.inner.unwatch(session);
+    fn unsubscribe(&self, session: Session) {
+        self.inner.unsubscribe(session);
     }
 }
 
@@ -187,7 +187,7 @@ impl Pool {
             (node.id(), Arc::new(remote(server.address())) as Arc<dyn Connection>)
         };
         let nodes = self.nodes.iter().zip(&self.servers).map(connect).collect();
-        Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap())
+        Objects::new(Client::connect_all(nodes, RetryPolicy::default()).await.unwrap())
     }
 
     async fn mortal(&mut self, first: usize) -> (Objects, Arc<Death>) {
@@ -199,7 +199,7 @@ impl Pool {
             (node.id(), Arc::new(Mortal { inner, death }) as Arc<dyn Connection>)
         };
         let nodes = self.nodes.iter().zip(addresses).map(connect).collect();
-        (Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap()), death)
+        (Objects::new(Client::connect_all(nodes, RetryPolicy::default()).await.unwrap()), death)
     }
 
     /// Files, bytes and stripes that each node holds.

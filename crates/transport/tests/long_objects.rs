@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use client::{Client, Connection, Objects, Patience, objects::Condition};
+use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
 use common::{OWNER, host::Host, remote, until};
 use placement::{Epoch, FileId};
 use rustix::io::pwrite;
@@ -23,7 +23,7 @@ fn host() -> Host {
 
 async fn connect(host: &Host) -> (Arc<Remote>, Client, Objects) {
     let remote = Arc::new(remote(host.server.address()));
-    let client = Client::connect(remote.clone(), Patience::default()).await.unwrap();
+    let client = Client::connect(remote.clone(), RetryPolicy::default()).await.unwrap();
     (remote, client.clone(), Objects::new(client))
 }
 

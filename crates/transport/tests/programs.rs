@@ -10,7 +10,7 @@
 
 mod common;
 
-use client::{Below, Client, Patience, twin::Counting};
+use client::{Client, PathHint, RetryPolicy, testing::CountingConnection};
 use common::{
     OWNER, any_port,
     host::{Host, child_orders, connect},
@@ -153,8 +153,8 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
 /// Client, and the number of requests that it has sent.
 async fn counted(address: &Address) -> (Client, Arc<AtomicU64>) {
     let calls = Arc::new(AtomicU64::new(0));
-    let connection = Arc::new(Counting::new(remote(address), calls.clone()));
-    (Client::connect(connection, Patience::default()).await.unwrap(), calls)
+    let connection = Arc::new(CountingConnection::new(remote(address), calls.clone()));
+    (Client::connect(connection, RetryPolicy::default()).await.unwrap(), calls)
 }
 
 fn new_file() -> NewInode {
@@ -170,20 +170,20 @@ async fn a_descriptor_comes_with_what_opens_it_in_one_go() {
         let name = name.clone();
         async move { client.create(FileId::ROOT, &name, new_file(), true, ExtentRequest::Any).await }
     };
-    let made = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap();
+    let made = client.open_with_fd(OpenFlags::READ_WRITE, create).await.unwrap();
     assert_eq!(calls.load(Relaxed) - before, 1, "requests and asked descriptors");
     File::from(made.descriptor.try_clone().unwrap()).write_all(b"its own").unwrap();
-    let file = made.marked.file;
+    let file = made.lease.file;
     let open = |client: Client| async move { client.open(file, OpenFlags::READ).await };
-    let opened = client.with_descriptor(OpenFlags::READ, open).await.unwrap();
+    let opened = client.open_with_fd(OpenFlags::READ, open).await.unwrap();
     assert_eq!(calls.load(Relaxed) - before, 2);
     assert!(
-        matches!((made.marked.kind, opened.marked.kind), (LeaseKind::Extent(made), LeaseKind::Extent(opened)) if made == opened)
+        matches!((made.lease.kind, opened.lease.kind), (LeaseKind::Extent(made), LeaseKind::Extent(opened)) if made == opened)
     );
     let (mut reads, mut text) = (File::from(opened.descriptor), String::new());
     reads.read_to_string(&mut text).unwrap();
     assert_eq!(text, "its own");
-    let refused = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap_err();
+    let refused = client.open_with_fd(OpenFlags::READ_WRITE, create).await.unwrap_err();
     assert!(matches!(refused, Refusal::Exists(_)), "{refused}");
     assert_eq!(host.node.look_around(), (2, 0));
     drop((made.descriptor, reads));
@@ -198,19 +198,19 @@ async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_co
     let create = |client: Client, name: &'static [u8]| async move {
         client.create(FileId::ROOT, &Name::new(name).unwrap(), new_file(), true, ExtentRequest::Any).await
     };
-    let one = client.with_descriptor(OpenFlags::READ_WRITE, |client| create(client, b"f")).await.unwrap();
-    let two = client.with_descriptor(OpenFlags::READ_WRITE, |client| create(client, b"g")).await.unwrap();
+    let one = client.open_with_fd(OpenFlags::READ_WRITE, |client| create(client, b"f")).await.unwrap();
+    let two = client.open_with_fd(OpenFlags::READ_WRITE, |client| create(client, b"g")).await.unwrap();
     let (copy, before) = (two.descriptor.try_clone().unwrap(), calls.load(Relaxed));
     drop((one.descriptor, two.descriptor));
-    for marked in [one.marked, two.marked] {
-        assert!(client.closed(marked.id, marked.file));
+    for marked in [one.lease, two.lease] {
+        assert!(client.notify_closed(marked.id, marked.file));
     }
     assert_eq!((calls.load(Relaxed) - before, host.used()), (0, 2), "nobody was told");
-    client.stat(one.marked.file).await.unwrap();
+    client.stat(one.lease.file).await.unwrap();
     until(|| host.used() == 1).await;
     assert_eq!(host.node.look_around(), (1, 0), "its copy is open");
     drop(copy);
-    assert!(client.closed(two.marked.id, two.marked.file));
+    assert!(client.notify_closed(two.lease.id, two.lease.file));
     drop(client);
     until(|| host.used() == 0).await;
 }
@@ -236,13 +236,13 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     let create = |client: Client| async move {
         client.create(FileId::ROOT, &Name::new(b"f").unwrap(), new_file(), true, ExtentRequest::Any).await
     };
-    let one = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap();
-    let file = one.marked.file;
+    let one = client.open_with_fd(OpenFlags::READ_WRITE, create).await.unwrap();
+    let file = one.lease.file;
     let open = |client: Client| async move { client.open(file, OpenFlags::READ_WRITE).await };
-    let two = client.with_descriptor(OpenFlags::READ_WRITE, open).await.unwrap();
+    let two = client.open_with_fd(OpenFlags::READ_WRITE, open).await.unwrap();
     client.lock(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
     drop(one.descriptor);
-    assert!(client.closed(one.marked.id, file));
+    assert!(client.notify_closed(one.lease.id, file));
     // The close goes ahead of this request, so it ends the lock from before, and not this one.
     client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
     until(|| host.node.look_around() == (1, 0)).await;
@@ -261,16 +261,16 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     for name in &folders {
         directory = client.make_directory(directory, name, 0o755.into(), OWNER).await.unwrap().file;
     }
-    let (below, name) =
-        (Below { top: FileId::ROOT, folders: &folders, directory, who: None }, Name::new(b"f").unwrap());
+    let (hint, name) =
+        (PathHint { top: FileId::ROOT, names: &folders, directory, credentials: None }, Name::new(b"f").unwrap());
     let before = calls.load(Relaxed);
-    let missing = client.lookup_below(below, &name).await.unwrap_err();
+    let missing = client.lookup_at_hint(hint, &name).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
-    let made = client.create_below(below, &name, new_file()).await.unwrap().unwrap().attributes;
-    assert_eq!(client.lookup_below(below, &name).await.unwrap().unwrap().file, made.file);
+    let made = client.create_at_hint(hint, &name, new_file()).await.unwrap().unwrap().attributes;
+    assert_eq!(client.lookup_at_hint(hint, &name).await.unwrap().unwrap().file, made.file);
     assert_eq!(calls.load(Relaxed) - before, 3);
     client.close_file(made.file).await.unwrap();
-    let refused = client.create_below(below, &name, new_file()).await.unwrap_err();
+    let refused = client.create_at_hint(hint, &name, new_file()).await.unwrap_err();
     assert!(matches!(refused, Refusal::Exists(_)), "{refused}");
     // The same names lead elsewhere now, then nowhere, then through a file.
     let truth = &host.truth;
@@ -281,14 +281,14 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     let again = truth.make_directory(root, b"a", 0o755, OWNER).await.unwrap().file;
     truth.make_directory(again, b"b", 0o755, OWNER).await.unwrap();
     let other = Name::new(b"g").unwrap();
-    assert_eq!(client.lookup_below(below, &name).await.unwrap(), None);
-    assert!(client.create_below(below, &other, new_file()).await.unwrap().is_none());
+    assert_eq!(client.lookup_at_hint(hint, &name).await.unwrap(), None);
+    assert!(client.create_at_hint(hint, &other, new_file()).await.unwrap().is_none());
     truth.remove_directory(again, b"b").await.unwrap();
-    assert_eq!(client.lookup_below(below, &name).await.unwrap(), None);
+    assert_eq!(client.lookup_at_hint(hint, &name).await.unwrap(), None);
     truth.write_file(b"a/b", b"a file").await.unwrap();
-    assert!(client.create_below(below, &other, new_file()).await.unwrap().is_none());
-    let kept = Below { folders: &[Name::new(b"c").unwrap(), folders[1].clone()], ..below };
-    let missing = client.lookup_below(kept, &other).await.unwrap_err();
+    assert!(client.create_at_hint(hint, &other, new_file()).await.unwrap().is_none());
+    let kept = PathHint { names: &[Name::new(b"c").unwrap(), folders[1].clone()], ..hint };
+    let missing = client.lookup_at_hint(kept, &other).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "nothing was made: {missing}");
 }
 
@@ -299,13 +299,13 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     let name = |name: &[u8]| Name::new(name).unwrap();
     let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o755.into(), OWNER).await.unwrap().file;
     let (folders, truth) = ([name(b"d")], &host.truth);
-    let below = Below { top: FileId::ROOT, folders: &folders, directory, who: None };
+    let hint = PathHint { top: FileId::ROOT, names: &folders, directory, credentials: None };
     truth.write_file(b"d/f", b"text").await.unwrap();
     let link = NewInode::new(NewKind::Symlink("f".into()), 0o777, OWNER);
     client.create(directory, &name(b"l"), link, false, ExtentRequest::None).await.unwrap();
     let open = |said: &'static [u8], flags| {
-        client.with_descriptor_if(flags, move |client| async move {
-            client.open_below(below, &Name::new(said).unwrap(), flags).await
+        client.try_open_with_fd(flags, move |client| async move {
+            client.open_at_hint(hint, &Name::new(said).unwrap(), flags).await
         })
     };
     let before = calls.load(Relaxed);
@@ -320,9 +320,9 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     assert!(open(b"l", OpenFlags::READ).await.unwrap().is_none(), "a link is to be followed");
     let missing = open(b"none", OpenFlags::READ).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
-    let root = Below { folders: &[], directory: FileId::ROOT, ..below };
-    assert!(client.open_below(root, &name(b"d"), OpenFlags::READ).await.unwrap().is_none(), "a directory");
-    assert!(client.unlink_below(below, &name(b"f")).await.unwrap());
+    let root = PathHint { names: &[], directory: FileId::ROOT, ..hint };
+    assert!(client.open_at_hint(root, &name(b"d"), OpenFlags::READ).await.unwrap().is_none(), "a directory");
+    assert!(client.unlink_at_hint(hint, &name(b"f")).await.unwrap());
     assert!(truth.lookup(directory, b"f").await.is_err());
 }
 
@@ -350,20 +350,20 @@ async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
         set(mode).await;
         let (pass, make, remove) =
             (as_user(uid, DirAccess::Lookup), as_user(uid, DirAccess::Create), as_user(uid, DirAccess::Remove));
-        let below = |who| Below { top: FileId::ROOT, folders: &folders, directory, who: Some(who) };
-        let looked = client.lookup_below(below(&pass), &name(b"none")).await;
+        let hint = |who| PathHint { top: FileId::ROOT, names: &folders, directory, credentials: Some(who) };
+        let looked = client.lookup_at_hint(hint(&pass), &name(b"none")).await;
         assert_eq!(looked.is_err(), passes, "{mode:o} {uid}: {looked:?}");
-        let made = client.create_below(below(&make), &name(b"f"), new_file()).await.unwrap();
+        let made = client.create_at_hint(hint(&make), &name(b"f"), new_file()).await.unwrap();
         assert_eq!(made.is_some(), makes, "{mode:o} {uid}");
-        let removed = made.is_some() && client.unlink_below(below(&remove), &name(b"f")).await.unwrap();
+        let removed = made.is_some() && client.unlink_at_hint(hint(&remove), &name(b"f")).await.unwrap();
         assert_eq!(removed, makes && mode & 0o1000 == 0, "{mode:o} {uid}: another's folder has the sticky bit");
     }
     // A file that is not surely open to the user is left to a closer check.
     let other = NewInode::new(NewKind::File, 0o600, OWNER);
     client.create(directory, &name(b"mine"), other, false, ExtentRequest::None).await.unwrap();
     let pass = as_user(1001, DirAccess::Lookup);
-    let below = Below { top: FileId::ROOT, folders: &folders, directory, who: Some(&pass) };
-    let opened = client.open_below(below, &name(b"mine"), OpenFlags::READ).await.unwrap();
+    let hint = PathHint { top: FileId::ROOT, names: &folders, directory, credentials: Some(&pass) };
+    let opened = client.open_at_hint(hint, &name(b"mine"), OpenFlags::READ).await.unwrap();
     assert!(opened.is_none());
 }
 

@@ -9,7 +9,7 @@
 mod common;
 
 use bytes::Bytes;
-use client::{Client, Objects, Patience, objects::Condition};
+use client::{Client, Objects, RetryPolicy, objects::Condition};
 use common::{
     host::{ChildProcess, Host, child_orders},
     remote, until,
@@ -30,7 +30,7 @@ fn host() -> Host {
 
 async fn objects(address: &Address) -> Objects {
     let remote = Arc::new(remote(address));
-    Objects::new(Client::connect(remote, Patience::default()).await.unwrap())
+    Objects::new(Client::connect(remote, RetryPolicy::default()).await.unwrap())
 }
 
 /// Object of a number, with a length that follows from it.

@@ -7,7 +7,7 @@
 
 mod common;
 
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use common::{host::Host, *};
 use futures_util::future::join_all;
 use node::{Node, sleep_until};
@@ -64,7 +64,7 @@ fn stopped(server: Server) {
 
 fn connect(reactor: &Reactor, address: &Address) -> Vfs {
     let remote = Arc::new(Remote::with_reactor(reactor, address.clone(), &token(), None).unwrap());
-    Vfs::new(reactor.block_on(Client::connect(remote, Patience::default())).unwrap())
+    Vfs::new(reactor.block_on(Client::connect(remote, RetryPolicy::default())).unwrap())
 }
 
 /// Number of threads of this process that drive connections.
@@ -117,8 +117,8 @@ fn one_thread_waits_long_and_others_do_not_wait_for_it() {
     let (served, reactor) = (Served::new(), Reactor::new().unwrap());
     let (vfs, truth) = (connect(&reactor, &served.address), Vfs::new(Client::embedded(served.node.clone())));
     let file = reactor.block_on(vfs.write_file(b"f", b"bytes")).unwrap().file;
-    let held = client::at_once(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
-    client::at_once(truth.lock(held, LOCK, false)).unwrap().unwrap();
+    let held = client::poll_now(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
+    client::poll_now(truth.lock(held, LOCK, false)).unwrap().unwrap();
     let wanted = reactor.block_on(vfs.open(file, OpenFlags::READ_WRITE)).unwrap();
     thread::scope(|scope| {
         // The waiting thread leads first, or follows: both make progress, and another thread leads
@@ -134,7 +134,7 @@ fn one_thread_waits_long_and_others_do_not_wait_for_it() {
         for _ in 0..200 {
             reactor.block_on(vfs.stat(file)).unwrap();
         }
-        client::at_once(truth.close(held)).unwrap().unwrap();
+        client::poll_now(truth.close(held)).unwrap().unwrap();
         waits.join().unwrap().unwrap();
     });
 }
@@ -144,8 +144,8 @@ fn who_gives_up_waits_no_longer_and_leaves_nothing_behind() {
     let (served, reactor) = (Served::new(), Reactor::new().unwrap());
     let (vfs, truth) = (connect(&reactor, &served.address), Vfs::new(Client::embedded(served.node.clone())));
     let file = reactor.block_on(vfs.write_file(b"f", b"bytes")).unwrap().file;
-    let held = client::at_once(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
-    client::at_once(truth.lock(held, LOCK, false)).unwrap().unwrap();
+    let held = client::poll_now(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
+    client::poll_now(truth.lock(held, LOCK, false)).unwrap().unwrap();
     let wanted = reactor.block_on(vfs.open(file, OpenFlags::READ_WRITE)).unwrap();
     let mut asked = 0;
     let waited = reactor.block_on_unless(vfs.lock(wanted, LOCK, true), || {
@@ -156,9 +156,9 @@ fn who_gives_up_waits_no_longer_and_leaves_nothing_behind() {
     // When the node answers a later request, it has handled the cancel: nobody gets the lock once
     // it is free.
     reactor.block_on(vfs.stat(file)).unwrap();
-    client::at_once(truth.close(held)).unwrap().unwrap();
-    let other = client::at_once(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
-    client::at_once(truth.lock(other, LOCK, false)).unwrap().unwrap();
+    client::poll_now(truth.close(held)).unwrap().unwrap();
+    let other = client::poll_now(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
+    client::poll_now(truth.lock(other, LOCK, false)).unwrap().unwrap();
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn a_node_that_goes_while_somebody_waits_ends_the_wait_and_is_found_again() {
     let (served, reactor) = (Served::new(), Reactor::new().unwrap());
     let (vfs, truth) = (connect(&reactor, &served.address), Vfs::new(Client::embedded(served.node.clone())));
     let file = reactor.block_on(vfs.write_file(b"f", b"bytes")).unwrap().file;
-    let held = client::at_once(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
-    client::at_once(truth.lock(held, LOCK, false)).unwrap().unwrap();
+    let held = client::poll_now(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
+    client::poll_now(truth.lock(held, LOCK, false)).unwrap().unwrap();
     let wanted = reactor.block_on(vfs.open(file, OpenFlags::READ_WRITE)).unwrap();
     let served = thread::scope(|scope| {
         let waits = scope.spawn(|| reactor.block_on(vfs.lock(wanted, LOCK, true)));
@@ -260,7 +260,7 @@ fn a_brief_client_is_shown_memory_when_it_has_asked_for_bytes_and_others_at_once
     for (short_lived, firsts_are_views) in [(false, true), (true, false)] {
         let remote = Remote::with_reactor(&reactor, host.server.address().clone(), &token(), None).unwrap();
         let remote = Arc::new(if short_lived { remote.short_lived() } else { remote });
-        let vfs = Vfs::new(reactor.block_on(Client::connect(remote, Patience::default())).unwrap());
+        let vfs = Vfs::new(reactor.block_on(Client::connect(remote, RetryPolicy::default())).unwrap());
         let file = reactor.block_on(vfs.write_file(b"f", &vec![7; STRIPE as usize])).unwrap().file;
         let handle = reactor.block_on(vfs.open(file, OpenFlags::READ)).unwrap();
         let get = || is_view(&reactor.block_on(vfs.read(handle, 0, STRIPE)).unwrap());
@@ -273,7 +273,7 @@ fn a_brief_client_is_shown_memory_when_it_has_asked_for_bytes_and_others_at_once
 fn a_child_connects_anew_and_its_parents_connection_stays() {
     let (host, reactor) = (Host::start(64 << 20), Reactor::new().unwrap());
     let remote = Arc::new(Remote::with_reactor(&reactor, host.server.address().clone(), &token(), None).unwrap());
-    let client = reactor.block_on(Client::connect(remote, Patience::default())).unwrap();
+    let client = reactor.block_on(Client::connect(remote, RetryPolicy::default())).unwrap();
     let vfs = Vfs::new(client.clone());
     let bytes = vec![7; 3 * STRIPE as usize];
     let file = reactor.block_on(vfs.write_file(b"f", &bytes)).unwrap().file;

@@ -4,7 +4,7 @@
 mod common;
 
 use bytes::Bytes;
-use client::{Client, Connection, Nodes, Patience};
+use client::{Client, Connection, Nodes, RetryPolicy};
 use common::*;
 use node::{Node, Reply, Settings};
 use placement::{NodeId, PartitionMap};
@@ -118,12 +118,12 @@ impl Connection for Cutting {
         reply
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        self.remote.watch(session, hear)
+    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+        self.remote.subscribe(session, hear)
     }
 
-    fn unwatch(&self, session: Session) {
-        self.remote.unwatch(session);
+    fn unsubscribe(&self, session: Session) {
+        self.remote.unsubscribe(session);
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answer
         let (left, before) = (Arc::new(AtomicU64::new(u64::MAX)), at % 2 == 0);
         let remote = remote(&relay.address);
         let cutting = Cutting { remote, relay: relay.clone(), left: left.clone(), before };
-        let vfs = Vfs::new(Client::connect(Arc::new(cutting), Patience::default()).await.unwrap());
+        let vfs = Vfs::new(Client::connect(Arc::new(cutting), RetryPolicy::default()).await.unwrap());
         let truth = Vfs::new(Client::embedded(node.clone()));
         for number in (2..24).step_by(4) {
             truth.write_file(format!("f{number}").as_bytes(), b"bytes").await.unwrap();
@@ -203,7 +203,7 @@ impl Served {
             (node.id(), Arc::new(remote) as Arc<dyn Connection>)
         };
         let nodes: Nodes = self.nodes.iter().zip(&self.relays).map(connect).collect();
-        Vfs::new(Client::connect_all(nodes, Patience::default()).await.unwrap())
+        Vfs::new(Client::connect_all(nodes, RetryPolicy::default()).await.unwrap())
     }
 
     async fn stop(self) {

@@ -5,7 +5,7 @@ mod common;
 
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use client::{Client, Objects, Patience, objects::Condition};
+use client::{Client, Objects, RetryPolicy, objects::Condition};
 use common::*;
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
@@ -41,7 +41,7 @@ fn fill(engine: &Arena) -> u64 {
 
 async fn objects(server: &Server) -> Objects {
     let remote = Arc::new(remote(server.address()));
-    Objects::new(Client::connect(remote, Patience::default()).await.unwrap())
+    Objects::new(Client::connect(remote, RetryPolicy::default()).await.unwrap())
 }
 
 fn object_of(byte: u8, length: usize) -> Bytes {

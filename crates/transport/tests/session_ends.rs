@@ -169,11 +169,11 @@ async fn a_connection_that_was_not_there_is_made_when_its_server_is() {
     let directory = tempfile::tempdir().unwrap();
     let address = Address::Unix(directory.path().join("pool"));
     let remote = Arc::new(remote(&address));
-    let patience = client::Patience { tries: 2, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
-    let refused = client::Client::connect(remote.clone(), patience).await.unwrap_err();
+    let retry_policy = client::RetryPolicy { tries: 2, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+    let refused = client::Client::connect(remote.clone(), retry_policy).await.unwrap_err();
     assert!(refused.to_string().contains("pool"), "{refused}");
     let server = serve(&node(), &address);
-    Vfs::new(client::Client::connect(remote, client::Patience::default()).await.unwrap());
+    Vfs::new(client::Client::connect(remote, client::RetryPolicy::default()).await.unwrap());
     server.stop().await;
 }
 

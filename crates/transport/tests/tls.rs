@@ -3,7 +3,7 @@
 
 mod common;
 
-use client::{Client, Connection, Patience};
+use client::{Client, Connection, RetryPolicy};
 use common::*;
 use placement::{Epoch, PartitionId};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ async fn who_has_the_pools_certificate_and_token_comes_in_and_moves_bytes_of_any
     let identity = Identity::generate().unwrap();
     let server = served(&identity);
     let remote = Remote::with_certificate(server.address().clone(), &token(), identity.certificate()).unwrap();
-    let vfs = Vfs::new(Client::connect(Arc::new(remote), Patience::default()).await.unwrap());
+    let vfs = Vfs::new(Client::connect(Arc::new(remote), RetryPolicy::default()).await.unwrap());
     for length in [0, 1, 4096, 4097, 65_536, 3_000_000] {
         let bytes: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect();
         vfs.write_file(b"f", &bytes).await.unwrap();

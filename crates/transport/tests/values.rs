@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use client::{Client, Connection, Patience};
+use client::{Client, Connection, RetryPolicy};
 use common::*;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::sync::Arc;
@@ -282,7 +282,7 @@ async fn no_value_in_a_request_ends_the_node_or_shows_to_another_client() {
 /// Binds a file of the host, as a client at this address.
 async fn bound(address: &Address) -> Result<(), Refusal> {
     let remote = Arc::new(remote(address));
-    let client = Client::connect(remote, Patience::default()).await.unwrap();
+    let client = Client::connect(remote, RetryPolicy::default()).await.unwrap();
     let modified = Timestamp { secs: 0, nanos: 0 };
     let host = HostFile { path: "/etc/hostname".into(), size: 1, modified, executable: false };
     let inode = NewInode::new(NewKind::Bound(Box::new(host)), 0o444, OWNER);
@@ -311,7 +311,7 @@ async fn a_node_is_reached_at_each_of_its_addresses_and_a_session_over_one_conne
     one.write_file(b"f", b"bytes").await.unwrap();
     assert_eq!(other.read_file(b"f").await.unwrap(), &b"bytes"[..]);
     let far = Arc::new(remote(server.address()));
-    let client = Client::connect(far, Patience::default()).await.unwrap();
+    let client = Client::connect(far, RetryPolicy::default()).await.unwrap();
     let (epoch, session, partition) = (Epoch::FIRST, client.session(), PartitionId(0));
     let hello = Request { epoch, session, skip_ack: false, partition, body: Body::Hello };
     let taken = remote(&near).call(hello).await;

@@ -8,7 +8,7 @@
 
 mod common;
 
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use common::*;
 use std::sync::Arc;
 use transport::{Identity, Listener, Remote, ServerLimits};
@@ -38,7 +38,7 @@ async fn within_tls_a_node_is_known_by_its_certificate() {
     let (identity, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &identity).unwrap();
     let server = transport::serve(node(), listener, &token(), ServerLimits::default()).unwrap();
-    let vfs = |remote: Remote| async { Client::connect(Arc::new(remote), Patience::default()).await.map(Vfs::new) };
+    let vfs = |remote: Remote| async { Client::connect(Arc::new(remote), RetryPolicy::default()).await.map(Vfs::new) };
     let known = vfs(remote_of(server.address(), Some(identity.certificate()))).await.unwrap();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     known.write_file(b"f", &bytes).await.unwrap();

@@ -3,7 +3,7 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use client::twin::{Counting, Dying};
+use client::testing::{CountingConnection, CrashingConnection};
 use placement::FileId;
 use std::{
     collections::BTreeMap,
@@ -132,7 +132,7 @@ async fn at_every_message_over(what: &str, start: impl Fn() -> Pool, split: u32,
 /// A client that dies after this number of messages, to any of the nodes.
 async fn mortal(pool: &Pool, messages: u64) -> Vfs {
     let left = Arc::new(AtomicU64::new(messages));
-    pool.over(|node| Dying::together(node, left.clone()), IMPATIENT).await
+    pool.over(|node| CrashingConnection::sharing(node, left.clone()), IMPATIENT).await
 }
 
 /// The tree after an undisturbed operation.
@@ -355,7 +355,7 @@ async fn a_change_that_is_given_up_while_it_waits_for_space_holds_nothing_any_mo
     let mut renamed = Box::pin(async move { drop(vfs.rename(from(a, "f"), to(b, &long), RenameMode::Replace).await) });
     assert!(!polled(&mut renamed), "it waits for space for the new name, and holds the old one");
     drop(renamed);
-    let other = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+    let other = over(CountingConnection::new(direct(&node), calls.clone()), IMPATIENT).await;
     let before = calls.load(Relaxed);
     other.unlink(a, b"f").await.unwrap();
     assert_eq!(calls.load(Relaxed) - before, 1, "nobody holds it");

@@ -1,7 +1,7 @@
 //! Open-file table, in shards so that handles of different files rarely contend for one lock.
 
 use crate::lockers::Lockers;
-use client::{Backing, Client, Written};
+use client::{Backing, Client, WrittenRange};
 use parking_lot::{Mutex, RwLock};
 use placement::{FileId, Layout};
 use std::{
@@ -48,7 +48,7 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// Records a write through this handle.
-    pub fn note_written(&self, written: &Written) {
+    pub fn note_written(&self, written: &WrittenRange) {
         self.written.fetch_max(written.offset + u64::from(written.length), Relaxed);
         if let Some(layout) = written.layout {
             self.layout.get_or_init(|| layout); // a file's layout never changes

@@ -7,7 +7,7 @@ use crate::{
     linear_test::{Dice, EAGER},
     pool_test::*,
 };
-use client::{InProcess, twin::Stepped};
+use client::{InProcessConnection, testing::SteppedConnection};
 use node::{Node, Settings};
 use parking_lot::Mutex;
 use placement::FileId;
@@ -226,7 +226,7 @@ impl World {
 
 impl Kernel {
     fn of(node: &Arc<Node>) -> Self {
-        let vfs = now(over(Stepped::new(InProcess(node.clone())), EAGER));
+        let vfs = now(over(SteppedConnection::new(InProcessConnection(node.clone())), EAGER));
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = heard.clone();
         let hear = move |recalls: &[Recall]| {

@@ -5,8 +5,8 @@
 use crate::{Handle, Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Client, InProcess, Patience,
-    twin::{Lossy, Troubles},
+    Client, InProcessConnection, RetryPolicy,
+    testing::{FaultRates, FaultyConnection},
 };
 use node::Node;
 use placement::FileId;
@@ -275,11 +275,11 @@ async fn it_does_the_same_over_the_arena() {
 
 #[tokio::test]
 async fn it_does_the_same_when_messages_are_lost_and_doubled() {
-    let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+    let retry_policy = RetryPolicy { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
     for seed in 200..203 {
         let node = node(64 << 20, Duration::ZERO);
-        let lossy = Lossy::new(InProcess(node.clone()), Troubles::MANY, seed);
-        compare(&node, over(lossy, patience).await, seed, 200).await;
+        let lossy = FaultyConnection::new(InProcessConnection(node.clone()), FaultRates::MANY, seed);
+        compare(&node, over(lossy, retry_policy).await, seed, 200).await;
     }
 }
 

@@ -3,7 +3,7 @@
 //! these results, and in which no operation precedes another that had ended before it began.
 
 use crate::{Vfs, linear_model::*, pool_test::*};
-use client::{Patience, twin::Stepped};
+use client::{RetryPolicy, testing::SteppedConnection};
 use node::Settings;
 use placement::FileId;
 use std::{
@@ -19,7 +19,7 @@ use wire::{Outcome, Refusal, RenameMode, Session};
 /// Poll limit of a client's call; one that needs more never ends.
 const POLLS_MAX: u32 = 200_000;
 /// Retry policy without pauses: polls are the only clock here.
-pub const EAGER: Patience = Patience { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+pub const EAGER: RetryPolicy = RetryPolicy { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
 
 pub struct Dice(pub u64);
 
@@ -247,7 +247,7 @@ fn try_seed(seed: u64, trial: Trial) {
     let (mut tree, mut dice) = (Tree::new(), Dice(seed));
     now(furnish(&healthy, &mut tree));
     let actor = |dice: &mut Dice| Actor {
-        vfs: now(pool.over(Stepped::new, EAGER)),
+        vfs: now(pool.over(SteppedConnection::new, EAGER)),
         todo: (0..trial.operations).map(|_| (trial.draw)(dice, &tree)).collect(),
         doing: None,
     };
@@ -315,7 +315,7 @@ fn of_two_directories_that_are_moved_into_each_other_exactly_one_is() {
         let (one, other) = (make("one"), make("other"));
         let moves = [("one", other), ("other", one)];
         let actor = |(name, target): (&'static str, FileId)| Actor {
-            vfs: now(pool.over(Stepped::new, EAGER)),
+            vfs: now(pool.over(SteppedConnection::new, EAGER)),
             todo: vec![Action::Rename((FileId::ROOT, name), (target, "in"), RenameMode::Replace)],
             doing: None,
         };

@@ -1,7 +1,7 @@
 //! Locks between owners and sessions: waiting, order, and release.
 
 use crate::{Handle, Vfs, pool_test::*};
-use client::twin::Counting;
+use client::testing::CountingConnection;
 use placement::FileId;
 use std::{
     future::Future,
@@ -173,7 +173,7 @@ async fn closing_ends_the_locks_that_were_made_through_the_handle() {
 async fn an_owner_that_never_locked_costs_no_message_when_it_closes() {
     let calls = Arc::new(AtomicU64::new(0));
     let node = node(8 << 20, Duration::ZERO);
-    let vfs = over(Counting::new(direct(&node), calls.clone()), client::Patience::default()).await;
+    let vfs = over(CountingConnection::new(direct(&node), calls.clone()), client::RetryPolicy::default()).await;
     let file = vfs.write_file(b"f", b"").await.unwrap().file;
     let handle = vfs.open(file, OpenFlags::WRITE).await.unwrap();
     vfs.lock(handle, write(1), false).await.unwrap();

@@ -7,7 +7,7 @@
 
 use crate::{Vfs, open::create_or_open};
 use bytes::Bytes;
-use client::{Client, Given, Opened};
+use client::{Client, OpenedInode, ProgramOpen};
 use placement::{FileId, NodeId};
 use std::{os::fd::OwnedFd, sync::Arc};
 use wire::{
@@ -49,7 +49,7 @@ impl Vfs {
                 let inode = inode.clone();
                 async move { create_or_open(&client, parent, name, inode, flags).await }
             };
-            client.with_descriptor(flags, open).await.map(Program::from)
+            client.open_with_fd(flags, open).await.map(Program::from)
         }
     }
 
@@ -67,7 +67,7 @@ impl Vfs {
         let (client, flags) = (self.client.clone(), whole(flags));
         async move {
             let open = |client: Client| async move { client.open_for_program(file, flags).await };
-            client.with_descriptor(flags, open).await.map(Program::from)
+            client.open_with_fd(flags, open).await.map(Program::from)
         }
     }
 
@@ -87,7 +87,7 @@ impl Vfs {
                 let inode = inode.clone();
                 async move { client.create_unnamed(parent, None, inode, linkable).await }
             };
-            client.with_descriptor(flags, open).await.map(Program::from)
+            client.open_with_fd(flags, open).await.map(Program::from)
         }
     }
 
@@ -95,18 +95,18 @@ impl Vfs {
     /// the file is closed. Returns true if the file is still open.
     pub fn look(&self, mark: OpenLeaseId) -> impl Future<Output = Outcome<bool>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.look(mark).await }
+        async move { client.probe_lease(mark).await }
     }
 
     /// Finds the live opens of programs whose descriptors come from this node and refer to a file
-    /// with this device and inode, as `stat` reports them; see [`Client::which`].
+    /// with this device and inode, as `stat` reports them; see [`Client::find_leases`].
     pub fn which(
         &self,
         node: NodeId,
         file: (u64, u64),
     ) -> impl Future<Output = Outcome<Vec<OpenLease>>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.which(node, file).await }
+        async move { client.find_leases(node, file).await }
     }
 
     /// Reads a file of which a program has a placeholder descriptor, like [`Self::read`].
@@ -161,7 +161,7 @@ impl Vfs {
 
     /// The nodes of this host, which may have given descriptors.
     pub fn near_nodes(&self) -> Vec<NodeId> {
-        self.client.near_nodes()
+        self.client.local_nodes()
     }
 }
 
@@ -170,8 +170,10 @@ fn whole(flags: OpenFlags) -> OpenFlags {
     OpenFlags { use_extent: true, ..flags }
 }
 
-impl From<Given> for Program {
-    fn from(Given { opened: Opened { attributes, host, shared }, descriptor, marked }: Given) -> Self {
+impl From<ProgramOpen> for Program {
+    fn from(
+        ProgramOpen { opened: OpenedInode { attributes, host, shared }, descriptor, lease: marked }: ProgramOpen,
+    ) -> Self {
         Self { descriptor, marked, attributes, host, shared }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{Program, Vfs, pool_test::*};
 use bytes::Bytes;
-use client::{Client, at_once};
+use client::{Client, poll_now};
 use node::{Node, Settings};
 use placement::FileId;
 use std::{
@@ -33,7 +33,7 @@ fn model() -> (Arc<Node>, Arc<ModelEngine>) {
 /// Completes a call that does not have to wait.
 #[track_caller]
 fn now<T>(future: impl Future<Output = T>) -> T {
-    at_once(future).expect("nothing to wait for")
+    poll_now(future).expect("nothing to wait for")
 }
 
 fn client(node: &Arc<Node>) -> Vfs {

@@ -3,7 +3,7 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use client::twin::{Counting, Dying};
+use client::testing::{CountingConnection, CrashingConnection};
 use node::Settings;
 use std::{
     future::Future,
@@ -23,7 +23,7 @@ struct Counted {
 impl Counted {
     async fn over(pool: &Pool) -> Self {
         let calls = Arc::new(AtomicU64::new(0));
-        let vfs = pool.over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+        let vfs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
         Self { vfs, calls }
     }
 
@@ -170,7 +170,7 @@ async fn a_client_with_an_old_map_learns_the_new_one_with_its_next_call() {
 async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
     let calls = Arc::new(AtomicU64::new(0));
     let node = node(64 << 20, Duration::ZERO);
-    let vfs = over(Counting::new(Dying::new(direct(&node), 1), calls.clone()), IMPATIENT).await;
+    let vfs = over(CountingConnection::new(CrashingConnection::new(direct(&node), 1), calls.clone()), IMPATIENT).await;
     let refusal = vfs.lookup(Vfs::root(), b"f").await.unwrap_err();
     assert!(matches!(refusal, Refusal::Unavailable { tries: 3, .. }), "{refusal}");
     assert!(refusal.to_string().contains("`f` in directory 1"), "{refusal}");

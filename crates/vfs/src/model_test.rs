@@ -5,8 +5,8 @@
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Patience,
-    twin::{Lossy, Troubles},
+    RetryPolicy,
+    testing::{FaultRates, FaultyConnection},
 };
 use placement::FileId;
 use std::{collections::BTreeMap, time::Duration};
@@ -384,9 +384,9 @@ async fn the_pool_does_the_same_when_every_directory_is_split() {
         let vfs = pool.client().await;
         // The root stays split: its space is no leak.
         split_root(&vfs).await;
-        let lossy = |node| Lossy::new(node, Troubles::MANY, seed);
-        let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
-        let other = if seed % 2 == 0 { vfs.clone() } else { pool.over(lossy, patience).await };
+        let lossy = |node| FaultyConnection::new(node, FaultRates::MANY, seed);
+        let retry_policy = RetryPolicy { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+        let other = if seed % 2 == 0 { vfs.clone() } else { pool.over(lossy, retry_policy).await };
         compare(vfs.clone(), [vfs, other], seed, 800).await;
     }
 }
@@ -402,12 +402,12 @@ async fn split_root(vfs: &Vfs) {
 
 #[tokio::test]
 async fn lost_doubled_and_late_messages_change_nothing() {
-    let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+    let retry_policy = RetryPolicy { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
     for seed in 200..208 {
         let nodes = if seed < 204 { 1 } else { 4 };
         let pool = if seed % 2 == 0 { Pool::of(nodes) } else { Pool::of_arenas(nodes, 256 << 20) };
-        let lossy = |node| Lossy::new(node, Troubles::MANY, seed);
-        let clients = [pool.over(lossy, patience).await, pool.over(lossy, patience).await];
+        let lossy = |node| FaultyConnection::new(node, FaultRates::MANY, seed);
+        let clients = [pool.over(lossy, retry_policy).await, pool.over(lossy, retry_policy).await];
         compare(pool.client().await, clients, seed, 800).await;
     }
 }

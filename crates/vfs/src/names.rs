@@ -2,7 +2,7 @@
 
 use crate::Vfs;
 use bytes::Bytes;
-use client::{Expected, Located};
+use client::{ExpectedLocation, FileLocation};
 use placement::FileId;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use wire::{
@@ -157,20 +157,20 @@ impl Vfs {
         async move { client.rename(from, to, mode).await }
     }
 
-    /// Location of a file; see [`client::Located`].
-    pub fn locate(&self, file: FileId) -> impl Future<Output = Outcome<Located>> + Send + use<> {
+    /// Location of a file; see [`client::FileLocation`].
+    pub fn locate(&self, file: FileId) -> impl Future<Output = Outcome<FileLocation>> + Send + use<> {
         let client = self.client.clone();
         async move { client.locate(file).await }
     }
 
-    /// Predicted location of a file created in a directory; see [`client::Client::expected`].
+    /// Predicted location of a file created in a directory; see [`client::Client::expected_location`].
     pub fn expected(
         &self,
         directory: FileId,
         name: Option<&[u8]>,
-    ) -> impl Future<Output = Outcome<Expected>> + Send + use<> {
+    ) -> impl Future<Output = Outcome<ExpectedLocation>> + Send + use<> {
         let (client, name) = (self.client.clone(), name.map(Name::new).transpose());
-        async move { client.expected(directory, name?.as_ref()).await }
+        async move { client.expected_location(directory, name?.as_ref()).await }
     }
 
     /// Directory entries after a cookie (0: from the start), at most `max`, without `.` and `..`;

@@ -3,9 +3,9 @@
 use crate::{Handle, Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Client, Connection, InProcess, Nodes, Objects,
+    Client, Connection, InProcessConnection, Nodes, Objects,
     objects::Condition,
-    twin::{Counting, Dying, Stepped},
+    testing::{CountingConnection, CrashingConnection, SteppedConnection},
 };
 use node::{Node, Settings};
 use placement::{FileId, NodeId};
@@ -42,9 +42,9 @@ async fn write(vfs: &Vfs, directory: FileId, name: &[u8], length: usize) -> Outc
 /// A client that gets through to one of its nodes only for the remaining number of calls.
 async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<AtomicU64>) -> Vfs {
     let never = Arc::new(AtomicU64::new(u64::MAX));
-    let way = |node: InProcess| {
+    let way = |node: InProcessConnection| {
         let left = if node.0.id() == NodeId(id) { left } else { &never };
-        Counting::new(Dying::together(node, left.clone()), calls.clone())
+        CountingConnection::new(CrashingConnection::sharing(node, left.clone()), calls.clone())
     };
     pool.over(way, IMPATIENT).await
 }
@@ -103,7 +103,8 @@ async fn a_client_that_comes_while_a_node_is_silent_finds_the_rest_and_that_node
     assert!(matches!(vfs.lookup(FileId::ROOT, b"d0").await, Err(Refusal::Unavailable { .. })));
     left.store(u64::MAX, Relaxed);
     assert_eq!(until_it_answers(|| vfs.lookup(FileId::ROOT, b"d0")).await.file, made[0]);
-    let dead = |node: &Arc<Node>| (node.id(), Arc::new(Dying::new(direct(node), 0)) as Arc<dyn Connection>);
+    let dead =
+        |node: &Arc<Node>| (node.id(), Arc::new(CrashingConnection::new(direct(node), 0)) as Arc<dyn Connection>);
     let nobody = Client::connect_all(pool.nodes().iter().map(dead).collect(), IMPATIENT).await;
     assert!(matches!(nobody, Err(Refusal::Unavailable { tries: 3, .. })), "{nobody:?}");
 }
@@ -214,7 +215,7 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
     if !pool.nodes()[0].keeps_whole_files() {
         return;
     }
-    let (here, there) = (pool.client().await, pool.over(Stepped::new, IMPATIENT).await);
+    let (here, there) = (pool.client().await, pool.over(SteppedConnection::new, IMPATIENT).await);
     let (mut slots, made) = (Vec::new(), directories(&here).await);
     for directory in made {
         let policy = format!("at({})", home(directory, 4));

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use client::{
     Objects,
     objects::{Condition, Value, Version},
-    twin::{Counting, Stepped},
+    testing::{CountingConnection, SteppedConnection},
 };
 use std::{
     collections::{BTreeSet, HashSet},
@@ -289,7 +289,7 @@ fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
     }
     let (before, mut dice, mut fill) = (healthy.usage(), Dice(seed), 0);
     let mut actor = |dice: &mut Dice| {
-        let vfs = now(pool.over(Stepped::new, EAGER));
+        let vfs = now(pool.over(SteppedConnection::new, EAGER));
         let mut drawn = || {
             fill += 1;
             draw(dice, fill)
@@ -333,7 +333,7 @@ fn a_client_that_dies_among_others_has_done_its_last_put_or_not() {
 fn an_object_of_several_stripes_is_got_with_a_message_for_each_and_one_more() {
     for nodes in FEW_NODES {
         let calls = Arc::new(AtomicU64::new(0));
-        let vfs = now(Pool::of(nodes).over(|node| Counting::new(node, calls.clone()), IMPATIENT));
+        let vfs = now(Pool::of(nodes).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT));
         let objects = Objects::new(vfs.client.clone());
         now(objects.put(b"k", filled(1, 5 * STRIPE).into(), Condition::Always)).unwrap();
         let before = calls.load(Relaxed);
@@ -352,7 +352,7 @@ fn an_object_that_goes_at_any_moment_of_a_get_is_got_whole_or_is_the_next() {
     {
         for moment in 0.. {
             let pool = Pool::of(nodes);
-            let (other, getter) = (now(pool.client()), now(pool.over(Stepped::new, IMPATIENT)));
+            let (other, getter) = (now(pool.client()), now(pool.over(SteppedConnection::new, IMPATIENT)));
             let (other, getter) = (Objects::new(other.client.clone()), Objects::new(getter.client.clone()));
             now(other.put(b"k", long(1, length), Condition::Always)).unwrap();
             let mut get = pin!(getter.get(b"k"));

@@ -3,9 +3,9 @@
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Objects, Patience,
-    objects::{Asked, Condition, Page, Value},
-    twin::{Counting, Dying, Lossy, Troubles},
+    Objects, RetryPolicy,
+    objects::{Condition, ListPage, ListRequest, Value},
+    testing::{CountingConnection, CrashingConnection, FaultRates, FaultyConnection},
 };
 use node::Settings;
 use placement::{FRAGMENTS, NodeId, PlacementSpec, Policy};
@@ -248,7 +248,7 @@ async fn counted<T>(calls: &AtomicU64, what: impl Future<Output = Outcome<T>>) -
 async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
     for nodes in NODES {
         let calls = Arc::new(AtomicU64::new(0));
-        let vfs = Pool::of(nodes).over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+        let vfs = Pool::of(nodes).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
         let objects = objects(&vfs);
         // On a single node directories cost no message; otherwise one each time that the path
         // leaves a node.
@@ -278,7 +278,7 @@ async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
 #[tokio::test]
 async fn an_object_of_a_directory_that_was_split_is_replaced_without_asking_all_of_the_directory() {
     let calls = Arc::new(AtomicU64::new(0));
-    let vfs = Pool::that_splits(1, 8).over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+    let vfs = Pool::that_splits(1, 8).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
     let objects = objects(&vfs);
     let keys: Vec<String> = (0..32).map(|number| format!("k{number}")).collect();
     for key in &keys {
@@ -311,28 +311,28 @@ async fn keys_are_listed_in_the_order_of_their_bytes_in_pages_and_by_folders() {
             for max in [1, 2, 7, 1000] {
                 let (mut listed, mut after) = (Vec::new(), Vec::new());
                 loop {
-                    let asked = Asked { prefix: prefix.as_bytes(), after: &after, by_folder: false };
+                    let asked = ListRequest { prefix: prefix.as_bytes(), after: &after, by_directory: false };
                     let page = objects.list(asked, max).await.unwrap();
                     listed.extend(page.keys.iter().map(|key| String::from_utf8(key.clone()).unwrap()));
-                    assert!(page.len() <= max && page.folders.is_empty());
+                    assert!(page.len() <= max && page.directories.is_empty());
                     let Some(next) = page.next else { break };
                     after = next;
                 }
                 assert!(listed.iter().eq(expected.iter().copied()), "{prefix} {max}: {listed:?}");
             }
         }
-        let told = |page: &Page| {
-            [&page.keys, &page.folders]
+        let told = |page: &ListPage| {
+            [&page.keys, &page.directories]
                 .map(|some| some.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>())
         };
-        let by_folder = Asked { by_folder: true, ..Asked::default() };
-        let page = objects.list(by_folder, 100).await.unwrap();
+        let by_directory = ListRequest { by_directory: true, ..ListRequest::default() };
+        let page = objects.list(by_directory, 100).await.unwrap();
         assert_eq!(told(&page), [vec!["a-b", "a.b", "a0", "b", "z"], vec!["a/", "c/", "empty/", "many/"]]);
-        let after = Asked { after: b"a/", ..by_folder };
+        let after = ListRequest { after: b"a/", ..by_directory };
         assert_eq!(told(&objects.list(after, 2).await.unwrap()), [vec!["a0", "b"], vec![]]);
-        let within = Asked { prefix: b"a/", ..by_folder };
+        let within = ListRequest { prefix: b"a/", ..by_directory };
         assert_eq!(told(&objects.list(within, 2).await.unwrap()), [vec!["a/x"], vec!["a/y/"]]);
-        assert!(objects.list(Asked { prefix: b"../", ..by_folder }, 1).await.is_err());
+        assert!(objects.list(ListRequest { prefix: b"../", ..by_directory }, 1).await.is_err());
     }
 }
 
@@ -480,7 +480,7 @@ async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_bo
         upload.abandon().await.unwrap();
         if nodes > 1 {
             let one = PlacementSpec { policy: Some(Policy::At(NodeId(2))), stripe_size: None };
-            let put = objects.placed(one).unwrap().put(b"other", bytes(2, 65 * STRIPE), ALWAYS).await;
+            let put = objects.with_placement(one).unwrap().put(b"other", bytes(2, 65 * STRIPE), ALWAYS).await;
             assert_eq!(shortage(put.map(drop)).node, Some(NodeId(2)), "a node of its own may be too small");
         }
         assert!(objects.get(b"k").await.unwrap().into_bytes() == bytes(1, all / 2));
@@ -510,9 +510,11 @@ type Plain = BTreeMap<String, Vec<u8>>;
 async fn objects_over_a_bad_connection_are_what_a_map_is() {
     for (seed, nodes) in [(1, 1), (2, 4), (3, 8), (4, 1)] {
         let pool = Pool::that_splits(nodes, 8);
-        let patience = Patience { tries: 60, ..IMPATIENT };
+        let retry_policy = RetryPolicy { tries: 60, ..IMPATIENT };
         let counter = AtomicU64::new(seed * 100);
-        let bad = pool.over(|node| Lossy::new(node, Troubles::MANY, counter.fetch_add(1, Relaxed)), patience).await;
+        let bad = pool
+            .over(|node| FaultyConnection::new(node, FaultRates::MANY, counter.fetch_add(1, Relaxed)), retry_policy)
+            .await;
         let (objects, vfs) = (objects(&bad), pool.client().await);
         let (mut model, mut dice) = (Plain::new(), crate::object_linear_test::dice(seed));
         for round in 0..400 {
@@ -535,7 +537,7 @@ async fn objects_over_a_bad_connection_are_what_a_map_is() {
                 }
             }
         }
-        let listed = objects.list(Asked::default(), 1000).await.unwrap().keys;
+        let listed = objects.list(ListRequest::default(), 1000).await.unwrap().keys;
         assert!(listed.iter().map(Vec::as_slice).eq(model.keys().map(String::as_bytes)), "seed {seed}");
         for (key, value) in &model {
             assert!(vfs.read_file(key.as_bytes()).await.unwrap() == *value, "seed {seed}: {key}");
@@ -560,7 +562,7 @@ async fn a_client_that_dies_in_the_middle_of_a_put_or_delete_has_done_it_or_not_
                     furnish(&vfs, &healthy, key).await;
                     let was = healthy.get(key.as_bytes()).await.ok().map(copied);
                     let left = Arc::new(AtomicU64::new(messages));
-                    let mortal = pool.over(|node| Dying::together(node, left.clone()), IMPATIENT).await;
+                    let mortal = pool.over(|node| CrashingConnection::sharing(node, left.clone()), IMPATIENT).await;
                     let objects = objects(&mortal);
                     let done = match what {
                         "put" => objects.put(key.as_bytes(), bytes(9, length), ALWAYS).await.map(drop),
@@ -626,7 +628,7 @@ async fn what_a_session_had_reserved_goes_with_it_and_the_next_reserves_anew() {
 async fn a_put_that_is_dropped_at_any_moment_leaves_no_bytes() {
     for drops in 0..40_u32 {
         let pool = Pool::of(4);
-        let late = pool.over(client::twin::Stepped::new, IMPATIENT).await;
+        let late = pool.over(client::testing::SteppedConnection::new, IMPATIENT).await;
         let (vfs, objects) = (pool.client().await, objects(&late));
         let mut put = Box::pin(objects.put(b"d/k", bytes(1, 3 * STRIPE), ALWAYS));
         let mut done = false;
@@ -654,7 +656,7 @@ fn futures_of_objects_may_go_to_another_thread() {
     goes(&objects.put(b"k", Bytes::new(), ALWAYS));
     goes(&objects.get(b"k"));
     goes(&objects.delete(b"k", ALWAYS));
-    goes(&objects.list(Asked::default(), 1));
+    goes(&objects.list(ListRequest::default(), 1));
     goes(&objects.put_many(&[]));
     goes(&objects.get_many(&[]));
     goes(&objects.head_many(&[]));

@@ -5,7 +5,7 @@ use crate::{
     handles::{Handles, OpenFile},
 };
 use bytes::Bytes;
-use client::{Backing, Client, Opened};
+use client::{Backing, Client, OpenedInode};
 use placement::FileId;
 use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 use wire::{
@@ -35,7 +35,7 @@ impl Vfs {
             let room = Room::take(&vfs.handles, || Object::entry(parent, &name))?;
             let (opened, client) = vfs
                 .client
-                .in_one_session(|client| {
+                .run_in_session(|client| {
                     let (name, inode) = (&name, inode.clone());
                     async move { Ok((create_or_open(&client, parent, name, inode, flags).await?, client)) }
                 })
@@ -51,7 +51,7 @@ impl Vfs {
         async move {
             let room = Room::take(&vfs.handles, || Object::File(file))?;
             let opened = |client: Client| async move { Ok((client.open(file, flags).await?, client)) };
-            let (opened, client) = vfs.client.in_one_session(opened).await?;
+            let (opened, client) = vfs.client.run_in_session(opened).await?;
             let lent = borrow(&client, &opened, flags).await;
             Ok(room.fill(&opened, flags, client, lent))
         }
@@ -70,7 +70,7 @@ impl Vfs {
             vfs.unlock_closed(&open, handle).await;
             let written = open.written.load(Relaxed);
             if let Some(layout) = open.layout.get()
-                && let Err(error) = open.client.fit(open.file, *layout, written).await
+                && let Err(error) = open.client.shrink_to_fit(open.file, *layout, written).await
             {
                 tracing::debug!(%error, "the last stripe keeps its slack");
             }
@@ -230,10 +230,10 @@ impl Vfs {
 
 /// Leases the descriptor of an opened extent file from a node in another process, for a frontend
 /// that can use it.
-pub(crate) async fn borrow(client: &Client, opened: &Opened, flags: OpenFlags) -> Option<Backing> {
+pub(crate) async fn borrow(client: &Client, opened: &OpenedInode, flags: OpenFlags) -> Option<Backing> {
     let Attributes { extent: whole, mode, .. } = opened.attributes;
     let wanted = whole.filter(|_| flags.use_extent && !(flags.write && mode & SET_ID != 0));
-    client.borrow(wanted?, flags)?.await
+    client.lease_fd(wanted?, flags)?.await
 }
 
 pub(crate) async fn create_or_open(
@@ -242,7 +242,7 @@ pub(crate) async fn create_or_open(
     name: &Name,
     inode: NewInode,
     flags: OpenFlags,
-) -> Outcome<Opened> {
+) -> Outcome<OpenedInode> {
     let whole = if flags.use_extent { ExtentRequest::Any } else { ExtentRequest::None };
     for _ in 0..CREATE_TRIES {
         match client.create(parent, name, inode.clone(), true, whole).await {
@@ -257,7 +257,7 @@ pub(crate) async fn create_or_open(
     Err(Refusal::Busy(Object::entry(parent, name)))
 }
 
-async fn open_named(client: &Client, parent: FileId, name: &Name, flags: OpenFlags) -> Outcome<Opened> {
+async fn open_named(client: &Client, parent: FileId, name: &Name, flags: OpenFlags) -> Outcome<OpenedInode> {
     let found = client.lookup(parent, name).await?;
     if found.kind == Kind::Directory {
         return Err(Refusal::IsDirectory(Object::entry(parent, name)));
@@ -276,7 +276,7 @@ impl<'a> Room<'a> {
 
     /// Turns the reservation into a handle. `client` is bound to the session in which the file was
     /// opened.
-    pub fn fill(self, opened: &Opened, flags: OpenFlags, client: Client, lent: Option<Backing>) -> Handle {
+    pub fn fill(self, opened: &OpenedInode, flags: OpenFlags, client: Client, lent: Option<Backing>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
         let Attributes { file, extent: whole, mode, .. } = opened.attributes;

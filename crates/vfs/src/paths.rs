@@ -3,7 +3,7 @@
 
 use crate::Vfs;
 use bytes::Bytes;
-use client::{Expected, Located};
+use client::{ExpectedLocation, FileLocation};
 use placement::FileId;
 use wire::{Attributes, Kind, Name, Object, OpenFlags, Outcome, Refusal};
 
@@ -20,9 +20,9 @@ const DIRECTORY_MODE: u32 = 0o755;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Whereabouts {
     /// The file exists.
-    There(Located),
+    There(FileLocation),
     /// The file does not exist.
-    Expected(Expected),
+    Expected(ExpectedLocation),
 }
 
 /// Remaining part of a path walk.
@@ -59,13 +59,13 @@ impl Vfs {
 
     /// Predicts by the last existing directory of the path, since missing directories below would
     /// inherit from it.
-    async fn expect_at(&self, path: &[u8]) -> Outcome<Expected> {
+    async fn expect_at(&self, path: &[u8]) -> Outcome<ExpectedLocation> {
         let mut above: Vec<&[u8]> = names(path).collect();
         let last = above.pop().ok_or_else(|| Refusal::invalid(Object::text(path), "the path has no last name"))?;
         let mut name = Some(Name::new(last)?);
         loop {
             match self.walk(&above.join(&b'/'), true).await {
-                Ok(found) => return self.client.expected(found.file, name.as_ref()).await,
+                Ok(found) => return self.client.expected_location(found.file, name.as_ref()).await,
                 Err(Refusal::NotFound(_)) if above.pop().is_some() => name = None,
                 Err(refusal) => return Err(refusal),
             }

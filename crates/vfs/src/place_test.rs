@@ -5,9 +5,9 @@ use crate::{Vfs, pool_test::*};
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{
-    Borrowing, Connection, InProcess, Objects, Obtaining,
+    Connection, FdLeaseFuture, InProcessConnection, Objects, ProgramFdFuture,
     objects::Condition,
-    twin::{Counting, Lossy, Troubles},
+    testing::{CountingConnection, FaultRates, FaultyConnection},
 };
 use node::{Backing, Hear, Reply, Settings};
 use parking_lot::Mutex;
@@ -93,7 +93,7 @@ async fn looked_at(nodes: u32) -> (LeaseStatus, Vfs, u32) {
 /// A connection to a node that is in this process or not, as the test sets it.
 #[derive(Debug)]
 struct Beside {
-    way: InProcess,
+    way: InProcessConnection,
     inside: bool,
 }
 
@@ -106,24 +106,24 @@ impl Connection for Beside {
         self.way.backing(extent, flags)
     }
 
-    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
-        self.way.obtain(obtain)
+    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
+        self.way.dup_fd_for_program(obtain)
     }
 
-    fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
-        self.way.borrow(extent, flags)
+    fn lease_fd(&self, extent: Extent, flags: OpenFlags) -> Option<FdLeaseFuture> {
+        self.way.lease_fd(extent, flags)
     }
 
-    fn is_here(&self) -> bool {
+    fn is_on_local_host(&self) -> bool {
         true
     }
 
-    fn is_inside(&self) -> bool {
+    fn is_in_process(&self) -> bool {
         self.inside
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        self.way.watch(session, hear)
+    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+        self.way.subscribe(session, hear)
     }
 }
 
@@ -215,7 +215,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
         }
         let whole =
             PlacementSpec { policy: Some(Policy::At(NodeId(nodes))), stripe_size: StripeSize::new(64 << 10).ok() };
-        let elsewhere = objects.placed(whole).unwrap();
+        let elsewhere = objects.with_placement(whole).unwrap();
         for length in [STRIPE as usize, LARGE] {
             let put = elsewhere.put(b"d/long", Bytes::from(pattern(length)), Condition::Always).await.unwrap();
             assert_eq!(vfs.locate(put.file).await.unwrap().shares(), [(NodeId(nodes), length as u64)]);
@@ -224,7 +224,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
         upload.write(Bytes::from(pattern(LARGE))).await.unwrap();
         let put = upload.finish().await.unwrap();
         assert_eq!(vfs.locate(put.file).await.unwrap().shares(), [(NodeId(nodes), LARGE as u64)]);
-        let nowhere = objects.placed(PlacementSpec { policy: Some(Policy::At(NodeId(99))), stripe_size: None });
+        let nowhere = objects.with_placement(PlacementSpec { policy: Some(Policy::At(NodeId(99))), stripe_size: None });
         assert!(matches!(nowhere, Err(Refusal::Invalid { .. })), "{nowhere:?}");
         vfs.remove_tree(b"d").await.unwrap();
         objects.close().await.unwrap();
@@ -237,7 +237,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
 async fn a_folder_that_says_where_bytes_lie_is_asked_once() {
     for nodes in NODES {
         let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
-        let vfs = pool.over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+        let vfs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
         let objects = Objects::new(vfs.client.clone());
         directory(&vfs, "d", "at(1)").await;
         let mut counts = Vec::new();
@@ -539,7 +539,7 @@ async fn what_a_client_held_of_placed_files_goes_with_its_session() {
 async fn saying_where_a_file_lies_takes_two_messages_more_once() {
     for nodes in NODES {
         let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
-        let vfs = pool.over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+        let vfs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
         for (policy, more) in [("whole", 0), ("here", 2), ("at(1)", 2)] {
             let folder = directory(&vfs, policy, policy).await;
             let (_, handle) = vfs.create(folder, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
@@ -558,10 +558,11 @@ async fn two_clients_that_place_one_file_agree() {
         let looked = LeaseStatus::of(4);
         let lossy = |own: u32| {
             let pool = &looked.pool;
-            let patience = client::Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
-            let wrap = move |node: InProcess| Beside { inside: node.0.id() == NodeId(own), way: node };
-            let way = move |node| Lossy::new(wrap(node), Troubles::MANY, seed + u64::from(own));
-            pool.over(way, patience)
+            let retry_policy =
+                client::RetryPolicy { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+            let wrap = move |node: InProcessConnection| Beside { inside: node.0.id() == NodeId(own), way: node };
+            let way = move |node| FaultyConnection::new(wrap(node), FaultRates::MANY, seed + u64::from(own));
+            pool.over(way, retry_policy)
         };
         let (one, other) = (lossy(2).await, lossy(3).await);
         directory(&one, "d", "here").await;

@@ -2,7 +2,7 @@
 
 use crate::Vfs;
 use arena::{Arena, ArenaOptions};
-use client::{Client, Connection, InProcess, Nodes, Patience};
+use client::{Client, Connection, InProcessConnection, Nodes, RetryPolicy};
 use node::{Node, Settings};
 use placement::{NodeId, PartitionMap};
 use std::{sync::Arc, time::Duration};
@@ -51,10 +51,14 @@ impl Pool {
     }
 
     /// A client over connections that the test wraps around the in-process ones.
-    pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(InProcess) -> C, patience: Patience) -> Vfs {
+    pub async fn over<C: Connection + 'static>(
+        &self,
+        wrap: impl Fn(InProcessConnection) -> C,
+        retry_policy: RetryPolicy,
+    ) -> Vfs {
         let way = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
         let nodes: Nodes = self.0.iter().map(way).collect();
-        Vfs::new(Client::connect_all(nodes, patience).await.unwrap())
+        Vfs::new(Client::connect_all(nodes, retry_policy).await.unwrap())
     }
 
     /// A client that reaches all nodes.
@@ -105,16 +109,16 @@ pub fn pool() -> Vfs {
 }
 
 /// Retry policy with few and short tries, so that tests of failures are fast.
-pub const IMPATIENT: Patience =
-    Patience { tries: 3, pause_first: Duration::from_micros(10), pause_max: Duration::from_micros(10) };
+pub const IMPATIENT: RetryPolicy =
+    RetryPolicy { tries: 3, pause_first: Duration::from_micros(10), pause_max: Duration::from_micros(10) };
 
 /// A client over the test's own connection.
-pub async fn over(connection: impl Connection + 'static, patience: Patience) -> Vfs {
-    Vfs::new(Client::connect(Arc::new(connection), patience).await.unwrap())
+pub async fn over(connection: impl Connection + 'static, retry_policy: RetryPolicy) -> Vfs {
+    Vfs::new(Client::connect(Arc::new(connection), retry_policy).await.unwrap())
 }
 
-pub fn direct(node: &Arc<Node>) -> InProcess {
-    InProcess(node.clone())
+pub fn direct(node: &Arc<Node>) -> InProcessConnection {
+    InProcessConnection(node.clone())
 }
 
 pub fn name(text: &str) -> Name {

@@ -2,7 +2,7 @@
 //! equal answers.
 
 use crate::{linear_model::*, linear_test::*, pool_test::*};
-use client::{Connection, twin::Stepped};
+use client::{Connection, testing::SteppedConnection};
 use node::Reply;
 use parking_lot::Mutex;
 use partition::{Partition, Settings};
@@ -119,7 +119,7 @@ fn try_seed(seed: u64, split_entries: u32) {
     let (mut tree, mut dice) = (Tree::new(), Dice(seed));
     now(furnish(&healthy, &mut tree));
     let actor = |dice: &mut Dice| Actor {
-        vfs: now(over(Stepped::new(ToBare(bare.clone())), EAGER)),
+        vfs: now(over(SteppedConnection::new(ToBare(bare.clone())), EAGER)),
         todo: (0..6).map(|_| draw(dice, &tree)).collect(),
         doing: None,
     };

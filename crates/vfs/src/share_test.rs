@@ -3,8 +3,8 @@
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Patience,
-    twin::{Lossy, Troubles},
+    RetryPolicy,
+    testing::{FaultRates, FaultyConnection},
 };
 use node::Node;
 use std::{sync::Arc, time::Duration};
@@ -12,8 +12,8 @@ use wire::{Changes, OpenFlags, Refusal};
 
 /// A client with many late answers, so that the steps of two clients interleave.
 async fn late(node: &Arc<Node>, seed: u64) -> Vfs {
-    let troubles = Troubles { delayed: 500, ..Troubles::default() };
-    over(Lossy::new(direct(node), troubles, seed), Patience::default()).await
+    let troubles = FaultRates { delayed: 500, ..FaultRates::default() };
+    over(FaultyConnection::new(direct(node), troubles, seed), RetryPolicy::default()).await
 }
 
 #[tokio::test]

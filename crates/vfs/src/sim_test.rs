@@ -15,7 +15,7 @@ use crate::{
     linear_test::{Dice, act, draw, furnish, listed, told, why},
     pool_test::*,
 };
-use client::{Client, Connection, Nodes, Patience};
+use client::{Client, Connection, Nodes, RetryPolicy};
 use node::{Node, Reply, Settings, SimulatedTime, sleep_until};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId};
@@ -45,8 +45,8 @@ const WAY_MAX_MICROS: usize = 100_000;
 /// Longest latency of most messages.
 const WAY_MICROS: usize = 500;
 /// Retry policy with so many tries that a client never gives up; simulated time costs nothing.
-const STUBBORN: Patience =
-    Patience { tries: 200, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(30) };
+const STUBBORN: RetryPolicy =
+    RetryPolicy { tries: 200, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(30) };
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -2,7 +2,7 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use client::twin::{Lossy, Troubles};
+use client::testing::{FaultRates, FaultyConnection};
 use placement::FileId;
 use std::collections::BTreeSet;
 use wire::{ACL_DEFAULT, Changes, Kind, OpenFlags, Refusal, RenameMode, TimeChange, Timestamp, XattrMode};
@@ -239,12 +239,12 @@ async fn a_file_has_names_in_split_directories() {
 async fn a_directory_splits_over_a_bad_connection_too() {
     for (seed, nodes) in (0..20).zip(NODES.into_iter().cycle()) {
         let pool = Pool::that_splits(nodes, LIMIT);
-        let patience = client::Patience {
+        let retry_policy = client::RetryPolicy {
             tries: 60,
             pause_first: std::time::Duration::ZERO,
             pause_max: std::time::Duration::ZERO,
         };
-        let lossy = pool.over(|node| Lossy::new(node, Troubles::MANY, seed), patience).await;
+        let lossy = pool.over(|node| FaultyConnection::new(node, FaultRates::MANY, seed), retry_policy).await;
         let directory = split(&lossy, "d", 40).await;
         let healthy = pool.client().await;
         assert_eq!(all(&healthy, directory).await.len(), 40, "seed {seed}");

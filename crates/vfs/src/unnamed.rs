@@ -50,7 +50,7 @@ impl Vfs {
             let room = Room::take(&vfs.handles, || Object::File(parent))?;
             let (opened, client) = vfs
                 .client
-                .in_one_session(|client| {
+                .run_in_session(|client| {
                     let (name, inode) = (name.clone(), inode.clone());
                     async move { Ok((client.create_unnamed(parent, name, inode, linkable).await?, client)) }
                 })

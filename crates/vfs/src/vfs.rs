@@ -34,7 +34,7 @@ impl Vfs {
     /// last report. Refused as `Unavailable` if no node has ever answered.
     pub fn ask_usage(&self) -> impl Future<Output = Outcome<SpaceUsage>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.ask_usage().await }
+        async move { client.query_usage().await }
     }
 
     /// True if a node of the pool holds data, so that files may be placed there.

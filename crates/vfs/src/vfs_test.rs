@@ -2,7 +2,7 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use client::twin::Stepped;
+use client::testing::SteppedConnection;
 use std::{
     future::Future,
     pin::pin,
@@ -210,7 +210,7 @@ fn polls<T>(what: impl Future<Output = Outcome<T>>) -> (u32, T) {
 #[test]
 fn the_stripes_of_a_long_write_or_read_are_under_way_together() {
     for nodes in FEW_NODES {
-        let vfs = polls(async { Ok(Pool::of(nodes).over(Stepped::new, IMPATIENT).await) }).1;
+        let vfs = polls(async { Ok(Pool::of(nodes).over(SteppedConnection::new, IMPATIENT).await) }).1;
         let (_, handle) = polls(vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE)).1;
         let (two, eight) = (2 * STRIPE, 8 * STRIPE);
         let write = |at: u32, length: u32| polls(vfs.write(handle, at.into(), filled(7, length).into())).0;

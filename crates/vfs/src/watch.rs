@@ -10,7 +10,7 @@ impl Vfs {
     /// a second mount.
     pub fn another(&self) -> impl Future<Output = Outcome<Self>> + Send + use<> {
         let client = self.client.clone();
-        async move { Ok(Self::new(client.another().await?)) }
+        async move { Ok(Self::new(client.new_session().await?)) }
     }
 
     /// Subscribes this session to cache invalidations. From now on it may cache the answers it gets
@@ -29,7 +29,7 @@ impl Vfs {
     /// Refused with `TooManyOpen` if the number of subscribers is at its limit.
     pub fn watch(&self, hear: Hear) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.watch(&hear).await }
+        async move { client.subscribe(&hear).await }
     }
 
     /// Declares that this session's kernel supports prune notices, which make it forget an unused
@@ -38,14 +38,14 @@ impl Vfs {
     /// [`Recall::Removed`](wire::Recall::Removed), and [`Self::forgotten`] must follow. Call this
     /// before the kernel sends its first request.
     pub fn prunes(&self) {
-        self.client.prunes();
+        self.client.set_supports_prune();
     }
 
     /// Reports that this session's kernel has forgotten the inode. A removed inode that was
     /// retained for it is deleted now.
     pub fn forgotten(&self, file: FileId) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.forgotten(file).await }
+        async move { client.report_forgotten(file).await }
     }
 
     /// Ends this session: closes its files, releases its locks, deletes inodes retained for its

@@ -40,8 +40,8 @@ impl Key {
         &self.name
     }
 
-    /// The path of the folder, without a slash at its end; empty for the root.
-    pub(super) fn folder(&self) -> &[u8] {
+    /// The path of the directory, without a slash at its end; empty for the root.
+    pub(super) fn directory(&self) -> &[u8] {
         &self.bytes[..self.last.saturating_sub(1)]
     }
 }
@@ -59,9 +59,9 @@ fn broken_rule(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The names of a folder's path that was checked.
-pub(super) fn names(folder: &[u8]) -> Outcome<Vec<Name>> {
-    folder.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(Name::new).collect()
+/// The names of a directory's path that was checked.
+pub(super) fn names(directory: &[u8]) -> Outcome<Vec<Name>> {
+    directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(Name::new).collect()
 }
 
 #[cfg(test)]
@@ -88,8 +88,8 @@ mod tests {
         assert!(matches!(Key::new(&long), Err(Refusal::NameTooLong(_))));
         let longest = [&[b'x', b'/'].repeat(2047)[..], b"y"].concat();
         let key = Key::new(&longest).unwrap();
-        assert_eq!((key.as_bytes().len(), key.name().as_bytes(), key.folder().len()), (4095, &b"y"[..], 4093));
+        assert_eq!((key.as_bytes().len(), key.name().as_bytes(), key.directory().len()), (4095, &b"y"[..], 4093));
         let plain = Key::new(b"...\xff").unwrap();
-        assert_eq!((plain.folder(), plain.name().as_bytes()), (&b""[..], &b"...\xff"[..]));
+        assert_eq!((plain.directory(), plain.name().as_bytes()), (&b""[..], &b"...\xff"[..]));
     }
 }

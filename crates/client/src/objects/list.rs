@@ -1,7 +1,7 @@
 //! Listing: keys in the order of their bytes.
 
-use super::{Key, Objects, folders::Missing};
-use crate::client::unexpected;
+use super::{Key, Objects, directory_paths::MissingPolicy};
+use crate::client::unexpected_answer;
 use bytes::Bytes;
 use placement::FileId;
 use std::collections::VecDeque;
@@ -9,29 +9,29 @@ use wire::{Answer, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Outcome, Refusal};
 
 /// The keys to list.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
+pub struct ListRequest<'a> {
     /// Only keys that begin with this.
     pub prefix: &'a [u8],
-    /// Only keys after this one; empty: from the first on. A folder as returned with `by_folder`
-    /// skips all keys in it.
+    /// Only keys after this one; empty: from the first on. A directory as returned with
+    /// `by_directory` skips all keys in it.
     pub after: &'a [u8],
     /// True to return keys that have a `/` after the prefix as one, cut after that `/`: as S3 does
-    /// with the delimiter `/`. An empty folder is returned too.
-    pub by_folder: bool,
+    /// with the delimiter `/`. An empty directory is returned too.
+    pub by_directory: bool,
 }
 
 /// Some keys, in the order of their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct ListPage {
     /// Keys of objects.
     pub keys: Vec<Vec<u8>>,
-    /// Folders, with a `/` at their ends; empty unless they were asked for.
-    pub folders: Vec<Vec<u8>>,
+    /// WalkedPaths, with a `/` at their ends; empty unless they were asked for.
+    pub directories: Vec<Vec<u8>>,
     /// The `after` of the next page; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// One folder whose entries are being listed.
+/// One directory whose entries are being listed.
 struct Level {
     /// Its path with a slash at its end; empty for the root.
     path: Vec<u8>,
@@ -45,13 +45,13 @@ struct Level {
 }
 
 impl Objects {
-    /// Lists at most `max` keys and folders (0 counts as 1). One message for each folder that is
-    /// entered, and for each 4,096 of its entries; more for a folder that is split.
+    /// Lists at most `max` keys and directories (0 counts as 1). One message for each directory
+    /// that is entered, and for each 4,096 of its entries; more for a directory that is split.
     ///
     /// Each key exists at some moment of the call; a key that exists all the time is in the list.
-    pub async fn list(&self, asked: Asked<'_>, max: usize) -> Outcome<Page> {
-        let (mut page, max) = (Page::default(), max.max(1));
-        let Some(top) = self.top(asked).await? else { return Ok(page) };
+    pub async fn list(&self, request: ListRequest<'_>, max: usize) -> Outcome<ListPage> {
+        let (mut page, max) = (ListPage::default(), max.max(1));
+        let Some(top) = self.top_level(request).await? else { return Ok(page) };
         let mut levels = vec![top];
         while let Some(level) = levels.last_mut() {
             let Some(entry) = level.entries.pop_front() else {
@@ -74,10 +74,10 @@ impl Objects {
             match entry.kind {
                 Kind::Directory => {
                     path.push(b'/');
-                    if asked.by_folder {
-                        page.folders.push(path);
+                    if request.by_directory {
+                        page.directories.push(path);
                     } else {
-                        levels.extend(Level::new(path, entry.file, b"", asked));
+                        levels.extend(Level::new(path, entry.file, b"", request));
                     }
                 }
                 _ => page.keys.push(path),
@@ -86,21 +86,21 @@ impl Objects {
         Ok(page)
     }
 
-    /// The folder that contains all keys with the prefix.
-    async fn top(&self, asked: Asked<'_>) -> Outcome<Option<Level>> {
-        let at = asked.prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let (path, rest) = asked.prefix.split_at(at);
+    /// The directory that contains all keys with the prefix.
+    async fn top_level(&self, request: ListRequest<'_>) -> Outcome<Option<Level>> {
+        let at = request.prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (path, rest) = request.prefix.split_at(at);
         let directory = match path.strip_suffix(b"/") {
             None => FileId::ROOT,
-            Some(folder) => {
-                Key::new(folder)?;
-                match self.find_way(folder, Missing::Refused).await {
+            Some(directory) => {
+                Key::new(directory)?;
+                match self.find_path(directory, MissingPolicy::Refuse).await {
                     Err(Refusal::NotFound(_) | Refusal::NotDirectory(_)) => return Ok(None),
-                    way => way?.directory,
+                    path => path?.directory,
                 }
             }
         };
-        Ok(Level::new(path.to_vec(), directory, rest, asked))
+        Ok(Level::new(path.to_vec(), directory, rest, request))
     }
 
     /// Fetches more entries.
@@ -108,11 +108,11 @@ impl Objects {
         let Some(from) = level.from.take() else { return Ok(()) };
         let max = u32::try_from(wanted).unwrap_or(LIST_ENTRIES_MAX).clamp(1, LIST_ENTRIES_MAX);
         let entries = match self.list_names(level.directory, &level.prefix, &from, max).await {
-            Err(Refusal::NotFound(_)) => return Ok(()), // the folder is gone, with all that was in it
+            Err(Refusal::NotFound(_)) => return Ok(()), // the directory is gone, with all that was in it
             entries => entries?,
         };
         if entries.len() == max as usize {
-            let behind = entries.last().map(|last| [&listed_name(last)[..], b"\0"].concat().into());
+            let behind = entries.last().map(|last| [&sort_key(last)[..], b"\0"].concat().into());
             level.from = behind;
         }
         level.entries = entries.into();
@@ -135,7 +135,7 @@ impl Objects {
                 part => entries.extend(part?),
             }
         }
-        entries.sort_by_cached_key(listed_name);
+        entries.sort_by_cached_key(sort_key);
         entries.truncate(max as usize);
         Ok(entries)
     }
@@ -143,23 +143,25 @@ impl Objects {
     async fn list_part(&self, directory: FileId, prefix: &Bytes, from: &Bytes, max: u32) -> Outcome<Vec<DirEntry>> {
         let (prefix, from) = (prefix.clone(), from.clone());
         let command = Command::ListNames { directory, prefix, from, max };
-        match self.client.ask(directory.partition(), command).await? {
+        match self.client.query(directory.partition(), command).await? {
             Answer::Entries(entries) => Ok(entries),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 }
 
 impl Level {
-    /// `None` if nothing in the folder can be after the start.
-    fn new(path: Vec<u8>, directory: FileId, prefix: &[u8], asked: Asked<'_>) -> Option<Self> {
-        let from = match asked.after.strip_prefix(&path[..]) {
-            None if asked.after > &path[..] => return None,
+    /// `None` if nothing in the directory can be after the start.
+    fn new(path: Vec<u8>, directory: FileId, prefix: &[u8], request: ListRequest<'_>) -> Option<Self> {
+        let from = match request.after.strip_prefix(&path[..]) {
+            None if request.after > &path[..] => return None,
             None | Some(b"") => Bytes::new(),
             Some(behind) => match behind.iter().position(|byte| *byte == b'/') {
                 None => [behind, b"\0"].concat().into(),
-                // The whole folder was returned as one.
-                Some(slash) if asked.by_folder && slash + 1 == behind.len() => [&behind[..slash], b"0"].concat().into(),
+                // The whole directory was returned as one.
+                Some(slash) if request.by_directory && slash + 1 == behind.len() => {
+                    [&behind[..slash], b"0"].concat().into()
+                }
                 Some(slash) => behind[..=slash].to_vec().into(),
             },
         };
@@ -169,23 +171,23 @@ impl Level {
 }
 
 /// The sort key of an entry: keys below a directory have a slash after its name.
-fn listed_name(entry: &DirEntry) -> Vec<u8> {
+fn sort_key(entry: &DirEntry) -> Vec<u8> {
     let slash: &[u8] = if entry.kind == Kind::Directory { b"/" } else { b"" };
     [entry.name.as_bytes(), slash].concat()
 }
 
-impl Page {
-    /// The number of keys and folders.
+impl ListPage {
+    /// The number of keys and directories.
     pub fn len(&self) -> usize {
-        self.keys.len() + self.folders.len()
+        self.keys.len() + self.directories.len()
     }
 
-    /// True if there are no keys and no folders.
+    /// True if there are no keys and no directories.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     fn last(&self) -> Option<&[u8]> {
-        self.keys.last().into_iter().chain(self.folders.last()).max().map(Vec::as_slice)
+        self.keys.last().into_iter().chain(self.directories.last()).max().map(Vec::as_slice)
     }
 }

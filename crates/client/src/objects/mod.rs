@@ -11,33 +11,34 @@
 //! calls and bytes in flight are bounded; a call beyond that waits for others of the same `Objects`
 //! or its clones.
 //!
-//! Bytes are not cached. Of folders the client remembers where they were (`folders`) and where
-//! bytes in them are to be placed (`placings`), and has both validated with each use.
+//! Bytes are not cached. Of directories the client remembers where they were (`directory_paths`)
+//! and where bytes in them are to be placed (`placement_cache`), and has both validated with each
+//! use.
 
-mod flow;
-mod folders;
+mod batch;
+mod cross_partition;
+mod directory_paths;
 mod get;
-mod ids;
+mod id_pool;
 mod key;
+mod limiter;
 mod list;
-mod many;
-mod placings;
+mod placement_cache;
 mod put;
-mod spread;
 mod upload;
 
 use crate::Client;
 use bytes::{Bytes, BytesMut};
-use flow::Flow;
-use folders::Folders;
-use ids::Ids;
+use directory_paths::WalkedPaths;
+use id_pool::IdAllocator;
+use limiter::Limiter;
 use placement::{PlacementSpec, Policy};
-use placings::Placings;
+use placement_cache::PlacementCache;
 use std::sync::Arc;
 use wire::{Object, ObjectAttributes, Outcome, Refusal};
 
 pub use key::{KEY_BYTES_MAX, Key};
-pub use list::{Asked, Page};
+pub use list::{ListPage, ListRequest};
 pub use upload::Upload;
 pub use wire::{Condition, ObjectMeta, Version};
 
@@ -48,19 +49,19 @@ const TRIES: u32 = 64;
 #[derive(Clone, Debug)]
 pub struct Objects {
     client: Client,
-    /// The placement of objects that are put; where it says nothing, that of the folder applies.
+    /// The placement of objects that are put; where it says nothing, that of the directory applies.
     placing: PlacementSpec,
     /// The extended attributes of objects that are put.
     attributes: ObjectAttributes,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    folders: Folders,
-    ids: Ids,
-    placings: Placings,
-    flow: Flow,
+struct SharedState {
+    paths: WalkedPaths,
+    ids: IdAllocator,
+    placements: PlacementCache,
+    limiter: Limiter,
 }
 
 /// An object's bytes, as they were put.
@@ -104,10 +105,10 @@ impl Objects {
     }
 
     /// The same objects with a placement for what is put through this handle; where it says
-    /// nothing, that of the folder applies.
+    /// nothing, that of the directory applies.
     ///
     /// Refused as `Invalid` if it names a node that holds no data.
-    pub fn placed(&self, placing: PlacementSpec) -> Outcome<Self> {
+    pub fn with_placement(&self, placing: PlacementSpec) -> Outcome<Self> {
         if let Some(Policy::At(node)) = placing.policy {
             self.client.check_node(Object::Pool, node)?;
         }
@@ -122,7 +123,7 @@ impl Objects {
     }
 
     /// The same objects over another handle of the client.
-    fn through(&self, client: Client) -> Self {
+    fn with_client(&self, client: Client) -> Self {
         Self { client, ..self.clone() }
     }
 
@@ -139,7 +140,7 @@ impl Objects {
 }
 
 /// Replaces the directory entry in a refusal with the key.
-fn about(key: &Key, refusal: Refusal) -> Refusal {
+fn with_key(key: &Key, refusal: Refusal) -> Refusal {
     let object = || Object::text(key.as_bytes());
     match refusal {
         Refusal::NotFound(_) => Refusal::NotFound(object()),

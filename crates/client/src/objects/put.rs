@@ -1,9 +1,9 @@
 //! Putting and deleting objects.
 
-use super::{Key, Objects, TRIES, about, folders::Missing, ids::Taken};
+use super::{Key, Objects, TRIES, directory_paths::MissingPolicy, id_pool::ReservedId, with_key};
 use crate::{
-    client::unexpected,
-    route::{PIECES_UNDER_WAY, pieces},
+    client::unexpected_answer,
+    stripe_ranges::{RANGES_IN_FLIGHT_MAX, stripe_ranges},
 };
 use bytes::Bytes;
 use futures_util::{
@@ -19,22 +19,22 @@ use wire::{
 };
 
 /// The result of a put whose bytes were written in one place.
-enum Put {
+enum PutOutcome {
     Done(Version),
-    /// Try again: the name is in another partition than when the file was reserved, or its folder
-    /// wants the bytes elsewhere.
-    Again,
+    /// Try again: the name is in another partition than when the file was reserved, or its
+    /// directory wants the bytes elsewhere.
+    Retry,
 }
 
 /// The place of a new object.
-struct There {
+struct PutTarget {
     directory: FileId,
     /// The partition of its name.
     partition: PartitionId,
 }
 
 /// Yields once to the executor.
-async fn pause() {
+async fn yield_once() {
     let mut paused = false;
     poll_fn(|context| {
         if mem::replace(&mut paused, true) {
@@ -48,22 +48,22 @@ async fn pause() {
 
 impl Objects {
     /// Puts an object in place of the one that has its key, if the condition holds: a reader gets
-    /// the old object or the new one, complete. Missing folders are made with mode 0755, the object
-    /// has mode 0644; both have the owner of the folder above.
+    /// the old object or the new one, complete. Missing directories are made with mode 0755, the
+    /// object has mode 0644; both have the owner of the directory above.
     ///
-    /// Refused with `Changed` if the condition does not hold, `IsDirectory` if the key is a folder,
-    /// `NotDirectory` if a part of it before the last is not one, `NoSpace` if the pool stays full.
-    /// A put that is refused, or dropped while it waits, leaves no bytes behind.
+    /// Refused with `Changed` if the condition does not hold, `IsDirectory` if the key is a
+    /// directory, `NotDirectory` if a part of it before the last is not one, `NoSpace` if the pool
+    /// stays full. A put that is refused, or dropped while it waits, leaves no bytes behind.
     pub async fn put(&self, key: &[u8], bytes: Bytes, condition: Condition) -> Outcome<Version> {
         let key = Key::new(key)?;
-        let _call = self.shared.flow.call().await;
+        let _call = self.shared.limiter.call().await;
         let put = async {
             if bytes.len() <= INLINE_BYTES_MAX as usize {
                 return self.put_small(&key, &bytes, condition).await;
             }
             Box::pin(self.put_large(&key, &bytes, condition)).await
         };
-        put.await.map_err(|refusal| about(&key, refusal))
+        put.await.map_err(|refusal| with_key(&key, refusal))
     }
 
     async fn put_small(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
@@ -72,13 +72,13 @@ impl Objects {
             let (placing, attributes) = (self.placing, self.attributes.clone());
             Command::PutObject { parent, name, condition, placing, attributes, contents }
         };
-        let stored = match self.there(key, Missing::Made, put).await? {
+        let stored = match self.execute_at_key(key, MissingPolicy::Create, put).await? {
             Answer::ObjectStored { version, deleted: None } => return Ok(version),
             Answer::ObjectStored { version, deleted } => Some((version, deleted)),
             Answer::NeedsTransaction => None,
-            other => return Err(unexpected(&other)),
+            other => return Err(unexpected_answer(&other)),
         };
-        let Some((version, deleted)) = stored else { return self.put_spread(key, bytes, condition).await };
+        let Some((version, deleted)) = stored else { return self.put_across_partitions(key, bytes, condition).await };
         Box::pin(self.client.purge(deleted)).await;
         Ok(version)
     }
@@ -88,13 +88,13 @@ impl Objects {
             let object = Object::text(key.as_bytes());
             return Err(Refusal::TooLarge { object, limit: FILE_BYTES_MAX });
         }
-        let _bytes = self.shared.flow.bytes(bytes.len() as u64).await;
+        let _bytes = self.shared.limiter.bytes(bytes.len() as u64).await;
         // Reservations belong to a session, and end with it.
         let put = |client| {
-            let bound = self.through(client);
+            let bound = self.with_client(client);
             async move { bound.put_large_in(key, bytes, condition).await }
         };
-        self.client.in_one_session(put).await
+        self.client.run_in_session(put).await
     }
 
     /// Refuses with `NoSpace` a size beyond the pool's capacity: for callers that know the size
@@ -105,8 +105,8 @@ impl Objects {
 
     async fn put_large_in(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         for _ in 0..TRIES {
-            let there = self.known_place(key).await?;
-            if let Put::Done(version) = self.try_put_large(key, &there, bytes, condition).await? {
+            let target = self.put_target(key).await?;
+            if let PutOutcome::Done(version) = self.try_put_large(key, &target, bytes, condition).await? {
                 return Ok(version);
             }
         }
@@ -114,132 +114,138 @@ impl Objects {
     }
 
     /// The place of the name, as far as is known.
-    async fn known_place(&self, key: &Key) -> Outcome<There> {
-        let directory = match key.folder() {
+    async fn put_target(&self, key: &Key) -> Outcome<PutTarget> {
+        let directory = match key.directory() {
             b"" => FileId::ROOT,
-            folder => match self.known_way(folder) {
-                Some(way) => way.directory,
-                None => self.find_way(folder, Missing::Made).await?.directory,
+            directory => match self.known_path(directory) {
+                Some(path) => path.directory,
+                None => self.find_path(directory, MissingPolicy::Create).await?.directory,
             },
         };
-        Ok(There { directory, partition: self.client.slot(directory, key.name()).partition() })
+        Ok(PutTarget { directory, partition: self.client.slot(directory, key.name()).partition() })
     }
 
-    async fn try_put_large(&self, key: &Key, there: &There, bytes: &Bytes, condition: Condition) -> Outcome<Put> {
+    async fn try_put_large(
+        &self,
+        key: &Key,
+        target: &PutTarget,
+        bytes: &Bytes,
+        condition: Condition,
+    ) -> Outcome<PutOutcome> {
         let size = bytes.len() as u64;
-        // Ask the folder only for objects longer than a stripe: to write one stripe in vain costs
-        // less than that message.
-        let asks = size > u64::from(self.client.stripe_bytes());
-        let placing = self.placing_in(there.directory, asks).await?;
-        let (layout, by) = self.client.placed(placing, (there.directory, key.name()), size).await;
+        // Ask the directory only for objects longer than a stripe: to write one stripe in vain
+        // costs less than that message.
+        let query = size > u64::from(self.client.stripe_bytes());
+        let placing = self.placement_in(target.directory, query).await?;
+        let (layout, by) = self.client.place_object(placing, (target.directory, key.name()), size).await;
         let stripes = size.div_ceil(u64::from(layout.stripe_bytes()));
-        if stripes > PIECES_UNDER_WAY as u64 {
+        if stripes > RANGES_IN_FLIGHT_MAX as u64 {
             self.client.check_possible(size, Some(layout)).await?;
         }
-        let taken = self.shared.ids.take(&self.client, there.partition, stripes, (layout, by)).await?;
-        let (file, with_it) = (taken.file, stripes == 1 && self.is_stripe_beside(taken.file, layout));
+        let reserved = self.shared.ids.allocate(&self.client, target.partition, stripes, (layout, by)).await?;
+        let (file, in_message) = (reserved.file, stripes == 1 && self.is_stripe_colocated(reserved.file, layout));
         let named = async {
-            if !with_it {
+            if !in_message {
                 self.write_stripes(file, layout, bytes).await?;
             }
-            let first = if with_it { bytes.clone() } else { Bytes::new() };
+            let first = if in_message { bytes.clone() } else { Bytes::new() };
             let put = |parent| {
                 let (name, contents) = (key.name().clone(), Contents::Striped { file, size, first: first.clone() });
                 let (placing, attributes) = (self.placing, self.attributes.clone());
                 Command::PutObject { parent, name, condition, placing, attributes, contents }
             };
-            self.there(key, Missing::Made, put).await
+            self.execute_at_key(key, MissingPolicy::Create, put).await
         };
         match named.await {
             Ok(Answer::ObjectStored { version, deleted }) => {
-                taken.used();
+                reserved.mark_used();
                 self.client.purge(deleted).await;
-                Ok(Put::Done(version))
+                Ok(PutOutcome::Done(version))
             }
             answered => {
-                if let Ok(Answer::WrongPlacement(said)) = answered {
-                    self.shared.placings.learn(there.directory, said);
+                if let Ok(Answer::WrongPlacement(spec)) = answered {
+                    self.shared.placements.learn(target.directory, spec);
                 }
-                self.not_named(taken, answered, (key, bytes, condition)).await
+                self.handle_unnamed(reserved, answered, (key, bytes, condition)).await
             }
         }
     }
 
     /// Handles a reserved file that was not made an object.
-    async fn not_named(
+    async fn handle_unnamed(
         &self,
-        taken: Taken<'_>,
+        reserved: ReservedId<'_>,
         answered: Outcome<Answer>,
         (key, bytes, condition): (&Key, &Bytes, Condition),
-    ) -> Outcome<Put> {
-        let file = taken.file;
+    ) -> Outcome<PutOutcome> {
+        let file = reserved.file;
         if matches!(answered, Err(Refusal::Unavailable { .. } | Refusal::OutcomeUnknown(_) | Refusal::SessionEnded)) {
-            drop(taken); // the outcome is not known: it is cleaned up later
+            drop(reserved); // the outcome is not known: it is cleaned up later
         } else {
-            taken.give_back(&self.client).await;
+            reserved.release(&self.client).await;
         }
         match answered {
-            Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(Put::Again),
-            Ok(Answer::WrongPlacement(_)) => Ok(Put::Again),
-            Ok(Answer::NeedsTransaction) => self.put_spread(key, bytes, condition).await.map(Put::Done),
-            Ok(other) => Err(unexpected(&other)),
+            Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(PutOutcome::Retry),
+            Ok(Answer::WrongPlacement(_)) => Ok(PutOutcome::Retry),
+            Ok(Answer::NeedsTransaction) => self.put_across_partitions(key, bytes, condition).await.map(PutOutcome::Done),
+            Ok(other) => Err(unexpected_answer(&other)),
             Err(refusal) => Err(refusal),
         }
     }
 
     /// True if the first stripe is at the node of the inode, so that one message can carry both.
-    fn is_stripe_beside(&self, file: FileId, layout: Layout) -> bool {
-        let inner = &self.client.0;
+    fn is_stripe_colocated(&self, file: FileId, layout: Layout) -> bool {
+        let inner = &self.client.inner;
         let home = layout.partition(inner.seed, file, StripeNo(0), inner.partitions);
         inner.home(home) == inner.home(file.partition())
     }
 
     async fn write_stripes(&self, file: FileId, layout: Layout, bytes: &Bytes) -> Outcome<()> {
-        let writes = pieces(0, bytes.len(), layout.stripe_bytes()).map(|piece| {
-            let action = StripeAction::Fill { data: bytes.slice(piece.part) };
-            self.client.stripe(file, layout, piece.stripe, action)
+        let writes = stripe_ranges(0, bytes.len(), layout.stripe_bytes()).map(|piece| {
+            let action = StripeAction::Fill { data: bytes.slice(piece.range) };
+            self.client.send_stripe(file, layout, piece.stripe, action)
         });
         let mut writes = writes.fuse();
-        let (mut under_way, mut outcome) = (FuturesUnordered::new(), Ok(()));
+        let (mut in_flight, mut outcome) = (FuturesUnordered::new(), Ok(()));
         // All writes in flight end before what was written is removed. No write begins after a
         // refusal: each would wait for space anew.
         loop {
-            let goes_on = under_way.len() < PIECES_UNDER_WAY && outcome.is_ok();
+            let goes_on = in_flight.len() < RANGES_IN_FLIGHT_MAX && outcome.is_ok();
             let next = if goes_on { writes.next() } else { None };
             let ended = if let Some(write) = next {
-                under_way.push(write);
+                in_flight.push(write);
                 // The poll copies the piece and sends it before the next one is copied: the node
                 // works on one while we copy another.
-                let ended = poll_immediate(under_way.next()).await.flatten();
-                pause().await;
+                let ended = poll_immediate(in_flight.next()).await.flatten();
+                yield_once().await;
                 ended
             } else {
-                let Some(ended) = under_way.next().await else { return outcome };
+                let Some(ended) = in_flight.next().await else { return outcome };
                 Some(ended)
             };
             outcome = outcome.and(ended.map_or(Ok(()), |stripe| stripe.map(drop)));
         }
     }
 
-    /// Removes an object, if the condition holds; `Absent` never does. Its folder stays.
+    /// Removes an object, if the condition holds; `Absent` never does. Its directory stays.
     ///
     /// Refused with `NotFound` if there is none, `Changed` if the condition does not hold,
-    /// `IsDirectory` if the key is a folder.
+    /// `IsDirectory` if the key is a directory.
     pub async fn delete(&self, key: &[u8], condition: Condition) -> Outcome<()> {
         let key = Key::new(key)?;
-        let _call = self.shared.flow.call().await;
+        let _call = self.shared.limiter.call().await;
         let delete = |parent| Command::DeleteObject { parent, name: key.name().clone(), condition };
-        let removed = match self.there(&key, Missing::Refused, delete).await {
+        let removed = match self.execute_at_key(&key, MissingPolicy::Refuse, delete).await {
             Ok(Answer::Removed { deleted: None }) => return Ok(()),
             Ok(Answer::Removed { deleted }) => Some(deleted),
             Ok(Answer::NeedsTransaction) => None,
-            Ok(other) => return Err(unexpected(&other)),
-            Err(refusal) => return Err(about(&key, refusal)),
+            Ok(other) => return Err(unexpected_answer(&other)),
+            Err(refusal) => return Err(with_key(&key, refusal)),
         };
         if let Some(deleted) = removed {
             Box::pin(self.client.purge(deleted)).await;
             return Ok(());
         }
-        Box::pin(self.delete_spread(&key, condition)).await.map_err(|refusal| about(&key, refusal))
+        Box::pin(self.delete_across_partitions(&key, condition)).await.map_err(|refusal| with_key(&key, refusal))
     }
 }

@@ -1,6 +1,6 @@
 //! Uploads: putting bytes as they come, when their number is not known before.
 
-use super::{Condition, Key, ObjectMeta, Objects, Version, about, folders::Missing};
+use super::{Condition, Key, ObjectMeta, Objects, Version, directory_paths::MissingPolicy, with_key};
 use bytes::Bytes;
 use placement::FileId;
 use wire::{NewInode, NewKind, Outcome, Refusal, WritePlace, XattrMode};
@@ -23,22 +23,23 @@ pub struct Upload {
 }
 
 impl Objects {
-    /// Begins to put an object whose bytes come piece by piece; missing folders are made. Otherwise
-    /// as [`Objects::put`], except for the number of messages. The condition is checked at the end.
+    /// Begins to put an object whose bytes come piece by piece; missing directories are made.
+    /// Otherwise as [`Objects::put`], except for the number of messages. The condition is checked
+    /// at the end.
     ///
     /// Refused as [`Objects::put`]; and with `SessionEnded` at any later moment if a connection
     /// broke meanwhile: then begin the upload again.
     pub async fn upload(&self, key: &[u8], condition: Condition) -> Outcome<Upload> {
         let key = Key::new(key)?;
-        let objects = self.through(self.client.bound());
-        objects.begin(&key, condition).await.map_err(|refusal| about(&key, refusal))
+        let objects = self.with_client(self.client.bind_to_session());
+        objects.begin(&key, condition).await.map_err(|refusal| with_key(&key, refusal))
     }
 
     /// Begins an upload by a client that is bound to its session.
     pub(super) async fn begin(self, key: &Key, condition: Condition) -> Outcome<Upload> {
-        let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
+        let directory = self.find_path(key.directory(), MissingPolicy::Create).await?.directory;
         let slot = self.client.slot(directory, key.name());
-        let owner = self.client.owner_there(directory, slot).await?;
+        let owner = self.client.directory_owner(directory, slot).await?;
         let placing = self.placing.boxed();
         let inode = NewInode { placing, ..NewInode::new(NewKind::File, OBJECT_MODE, owner) };
         let file = self.client.create_unnamed(slot, Some(key.name().clone()), inode, true).await?.attributes.file;
@@ -53,7 +54,7 @@ impl Upload {
     /// Adds bytes at the end.
     pub async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
         let shared = self.objects.shared.clone();
-        let _bytes = shared.flow.bytes(bytes.len() as u64).await;
+        let _bytes = shared.limiter.bytes(bytes.len() as u64).await;
         self.add(bytes).await
     }
 
@@ -72,7 +73,7 @@ impl Upload {
         while !bytes.is_empty() {
             let place = WritePlace::At(self.written);
             let written = self.objects.client.write_until_full(self.file, place, bytes.clone(), false).await;
-            let (written, stopped) = written.map_err(|refusal| about(&self.key, refusal))?;
+            let (written, stopped) = written.map_err(|refusal| with_key(&self.key, refusal))?;
             self.written += u64::from(written.length);
             drop(bytes.split_to(written.length as usize));
             // The write has waited for space already.
@@ -92,7 +93,7 @@ impl Upload {
         };
         let outcome = put.await;
         let closed = self.objects.client.close_file(self.file).await;
-        outcome.and_then(|version| closed.map(|()| version)).map_err(|refusal| about(&self.key, refusal))
+        outcome.and_then(|version| closed.map(|()| version)).map_err(|refusal| with_key(&self.key, refusal))
     }
 
     /// Gives the upload up, and removes its bytes.

@@ -22,7 +22,7 @@ use crate::{
     socket::framed::{Framed, flatten_end},
 };
 use bytes::{Buf, Bytes};
-use client::at_once;
+use client::poll_now;
 use node::{Hear, Node, Reply};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
@@ -511,7 +511,7 @@ fn start_leasing(state: &ServerState, framed: &mut Framed) -> Option<LeaseTable>
 impl ServerState {
     /// Hello reply of the node for a session that a client names.
     fn hello(&self, session: Session) -> Result<HelloReply, Failure> {
-        match at_once(self.node.handle(request(Epoch::FIRST, session, PartitionId(0), Body::Hello))) {
+        match poll_now(self.node.handle(request(Epoch::FIRST, session, PartitionId(0), Body::Hello))) {
             Some(Ok(Answer::Hello(welcome))) => Ok(welcome),
             Some(Err(failure)) => Err(failure),
             _ => Err(Refusal::Stale(Object::Pool).into()),

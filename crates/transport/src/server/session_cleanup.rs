@@ -1,6 +1,6 @@
 //! Cleanup after clients that have gone.
 
-use client::{Client, Connection, InProcess, Nodes, Patience};
+use client::{Client, Connection, InProcessConnection, Nodes, RetryPolicy};
 use node::Node;
 use placement::{FileId, NodeId};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct SessionCleanup {
 impl SessionCleanup {
     /// Creates the cleanup of a node, with connections to the other nodes of its pool.
     pub fn new(node: &Arc<Node>, others: &[(NodeId, Arc<dyn Connection>)]) -> Self {
-        let local: Arc<dyn Connection> = Arc::new(InProcess(node.clone()));
+        let local: Arc<dyn Connection> = Arc::new(InProcessConnection(node.clone()));
         let nodes = others.iter().cloned().chain([(node.id(), local)]).collect();
         Self { node: node.id(), nodes, client: OnceCell::new() }
     }
@@ -46,10 +46,10 @@ impl SessionCleanup {
     /// Returns those of the stripes that their file, at whichever node, has not planned and nobody
     /// has reserved.
     pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
-        self.client().await?.unplanned(file, stripes).await
+        self.client().await?.find_unplanned(file, stripes).await
     }
 
     async fn client(&self) -> Outcome<&Client> {
-        self.client.get_or_try_init(|| Client::connect_all(self.nodes.clone(), Patience::default())).await
+        self.client.get_or_try_init(|| Client::connect_all(self.nodes.clone(), RetryPolicy::default())).await
     }
 }

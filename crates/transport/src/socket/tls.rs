@@ -84,7 +84,7 @@ fn why(error: io::Error) -> TlsError {
 mod tests {
     use super::*;
     use crate::{Identity, Listener, Remote, ServerLimits};
-    use client::{Client, Patience};
+    use client::{Client, RetryPolicy};
     use tokio::io::AsyncReadExt;
     use wire::handshake::Token;
 
@@ -98,7 +98,7 @@ mod tests {
         let server = crate::serve(node, listener, &token, ServerLimits::default()).unwrap();
         let crate::Address::Tls { port, .. } = *server.address() else { panic!("it is served within TLS") };
         let remote = Remote::with_certificate(server.address().clone(), &token, identity.certificate()).unwrap();
-        let healthy = Client::connect(Arc::new(remote), Patience::default()).await.unwrap();
+        let healthy = Client::connect(Arc::new(remote), RetryPolicy::default()).await.unwrap();
         for round in 0..8_u8 {
             let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             let garbage: Vec<u8> = (0..200_u8).map(|at| at.wrapping_mul(37).wrapping_add(round)).collect();

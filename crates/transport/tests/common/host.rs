@@ -3,7 +3,7 @@
 
 use super::{LONG, OWNER, remote, token};
 use arena::{Arena, ArenaOptions};
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use node::{Node, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -130,7 +130,7 @@ impl Drop for ChildProcess {
 
 pub async fn connect(address: &Address) -> Vfs {
     let remote = Arc::new(remote(address));
-    Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
+    Vfs::new(Client::connect(remote, RetryPolicy::default()).await.unwrap())
 }
 
 /// In a process that [`Host::child`] has started: returns its client, its job, and the orders that

@@ -8,7 +8,7 @@
 
 pub mod host;
 
-use client::{Client, Patience};
+use client::{Client, RetryPolicy};
 use node::{Node, Settings};
 use std::{
     fs,
@@ -95,7 +95,7 @@ pub fn remote_of(address: &Address, certificate: Option<&Certificate>) -> Remote
 }
 
 pub async fn vfs(address: &Address) -> Vfs {
-    Vfs::new(Client::connect(Arc::new(remote(address)), Patience::default()).await.unwrap())
+    Vfs::new(Client::connect(Arc::new(remote(address)), RetryPolicy::default()).await.unwrap())
 }
 
 /// Yields to other tasks until the condition holds.

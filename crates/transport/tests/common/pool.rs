@@ -3,7 +3,7 @@
 
 use super::theirs;
 pub use super::theirs::*;
-use client::{Client, Connection, Hear, Nodes, Patience};
+use client::{Client, Connection, Hear, Nodes, RetryPolicy};
 use node::{Node, Reply};
 use std::sync::Arc;
 use transport::{Remote, Server};
@@ -22,16 +22,16 @@ impl Connection for Served {
         self.remote.call(request)
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Reply {
-        self.remote.watch(session, hear)
+    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+        self.remote.subscribe(session, hear)
     }
 
-    fn prunes(&self, session: Session) {
-        self.remote.prunes(session);
+    fn set_supports_prune(&self, session: Session) {
+        self.remote.set_supports_prune(session);
     }
 
-    fn unwatch(&self, session: Session) {
-        self.remote.unwatch(session);
+    fn unsubscribe(&self, session: Session) {
+        self.remote.unsubscribe(session);
     }
 }
 
@@ -52,10 +52,10 @@ impl Pool {
         Self(theirs::Pool::that_splits(nodes, split_entries))
     }
 
-    pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(Served) -> C, patience: Patience) -> Vfs {
+    pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(Served) -> C, retry_policy: RetryPolicy) -> Vfs {
         let connect = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
         let nodes: Nodes = self.0.nodes().iter().map(connect).collect();
-        Vfs::new(Client::connect_all(nodes, patience).await.unwrap())
+        Vfs::new(Client::connect_all(nodes, retry_policy).await.unwrap())
     }
 
     pub async fn client(&self) -> Vfs {

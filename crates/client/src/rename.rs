@@ -7,9 +7,9 @@
 
 use crate::{
     Client,
-    client::unexpected,
-    intent::{Drive, Plan},
-    meet::Meetings,
+    client::unexpected_answer,
+    conflict::ConflictBackoff,
+    intent::{TransactionDriver, TransactionPlan},
 };
 use placement::FileId;
 use wire::{Answer, Command, Kind, Object, Outcome, Part, Refusal, RenameFrom, RenameMode, RenameTo, Target};
@@ -29,51 +29,65 @@ struct Rename<'a> {
 impl Client {
     /// Renames. It is one message within one partition, and atomic over several too.
     pub async fn rename(&self, from: RenameFrom, to: RenameTo, mode: RenameMode) -> Outcome<()> {
-        match self.until_done(|| Object::entry(from.parent, &from.name), || self.rename_here(&from, &to, mode)).await? {
+        match self
+            .retry_plan(|| Object::entry(from.parent, &from.name), || self.rename_in_partition(&from, &to, mode))
+            .await?
+        {
             Some(elsewhere) => {
-                self.touch(elsewhere).await;
+                self.update_ctimes(elsewhere).await;
                 Ok(())
             }
-            None => Box::pin(self.rename_spread(&from, &to, mode)).await,
+            None => Box::pin(self.rename_across_partitions(&from, &to, mode)).await,
         }
     }
 
     /// Renames if everything involved is in one partition, and returns the renamed inodes that are
     /// in others. `None` if an intent is needed.
-    async fn rename_here(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<Option<Vec<FileId>>> {
+    async fn rename_in_partition(
+        &self,
+        from: &RenameFrom,
+        to: &RenameTo,
+        mode: RenameMode,
+    ) -> Outcome<Option<Vec<FileId>>> {
         let (source, target) = (self.slot(from.parent, &from.name), self.slot(to.parent, &to.name));
         if source.partition() != target.partition() {
             return Ok(None);
         }
         let from = RenameFrom { parent: source, name: from.name.clone() };
         let to = RenameTo { parent: target, name: to.name.clone() };
-        match self.change(source.partition(), Command::Rename { from, to, mode }).await? {
+        match self.mutate(source.partition(), Command::Rename { from, to, mode }).await? {
             Answer::Renamed { deleted, remote: elsewhere } => {
                 self.purge(deleted).await;
                 Ok(Some(elsewhere))
             }
             Answer::NeedsTransaction => Ok(None),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Updates the change times of inodes whose entries were renamed in another partition. Failures
     /// are only logged: a time is not worth a refusal.
-    async fn touch(&self, files: Vec<FileId>) {
+    async fn update_ctimes(&self, files: Vec<FileId>) {
         for file in files {
-            if let Err(error) = self.change(file.partition(), Command::UpdateCtime { file }).await {
+            if let Err(error) = self.mutate(file.partition(), Command::UpdateCtime { file }).await {
                 tracing::debug!(%error, %file, "a renamed inode does not show when that was");
             }
         }
     }
 
-    async fn rename_spread(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<()> {
-        let meetings = self.meetings();
-        let attempt = || self.try_rename(from, to, mode, &meetings);
-        self.until_done(|| Object::entry(from.parent, &from.name), attempt).await
+    async fn rename_across_partitions(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<()> {
+        let conflicts = self.conflict_backoff();
+        let attempt = || self.try_rename(from, to, mode, &conflicts);
+        self.retry_plan(|| Object::entry(from.parent, &from.name), attempt).await
     }
 
-    async fn try_rename(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode, meetings: &Meetings) -> Outcome<()> {
+    async fn try_rename(
+        &self,
+        from: &RenameFrom,
+        to: &RenameTo,
+        mode: RenameMode,
+        conflicts: &ConflictBackoff,
+    ) -> Outcome<()> {
         let (file, kind, _) = self.find(from.parent, &from.name).await?;
         let taken = match self.find(to.parent, &to.name).await {
             Ok((file, kind, _)) => Some((file, kind)),
@@ -81,48 +95,48 @@ impl Client {
             Err(refusal) => return Err(refusal),
         };
         let rename = Rename { from, to, mode, moved: (file, kind), taken };
-        let mut drive = self.intend(rename.coordinator(self), meetings);
-        let verdict = match self.judge(&mut drive, &rename).await {
+        let mut driver = self.begin_transaction(rename.coordinator(self), conflicts);
+        let verdict = match self.check_rename(&mut driver, &rename).await {
             Ok(verdict) => verdict,
             Err(refusal) => {
-                drive.take_back().await;
+                driver.abort().await;
                 return Err(refusal);
             }
         };
         let done = match verdict {
-            Ok(true) => drive.carry_out(self.plan_rename(&rename)).await,
+            Ok(true) => driver.execute(self.plan_rename(&rename)).await,
             // The rename has nothing to do, or is not allowed. Prepare both names as they are, to
             // make sure of that.
-            Ok(false) | Err(_) => drive.carry_out(self.plan_check(&rename)).await,
+            Ok(false) | Err(_) => driver.execute(self.plan_check(&rename)).await,
         };
-        done.map_err(|refusal| of_target(refusal, to))?;
+        done.map_err(|refusal| map_target_refusal(refusal, to))?;
         verdict.map(drop)
     }
 
     /// True if the rename changes anything; the inner refusal says why it is not allowed. The move
     /// lease keeps the ancestors of directories as they are.
-    async fn judge(&self, drive: &mut Drive<'_>, rename: &Rename<'_>) -> Outcome<Outcome<bool>> {
+    async fn check_rename(&self, driver: &mut TransactionDriver<'_>, rename: &Rename<'_>) -> Outcome<Outcome<bool>> {
         let Rename { from, to, mode, moved, taken } = rename;
         let missing = taken.is_none() && *mode == RenameMode::Exchange;
         if from.parent != to.parent && !missing {
             let exchanged = taken.filter(|_| *mode == RenameMode::Exchange);
             if moved.1 == Kind::Directory || exchanged.is_some_and(|(_, kind)| kind == Kind::Directory) {
-                drive.prepare(FileId::ROOT.partition(), vec![Part::MoveLease]).await?;
+                driver.prepare(FileId::ROOT.partition(), vec![Part::MoveLease]).await?;
             }
-            if self.stands_in(to.parent, *moved).await? {
-                return Ok(Err(into_itself(to)));
+            if self.is_within(to.parent, *moved).await? {
+                return Ok(Err(move_into_itself(to)));
             }
             if let Some(exchanged) = exchanged
-                && self.stands_in(from.parent, exchanged).await?
+                && self.is_within(from.parent, exchanged).await?
             {
-                return Ok(Err(into_itself(to)));
+                return Ok(Err(move_into_itself(to)));
             }
         }
         Ok(mode.check(*moved, *taken, || Object::entry(to.parent, &to.name)))
     }
 
     /// True if a directory is `above`, or is below it.
-    async fn stands_in(&self, directory: FileId, above: Target) -> Outcome<bool> {
+    async fn is_within(&self, directory: FileId, above: Target) -> Outcome<bool> {
         let mut at = directory;
         for _ in 0..DEPTH_MAX {
             if above.1 != Kind::Directory || at == FileId::ROOT && above.0 != FileId::ROOT {
@@ -136,10 +150,10 @@ impl Client {
         Ok(true)
     }
 
-    fn plan_rename(&self, rename: &Rename<'_>) -> Plan {
+    fn plan_rename(&self, rename: &Rename<'_>) -> TransactionPlan {
         let Rename { from, to, mode, moved, taken } = rename;
         let exchanged = taken.filter(|_| *mode == RenameMode::Exchange);
-        let mut plan = Plan::new(rename.coordinator(self));
+        let mut plan = TransactionPlan::new(rename.coordinator(self));
         self.plan_ends(&mut plan, rename, exchanged, Some(*moved));
         plan.add(moved.0.partition(), Part::Moved { file: moved.0, parent: to.parent });
         match (taken, exchanged) {
@@ -152,14 +166,20 @@ impl Client {
     }
 
     /// The plan that holds both names as they are and changes nothing.
-    fn plan_check(&self, rename: &Rename<'_>) -> Plan {
-        let mut plan = Plan::new(rename.coordinator(self));
+    fn plan_check(&self, rename: &Rename<'_>) -> TransactionPlan {
+        let mut plan = TransactionPlan::new(rename.coordinator(self));
         self.plan_ends(&mut plan, rename, Some(rename.moved), rename.taken);
         plan
     }
 
     /// Adds the parts for the two entries, with the inodes that they refer to afterwards.
-    fn plan_ends(&self, plan: &mut Plan, rename: &Rename<'_>, source: Option<Target>, target: Option<Target>) {
+    fn plan_ends(
+        &self,
+        plan: &mut TransactionPlan,
+        rename: &Rename<'_>,
+        source: Option<Target>,
+        target: Option<Target>,
+    ) {
         let Rename { from, to, moved, taken, .. } = rename;
         let mut add = |parent: FileId, name: &wire::Name, was: Option<Target>, becomes: Option<Target>| {
             let directory = self.slot(parent, name);
@@ -183,13 +203,13 @@ impl Rename<'_> {
     }
 }
 
-fn into_itself(to: &RenameTo) -> Refusal {
+fn move_into_itself(to: &RenameTo) -> Refusal {
     Refusal::invalid(Object::entry(to.parent, &to.name), "a directory cannot be moved into itself")
 }
 
 /// Maps the refusal of a part to one of the rename. A new name that has been taken meanwhile
 /// becomes `Stale`: the rename is planned anew.
-fn of_target(refusal: Refusal, to: &RenameTo) -> Refusal {
+fn map_target_refusal(refusal: Refusal, to: &RenameTo) -> Refusal {
     match refusal {
         Refusal::NotEmpty(_) => Refusal::NotEmpty(Object::entry(to.parent, &to.name)),
         Refusal::Exists(object) => Refusal::Stale(object),

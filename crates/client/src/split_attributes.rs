@@ -11,7 +11,7 @@
 //!                                flight: that fragment is asked
 //! ```
 
-use crate::{Client, client::unexpected, numbers::Numbers};
+use crate::{Client, client::unexpected_answer, sequence::Sequences};
 use parking_lot::Mutex;
 use placement::FileId;
 use std::collections::HashMap;
@@ -22,53 +22,53 @@ const DIRECTORIES_MAX: usize = 1024;
 
 /// The attribute cache of split directories.
 #[derive(Debug, Default)]
-pub struct Parts(Mutex<Known>);
+pub struct AttributeCache(Mutex<CachedDirectories>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedDirectories {
     /// Number of invalidations. An answer to a query sent before one may be outdated.
-    recalls: u64,
+    invalidations: u64,
     /// The directory itself first, then its fragments.
-    directories: HashMap<FileId, Box<[Option<Part>]>>,
+    directories: HashMap<FileId, Box<[Option<FragmentAttributes>]>>,
 }
 
 /// Attributes that may be cached, and the number of this session's last change in their partition.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct FragmentAttributes {
     attributes: Attributes,
     number: u64,
 }
 
-impl Known {
-    fn forget(&mut self) {
-        self.recalls += 1;
+impl CachedDirectories {
+    fn clear(&mut self) {
+        self.invalidations += 1;
         self.directories.clear();
     }
 }
 
 /// The attributes of one directory and its fragments; those that are `None` must be asked for.
 #[derive(Debug)]
-struct Found {
-    recalls: u64,
-    parts: Vec<Option<Part>>,
+struct CachedAttributes {
+    invalidations: u64,
+    parts: Vec<Option<FragmentAttributes>>,
 }
 
-impl Parts {
+impl AttributeCache {
     /// The cached attributes that are still valid.
-    fn find(&self, directory: FileId, files: &[FileId], numbers: &Numbers) -> Found {
+    fn lookup(&self, directory: FileId, files: &[FileId], sequences: &Sequences) -> CachedAttributes {
         let known = self.0.lock();
         let mut parts =
             known.directories.get(&directory).map_or_else(|| vec![None; files.len()], |parts| parts.to_vec());
         for (part, file) in parts.iter_mut().zip(files) {
-            *part = part.filter(|part| numbers.quiet(file.partition()) == Some(part.number));
+            *part = part.filter(|part| sequences.last_if_idle(file.partition()) == Some(part.number));
         }
-        Found { recalls: known.recalls, parts }
+        CachedAttributes { invalidations: known.invalidations, parts }
     }
 
     /// Caches what was found, unless something was invalidated meanwhile.
-    fn keep(&self, directory: FileId, found: Found) {
+    fn store(&self, directory: FileId, found: CachedAttributes) {
         let mut known = self.0.lock();
-        if known.recalls != found.recalls {
+        if known.invalidations != found.invalidations {
             return;
         }
         if known.directories.len() >= DIRECTORIES_MAX {
@@ -78,42 +78,42 @@ impl Parts {
     }
 
     /// Drops what these invalidations concern.
-    pub fn recalled(&self, recalls: &[Recall]) {
+    pub fn invalidate(&self, recalls: &[Recall]) {
         let mut known = self.0.lock();
         for recall in recalls {
             match recall {
                 Recall::Attributes(file) => {
-                    known.recalls += 1;
+                    known.invalidations += 1;
                     known.directories.remove(file);
                 }
-                Recall::All => known.forget(),
+                Recall::All => known.clear(),
                 Recall::Bytes(_) | Recall::Names(_) | Recall::Removed(_) => {}
             }
         }
     }
 
     /// Drops everything.
-    pub fn forget(&self) {
-        self.0.lock().forget();
+    pub fn clear(&self) {
+        self.0.lock().clear();
     }
 }
 
 impl Client {
     /// The attributes of a split directory.
-    pub(crate) async fn stat_split(&self, directory: FileId) -> Outcome<Attributes> {
+    pub(crate) async fn stat_fragments(&self, directory: FileId) -> Outcome<Attributes> {
         let mut fragments = self.fragments_of(directory);
         if fragments.is_empty() {
-            fragments = self.ask_fragments(directory).await?.1;
+            fragments = self.query_fragments(directory).await?.1;
         }
         let files: Vec<FileId> = std::iter::once(directory).chain(fragments.iter().copied()).collect();
-        let life = self.life()?;
-        let mut found = self.0.parts.find(directory, &files, &life.numbers);
+        let state = self.session_state()?;
+        let mut found = self.inner.attribute_cache.lookup(directory, &files, &state.sequences);
         let all_known = found.parts.iter().all(Option::is_some);
         let mut whole: Option<Attributes> = None;
-        for (place, file) in found.parts.iter_mut().zip(&files) {
-            let part = match *place {
+        for (cached, file) in found.parts.iter_mut().zip(&files) {
+            let part = match *cached {
                 Some(part) => Some(part.attributes),
-                None => self.ask_part(&life.numbers, (directory, *file), place).await?,
+                None => self.query_fragment(&state.sequences, (directory, *file), cached).await?,
             };
             match (&mut whole, part) {
                 (None, own) => whole = own,
@@ -123,33 +123,33 @@ impl Client {
             }
         }
         if !all_known {
-            self.0.parts.keep(directory, found);
+            self.inner.attribute_cache.store(directory, found);
         }
         whole.ok_or(Refusal::NotFound(Object::File(directory)))
     }
 
-    /// Asks for the attributes of the directory or a fragment, and stores them in `place` if they
+    /// Asks for the attributes of the directory or a fragment, and stores them in `cached` if they
     /// may be cached and no change of ours is in flight there. `None` if it is gone.
-    async fn ask_part(
+    async fn query_fragment(
         &self,
-        numbers: &Numbers,
+        sequences: &Sequences,
         (directory, file): (FileId, FileId),
-        place: &mut Option<Part>,
+        cached: &mut Option<FragmentAttributes>,
     ) -> Outcome<Option<Attributes>> {
-        let before = numbers.quiet(file.partition());
+        let before = sequences.last_if_idle(file.partition());
         let attributes = if file == directory {
-            self.ask_fragments(directory).await?.0
+            self.query_fragments(directory).await?.0
         } else {
-            match self.ask(file.partition(), Command::Stat { file }).await {
+            match self.query(file.partition(), Command::Stat { file }).await {
                 Ok(Answer::Attributes(attributes)) => attributes,
-                Ok(other) => return Err(unexpected(&other)),
+                Ok(other) => return Err(unexpected_answer(&other)),
                 Err(Refusal::NotFound(_)) => return Ok(None),
                 Err(refusal) => return Err(refusal),
             }
         };
         let unchanged =
-            before.filter(|before| attributes.cacheable && numbers.quiet(file.partition()) == Some(*before));
-        *place = unchanged.map(|number| Part { attributes, number });
+            before.filter(|before| attributes.cacheable && sequences.last_if_idle(file.partition()) == Some(*before));
+        *cached = unchanged.map(|number| FragmentAttributes { attributes, number });
         Ok(Some(attributes))
     }
 }

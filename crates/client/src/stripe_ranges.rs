@@ -4,27 +4,31 @@ use placement::StripeNo;
 use std::ops::Range;
 
 /// Most pieces of one range in flight: nodes work on some while others travel.
-pub const PIECES_UNDER_WAY: usize = 8;
+pub const RANGES_IN_FLIGHT_MAX: usize = 8;
 
 /// A piece of a range, within one stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct StripeRange {
     pub stripe: StripeNo,
     /// Offset in the stripe, bytes.
     pub offset: u32,
     /// The part of the whole range, bytes.
-    pub part: Range<usize>,
+    pub range: Range<usize>,
 }
 
 /// The pieces of `length` bytes at `offset`, in order.
-pub fn pieces(offset: u64, length: usize, stripe_bytes: u32) -> impl Iterator<Item = Piece> {
+pub fn stripe_ranges(offset: u64, length: usize, stripe_bytes: u32) -> impl Iterator<Item = StripeRange> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset + done as u64;
         let within = u32::try_from(at % u64::from(stripe_bytes)).expect("below the length of a stripe");
-        let part = done..length.min(done + (stripe_bytes - within) as usize);
-        done = part.end;
-        (!part.is_empty()).then(|| Piece { stripe: StripeNo(at / u64::from(stripe_bytes)), offset: within, part })
+        let range = done..length.min(done + (stripe_bytes - within) as usize);
+        done = range.end;
+        (!range.is_empty()).then(|| StripeRange {
+            stripe: StripeNo(at / u64::from(stripe_bytes)),
+            offset: within,
+            range,
+        })
     })
 }
 
@@ -34,11 +38,11 @@ mod tests {
 
     #[test]
     fn pieces_cover_the_range_and_cross_no_stripe() {
-        let whole: Vec<Piece> = pieces(6, 13, 8).collect();
+        let whole: Vec<StripeRange> = stripe_ranges(6, 13, 8).collect();
         let expected = [(0, 6, 0..2), (1, 0, 2..10), (2, 0, 10..13)];
-        let expected = expected.map(|(stripe, offset, part)| Piece { stripe: StripeNo(stripe), offset, part });
+        let expected = expected.map(|(stripe, offset, range)| StripeRange { stripe: StripeNo(stripe), offset, range });
         assert_eq!(whole, expected);
-        assert_eq!(pieces(7, 0, 8).count(), 0);
-        assert_eq!(pieces(8, 8, 8).count(), 1);
+        assert_eq!(stripe_ranges(7, 0, 8).count(), 0);
+        assert_eq!(stripe_ranges(8, 8, 8).count(), 1);
     }
 }

@@ -7,57 +7,57 @@ use wire::{RequestId, Session};
 
 /// The sequence numbers of one session.
 #[derive(Debug)]
-pub struct Numbers(Box<[Mutex<Lane>]>);
+pub struct Sequences(Box<[Mutex<Sequence>]>);
 
 /// The sequence for one partition.
 #[derive(Debug, Default)]
-struct Lane {
-    given: u64,
+struct Sequence {
+    last: u64,
     /// The numbers that are not settled, ascending. Few.
-    open: Vec<u64>,
+    in_flight: Vec<u64>,
 }
 
 /// A number in use; dropping it settles it.
 #[derive(Debug)]
-pub struct Number<'a> {
-    lane: &'a Mutex<Lane>,
+pub struct SequenceNumber<'a> {
+    sequence: &'a Mutex<Sequence>,
     request_id: RequestId,
 }
 
-impl Numbers {
+impl Sequences {
     pub fn new(partitions: u32) -> Self {
         Self((0..partitions).map(|_| Mutex::default()).collect())
     }
 
     /// The next number for the partition; `None` if the pool has no such partition.
-    pub fn begin(&self, session: Session, partition: PartitionId) -> Option<Number<'_>> {
-        let lane = self.0.get(usize::from(partition.0))?;
-        let mut state = lane.lock();
-        state.given += 1;
-        let number = state.given;
-        state.open.push(number);
-        let request_id = RequestId { session, number, settled: state.open[0] };
-        Some(Number { lane, request_id })
+    pub fn next(&self, session: Session, partition: PartitionId) -> Option<SequenceNumber<'_>> {
+        let sequence = self.0.get(usize::from(partition.0))?;
+        let mut state = sequence.lock();
+        state.last += 1;
+        let number = state.last;
+        state.in_flight.push(number);
+        let request_id = RequestId { session, number, settled: state.in_flight[0] };
+        Some(SequenceNumber { sequence, request_id })
     }
 }
 
-impl Numbers {
+impl Sequences {
     /// The last number that was given for the partition, if no change is in flight there.
-    pub fn quiet(&self, partition: PartitionId) -> Option<u64> {
-        let lane = self.0.get(usize::from(partition.0))?.lock();
-        lane.open.is_empty().then_some(lane.given)
+    pub fn last_if_idle(&self, partition: PartitionId) -> Option<u64> {
+        let sequence = self.0.get(usize::from(partition.0))?.lock();
+        sequence.in_flight.is_empty().then_some(sequence.last)
     }
 }
 
-impl Number<'_> {
+impl SequenceNumber<'_> {
     pub fn request_id(&self) -> RequestId {
         self.request_id
     }
 }
 
-impl Drop for Number<'_> {
+impl Drop for SequenceNumber<'_> {
     fn drop(&mut self) {
-        self.lane.lock().open.retain(|number| *number != self.request_id.number);
+        self.sequence.lock().in_flight.retain(|number| *number != self.request_id.number);
     }
 }
 
@@ -67,14 +67,14 @@ mod tests {
 
     #[test]
     fn a_number_settles_when_it_and_all_before_are_answered() {
-        let numbers = Numbers::new(2);
-        let begin = || numbers.begin(Session(1), PartitionId(1)).unwrap();
+        let sequences = Sequences::new(2);
+        let begin = || sequences.next(Session(1), PartitionId(1)).unwrap();
         let (first, second) = (begin(), begin());
         assert_eq!((first.request_id().number, second.request_id().number), (1, 2));
         drop(second);
         assert_eq!(begin().request_id().settled, 1, "the first is under way");
         drop(first);
         assert_eq!(begin().request_id().settled, 4);
-        assert!(numbers.begin(Session(1), PartitionId(2)).is_none());
+        assert!(sequences.next(Session(1), PartitionId(2)).is_none());
     }
 }

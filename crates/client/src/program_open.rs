@@ -1,7 +1,7 @@
 //! Opens of programs of this host with descriptors of their own: getting the descriptors, and
 //! probing their opens.
 
-use crate::{Client, Connection, Obtaining, Opened, call::until_answered, client::unexpected};
+use crate::{Client, Connection, OpenedInode, ProgramFdFuture, call::call_until_answered, client::unexpected_answer};
 use node::Reply;
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
@@ -13,35 +13,35 @@ use wire::{
 
 /// A file or directory that was opened for a program.
 #[derive(Debug)]
-pub struct Given {
+pub struct ProgramOpen {
     /// The file, as it was when it was opened.
-    pub opened: Opened,
+    pub opened: OpenedInode,
     /// The program's descriptor.
     pub descriptor: OwnedFd,
     /// The open of the descriptor: its mark, file and flags, and the kind of descriptor.
-    pub marked: OpenLease,
+    pub lease: OpenLease,
 }
 
 /// A request for a descriptor that is attached to the request that opens the file.
-pub struct Gift {
+pub struct FdRequest {
     flags: OpenFlags,
     /// The descriptor's future, since the request was last sent.
-    asked: Mutex<Option<Obtaining>>,
+    future: Mutex<Option<ProgramFdFuture>>,
 }
 
-impl Gift {
+impl FdRequest {
     /// Sends a request that opens something, with the request for a descriptor.
     pub(crate) fn call(&self, node: &dyn Connection, request: Request) -> Reply {
-        let (reply, asked) = node.call_attaching(request, self.flags);
-        let before = std::mem::replace(&mut *self.asked.lock(), asked);
+        let (reply, future) = node.call_with_fd(request, self.flags);
+        let before = std::mem::replace(&mut *self.future.lock(), future);
         drop(before); // drop it without the lock: its destructor tells its connection
         reply
     }
 }
 
-impl fmt::Debug for Gift {
+impl fmt::Debug for FdRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Gift").field("flags", &self.flags).finish_non_exhaustive()
+        out.debug_struct("FdRequest").field("flags", &self.flags).finish_non_exhaustive()
     }
 }
 
@@ -49,53 +49,53 @@ impl Client {
     /// Opens something by a client that asks for the descriptor in the same message where possible,
     /// and waits for the descriptor. If there is none to be had, the file is closed again and the
     /// call is refused as `Unavailable`. `None` if `open` returned none.
-    pub async fn with_descriptor_if<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Option<Given>>
+    pub async fn try_open_with_fd<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Option<ProgramOpen>>
     where
-        F: Future<Output = Outcome<Option<Opened>>>,
+        F: Future<Output = Outcome<Option<OpenedInode>>>,
     {
         let attempt = |mut client: Self| {
-            let gift = Arc::new(Gift { flags, asked: Mutex::new(None) });
+            let fd_request = Arc::new(FdRequest { flags, future: Mutex::new(None) });
             let plain = client.clone();
-            client.3 = Some(gift.clone());
+            client.options.fd_request = Some(fd_request.clone());
             let opening = open(client);
             async move {
                 let Some(opened) = opening.await? else { return Ok(None) };
-                let asked = gift.asked.lock().take();
-                let came = match asked {
-                    Some(asked) => asked.await,
+                let future = fd_request.future.lock().take();
+                let leased = match future {
+                    Some(future) => future.await,
                     None => None,
                 };
-                let marked = |mark| OpenLease {
+                let lease = |mark| OpenLease {
                     id: mark,
                     file: opened.attributes.file,
                     flags,
                     kind: LeaseKind::for_open(&opened.attributes, flags),
                 };
-                let (descriptor, marked) = match came {
-                    Some((descriptor, mark)) => (descriptor, marked(mark)),
-                    None => plain.obtain_or_close(&opened, flags).await?,
+                let (descriptor, lease) = match leased {
+                    Some((descriptor, mark)) => (descriptor, lease(mark)),
+                    None => plain.dup_fd_or_close(&opened, flags).await?,
                 };
-                Ok(Some(Given { opened, descriptor, marked }))
+                Ok(Some(ProgramOpen { opened, descriptor, lease }))
             }
         };
-        self.in_one_session(attempt).await
+        self.run_in_session(attempt).await
     }
 
-    /// Like [`Self::with_descriptor_if`], for an `open` that always returns something.
-    pub async fn with_descriptor<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Given>
+    /// Like [`Self::try_open_with_fd`], for an `open` that always returns something.
+    pub async fn open_with_fd<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<ProgramOpen>
     where
-        F: Future<Output = Outcome<Opened>>,
+        F: Future<Output = Outcome<OpenedInode>>,
     {
-        let opened = self.with_descriptor_if(flags, |client| {
+        let opened = self.try_open_with_fd(flags, |client| {
             let opening = open(client);
             async move { opening.await.map(Some) }
         });
         Ok(opened.await?.expect("what was opened has a descriptor, or was refused"))
     }
 
-    /// Like [`Self::obtain`]; closes the file if there is no descriptor.
-    async fn obtain_or_close(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
-        let obtained = self.obtain(opened, flags).await;
+    /// Like [`Self::dup_fd_for_program`]; closes the file if there is no descriptor.
+    async fn dup_fd_or_close(&self, opened: &OpenedInode, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
+        let obtained = self.dup_fd_for_program(opened, flags).await;
         if obtained.is_err()
             && let Err(error) = self.close_file(opened.attributes.file).await
         {
@@ -111,22 +111,24 @@ impl Client {
     ///
     /// Refused as `Unavailable` if no node of this host has one to give; then the open still
     /// belongs to the session.
-    pub async fn obtain(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
+    pub async fn dup_fd_for_program(&self, opened: &OpenedInode, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
         let (file, session) = (opened.attributes.file, self.session());
-        let stands = if opened.attributes.kind == Kind::Directory { LeaseKind::Directory } else { LeaseKind::Bytes };
-        let home = self.0.home(file.partition());
-        let ways = [
+        let placeholder = if opened.attributes.kind == Kind::Directory { LeaseKind::Directory } else { LeaseKind::Bytes };
+        let home = self.inner.home(file.partition());
+        let candidates = [
             match LeaseKind::for_open(&opened.attributes, flags) {
                 LeaseKind::Extent(extent) => Some((Some(extent.node), LeaseKind::Extent(extent))),
                 _ => None,
             },
             // The inode's node is preferred: it can end the open by itself, however the descriptor
             // is closed.
-            Some((home.filter(|home| self.is_near(*home)).or_else(|| self.own_node()), stands)),
+            Some((home.filter(|home| self.is_local(*home)).or_else(|| self.local_node()), placeholder)),
         ];
-        for (node, lent) in ways.into_iter().flatten() {
-            let way = node.and_then(|node| self.0.nodes.get(node));
-            let Some(obtaining) = way.and_then(|way| way.obtain(ProgramFd { session, file, flags, kind: lent })) else {
+        for (node, lent) in candidates.into_iter().flatten() {
+            let connection = node.and_then(|node| self.inner.nodes.get(node));
+            let Some(obtaining) =
+                connection.and_then(|connection| connection.dup_fd_for_program(ProgramFd { session, file, flags, kind: lent }))
+            else {
                 continue;
             };
             if let Some((descriptor, mark)) = obtaining.await {
@@ -137,14 +139,14 @@ impl Client {
         Err(Refusal::Unavailable { object: Object::File(file), tries: 1, why })
     }
 
-    fn is_near(&self, node: NodeId) -> bool {
-        self.0.nodes.get(node).is_some_and(Connection::is_here)
+    fn is_local(&self, node: NodeId) -> bool {
+        self.inner.nodes.get(node).is_some_and(Connection::is_on_local_host)
     }
 
     /// Probes the open with this mark after a copy of its descriptor was closed, and closes the
     /// file if that was the last one. True if the open is still alive.
-    pub async fn look(&self, mark: OpenLeaseId) -> Outcome<bool> {
-        match self.ask_of(mark.origin().0, Body::ProbeLease { lease: mark }).await? {
+    pub async fn probe_lease(&self, mark: OpenLeaseId) -> Outcome<bool> {
+        match self.query_node(mark.origin().0, Body::ProbeLease { lease: mark }).await? {
             Answer::LeaseStatus(LeaseStatus::Open) => Ok(true),
             Answer::LeaseStatus(LeaseStatus::Ended { deleted }) => {
                 self.purge(deleted).await;
@@ -156,49 +158,49 @@ impl Client {
                 }
                 Ok(false)
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Reports the close of a descriptor of a file or directory without stripes, if the node that
     /// gave it can do the rest alone. The node is told together with its next request, or probes a
-    /// second later if none comes; nobody waits. False if [`Self::look`] must be used.
-    pub fn closed(&self, mark: OpenLeaseId, file: FileId) -> bool {
+    /// second later if none comes; nobody waits. False if [`Self::probe_lease`] must be used.
+    pub fn notify_closed(&self, mark: OpenLeaseId, file: FileId) -> bool {
         let node = mark.origin().0;
-        let alone = self.0.home(file.partition()) == Some(node);
-        alone && self.0.nodes.get(node).is_some_and(|way| way.closed(mark))
+        let alone = self.inner.home(file.partition()) == Some(node);
+        alone && self.inner.nodes.get(node).is_some_and(|connection| connection.notify_closed(mark))
     }
 
     /// The nodes of this host, which may have given descriptors.
-    pub fn near_nodes(&self) -> Vec<NodeId> {
-        self.0.nodes.iter().filter(|(_, way)| way.is_here()).map(|(node, _)| node).collect()
+    pub fn local_nodes(&self) -> Vec<NodeId> {
+        self.inner.nodes.iter().filter(|(_, connection)| connection.is_on_local_host()).map(|(node, _)| node).collect()
     }
 
     /// The live opens whose descriptors, given by this node, refer to the file with these `stat`
     /// numbers. The kernel knows which of them a descriptor belongs to: the one whose
     /// [byte](Mark::byte) no other open has locked.
-    pub async fn which(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<OpenLease>> {
+    pub async fn find_leases(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<OpenLease>> {
         let (mut found, mut after) = (Vec::new(), OpenLeaseId(0));
         loop {
-            match self.ask_of(node, Body::FindLeases { device, inode, after }).await? {
+            match self.query_node(node, Body::FindLeases { device, inode, after }).await? {
                 Answer::OpenLeases(more) if more.is_empty() => return Ok(found),
                 Answer::OpenLeases(more) => {
                     after = more.last().map_or(after, |marked| marked.id);
                     found.extend(more);
                 }
-                other => return Err(unexpected(&other)),
+                other => return Err(unexpected_answer(&other)),
             }
         }
     }
 
     /// Sends a node a request that concerns none of its partitions.
-    async fn ask_of(&self, node: NodeId, body: Body) -> Outcome<Answer> {
+    async fn query_node(&self, node: NodeId, body: Body) -> Outcome<Answer> {
         let unknown = || Refusal::invalid(Object::Pool, "a mark of a node that is not of this pool");
-        let way = self.0.nodes.get(node).ok_or_else(unknown)?;
+        let connection = self.inner.nodes.get(node).ok_or_else(unknown)?;
         let request = || {
-            let (epoch, session, partition) = (self.0.epoch(), self.session(), PartitionId(0));
+            let (epoch, session, partition) = (self.inner.epoch(), self.session(), PartitionId(0));
             Request { epoch, session, skip_ack: false, partition, body: body.clone() }
         };
-        until_answered(way, self.0.patience, request, |map| self.0.follow(map)).await
+        call_until_answered(connection, self.inner.retry_policy, request, |map| self.inner.update_map(map)).await
     }
 }

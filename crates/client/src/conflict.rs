@@ -1,7 +1,7 @@
 //! Conflicts with intents of other clients: wait a little, then have the intent decided, and settle
 //! it as decided.
 
-use crate::{Client, Patience, client::unexpected};
+use crate::{Client, RetryPolicy, client::unexpected_answer};
 use node::sleep_until;
 use parking_lot::Mutex;
 use placement::PartitionId;
@@ -16,78 +16,78 @@ const PAUSES_MAX: u32 = 8;
 /// as long as a few messages.
 const PAUSE_SHARE: u32 = 8;
 /// Most intents that one call conflicts with before it is refused as busy.
-const MEETINGS_MAX: usize = 1000;
+const CONFLICTS_MAX: usize = 1000;
 
 /// The conflicts of one call so far, over all its plans.
 #[derive(Debug)]
-pub struct Meetings {
+pub struct ConflictBackoff {
     pause_first: Duration,
     /// Each intent, with the number of conflicts.
-    met: Mutex<Vec<(Intent, u32)>>,
+    seen: Mutex<Vec<(Intent, u32)>>,
 }
 
 /// How to proceed with an intent that is not decided.
 #[derive(Debug, PartialEq, Eq)]
-enum Patient {
+enum ConflictAction {
     Wait(Duration),
     Decide,
     GiveUp,
 }
 
-impl Meetings {
-    pub fn new(patience: Patience) -> Self {
-        Self { pause_first: patience.pause_first / PAUSE_SHARE, met: Mutex::default() }
+impl ConflictBackoff {
+    pub fn new(retry_policy: RetryPolicy) -> Self {
+        Self { pause_first: retry_policy.pause_first / PAUSE_SHARE, seen: Mutex::default() }
     }
 
-    fn on(&self, intent: Intent) -> Patient {
-        let mut met = self.met.lock();
-        let at = met.iter().position(|(known, _)| *known == intent).unwrap_or_else(|| {
-            met.push((intent, 0));
-            met.len() - 1
+    fn on(&self, intent: Intent) -> ConflictAction {
+        let mut seen = self.seen.lock();
+        let at = seen.iter().position(|(known, _)| *known == intent).unwrap_or_else(|| {
+            seen.push((intent, 0));
+            seen.len() - 1
         });
-        met[at].1 += 1;
-        match met[at].1 {
-            _ if met.len() > MEETINGS_MAX => Patient::GiveUp,
-            PAUSES_MAX.. => Patient::Decide,
-            times => Patient::Wait(self.pause_first.saturating_mul(1 << (times - 1))),
+        seen[at].1 += 1;
+        match seen[at].1 {
+            _ if seen.len() > CONFLICTS_MAX => ConflictAction::GiveUp,
+            PAUSES_MAX.. => ConflictAction::Decide,
+            times => ConflictAction::Wait(self.pause_first.saturating_mul(1 << (times - 1))),
         }
     }
 }
 
 impl Client {
     /// The state of a call without conflicts so far.
-    pub(crate) fn meetings(&self) -> Meetings {
-        Meetings::new(self.0.patience)
+    pub(crate) fn conflict_backoff(&self) -> ConflictBackoff {
+        ConflictBackoff::new(self.inner.retry_policy)
     }
 
     /// Repeats a query until its answer is consistent: no intent that holds part of it was
     /// committed when it was given.
-    pub(crate) async fn ask_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        let meetings = Meetings::new(self.0.patience);
+    pub(crate) async fn query_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        let conflicts = ConflictBackoff::new(self.inner.retry_policy);
         // Intents that were found undecided while they held what was asked for. One that still
         // holds it was not committed in between, so the state without it was right at that moment.
         let mut open: Vec<Intent> = Vec::new();
         loop {
-            match self.ask_once(partition, command.clone()).await {
+            match self.query_once(partition, command.clone()).await {
                 Ok(Answer::Unsettled { intents: held, answer }) if held.iter().all(|intent| open.contains(intent)) => {
-                    return settled(*answer, &command);
+                    return into_settled(*answer, &command);
                 }
                 Ok(Answer::Unsettled { intents: held, .. }) => {
                     for intent in held {
-                        self.look_at(intent, partition, &mut open).await?;
+                        self.probe_intent(intent, partition, &mut open).await?;
                     }
                 }
-                Err(Refusal::LockedByIntent { intent }) => self.meet(intent, partition, &meetings).await?,
+                Err(Refusal::LockedByIntent { intent }) => self.resolve_conflict(intent, partition, &conflicts).await?,
                 outcome => return outcome,
             }
         }
     }
 
-    async fn look_at(&self, intent: Intent, partition: PartitionId, open: &mut Vec<Intent>) -> Outcome<()> {
-        if open.len() >= MEETINGS_MAX {
+    async fn probe_intent(&self, intent: Intent, partition: PartitionId, open: &mut Vec<Intent>) -> Outcome<()> {
+        if open.len() >= CONFLICTS_MAX {
             return Err(Refusal::Busy(Object::Pool));
         }
-        match self.status(intent).await? {
+        match self.intent_status(intent).await? {
             Decision::Committed { others } => self.settle_everywhere(intent, others).await,
             Decision::Aborted => self.settle(intent, partition, false).await,
             Decision::Open => {
@@ -98,30 +98,35 @@ impl Client {
     }
 
     /// Waits for an intent that holds something in a partition, or has it decided and settles it.
-    pub(crate) async fn meet(&self, intent: Intent, partition: PartitionId, meetings: &Meetings) -> Outcome<()> {
-        match (self.status(intent).await?, meetings.on(intent)) {
-            (_, Patient::GiveUp) => Err(Refusal::Busy(Object::Pool)),
+    pub(crate) async fn resolve_conflict(
+        &self,
+        intent: Intent,
+        partition: PartitionId,
+        conflicts: &ConflictBackoff,
+    ) -> Outcome<()> {
+        match (self.intent_status(intent).await?, conflicts.on(intent)) {
+            (_, ConflictAction::GiveUp) => Err(Refusal::Busy(Object::Pool)),
             (Decision::Committed { others }, _) => self.settle_everywhere(intent, others).await,
             (Decision::Aborted, _) => self.settle(intent, partition, false).await,
-            (Decision::Open, Patient::Wait(pause)) => {
+            (Decision::Open, ConflictAction::Wait(pause)) => {
                 sleep_until(node::now() + pause).await;
                 Ok(())
             }
-            (Decision::Open, Patient::Decide) => self.finish(intent, partition).await,
+            (Decision::Open, ConflictAction::Decide) => self.finish_intent(intent, partition).await,
         }
     }
 
     /// Has an intent decided, and settles it: everywhere if it is committed, otherwise in this
     /// partition.
-    pub(crate) async fn finish(&self, intent: Intent, partition: PartitionId) -> Outcome<()> {
-        match decided(self.change_unheld(intent.coordinator, Command::Decide { intent }).await?)? {
+    pub(crate) async fn finish_intent(&self, intent: Intent, partition: PartitionId) -> Outcome<()> {
+        match into_decision(self.mutate_or_conflict(intent.coordinator, Command::Decide { intent }).await?)? {
             Decision::Committed { others } => self.settle_everywhere(intent, others).await,
             Decision::Aborted | Decision::Open => self.settle(intent, partition, false).await,
         }
     }
 
-    async fn status(&self, intent: Intent) -> Outcome<Decision> {
-        decided(self.ask_once(intent.coordinator, Command::Status { intent }).await?)
+    async fn intent_status(&self, intent: Intent) -> Outcome<Decision> {
+        into_decision(self.query_once(intent.coordinator, Command::Status { intent }).await?)
     }
 
     /// Settles a committed intent at all other partitions, then lets its coordinator forget it.
@@ -129,31 +134,31 @@ impl Client {
         for other in others {
             self.settle(intent, other, true).await?;
         }
-        self.change_unheld(intent.coordinator, Command::ForgetIntent { intent }).await.map(drop)
+        self.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }).await.map(drop)
     }
 
     pub(crate) async fn settle(&self, intent: Intent, partition: PartitionId, commit: bool) -> Outcome<()> {
-        match self.change_unheld(partition, Command::Settle { intent, commit }).await? {
+        match self.mutate_or_conflict(partition, Command::Settle { intent, commit }).await? {
             Answer::Settled { deleted } => {
                 for deleted in deleted {
                     self.purge(Some(deleted)).await;
                 }
                 Ok(())
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 }
 
-fn decided(answer: Answer) -> Outcome<Decision> {
+fn into_decision(answer: Answer) -> Outcome<Decision> {
     match answer {
         Answer::Decided(decision) => Ok(decision),
-        other => Err(unexpected(&other)),
+        other => Err(unexpected_answer(&other)),
     }
 }
 
 /// The answer itself; a missing entry becomes a refusal.
-fn settled(answer: Answer, command: &Command) -> Outcome<Answer> {
+fn into_settled(answer: Answer, command: &Command) -> Outcome<Answer> {
     match (answer, command) {
         (Answer::NoEntry, Command::Lookup { parent, name } | Command::GetObject { parent, name, .. }) => {
             Err(Refusal::NotFound(Object::entry(*parent, name)))
@@ -169,20 +174,21 @@ mod tests {
 
     #[test]
     fn an_intent_is_waited_for_a_little_and_then_decided() {
-        let meeting = Meetings::new(Patience { pause_first: Duration::from_millis(8), ..Patience::default() });
+        let conflicts =
+            ConflictBackoff::new(RetryPolicy { pause_first: Duration::from_millis(8), ..RetryPolicy::default() });
         let intent = Intent { number: 1, session: Session(1), coordinator: PartitionId(0) };
-        assert_eq!(meeting.on(intent), Patient::Wait(Duration::from_millis(1)));
-        assert_eq!(meeting.on(intent), Patient::Wait(Duration::from_millis(2)));
+        assert_eq!(conflicts.on(intent), ConflictAction::Wait(Duration::from_millis(1)));
+        assert_eq!(conflicts.on(intent), ConflictAction::Wait(Duration::from_millis(2)));
         let other = Intent { number: 2, ..intent };
-        assert_eq!(meeting.on(other), Patient::Wait(Duration::from_millis(1)), "each has its time");
-        let waits = (0..100).take_while(|_| meeting.on(other) != Patient::Decide).count();
+        assert_eq!(conflicts.on(other), ConflictAction::Wait(Duration::from_millis(1)), "each has its time");
+        let waits = (0..100).take_while(|_| conflicts.on(other) != ConflictAction::Decide).count();
         assert_eq!(waits, 6);
     }
 
     #[test]
     fn a_call_that_meets_ever_new_intents_ends() {
-        let meeting = Meetings::new(Patience::default());
+        let conflicts = ConflictBackoff::new(RetryPolicy::default());
         let intent = |number| Intent { number, session: Session(1), coordinator: PartitionId(0) };
-        assert!((0..2 * MEETINGS_MAX as u64).any(|number| meeting.on(intent(number)) == Patient::GiveUp));
+        assert!((0..2 * CONFLICTS_MAX as u64).any(|number| conflicts.on(intent(number)) == ConflictAction::GiveUp));
     }
 }

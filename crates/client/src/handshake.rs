@@ -3,74 +3,74 @@
 //! All answers must be of one pool. A node that does not answer now is skipped: requests to it fail
 //! until it answers, all others are served.
 
-use crate::{Client, Connection, Nodes, Patience, call::until_answered, client::unexpected};
+use crate::{Client, Connection, Nodes, RetryPolicy, call::call_until_answered, client::unexpected_answer};
 use placement::{Epoch, NodeId, PartitionId};
 use std::sync::Arc;
 use wire::{Answer, Body, HelloReply, Object, Outcome, Refusal, Request, Session};
 
 /// The nodes' answers to a hello.
-pub struct Greeted {
-    pub welcome: HelloReply,
+pub struct HandshakeResult {
+    pub reply: HelloReply,
     /// For each node, in the order of their ids, whether it answered.
-    pub greeted: Vec<bool>,
+    pub reached: Vec<bool>,
 }
 
 impl Client {
     /// Connects to a pool of one node. Refused as `Unavailable` if no answer comes, as `Invalid` if
     /// the pool has more nodes.
-    pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
-        let welcome = hello(&*connection, Session::NONE, patience).await?;
-        let nodes = Nodes::one(welcome.node, connection);
-        Self::welcomed(nodes, patience, Greeted { welcome, greeted: vec![true] })
+    pub async fn connect(connection: Arc<dyn Connection>, retry_policy: RetryPolicy) -> Outcome<Self> {
+        let reply = send_hello(&*connection, Session::NONE, retry_policy).await?;
+        let nodes = Nodes::one(reply.node, connection);
+        Self::from_handshake(nodes, retry_policy, HandshakeResult { reply, reached: vec![true] })
     }
 
     /// Connects to a pool, with a connection to each of its nodes. Refused as `Unavailable` if no
     /// node answers, as `Invalid` if a connection is missing, leads to another node, or into
     /// another pool.
-    pub async fn connect_all(nodes: Nodes, patience: Patience) -> Outcome<Self> {
-        let greeted = greet(&nodes, patience).await?;
-        Self::welcomed(nodes, patience, greeted)
+    pub async fn connect_all(nodes: Nodes, retry_policy: RetryPolicy) -> Outcome<Self> {
+        let handshake = handshake(&nodes, retry_policy).await?;
+        Self::from_handshake(nodes, retry_policy, handshake)
     }
 
-    fn welcomed(nodes: Nodes, patience: Patience, greeted: Greeted) -> Outcome<Self> {
-        match greeted.welcome.map.nodes().into_iter().find(|node| nodes.get(*node).is_none()) {
-            None => Ok(Self::of(nodes, patience, greeted)),
+    fn from_handshake(nodes: Nodes, retry_policy: RetryPolicy, handshake: HandshakeResult) -> Outcome<Self> {
+        match handshake.reply.map.nodes().into_iter().find(|node| nodes.get(*node).is_none()) {
+            None => Ok(Self::new(nodes, retry_policy, handshake)),
             Some(node) => {
-                Err(not_one(format!("there is no connection to its node {node}: connect to all of its nodes")))
+                Err(pool_mismatch(format!("there is no connection to its node {node}: connect to all of its nodes")))
             }
         }
     }
 }
 
 /// Sends a hello to all nodes. The first that answers gives the session.
-pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
+pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<HandshakeResult> {
     let (mut known, mut silent): (Option<HelloReply>, Option<Refusal>) = (None, None);
-    let mut greeted = Vec::with_capacity(nodes.len());
+    let mut reached = Vec::with_capacity(nodes.len());
     for (node, connection) in nodes.iter() {
         let session = known.as_ref().map_or(Session::NONE, |known| known.session);
-        let answered = match nodes.pass(node, || hello_request(session), || Object::Pool).await {
-            Ok(()) => hello(connection, session, patience).await,
+        let answered = match nodes.admit(node, || hello_request(session), || Object::Pool).await {
+            Ok(()) => send_hello(connection, session, retry_policy).await,
             Err(refusal) => Err(refusal),
         };
-        greeted.push(answered.is_ok());
+        reached.push(answered.is_ok());
         match answered {
-            Ok(welcome) => known = Some(one_pool(known, node, welcome)?),
+            Ok(welcome) => known = Some(check_same_pool(known, node, welcome)?),
             Err(ref refusal @ Refusal::Unavailable { tries, ref why, .. }) => {
-                nodes.silent(node, tries, why);
+                nodes.record_outage(node, tries, why);
                 silent.get_or_insert_with(|| refusal.clone());
             }
             Err(refusal) => return Err(refusal),
         }
     }
     let none = || silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them"));
-    Ok(Greeted { welcome: known.ok_or_else(none)?, greeted })
+    Ok(HandshakeResult { reply: known.ok_or_else(none)?, reached })
 }
 
 /// Starts a session, or announces one that another node has given.
-pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<HelloReply> {
-    match until_answered(connection, patience, || hello_request(session), |_| {}).await? {
+pub async fn send_hello(connection: &dyn Connection, session: Session, retry_policy: RetryPolicy) -> Outcome<HelloReply> {
+    match call_until_answered(connection, retry_policy, || hello_request(session), |_| {}).await? {
         Answer::Hello(welcome) => Ok(welcome),
-        other => Err(unexpected(&other)),
+        other => Err(unexpected_answer(&other)),
     }
 }
 
@@ -81,9 +81,9 @@ fn hello_request(session: Session) -> Request {
 
 /// Checks that a node's answer is from the node that was asked and from the same pool; returns the
 /// answer with the newer map.
-fn one_pool(known: Option<HelloReply>, asked: NodeId, welcome: HelloReply) -> Outcome<HelloReply> {
+fn check_same_pool(known: Option<HelloReply>, asked: NodeId, welcome: HelloReply) -> Outcome<HelloReply> {
     if welcome.node != asked {
-        return Err(not_one(format!(
+        return Err(pool_mismatch(format!(
             "the connection to node {asked} leads to node {}: look at the addresses",
             welcome.node
         )));
@@ -92,11 +92,13 @@ fn one_pool(known: Option<HelloReply>, asked: NodeId, welcome: HelloReply) -> Ou
     let pool = |welcome: &HelloReply| (welcome.seed, welcome.stripe_bytes, welcome.map.partitions());
     if pool(&known) != pool(&welcome) || known.session != welcome.session {
         let (one, other) = (known.node, welcome.node);
-        return Err(not_one(format!("nodes {one} and {other} are not of one pool: start them with the same settings")));
+        return Err(pool_mismatch(format!(
+            "nodes {one} and {other} are not of one pool: start them with the same settings"
+        )));
     }
     Ok(if welcome.map.epoch() > known.map.epoch() { welcome } else { known })
 }
 
-fn not_one(why: String) -> Refusal {
+fn pool_mismatch(why: String) -> Refusal {
     Refusal::Invalid { object: Object::Pool, why: why.into() }
 }

@@ -1,6 +1,6 @@
 //! Writes to extent files: the partition names the extent, its node takes the bytes.
 
-use crate::{Client, client::unexpected};
+use crate::{Client, client::unexpected_answer};
 use bytes::Bytes;
 use placement::FileId;
 use wire::{Answer, Body, Extent, ExtentAction, Outcome, Refusal, WritePlace};
@@ -8,7 +8,7 @@ use wire::{Answer, Body, Extent, ExtentAction, Outcome, Refusal, WritePlace};
 impl Client {
     /// Writes to the extent of a file. `None` if the bytes have left that extent, so that the write
     /// must be planned anew.
-    pub(crate) async fn write_whole(
+    pub(crate) async fn write_extent(
         &self,
         file: FileId,
         extent: Extent,
@@ -19,11 +19,11 @@ impl Client {
         let body = |action| Body::Extent { request_id: None, file, extent, action };
         let put = match place {
             WritePlace::At(offset) => self.send(home, &body(ExtentAction::Write { offset, data })).await,
-            WritePlace::End => self.send_numbered(home, home, &body(ExtentAction::Append { data })).await,
+            WritePlace::End => self.send_with_id(home, home, &body(ExtentAction::Append { data })).await,
         };
         match put {
             Ok(Answer::ExtentWritten { offset, length }) => Ok(Some((offset, length))),
-            Ok(other) => Err(unexpected(&other)),
+            Ok(other) => Err(unexpected_answer(&other)),
             Err(Refusal::Stale(_)) => Ok(None),
             Err(refusal) => Err(refusal),
         }

@@ -10,12 +10,12 @@ const KIB_MAX: usize = 64 << 10;
 
 /// Limits of the calls and bytes in flight.
 #[derive(Debug)]
-pub struct Flow {
+pub struct Limiter {
     calls: Semaphore,
     kib: Semaphore,
 }
 
-impl Default for Flow {
+impl Default for Limiter {
     fn default() -> Self {
         Self { calls: Semaphore::new(CALLS_MAX), kib: Semaphore::new(KIB_MAX) }
     }
@@ -23,7 +23,7 @@ impl Default for Flow {
 
 const NEVER_CLOSED: &str = "it is never closed";
 
-impl Flow {
+impl Limiter {
     /// Waits until one more call may begin. It counts until the permit is dropped.
     pub async fn call(&self) -> SemaphorePermit<'_> {
         self.calls.acquire().await.expect(NEVER_CLOSED)

@@ -1,11 +1,11 @@
 //! Objects whose name and inode are in different partitions: files that were renamed into another
-//! folder, or have names in several.
+//! directory, or have names in several.
 //!
 //! A put or delete of such an object is an intent. That is rare, and takes a few more messages: a
 //! new file is first made as an unnamed one.
 
-use super::{Key, Objects, folders::Missing};
-use crate::{client::unexpected, intent::Plan};
+use super::{Key, Objects, directory_paths::MissingPolicy};
+use crate::{client::unexpected_answer, intent::TransactionPlan};
 use bytes::Bytes;
 use placement::FileId;
 use wire::{Answer, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, Refusal, Target, Version};
@@ -13,15 +13,20 @@ use wire::{Answer, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, 
 impl Objects {
     /// Puts an object by an intent. It is also correct if the name is in the partition of its inode
     /// by now.
-    pub(super) async fn put_spread(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+    pub(super) async fn put_across_partitions(
+        &self,
+        key: &Key,
+        bytes: &Bytes,
+        condition: Condition,
+    ) -> Outcome<Version> {
         let put = |client| {
-            let bound = self.through(client);
-            async move { bound.put_spread_in(key, bytes, condition).await }
+            let bound = self.with_client(client);
+            async move { bound.put_across_partitions_in(key, bytes, condition).await }
         };
-        Box::pin(self.client.in_one_session(put)).await
+        Box::pin(self.client.run_in_session(put)).await
     }
 
-    async fn put_spread_in(self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+    async fn put_across_partitions_in(self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         let mut upload = self.begin(key, condition).await?;
         match upload.add(bytes.clone()).await {
             Ok(()) => upload.finish().await,
@@ -33,8 +38,8 @@ impl Objects {
         }
     }
 
-    pub(super) async fn delete_spread(&self, key: &Key, condition: Condition) -> Outcome<()> {
-        let directory = self.find_way(key.folder(), Missing::Refused).await?.directory;
+    pub(super) async fn delete_across_partitions(&self, key: &Key, condition: Condition) -> Outcome<()> {
+        let directory = self.find_path(key.directory(), MissingPolicy::Refuse).await?.directory;
         self.replace(key, directory, None, condition).await
     }
 
@@ -47,7 +52,7 @@ impl Objects {
         condition: Condition,
     ) -> Outcome<()> {
         let object = || Object::text(key.as_bytes());
-        let meetings = self.client.meetings();
+        let conflicts = self.client.conflict_backoff();
         let attempt = || async {
             let taken = match self.client.find(directory, key.name()).await {
                 Ok((_, Kind::Directory, _)) => return Err(Refusal::IsDirectory(object())),
@@ -56,18 +61,18 @@ impl Objects {
                 Err(refusal) => return Err(refusal),
             };
             let slot = self.client.slot(directory, key.name());
-            let mut drive = self.client.intend(slot.partition(), &meetings);
+            let mut driver = self.client.begin_transaction(slot.partition(), &conflicts);
             // Prepare before the condition is checked, so that it still holds at the commit.
-            let mut plan = plan_of(key, slot, taken, by);
-            drive.prepare_others(&mut plan).await?;
-            drive.prepare(slot.partition(), plan.into_last()).await.map_err(looked_too_early)?;
+            let mut plan = replacement_plan(key, slot, taken, by);
+            driver.prepare_others(&mut plan).await?;
+            driver.prepare(slot.partition(), plan.into_coordinator_parts()).await.map_err(exists_to_stale)?;
             if let Err(refusal) = self.check_condition(key, taken, condition).await {
-                drive.take_back().await;
+                driver.abort().await;
                 return Err(refusal);
             }
-            drive.commit(Vec::new()).await
+            driver.commit(Vec::new()).await
         };
-        self.client.until_done(object, attempt).await
+        self.client.retry_plan(object, attempt).await
     }
 
     async fn check_condition(&self, key: &Key, taken: Option<Target>, condition: Condition) -> Outcome<()> {
@@ -75,7 +80,7 @@ impl Objects {
             return Ok(());
         }
         let present = match taken {
-            Some((file, _)) => Some(self.version_held(file).await?),
+            Some((file, _)) => Some(self.locked_version(file).await?),
             None => None,
         };
         let holds = match condition {
@@ -86,20 +91,20 @@ impl Objects {
     }
 
     /// The version of a file that an intent of ours holds.
-    async fn version_held(&self, file: FileId) -> Outcome<Version> {
-        let answer = match self.client.ask_once(file.partition(), Command::Stat { file }).await? {
+    async fn locked_version(&self, file: FileId) -> Outcome<Version> {
+        let answer = match self.client.query_once(file.partition(), Command::Stat { file }).await? {
             Answer::Unsettled { answer, .. } => *answer,
             answer => answer,
         };
         match answer {
             Answer::Attributes(attributes) => Ok(ObjectMeta::from(&attributes).version),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 }
 
 /// Maps `Exists` to `Stale`: the name was taken since, so the change is planned anew.
-fn looked_too_early(refusal: Refusal) -> Refusal {
+fn exists_to_stale(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Exists(object) => Refusal::Stale(object),
         other => other,
@@ -107,8 +112,8 @@ fn looked_too_early(refusal: Refusal) -> Refusal {
 }
 
 /// The parts that make the name refer to another file, or to none.
-fn plan_of(key: &Key, slot: FileId, was: Option<Target>, by: Option<FileId>) -> Plan {
-    let mut plan = Plan::new(slot.partition());
+fn replacement_plan(key: &Key, slot: FileId, was: Option<Target>, by: Option<FileId>) -> TransactionPlan {
+    let mut plan = TransactionPlan::new(slot.partition());
     let becomes = by.map(|file| (file, Kind::File));
     plan.add(slot.partition(), Part::Entry { directory: slot, name: key.name().clone(), before: was, after: becomes });
     if let Some(file) = by {

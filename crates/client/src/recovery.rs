@@ -1,6 +1,6 @@
 //! Finishing: truncating and removing stripes, and recovery of what a dead client left.
 
-use crate::{Client, client::unexpected};
+use crate::{Client, client::unexpected_answer};
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::poll_fn, mem, task::Poll};
 use wire::{
@@ -16,16 +16,16 @@ const RUNS_AT_ONCE: usize = 4096;
 impl Client {
     /// Those of the stripes that the file does not have and nobody has reserved, according to the
     /// node of the file's partition.
-    pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
+    pub async fn find_unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
         let (mut unplanned, mut ranges) = (StripeRuns::new(), stripes.ranges().peekable());
         while ranges.peek().is_some() {
             let mut some = StripeRuns::new();
             ranges.by_ref().take(RUNS_AT_ONCE).for_each(|range| some.insert(range.start, range.end));
-            match self.ask(file.partition(), Command::UnownedStripes { file, stripes: some }).await? {
+            match self.query(file.partition(), Command::UnownedStripes { file, stripes: some }).await? {
                 Answer::UnownedStripes(found) => {
                     found.ranges().for_each(|range| unplanned.insert(range.start, range.end))
                 }
-                other => return Err(unexpected(&other)),
+                other => return Err(unexpected_answer(&other)),
             }
         }
         Ok(unplanned)
@@ -44,42 +44,42 @@ impl Client {
 
     async fn remove_stripes(&self, deleted: &PendingDelete) -> Outcome<()> {
         for stripe in deleted.stripes.iter() {
-            let_others(stripe).await;
-            self.stripe(deleted.file, deleted.layout, StripeNo(stripe), StripeAction::Remove).await?;
+            yield_between(stripe).await;
+            self.send_stripe(deleted.file, deleted.layout, StripeNo(stripe), StripeAction::Remove).await?;
         }
-        self.change_unheld(deleted.file.partition(), Command::PurgeDone { file: deleted.file }).await?;
+        self.mutate_or_conflict(deleted.file.partition(), Command::PurgeDone { file: deleted.file }).await?;
         Ok(())
     }
 
     /// Removes stripes that were written or truncated while another client removed their file, and
     /// so may have missed them.
-    pub(crate) async fn forget(&self, file: FileId, layout: Layout, stripes: impl Iterator<Item = u64>) {
+    pub(crate) async fn discard_stripes(&self, file: FileId, layout: Layout, stripes: impl Iterator<Item = u64>) {
         for stripe in stripes {
-            let_others(stripe).await;
-            if let Err(error) = self.stripe(file, layout, StripeNo(stripe), StripeAction::Remove).await {
+            yield_between(stripe).await;
+            if let Err(error) = self.send_stripe(file, layout, StripeNo(stripe), StripeAction::Remove).await {
                 tracing::debug!(%error, %file, stripe, "a stripe of a removed file goes no earlier than this session");
             }
         }
     }
 
     /// Truncates the stripes of a truncated file, so that it may grow again.
-    pub(crate) async fn finish_trim(&self, file: FileId, truncation: PendingTruncate) -> Outcome<()> {
+    pub(crate) async fn finish_truncate(&self, file: FileId, truncation: PendingTruncate) -> Outcome<()> {
         let layout = truncation.layout;
         let stripe_bytes = u64::from(layout.stripe_bytes());
         for stripe in truncation.stripes.iter() {
-            let_others(stripe).await;
+            yield_between(stripe).await;
             let kept = truncation.length.saturating_sub(stripe * stripe_bytes).min(stripe_bytes);
             let length = u32::try_from(kept).expect("at most the length of a stripe");
             let action = StripeAction::Truncate { generation: truncation.generation, length };
-            match self.stripe(file, layout, StripeNo(stripe), action).await {
+            match self.send_stripe(file, layout, StripeNo(stripe), action).await {
                 Ok(_) | Err(Refusal::Stale(_)) => {}
                 Err(refusal) => return Err(refusal),
             }
         }
         let done =
-            self.change(file.partition(), Command::TruncateDone { file, generation: truncation.generation }).await;
+            self.mutate(file.partition(), Command::TruncateDone { file, generation: truncation.generation }).await;
         if matches!(done, Err(Refusal::NotFound(_))) {
-            self.forget(file, layout, truncation.stripes.iter()).await;
+            self.discard_stripes(file, layout, truncation.stripes.iter()).await;
         }
         done.map(drop)
     }
@@ -93,32 +93,32 @@ impl Client {
     /// Like [`Self::recover`], in the partitions of one node: for a session whose connection to
     /// that node has ended.
     pub async fn recover_at(&self, node: NodeId, session: Session) -> Outcome<()> {
-        let here = self.partitions().filter(|partition| self.0.home(*partition) == Some(node)).collect();
-        self.recover_in(session, here).await
+        let partitions = self.partitions().filter(|partition| self.inner.home(*partition) == Some(node)).collect();
+        self.recover_in(session, partitions).await
     }
 
     async fn recover_in(&self, session: Session, partitions: Vec<PartitionId>) -> Outcome<()> {
         // End the session everywhere first, so that none of its requests that are still in flight
         // is executed later.
-        let mut round = Round::new(self);
-        round.end_session(session, &partitions).await;
+        let mut broadcast = Broadcast::new(self);
+        broadcast.end_session(session, &partitions).await;
         let mut ended = Vec::new();
-        for home in partitions.iter().filter_map(|partition| self.0.home(*partition)) {
+        for home in partitions.iter().filter_map(|partition| self.inner.home(*partition)) {
             if !ended.contains(&home) {
                 ended.push(home);
             }
         }
         for partition in partitions {
-            if let Some(left) = round.ask(partition, self.leftovers(partition)).await {
-                round.note(self.finish_left((session, &mut ended), partition, left).await);
+            if let Some(left) = broadcast.query(partition, self.unfinished_work(partition)).await {
+                broadcast.record(self.finish_work((session, &mut ended), partition, left).await);
             }
         }
-        round.end()
+        broadcast.finish()
     }
 
     /// Finishes the work that a session left in a partition. `ended`: the nodes at which the
     /// session has ended.
-    async fn finish_left(
+    async fn finish_work(
         &self,
         (session, ended): (Session, &mut Vec<NodeId>),
         partition: PartitionId,
@@ -127,9 +127,9 @@ impl Client {
         let mut deleted = left.deleted;
         let intents = left.prepared.into_iter().chain(left.committed);
         for intent in intents.filter(|intent| intent.session == session) {
-            self.finish(intent, partition).await?;
+            self.finish_intent(intent, partition).await?;
             // The file that the intent was to give a name to may have been removed with it.
-            deleted = self.leftovers(partition).await?.deleted;
+            deleted = self.unfinished_work(partition).await?.deleted;
         }
         loop {
             for deleted in &deleted {
@@ -139,7 +139,7 @@ impl Client {
             if deleted.len() < PENDING_DELETES_MAX {
                 return Ok(());
             }
-            deleted = self.leftovers(partition).await?.deleted;
+            deleted = self.unfinished_work(partition).await?.deleted;
         }
     }
 
@@ -147,22 +147,22 @@ impl Client {
     /// write of the session that is still in flight to them is not executed later.
     async fn end_at_stripes(&self, session: Session, deleted: &PendingDelete, ended: &mut Vec<NodeId>) -> Outcome<()> {
         for stripe in deleted.stripes.iter() {
-            let_others(stripe).await;
-            let partition = deleted.layout.partition(self.0.seed, deleted.file, StripeNo(stripe), self.0.partitions);
-            let Some(home) = self.0.home(partition).filter(|home| !ended.contains(home)) else { continue };
+            yield_between(stripe).await;
+            let partition = deleted.layout.partition(self.inner.seed, deleted.file, StripeNo(stripe), self.inner.partitions);
+            let Some(home) = self.inner.home(partition).filter(|home| !ended.contains(home)) else { continue };
             ended.push(home);
             if self.end_session(partition, session).await? {
-                let left = self.leftovers(partition).await?;
-                Box::pin(self.finish_left((session, ended), partition, left)).await?;
+                let left = self.unfinished_work(partition).await?;
+                Box::pin(self.finish_work((session, ended), partition, left)).await?;
             }
         }
         Ok(())
     }
 
     /// Removes the stripes of all deleted files of a partition.
-    async fn purge_left(&self, partition: PartitionId) -> Outcome<()> {
+    async fn purge_deleted(&self, partition: PartitionId) -> Outcome<()> {
         loop {
-            let deleted = self.leftovers(partition).await?.deleted;
+            let deleted = self.unfinished_work(partition).await?.deleted;
             for deleted in &deleted {
                 self.remove_stripes(deleted).await?;
             }
@@ -174,40 +174,40 @@ impl Client {
 
     /// Ends this client's session, with everything that it holds open.
     pub async fn close(&self) -> Outcome<()> {
-        let bound = self.bound();
-        let mut round = Round::new(&bound);
-        for partition in round.end_session(bound.session(), &self.partitions().collect::<Vec<_>>()).await {
-            round.ask(partition, bound.purge_left(partition)).await;
+        let bound = self.bind_to_session();
+        let mut broadcast = Broadcast::new(&bound);
+        for partition in broadcast.end_session(bound.session(), &self.partitions().collect::<Vec<_>>()).await {
+            broadcast.query(partition, bound.purge_deleted(partition)).await;
         }
-        self.leave_earlier().await;
+        self.end_earlier_sessions().await;
         // A session that has ended already is what the caller wanted.
-        round.end().or_else(|refusal| if refusal == Refusal::SessionEnded { Ok(()) } else { Err(refusal) })
+        broadcast.finish().or_else(|refusal| if refusal == Refusal::SessionEnded { Ok(()) } else { Err(refusal) })
     }
 
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        let last = u16::try_from(self.0.partitions - 1).expect("a map has at most 2^16 partitions");
+        let last = u16::try_from(self.inner.partitions - 1).expect("a map has at most 2^16 partitions");
         (0..=last).map(PartitionId)
     }
 
-    async fn leftovers(&self, partition: PartitionId) -> Outcome<UnfinishedWork> {
-        match self.ask(partition, Command::ListUnfinished).await? {
+    async fn unfinished_work(&self, partition: PartitionId) -> Outcome<UnfinishedWork> {
+        match self.query(partition, Command::ListUnfinished).await? {
             Answer::UnfinishedWork(left) => Ok(left),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Ends a session in a partition; true if files were deleted with it whose stripes remain.
     async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<bool> {
-        match self.change(partition, Command::CloseSession { session }).await? {
+        match self.mutate(partition, Command::CloseSession { session }).await? {
             Answer::Closed(deleted) => Ok(!deleted.is_empty()),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 }
 
 /// Yields to other tasks of this thread every [`STRIPES_AT_ONCE`] stripes. Calls to nodes in this
 /// process never yield by themselves.
-async fn let_others(stripe: u64) {
+async fn yield_between(stripe: u64) {
     let mut again = stripe.is_multiple_of(STRIPES_AT_ONCE);
     poll_fn(|context| {
         if !mem::take(&mut again) {
@@ -221,16 +221,16 @@ async fn let_others(stripe: u64) {
 
 /// A broadcast to all partitions. A node that does not answer is asked once, not for each of its
 /// partitions. A refusal by one partition does not end the broadcast.
-struct Round<'a> {
+struct Broadcast<'a> {
     client: &'a Client,
-    silent: Vec<NodeId>,
+    unavailable: Vec<NodeId>,
     /// The first refusal.
     refused: Option<Refusal>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> Broadcast<'a> {
     fn new(client: &'a Client) -> Self {
-        Self { client, silent: Vec::new(), refused: None }
+        Self { client, unavailable: Vec::new(), refused: None }
     }
 
     /// Ends a session in all partitions; returns those in which files were deleted with it. Remove
@@ -238,27 +238,27 @@ impl<'a> Round<'a> {
     async fn end_session(&mut self, session: Session, partitions: &[PartitionId]) -> Vec<PartitionId> {
         let (client, mut left) = (self.client, Vec::new());
         for partition in partitions {
-            if self.ask(*partition, client.end_session(*partition, session)).await == Some(true) {
+            if self.query(*partition, client.end_session(*partition, session)).await == Some(true) {
                 left.push(*partition);
             }
         }
         left
     }
 
-    async fn ask<T>(&mut self, partition: PartitionId, asked: impl Future<Output = Outcome<T>>) -> Option<T> {
-        let home = self.client.0.home(partition).filter(|home| !self.silent.contains(home))?;
+    async fn query<T>(&mut self, partition: PartitionId, asked: impl Future<Output = Outcome<T>>) -> Option<T> {
+        let home = self.client.inner.home(partition).filter(|home| !self.unavailable.contains(home))?;
         let answer = asked.await;
         if matches!(answer, Err(Refusal::Unavailable { .. })) {
-            self.silent.push(home);
+            self.unavailable.push(home);
         }
-        self.note(answer)
+        self.record(answer)
     }
 
-    fn note<T>(&mut self, outcome: Outcome<T>) -> Option<T> {
+    fn record<T>(&mut self, outcome: Outcome<T>) -> Option<T> {
         outcome.map_err(|refusal| self.refused.get_or_insert(refusal)).ok()
     }
 
-    fn end(self) -> Outcome<()> {
+    fn finish(self) -> Outcome<()> {
         self.refused.map_or(Ok(()), Err)
     }
 }

@@ -1,7 +1,7 @@
 //! Test doubles of connections: one with faults by a seed, one that counts, one that crashes, one
 //! that is driven step by step.
 
-use crate::{Borrowing, Connection, Obtaining};
+use crate::{Connection, FdLeaseFuture, ProgramFdFuture};
 use node::{Backing, Hear, Reply, sleep_until};
 use parking_lot::Mutex;
 use placement::Epoch;
@@ -15,46 +15,46 @@ use std::{
 use wire::{Body, Extent, Failure, OpenFlags, OpenLeaseId, Request, Session, codec::ProgramFd};
 
 /// Forwards the descriptor methods to the connection in this field.
-macro_rules! descriptors_of {
+macro_rules! forward_descriptors {
     ($inner:tt) => {
         fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
             self.$inner.backing(extent, flags)
         }
 
-        fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
-            self.$inner.borrow(extent, flags)
+        fn lease_fd(&self, extent: Extent, flags: OpenFlags) -> Option<FdLeaseFuture> {
+            self.$inner.lease_fd(extent, flags)
         }
 
-        fn is_here(&self) -> bool {
-            self.$inner.is_here()
+        fn is_on_local_host(&self) -> bool {
+            self.$inner.is_on_local_host()
         }
 
-        fn is_inside(&self) -> bool {
-            self.$inner.is_inside()
+        fn is_in_process(&self) -> bool {
+            self.$inner.is_in_process()
         }
     };
 }
 
 /// Forwards the subscription methods to the connection in this field.
-macro_rules! watching_of {
+macro_rules! forward_subscription {
     ($inner:tt) => {
-        fn watch(&self, session: Session, hear: &Hear) -> Reply {
-            self.$inner.watch(session, hear)
+        fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
+            self.$inner.subscribe(session, on_invalidate)
         }
 
-        fn prunes(&self, session: Session) {
-            self.$inner.prunes(session);
+        fn set_supports_prune(&self, session: Session) {
+            self.$inner.set_supports_prune(session);
         }
 
-        fn unwatch(&self, session: Session) {
-            self.$inner.unwatch(session);
+        fn unsubscribe(&self, session: Session) {
+            self.$inner.unsubscribe(session);
         }
     };
 }
 
 /// Rates of faults, per thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Troubles {
+pub struct FaultRates {
     /// The request never arrives.
     pub request_lost: u32,
     /// The request is executed, but its answer never arrives.
@@ -69,7 +69,7 @@ pub struct Troubles {
     pub delayed: u32,
 }
 
-impl Troubles {
+impl FaultRates {
     /// Some of every fault.
     pub const MANY: Self =
         Self { request_lost: 60, answer_lost: 80, doubled: 60, stale: 40, unreachable: 40, delayed: 10 };
@@ -77,16 +77,16 @@ impl Troubles {
 
 /// A connection with faults: the same ones for the same seed and the same calls.
 #[derive(Debug)]
-pub struct Lossy<C> {
+pub struct FaultyConnection<C> {
     inner: Arc<C>,
-    troubles: Troubles,
+    rates: FaultRates,
     random: Mutex<u64>,
 }
 
-impl<C: Connection> Lossy<C> {
+impl<C: Connection> FaultyConnection<C> {
     /// Adds faults to `inner`.
-    pub fn new(inner: C, troubles: Troubles, seed: u64) -> Self {
-        Self { inner: Arc::new(inner), troubles, random: Mutex::new(seed) }
+    pub fn new(inner: C, rates: FaultRates, seed: u64) -> Self {
+        Self { inner: Arc::new(inner), rates, random: Mutex::new(seed) }
     }
 
     /// A random number below a thousand.
@@ -97,7 +97,7 @@ impl<C: Connection> Lossy<C> {
     }
 }
 
-impl<C: Connection + 'static> Connection for Lossy<C> {
+impl<C: Connection + 'static> Connection for FaultyConnection<C> {
     fn call(&self, request: Request) -> Reply {
         let mut drawn = self.draw();
         let mut hit = |rate: u32| {
@@ -105,7 +105,7 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
             drawn = drawn.wrapping_sub(rate);
             hit
         };
-        let Troubles { request_lost, answer_lost, doubled, stale, unreachable, delayed } = self.troubles;
+        let FaultRates { request_lost, answer_lost, doubled, stale, unreachable, delayed } = self.rates;
         let inner = self.inner.clone();
         if hit(request_lost) {
             Reply::ready(Err(Failure::Lost("the request was lost".into())))
@@ -133,74 +133,74 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         }
     }
 
-    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
-        self.inner.obtain(obtain)
+    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
+        self.inner.dup_fd_for_program(obtain)
     }
 
-    descriptors_of!(inner);
-    watching_of!(inner);
+    forward_descriptors!(inner);
+    forward_subscription!(inner);
 }
 
 /// A connection that counts calls, and separate requests for descriptors.
 #[derive(Debug)]
-pub struct Counting<C> {
+pub struct CountingConnection<C> {
     inner: C,
     calls: Arc<AtomicU64>,
 }
 
-impl<C: Connection> Counting<C> {
+impl<C: Connection> CountingConnection<C> {
     /// Counts the calls over `inner`, in `calls`.
     pub fn new(inner: C, calls: Arc<AtomicU64>) -> Self {
         Self { inner, calls }
     }
 }
 
-impl<C: Connection> Connection for Counting<C> {
+impl<C: Connection> Connection for CountingConnection<C> {
     fn call(&self, request: Request) -> Reply {
         self.calls.fetch_add(1, Relaxed);
         self.inner.call(request)
     }
 
-    fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
+    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (Reply, Option<ProgramFdFuture>) {
         self.calls.fetch_add(1, Relaxed);
-        self.inner.call_attaching(request, flags)
+        self.inner.call_with_fd(request, flags)
     }
 
-    fn obtain(&self, obtain: ProgramFd) -> Option<Obtaining> {
+    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
         self.calls.fetch_add(1, Relaxed);
-        self.inner.obtain(obtain)
+        self.inner.dup_fd_for_program(obtain)
     }
 
-    fn closed(&self, mark: OpenLeaseId) -> bool {
-        self.inner.closed(mark)
+    fn notify_closed(&self, mark: OpenLeaseId) -> bool {
+        self.inner.notify_closed(mark)
     }
 
-    descriptors_of!(inner);
-    watching_of!(inner);
+    forward_descriptors!(inner);
+    forward_subscription!(inner);
 }
 
 /// A connection that ends after some calls, as if its client had crashed.
 #[derive(Debug)]
-pub struct Dying<C> {
+pub struct CrashingConnection<C> {
     inner: C,
-    left: Arc<AtomicU64>,
+    remaining: Arc<AtomicU64>,
 }
 
-impl<C: Connection> Dying<C> {
+impl<C: Connection> CrashingConnection<C> {
     /// Works for `calls` calls.
     pub fn new(inner: C, calls: u64) -> Self {
-        Self::together(inner, Arc::new(AtomicU64::new(calls)))
+        Self::sharing(inner, Arc::new(AtomicU64::new(calls)))
     }
 
     /// Works for the calls that are left to all connections of one client.
-    pub fn together(inner: C, left: Arc<AtomicU64>) -> Self {
-        Self { inner, left }
+    pub fn sharing(inner: C, remaining: Arc<AtomicU64>) -> Self {
+        Self { inner, remaining }
     }
 }
 
-impl<C: Connection> Connection for Dying<C> {
+impl<C: Connection> Connection for CrashingConnection<C> {
     fn call(&self, request: Request) -> Reply {
-        if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+        if self.remaining.fetch_update(Relaxed, Relaxed, |remaining| remaining.checked_sub(1)).is_ok() {
             self.inner.call(request)
         } else {
             Reply::ready(Err(Failure::Unreachable("the connection has ended".into())))
@@ -212,31 +212,31 @@ impl<C: Connection> Connection for Dying<C> {
 /// The order in which the futures of several clients are polled decides how their messages
 /// interleave.
 #[derive(Debug)]
-pub struct Stepped<C>(Arc<C>);
+pub struct SteppedConnection<C>(Arc<C>);
 
-impl<C: Connection> Stepped<C> {
+impl<C: Connection> SteppedConnection<C> {
     /// Adds the steps to `inner`.
     pub fn new(inner: C) -> Self {
         Self(Arc::new(inner))
     }
 }
 
-impl<C: Connection + 'static> Connection for Stepped<C> {
+impl<C: Connection + 'static> Connection for SteppedConnection<C> {
     fn call(&self, request: Request) -> Reply {
         let inner = self.0.clone();
         Reply::later(async move {
-            step().await;
+            yield_once().await;
             let answer = inner.call(request).await;
-            step().await;
+            yield_once().await;
             answer
         })
     }
 
-    watching_of!(0);
+    forward_subscription!(0);
 }
 
 /// Is ready at its second poll.
-async fn step() {
+async fn yield_once() {
     let mut polled = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut polled, true) {

@@ -10,58 +10,58 @@ use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
 impl Client {
     /// The local node: in this process, otherwise in another process of this host. The first, if
     /// there are several.
-    pub fn own_node(&self) -> Option<NodeId> {
-        self.0.nodes.own()
+    pub fn local_node(&self) -> Option<NodeId> {
+        self.inner.nodes.local_node()
     }
 
     /// The nodes that hold partitions, by ascending ids.
     pub fn data_nodes(&self) -> Vec<NodeId> {
-        self.0.data_nodes()
+        self.inner.data_nodes()
     }
 
     /// True if a node of the pool holds partitions.
     pub fn holds_data(&self, node: NodeId) -> bool {
-        self.0.pick(node, 0).is_some()
+        self.inner.pick(node, 0).is_some()
     }
 
     /// Places the stripes of a file: at the node that its policy gives, or in the partition chosen
     /// by a hash if the policy gives none.
-    pub(crate) async fn place(&self, file: FileId, policy: Policy, layout: Layout) -> Outcome<()> {
+    pub(crate) async fn place_file(&self, file: FileId, policy: Policy, layout: Layout) -> Outcome<()> {
         let by_hash = match layout.distribution() {
             Distribution::Single(partition) => partition,
             Distribution::Striped => file.partition(),
         };
-        let more = self.0.stripe_bytes.into();
-        let partition = self.chosen_partition(policy, more, file.0).await.unwrap_or(by_hash);
-        self.change(file.partition(), Command::Place { file, partition }).await.map(drop)
+        let more = self.inner.stripe_bytes.into();
+        let partition = self.choose_partition(policy, more, file.0).await.unwrap_or(by_hash);
+        self.mutate(file.partition(), Command::Place { file, partition }).await.map(drop)
     }
 
     /// The layout of an object of this many bytes that is put under this name; and the policy that
     /// chose its partition, if that was not a hash.
-    pub(crate) async fn placed(
+    pub(crate) async fn place_object(
         &self,
         placing: PlacementSpec,
         (directory, name): (FileId, &Name),
         bytes: u64,
     ) -> (Layout, Option<Policy>) {
-        let by_hash = whole_partition(self.0.seed, directory, name.as_bytes(), self.0.partitions);
+        let by_hash = whole_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions);
         let PlacementDecision { layout, pending_policy } =
-            PlacementDecision::new(self.0.stripe_bytes, placing, by_hash);
+            PlacementDecision::new(self.inner.stripe_bytes, placing, by_hash);
         let Some(policy) = pending_policy else { return (layout, None) };
-        let chosen = self.chosen_partition(policy, bytes, by_hash.0.into()).await.unwrap_or(by_hash);
+        let chosen = self.choose_partition(policy, bytes, by_hash.0.into()).await.unwrap_or(by_hash);
         (layout.in_partition(chosen), pending_policy)
     }
 
     /// A partition of the node that a policy names or chooses; `None` if it gives no node.
-    async fn chosen_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
-        let node = self.chosen_node(policy, more).await?;
-        self.0.pick(node, hash)
+    async fn choose_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
+        let node = self.choose_node(policy, more).await?;
+        self.inner.pick(node, hash)
     }
 
     /// The node that a policy names, or chooses now for about `more` bytes.
-    pub(crate) async fn chosen_node(&self, policy: Policy, more: u64) -> Option<NodeId> {
+    pub(crate) async fn choose_node(&self, policy: Policy, more: u64) -> Option<NodeId> {
         match policy {
-            Policy::Balanced => self.freest(more).await,
+            Policy::Balanced => self.choose_emptiest(more).await,
             fixed => self.fixed_node(fixed),
         }
     }
@@ -69,7 +69,7 @@ impl Client {
     /// The node that a policy names, regardless of how full nodes are.
     fn fixed_node(&self, policy: Policy) -> Option<NodeId> {
         match policy {
-            Policy::Here => self.own_node(),
+            Policy::Here => self.local_node(),
             Policy::At(node) => Some(node),
             Policy::Striped | Policy::Whole | Policy::Balanced => None,
         }
@@ -78,10 +78,10 @@ impl Client {
     /// The partition of a new directory's inode: by a hash of its parent and name. If the policy
     /// names a node for the bytes below it, one of that node's partitions.
     pub(crate) fn directory_home(&self, placing: PlacementSpec, parent: FileId, name: &Name) -> PartitionId {
-        let by_hash = directory_partition(self.0.seed, parent, name.as_bytes(), self.0.partitions);
+        let by_hash = directory_partition(self.inner.seed, parent, name.as_bytes(), self.inner.partitions);
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
-        let elsewhere = node.filter(|node| self.0.home(by_hash) != Some(*node));
-        elsewhere.and_then(|node| self.0.pick(node, by_hash.0.into())).unwrap_or(by_hash)
+        let elsewhere = node.filter(|node| self.inner.home(by_hash) != Some(*node));
+        elsewhere.and_then(|node| self.inner.pick(node, by_hash.0.into())).unwrap_or(by_hash)
     }
 
     /// Checks that a placement policy names a node that holds data. Other attributes are not
@@ -99,7 +99,7 @@ impl Client {
         if self.holds_data(node) {
             return Ok(());
         }
-        let nodes: Vec<String> = self.0.data_nodes().iter().map(NodeId::to_string).collect();
+        let nodes: Vec<String> = self.inner.data_nodes().iter().map(NodeId::to_string).collect();
         let why = format!("the pool has no node {node} that holds data; those that do: {}", nodes.join(", "));
         Err(Refusal::Invalid { object, why: why.into() })
     }

@@ -1,0 +1,77 @@
+//! Subscribing: sessions that cache what they are answered.
+
+use crate::{Client, client::unexpected_answer, session::SubscriptionGuard};
+use node::Hear;
+use placement::FileId;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+use wire::{Answer, Command, Outcome, Recall};
+
+impl Client {
+    /// Starts another session over the same connections.
+    pub async fn new_session(&self) -> Outcome<Self> {
+        Self::connect_all(self.inner.nodes.clone(), self.inner.retry_policy).await
+    }
+
+    /// Subscribes this session: it may cache what it is answered from now on, until `on_invalidate`
+    /// is called to invalidate it.
+    ///
+    /// After a connection has broken, `on_invalidate` is called with [`Recall::All`], and this
+    /// client subscribes again by itself.
+    pub async fn subscribe(&self, on_invalidate: &Hear) -> Outcome<()> {
+        let (inner, on_invalidate) = (Arc::downgrade(&self.inner), on_invalidate.clone());
+        let on_invalidate: Hear = Arc::new(move |recalls: &[Recall]| {
+            if let Some(inner) = inner.upgrade() {
+                inner.attribute_cache.invalidate(recalls);
+            }
+            on_invalidate(recalls);
+        });
+        self.run_in_session(|client| {
+            let on_invalidate = on_invalidate.clone();
+            async move { client.subscribe_bound(on_invalidate).await }
+        })
+        .await
+    }
+
+    async fn subscribe_bound(&self, on_invalidate: Hear) -> Outcome<()> {
+        let (inner, state) = (&*self.inner, self.session_state()?);
+        let _guard = inner.session_lock.lock().await;
+        let before = inner.on_invalidate.lock().replace(on_invalidate);
+        let mut subscriptions = SubscriptionGuard { inner, session: state.id, indexes: Vec::new() };
+        for index in (0..inner.nodes.len()).filter(|index| state.is_reached(*index)) {
+            if let Err(refusal) = subscriptions.add(index).await {
+                *inner.on_invalidate.lock() = before;
+                return Err(refusal);
+            }
+        }
+        subscriptions.indexes.clear();
+        Ok(())
+    }
+
+    /// Records that this session's kernel supports prune notices. From now on an inode that others
+    /// remove is kept while that kernel knows it, and `on_invalidate` is notified of the removal.
+    pub fn set_supports_prune(&self) {
+        self.inner.supports_prune.store(true, Relaxed);
+        let session = self.session();
+        self.inner.nodes.iter().for_each(|(_, node)| node.set_supports_prune(session));
+    }
+
+    /// Reports that the session's kernel has forgotten the inode.
+    pub async fn report_forgotten(&self, file: FileId) -> Outcome<()> {
+        match self.query(file.partition(), Command::ForgetInode { file }).await? {
+            Answer::Removed { deleted, .. } => {
+                self.purge(deleted).await;
+                Ok(())
+            }
+            other => Err(unexpected_answer(&other)),
+        }
+    }
+
+    /// Ends this session, with all that it holds and all that it was granted.
+    pub async fn end(&self) -> Outcome<()> {
+        let closed = self.close().await;
+        let session = self.session();
+        *self.inner.on_invalidate.lock() = None;
+        self.inner.nodes.iter().for_each(|(_, node)| node.unsubscribe(session));
+        closed
+    }
+}
