@@ -12,7 +12,7 @@ use crate::{
     session::{SESSIONS_MAX, SessionState},
 };
 use futures_util::future::Either;
-use node::{Reply, sleep_until};
+use node::{ReplyFuture, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::sync::Arc;
 use wire::{
@@ -217,7 +217,7 @@ impl Client {
         partition: PartitionId,
         body: &Body,
         number: Option<&SequenceNumber<'_>>,
-    ) -> Outcome<(NodeId, Reply)> {
+    ) -> Outcome<(NodeId, ReplyFuture)> {
         let (home, node, epoch) = self.inner.connection_to(partition)?;
         let (session, skip_ack) = (state.id, self.options.skip_ack);
         let request = Request { epoch, session, skip_ack, partition, body: with_request_id(body, number) };

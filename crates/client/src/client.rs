@@ -4,7 +4,7 @@ use crate::{
     Connection, FdLeaseFuture, InProcessConnection, Nodes, RetryPolicy, handshake::HandshakeResult,
     program_open::FdRequest, session::SessionState, split::Splits, split_attributes::AttributeCache, usage::Usages,
 };
-use node::{Backing, Hear, Node};
+use node::{BackingFd, Node, OnInvalidate};
 use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::{
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     /// Held while those are ended.
     pub cleanup_lock: tokio::sync::Mutex<()>,
     /// The cache-invalidation callback, if this client subscribes.
-    pub on_invalidate: Mutex<Option<Hear>>,
+    pub on_invalidate: Mutex<Option<OnInvalidate>>,
     /// True if the kernel of this client supports prune notices.
     pub supports_prune: AtomicBool,
     pub seed: u64,
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// The descriptor of an extent. `None` if its node is not in this process.
-    pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+    pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<BackingFd> {
         self.inner.nodes.get(extent.node)?.backing(extent, flags)
     }
 

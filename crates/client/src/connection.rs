@@ -1,6 +1,6 @@
 //! The connection to a node.
 
-use node::{Backing, Hear, Node, Reply};
+use node::{BackingFd, Node, OnInvalidate, ReplyFuture};
 use std::{
     fmt,
     future::{Future, ready},
@@ -13,7 +13,7 @@ use wire::{
 };
 
 /// The future of a leased descriptor; `None` if there is none to be had.
-pub type FdLeaseFuture = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
+pub type FdLeaseFuture = Pin<Box<dyn Future<Output = Option<BackingFd>> + Send>>;
 
 /// The future of a program's own descriptor and the mark of its open; `None` if there is none to be
 /// had.
@@ -23,11 +23,11 @@ pub type ProgramFdFuture = Pin<Box<dyn Future<Output = Option<(OwnedFd, OpenLeas
 /// came.
 pub trait Connection: Send + Sync + fmt::Debug {
     /// Sends a request. The reply may be polled from any thread, or dropped.
-    fn call(&self, request: Request) -> Reply;
+    fn call(&self, request: Request) -> ReplyFuture;
 
     /// The descriptor of an extent, if the node is in this process and the bytes are in a file; see
     /// [`Node::backing`].
-    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<BackingFd> {
         let _ = (extent, flags);
         None
     }
@@ -49,7 +49,7 @@ pub trait Connection: Send + Sync + fmt::Debug {
     /// Sends a request that opens something, and asks in the same message for a program's own
     /// descriptor of what is opened. Wait for the descriptor after the open has succeeded. If the
     /// second value is `None`, or its future yields `None`, use [`Self::dup_fd_for_program`].
-    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (Reply, Option<ProgramFdFuture>) {
+    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (ReplyFuture, Option<ProgramFdFuture>) {
         let _ = flags;
         (self.call(request), None)
     }
@@ -77,10 +77,10 @@ pub trait Connection: Send + Sync + fmt::Debug {
     /// with invalidations, and with `Recall::All` when the connection has broken. Answered by
     /// `Done`; refused if the connection cannot carry invalidations. A reply that is dropped before
     /// its answer leaves nothing behind.
-    fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
         let _ = (session, on_invalidate);
         let what = "watching over this connection".into();
-        Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()))
+        ReplyFuture::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()))
     }
 
     /// Records that the kernel of a subscribed session supports prune notices; see
@@ -101,19 +101,19 @@ pub trait Connection: Send + Sync + fmt::Debug {
 pub struct InProcessConnection(pub Arc<Node>);
 
 impl Connection for InProcessConnection {
-    fn call(&self, mut request: Request) -> Reply {
+    fn call(&self, mut request: Request) -> ReplyFuture {
         if let Some(LockOwner::Process(process)) = request.body.lock().map(|lock| &mut lock.owner) {
             *process = std::process::id();
         }
         self.0.handle(request)
     }
 
-    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<BackingFd> {
         self.0.backing(extent, flags)
     }
 
     fn dup_fd_for_program(&self, ProgramFd { session, file, flags, kind: lent }: ProgramFd) -> Option<ProgramFdFuture> {
-        let given = self.0.give(session, file, flags, lent);
+        let given = self.0.lease_open(session, file, flags, lent);
         Some(Box::pin(ready(given)))
     }
 
@@ -125,15 +125,15 @@ impl Connection for InProcessConnection {
         true
     }
 
-    fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
-        Reply::ready(self.0.watch(session, on_invalidate).map(|()| Answer::Done).map_err(Failure::Refused))
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
+        ReplyFuture::ready(self.0.subscribe(session, on_invalidate).map(|()| Answer::Done).map_err(Failure::Refused))
     }
 
     fn set_supports_prune(&self, session: Session) {
-        self.0.prunes(session);
+        self.0.declare_prune_support(session);
     }
 
     fn unsubscribe(&self, session: Session) {
-        self.0.unwatch(session);
+        self.0.unsubscribe(session);
     }
 }

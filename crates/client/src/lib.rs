@@ -93,7 +93,7 @@ pub use client::{Client, poll_now};
 pub use connection::{Connection, FdLeaseFuture, InProcessConnection, ProgramFdFuture};
 pub use files::{OpenedInode, WrittenRange};
 pub use locate::{ExpectedLocation, FileLocation};
-pub use node::{Backing, Hear, Loan};
+pub use node::{BackingFd, BackingLease, OnInvalidate};
 pub use nodes::Nodes;
 pub use objects::Objects;
 pub use path_hint::PathHint;

@@ -5,7 +5,7 @@ use crate::{
     circuit_breaker::{BreakerDecision, CircuitBreaker},
 };
 use futures_util::future::{Either, select};
-use node::{Reply, sleep_until};
+use node::{ReplyFuture, sleep_until};
 use parking_lot::Mutex;
 use placement::NodeId;
 use std::{
@@ -43,7 +43,7 @@ struct NodeLink {
     connection: Arc<dyn Connection>,
     breaker: Mutex<CircuitBreaker>,
     /// A probe in flight that nobody waits for now.
-    probe: Mutex<Option<Reply>>,
+    probe: Mutex<Option<ReplyFuture>>,
 }
 
 impl Nodes {

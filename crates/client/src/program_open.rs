@@ -2,7 +2,7 @@
 //! probing their opens.
 
 use crate::{Client, Connection, OpenedInode, ProgramFdFuture, call::call_until_answered, client::unexpected_answer};
-use node::Reply;
+use node::ReplyFuture;
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{fmt, os::fd::OwnedFd, sync::Arc};
@@ -31,7 +31,7 @@ pub struct FdRequest {
 
 impl FdRequest {
     /// Sends a request that opens something, with the request for a descriptor.
-    pub(crate) fn call(&self, node: &dyn Connection, request: Request) -> Reply {
+    pub(crate) fn call(&self, node: &dyn Connection, request: Request) -> ReplyFuture {
         let (reply, future) = node.call_with_fd(request, self.flags);
         let before = std::mem::replace(&mut *self.future.lock(), future);
         drop(before); // drop it without the lock: its destructor tells its connection

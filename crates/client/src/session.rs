@@ -19,7 +19,7 @@ use crate::{
     handshake::{HandshakeResult, handshake, send_hello},
     sequence::Sequences,
 };
-use node::Hear;
+use node::OnInvalidate;
 use placement::NodeId;
 use std::{
     future::Future,
@@ -203,7 +203,7 @@ impl Inner {
         })
     }
 
-    pub fn on_invalidate(&self) -> Option<Hear> {
+    pub fn on_invalidate(&self) -> Option<OnInvalidate> {
         self.on_invalidate.lock().clone()
     }
 }

@@ -1,7 +1,7 @@
 //! Subscribing: sessions that cache what they are answered.
 
 use crate::{Client, client::unexpected_answer, session::SubscriptionGuard};
-use node::Hear;
+use node::OnInvalidate;
 use placement::FileId;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use wire::{Answer, Command, Outcome, Recall};
@@ -17,9 +17,9 @@ impl Client {
     ///
     /// After a connection has broken, `on_invalidate` is called with [`Recall::All`], and this
     /// client subscribes again by itself.
-    pub async fn subscribe(&self, on_invalidate: &Hear) -> Outcome<()> {
+    pub async fn subscribe(&self, on_invalidate: &OnInvalidate) -> Outcome<()> {
         let (inner, on_invalidate) = (Arc::downgrade(&self.inner), on_invalidate.clone());
-        let on_invalidate: Hear = Arc::new(move |recalls: &[Recall]| {
+        let on_invalidate: OnInvalidate = Arc::new(move |recalls: &[Recall]| {
             if let Some(inner) = inner.upgrade() {
                 inner.attribute_cache.invalidate(recalls);
             }
@@ -32,7 +32,7 @@ impl Client {
         .await
     }
 
-    async fn subscribe_bound(&self, on_invalidate: Hear) -> Outcome<()> {
+    async fn subscribe_bound(&self, on_invalidate: OnInvalidate) -> Outcome<()> {
         let (inner, state) = (&*self.inner, self.session_state()?);
         let _guard = inner.session_lock.lock().await;
         let before = inner.on_invalidate.lock().replace(on_invalidate);

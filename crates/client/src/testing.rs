@@ -2,7 +2,7 @@
 //! that is driven step by step.
 
 use crate::{Connection, FdLeaseFuture, ProgramFdFuture};
-use node::{Backing, Hear, Reply, sleep_until};
+use node::{BackingFd, OnInvalidate, ReplyFuture, sleep_until};
 use parking_lot::Mutex;
 use placement::Epoch;
 use std::{
@@ -17,7 +17,7 @@ use wire::{Body, Extent, Failure, OpenFlags, OpenLeaseId, Request, Session, code
 /// Forwards the descriptor methods to the connection in this field.
 macro_rules! forward_descriptors {
     ($inner:tt) => {
-        fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<BackingFd> {
             self.$inner.backing(extent, flags)
         }
 
@@ -38,7 +38,7 @@ macro_rules! forward_descriptors {
 /// Forwards the subscription methods to the connection in this field.
 macro_rules! forward_subscription {
     ($inner:tt) => {
-        fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
+        fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
             self.$inner.subscribe(session, on_invalidate)
         }
 
@@ -98,7 +98,7 @@ impl<C: Connection> FaultyConnection<C> {
 }
 
 impl<C: Connection + 'static> Connection for FaultyConnection<C> {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let mut drawn = self.draw();
         let mut hit = |rate: u32| {
             let hit = drawn < rate;
@@ -108,23 +108,23 @@ impl<C: Connection + 'static> Connection for FaultyConnection<C> {
         let FaultRates { request_lost, answer_lost, doubled, stale, unreachable, delayed } = self.rates;
         let inner = self.inner.clone();
         if hit(request_lost) {
-            Reply::ready(Err(Failure::Lost("the request was lost".into())))
+            ReplyFuture::ready(Err(Failure::Lost("the request was lost".into())))
         } else if hit(answer_lost) {
-            Reply::later(async move {
+            ReplyFuture::deferred(async move {
                 let _ = inner.call(request).await;
                 Err(Failure::Lost("the answer was lost".into()))
             })
         } else if hit(doubled) {
-            Reply::later(async move {
+            ReplyFuture::deferred(async move {
                 let _ = inner.call(request.clone()).await;
                 inner.call(request).await
             })
         } else if hit(stale) && !matches!(request.body, Body::Hello) {
             inner.call(Request { epoch: Epoch(0), ..request })
         } else if hit(unreachable) {
-            Reply::ready(Err(Failure::Unreachable("refused".into())))
+            ReplyFuture::ready(Err(Failure::Unreachable("refused".into())))
         } else if hit(delayed) {
-            Reply::later(async move {
+            ReplyFuture::deferred(async move {
                 sleep_until(node::now() + Duration::from_millis(1)).await;
                 inner.call(request).await
             })
@@ -156,12 +156,12 @@ impl<C: Connection> CountingConnection<C> {
 }
 
 impl<C: Connection> Connection for CountingConnection<C> {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         self.calls.fetch_add(1, Relaxed);
         self.inner.call(request)
     }
 
-    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (Reply, Option<ProgramFdFuture>) {
+    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (ReplyFuture, Option<ProgramFdFuture>) {
         self.calls.fetch_add(1, Relaxed);
         self.inner.call_with_fd(request, flags)
     }
@@ -199,11 +199,11 @@ impl<C: Connection> CrashingConnection<C> {
 }
 
 impl<C: Connection> Connection for CrashingConnection<C> {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         if self.remaining.fetch_update(Relaxed, Relaxed, |remaining| remaining.checked_sub(1)).is_ok() {
             self.inner.call(request)
         } else {
-            Reply::ready(Err(Failure::Unreachable("the connection has ended".into())))
+            ReplyFuture::ready(Err(Failure::Unreachable("the connection has ended".into())))
         }
     }
 }
@@ -222,9 +222,9 @@ impl<C: Connection> SteppedConnection<C> {
 }
 
 impl<C: Connection + 'static> Connection for SteppedConnection<C> {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let inner = self.0.clone();
-        Reply::later(async move {
+        ReplyFuture::deferred(async move {
             yield_once().await;
             let answer = inner.call(request).await;
             yield_once().await;

@@ -8,7 +8,7 @@ use arena::Arena;
 use base::ByteSize;
 use client::Client;
 use mount::{Mount, Options};
-use node::Settings;
+use node::NodeSettings;
 use vfs::Vfs;
 
 /// Default memory of the pool, MiB.
@@ -28,5 +28,5 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn pool(memory: ByteSize) -> Result<Vfs, Box<dyn Error>> {
     let arena = Arena::new(arena::ArenaOptions::with_capacity(memory.0))?;
-    Ok(Vfs::new(Client::embedded(node::embedded(Settings::new(memory), Arc::new(arena)))))
+    Ok(Vfs::new(Client::embedded(node::embedded(NodeSettings::new(memory), Arc::new(arena)))))
 }

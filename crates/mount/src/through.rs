@@ -36,7 +36,7 @@ pub(crate) struct Held {
 enum What {
     /// Extent slot, pinned until this is dropped. The kernel keeps the backing for the slot's next
     /// file.
-    Slot(#[expect(dead_code, reason = "held, not looked at")] vfs::Backing),
+    Slot(#[expect(dead_code, reason = "held, not looked at")] vfs::BackingFd),
     /// Bound input; its backing is closed when this is dropped.
     Host(Backings),
 }
@@ -83,11 +83,11 @@ impl Through {
         Some(Arc::new(held))
     }
 
-    fn of_slot(&self, backings: &Backings, backing: vfs::Backing) -> Option<Held> {
+    fn of_slot(&self, backings: &Backings, backing: vfs::BackingFd) -> Option<Held> {
         let mut slots = self.slots.lock();
-        let known = slots.get(&backing.slot()).copied();
+        let known = slots.get(&backing.id()).copied();
         let id = known.or_else(|| self.told(backings, &backing))?;
-        slots.insert(backing.slot(), id);
+        slots.insert(backing.id(), id);
         Some(Held { id, what: What::Slot(backing) })
     }
 

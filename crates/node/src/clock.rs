@@ -34,48 +34,49 @@ static LAST: AtomicI64 = AtomicI64::new(0);
 
 /// The latest timestamp that the kernel gave to a file and that was shown to anybody, in
 /// nanoseconds since 1970.
-static SHOWN: AtomicI64 = AtomicI64::new(0);
+static KERNEL_LAST: AtomicI64 = AtomicI64::new(0);
 
 /// A private file whose timestamps are read.
-static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("tidemill-clock", MemfdFlags::CLOEXEC).ok());
+static PROBE_FILE: LazyLock<Option<OwnedFd>> =
+    LazyLock::new(|| memfd_create("tidemill-clock", MemfdFlags::CLOEXEC).ok());
 
 /// Number of changes to a file whose time was queried that suffice to get a later timestamp, if the
 /// kernel has finer ones.
-const STAMPS_TRIED: usize = 2;
+const PROBES_MAX: usize = 2;
 
 /// Returns the timestamp for a change. It is never before an earlier one. It is after all kernel
 /// timestamps that were shown, if the kernel has finer timestamps or a tick lies between.
 pub fn now() -> Timestamp {
-    let read = coarse();
-    let shown = SHOWN.load(Relaxed);
+    let read = coarse_now();
+    let shown = KERNEL_LAST.load(Relaxed);
     if read > shown {
-        return later_of(&LAST, read);
+        return advance(&LAST, read);
     }
     let last = LAST.load(Relaxed);
     if last > shown {
         // The last timestamp was obtained from the kernel since then.
         return timestamp(last);
     }
-    later_of(&LAST, kernels(shown).unwrap_or(read))
+    advance(&LAST, kernel_timestamp(shown).unwrap_or(read))
 }
 
 /// Notes that a timestamp of the kernel is about to be shown: later ones of ours are after it.
-pub fn shown(stamp: Timestamp) {
+pub fn note_kernel_time(stamp: Timestamp) {
     let nanos = nanos_of(stamp.secs, stamp.nanos.into());
-    if SHOWN.load(Relaxed) < nanos {
-        SHOWN.fetch_max(nanos, Relaxed);
+    if KERNEL_LAST.load(Relaxed) < nanos {
+        KERNEL_LAST.fetch_max(nanos, Relaxed);
     }
 }
 
 /// Notes that a timestamp of either origin is about to be shown. One of ours that is ahead of the
 /// coarse clock was obtained from the kernel and counts as the kernel's.
-pub fn told(stamp: Timestamp) {
-    if nanos_of(stamp.secs, stamp.nanos.into()) > coarse() {
-        shown(stamp);
+pub fn note_shown(stamp: Timestamp) {
+    if nanos_of(stamp.secs, stamp.nanos.into()) > coarse_now() {
+        note_kernel_time(stamp);
     }
 }
 
-fn later_of(last: &AtomicI64, read: i64) -> Timestamp {
+fn advance(last: &AtomicI64, read: i64) -> Timestamp {
     // Most changes come within one tick: this check saves them the exchange.
     let before = last.load(Relaxed);
     timestamp(if read <= before { before } else { last.fetch_max(read, Relaxed).max(read) })
@@ -89,13 +90,13 @@ fn timestamp(nanos: i64) -> Timestamp {
 }
 
 /// The kernel's timestamp of a change made now; after `shown` unless the clock was set back.
-fn kernels(shown: i64) -> Option<i64> {
-    let file = STAMPED.as_ref()?;
+fn kernel_timestamp(shown: i64) -> Option<i64> {
+    let file = PROBE_FILE.as_ref()?;
     let mut stamp = None;
-    for _ in 0..STAMPS_TRIED {
+    for _ in 0..PROBES_MAX {
         fchmod(file, Mode::RUSR).ok()?;
-        let told = fstat(file).ok()?;
-        stamp = Some(nanos_of(told.st_ctime, i64::try_from(told.st_ctime_nsec).ok()?));
+        let probed = fstat(file).ok()?;
+        stamp = Some(nanos_of(probed.st_ctime, i64::try_from(probed.st_ctime_nsec).ok()?));
         if stamp > Some(shown) {
             break;
         }
@@ -107,7 +108,7 @@ fn nanos_of(secs: i64, nanos: i64) -> i64 {
     secs.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos)
 }
 
-fn coarse() -> i64 {
+fn coarse_now() -> i64 {
     let time = clock_gettime(ClockId::RealtimeCoarse);
     nanos_of(time.tv_sec, time.tv_nsec)
 }
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn stamps_never_go_back_when_the_clock_does() {
         let last = AtomicI64::new(0);
-        let stamps = [5, 1_500_000_000, 7, 1_500_000_001].map(|read| later_of(&last, read));
+        let stamps = [5, 1_500_000_000, 7, 1_500_000_001].map(|read| advance(&last, read));
         assert!(stamps.is_sorted(), "{stamps:?}");
         assert_eq!(stamps[2], Timestamp { secs: 1, nanos: 500_000_000 }, "it stood still");
     }
@@ -128,21 +129,21 @@ mod tests {
     fn stamped(file: &std::fs::File) -> Timestamp {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         file.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();
-        let told = file.metadata().unwrap();
-        Timestamp { secs: told.ctime(), nanos: u32::try_from(told.ctime_nsec()).unwrap() }
+        let probed = file.metadata().unwrap();
+        Timestamp { secs: probed.ctime(), nanos: u32::try_from(probed.ctime_nsec()).unwrap() }
     }
 
     #[test]
     fn a_change_is_after_what_was_stamped_and_shown_and_not_after_what_the_kernel_stamps_next() {
         let file = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile()).unwrap();
-        let finer = (0..50).any(|_| stamped(&file) > later_of(&AtomicI64::new(0), coarse()));
+        let finer = (0..50).any(|_| stamped(&file) > advance(&AtomicI64::new(0), coarse_now()));
         for _ in 0..2000 {
             let before = stamped(&file);
-            shown(before);
+            note_kernel_time(before);
             let change = now();
             assert!(if finer { change > before } else { change >= before }, "{change:?} after {before:?}");
-            let ahead = nanos_of(change.secs, change.nanos.into()) > coarse();
-            told(change);
+            let ahead = nanos_of(change.secs, change.nanos.into()) > coarse_now();
+            note_shown(change);
             let next = now();
             assert!(if finer && ahead { next > change } else { next >= change }, "{next:?} after {change:?}");
             assert!(stamped(&file) >= next);

@@ -1,21 +1,21 @@
 //! A node: its state, and the entry point for requests.
 
 use crate::{
-    Backing, Reply, Settings, clock,
-    fold::Folds,
-    grants::Watches,
-    held::Held,
-    host::HostFiles,
-    locks::Locks,
-    marks::Marks,
-    meta::{MetaCall, refusal_of},
-    owners::Processes,
-    space::{Full, Space},
-    strays::Strays,
-    thinning::Thinnings,
-    touched::Touched,
-    whole::Wholes,
-    whole_calls::{Appends, ExtentCall},
+    BackingFd, NodeSettings, ReplyFuture, clock,
+    demotion::DemotionQueue,
+    execute::{CommandCall, refusal_from},
+    extent_ops::{AppendLocks, ExtentCall},
+    extents::ExtentSlots,
+    host_files::HostFiles,
+    lock_queue::LockQueue,
+    open_leases::OpenLeases,
+    partitions::LocalPartitions,
+    process_liveness::ProcessMonitor,
+    session_index::SessionIndex,
+    space::{EngineFull, SpaceWaiters},
+    strays::StrayStripes,
+    subscriber_set::SubscriberSet,
+    thinning::ThinningQueue,
 };
 use parking_lot::RwLock;
 use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap};
@@ -35,7 +35,7 @@ use wire::{
 
 /// Interval between retries of a request that waits for space while a kernel still uses extents of
 /// removed files: that kernel does not announce when it lets go of them.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Bits that count the sessions of one second. The bits above hold the start time, so a restarted
 /// node never reuses a session of its earlier run.
 const SESSIONS_BITS: u32 = 16;
@@ -43,24 +43,24 @@ const SESSIONS_BITS: u32 = 16;
 /// A node: the partitions that it holds, and the engine with their bytes.
 pub struct Node {
     id: NodeId,
-    settings: Settings,
+    settings: NodeSettings,
     map: RwLock<Arc<PartitionMap>>,
     /// The map's epoch, readable without a lock.
     epoch: AtomicU64,
-    pub(crate) partitions: Held,
+    pub(crate) partitions: LocalPartitions,
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) hosts: HostFiles,
-    pub(crate) watches: Watches,
-    pub(crate) whole: Arc<Wholes>,
-    pub(crate) appends: Appends,
-    pub(crate) folds: Folds,
-    pub(crate) thinnings: Thinnings,
-    pub(crate) space: Arc<Space>,
-    pub(crate) locks: Locks,
-    pub(crate) marks: Marks,
-    pub(crate) processes: Processes,
-    pub(crate) touched: Touched,
-    pub(crate) strays: Strays,
+    pub(crate) host_files: HostFiles,
+    pub(crate) subscribers: SubscriberSet,
+    pub(crate) extents: Arc<ExtentSlots>,
+    pub(crate) append_locks: AppendLocks,
+    pub(crate) demotions: DemotionQueue,
+    pub(crate) thinning_queue: ThinningQueue,
+    pub(crate) space: Arc<SpaceWaiters>,
+    pub(crate) lock_queue: LockQueue,
+    pub(crate) open_leases: OpenLeases,
+    pub(crate) process_monitor: ProcessMonitor,
+    pub(crate) session_index: SessionIndex,
+    pub(crate) stray_stripes: StrayStripes,
     /// The count of the session given last; and its value before the first session was given.
     sessions: AtomicU64,
     sessions_before: u64,
@@ -78,70 +78,22 @@ pub type StopHook = Box<dyn Fn() + Send + Sync>;
 ///
 /// Panics on settings that no pool can have (partitions not a power of two, stripes longer than the
 /// engine's).
-pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
+pub fn embedded(settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Node> {
     let id = NodeId(1);
     let map = PartitionMap::one_node(id, settings.partitions).expect("the settings have a possible count");
-    member(id, map, settings, engine)
-}
-
-/// Makes one of the nodes of a pool. It holds the partitions that the map gives it, and the root
-/// directory if the first partition is among them. All nodes of a pool are started with the same
-/// map and, except for `memory`, the same settings.
-///
-/// Panics on settings that no pool can have, on a partition count other than the map's, and on an
-/// id of 0 or above 65,535.
-pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
-    assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
-    assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
-    assert_eq!(map.partitions(), settings.partitions, "the map has the partitions of the settings");
-    assert!(id != NodeId(0) && Session::new(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
-    let space = Arc::new(Space::new(settings.space_wait));
-    let hook = space.clone();
-    engine.on_freed(Arc::new(move || hook.freed()));
-    let touched = Touched::new(map.partitions());
-    let partitions = Held::share(id, &map, &settings, touched.endings());
-    let whole = Wholes::new(id, engine.extents());
-    let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
-    let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
-    let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
-    let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
-    Arc::new(Node {
-        id,
-        settings,
-        epoch: AtomicU64::new(map.epoch().0),
-        map: RwLock::new(Arc::new(map)),
-        partitions,
-        engine,
-        hosts: HostFiles::default(),
-        watches: Watches::default(),
-        whole,
-        appends: Appends::default(),
-        folds: Folds::default(),
-        thinnings: Thinnings::default(),
-        locks: Locks::default(),
-        marks: Marks::default(),
-        processes: Processes::default(),
-        touched,
-        strays: Strays::default(),
-        space,
-        sessions: AtomicU64::new(sessions_before),
-        sessions_before,
-        files: AtomicU64::new(files),
-        pool_bytes,
-        stop: OnceLock::new(),
-    })
+    Node::in_pool(id, map, settings, engine)
 }
 
 /// A change of a stripe that may need space, kept until there is some.
-struct StripeChange {
+struct StripeMutation {
     session: Session,
     key: StripeKey,
     generation: Generation,
-    what: What,
+    op: StripeOp,
 }
 
 /// The change that is made to a stripe.
-enum What {
+enum StripeOp {
     Write { offset: u32, ends: bool, data: bytes::Bytes },
     Fill { data: bytes::Bytes },
     Zero { offset: u32, length: u32 },
@@ -149,35 +101,83 @@ enum What {
 }
 
 impl Node {
+    /// Makes one of the nodes of a pool. It holds the partitions that the map gives it, and the
+    /// root directory if the first partition is among them. All nodes of a pool are started with
+    /// the same map and, except for `memory`, the same settings.
+    ///
+    /// Panics on settings that no pool can have, on a partition count other than the map's, and on
+    /// an id of 0 or above 65,535.
+    pub fn in_pool(id: NodeId, map: PartitionMap, settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Self> {
+        assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
+        assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
+        assert_eq!(map.partitions(), settings.partitions, "the map has the partitions of the settings");
+        assert!(id != NodeId(0) && Session::new(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
+        let space = Arc::new(SpaceWaiters::new(settings.space_wait));
+        let hook = space.clone();
+        engine.on_freed(Arc::new(move || hook.notify_freed()));
+        let session_index = SessionIndex::new(map.partitions());
+        let partitions = LocalPartitions::new(id, &map, &settings, session_index.endings());
+        let extents = ExtentSlots::new(id, engine.extents());
+        let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
+        let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
+        let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
+        let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
+        Arc::new(Self {
+            id,
+            settings,
+            epoch: AtomicU64::new(map.epoch().0),
+            map: RwLock::new(Arc::new(map)),
+            partitions,
+            engine,
+            host_files: HostFiles::default(),
+            subscribers: SubscriberSet::default(),
+            extents,
+            append_locks: AppendLocks::default(),
+            demotions: DemotionQueue::default(),
+            thinning_queue: ThinningQueue::default(),
+            lock_queue: LockQueue::default(),
+            open_leases: OpenLeases::default(),
+            process_monitor: ProcessMonitor::default(),
+            session_index,
+            stray_stripes: StrayStripes::default(),
+            space,
+            sessions: AtomicU64::new(sessions_before),
+            sessions_before,
+            files: AtomicU64::new(files),
+            pool_bytes,
+            stop: OnceLock::new(),
+        })
+    }
+
     /// Answers a request: at once, unless it must wait.
-    pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
+    pub fn handle(self: &Arc<Self>, request: Request) -> ReplyFuture {
         let Request { epoch, session, skip_ack, partition, body } = request;
         if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
-            return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
+            return ReplyFuture::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
         let of_node =
             matches!(body, Body::Hello | Body::Stop | Body::Usage | Body::ProbeLease { .. } | Body::FindLeases { .. });
         if !of_node && self.partitions.get(partition).is_none() {
-            return Reply::ready(Err(Failure::Refused(self.not_here(partition))));
+            return ReplyFuture::ready(Err(Failure::Refused(self.wrong_node(partition))));
         }
         match body {
-            Body::Hello => Reply::ready(self.welcome(session).map_err(Failure::Refused)),
-            Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
-            Body::Stop => Reply::ready(self.asked_to_stop().map_err(Failure::Refused)),
+            Body::Hello => ReplyFuture::ready(self.handshake(session).map_err(Failure::Refused)),
+            Body::Usage => ReplyFuture::ready(Ok(Answer::Usage(self.usage()))),
+            Body::Stop => ReplyFuture::ready(self.call_stop_hook().map_err(Failure::Refused)),
             Body::Meta { request_id, command } => {
                 let command = Some(command);
-                self.meta(MetaCall { skip_ack, request_id, command, ..MetaCall::asking(session, partition) })
+                self.execute(CommandCall { skip_ack, request_id, command, ..CommandCall::new(session, partition) })
             }
             Body::Extent { request_id, file, extent, action } => {
-                self.extent(ExtentCall { partition, request_id, file, extent, action })
+                self.execute_extent(ExtentCall { partition, request_id, file, extent, action })
             }
-            Body::Stripe { file, stripe, action } => self.stripe(session, StripeKey { file, stripe }, action),
-            Body::ProbeLease { lease: mark } => Reply::ready(Ok(Answer::LeaseStatus(self.look_at(mark)))),
+            Body::Stripe { file, stripe, action } => self.execute_stripe(session, StripeKey { file, stripe }, action),
+            Body::ProbeLease { lease: mark } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(mark)))),
             Body::FindLeases { device, inode, after } => {
-                Reply::ready(Ok(Answer::OpenLeases(self.which((device, inode), after))))
+                ReplyFuture::ready(Ok(Answer::OpenLeases(self.find_leases((device, inode), after))))
             }
             Body::Walk { start: top, components: folders, credentials: who, action: then } => {
-                self.walk((session, skip_ack), (top, &folders, who), then.map(|then| *then))
+                self.walk_path((session, skip_ack), (top, &folders, who), then.map(|then| *then))
             }
         }
     }
@@ -188,7 +188,7 @@ impl Node {
         let _ = self.stop.set(hook);
     }
 
-    fn asked_to_stop(&self) -> Outcome<Answer> {
+    fn call_stop_hook(&self) -> Outcome<Answer> {
         let no_hook = || Refusal::Unsupported { object: Object::Pool, what: "ending a node of another process".into() };
         self.stop.get().ok_or_else(no_hook)?();
         Ok(Answer::Done)
@@ -196,8 +196,8 @@ impl Node {
 
     /// Returns how full the pool is, and how many requests wait for space.
     pub fn usage(&self) -> SpaceUsage {
-        self.whole.sweep();
-        self.thin_some();
+        self.extents.retire_idle();
+        self.thin_next();
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
@@ -213,9 +213,9 @@ impl Node {
     /// Returns the descriptor of an extent, for a frontend in this process. `None` if the extent
     /// has been given to another file, if its bytes are not in a file, or if writing is asked for
     /// while the pool is more than half full.
-    pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
-        let backing = Backing::new(&self.whole, extent, flags)?;
-        (!flags.write || self.whole.extents().reserve_headroom()).then_some(backing)
+    pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<BackingFd> {
+        let backing = BackingFd::new(&self.extents, extent, flags)?;
+        (!flags.write || self.extents.engine().reserve_headroom()).then_some(backing)
     }
 
     /// The engine's memory, for other processes to map. `None` if the engine cannot share it.
@@ -224,8 +224,8 @@ impl Node {
     }
 
     /// True if the engine has extents, so that there can be extent files.
-    pub fn keeps_whole_files(&self) -> bool {
-        self.whole.any()
+    pub fn supports_extent_files(&self) -> bool {
+        self.extents.is_supported()
     }
 
     /// The id of this node in its pool.
@@ -234,7 +234,7 @@ impl Node {
     }
 
     /// The settings that the node was started with.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &NodeSettings {
         &self.settings
     }
 
@@ -253,8 +253,8 @@ impl Node {
 
     /// Answers a hello: with a new session, or with the caller's own if it names one that a node of
     /// the pool has begun.
-    fn welcome(&self, asker: Session) -> Outcome<Answer> {
-        let session = match asker {
+    fn handshake(&self, session: Session) -> Outcome<Answer> {
+        let session = match session {
             Session::NONE => self.begin_session()?,
             known => self.check_session(known).map(|()| known)?,
         };
@@ -283,7 +283,7 @@ impl Node {
 
     /// The refusal of a request for a partition that this node does not hold; it names the node
     /// that does.
-    pub(crate) fn not_here(&self, partition: PartitionId) -> Refusal {
+    pub(crate) fn wrong_node(&self, partition: PartitionId) -> Refusal {
         match self.map.read().node(partition) {
             None => Refusal::invalid(Object::Pool, "the pool has no such partition"),
             Some(home) => {
@@ -294,90 +294,90 @@ impl Node {
         }
     }
 
-    pub(crate) fn meta(self: &Arc<Self>, call: MetaCall) -> Reply {
+    pub(crate) fn execute(self: &Arc<Self>, call: CommandCall) -> ReplyFuture {
         match call.command {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
-                self.touched.endings().add(session);
-                self.outlive(session, Some(call.partition));
-                self.locks.end_session(session);
-                let reply = self.meta_at_once(call);
-                self.locks.wake_all();
+                self.session_index.endings().add(session);
+                self.detach_opens(session, Some(call.partition));
+                self.lock_queue.end_session(session);
+                let reply = self.execute_now(call);
+                self.lock_queue.wake_all();
                 reply
             }
-            _ => self.meta_at_once(call),
+            _ => self.execute_now(call),
         }
     }
 
-    fn meta_at_once(self: &Arc<Self>, mut call: MetaCall) -> Reply {
+    fn execute_now(self: &Arc<Self>, mut call: CommandCall) -> ReplyFuture {
         if let Some(command) = &call.command {
-            self.fold_before(command);
+            self.demote_before(command);
         }
-        match self.try_meta(&mut call) {
-            Ok(outcome) => match call.hearing.take() {
-                None => Reply::ready(outcome.map_err(Failure::Refused)),
-                Some(hearing) => Reply::later(async move {
-                    hearing.heard().await;
+        match self.try_execute(&mut call) {
+            Ok(outcome) => match call.ack_wait.take() {
+                None => ReplyFuture::ready(outcome.map_err(Failure::Refused)),
+                Some(ack_wait) => ReplyFuture::deferred(async move {
+                    ack_wait.wait().await;
                     outcome.map_err(Failure::Refused)
                 }),
             },
-            Err(_) => self.meta_later(call),
+            Err(_) => self.execute_deferred(call),
         }
     }
 
     /// Waits for space, then for the invalidation acks.
-    fn meta_later(self: &Arc<Self>, mut call: MetaCall) -> Reply {
+    fn execute_deferred(self: &Arc<Self>, mut call: CommandCall) -> ReplyFuture {
         let node = self.clone();
-        Reply::later(async move {
-            let outcome = node.wait_for_space(|node| node.try_meta(&mut call)).await;
-            if let Some(hearing) = call.hearing.take() {
-                hearing.heard().await;
+        ReplyFuture::deferred(async move {
+            let outcome = node.wait_for_space(|node| node.try_execute(&mut call)).await;
+            if let Some(ack_wait) = call.ack_wait.take() {
+                ack_wait.wait().await;
             }
             outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
         })
     }
 
-    fn extent(self: &Arc<Self>, call: ExtentCall) -> Reply {
-        match self.try_extent(&call) {
-            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => self.wait(move |node| node.try_extent(&call)),
+    fn execute_extent(self: &Arc<Self>, call: ExtentCall) -> ReplyFuture {
+        match self.try_execute_extent(&call) {
+            Ok(outcome) => ReplyFuture::ready(outcome.map_err(Failure::Refused)),
+            Err(_) => self.wait(move |node| node.try_execute_extent(&call)),
         }
     }
 
-    fn stripe(self: &Arc<Self>, session: Session, key: StripeKey, action: StripeAction) -> Reply {
-        let change = |generation, what| StripeChange { session, key, generation: Generation(generation), what };
+    fn execute_stripe(self: &Arc<Self>, session: Session, key: StripeKey, action: StripeAction) -> ReplyFuture {
+        let change = |generation, op| StripeMutation { session, key, generation: Generation(generation), op };
         let done = match action {
             StripeAction::Write { generation, offset, ends, data } => {
-                return self.change_stripe(change(generation, What::Write { offset, ends, data }));
+                return self.mutate_stripe(change(generation, StripeOp::Write { offset, ends, data }));
             }
-            StripeAction::Fill { data } => return self.change_stripe(change(0, What::Fill { data })),
+            StripeAction::Fill { data } => return self.mutate_stripe(change(0, StripeOp::Fill { data })),
             StripeAction::Zero { generation, offset, length } => {
-                return self.change_stripe(change(generation, What::Zero { offset, length }));
+                return self.mutate_stripe(change(generation, StripeOp::Zero { offset, length }));
             }
             StripeAction::Extend { generation, length } => {
-                return self.change_stripe(change(generation, What::Extend { length }));
+                return self.mutate_stripe(change(generation, StripeOp::Extend { length }));
             }
             StripeAction::Read { offset, length } => self.engine.read(key, offset, length).map(Answer::Bytes),
             StripeAction::Truncate { generation, length } => {
-                self.note_stray(session, key);
+                self.record_stray(session, key);
                 self.engine.truncate(key, Generation(generation), length).map(|()| Answer::Done)
             }
             StripeAction::Remove => self.engine.remove(key).map(|()| Answer::Done),
             StripeAction::Fit => self.engine.shrink_to_fit(key).map(|()| Answer::Done),
         };
-        Reply::ready(done.map_err(|error| Failure::Refused(never_full(error, key))))
+        ReplyFuture::ready(done.map_err(|error| Failure::Refused(refusal_or_io(error, key))))
     }
 
-    fn change_stripe(self: &Arc<Self>, change: StripeChange) -> Reply {
-        match self.try_stripe(&change) {
-            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => self.wait(move |node| node.try_stripe(&change)),
+    fn mutate_stripe(self: &Arc<Self>, mutation: StripeMutation) -> ReplyFuture {
+        match self.try_mutate_stripe(&mutation) {
+            Ok(outcome) => ReplyFuture::ready(outcome.map_err(Failure::Refused)),
+            Err(_) => self.wait(move |node| node.try_mutate_stripe(&mutation)),
         }
     }
 
-    fn try_stripe(&self, change: &StripeChange) -> Result<Outcome<Answer>, Full> {
-        let StripeChange { session, key, generation, what } = change;
-        let has_ended = || self.touched.endings().has(*session);
+    fn try_mutate_stripe(&self, mutation: &StripeMutation) -> Result<Outcome<Answer>, EngineFull> {
+        let StripeMutation { session, key, generation, op } = mutation;
+        let has_ended = || self.session_index.endings().has(*session);
         if has_ended() {
             return Ok(Err(Refusal::SessionEnded));
         }
@@ -385,26 +385,27 @@ impl Node {
             Ok(is_stray) => is_stray,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let done = match what {
-            What::Fill { data } => {
+        let done = match op {
+            StripeOp::Fill { data } => {
                 self.engine.write(*key, *generation, 0, data).and_then(|()| self.engine.shrink_to_fit(*key))
             }
-            What::Write { offset, ends, data } => {
+            }
+            StripeOp::Write { offset, ends, data } => {
                 let done = self.engine.write(*key, *generation, *offset, data);
                 if *ends { done.and_then(|()| self.engine.shrink_to_fit(*key)) } else { done }
             }
-            What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
-            What::Extend { length } => self.engine.extend(*key, *generation, *length),
+            StripeOp::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
+            StripeOp::Extend { length } => self.engine.extend(*key, *generation, *length),
         };
         // The cleanup of an ended session removes its reserved stripes and those that no file has
         // planned. It may have run before this write was done.
-        if (is_stray || matches!(what, What::Fill { .. })) && done.is_ok() && has_ended() {
-            self.end_late(*session, *key);
+        if (is_stray || matches!(op, StripeOp::Fill { .. })) && done.is_ok() && has_ended() {
+            self.clean_up_late_write(*session, *key);
             return Ok(Err(Refusal::SessionEnded));
         }
         match done {
             Ok(()) => Ok(Ok(Answer::Done)),
-            Err(error) => refusal_of(error, Object::File(key.file)).map(Err),
+            Err(error) => refusal_from(error, Object::File(key.file)).map(Err),
         }
     }
 
@@ -413,32 +414,36 @@ impl Node {
     /// of a removed file.
     pub(crate) async fn wait_for_space<T>(
         &self,
-        mut attempt: impl FnMut(&Self) -> Result<T, Full>,
+        mut attempt: impl FnMut(&Self) -> Result<T, EngineFull>,
     ) -> Result<T, Refusal> {
-        let mut look = true;
+        let mut reclaim = true;
         let attempt = || {
-            if look {
-                look = self.relieve();
+            if reclaim {
+                reclaim = self.reclaim();
             }
-            (attempt(self), look.then_some(LOOK_AGAIN))
+            (attempt(self), reclaim.then_some(RETRY_INTERVAL))
         };
         self.space.wait_for(attempt).await
     }
 
     /// Retries an attempt whenever space is freed; as a reply.
-    fn wait(self: &Arc<Self>, attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, Full> + Send + 'static) -> Reply {
+    fn wait(
+        self: &Arc<Self>,
+        attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, EngineFull> + Send + 'static,
+    ) -> ReplyFuture {
         let node = self.clone();
-        Reply::later(async move {
+        ReplyFuture::deferred(async move {
             let outcome = node.wait_for_space(attempt).await;
             outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
         })
     }
 }
 
-/// Maps an engine error of a call that takes no space: `Full` becomes an I/O error.
-fn never_full(error: EngineError, key: StripeKey) -> Refusal {
+/// Maps an engine error of a call that takes no space: `EngineFull` becomes an I/O error.
+fn refusal_or_io(error: EngineError, key: StripeKey) -> Refusal {
     let why = "the engine says that it is full, though nothing was written";
-    refusal_of(error, Object::File(key.file)).unwrap_or(Refusal::Io { object: Object::File(key.file), why: why.into() })
+    refusal_from(error, Object::File(key.file))
+        .unwrap_or(Refusal::Io { object: Object::File(key.file), why: why.into() })
 }
 
 impl fmt::Debug for Node {

@@ -1,6 +1,6 @@
 //! Tests of a node, request by request.
 
-use crate::{Node, Settings, embedded, member};
+use crate::{Node, NodeSettings, embedded};
 use bytes::Bytes;
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::{
@@ -19,7 +19,7 @@ use wire::{
 const STRIPE: u32 = 4096;
 
 fn node() -> Arc<Node> {
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
+    let settings = NodeSettings { partitions: 64, stripe_bytes: STRIPE, ..NodeSettings::default() };
     embedded(settings, Arc::new(ModelEngine::new(1 << 20, STRIPE)))
 }
 
@@ -73,10 +73,10 @@ fn every_hello_starts_another_session() {
 
 /// The two nodes of a pool: the first has the even partitions.
 fn two_nodes() -> [Arc<Node>; 2] {
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
+    let settings = NodeSettings { partitions: 64, stripe_bytes: STRIPE, ..NodeSettings::default() };
     let ids = [NodeId(1), NodeId(40_000)];
     let map = PartitionMap::proportional(&ids.map(|id| (id, 1)), 64).unwrap();
-    ids.map(|id| member(id, map.clone(), settings.clone(), Arc::new(ModelEngine::new(1 << 20, STRIPE))))
+    ids.map(|id| Node::in_pool(id, map.clone(), settings.clone(), Arc::new(ModelEngine::new(1 << 20, STRIPE))))
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn of_a_file_that_is_here_only_planned_stripes_are_written_and_what_belongs_to_n
     }
     assert_eq!(node.usage().stripes, 4);
     node.end_session(Session(1));
-    assert_eq!(node.strays_elsewhere(Session(1)), []);
+    assert_eq!(node.remote_stray_files(Session(1)), []);
     assert_eq!(node.usage().stripes, 1, "what was reserved is its partition's to remove");
 }
 
@@ -178,8 +178,8 @@ fn a_stripe_that_was_written_while_its_file_was_asked_about_stays_and_is_asked_a
         assert_eq!(answer, Poll::Ready(Ok(Answer::Done)));
     };
     let question = |session| {
-        assert_eq!(node.strays_elsewhere(Session(session)), [file]);
-        node.ask_of_strays(Session(session), file).unwrap()
+        assert_eq!(node.remote_stray_files(Session(session)), [file]);
+        node.stray_query(Session(session), file).unwrap()
     };
     (0..3).for_each(|stripe| write(1, stripe));
     let first = question(1);
@@ -191,10 +191,10 @@ fn a_stripe_that_was_written_while_its_file_was_asked_about_stays_and_is_asked_a
     assert_eq!(node.usage().stripes, 1, "who wrote it since may have planned it");
     node.remove_strays(&second, &all);
     assert_eq!(node.usage().stripes, 0, "of what others wrote nothing was said");
-    assert_eq!(node.strays_elsewhere(Session(1)), []);
+    assert_eq!(node.remote_stray_files(Session(1)), []);
     write(3, 0);
-    node.leave_strays(&question(3));
-    assert_eq!((node.usage().stripes, node.strays_elsewhere(Session(3))), (1, Vec::new()));
+    node.end_stray_query(&question(3));
+    assert_eq!((node.usage().stripes, node.remote_stray_files(Session(3))), (1, Vec::new()));
 }
 
 #[test]
@@ -205,13 +205,13 @@ fn sessions_of_which_much_is_noted_are_looked_through_and_what_their_files_have_
         let action = StripeAction::Truncate { generation: 1, length: 0 };
         let body = Body::Stripe { file, stripe: StripeNo(2 * stripe), action };
         assert_eq!(ask(&node, Epoch::FIRST, 0, body), Ok(Answer::Done));
-        assert_eq!(node.crowded_strays().len(), usize::from(stripe == 1024));
+        assert_eq!(node.sessions_with_due_strays().len(), usize::from(stripe == 1024));
     }
-    assert_eq!(node.strays_elsewhere(Session(1)), [file]);
-    let question = node.ask_of_strays(Session(1), file).unwrap();
+    assert_eq!(node.remote_stray_files(Session(1)), [file]);
+    let question = node.stray_query(Session(1), file).unwrap();
     node.remove_strays(&question, &wire::StripeRuns::new());
-    assert_eq!(node.crowded_strays(), []);
-    assert_eq!(node.strays_elsewhere(Session(1)), []);
+    assert_eq!(node.sessions_with_due_strays(), []);
+    assert_eq!(node.remote_stray_files(Session(1)), []);
 }
 
 #[test]
@@ -334,7 +334,8 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
 
 /// A node with extents, and a file in it that is open and has one.
 fn whole_file() -> (Arc<Node>, FileId, Extent) {
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, closed_kept: 0, ..Settings::default() };
+    let settings =
+        NodeSettings { partitions: 64, stripe_bytes: STRIPE, closed_extents_max: 0, ..NodeSettings::default() };
     let node = embedded(settings, Arc::new(ModelEngine::with_extents(1 << 20, STRIPE)));
     let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());

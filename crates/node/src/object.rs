@@ -1,7 +1,7 @@
 //! The object operations of a node: bytes of objects that are stored here, path walks to objects,
 //! and removal of the stripes of deleted files.
 
-use crate::{Node, Reply, meta::MetaCall, meta::refusal_of, space::Full};
+use crate::{Node, ReplyFuture, execute::CommandCall, execute::refusal_from, space::EngineFull};
 use bytes::Bytes;
 use partition::Partition;
 use placement::{FileId, Layout, PartitionId, StripeNo, fragment_of, name_hash};
@@ -25,23 +25,23 @@ const PIECES_MAX: u64 = RUNS_MAX as u64;
 impl Node {
     /// Walks a path, and executes the command at its end if the walk reached the directory that the
     /// client expected.
-    pub(crate) fn walk(
+    pub(crate) fn walk_path(
         self: &Arc<Self>,
         (session, skip_ack): (Session, bool),
-        (top, folders, who): (FileId, &[Name], Option<Credentials>),
+        (top, names, who): (FileId, &[Name], Option<Credentials>),
         then: Option<WalkAction>,
-    ) -> Reply {
-        if then.as_ref().is_some_and(|then| self.was_done(then)) {
-            return self.done_there((session, skip_ack), then.expect("it was looked at"), who);
+    ) -> ReplyFuture {
+        if then.as_ref().is_some_and(|then| self.is_recorded(then)) {
+            return self.execute_at_target((session, skip_ack), then.expect("it was looked at"), who);
         }
-        let walked = self.walk_down(session, (top, folders, who.as_ref()));
+        let walked = self.walk_local(session, (top, names, who.as_ref()));
         match (walked, then) {
             (Ok((reached, 0)), Some(then))
                 if reached == then.directory
                     && self.partitions.get(then.partition).is_some()
-                    && who.as_ref().is_none_or(|who| self.lets(reached, who, who.access)) =>
+                    && who.as_ref().is_none_or(|who| self.permits(reached, who, who.access)) =>
             {
-                self.done_there((session, skip_ack), then, who)
+                self.execute_at_target((session, skip_ack), then, who)
             }
             (walked, then) => {
                 let answer = walked.map(|(reached, left)| {
@@ -53,46 +53,46 @@ impl Node {
                     && let Some(partition) = self.partitions.get(id)
                 {
                     let mut held = partition.lock();
-                    self.touched.note(request_id.session, id);
+                    self.session_index.note(request_id.session, id);
                     held.keep(request_id, answer.clone());
                 }
-                Reply::ready(answer.map_err(Failure::Refused))
+                ReplyFuture::ready(answer.map_err(Failure::Refused))
             }
         }
     }
 
-    fn was_done(&self, then: &WalkAction) -> bool {
+    fn is_recorded(&self, then: &WalkAction) -> bool {
         let partition = then.request_id.and_then(|request_id| Some((request_id, self.partitions.get(then.partition)?)));
         partition.is_some_and(|(request_id, partition)| partition.lock().recall(request_id).is_some())
     }
 
-    fn done_there(
+    fn execute_at_target(
         self: &Arc<Self>,
         (session, skip_ack): (Session, bool),
         then: WalkAction,
         who: Option<Credentials>,
-    ) -> Reply {
+    ) -> ReplyFuture {
         let WalkAction { partition, request_id, command, .. } = then;
         let command = Some(command);
-        self.meta(MetaCall { skip_ack, request_id, command, who, ..MetaCall::asking(session, partition) })
+        self.execute(CommandCall { skip_ack, request_id, command, credentials: who, ..CommandCall::new(session, partition) })
     }
 
     /// Walks as far as directories are held here and their permissions surely let the user pass.
     /// Returns the directory reached and how many names are left.
-    fn walk_down(
+    fn walk_local(
         &self,
         session: Session,
-        (top, folders, who): (FileId, &[Name], Option<&Credentials>),
+        (top, names, who): (FileId, &[Name], Option<&Credentials>),
     ) -> Outcome<(FileId, usize)> {
         let mut at = top;
-        for (done, name) in folders.iter().enumerate() {
-            let left = folders.len() - done;
-            if who.is_some_and(|who| !self.lets(at, who, DirAccess::Lookup)) {
+        for (done, name) in names.iter().enumerate() {
+            let left = names.len() - done;
+            if who.is_some_and(|who| !self.permits(at, who, DirAccess::Lookup)) {
                 return Ok((at, left));
             }
-            let mut found = self.look(session, at, name);
+            let mut found = self.lookup(session, at, name);
             if let Some(Err(Refusal::Split { directory, .. })) = found {
-                found = self.fragment(session, directory, name).and_then(|slot| self.look(session, slot, name));
+                found = self.find_fragment(session, directory, name).and_then(|slot| self.lookup(session, slot, name));
             }
             match found {
                 Some(Ok(Answer::Found { file, kind: Kind::Directory, .. })) => at = file,
@@ -106,18 +106,18 @@ impl Node {
 
     /// True if a directory is held here, and its permissions surely let the user do what `needs`
     /// says.
-    fn lets(&self, directory: FileId, who: &Credentials, needs: DirAccess) -> bool {
+    fn permits(&self, directory: FileId, who: &Credentials, needs: DirAccess) -> bool {
         self.partitions.get(directory.partition()).is_some_and(|held| held.lock().lets(directory, who, needs))
     }
 
     /// Looks up an entry; `None` if its directory is not held here.
-    fn look(&self, session: Session, parent: FileId, name: &Name) -> Option<Outcome<Answer>> {
-        self.ask_here(session, parent.partition(), Command::Lookup { parent, name: name.clone() })
+    fn lookup(&self, session: Session, parent: FileId, name: &Name) -> Option<Outcome<Answer>> {
+        self.query_local(session, parent.partition(), Command::Lookup { parent, name: name.clone() })
     }
 
     /// Returns the fragment of a split directory that holds a name.
-    fn fragment(&self, session: Session, directory: FileId, name: &Name) -> Option<FileId> {
-        match self.ask_here(session, directory.partition(), Command::Fragments { directory }) {
+    fn find_fragment(&self, session: Session, directory: FileId, name: &Name) -> Option<FileId> {
+        match self.query_local(session, directory.partition(), Command::Fragments { directory }) {
             Some(Ok(Answer::Fragments { fragments, .. })) => {
                 fragments.get(fragment_of(name_hash(self.settings().seed, name.as_bytes()))).copied()
             }
@@ -127,16 +127,16 @@ impl Node {
 
     /// Queries a partition. `None` if it is not held here, or if its answer must wait: then the
     /// client sends the command itself, and waits.
-    fn ask_here(&self, session: Session, partition: PartitionId, command: Command) -> Option<Outcome<Answer>> {
+    fn query_local(&self, session: Session, partition: PartitionId, command: Command) -> Option<Outcome<Answer>> {
         self.partitions.get(partition)?;
-        let mut call = MetaCall { command: Some(command), ..MetaCall::asking(session, partition) };
-        let answer = self.try_meta(&mut call).ok()?;
-        if call.hearing.is_some() { None } else { Some(answer) }
+        let mut call = CommandCall { command: Some(command), ..CommandCall::new(session, partition) };
+        let answer = self.try_execute(&mut call).ok()?;
+        if call.ack_wait.is_some() { None } else { Some(answer) }
     }
 
     /// Writes the bytes that come with an object into its first stripe, before the object gets its
     /// name.
-    pub(crate) fn store_first(&self, call: &mut MetaCall) -> Result<Outcome<()>, Full> {
+    pub(crate) fn write_first_stripe(&self, call: &mut CommandCall) -> Result<Outcome<()>, EngineFull> {
         let Some(Command::PutObject { contents: Contents::Striped { file, first, .. }, .. }) = &call.command else {
             return Ok(Ok(()));
         };
@@ -145,7 +145,7 @@ impl Node {
         }
         let (file, session) = (*file, call.session);
         let Some(partition) = self.partitions.get(call.partition) else {
-            return Ok(Err(self.not_here(call.partition)));
+            return Ok(Err(self.wrong_node(call.partition)));
         };
         let reserved = || partition.lock().reserved(file, session);
         let was_done = || call.request_id.is_some_and(|request_id| partition.lock().recall(request_id).is_some());
@@ -161,7 +161,7 @@ impl Node {
         if let Err(error) =
             self.engine.write(key, Generation(0), 0, first).and_then(|()| self.engine.shrink_to_fit(key))
         {
-            return refusal_of(error, Object::File(file)).map(Err);
+            return refusal_from(error, Object::File(file)).map(Err);
         }
         if reserved().is_none() && !partition.lock().has(file) {
             // The session has ended meanwhile, or an earlier copy of this request was executed and
@@ -182,30 +182,30 @@ impl Node {
 
     /// Subtracts the extent's change count from the version in a condition: a partition's version
     /// does not include changes made in the extent.
-    pub(crate) fn known_to(&self, partition: &Partition, command: &mut Command) {
+    pub(crate) fn subtract_extent_changes(&self, partition: &Partition, command: &mut Command) {
         let (Command::PutObject { condition: Condition::Is(version), .. }
         | Command::DeleteObject { condition: Condition::Is(version), .. }) = command
         else {
             return;
         };
         if let Some(extent) = partition.extent(version.file) {
-            version.change = version.change.wrapping_sub(self.changes_in(extent));
+            version.change = version.change.wrapping_sub(self.extent_change_count(extent));
         }
     }
 
     /// Adds the extent's change count to the version that a refused put or delete found.
-    pub(crate) fn fill_changed(&self, partition: &Partition, refusal: Refusal) -> Refusal {
+    pub(crate) fn add_extent_changes(&self, partition: &Partition, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::VersionMismatch { object, present: Some(Version { file, change }) } => {
-                let more = partition.extent(file).map_or(0, |extent| self.changes_in(extent));
+                let more = partition.extent(file).map_or(0, |extent| self.extent_change_count(extent));
                 Refusal::VersionMismatch { object, present: Some(Version { file, change: change.wrapping_add(more) }) }
             }
             other => other,
         }
     }
 
-    fn changes_in(&self, extent: Extent) -> u64 {
-        self.whole.extents().state(Slot(extent.slot)).map_or(0, |state| version_of(state.modified))
+    fn extent_change_count(&self, extent: Extent) -> u64 {
+        self.extents.engine().state(Slot(extent.slot)).map_or(0, |state| change_count(state.modified))
     }
 
     /// Fills in the bytes of an object whose stripes are all here; for an object in an extent, its
@@ -214,12 +214,12 @@ impl Node {
     pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
         match answer {
             Answer::Object { mut head, striped, length, content: Content::Extent(extent) } => {
-                let state = self.whole.extents().state(Slot(extent.slot));
+                let state = self.extents.engine().state(Slot(extent.slot));
                 let object = Object::File(head.version.file);
                 let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
                 head.size = state.length;
                 head.modified = head.modified.max(state.modified.into());
-                head.version.change = head.version.change.wrapping_add(version_of(state.modified));
+                head.version.change = head.version.change.wrapping_add(change_count(state.modified));
                 Ok(Answer::Object { head, striped, length, content: Content::Extent(extent) })
             }
             Answer::Object { head, length, content: Content::Striped(layout), .. } if length > 0 => {
@@ -260,21 +260,21 @@ impl Node {
 
     /// Removes the stripes of deleted files if they are few and all here. The client removes the
     /// others.
-    pub(crate) fn clear_gone(&self, answer: &mut Answer) {
+    pub(crate) fn remove_deleted_stripes(&self, answer: &mut Answer) {
         match answer {
             Answer::ObjectStored { deleted, .. } | Answer::Removed { deleted } | Answer::Renamed { deleted, .. } => {
-                *deleted = deleted.take().filter(|deleted| !self.clear(deleted));
+                *deleted = deleted.take().filter(|deleted| !self.try_remove_stripes(deleted));
             }
             // A list of `PENDING_DELETES_MAX` files may not be complete: then the client removes
             // the stripes of all of them.
             Answer::Settled { deleted } | Answer::Closed(deleted) if deleted.len() < PENDING_DELETES_MAX => {
-                deleted.retain(|deleted| !self.clear(deleted));
+                deleted.retain(|deleted| !self.try_remove_stripes(deleted));
             }
             _ => {}
         }
     }
 
-    fn clear(&self, PendingDelete { file, layout, stripes }: &PendingDelete) -> bool {
+    fn try_remove_stripes(&self, PendingDelete { file, layout, stripes }: &PendingDelete) -> bool {
         let few = stripes.iter().nth(CLEARED_STRIPES_MAX).is_none();
         if !few || !stripes.iter().all(|stripe| self.holds_stripe(*file, *layout, stripe)) {
             return false;
@@ -300,7 +300,7 @@ impl Node {
 /// change has a later count than the one before, because the kernel gives different times to
 /// changes between which it was queried (Linux 6.13). It is 0 for an extent that nobody has written
 /// to.
-pub(crate) fn version_of(modified: SystemTime) -> u64 {
+pub(crate) fn change_count(modified: SystemTime) -> u64 {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use wire::Owner;
 
 /// Settings that a node is started with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct NodeSettings {
     /// Capacity of the node's memory. The engine is made with it and enforces it; here it is for
     /// information.
     pub memory: ByteSize,
@@ -27,17 +27,17 @@ pub struct Settings {
     pub split_entries: u32,
     /// Number of small extent files that keep their extents after they were closed; beyond it the
     /// one closed first is demoted.
-    pub closed_kept: usize,
+    pub closed_extents_max: usize,
 }
 
-impl Settings {
+impl NodeSettings {
     /// A pool of `memory`, and defaults for the rest.
     pub fn new(memory: ByteSize) -> Self {
         Self { memory, ..Self::default() }
     }
 }
 
-impl Default for Settings {
+impl Default for NodeSettings {
     fn default() -> Self {
         let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         Self {
@@ -50,7 +50,7 @@ impl Default for Settings {
             root_mode: 0o755,
             split_entries: partition::SPLIT_ENTRIES,
             // Enough for the files that a few programs are busy with: 1 MiB at most in all.
-            closed_kept: 256,
+            closed_extents_max: 256,
         }
     }
 }

@@ -13,7 +13,7 @@ use wire::{Refusal, SpaceShortage};
 const WAITING_MAX: u64 = 4096;
 
 /// The requests that wait for space, with counts.
-pub struct Space {
+pub struct SpaceWaiters {
     freed: Notify,
     wait: Duration,
     waiting: AtomicU64,
@@ -23,23 +23,23 @@ pub struct Space {
 
 /// The engine had no space.
 #[derive(Clone, Copy, Debug)]
-pub struct Full {
+pub struct EngineFull {
     pub capacity: u64,
     pub used: u64,
     pub wanted: u64,
 }
 
 /// Counts one waiting request for as long as it lives.
-struct Waiting<'a>(&'a Space);
+struct WaitingGuard<'a>(&'a SpaceWaiters);
 
-impl Space {
+impl SpaceWaiters {
     pub fn new(wait: Duration) -> Self {
         let zero = || AtomicU64::new(0);
         Self { freed: Notify::new(), wait, waiting: zero(), waited: zero(), refused: zero() }
     }
 
     /// Wakes all waiting requests after space was freed.
-    pub fn freed(&self) {
+    pub fn notify_freed(&self) {
         self.freed.notify_waiters();
     }
 
@@ -54,10 +54,10 @@ impl Space {
     /// announced.
     pub async fn wait_for<T>(
         &self,
-        mut attempt: impl FnMut() -> (Result<T, Full>, Option<Duration>),
+        mut attempt: impl FnMut() -> (Result<T, EngineFull>, Option<Duration>),
     ) -> Result<T, Refusal> {
         let start = now();
-        let waiting = self.enter();
+        let waiting = self.begin_wait();
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -71,14 +71,14 @@ impl Space {
             }
             tokio::select! {
                 () = freed => {}
-                () = sleep_until(wake(start + self.wait, again)) => {}
+                () = sleep_until(next_retry(start + self.wait, again)) => {}
             }
         }
     }
 
-    fn enter(&self) -> Option<Waiting<'_>> {
+    fn begin_wait(&self) -> Option<WaitingGuard<'_>> {
         let before = self.waiting.fetch_add(1, Relaxed);
-        let waiting = Waiting(self);
+        let waiting = WaitingGuard(self);
         if before == 0 {
             tracing::info!("the pool is full: writers wait for space");
         }
@@ -86,9 +86,9 @@ impl Space {
         (before < WAITING_MAX).then_some(waiting)
     }
 
-    fn refuse(&self, full: Full, waited: Duration) -> Refusal {
+    fn refuse(&self, full: EngineFull, waited: Duration) -> Refusal {
         self.refused.fetch_add(1, Relaxed);
-        let Full { capacity, used, wanted } = full;
+        let EngineFull { capacity, used, wanted } = full;
         let refusal = Refusal::NoSpace(SpaceShortage { node: None, capacity, used, wanted, waited });
         tracing::warn!("{refusal}");
         refusal
@@ -96,17 +96,17 @@ impl Space {
 }
 
 /// The latest time of the next retry.
-fn wake(end: Instant, again: Option<Duration>) -> Instant {
+fn next_retry(end: Instant, again: Option<Duration>) -> Instant {
     again.map_or(end, |again| end.min(now() + again))
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
 }
 
-impl fmt::Debug for Space {
+impl fmt::Debug for SpaceWaiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Space").field("counts", &self.counts()).field("wait", &self.wait).finish_non_exhaustive()
     }

@@ -8,9 +8,9 @@
 //!
 //! ```text
 //!   write of another node's file -> noted -> engine
-//!   session ends, or has many notes -> question { file, stripes } -> the file's node
+//!   session ends, or has many notes -> query { file, stripes } -> the file's node
 //!       removed here <- Unplanned { stripes } <-----------------------------'
-//!       A stripe that is written meanwhile leaves the question: it may have been planned since.
+//!       A stripe that is written meanwhile leaves the query: it may have been planned since.
 //! ```
 
 use crate::Node;
@@ -25,25 +25,25 @@ use wire::{AllocateMode, Command, FILE_BYTES_MAX, Object, Outcome, Refusal, Sess
 const POOLS_MAX: u64 = 2;
 /// Most runs of stripes, over all files, that are noted of a session before it is checked while
 /// live.
-const NOTED_MAX: usize = 1024;
+const RECORDED_RUNS_MAX: usize = 1024;
 
 /// The stripes that each session wrote of files that are not known here.
 #[derive(Debug, Default)]
-pub struct Strays(Mutex<Noted>);
+pub struct StrayStripes(Mutex<StrayState>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct StrayState {
     by_session: HashMap<Session, HashMap<FileId, StripeRuns>>,
     /// The stripes that are being asked about, without those written since then.
-    asked: HashMap<FileId, Vec<(u64, StripeRuns)>>,
-    /// Number of questions that were asked.
-    questions: u64,
+    queried: HashMap<FileId, Vec<(u64, StripeRuns)>>,
+    /// Number of queries that were sent.
+    queries: u64,
 }
 
 /// Stripes here that a session wrote, for the node of their file, which is asked which of them
 /// belong to no file.
 #[derive(Debug, PartialEq)]
-pub struct Question {
+pub struct StrayQuery {
     /// The file.
     pub file: FileId,
     /// Its stripes.
@@ -52,50 +52,50 @@ pub struct Question {
 }
 
 /// Knowledge of a node about a stripe that a session writes.
-enum Known {
+enum StripeStatus {
     /// The file is here and has the stripe, or the session has reserved it.
     Expected,
     /// The file is here and has no such stripe.
     Unplanned,
     /// The file's partition is here, and has no such file.
-    Not,
+    NoFile,
     /// The file's partition is at another node, if it exists.
-    Elsewhere,
+    RemotePartition,
 }
 
-impl Strays {
-    fn note(&self, session: Session, key: StripeKey) {
+impl StrayStripes {
+    fn record(&self, session: Session, key: StripeKey) {
         let (stripe, end) = (key.stripe.0, key.stripe.0.saturating_add(1));
-        let mut noted = self.0.lock();
-        noted.by_session.entry(session).or_default().entry(key.file).or_default().insert(stripe, end);
-        for (_, asked) in noted.asked.get_mut(&key.file).into_iter().flatten() {
-            asked.remove(stripe, end);
+        let mut state = self.0.lock();
+        state.by_session.entry(session).or_default().entry(key.file).or_default().insert(stripe, end);
+        for (_, queried) in state.queried.get_mut(&key.file).into_iter().flatten() {
+            queried.remove(stripe, end);
         }
     }
 }
 
-impl Noted {
+impl StrayState {
     /// Takes the notes of a session about a file, to ask about them.
-    fn ask(&mut self, session: Session, file: FileId) -> Option<Question> {
+    fn query(&mut self, session: Session, file: FileId) -> Option<StrayQuery> {
         let stripes = self.by_session.get_mut(&session)?.remove(&file)?;
         self.by_session.retain(|_, files| !files.is_empty());
-        self.questions += 1;
-        let number = self.questions;
-        self.asked.entry(file).or_default().push((number, stripes.clone()));
-        Some(Question { file, stripes, number })
+        self.queries += 1;
+        let number = self.queries;
+        self.queried.entry(file).or_default().push((number, stripes.clone()));
+        Some(StrayQuery { file, stripes, number })
     }
 
-    /// True if the question still covers this stripe: it was not written since.
-    fn still_asks(&self, question: &Question, stripe: u64) -> bool {
-        let asked = self.asked.get(&question.file).into_iter().flatten();
-        asked.filter(|(number, _)| *number == question.number).any(|(_, asked)| asked.contains(stripe))
+    /// True if the query still covers this stripe: it was not written since.
+    fn covers(&self, query: &StrayQuery, stripe: u64) -> bool {
+        let queried = self.queried.get(&query.file).into_iter().flatten();
+        queried.filter(|(number, _)| *number == query.number).any(|(_, queried)| queried.contains(stripe))
     }
 
-    fn end(&mut self, question: &Question) {
-        if let Some(asked) = self.asked.get_mut(&question.file) {
-            asked.retain(|(number, _)| *number != question.number);
-            if asked.is_empty() {
-                self.asked.remove(&question.file);
+    fn end_query(&mut self, query: &StrayQuery) {
+        if let Some(queried) = self.queried.get_mut(&query.file) {
+            queried.retain(|(number, _)| *number != query.number);
+            if queried.is_empty() {
+                self.queried.remove(&query.file);
             }
         }
     }
@@ -110,18 +110,18 @@ impl Node {
         if key.stripe.0 == u64::MAX {
             return Err(Refusal::invalid(object, "no file has such a stripe"));
         }
-        match self.known(session, key) {
-            Known::Expected => Ok(false),
-            Known::Unplanned => Err(Refusal::Stale(object)),
-            Known::Not | Known::Elsewhere => {
-                self.strays.note(session, key);
+        match self.stripe_status(session, key) {
+            StripeStatus::Expected => Ok(false),
+            StripeStatus::Unplanned => Err(Refusal::Stale(object)),
+            StripeStatus::NoFile | StripeStatus::RemotePartition => {
+                self.stray_stripes.record(session, key);
                 Ok(true)
             }
         }
     }
 
     /// Refuses to plan more than can ever be filled: its removal would go through all of it.
-    pub(crate) fn too_much(&self, command: &Command) -> Option<Refusal> {
+    pub(crate) fn refuse_oversized(&self, command: &Command) -> Option<Refusal> {
         let bytes = match command {
             Command::Reserve { stripes, layout, .. } => stripes.saturating_mul(layout.stripe_bytes().into()),
             Command::Allocate { offset, length, mode: AllocateMode::Extend | AllocateMode::KeepSize, .. }
@@ -137,92 +137,93 @@ impl Node {
     }
 
     /// Notes a truncated stripe of a file that is not here, as a write is noted.
-    pub(crate) fn note_stray(&self, session: Session, key: StripeKey) {
-        if matches!(self.known(session, key), Known::Not | Known::Elsewhere) {
-            self.strays.note(session, key);
+    pub(crate) fn record_stray(&self, session: Session, key: StripeKey) {
+        if matches!(self.stripe_status(session, key), StripeStatus::NoFile | StripeStatus::RemotePartition) {
+            self.stray_stripes.record(session, key);
         }
     }
 
-    fn known(&self, session: Session, key: StripeKey) -> Known {
-        let Some(partition) = self.partitions.get(key.file.partition()) else { return Known::Elsewhere };
+    fn stripe_status(&self, session: Session, key: StripeKey) -> StripeStatus {
+        let Some(partition) = self.partitions.get(key.file.partition()) else { return StripeStatus::RemotePartition };
         let partition = partition.lock();
         match partition.expects(key.file, key.stripe.0, session) {
-            true => Known::Expected,
-            false if partition.has(key.file) => Known::Unplanned,
-            false => Known::Not,
+            true => StripeStatus::Expected,
+            false if partition.has(key.file) => StripeStatus::Unplanned,
+            false => StripeStatus::NoFile,
         }
     }
 
     /// Cleans up after a session that ended while a stripe of it was written: the cleanup of the
     /// session may have missed the stripe.
-    pub(crate) fn end_late(&self, session: Session, key: StripeKey) {
-        match self.known(session, key) {
+    pub(crate) fn clean_up_late_write(&self, session: Session, key: StripeKey) {
+        match self.stripe_status(session, key) {
             // A stripe of a file stays; a reserved stripe is removed with its reservation.
-            Known::Expected => {}
-            Known::Unplanned | Known::Not => self.remove_stray(key),
-            Known::Elsewhere => self.strays.note(session, key),
+            StripeStatus::Expected => {}
+            StripeStatus::Unplanned | StripeStatus::NoFile => self.remove_stray(key),
+            StripeStatus::RemotePartition => self.stray_stripes.record(session, key),
         }
     }
 
     /// The files of other nodes that a session wrote to; the caller asks about each. Stripes of
     /// files whose partition is here are removed at once, unless their file has planned them.
-    pub fn strays_elsewhere(&self, session: Session) -> Vec<FileId> {
-        let mut noted = self.strays.0.lock();
-        let Some(mut files) = noted.by_session.remove(&session) else { return Vec::new() };
+    pub fn remote_stray_files(&self, session: Session) -> Vec<FileId> {
+        let mut state = self.stray_stripes.0.lock();
+        let Some(mut files) = state.by_session.remove(&session) else { return Vec::new() };
         // No node can say anything about a partition that does not exist.
         let is_elsewhere = |file: &FileId| {
             self.partitions.get(file.partition()).is_none()
                 && u32::from(file.partition().0) < self.settings().partitions
         };
         let elsewhere: HashMap<_, _> = files.extract_if(|file, _| is_elsewhere(file)).collect();
-        let asked = elsewhere.keys().copied().collect();
+        let queried = elsewhere.keys().copied().collect();
         if !elsewhere.is_empty() {
-            noted.by_session.insert(session, elsewhere);
+            state.by_session.insert(session, elsewhere);
         }
-        drop(noted);
+        drop(state);
         for (file, stripes) in files {
-            self.remove_unplanned_here(file, &stripes);
+            self.remove_unplanned_local(file, &stripes);
         }
-        asked
+        queried
     }
 
     /// The sessions that are to be checked now: those with many notes, and those that ended while
     /// something of them was written.
-    pub fn crowded_strays(&self) -> Vec<Session> {
-        let noted = self.strays.0.lock();
+    pub fn sessions_with_due_strays(&self) -> Vec<Session> {
+        let state = self.stray_stripes.0.lock();
         let is_crowded = |(session, files): &(&Session, &HashMap<FileId, StripeRuns>)| {
-            files.values().map(StripeRuns::runs).sum::<usize>() > NOTED_MAX || self.touched.endings().has(**session)
+            files.values().map(StripeRuns::runs).sum::<usize>() > RECORDED_RUNS_MAX
+                || self.session_index.endings().has(**session)
         };
-        noted.by_session.iter().filter(is_crowded).map(|(session, _)| *session).collect()
+        state.by_session.iter().filter(is_crowded).map(|(session, _)| *session).collect()
     }
 
-    /// The question for a file's own node. The caller must then call [`Self::remove_strays`] or
-    /// [`Self::leave_strays`].
-    pub fn ask_of_strays(&self, session: Session, file: FileId) -> Option<Question> {
-        self.strays.0.lock().ask(session, file)
+    /// The query for a file's own node. The caller must then call [`Self::remove_strays`] or
+    /// [`Self::end_stray_query`].
+    pub fn stray_query(&self, session: Session, file: FileId) -> Option<StrayQuery> {
+        self.stray_stripes.0.lock().query(session, file)
     }
 
     /// Removes the stripes that belong to no file, according to the file's node, except those
-    /// written since the question. Each of them was written, so there are no more than requests
+    /// written since the query. Each of them was written, so there are no more than requests
     /// that came.
-    pub fn remove_strays(&self, question: &Question, unplanned: &StripeRuns) {
+    pub fn remove_strays(&self, query: &StrayQuery, unplanned: &StripeRuns) {
         for stripe in unplanned.iter() {
             // A later write is noted before it is done, and noting waits for this lock.
-            let noted = self.strays.0.lock();
-            if noted.still_asks(question, stripe) {
-                self.remove_stray(StripeKey { file: question.file, stripe: StripeNo(stripe) });
+            let state = self.stray_stripes.0.lock();
+            if state.covers(query, stripe) {
+                self.remove_stray(StripeKey { file: query.file, stripe: StripeNo(stripe) });
             }
         }
-        self.leave_strays(question);
+        self.end_stray_query(query);
     }
 
-    /// Ends the question; all its stripes stay.
-    pub fn leave_strays(&self, question: &Question) {
-        self.strays.0.lock().end(question);
+    /// Ends the query; all its stripes stay.
+    pub fn end_stray_query(&self, query: &StrayQuery) {
+        self.stray_stripes.0.lock().end_query(query);
     }
 
     /// Removes unplanned stripes of a file whose partition is here, or does not exist.
-    fn remove_unplanned_here(&self, file: FileId, stripes: &StripeRuns) {
+    fn remove_unplanned_local(&self, file: FileId, stripes: &StripeRuns) {
         let partition = self.partitions.get(file.partition());
         for stripe in stripes.iter() {
             // Nobody plans the stripe while its partition is locked.

@@ -5,7 +5,7 @@
 //! each second where the node is served to others. That is done under the partition's lock, so that
 //! nobody opens the file meanwhile.
 
-use crate::{Node, whole::Wholes};
+use crate::{Node, extents::ExtentSlots};
 use parking_lot::Mutex;
 use partition::Asker;
 use placement::FileId;
@@ -18,10 +18,10 @@ const FILES_MAX: usize = 4;
 
 /// Closed files that are to be thinned.
 #[derive(Debug, Default)]
-pub struct Thinnings(Mutex<VecDeque<Thinning>>);
+pub struct ThinningQueue(Mutex<VecDeque<ThinningItem>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Thinning {
+struct ThinningItem {
     file: FileId,
     extent: Extent,
     /// The offset up to which it is thinned.
@@ -31,40 +31,40 @@ struct Thinning {
 impl Node {
     /// Handles the last close of an extent file: no writer past the node is left. Queues it for
     /// thinning if a sample shows need.
-    pub(crate) fn shape_closed(&self, (file, extent): (FileId, Extent)) {
-        let Some(pin) = Wholes::pin(&*self.whole, extent) else { return };
-        self.whole.extents().end_direct_writes(pin.slot());
-        if self.whole.extents().has_slack(pin.slot()) {
-            self.thinnings.0.lock().push_back(Thinning { file, extent, done: 0 });
+    pub(crate) fn queue_thinning(&self, (file, extent): (FileId, Extent)) {
+        let Some(pin) = ExtentSlots::pin(&*self.extents, extent) else { return };
+        self.extents.engine().end_direct_writes(pin.slot());
+        if self.extents.engine().has_slack(pin.slot()) {
+            self.thinning_queue.0.lock().push_back(ThinningItem { file, extent, done: 0 });
         }
     }
 
     /// Thins a piece of each of the next few files.
-    pub(crate) fn thin_some(&self) {
-        let due = self.thinnings.0.lock().len().min(FILES_MAX);
+    pub(crate) fn thin_next(&self) {
+        let due = self.thinning_queue.0.lock().len().min(FILES_MAX);
         for _ in 0..due {
-            let Some(next) = self.thinnings.0.lock().pop_front() else { return };
+            let Some(next) = self.thinning_queue.0.lock().pop_front() else { return };
             if let Some(done) = self.thin(&next) {
-                self.thinnings.0.lock().push_back(Thinning { done, ..next });
+                self.thinning_queue.0.lock().push_back(ThinningItem { done, ..next });
             }
         }
     }
 
     /// Thins a piece; returns the new offset if there is more to do.
-    fn thin(&self, Thinning { file, extent, done }: &Thinning) -> Option<u64> {
+    fn thin(&self, ThinningItem { file, extent, done }: &ThinningItem) -> Option<u64> {
         let mut partition = self.partitions.get(file.partition())?.lock();
         if !partition.is_closed(*file, *extent) {
             return None;
         }
-        if !self.whole.end_unpinned(*extent) {
+        if !self.extents.end_unpinned(*extent) {
             return Some(*done);
         }
-        let quiet = self.whole.is_quiet(*extent);
-        let next = if quiet { self.whole.extents().thin(Slot(extent.slot), *done) } else { Some(*done) };
-        self.whole.revive(*extent);
-        if quiet {
+        let idle = self.extents.is_idle(*extent);
+        let next = if idle { self.extents.engine().thin(Slot(extent.slot), *done) } else { Some(*done) };
+        self.extents.revive(*extent);
+        if idle {
             partition.recall_attributes(*file);
-            self.watches.tell(Asker::default(), &partition.take_notes());
+            self.subscribers.invalidate(Asker::default(), &partition.take_notes());
         }
         next
     }

@@ -19,20 +19,20 @@ use std::{
     time::Instant,
 };
 
-static TIMER: Timer = Timer { state: Mutex::new(State::new()), changed: Condvar::new() };
+static TIMER: Timer = Timer { state: Mutex::new(TimerState::new()), changed: Condvar::new() };
 
 /// The timer of all threads that have no [`LocalTime`].
 struct Timer {
-    state: Mutex<State>,
+    state: Mutex<TimerState>,
     changed: Condvar,
 }
 
-struct State {
+struct TimerState {
     sleepers: Sleepers,
     running: bool,
 }
 
-impl State {
+impl TimerState {
     const fn new() -> Self {
         Self { sleepers: Sleepers::new(), running: false }
     }
@@ -42,18 +42,18 @@ impl State {
 #[derive(Debug)]
 struct Sleepers {
     by_end: BTreeMap<(Instant, u64), Waker>,
-    made: u64,
+    issued: u64,
 }
 
 impl Sleepers {
     const fn new() -> Self {
-        Self { by_end: BTreeMap::new(), made: 0 }
+        Self { by_end: BTreeMap::new(), issued: 0 }
     }
 
     /// Adds or updates a sleeper; returns its number, and the waker that it had before.
-    fn enter(&mut self, end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
-        let number = number.unwrap_or(self.made);
-        self.made = self.made.max(number + 1);
+    fn insert(&mut self, end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+        let number = number.unwrap_or(self.issued);
+        self.issued = self.issued.max(number + 1);
         (number, self.by_end.insert((end, number), waker))
     }
 
@@ -69,23 +69,23 @@ impl Sleepers {
 
 thread_local! {
     /// Without a destructor, because a thread may wait for nodes while its other thread-local
-    /// values are already destroyed. It is empty by then: [`Entered`] has restored the `None` that
-    /// it found.
+    /// values are already destroyed. It is empty by then: [`TimerScope`] has restored the `None`
+    /// that it found.
     static LOCAL: RefCell<ManuallyDrop<Option<LocalTime>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// A timer whose sleepers are woken by the code that waits with it.
 #[derive(Clone, Debug, Default)]
-pub struct LocalTime(Arc<Local>);
+pub struct LocalTime(Arc<LocalTimer>);
 
 #[derive(Debug)]
-struct Local {
+struct LocalTimer {
     sleepers: Mutex<Sleepers>,
     /// The current time, if it is simulated.
     simulated: Option<Mutex<Instant>>,
 }
 
-impl Default for Local {
+impl Default for LocalTimer {
     fn default() -> Self {
         Self { sleepers: Mutex::new(Sleepers::new()), simulated: None }
     }
@@ -98,8 +98,8 @@ impl LocalTime {
     }
 
     /// Makes this the timer of the current thread until the result is dropped.
-    pub fn enter(&self) -> Entered {
-        Entered { before: replaced(Some(self.clone())), thread: PhantomData }
+    pub fn enter(&self) -> TimerScope {
+        TimerScope { before: replace_local(Some(self.clone())), thread: PhantomData }
     }
 
     /// The time at which the first sleeper is to be woken.
@@ -129,21 +129,21 @@ impl LocalTime {
 }
 
 /// Sets the timer of this thread; returns the one before.
-fn replaced(local: Option<LocalTime>) -> Option<LocalTime> {
+fn replace_local(local: Option<LocalTime>) -> Option<LocalTime> {
     ManuallyDrop::into_inner(LOCAL.replace(ManuallyDrop::new(local)))
 }
 
 /// The scope of a thread's [`LocalTime`]; dropping it restores the one before.
 #[derive(Debug)]
-pub struct Entered {
+pub struct TimerScope {
     before: Option<LocalTime>,
     /// Makes it `!Send`: it belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
-impl Drop for Entered {
+impl Drop for TimerScope {
     fn drop(&mut self) {
-        let left = replaced(self.before.take());
+        let left = replace_local(self.before.take());
         drop(left); // not while borrowed: a waker may own a sleeper
     }
 }
@@ -153,17 +153,17 @@ impl Drop for Entered {
 #[derive(Debug)]
 pub struct SimulatedTime {
     time: LocalTime,
-    _entered: Entered,
+    _scope: TimerScope,
 }
 
 impl SimulatedTime {
     /// Stops time on this thread.
     pub fn begin() -> Self {
         let simulated = Some(Mutex::new(Instant::now()));
-        let time = LocalTime(Arc::new(Local { simulated, ..Local::default() }));
+        let time = LocalTime(Arc::new(LocalTimer { simulated, ..LocalTimer::default() }));
         let entered = time.enter();
         assert!(entered.before.is_none(), "a thread has one time");
-        Self { time, _entered: entered }
+        Self { time, _scope: entered }
     }
 
     /// Advances to the end of the next sleeper and wakes it; false if there is none.
@@ -189,12 +189,12 @@ pub fn now() -> Instant {
 pub struct Sleep {
     end: Instant,
     /// The timer that has it as a sleeper (`None` for the shared one), and its number there.
-    entered: Option<(Option<LocalTime>, u64)>,
+    registration: Option<(Option<LocalTime>, u64)>,
 }
 
 /// Sleeps until `end`.
 pub fn sleep_until(end: Instant) -> Sleep {
-    Sleep { end, entered: None }
+    Sleep { end, registration: None }
 }
 
 impl Future for Sleep {
@@ -205,28 +205,28 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let local = LocalTime::of_this_thread();
-        let number = match &self.entered {
+        let number = match &self.registration {
             Some((of, number)) if is_same(of.as_ref(), local.as_ref()) => Some(*number),
             Some(_) => {
-                self.leave();
+                self.cancel();
                 None
             }
             None => None,
         };
         let waker = context.waker().clone();
         let (number, replaced) = match &local {
-            Some(local) => local.0.sleepers.lock().enter(self.end, number, waker),
-            None => enter_everybodys(self.end, number, waker),
+            Some(local) => local.0.sleepers.lock().insert(self.end, number, waker),
+            None => insert_shared(self.end, number, waker),
         };
-        self.entered = Some((local, number));
+        self.registration = Some((local, number));
         drop(replaced); // not under the lock: a waker may own a task, and that may own a sleeper
         Poll::Pending
     }
 }
 
 impl Sleep {
-    fn leave(&mut self) {
-        let Some((of, number)) = self.entered.take() else { return };
+    fn cancel(&mut self) {
+        let Some((of, number)) = self.registration.take() else { return };
         let key = (self.end, number);
         let waker = match of {
             Some(local) => local.0.sleepers.lock().by_end.remove(&key),
@@ -238,7 +238,7 @@ impl Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        self.leave();
+        self.cancel();
     }
 }
 
@@ -250,9 +250,9 @@ fn is_same(one: Option<&LocalTime>, other: Option<&LocalTime>) -> bool {
     }
 }
 
-fn enter_everybodys(end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+fn insert_shared(end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
     let mut state = TIMER.state.lock();
-    let entered = state.sleepers.enter(end, number, waker);
+    let entered = state.sleepers.insert(end, number, waker);
     start(&mut state);
     drop(state);
     TIMER.changed.notify_one();
@@ -260,7 +260,7 @@ fn enter_everybodys(end: Instant, number: Option<u64>, waker: Waker) -> (u64, Op
 }
 
 /// Starts the thread if it does not run.
-fn start(state: &mut State) {
+fn start(state: &mut TimerState) {
     if !state.running {
         let started = thread::Builder::new().name("tidemill-timer".into()).spawn(run);
         state.running = started.inspect_err(|error| tracing::error!(%error, "no thread for waiting")).is_ok();
@@ -331,7 +331,7 @@ mod tests {
         let end = Instant::now() + Duration::from_hours(1);
         let mut sleep = sleep_until(end);
         assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let key = (end, sleep.entered.as_ref().unwrap().1);
+        let key = (end, sleep.registration.as_ref().unwrap().1);
         assert!(TIMER.state.lock().sleepers.by_end.contains_key(&key));
         drop(sleep);
         assert!(!TIMER.state.lock().sleepers.by_end.contains_key(&key));
@@ -359,7 +359,7 @@ mod tests {
         let (one, other, waker) = (LocalTime::new(), LocalTime::new(), Waker::noop());
         let mut sleep = sleep_until(Instant::now() + Duration::from_hours(1));
         for time in [&one, &other] {
-            let _entered = time.enter();
+            let _scope = time.enter();
             assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(waker)).is_pending());
         }
         assert!(one.next().is_none() && other.next().is_some());

@@ -8,13 +8,13 @@
 )]
 
 use loom::{model::Builder, sync::Arc, thread};
+use loom_shim::atomic::{AtomicBool, Ordering::Relaxed};
 use partition::{Asker, Watcher};
 use std::collections::BTreeMap;
-use sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::{Recall, Session};
 
 /// The checker's locks with the interfaces of those that the node uses.
-mod sync {
+mod loom_shim {
     pub use loom::sync::atomic;
     use std::ops::{Deref, DerefMut};
 
@@ -78,55 +78,55 @@ mod timer {
     pub use node::sleep_until;
 }
 
-#[path = "../src/lane.rs"]
-mod lane;
+#[path = "../src/invalidation_sender.rs"]
+mod invalidation_sender;
 
 /// Subscribers without threads of their own: the models take the steps.
-mod watch {
-    use crate::lane::Lane;
+mod subscriber {
+    use crate::invalidation_sender::InvalidationSender;
     use std::{io, sync::Arc};
     use wire::Recall;
 
-    pub type Hear = Arc<dyn Fn(&[Recall]) + Send + Sync>;
+    pub type OnInvalidate = Arc<dyn Fn(&[Recall]) + Send + Sync>;
 
     #[derive(Debug)]
-    pub struct Watch(Arc<Lane>);
+    pub struct SubscriberQueues(Arc<InvalidationSender>);
 
     #[derive(Debug)]
-    pub struct Hearing(Vec<(Arc<Lane>, u64)>);
+    pub struct AckWait(Vec<(Arc<InvalidationSender>, u64)>);
 
-    impl Watch {
+    impl SubscriberQueues {
         #[expect(clippy::unnecessary_wraps, reason = "as the real one, whose threads may be refused")]
-        pub fn start(_: &Hear) -> io::Result<Self> {
+        pub fn start(_: &OnInvalidate) -> io::Result<Self> {
             Ok(Self(Arc::default()))
         }
 
-        pub fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        pub fn senders(&self) -> impl Iterator<Item = &Arc<InvalidationSender>> {
             std::iter::once(&self.0)
         }
 
-        pub fn lane(&self, _: Recall) -> &Arc<Lane> {
+        pub fn sender(&self, _: Recall) -> &Arc<InvalidationSender> {
             &self.0
         }
     }
 
-    impl Hearing {
-        pub fn of(waits: Vec<(Arc<Lane>, u64)>) -> Option<Self> {
+    impl AckWait {
+        pub fn new(waits: Vec<(Arc<InvalidationSender>, u64)>) -> Option<Self> {
             (!waits.is_empty()).then_some(Self(waits))
         }
     }
 }
 
-#[path = "../src/grants.rs"]
-mod grants;
+#[path = "../src/subscriber_set.rs"]
+mod subscriber_set;
 
-use watch::Hear;
+use subscriber::OnInvalidate;
 
 /// A node of one partition.
 #[derive(Debug, Default)]
 pub struct Node {
-    watches: grants::Watches,
-    partitions: [sync::Mutex<Partition>; 1],
+    subscribers: subscriber_set::SubscriberSet,
+    partitions: [loom_shim::Mutex<Partition>; 1],
 }
 
 /// The grants: session by subscriber number.
@@ -134,9 +134,9 @@ pub struct Node {
 struct Partition(BTreeMap<usize, Session>);
 
 impl Partition {
-    fn grant(&mut self, asker: Asker) {
-        if let Some(watcher) = asker.watcher {
-            self.0.insert(watcher.number(), asker.session);
+    fn grant(&mut self, caller: Asker) {
+        if let Some(watcher) = caller.watcher {
+            self.0.insert(watcher.number(), caller.session);
         }
     }
 
@@ -146,14 +146,14 @@ impl Partition {
 }
 
 impl Node {
-    fn watched(&self, session: Session) {
-        self.watch(session, &(std::sync::Arc::new(|_: &[Recall]| ()) as Hear)).unwrap();
+    fn add_subscriber(&self, session: Session) {
+        self.subscribe(session, &(std::sync::Arc::new(|_: &[Recall]| ()) as OnInvalidate)).unwrap();
     }
 
     /// A lookup by the session, with a grant for what it sees.
-    fn look(&self, session: Session) {
+    fn lookup(&self, session: Session) {
         let mut partition = self.partitions[0].lock();
-        partition.grant(self.watches.asker(session));
+        partition.grant(self.subscribers.caller(session));
     }
 }
 
@@ -171,19 +171,19 @@ fn try_all(model: impl Fn() + Sync + Send + 'static) {
 fn nothing_is_granted_to_a_session_after_it_has_ended_nor_lost_by_the_next() {
     try_all(|| {
         let node = Arc::new(Node::default());
-        node.watched(ONE);
+        node.add_subscriber(ONE);
         let looks = thread::spawn({
             let node = node.clone();
-            move || node.look(ONE)
+            move || node.lookup(ONE)
         });
         let next = thread::spawn({
             let node = node.clone();
             move || {
-                node.watched(TWO);
-                node.look(TWO);
+                node.add_subscriber(TWO);
+                node.lookup(TWO);
             }
         });
-        node.unwatch(ONE);
+        node.unsubscribe(ONE);
         looks.join().unwrap();
         next.join().unwrap();
         let granted: Vec<Session> = node.partitions[0].lock().0.values().copied().collect();
@@ -198,14 +198,14 @@ fn who_changes_something_knows_all_to_whom_it_was_granted() {
         let other = thread::spawn({
             let node = node.clone();
             move || {
-                node.watched(ONE);
-                node.look(ONE);
+                node.add_subscriber(ONE);
+                node.lookup(ONE);
             }
         });
         let partition = node.partitions[0].lock();
-        let asker = node.watches.asker(TWO);
+        let caller = node.subscribers.caller(TWO);
         for number in partition.0.keys() {
-            assert!(asker.others.has(Watcher::new(*number).unwrap()), "watcher {number} is not told");
+            assert!(caller.others.has(Watcher::new(*number).unwrap()), "watcher {number} is not told");
         }
         drop(partition);
         other.join().unwrap();
@@ -216,27 +216,28 @@ fn who_changes_something_knows_all_to_whom_it_was_granted() {
 fn what_is_found_no_more_has_been_heard_and_nothing_posted_is_slept_over() {
     const WHAT: Recall = Recall::Attributes(placement::FileId::ROOT);
     try_all(|| {
-        let (lane, heard) = (Arc::new(lane::Lane::default()), Arc::new(AtomicBool::new(false)));
-        let changed = Arc::new(sync::Mutex::<bool>::default());
+        let (sender, heard) =
+            (Arc::new(invalidation_sender::InvalidationSender::default()), Arc::new(AtomicBool::new(false)));
+        let changed = Arc::new(loom_shim::Mutex::<bool>::default());
         let teller = thread::spawn({
-            let (lane, heard) = (lane.clone(), heard.clone());
+            let (sender, heard) = (sender.clone(), heard.clone());
             move || {
                 // Sleeps until something is posted; a lost wake-up would be a deadlock.
-                assert_eq!(lane.take(), Some(vec![WHAT]));
+                assert_eq!(sender.take_batch(), Some(vec![WHAT]));
                 heard.store(true, Relaxed);
-                lane.done();
+                sender.ack();
             }
         });
         let changer = thread::spawn({
-            let (lane, changed) = (lane.clone(), changed.clone());
+            let (sender, changed) = (sender.clone(), changed.clone());
             move || {
                 let mut partition = changed.lock();
                 *partition = true;
-                lane.post(WHAT);
+                sender.post(WHAT);
             }
         });
         let partition = changed.lock();
-        if *partition && lane.find(WHAT).is_none() {
+        if *partition && sender.find_batch(WHAT).is_none() {
             assert!(heard.load(Relaxed), "it was neither waited for nor heard");
         }
         drop(partition);

@@ -3,7 +3,7 @@
 use arena::Arena;
 use base::{ByteSize, Problem};
 use client::Client;
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use std::{sync::Arc, time::Duration};
 use vfs::Vfs;
 
@@ -19,13 +19,13 @@ pub fn embedded_client(memory: ByteSize, space_wait: Duration) -> Result<Client,
 
 /// Starts a node in this process that holds a whole pool.
 pub fn embedded_node(memory: ByteSize, space_wait: Duration) -> Result<Arc<Node>, Problem> {
-    let settings = Settings { space_wait, ..Settings::new(memory) };
+    let settings = NodeSettings { space_wait, ..NodeSettings::new(memory) };
     let engine = engine(&settings)?;
     Ok(node::embedded(settings, engine))
 }
 
 /// Creates the engine for these settings.
-pub fn engine(settings: &Settings) -> Result<Arc<Arena>, Problem> {
+pub fn engine(settings: &NodeSettings) -> Result<Arc<Arena>, Problem> {
     let memory = settings.memory;
     if memory.0 == 0 {
         return Err(Problem::new("a pool that has no memory holds nothing").hint("give it --memory"));

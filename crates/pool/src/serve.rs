@@ -10,7 +10,7 @@ use crate::{
 };
 use base::{ByteSize, Problem};
 use client::Connection;
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use placement::NodeId;
 use rustix::fs::OFlags;
 use std::{
@@ -136,13 +136,13 @@ fn sit(
     };
     said(say(output, &Said::Here(entry.clone())))?;
     let Told::Deal(deal) = heard(hear(input), "deal")? else { return Err(gone("deal")) };
-    let settings = Settings {
+    let settings = NodeSettings {
         partitions: order.partitions,
         space_wait: order.space_wait,
-        ..Settings::new(ByteSize(memory.0.max(ENGINE_BYTES_MIN)))
+        ..NodeSettings::new(ByteSize(memory.0.max(ENGINE_BYTES_MIN)))
     };
     let map = map_of(&deal, order.partitions)?;
-    let node = node::member(NodeId(seat.id), map, settings.clone(), engine(&settings)?);
+    let node = Node::in_pool(NodeId(seat.id), map, settings.clone(), engine(&settings)?);
     let key =
         Key { token, pool: order.pool.clone(), certificate: identity.map(|identity| identity.certificate().clone()) };
     let others = deal.iter().filter(|other| other.id != seat.id).map(|other| key.connection(other));

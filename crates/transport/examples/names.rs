@@ -13,7 +13,7 @@ use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Objects, RetryPolicy, objects::Condition};
 use futures_util::future::join_all;
-use node::Settings;
+use node::NodeSettings;
 use placement::FileId;
 use std::{
     env,
@@ -83,7 +83,7 @@ fn with_node(
 
 /// Serves a node until standard input ends.
 fn serve(address: &Address) -> Done<()> {
-    let settings = Settings { memory: base::ByteSize::mib(2048), ..Settings::default() };
+    let settings = NodeSettings { memory: base::ByteSize::mib(2048), ..NodeSettings::default() };
     let options =
         ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));

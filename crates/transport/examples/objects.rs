@@ -16,7 +16,7 @@ use client::{
     Client, Objects, RetryPolicy,
     objects::{Condition, Value},
 };
-use node::Settings;
+use node::NodeSettings;
 use std::{
     error::Error,
     future::Future,
@@ -87,7 +87,7 @@ fn main() -> Result<(), Failed> {
 
 /// Runs the node: prints its address, and serves until standard input ends.
 fn serve() -> Result<(), Failed> {
-    let settings = Settings { memory: base::ByteSize::mib(512), ..Settings::default() };
+    let settings = NodeSettings { memory: base::ByteSize::mib(512), ..NodeSettings::default() };
     let options =
         ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));

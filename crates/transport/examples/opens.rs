@@ -11,7 +11,7 @@
 
 use arena::{Arena, ArenaOptions};
 use client::{Client, RetryPolicy};
-use node::Settings;
+use node::NodeSettings;
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc, time::Instant};
 use transport::{Address, Listener, Remote, ServerLimits};
 use vfs::Vfs;
@@ -22,7 +22,7 @@ const BYTES: usize = 64;
 
 #[tokio::main]
 async fn main() {
-    let settings = Settings::new(base::ByteSize::mib(256));
+    let settings = NodeSettings::new(base::ByteSize::mib(256));
     let engine =
         Arena::new(ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(256 << 20) })
             .unwrap();

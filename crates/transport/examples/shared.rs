@@ -9,7 +9,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
-use node::Settings;
+use node::NodeSettings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{
     env,
@@ -73,7 +73,7 @@ fn with_node<T>(socket: &Address, placed: usize, work: impl FnOnce() -> Done<T>)
 
 /// Serves a node until standard input ends.
 fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
-    let settings = Settings { memory: base::ByteSize::mib(1024), ..Settings::default() };
+    let settings = NodeSettings { memory: base::ByteSize::mib(1024), ..NodeSettings::default() };
     let options =
         ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));

@@ -8,7 +8,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Connection;
-use node::Settings;
+use node::NodeSettings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{
     error::Error,
@@ -24,7 +24,7 @@ const STRIPES: u64 = 64;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(2), |text| text.parse())?;
-    let settings = Settings { memory: base::ByteSize::mib(512), ..Settings::default() };
+    let settings = NodeSettings { memory: base::ByteSize::mib(512), ..NodeSettings::default() };
     let options =
         ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));

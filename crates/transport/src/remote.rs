@@ -13,8 +13,8 @@ use crate::{
         dial::{ConnectTarget, DriverKind},
     },
 };
-use client::{Connection, FdLeaseFuture, Hear, ProgramFdFuture};
-use node::{Reply, sleep_until};
+use client::{Connection, FdLeaseFuture, OnInvalidate, ProgramFdFuture};
+use node::{ReplyFuture, sleep_until};
 use parking_lot::Mutex;
 use std::{
     io, mem,
@@ -186,15 +186,15 @@ fn pause(failed: u32, took: Duration) -> Option<Duration> {
 }
 
 impl Connection for Remote {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let connection = match self.connection() {
             Ok(connection) => connection,
-            Err(failure) => return Reply::ready(Err(failure)),
+            Err(failure) => return ReplyFuture::ready(Err(failure)),
         };
         match connection.send(&request) {
-            Ok(call) => Reply::later(call),
-            Err(QueueError::Failed(failure)) => Reply::ready(Err(failure)),
-            Err(QueueError::Full) => Reply::later(connection.send_when_possible(request)),
+            Ok(call) => ReplyFuture::deferred(call),
+            Err(QueueError::Failed(failure)) => ReplyFuture::ready(Err(failure)),
+            Err(QueueError::Full) => ReplyFuture::deferred(connection.send_when_possible(request)),
         }
     }
 
@@ -210,11 +210,11 @@ impl Connection for Remote {
         Some(Box::pin(given))
     }
 
-    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (Reply, Option<ProgramFdFuture>) {
+    fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (ReplyFuture, Option<ProgramFdFuture>) {
         let local = self.connection().ok().filter(|connection| connection.is_local());
         match local.map(|connection| connection.send_attaching(&request, flags)) {
-            Some(Ok((call, given))) => (Reply::later(call), Some(Box::pin(given))),
-            Some(Err(QueueError::Failed(failure))) => (Reply::ready(Err(failure)), None),
+            Some(Ok((call, given))) => (ReplyFuture::deferred(call), Some(Box::pin(given))),
+            Some(Err(QueueError::Failed(failure))) => (ReplyFuture::ready(Err(failure)), None),
             Some(Err(QueueError::Full)) | None => (self.call(request), None),
         }
     }
@@ -233,23 +233,23 @@ impl Connection for Remote {
         self.state.lock().connection.as_ref().is_some_and(|connection| connection.is_local())
     }
 
-    fn subscribe(&self, session: Session, on_invalidate: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
         if matches!(self.target.driver, DriverKind::Reactor(_)) {
             let what = "watching over a connection that is turned by hand".into();
-            return Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()));
+            return ReplyFuture::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()));
         }
         let connection = match self.connection() {
             Ok(connection) => connection,
-            Err(failure) => return Reply::ready(Err(failure)),
+            Err(failure) => return ReplyFuture::ready(Err(failure)),
         };
         let asked = connection.subscribe(session, on_invalidate);
         let subscription = PendingSubscription { connection, session, done: false };
         let call = match asked {
             Ok(call) => call,
-            Err(QueueError::Failed(failure)) => return Reply::ready(Err(failure)),
-            Err(QueueError::Full) => return Reply::ready(Err(Refusal::Busy(Object::Pool).into())),
+            Err(QueueError::Failed(failure)) => return ReplyFuture::ready(Err(failure)),
+            Err(QueueError::Full) => return ReplyFuture::ready(Err(Refusal::Busy(Object::Pool).into())),
         };
-        Reply::later(async move {
+        ReplyFuture::deferred(async move {
             let answered = tokio::select! {
                 answered = call => answered,
                 () = sleep_until(Instant::now() + SUBSCRIBE_WAIT) => Err(Refusal::TimedOut(Object::Pool).into()),

@@ -184,10 +184,10 @@ async fn scan_leases(state: Arc<ServerState>) {
             _ = stopping.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(SCAN_INTERVAL) => {}
         }
-        state.node.look_around();
+        state.node.scan_leases();
         let purged = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => return,
-            purged = state.cleanup.purge(state.node.take_left()) => purged,
+            purged = state.cleanup.purge(state.node.take_pending_deletes()) => purged,
         };
         if let Err(error) = purged {
             tracing::warn!(%error, "stripes of removed files were left behind");
@@ -202,7 +202,7 @@ async fn scan_leases(state: Arc<ServerState>) {
 /// Settles the noted stripes of long sessions: those that a file of another node has are noted no
 /// more, the others are removed.
 async fn settle_strays(state: &ServerState) {
-    for session in state.node.crowded_strays() {
+    for session in state.node.sessions_with_due_strays() {
         state.remove_strays(session).await;
     }
 }

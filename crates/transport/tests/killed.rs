@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
 use common::*;
-use node::{Hear, Node, Reply, Settings};
+use node::{Node, NodeSettings, OnInvalidate, ReplyFuture};
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
 use std::{
     sync::{
@@ -130,7 +130,7 @@ async fn stripes_that_an_existing_file_of_another_node_has_not_planned_go_with_t
 }
 
 impl Connection for Mortal {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let reply = self.inner.call(request);
         if self.death.left.fetch_sub(1, SeqCst) == 1 {
             self.death.come();
@@ -138,7 +138,7 @@ impl Connection for Mortal {
         reply
     }
 
-    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
         self.inner.subscribe(session, hear)
     }
 
@@ -156,10 +156,15 @@ impl Pool {
         let ids: Vec<NodeId> = (1..=NODES).map(NodeId).collect();
         let shares: Vec<_> = ids.iter().map(|id| (*id, 1)).collect();
         let map = PartitionMap::proportional(&shares, 64).unwrap();
-        let settings =
-            Settings { partitions: 64, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
+        let settings = NodeSettings {
+            partitions: 64,
+            stripe_bytes: STRIPE,
+            space_wait: LONG,
+            owner: OWNER,
+            ..NodeSettings::default()
+        };
         let node = |id: &NodeId| {
-            node::member(*id, map.clone(), settings.clone(), Arc::new(ModelEngine::new(64 << 20, STRIPE)))
+            Node::in_pool(*id, map.clone(), settings.clone(), Arc::new(ModelEngine::new(64 << 20, STRIPE)))
         };
         let nodes: Vec<_> = ids.iter().map(node).collect();
         let listeners: Vec<_> = ids.iter().map(|_| Listener::bind(&any_port()).unwrap()).collect();

@@ -80,13 +80,13 @@ async fn what_a_child_has_inherited_stays_the_file_though_its_parent_was_killed_
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     parent.kill();
-    until(|| host.node.look_around() == (1, 1)).await;
+    until(|| host.node.scan_leases() == (1, 1)).await;
     assert_eq!((host.used(), host.truth.stat(file).await.unwrap().size), (1, 4));
     let child = Pid::from_raw(child.trim().parse().unwrap()).unwrap();
     kill_process(child, Signal::KILL).unwrap();
     // Nobody reports the end of the child: the node's scan finds it.
     until(|| host.used() == 0).await;
-    assert_eq!(host.node.look_around(), (0, 0));
+    assert_eq!(host.node.scan_leases(), (0, 0));
     assert!(host.truth.stat(file).await.is_err());
 }
 
@@ -98,7 +98,7 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     let two = before.open_for_program(one.attributes.file, OpenFlags::APPEND).await.unwrap();
     drop(before);
     // The state after an exec: descriptors, and no session that has them open.
-    until(|| host.node.look_around() == (2, 2)).await;
+    until(|| host.node.scan_leases() == (2, 2)).await;
     let after = connect(host.server.address()).await;
     let found = rustix::fs::fstat(&two.descriptor).unwrap();
     let marked = after.which(after.near_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
@@ -119,12 +119,12 @@ async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_n
     child.send_line("f");
     child.expect_line("locked");
     // The process has no session any more, as after an exec, but still its descriptor.
-    until(|| host.node.look_around() == (1, 1)).await;
+    until(|| host.node.scan_leases() == (1, 1)).await;
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
     let mine = lock(LockOwner::Session(1), LockKind::Write);
     assert_eq!(host.truth.lock_for_program(file, mine, false).await, Err(Refusal::Locked(Object::File(file))));
     let waiting = tokio::spawn(host.truth.lock_for_program(file, mine, true));
-    until(|| host.node.look_around() == (1, 1)).await;
+    until(|| host.node.scan_leases() == (1, 1)).await;
     child.kill();
     waiting.await.unwrap().unwrap();
     let other = connect(host.server.address()).await;
@@ -185,9 +185,9 @@ async fn a_descriptor_comes_with_what_opens_it_in_one_go() {
     assert_eq!(text, "its own");
     let refused = client.open_with_fd(OpenFlags::READ_WRITE, create).await.unwrap_err();
     assert!(matches!(refused, Refusal::Exists(_)), "{refused}");
-    assert_eq!(host.node.look_around(), (2, 0));
+    assert_eq!(host.node.scan_leases(), (2, 0));
     drop((made.descriptor, reads));
-    assert_eq!(host.node.look_around(), (0, 0));
+    assert_eq!(host.node.scan_leases(), (0, 0));
     assert_eq!(host.used(), 0, "nothing is open");
 }
 
@@ -208,7 +208,7 @@ async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_co
     assert_eq!((calls.load(Relaxed) - before, host.used()), (0, 2), "nobody was told");
     client.stat(one.lease.file).await.unwrap();
     until(|| host.used() == 1).await;
-    assert_eq!(host.node.look_around(), (1, 0), "its copy is open");
+    assert_eq!(host.node.scan_leases(), (1, 0), "its copy is open");
     drop(copy);
     assert!(client.notify_closed(two.lease.id, two.lease.file));
     drop(client);
@@ -245,7 +245,7 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     assert!(client.notify_closed(one.lease.id, file));
     // The close goes ahead of this request, so it ends the lock from before, and not this one.
     client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
-    until(|| host.node.look_around() == (1, 0)).await;
+    until(|| host.node.scan_leases() == (1, 0)).await;
     let mine = |kind| host.truth.lock_for_program(file, lock(LockOwner::Session(1), kind), false);
     assert_eq!(mine(LockKind::Write).await, Err(Refusal::Locked(Object::File(file))));
     mine(LockKind::Read).await.unwrap();
@@ -397,7 +397,7 @@ async fn programs_that_are_killed_at_any_moment_leave_nothing() {
         tokio::time::sleep(life).await;
         child.kill();
     }
-    until(|| host.node.look_around() == (0, 0)).await;
+    until(|| host.node.scan_leases() == (0, 0)).await;
     for entry in host.truth.list(Vfs::root(), 0, 4096).await.unwrap() {
         host.truth.unlink(Vfs::root(), entry.name.as_bytes()).await.unwrap();
     }

@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use client::{Client, Connection, Nodes, RetryPolicy};
 use common::*;
-use node::{Node, Reply, Settings};
+use node::{Node, NodeSettings, ReplyFuture};
 use placement::{NodeId, PartitionMap};
 use std::sync::{
     Arc, Mutex,
@@ -14,13 +14,13 @@ use std::sync::{
 };
 use store::ModelEngine;
 use transport::{Remote, Server};
-use vfs::{Hear, Vfs};
+use vfs::{OnInvalidate, Vfs};
 use wire::{Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Refusal, Request, Session};
 
 const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
 
 /// Invalidation callback, and the invalidations that it received.
-fn ears() -> (Hear, Arc<Mutex<Vec<Recall>>>) {
+fn ears() -> (OnInvalidate, Arc<Mutex<Vec<Recall>>>) {
     let heard: Arc<Mutex<Vec<Recall>>> = Arc::default();
     let ears = heard.clone();
     (Arc::new(move |recalls: &[Recall]| ears.lock().unwrap().extend(recalls)), heard)
@@ -106,7 +106,7 @@ struct Cutting {
 }
 
 impl Connection for Cutting {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let cuts = self.left.fetch_sub(1, SeqCst) == 1;
         if cuts && self.before {
             self.relay.cut();
@@ -118,7 +118,7 @@ impl Connection for Cutting {
         reply
     }
 
-    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
         self.remote.subscribe(session, hear)
     }
 
@@ -185,12 +185,12 @@ struct Served {
 
 impl Served {
     fn of(count: u32) -> Self {
-        let settings = Settings { partitions: 16, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+        let settings = NodeSettings { partitions: 16, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() };
         let ids: Vec<NodeId> = (1..=count).map(NodeId).collect();
         let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
         let map = PartitionMap::proportional(&shares, 16).unwrap();
         let engine = || Arc::new(ModelEngine::new(64 << 20, STRIPE));
-        let start = |id: &NodeId| node::member(*id, map.clone(), settings.clone(), engine());
+        let start = |id: &NodeId| Node::in_pool(*id, map.clone(), settings.clone(), engine());
         let nodes: Vec<Arc<Node>> = ids.iter().map(start).collect();
         let mut servers: Vec<Server> = nodes.iter().map(|node| serve(node, &any_port())).collect();
         let relays = servers.iter_mut().map(Relay::to).collect();

@@ -7,7 +7,7 @@ use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Objects, RetryPolicy, objects::Condition};
 use common::*;
-use node::Settings;
+use node::NodeSettings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, sync::Arc};
 use store::{Engine, Generation, StripeKey};
@@ -23,8 +23,13 @@ fn host() -> (Arc<Arena>, Server) {
         Arc::new(Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(MEMORY) }).unwrap());
     fill(&engine);
     (0..STRIPES).for_each(|stripe| engine.remove(key(stripe)).unwrap());
-    let settings =
-        Settings { partitions: 16, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
+    let settings = NodeSettings {
+        partitions: 16,
+        stripe_bytes: STRIPE,
+        space_wait: LONG,
+        owner: OWNER,
+        ..NodeSettings::default()
+    };
     let node = node::embedded(settings, engine.clone());
     (engine, serve(&node, &any_port()))
 }

@@ -9,7 +9,7 @@
 
 mod common;
 
-use client::Backing;
+use client::BackingFd;
 use common::{
     OWNER,
     host::{Host, child_orders, connect},
@@ -29,7 +29,7 @@ use wire::OpenFlags;
 
 const WHOLE: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
 
-async fn made(vfs: &Vfs, name: &str) -> (Handle, Backing) {
+async fn made(vfs: &Vfs, name: &str) -> (Handle, BackingFd) {
     let (_, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, WHOLE).await.unwrap();
     (handle, vfs.backing(handle).expect("a new file is whole, and its descriptor can be had"))
 }
@@ -70,7 +70,7 @@ async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_co
     // The node has noticed the end of the connection by now: only the liveness pipe is left.
     let other = connect(host.server.address()).await;
     let (_, theirs) = made(&other, "another").await;
-    assert_ne!(theirs.slot(), kept.slot());
+    assert_ne!(theirs.id(), kept.id());
     let mut bytes = [0; 4];
     pread(&kept, &mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"mine");
@@ -88,7 +88,7 @@ async fn a_node_that_was_started_again_lends_other_slots_than_the_one_before() {
             // Keeps a descriptor open for each slot, as a kernel that knows the slot does.
             let (_, backing) = made(&client, name).await;
             kept.push(backing.as_fd().try_clone_to_owned().unwrap());
-            assert!(slots.insert(backing.slot()), "{name}");
+            assert!(slots.insert(backing.id()), "{name}");
         }
     }
 }

@@ -240,12 +240,12 @@ impl Hostile {
 #[tokio::test]
 async fn no_value_in_a_request_ends_the_node_or_shows_to_another_client() {
     for seed in 0..6 {
-        let settings = node::Settings {
+        let settings = node::NodeSettings {
             partitions: 16,
             stripe_bytes: STRIPE,
             space_wait: std::time::Duration::ZERO,
             owner: OWNER,
-            ..node::Settings::default()
+            ..node::NodeSettings::default()
         };
         let arena = arena::ArenaOptions { stripe_bytes: STRIPE, ..arena::ArenaOptions::with_capacity(64 << 20) };
         let node = node::embedded(settings, Arc::new(arena::Arena::new(arena).unwrap()));

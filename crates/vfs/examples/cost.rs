@@ -12,7 +12,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
-use node::Settings;
+use node::NodeSettings;
 use std::{
     fs,
     future::Future,
@@ -55,7 +55,7 @@ fn main() {
 
 fn pool() -> (Arc<Arena>, Vfs) {
     let arena = Arc::new(Arena::new(ArenaOptions::with_capacity(4 << 30)).unwrap());
-    let node = node::embedded(Settings::default(), arena.clone());
+    let node = node::embedded(NodeSettings::default(), arena.clone());
     (arena, Vfs::new(Client::embedded(node)))
 }
 

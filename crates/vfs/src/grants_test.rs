@@ -3,7 +3,7 @@
 use crate::{Vfs, kernel_twin::Kernel, pool_test::*};
 use arena::{Arena, ArenaOptions};
 use client::Client;
-use node::Settings;
+use node::NodeSettings;
 use placement::FileId;
 use std::{
     pin::Pin,
@@ -512,7 +512,7 @@ async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given
 #[test]
 fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
     let engine = Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap());
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+    let settings = NodeSettings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() };
     let truth = Vfs::new(Client::embedded(node::embedded(settings, engine)));
     let kernel = now(Kernel::beside(&truth));
     let file = now(kernel.create(FileId::ROOT, "f")).unwrap();
@@ -523,7 +523,7 @@ fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
 
 #[test]
 fn a_kernel_keeps_the_names_of_a_directory_that_splits() {
-    let settings = Settings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+    let settings = NodeSettings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() };
     let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let truth = Vfs::new(Client::embedded(node));
     let (kernel, other) = (now(Kernel::beside(&truth)), now(Kernel::beside(&truth)));

@@ -1,7 +1,7 @@
 //! Open-file table, in shards so that handles of different files rarely contend for one lock.
 
 use crate::lockers::Lockers;
-use client::{Backing, Client, WrittenRange};
+use client::{BackingFd, Client, WrittenRange};
 use parking_lot::{Mutex, RwLock};
 use placement::{FileId, Layout};
 use std::{
@@ -43,7 +43,7 @@ pub struct OpenFile {
     /// Layout of the stripes written through this handle.
     pub layout: OnceLock<Layout>,
     /// Descriptor leased from a node in another process for this open, until a frontend takes it.
-    pub lent: Mutex<Option<Backing>>,
+    pub lent: Mutex<Option<BackingFd>>,
 }
 
 impl OpenFile {

@@ -8,7 +8,7 @@ use crate::{
     pool_test::*,
 };
 use client::{InProcessConnection, testing::SteppedConnection};
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use parking_lot::Mutex;
 use placement::FileId;
 use std::{
@@ -73,13 +73,13 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 impl World {
     fn new(seed: u64, split_entries: u32) -> Self {
-        let settings = Settings {
+        let settings = NodeSettings {
             partitions: 16,
             stripe_bytes: STRIPE,
             space_wait: Duration::ZERO,
             owner: OWNER,
             split_entries,
-            ..Settings::default()
+            ..NodeSettings::default()
         };
         let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
         let truth = now(over(direct(&node), EAGER));

@@ -4,7 +4,7 @@
 //! data that its own changes make outdated. Like FUSE, it does not cache attributes that were
 //! invalidated after they were requested, nor names from before the latest dentry epoch.
 
-use crate::{Backing, Handle, Vfs, pool_test::*};
+use crate::{BackingFd, Handle, Vfs, pool_test::*};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use placement::FileId;
@@ -35,7 +35,7 @@ pub struct Kernel {
 struct Held {
     file: FileId,
     handle: Handle,
-    backing: Backing,
+    backing: BackingFd,
     /// True if it is written through a mapping, which the kernel does not notice.
     mapped: bool,
 }

@@ -56,7 +56,7 @@ mod vfs;
 mod watch;
 mod xattr;
 
-pub use client::{Backing, ExpectedLocation, FileLocation, Hear};
+pub use client::{BackingFd, ExpectedLocation, FileLocation, OnInvalidate};
 pub use errno::{errno, meaning};
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use marked::Program;

@@ -4,7 +4,7 @@
 
 use crate::{Vfs, linear_model::*, pool_test::*};
 use client::{RetryPolicy, testing::SteppedConnection};
-use node::Settings;
+use node::NodeSettings;
 use placement::FileId;
 use std::{
     future::Future,
@@ -49,7 +49,7 @@ struct Trial {
 /// A pool of four nodes for every fourth seed, otherwise of one.
 fn pool_of(seed: u64, split: u32) -> Pool {
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
-    let settings = Settings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
+    let settings = NodeSettings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
     Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)))
 }
 

@@ -4,7 +4,7 @@
 use crate::{Program, Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{Client, poll_now};
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use placement::FileId;
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use wire::{
 /// to inline immediately.
 fn model() -> (Arc<Node>, Arc<ModelEngine>) {
     let engine = Arc::new(ModelEngine::with_extents(16 << 20, STRIPE));
-    let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
+    let settings = NodeSettings { space_wait: Duration::ZERO, closed_extents_max: 0, ..settings() };
     (node::embedded(settings, engine.clone()), engine)
 }
 
@@ -86,7 +86,7 @@ fn what_a_program_wrote_takes_no_more_than_it_needs_after_its_last_close() {
 #[test]
 fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
     let node = arena_node(16 << 20, Duration::ZERO);
-    if !node.keeps_whole_files() {
+    if !node.supports_extent_files() {
         return;
     }
     let vfs = client(&node);
@@ -110,7 +110,7 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
     for mark in [marked.id, appends.marked.id] {
         assert!(!now(vfs.look(mark)).unwrap());
     }
-    assert_eq!(node.look_around(), (0, 0), "the reader was seen without being told of");
+    assert_eq!(node.scan_leases(), (0, 0), "the reader was seen without being told of");
     assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide, high tide"[..]);
 }
 
@@ -124,7 +124,7 @@ fn an_open_ends_with_the_last_copy_of_its_descriptor_and_not_before() {
     now(vfs.unlink(Vfs::root(), b"f")).unwrap();
     drop(program);
     assert!(now(vfs.look(mark)).unwrap() && is_there(&vfs, file), "somebody has it");
-    assert_eq!(node.look_around(), (1, 0));
+    assert_eq!(node.scan_leases(), (1, 0));
     drop(inherited);
     assert!(!now(vfs.look(mark)).unwrap() && !is_there(&vfs, file), "it had no name any more");
     assert!(!now(vfs.look(mark)).unwrap(), "asked again it is the same");
@@ -158,12 +158,12 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         drop(program);
         now(node_ends(&node, &parent)).unwrap();
         assert!(is_there(&child, file), "{lent:?}");
-        assert_eq!(node.look_around(), (1, 1));
+        assert_eq!(node.scan_leases(), (1, 1));
         assert_eq!(told(&child, &inherited), [mark]);
         assert!(now(child.look(mark)).unwrap());
         drop(inherited);
         assert!(!now(child.look(mark)).unwrap() && !is_there(&child, file), "{lent:?}");
-        assert_eq!(node.look_around(), (0, 0));
+        assert_eq!(node.scan_leases(), (0, 0));
     }
     assert_eq!(
         engine.extents().unwrap().slot_counts().0,
@@ -188,10 +188,10 @@ fn a_session_that_ends_leaves_nothing_of_what_nobody_has() {
         files.push(program.attributes.file);
         now(vfs.unlink(Vfs::root(), name.as_bytes())).unwrap();
     }
-    assert_eq!(node.look_around().1, 0);
+    assert_eq!(node.scan_leases().1, 0);
     now(node_ends(&node, &vfs)).unwrap();
     assert!(files.iter().all(|file| !is_there(&other, *file)));
-    assert_eq!((node.look_around(), engine.usage().used), ((0, 0), 0));
+    assert_eq!((node.scan_leases(), engine.usage().used), ((0, 0), 0));
 }
 
 #[test]
@@ -205,14 +205,14 @@ fn an_open_without_bytes_of_its_own_is_one_of_the_system_too() {
     assert!(is_there(&vfs, directory), "it is open");
     assert_eq!(told(&vfs, &program.descriptor), [program.marked.id]);
     drop(program.descriptor);
-    node.look_around();
+    node.scan_leases();
     assert!(!is_there(&vfs, directory));
 }
 
 #[test]
 fn which_open_a_descriptor_is_of_is_told_by_the_marks_that_live_on_its_file() {
     let node = arena_node(16 << 20, Duration::ZERO);
-    if !node.keeps_whole_files() {
+    if !node.supports_extent_files() {
         return;
     }
     let vfs = client(&node);
@@ -266,8 +266,8 @@ fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer()
             assert!(held.keys().all(|file| is_there(&watcher, *file)), "seed {seed}: somebody has it");
         }
         family.members.clear();
-        node.look_around();
-        assert_eq!((node.look_around(), engine.usage().used), ((0, 0), 0), "seed {seed}: nobody has anything");
+        node.scan_leases();
+        assert_eq!((node.scan_leases(), engine.usage().used), ((0, 0), 0), "seed {seed}: nobody has anything");
     }
 }
 
@@ -313,14 +313,14 @@ fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
             now(node_ends(node, &vfs)).unwrap();
             drop(kept);
         }
-        _ => drop(node.look_around()),
+        _ => drop(node.scan_leases()),
     }
 }
 
 #[test]
 fn who_only_reads_a_small_file_has_its_bytes_too_and_nothing_of_it_changes() {
     let node = arena_node(16 << 20, Duration::ZERO);
-    if !node.keeps_whole_files() {
+    if !node.supports_extent_files() {
         return;
     }
     let vfs = client(&node);
@@ -378,7 +378,7 @@ fn locks_of_an_open_are_of_whoever_has_it_and_end_with_it() {
         now(child.lock_for_program(file, read, false)).expect("nobody has it, though nobody said so");
     }
     drop(other.descriptor);
-    node.look_around();
+    node.scan_leases();
     let fresh = client(&node);
     let write = lock(LockOwner::Session(1), LockKind::Write, LockStyle::EVERYWHERE);
     now(fresh.lock_for_program(file, write, false)).unwrap();
@@ -387,7 +387,7 @@ fn locks_of_an_open_are_of_whoever_has_it_and_end_with_it() {
 #[test]
 fn an_offset_is_shared_by_copies_alone() {
     let node = arena_node(16 << 20, Duration::ZERO);
-    if !node.keeps_whole_files() {
+    if !node.supports_extent_files() {
         return;
     }
     let vfs = client(&node);

@@ -4,7 +4,7 @@
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
 use client::testing::{CountingConnection, CrashingConnection};
-use node::Settings;
+use node::NodeSettings;
 use std::{
     future::Future,
     sync::{
@@ -86,7 +86,7 @@ async fn the_usual_operations_in_a_split_directory_are_one_message_when_the_spli
 
 /// An unused name in the fragment of `name`.
 async fn beside(vfs: &Vfs, directory: placement::FileId, name: &str) -> String {
-    let seed = Settings::default().seed;
+    let seed = NodeSettings::default().seed;
     let fragment = |name: &str| placement::fragment_of(placement::name_hash(seed, name.as_bytes()));
     let wanted = fragment(name);
     let found = (0..1000).map(|number| format!("g{number}")).find(|other| fragment(other) == wanted).unwrap();
@@ -129,7 +129,7 @@ async fn large_files_take_a_message_to_the_inode_and_one_for_each_stripe() {
 
 /// True if a file's first stripe is at the node of the root directory.
 fn is_stripe_with_root(file: placement::FileId, nodes: u32) -> bool {
-    let Settings { seed, partitions, .. } = settings();
+    let NodeSettings { seed, partitions, .. } = settings();
     let home = placement::stripe_partition(seed, file, placement::StripeNo(0), partitions);
     u32::from(home.0) % nodes == 0
 }

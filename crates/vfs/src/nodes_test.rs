@@ -7,7 +7,7 @@ use client::{
     objects::Condition,
     testing::{CountingConnection, CrashingConnection, SteppedConnection},
 };
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use placement::{FileId, NodeId};
 use std::sync::{
     Arc,
@@ -130,7 +130,7 @@ async fn connections_that_are_not_to_the_nodes_of_one_pool_are_refused_by_what_i
     assert!(alone.contains("no connection to its node 1"), "{alone}");
     let crossed = refused([way(1, two), way(2, one)]).await;
     assert!(crossed.contains("the connection to node 1 leads to node 2"), "{crossed}");
-    let strange = Settings { seed: 9, ..settings() };
+    let strange = NodeSettings { seed: 9, ..settings() };
     let strange = Pool::start(2, &strange, || Arc::new(ModelEngine::new(1 << 20, STRIPE)));
     let strange = refused([way(1, one), way(2, &strange.nodes()[1])]).await;
     assert!(strange.contains("nodes 1 and 2 are not of one pool"), "{strange}");
@@ -212,7 +212,7 @@ async fn a_silent_node_is_told_apart_and_counts_as_it_did_when_it_answered_last(
 #[tokio::test]
 async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_all() {
     let pool = Pool::of_arenas(4, 64 << 20);
-    if !pool.nodes()[0].keeps_whole_files() {
+    if !pool.nodes()[0].supports_extent_files() {
         return;
     }
     let (here, there) = (pool.client().await, pool.over(SteppedConnection::new, IMPATIENT).await);
@@ -221,7 +221,7 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
         let policy = format!("at({})", home(directory, 4));
         here.set_xattr(directory, PLACEMENT, policy.into(), XattrMode::Set, false).await.unwrap();
         let handle = write(&here, directory, b"here", 10_000).await.unwrap();
-        slots.push(here.backing(handle).expect("it is whole, and its node is here").slot());
+        slots.push(here.backing(handle).expect("it is whole, and its node is here").id());
         let file = there.lookup(directory, b"here").await.unwrap();
         assert!(file.extent.is_some_and(|extent| extent.node == NodeId(home(directory, 4))));
         let other = there.open(file.file, OpenFlags::READ_WRITE).await.unwrap();
@@ -278,7 +278,7 @@ async fn a_file_of_which_nothing_is_said_takes_what_all_nodes_have_free_less_fiv
 #[tokio::test]
 async fn who_asks_for_one_node_gets_an_extent_there_and_may_stop_at_its_end() {
     let pool = Pool::of_arenas(4, 16 << 20);
-    if !pool.nodes()[0].keeps_whole_files() {
+    if !pool.nodes()[0].supports_extent_files() {
         return;
     }
     let vfs = pool.client().await;
@@ -294,12 +294,12 @@ async fn who_asks_for_one_node_gets_an_extent_there_and_may_stop_at_its_end() {
 async fn who_cannot_watch_at_one_node_watches_at_none() {
     let pool = Pool::of(4);
     let (vfs, crowded) = (pool.client().await, &pool.nodes()[2]);
-    let hear = || Arc::new(|_: &[Recall]| ()) as client::Hear;
+    let hear = || Arc::new(|_: &[Recall]| ()) as client::OnInvalidate;
     for session in 1..=16 {
-        crowded.watch(Session(session), &hear()).unwrap();
+        crowded.subscribe(Session(session), &hear()).unwrap();
     }
     assert!(matches!(vfs.watch(hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
-    crowded.unwatch(Session(1));
+    crowded.unsubscribe(Session(1));
     vfs.watch(hear()).await.unwrap();
     assert!(vfs.watch(hear()).await.is_err(), "once is enough");
 }

@@ -281,7 +281,7 @@ fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec
 
 fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
-    let settings = node::Settings { partitions: 16, space_wait: Duration::ZERO, ..settings() };
+    let settings = node::NodeSettings { partitions: 16, space_wait: Duration::ZERO, ..settings() };
     let pool = Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let healthy = now(pool.over(|node| node, EAGER));
     for folder in ["a", "b"] {

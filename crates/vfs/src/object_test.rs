@@ -7,7 +7,7 @@ use client::{
     objects::{Condition, ListPage, ListRequest, Value},
     testing::{CountingConnection, CrashingConnection, FaultRates, FaultyConnection},
 };
-use node::Settings;
+use node::NodeSettings;
 use placement::{FRAGMENTS, NodeId, PlacementSpec, Policy};
 use std::{
     collections::BTreeMap,
@@ -454,7 +454,7 @@ async fn a_full_pool_refuses_a_put_and_keeps_what_is_there() {
 #[tokio::test]
 async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_both_name_what_is_full() {
     for nodes in [1, 2] {
-        let settings = Settings { space_wait: Duration::from_millis(20), ..settings() };
+        let settings = NodeSettings { space_wait: Duration::from_millis(20), ..settings() };
         let pool = Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(u64::from(64 * STRIPE), STRIPE)));
         let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
         let all = 64 * STRIPE * nodes;
@@ -489,7 +489,7 @@ async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_bo
 
 #[tokio::test]
 async fn bytes_that_an_upload_found_no_space_for_stand_there_once_when_they_are_written_again() {
-    let settings = Settings { space_wait: Duration::ZERO, ..settings() };
+    let settings = NodeSettings { space_wait: Duration::ZERO, ..settings() };
     let pool = Pool::start(1, &settings, || Arc::new(ModelEngine::new(u64::from(16 * STRIPE), STRIPE)));
     let objects = objects(&pool.client().await);
     objects.put(b"other", bytes(1, 10 * STRIPE), ALWAYS).await.unwrap();

@@ -5,7 +5,7 @@ use crate::{
     handles::{Handles, OpenFile},
 };
 use bytes::Bytes;
-use client::{Backing, Client, OpenedInode};
+use client::{BackingFd, Client, OpenedInode};
 use placement::FileId;
 use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 use wire::{
@@ -213,7 +213,7 @@ impl Vfs {
     /// Descriptor of the extent of an open extent file, pinned until it is dropped. `None` for any
     /// other file. Also `None` for a writable handle while the pool is so full that writers should
     /// wait for space, or while the file has set-id bits, which a write must clear.
-    pub fn backing(&self, handle: Handle) -> Option<Backing> {
+    pub fn backing(&self, handle: Handle) -> Option<BackingFd> {
         let open = self.handles.get(handle).ok()?;
         if open.flags.write && open.set_id {
             return None;
@@ -230,7 +230,7 @@ impl Vfs {
 
 /// Leases the descriptor of an opened extent file from a node in another process, for a frontend
 /// that can use it.
-pub(crate) async fn borrow(client: &Client, opened: &OpenedInode, flags: OpenFlags) -> Option<Backing> {
+pub(crate) async fn borrow(client: &Client, opened: &OpenedInode, flags: OpenFlags) -> Option<BackingFd> {
     let Attributes { extent: whole, mode, .. } = opened.attributes;
     let wanted = whole.filter(|_| flags.use_extent && !(flags.write && mode & SET_ID != 0));
     client.lease_fd(wanted?, flags)?.await
@@ -276,7 +276,7 @@ impl<'a> Room<'a> {
 
     /// Turns the reservation into a handle. `client` is bound to the session in which the file was
     /// opened.
-    pub fn fill(self, opened: &OpenedInode, flags: OpenFlags, client: Client, lent: Option<Backing>) -> Handle {
+    pub fn fill(self, opened: &OpenedInode, flags: OpenFlags, client: Client, lent: Option<BackingFd>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
         let Attributes { file, extent: whole, mode, .. } = opened.attributes;

@@ -9,7 +9,7 @@ use client::{
     objects::Condition,
     testing::{CountingConnection, FaultRates, FaultyConnection},
 };
-use node::{Backing, Hear, Reply, Settings};
+use node::{BackingFd, NodeSettings, OnInvalidate, ReplyFuture};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PlacementSpec, Policy, StripeNo, StripeSize};
 use std::{
@@ -32,7 +32,7 @@ struct LeaseStatus {
 }
 
 impl LeaseStatus {
-    fn with(nodes: u32, memory: u64, settings: &Settings) -> Self {
+    fn with(nodes: u32, memory: u64, settings: &NodeSettings) -> Self {
         let made = Mutex::new(Vec::new());
         let engine = || {
             let engine = Arc::new(ModelEngine::new(memory, settings.stripe_bytes));
@@ -73,8 +73,8 @@ impl LeaseStatus {
     }
 }
 
-fn settings_of() -> Settings {
-    Settings { space_wait: Duration::ZERO, ..settings() }
+fn settings_of() -> NodeSettings {
+    NodeSettings { space_wait: Duration::ZERO, ..settings() }
 }
 
 /// A client whose local node is this one.
@@ -98,11 +98,11 @@ struct Beside {
 }
 
 impl Connection for Beside {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         self.way.call(request)
     }
 
-    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<BackingFd> {
         self.way.backing(extent, flags)
     }
 
@@ -122,7 +122,7 @@ impl Connection for Beside {
         self.inside
     }
 
-    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
         self.way.subscribe(session, hear)
     }
 }
@@ -423,7 +423,7 @@ async fn what_is_left_of_a_file_is_located_where_it_is_and_holes_are_nowhere() {
 async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
     for nodes in NODES {
         let usual = 256 << 10;
-        let looked = LeaseStatus::with(nodes, 64 << 20, &Settings { stripe_bytes: usual, ..settings_of() });
+        let looked = LeaseStatus::with(nodes, 64 << 20, &NodeSettings { stripe_bytes: usual, ..settings_of() });
         let vfs = looked.pool.client().await;
         for (size, stripe) in [("64KiB", 64 << 10), ("256KiB", usual), ("1MiB", usual), ("64MiB", usual)] {
             let folder = vfs.make_directories(format!("d/{size}").as_bytes()).await.unwrap().file;
@@ -463,7 +463,7 @@ async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
 #[tokio::test]
 async fn short_stripes_and_objects_keep_no_room_that_nobody_will_want() {
     let memory = || Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap()) as Arc<dyn Engine>;
-    let settings = Settings { stripe_bytes: 1 << 20, ..settings_of() };
+    let settings = NodeSettings { stripe_bytes: 1 << 20, ..settings_of() };
     for nodes in NODES {
         let vfs = Pool::start(nodes, &settings, memory).client().await;
         let objects = Objects::new(vfs.client.clone());

@@ -3,7 +3,7 @@
 use crate::Vfs;
 use arena::{Arena, ArenaOptions};
 use client::{Client, Connection, InProcessConnection, Nodes, RetryPolicy};
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use placement::{NodeId, PartitionMap};
 use std::{sync::Arc, time::Duration};
 use store::{Engine, ModelEngine};
@@ -24,28 +24,28 @@ pub struct Pool(Vec<Arc<Node>>);
 
 impl Pool {
     /// A pool of `nodes` nodes, each over its own engine.
-    pub fn start(nodes: u32, settings: &Settings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
+    pub fn start(nodes: u32, settings: &NodeSettings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
         let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
         let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
         let map = PartitionMap::proportional(&shares, settings.partitions).unwrap();
-        Self(ids.iter().map(|id| node::member(*id, map.clone(), settings.clone(), engine())).collect())
+        Self(ids.iter().map(|id| Node::in_pool(*id, map.clone(), settings.clone(), engine())).collect())
     }
 
     /// A pool over the model engine, whose directories split above `split_entries` entries.
     pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
-        let settings = Settings { space_wait: Duration::ZERO, split_entries, ..settings() };
+        let settings = NodeSettings { space_wait: Duration::ZERO, split_entries, ..settings() };
         Self::start(nodes, &settings, || Arc::new(ModelEngine::new(256 << 20, STRIPE)))
     }
 
     /// A pool over the model engine with plenty of memory.
     pub fn of(nodes: u32) -> Self {
-        Self::that_splits(nodes, Settings::default().split_entries)
+        Self::that_splits(nodes, NodeSettings::default().split_entries)
     }
 
     /// A pool over arenas, with extent files if this process may have them. Small closed ones are
     /// demoted to inline immediately.
     pub fn of_arenas(nodes: u32, memory: u64) -> Self {
-        let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
+        let settings = NodeSettings { space_wait: Duration::ZERO, closed_extents_max: 0, ..settings() };
         let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(memory) };
         Self::start(nodes, &settings, || Arc::new(Arena::new(options).unwrap()))
     }
@@ -72,20 +72,20 @@ impl Pool {
 }
 
 /// Default settings of the tests' pools.
-pub fn settings() -> Settings {
-    Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() }
+pub fn settings() -> NodeSettings {
+    NodeSettings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() }
 }
 
 /// A node with `memory` bytes over the model engine.
 pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
-    let settings = Settings { space_wait, ..settings() };
+    let settings = NodeSettings { space_wait, ..settings() };
     node::embedded(settings, Arc::new(ModelEngine::new(memory, STRIPE)))
 }
 
 /// A node over an arena, with extent files if this process may have them. Small closed ones are
 /// demoted to inline immediately.
 pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
-    let settings = Settings { space_wait, closed_kept: 0, ..settings() };
+    let settings = NodeSettings { space_wait, closed_extents_max: 0, ..settings() };
     node::embedded(
         settings,
         Arc::new(Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(memory) }).unwrap()),

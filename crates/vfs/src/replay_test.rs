@@ -3,7 +3,7 @@
 
 use crate::{linear_model::*, linear_test::*, pool_test::*};
 use client::{Connection, testing::SteppedConnection};
-use node::Reply;
+use node::ReplyFuture;
 use parking_lot::Mutex;
 use partition::{Partition, Settings};
 use placement::{FileId, NodeId, PartitionId, PartitionMap};
@@ -95,7 +95,7 @@ impl std::fmt::Debug for ToBare {
 }
 
 impl Connection for ToBare {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let answer = match request.body {
             Body::Hello => Ok(Answer::Hello(HelloReply {
                 node: NodeId(1),
@@ -109,7 +109,7 @@ impl Connection for ToBare {
             Body::Meta { request_id, command, .. } => self.0.meta(request.partition, request_id, command),
             _ => Err(Refusal::invalid(Object::Pool, "there are only names here")),
         };
-        Reply::ready(answer.map_err(Failure::Refused))
+        ReplyFuture::ready(answer.map_err(Failure::Refused))
     }
 }
 

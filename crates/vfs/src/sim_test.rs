@@ -16,7 +16,7 @@ use crate::{
     pool_test::*,
 };
 use client::{Client, Connection, Nodes, RetryPolicy};
-use node::{Node, Reply, Settings, SimulatedTime, sleep_until};
+use node::{Node, NodeSettings, ReplyFuture, SimulatedTime, sleep_until};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId};
 use std::{
@@ -160,7 +160,7 @@ impl Line {
 type Waiting = Arc<Mutex<Option<oneshot::Sender<Result<Answer, Failure>>>>>;
 
 impl Connection for Line {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         let (waits, mut answered) = oneshot::channel();
         let waiting: Waiting = Arc::new(Mutex::new(Some(waits)));
         let copies = match self.shared.draw(50) {
@@ -176,7 +176,7 @@ impl Connection for Line {
         }
         // The tasks that answer hold the sending end; this future holds it too until the time
         // limit.
-        Reply::later(async move {
+        ReplyFuture::deferred(async move {
             let late = pass(LOST_AFTER);
             let answer = tokio::select! {
                 biased;
@@ -286,7 +286,7 @@ fn try_world(seed: u64) -> Troubles {
     let mut world = World::new(seed, count);
     let shared = world.shared.clone();
     let split = if shared.draw(3) == 0 { 2 } else { 4096 };
-    let settings = Settings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
+    let settings = NodeSettings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
     let pool = Pool::start(count, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let nodes = pool.nodes().to_vec();
     let healthy = world.wait(async move { pool.over(|node| node, STUBBORN).await });

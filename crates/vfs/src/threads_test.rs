@@ -4,7 +4,7 @@ use crate::{Vfs, pool_test::*};
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
-use node::Settings;
+use node::NodeSettings;
 use placement::FileId;
 use std::{
     future::Future,
@@ -112,12 +112,12 @@ fn hammer(vfs: &Vfs, directories: &[FileId], seed: u64) -> u64 {
 
 #[test]
 fn threads_that_do_what_they_like_leave_a_tree_in_order_and_no_space_lost() {
-    let settings = Settings {
+    let settings = NodeSettings {
         partitions: 64,
         stripe_bytes: STRIPE,
         space_wait: Duration::ZERO,
-        closed_kept: 4,
-        ..Settings::default()
+        closed_extents_max: 4,
+        ..NodeSettings::default()
     };
     let node = node::embedded(settings, Arc::new(Arena::new(ArenaOptions::with_capacity(32 << 20)).unwrap()));
     let clients = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));

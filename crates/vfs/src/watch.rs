@@ -1,7 +1,7 @@
 //! Subscriptions: sessions of a kernel that caches names, attributes and bytes.
 
 use crate::Vfs;
-use client::Hear;
+use client::OnInvalidate;
 use placement::FileId;
 use wire::Outcome;
 
@@ -27,7 +27,7 @@ impl Vfs {
     /// next session subscribes by itself.
     ///
     /// Refused with `TooManyOpen` if the number of subscribers is at its limit.
-    pub fn watch(&self, hear: Hear) -> impl Future<Output = Outcome<()>> + Send + use<> {
+    pub fn watch(&self, hear: OnInvalidate) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
         async move { client.subscribe(&hear).await }
     }

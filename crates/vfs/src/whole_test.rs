@@ -1,7 +1,7 @@
 //! Extent files: writes by a kernel past the pool are visible, files in use by a kernel are kept,
 //! and small ones are demoted to inline.
 
-use crate::{Backing, Handle, Vfs, pool_test::*};
+use crate::{BackingFd, Handle, Vfs, pool_test::*};
 use bytes::Bytes;
 use client::Client;
 use memmap2::MmapOptions;
@@ -26,21 +26,21 @@ const APPEND: i32 = 0o2000;
 fn pool_with(memory: u64, space_wait: Duration) -> Option<(Arc<Node>, Vfs)> {
     let node = arena_node(memory, space_wait);
     let vfs = Vfs::new(Client::embedded(node.clone()));
-    node.keeps_whole_files().then_some((node, vfs))
+    node.supports_extent_files().then_some((node, vfs))
 }
 
 fn whole_pool() -> Option<Vfs> {
     pool_with(64 << 20, Duration::ZERO).map(|(_, vfs)| vfs)
 }
 
-async fn made(vfs: &Vfs, name: &str) -> (Attributes, Handle, Backing) {
+async fn made(vfs: &Vfs, name: &str) -> (Attributes, Handle, BackingFd) {
     let (made, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, WHOLE).await.unwrap();
     let backing = vfs.backing(handle).expect("a new file is whole");
     (made, handle, backing)
 }
 
 /// Opens the file behind a backing once more, as a kernel does for a mount.
-fn kernel_opens(backing: &Backing, flags: i32) -> File {
+fn kernel_opens(backing: &BackingFd, flags: i32) -> File {
     let path = format!("/proc/self/fd/{}", backing.as_fd().as_raw_fd());
     File::options().read(true).write(true).custom_flags(flags).open(path).unwrap()
 }
@@ -113,7 +113,7 @@ async fn a_mapping_outlives_close_and_unlink_and_nobody_is_given_its_memory() {
     let Some((node, vfs)) = pool_with(64 << 20, Duration::ZERO) else { return };
     let before = vfs.usage().used;
     let (_, handle, backing) = made(&vfs, "f").await;
-    let slot = backing.slot();
+    let slot = backing.id();
     let kernel = kernel_opens(&backing, 0);
     kernel.set_len(8192).unwrap();
     // A raw mapping stands for a program's memory: no references to its bytes are formed in this
@@ -124,7 +124,7 @@ async fn a_mapping_outlives_close_and_unlink_and_nobody_is_given_its_memory() {
     vfs.unlink(Vfs::root(), b"f").await.unwrap();
     for number in 0..20 {
         let (_, handle, other) = made(&vfs, &format!("g{number}")).await;
-        assert_ne!(other.slot(), slot, "it is still mapped");
+        assert_ne!(other.id(), slot, "it is still mapped");
         kernel_opens(&other, 0).write_all_at(&[9; 5000], 0).unwrap();
         vfs.close(handle).await.unwrap();
     }
@@ -191,11 +191,11 @@ async fn a_backing_that_is_kept_keeps_its_extent_from_others() {
     vfs.close(handle).await.unwrap();
     vfs.unlink(Vfs::root(), b"f").await.unwrap();
     let (_, _, other) = made(&vfs, "g").await;
-    assert_ne!(backing.slot(), other.slot());
+    assert_ne!(backing.id(), other.id());
     assert_eq!(kernel_opens(&backing, 0).metadata().unwrap().len(), 4);
-    let slot = backing.slot();
+    let slot = backing.id();
     drop(backing);
-    assert_eq!(made(&vfs, "h").await.2.slot(), slot, "then it is the next one's");
+    assert_eq!(made(&vfs, "h").await.2.id(), slot, "then it is the next one's");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
-use node::Settings;
+use node::NodeSettings;
 use std::{
     fs,
     future::Future,
@@ -53,7 +53,7 @@ struct Held {
 impl Pool {
     fn new() -> Self {
         let arena = Arc::new(Arena::new(ArenaOptions::with_capacity(256 * MIB)).unwrap());
-        let node = node::embedded(Settings::default(), arena.clone());
+        let node = node::embedded(NodeSettings::default(), arena.clone());
         Self { arena, vfs: Vfs::new(Client::embedded(node)) }
     }
 

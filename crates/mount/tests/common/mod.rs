@@ -12,7 +12,7 @@ use arena::Arena;
 use base::ByteSize;
 use client::Client;
 use mount::{Mount, Options};
-use node::Settings;
+use node::NodeSettings;
 use tempfile::TempDir;
 use vfs::Vfs;
 
@@ -66,7 +66,8 @@ pub fn small_pool(space_wait: Duration) -> Vfs {
 
 fn pool_of(memory_bytes: u64, space_wait: Duration) -> Vfs {
     let arena = Arena::new(arena::ArenaOptions::with_capacity(memory_bytes)).unwrap();
-    let settings = Settings { memory: ByteSize(memory_bytes), partitions: 64, space_wait, ..Settings::default() };
+    let settings =
+        NodeSettings { memory: ByteSize(memory_bytes), partitions: 64, space_wait, ..NodeSettings::default() };
     Vfs::new(Client::embedded(node::embedded(settings, Arc::new(arena))))
 }
 

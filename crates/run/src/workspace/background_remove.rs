@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn files_go_and_their_folder_with_the_last() {
-        let settings = node::Settings::new(base::ByteSize::mib(32));
+        let settings = node::NodeSettings::new(base::ByteSize::mib(32));
         let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
         let pool = Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
         for folder in ["t.1/scratch", "t.2"] {

@@ -38,7 +38,7 @@ struct Bench {
 impl Bench {
     async fn new() -> Self {
         let flow = Arc::new(CheckedWorkflow::new(flow::from_json(FLOW, "f.json").unwrap(), None).unwrap());
-        let settings = node::Settings::new(base::ByteSize::mib(32));
+        let settings = node::NodeSettings::new(base::ByteSize::mib(32));
         let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
         let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
         let disk = tempfile::tempdir().unwrap();

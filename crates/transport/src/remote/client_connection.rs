@@ -12,7 +12,7 @@ use crate::{
     shm::writer::{ClaimedBlock, ShmWriter},
 };
 use bytes::{Buf, Bytes};
-use client::Hear;
+use client::OnInvalidate;
 use parking_lot::Mutex;
 use placement::BuildNumberHasher;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -187,7 +187,7 @@ impl ClientConnection {
     pub fn subscribe(
         self: &Arc<Self>,
         session: Session,
-        on_invalidate: &Hear,
+        on_invalidate: &OnInvalidate,
     ) -> Result<PendingCall<ReplyResult>, QueueError> {
         // Registered before the request is sent: the first invalidation may come with the reply.
         let subscribers =

@@ -4,7 +4,7 @@
 //! must not wait behind that.
 
 use crate::remote::client_connection::ClientConnection;
-use client::Hear;
+use client::OnInvalidate;
 use std::{
     sync::{
         Arc, Weak,
@@ -26,7 +26,11 @@ pub struct InvalidationThreads {
 
 impl InvalidationThreads {
     /// Starts the threads.
-    pub fn start(connection: &Arc<ClientConnection>, session: Session, on_invalidate: &Hear) -> Result<Self, Refusal> {
+    pub fn start(
+        connection: &Arc<ClientConnection>,
+        session: Session,
+        on_invalidate: &OnInvalidate,
+    ) -> Result<Self, Refusal> {
         let start = |name: &str| {
             let (sender, batches) = channel();
             let (connection, on_invalidate) = (Arc::downgrade(connection), on_invalidate.clone());
@@ -72,7 +76,7 @@ impl Drop for UnsubscribeOnPanic {
     }
 }
 
-fn run(guard: &UnsubscribeOnPanic, on_invalidate: &Hear, batches: &Receiver<QueuedBatch>) {
+fn run(guard: &UnsubscribeOnPanic, on_invalidate: &OnInvalidate, batches: &Receiver<QueuedBatch>) {
     while let Ok((batch, recalls)) = batches.recv() {
         on_invalidate(&recalls);
         let (Some(batch), Some(connection)) = (batch, guard.connection.upgrade()) else { continue };

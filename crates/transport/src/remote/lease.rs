@@ -1,7 +1,7 @@
 //! Client's side of leases from a node of this host; dropping a lease releases it.
 
 use crate::{remote::client_connection::ClientConnection, socket::reserved_fd::ReservedFd};
-use node::{Backing, Loan};
+use node::{BackingFd, BackingLease};
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};
 
@@ -45,8 +45,8 @@ impl FdLease {
     }
 
     /// Converts it for the caller; `None` without a descriptor.
-    pub fn into_backing(self) -> Option<Backing> {
-        let backing = Backing::lent(self.file?, Box::new(self.guard));
+    pub fn into_backing(self) -> Option<BackingFd> {
+        let backing = BackingFd::from_lease(self.file?, Box::new(self.guard));
         backing.inspect_err(|error| tracing::debug!(%error, "a descriptor is not used")).ok()
     }
 }
@@ -58,7 +58,7 @@ impl LeaseGuard {
     }
 }
 
-impl Loan for LeaseGuard {}
+impl BackingLease for LeaseGuard {}
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {

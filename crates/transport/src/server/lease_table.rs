@@ -11,7 +11,7 @@ use crate::{
     socket::{framed::Framed, stream::Stream, unix_socket::UnixSocket},
 };
 use bytes::Bytes;
-use node::Backing;
+use node::BackingFd;
 use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::{PidfdFlags, pidfd_open},
@@ -47,7 +47,7 @@ pub struct LeaseTable {
 /// Pin of what is leased.
 #[derive(Debug)]
 enum LeasePin {
-    Extent(#[expect(dead_code, reason = "held, not looked at")] Backing),
+    Extent(#[expect(dead_code, reason = "held, not looked at")] BackingFd),
     Views(#[expect(dead_code, reason = "held, not looked at")] Vec<Bytes>, usize),
 }
 
@@ -113,7 +113,7 @@ impl LeaseTable {
     }
 
     /// Leases a descriptor under a new number; returns the copy to send.
-    pub fn lease_fd(&mut self, id: u64, backing: Backing) -> io::Result<OwnedFd> {
+    pub fn lease_fd(&mut self, id: u64, backing: BackingFd) -> io::Result<OwnedFd> {
         let descriptor = backing.as_fd().try_clone_to_owned()?;
         self.leases.insert(id, LeasePin::Extent(backing));
         Ok(descriptor)

@@ -23,7 +23,7 @@ use crate::{
 };
 use bytes::{Buf, Bytes};
 use client::poll_now;
-use node::{Hear, Node, Reply};
+use node::{Node, OnInvalidate, ReplyFuture};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
 use std::{
@@ -195,7 +195,7 @@ impl ServerConnection {
         waiting.shutdown().await;
         state.waiting_bytes.fetch_sub(waiting_bytes, Relaxed);
         for session in subscribed {
-            state.node.unwatch(session);
+            state.node.unsubscribe(session);
         }
         let why = end.to_string();
         // When the whole pool stops, the other nodes need no cleanup.
@@ -285,12 +285,12 @@ impl ServerConnection {
             }
             ToNode::Unsubscribe { session } => {
                 if self.subscribed.remove(&session) {
-                    self.state.node.unwatch(session);
+                    self.state.node.unsubscribe(session);
                 }
             }
             ToNode::SupportsPrune { session } => {
                 if self.subscribed.contains(&session) {
-                    self.state.node.prunes(session);
+                    self.state.node.declare_prune_support(session);
                 }
             }
             ToNode::Ack { batch } => self.invalidations.ack(batch),
@@ -344,7 +344,7 @@ impl ServerConnection {
             return Ok(());
         }
         if let (Body::ProbeLease { lease: mark }, Some(process)) = (&request.body, self.process()) {
-            self.state.node.closed_by(process, *mark);
+            self.state.node.unlock_on_close(process, *mark);
         }
         let (bytes, session) = (payload_bytes(&request.body), request.session);
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
@@ -443,7 +443,7 @@ impl ServerConnection {
         first
     }
 
-    fn wait(&mut self, id: u64, reply: Reply, bytes: usize) {
+    fn wait(&mut self, id: u64, reply: ReplyFuture, bytes: usize) {
         let limits = &self.state.limits;
         let all = self.state.waiting_bytes.load(Relaxed) + bytes;
         let is_much = self.waiting_bytes + bytes > limits.waiting_bytes || all > 2 * limits.waiting_bytes;
@@ -488,8 +488,8 @@ impl ServerConnection {
             return Err(Refusal::SessionEnded.into());
         }
         let invalidations = self.invalidations.clone();
-        let on_invalidate: Hear = Arc::new(move |recalls| invalidations.send_and_wait(session, recalls));
-        self.state.node.watch(session, &on_invalidate)?;
+        let on_invalidate: OnInvalidate = Arc::new(move |recalls| invalidations.send_and_wait(session, recalls));
+        self.state.node.subscribe(session, &on_invalidate)?;
         self.subscribed.insert(session);
         Ok(())
     }
@@ -498,7 +498,7 @@ impl ServerConnection {
 /// Starts leasing to a client of this host, if the node has anything to lease.
 fn start_leasing(state: &ServerState, framed: &mut Framed) -> Option<LeaseTable> {
     let (leases, liveness_pipe) = match LeaseTable::for_client(framed.stream(), state.limits) {
-        Ok(lends) => lends.filter(|_| state.segments.is_some() || state.node.keeps_whole_files())?,
+        Ok(lends) => lends.filter(|_| state.segments.is_some() || state.node.supports_extent_files())?,
         Err(error) => {
             tracing::warn!(%error, "nothing can be lent to a client of this host");
             return None;
@@ -550,14 +550,14 @@ impl ServerState {
     /// Removes stripes that a session wrote here if their file has not planned them and nobody has
     /// reserved them.
     pub async fn remove_strays(&self, session: Session) {
-        for file in self.node.strays_elsewhere(session) {
-            let Some(question) = self.node.ask_of_strays(session, file) else { continue };
+        for file in self.node.remote_stray_files(session) {
+            let Some(question) = self.node.stray_query(session, file) else { continue };
             match self.cleanup.unplanned(file, &question.stripes).await {
                 Ok(unplanned) => self.node.remove_strays(&question, &unplanned),
                 Err(refusal) => {
                     tracing::debug!(%file, "nobody says which of its stripes here are planned");
                     tracing::warn!(%refusal, "memory that a client has left stays in use until the pool ends, if no file uses it");
-                    self.node.leave_strays(&question);
+                    self.node.end_stray_query(&question);
                 }
             }
             yield_now().await;

@@ -90,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn garbage_within_tls_and_around_it_ends_its_connection_and_no_other() {
-        let settings = node::Settings { partitions: 16, stripe_bytes: 65_536, ..node::Settings::default() };
+        let settings = node::NodeSettings { partitions: 16, stripe_bytes: 65_536, ..node::NodeSettings::default() };
         let node = node::embedded(settings, Arc::new(store::ModelEngine::new(1 << 20, 65_536)));
         let (token, identity) =
             (Token::new(b"a token of the tests, not guessed").unwrap(), Identity::generate().unwrap());

@@ -4,7 +4,7 @@
 use super::{LONG, OWNER, remote, token};
 use arena::{Arena, ArenaOptions};
 use client::{Client, RetryPolicy};
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env,
@@ -30,7 +30,7 @@ impl Host {
     /// Returns `None`, with a message, if this process cannot have extent files.
     pub fn with_whole_files(memory: u64) -> Option<Self> {
         let host = Self::start(memory);
-        if !host.node.keeps_whole_files() {
+        if !host.node.supports_extent_files() {
             println!("skipped: no whole files without CAP_SYS_ADMIN or a user namespace");
             return None;
         }
@@ -45,13 +45,13 @@ impl Host {
         let engine = Arc::new(
             Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(memory) }).unwrap(),
         );
-        let settings = Settings {
+        let settings = NodeSettings {
             partitions: 16,
             stripe_bytes: 1 << 16,
             space_wait: LONG,
             owner: OWNER,
-            closed_kept: 0,
-            ..Settings::default()
+            closed_extents_max: 0,
+            ..NodeSettings::default()
         };
         let node = node::embedded(settings, engine.clone());
         let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@
 pub mod host;
 
 use client::{Client, RetryPolicy};
-use node::{Node, Settings};
+use node::{Node, NodeSettings};
 use std::{
     fs,
     io::{Read, Write},
@@ -43,8 +43,13 @@ pub fn node() -> Arc<Node> {
 
 /// Creates a node whose requests wait long for space.
 pub fn node_of(memory: u64) -> Arc<Node> {
-    let settings =
-        Settings { partitions: 16, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
+    let settings = NodeSettings {
+        partitions: 16,
+        stripe_bytes: STRIPE,
+        space_wait: LONG,
+        owner: OWNER,
+        ..NodeSettings::default()
+    };
     node::embedded(settings, Arc::new(ModelEngine::new(memory, STRIPE)))
 }
 

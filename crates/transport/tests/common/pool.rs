@@ -3,8 +3,8 @@
 
 use super::theirs;
 pub use super::theirs::*;
-use client::{Client, Connection, Hear, Nodes, RetryPolicy};
-use node::{Node, Reply};
+use client::{Client, Connection, Nodes, OnInvalidate, RetryPolicy};
+use node::{Node, ReplyFuture};
 use std::sync::Arc;
 use transport::{Remote, Server};
 use vfs::Vfs;
@@ -18,11 +18,11 @@ pub struct Served {
 }
 
 impl Connection for Served {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, request: Request) -> ReplyFuture {
         self.remote.call(request)
     }
 
-    fn subscribe(&self, session: Session, hear: &Hear) -> Reply {
+    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
         self.remote.subscribe(session, hear)
     }
 

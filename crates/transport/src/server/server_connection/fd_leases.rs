@@ -30,7 +30,7 @@ impl ServerConnection {
         ProgramFd { session, file, flags, kind: lent }: ProgramFd,
     ) -> bool {
         let may = self.leases.is_some() && self.sessions.contains(&session) && self.framed.may_push_fd();
-        let given = if may { self.state.node.give(session, file, flags, lent) } else { None };
+        let given = if may { self.state.node.lease_open(session, file, flags, lent) } else { None };
         let Some((descriptor, mark)) = given else { return false };
         self.framed.push_with_fd(descriptor, |out| encode_granted_fd(mark, id, out));
         true
@@ -63,7 +63,7 @@ impl ServerConnection {
     pub(super) fn on_closed(&mut self, marks: Vec<OpenLeaseId>) {
         if let Some(process) = self.process() {
             for mark in &marks {
-                self.state.node.closed_by(process, *mark);
+                self.state.node.unlock_on_close(process, *mark);
             }
         }
         self.closed.extend(marks);
@@ -72,7 +72,7 @@ impl ServerConnection {
     /// Probes the closed descriptors, after the requests that came with them were answered.
     pub(super) fn probe_closed(&mut self) {
         for mark in self.closed.drain(..) {
-            self.state.node.look_for(mark);
+            self.state.node.end_lease_if_closed(mark);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! make themselves. Deadlocks of range locks are detected, over all files of this node: the request
 //! that would close the cycle is refused with `Deadlock`.
 
-use crate::{Node, Reply, meta::MetaCall, now, sleep_until, space::Full};
+use crate::{Node, ReplyFuture, execute::CommandCall, now, sleep_until, space::EngineFull};
 use parking_lot::Mutex;
 use partition::Holder;
 use placement::{FileId, PartitionId};
@@ -30,31 +30,31 @@ use wire::{
 };
 
 /// Interval at which a waiter checks whether the process or open that holds the lock still exists.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Most requests that wait for locks at one time; far above what a kernel sends (`max_background`).
 const WAITING_MAX: u64 = 4096;
 
 /// The waiters for locks, and the holders of locks.
 #[derive(Debug, Default)]
-pub struct Locks {
-    state: Mutex<State>,
+pub struct LockQueue {
+    state: Mutex<LockState>,
     /// Number of waiters, readable without the lock.
     waiting: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LockState {
     /// Waiters in order of arrival.
-    tickets: BTreeMap<u64, Waiter>,
-    made: u64,
+    tickets: BTreeMap<u64, LockWaiter>,
+    issued: u64,
     /// The files on which each holder has locks.
-    holding: HashMap<Holder, HashSet<FileId>>,
+    holders: HashMap<Holder, HashSet<FileId>>,
 }
 
 #[derive(Debug)]
-struct Waiter {
-    asked: Asked,
+struct LockWaiter {
+    request: LockRequest,
     woken: Arc<Notify>,
     /// True once its session has ended.
     ended: bool,
@@ -62,7 +62,7 @@ struct Waiter {
 
 /// A lock that is requested.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct LockRequest {
     partition: PartitionId,
     request_id: RequestId,
     pub file: FileId,
@@ -71,23 +71,23 @@ pub struct Asked {
 }
 
 /// A place in the queue; dropping it leaves the queue.
-struct Ticket<'a> {
-    locks: &'a Locks,
+struct LockTicket<'a> {
+    lock_queue: &'a LockQueue,
     number: u64,
     file: FileId,
     woken: Arc<Notify>,
 }
 
 /// The reason for which a lock is not set yet.
-enum Stuck {
+enum LockBlocked {
     /// Another owner holds it, or waits for it before this one.
     Taken,
     /// There is no memory to note it.
-    Full(Full),
+    Full(EngineFull),
 }
 
-impl Asked {
-    fn of(call: &MetaCall) -> Option<Self> {
+impl LockRequest {
+    fn from_call(call: &CommandCall) -> Option<Self> {
         let (partition, request_id) = (call.partition, call.request_id?);
         match call.command {
             Some(Command::Lock { file, lock, wait }) => Some(Self { partition, request_id, file, lock, wait }),
@@ -100,7 +100,7 @@ impl Asked {
     }
 
     /// True if the two locks conflict.
-    fn meets(&self, other: &Self) -> bool {
+    fn conflicts_with(&self, other: &Self) -> bool {
         let overlap = match (self.lock.style, other.lock.style) {
             (LockStyle::Whole, LockStyle::Whole) => true,
             (LockStyle::Range { start, end }, LockStyle::Range { start: other, end: last }) => {
@@ -108,78 +108,78 @@ impl Asked {
             }
             _ => false,
         };
-        let one_writes = [self, other].iter().any(|asked| asked.lock.kind == LockKind::Write);
+        let one_writes = [self, other].iter().any(|request| request.lock.kind == LockKind::Write);
         self.file == other.file && self.holder() != other.holder() && one_writes && overlap
     }
 }
 
 impl Node {
     /// Sets or removes a lock: at once, unless the request must wait for it.
-    pub(crate) fn lock(self: &Arc<Self>, call: &MetaCall) -> Reply {
-        let Some(asked) = Asked::of(call) else {
+    pub(crate) fn lock(self: &Arc<Self>, call: &CommandCall) -> ReplyFuture {
+        let Some(request) = LockRequest::from_call(call) else {
             let refusal = Refusal::invalid(Object::Pool, "a lock came without session and number");
-            return Reply::ready(Err(Failure::Refused(refusal)));
+            return ReplyFuture::ready(Err(Failure::Refused(refusal)));
         };
-        if let Err(refusal) = self.know_owner(&asked) {
-            return Reply::ready(Err(Failure::Refused(refusal)));
+        if let Err(refusal) = self.watch_owner(&request) {
+            return ReplyFuture::ready(Err(Failure::Refused(refusal)));
         }
         // Before the first try, because a refusal is final.
-        self.end_dead(&asked);
-        if let Ok(outcome) = self.try_lock(&asked, u64::MAX) {
-            return Reply::ready(outcome.map_err(Failure::Refused));
+        self.unlock_dead(&request);
+        if let Ok(outcome) = self.try_lock(&request, u64::MAX) {
+            return ReplyFuture::ready(outcome.map_err(Failure::Refused));
         }
         let node = self.clone();
-        Reply::later(async move { node.wait_for_lock(asked).await.map_err(Failure::Refused) })
+        ReplyFuture::deferred(async move { node.wait_for_lock(request).await.map_err(Failure::Refused) })
     }
 
     /// Tries to set the lock as the waiter with this ticket; a new request passes `u64::MAX`.
-    fn try_lock(&self, asked: &Asked, ticket: u64) -> Result<Outcome<Answer>, Stuck> {
-        if asked.wait && self.locks.must_queue(asked, ticket) {
-            return Err(Stuck::Taken);
+    fn try_lock(&self, request: &LockRequest, ticket: u64) -> Result<Outcome<Answer>, LockBlocked> {
+        if request.wait && self.lock_queue.must_queue(request, ticket) {
+            return Err(LockBlocked::Taken);
         }
-        let Asked { partition, request_id, file, lock, wait } = *asked;
+        let LockRequest { partition, request_id, file, lock, wait } = *request;
         let command = Command::Lock { file, lock, wait };
-        let mut call = MetaCall::of(request_id, partition, command);
-        let outcome = self.try_meta(&mut call).map_err(Stuck::Full)?;
-        let lost = self.note_held(asked);
+        let mut call = CommandCall::with_id(request_id, partition, command);
+        let outcome = self.try_execute(&mut call).map_err(LockBlocked::Full)?;
+        let lost = self.update_holder(request);
         if outcome.is_ok() || lost {
-            self.locks.wake(|waiter| waiter.asked.file == file);
+            self.lock_queue.wake(|waiter| waiter.request.file == file);
         }
         match outcome {
-            Err(Refusal::Locked(_)) if wait => Err(Stuck::Taken),
+            Err(Refusal::Locked(_)) if wait => Err(LockBlocked::Taken),
             outcome => Ok(outcome),
         }
     }
 
-    async fn wait_for_lock(self: Arc<Self>, asked: Asked) -> Outcome<Answer> {
-        let ticket = self.locks.enter(asked)?;
+    async fn wait_for_lock(self: Arc<Self>, request: LockRequest) -> Outcome<Answer> {
+        let ticket = self.lock_queue.enqueue(request)?;
         loop {
-            match self.try_lock(&asked, ticket.number) {
+            match self.try_lock(&request, ticket.number) {
                 Ok(outcome) => return outcome,
-                Err(Stuck::Full(_)) => {
-                    let attempt = |_: &Self| match self.try_lock(&asked, ticket.number) {
-                        Err(Stuck::Full(full)) => Err(full),
-                        Err(Stuck::Taken) => Ok(None),
+                Err(LockBlocked::Full(_)) => {
+                    let attempt = |_: &Self| match self.try_lock(&request, ticket.number) {
+                        Err(LockBlocked::Full(full)) => Err(full),
+                        Err(LockBlocked::Taken) => Ok(None),
                         Ok(outcome) => Ok(Some(outcome)),
                     };
                     if let Some(outcome) = self.wait_for_space(attempt).await? {
                         return outcome;
                     }
                 }
-                Err(Stuck::Taken) => {}
+                Err(LockBlocked::Taken) => {}
             }
-            self.locks.check(&ticket, |asked| self.blockers(asked))?;
-            self.wait_to_be_woken(&asked, &ticket).await;
+            self.lock_queue.check_wait(&ticket, |request| self.blockers(request))?;
+            self.wait_for_wakeup(&request, &ticket).await;
         }
     }
 
     /// Waits until some lock of the file changes. The death of an owner that outlives sessions is
     /// not reported, so it is polled for.
-    async fn wait_to_be_woken(&self, asked: &Asked, ticket: &Ticket<'_>) {
+    async fn wait_for_wakeup(&self, request: &LockRequest, ticket: &LockTicket<'_>) {
         let mut woken = pin!(ticket.woken.notified());
         loop {
-            let watched = self.blockers(asked).iter().any(|holder| holder.owner().outlives_sessions());
-            let mut pause = watched.then(|| Box::pin(sleep_until(now() + LOOK_PAUSE)));
+            let watched = self.blockers(request).iter().any(|holder| holder.owner().outlives_sessions());
+            let mut pause = watched.then(|| Box::pin(sleep_until(now() + LIVENESS_INTERVAL)));
             let again = poll_fn(|context| match woken.as_mut().poll(context) {
                 Poll::Ready(()) => Poll::Ready(false),
                 Poll::Pending => {
@@ -187,94 +187,94 @@ impl Node {
                     paused.map(|()| true)
                 }
             });
-            if !again.await || self.end_dead(asked) {
+            if !again.await || self.unlock_dead(request) {
                 return;
             }
         }
     }
 
     /// The holders whose locks conflict with this one.
-    pub(crate) fn blockers(&self, asked: &Asked) -> Vec<Holder> {
-        let partition = self.partitions.get(asked.partition);
-        partition.map_or_else(Vec::new, |held| held.lock().lock_blockers(asked.holder(), asked.file, &asked.lock))
+    pub(crate) fn blockers(&self, request: &LockRequest) -> Vec<Holder> {
+        let partition = self.partitions.get(request.partition);
+        partition.map_or_else(Vec::new, |held| held.lock().lock_blockers(request.holder(), request.file, &request.lock))
     }
 
     /// Notes whether the holder has locks on the file now; true if it had some and now has none.
-    fn note_held(&self, asked: &Asked) -> bool {
-        let partition = self.partitions.get(asked.partition);
-        let holds = || partition.is_some_and(|held| held.lock().has_locks(asked.holder(), asked.file));
-        self.locks.note(asked, holds)
+    fn update_holder(&self, request: &LockRequest) -> bool {
+        let partition = self.partitions.get(request.partition);
+        let holds = || partition.is_some_and(|held| held.lock().has_locks(request.holder(), request.file));
+        self.lock_queue.update_holder(request, holds)
     }
 }
 
-impl Locks {
-    fn enter(&self, asked: Asked) -> Outcome<Ticket<'_>> {
-        let (file, woken) = (asked.file, Arc::<Notify>::default());
+impl LockQueue {
+    fn enqueue(&self, request: LockRequest) -> Outcome<LockTicket<'_>> {
+        let (file, woken) = (request.file, Arc::<Notify>::default());
         if self.waiting.fetch_add(1, Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Relaxed);
             return Err(Refusal::TooManyLocks { object: Object::File(file), limit: WAITING_MAX });
         }
         let mut state = self.state.lock();
-        state.made += 1;
-        let number = state.made;
-        let waiter = Waiter { asked, woken: woken.clone(), ended: false };
+        state.issued += 1;
+        let number = state.issued;
+        let waiter = LockWaiter { request, woken: woken.clone(), ended: false };
         state.tickets.insert(number, waiter);
-        Ok(Ticket { locks: self, number, file, woken })
+        Ok(LockTicket { lock_queue: self, number, file, woken })
     }
 
     /// True if an earlier waiter than `ticket` waits for a conflicting lock, and this owner holds
     /// no locks.
-    fn must_queue(&self, asked: &Asked, ticket: u64) -> bool {
-        if asked.lock.kind == LockKind::Unlock || self.waiting.load(Relaxed) == 0 {
+    fn must_queue(&self, request: &LockRequest, ticket: u64) -> bool {
+        if request.lock.kind == LockKind::Unlock || self.waiting.load(Relaxed) == 0 {
             return false;
         }
         let state = self.state.lock();
-        let before = state.tickets.range(..ticket).any(|(_, waiter)| waiter.asked.meets(asked));
-        before && !state.holding.contains_key(&asked.holder())
+        let before = state.tickets.range(..ticket).any(|(_, waiter)| waiter.request.conflicts_with(request));
+        before && !state.holders.contains_key(&request.holder())
     }
 
     /// Calls `holds` under the lock, so that of two concurrent calls the later has the truth.
-    fn note(&self, asked: &Asked, holds: impl FnOnce() -> bool) -> bool {
-        let (holder, mut state) = (asked.holder(), self.state.lock());
+    fn update_holder(&self, request: &LockRequest, holds: impl FnOnce() -> bool) -> bool {
+        let (holder, mut state) = (request.holder(), self.state.lock());
         if holds() {
-            state.holding.entry(holder).or_default().insert(asked.file);
+            state.holders.entry(holder).or_default().insert(request.file);
             return false;
         }
-        let Some(files) = state.holding.get_mut(&holder) else { return false };
-        let lost = files.remove(&asked.file);
+        let Some(files) = state.holders.get_mut(&holder) else { return false };
+        let lost = files.remove(&request.file);
         if files.is_empty() {
-            state.holding.remove(&holder);
+            state.holders.remove(&holder);
         }
         lost
     }
 
     /// The files on which a holder has locks.
-    pub fn held_by(&self, holder: Holder) -> Vec<FileId> {
-        self.state.lock().holding.get(&holder).into_iter().flatten().copied().collect()
+    pub fn files_locked_by(&self, holder: Holder) -> Vec<FileId> {
+        self.state.lock().holders.get(&holder).into_iter().flatten().copied().collect()
     }
 
     /// Forgets the locks of a holder on this file, and wakes the file's waiters.
     pub fn forget(&self, holder: Holder, file: FileId) {
         let mut state = self.state.lock();
-        if let Some(files) = state.holding.get_mut(&holder) {
+        if let Some(files) = state.holders.get_mut(&holder) {
             files.remove(&file);
             if files.is_empty() {
-                state.holding.remove(&holder);
+                state.holders.remove(&holder);
             }
         }
         drop(state);
-        self.wake(|waiter| waiter.asked.file == file);
+        self.wake(|waiter| waiter.request.file == file);
     }
 
     /// Refuses to wait further if the wait is a deadlock or the session has ended. `blockers`
     /// returns the holders of conflicting locks now.
-    fn check(&self, ticket: &Ticket<'_>, blockers: impl Fn(&Asked) -> Vec<Holder>) -> Outcome<()> {
+    fn check_wait(&self, ticket: &LockTicket<'_>, blockers: impl Fn(&LockRequest) -> Vec<Holder>) -> Outcome<()> {
         let state = self.state.lock();
         let waiter = &state.tickets[&ticket.number];
         if waiter.ended {
             return Err(Refusal::Interrupted(Object::File(ticket.file)));
         }
-        if waiter.is_of_range() && state.waits_for_itself(&waiter.asked, blockers) {
+        if waiter.is_range_lock() && state.is_deadlocked(&waiter.request, blockers) {
             return Err(Refusal::Deadlock(Object::File(ticket.file)));
         }
         Ok(())
@@ -287,7 +287,7 @@ impl Locks {
 
     /// Wakes the chosen waiters to try again. They are woken after the lock is released, because a
     /// waker may try at once.
-    fn wake(&self, chosen: impl Fn(&Waiter) -> bool) {
+    fn wake(&self, chosen: impl Fn(&LockWaiter) -> bool) {
         if self.waiting.load(Relaxed) == 0 {
             return;
         }
@@ -303,48 +303,48 @@ impl Locks {
     /// [`Self::wake_all`] must follow.
     pub fn end_session(&self, session: Session) {
         let mut state = self.state.lock();
-        state.holding.retain(|holder, _| holder.session != session);
-        let of_session = |waiter: &&mut Waiter| waiter.asked.request_id.session == session;
+        state.holders.retain(|holder, _| holder.session != session);
+        let of_session = |waiter: &&mut LockWaiter| waiter.request.request_id.session == session;
         state.tickets.values_mut().filter(of_session).for_each(|waiter| waiter.ended = true);
     }
 }
 
-impl Waiter {
+impl LockWaiter {
     /// True for a range lock of a process or session. Locks of whole files, and range locks of
     /// opens, belong to open files, which any of several processes may close: they are not part of
     /// deadlock cycles.
-    fn is_of_range(&self) -> bool {
-        let Lock { style, owner, .. } = self.asked.lock;
+    fn is_range_lock(&self) -> bool {
+        let Lock { style, owner, .. } = self.request.lock;
         style != LockStyle::Whole && !matches!(owner, LockOwner::Open(_))
     }
 }
 
-impl State {
+impl LockState {
     /// True if a holder of a conflicting lock waits, directly or through others, for this owner.
     ///
     /// Conflicts are computed now: what a waiter found at its last try may be outdated. The lock is
     /// held, so nobody starts or stops waiting meanwhile.
-    fn waits_for_itself(&self, asked: &Asked, blockers: impl Fn(&Asked) -> Vec<Holder>) -> bool {
-        let mut ahead = blockers(asked);
+    fn is_deadlocked(&self, request: &LockRequest, blockers: impl Fn(&LockRequest) -> Vec<Holder>) -> bool {
+        let mut ahead = blockers(request);
         let mut seen = HashSet::new();
         while let Some(next) = ahead.pop() {
-            if next == asked.holder() {
+            if next == request.holder() {
                 return true;
             }
             if seen.insert(next) {
-                let waits = |waiter: &&Waiter| waiter.asked.holder() == next && waiter.is_of_range();
-                ahead.extend(self.tickets.values().filter(waits).flat_map(|waiter| blockers(&waiter.asked)));
+                let waits = |waiter: &&LockWaiter| waiter.request.holder() == next && waiter.is_range_lock();
+                ahead.extend(self.tickets.values().filter(waits).flat_map(|waiter| blockers(&waiter.request)));
             }
         }
         false
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for LockTicket<'_> {
     fn drop(&mut self) {
-        let removed = self.locks.state.lock().tickets.remove(&self.number);
-        self.locks.waiting.fetch_sub(1, Relaxed);
+        let removed = self.lock_queue.state.lock().tickets.remove(&self.number);
+        self.lock_queue.waiting.fetch_sub(1, Relaxed);
         drop(removed);
-        self.locks.wake(|waiter| waiter.asked.file == self.file);
+        self.lock_queue.wake(|waiter| waiter.request.file == self.file);
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::{
     Node, clock,
-    meta::refusal_of,
-    object::version_of,
-    space::Full,
-    whole::{Pin, Wholes},
+    execute::refusal_from,
+    extents::{ExtentPin, ExtentSlots},
+    object::change_count,
+    space::EngineFull,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -32,9 +32,9 @@ const UNTOUCHED: SystemTime = SystemTime::UNIX_EPOCH;
 
 /// Locks for appends, chosen by slot.
 #[derive(Debug)]
-pub struct Appends([Mutex<()>; APPEND_LOCKS]);
+pub struct AppendLocks([Mutex<()>; APPEND_LOCKS]);
 
-impl Default for Appends {
+impl Default for AppendLocks {
     fn default() -> Self {
         Self([const { Mutex::new(()) }; APPEND_LOCKS])
     }
@@ -42,7 +42,7 @@ impl Default for Appends {
 
 /// The part of a command that is done to the file's extent.
 #[derive(Debug)]
-pub enum Todo {
+pub enum ExtentOp {
     Write { place: WritePlace, data: Bytes },
     Allocate { offset: u64, length: u64, mode: AllocateMode },
     Seek { offset: u64, target: SeekTo },
@@ -59,9 +59,9 @@ pub struct ExtentCall {
     pub action: ExtentAction,
 }
 
-impl Todo {
+impl ExtentOp {
     /// The operation of a command on the extent, if the file has one.
-    pub fn of(command: &Command) -> Option<Self> {
+    pub fn from_command(command: &Command) -> Option<Self> {
         Some(match command {
             Command::Write { place, data, .. } if !data.is_empty() => Self::Write { place: *place, data: data.clone() },
             Command::Allocate { offset, length, mode, .. } => {
@@ -80,15 +80,15 @@ impl Todo {
 impl Node {
     /// Takes the extent that a command requests, filled with the bytes that it must hold, and puts
     /// it into the command. `None` if there is none to give.
-    pub(crate) fn grant_wish(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
-        let wished = wish(command).copied().unwrap_or_default();
-        let wanted = matches!(wished, ExtentRequest::Any | ExtentRequest::Local) && self.whole.any();
-        let given = if wanted && self.may_have(partition.placed(command), wished) {
-            self.filled_extent(partition, command)
+    pub(crate) fn grant_extent(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
+        let wished = extent_request(command).copied().unwrap_or_default();
+        let wanted = matches!(wished, ExtentRequest::Any | ExtentRequest::Local) && self.extents.is_supported();
+        let given = if wanted && self.may_grant_extent(partition.placed(command), wished) {
+            self.allocate_filled(partition, command)
         } else {
             None
         };
-        if let Some(wish) = wish(command) {
+        if let Some(wish) = extent_request(command) {
             *wish = given.map_or(ExtentRequest::None, ExtentRequest::Allocated);
         }
         given
@@ -97,8 +97,8 @@ impl Node {
     /// True if placement allows the bytes to be in an extent of this node. A writer with a
     /// descriptor cannot be sent to another node when this one is full, so an extent is given only
     /// where one node was asked for, or where this is the only node.
-    fn may_have(&self, placed: Option<PlacementDecision>, wished: ExtentRequest) -> bool {
-        let Some(PlacementDecision { layout, pending_policy }) = placed else { return self.partitions.are_all() };
+    fn may_grant_extent(&self, placed: Option<PlacementDecision>, wished: ExtentRequest) -> bool {
+        let Some(PlacementDecision { layout, pending_policy }) = placed else { return self.partitions.holds_all() };
         match (pending_policy, layout.distribution()) {
             (Some(Policy::Here), _) => wished == ExtentRequest::Local,
             (Some(Policy::At(node)), _) => node == self.id(),
@@ -107,15 +107,15 @@ impl Node {
         }
     }
 
-    fn filled_extent(&self, partition: &Partition, command: &Command) -> Option<Extent> {
+    fn allocate_filled(&self, partition: &Partition, command: &Command) -> Option<Extent> {
         let head = partition.head(command)?;
-        let extent = self.whole.take()?;
-        let (extents, slot) = (self.whole.extents(), Slot(extent.slot));
+        let extent = self.extents.allocate()?;
+        let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
         let put = head.bytes.is_empty()
             || extents.write_at(slot, 0, head.bytes).is_ok_and(|put| put.length as usize == head.bytes.len());
         let sized = head.size == head.bytes.len() as u64 || extents.truncate(slot, head.size).is_ok();
         if !put || !sized {
-            self.whole.free(extent);
+            self.extents.free(extent);
             return None;
         }
         if matches!(command, Command::Open { .. }) {
@@ -128,16 +128,16 @@ impl Node {
 
     /// Takes back an extent from a command that cannot be executed yet, and restores its request
     /// for one.
-    pub(crate) fn revoke_wish(
+    pub(crate) fn revoke_extent(
         &self,
         command: Option<&mut Command>,
         wished: Option<ExtentRequest>,
         given: Option<Extent>,
     ) {
         if let Some(extent) = given {
-            self.whole.free(extent);
+            self.extents.free(extent);
         }
-        if let Some(wish) = command.and_then(wish)
+        if let Some(wish) = command.and_then(extent_request)
             && let Some(wished) = wished
         {
             *wish = wished;
@@ -145,28 +145,28 @@ impl Node {
     }
 
     /// Does to the extent what the partition's answer leaves to the node. Returns the answer that
-    /// replaces it, or `None` if the partition's answer stands. `Full` if an allocation finds no
-    /// space.
-    pub(crate) fn finish_whole(
+    /// replaces it, or `None` if the partition's answer stands. `EngineFull` if an allocation finds
+    /// no space.
+    pub(crate) fn run_extent_op(
         &self,
         partition: &mut Partition,
         request_id: Option<RequestId>,
-        todo: &Todo,
+        op: &ExtentOp,
         answer: &Answer,
-    ) -> Result<Option<Outcome<Answer>>, Full> {
-        let done = match (answer, todo) {
-            (Answer::Extent(extent), Todo::Write { place, data }) => self.put_small(*extent, *place, data),
-            (Answer::Extent(extent), Todo::Allocate { offset, length, mode }) => {
+    ) -> Result<Option<Outcome<Answer>>, EngineFull> {
+        let done = match (answer, op) {
+            (Answer::Extent(extent), ExtentOp::Write { place, data }) => self.write_small(*extent, *place, data),
+            (Answer::Extent(extent), ExtentOp::Allocate { offset, length, mode }) => {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
                 let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new(), layout };
-                self.whole.extents().fallocate(Slot(extent.slot), range, how(*mode)).map(|()| Some(allocated))
+                self.extents.engine().fallocate(Slot(extent.slot), range, allocate_mode(*mode)).map(|()| Some(allocated))
             }
-            (Answer::Extent(extent), Todo::Seek { offset, target }) => {
-                return Ok(Some(self.seek(*extent, *offset, *target)));
+            (Answer::Extent(extent), ExtentOp::Seek { offset, target }) => {
+                return Ok(Some(self.seek_extent(*extent, *offset, *target)));
             }
-            (Answer::Changed { attributes, .. } | Answer::Opened { attributes, .. }, Todo::Change(changes)) => {
-                attributes.extent.map_or(Ok(()), |extent| self.change_extent(extent, changes)).map(|()| None)
+            (Answer::Changed { attributes, .. } | Answer::Opened { attributes, .. }, ExtentOp::Change(changes)) => {
+                attributes.extent.map_or(Ok(()), |extent| self.mutate_extent(extent, changes)).map(|()| None)
             }
             _ => Ok(None),
         };
@@ -178,17 +178,17 @@ impl Node {
                 Ok(Some(Ok(answer)))
             }
             Ok(None) => Ok(None),
-            Err(error) => refusal_of(error, Object::Pool).map(|refusal| Some(Err(refusal))),
+            Err(error) => refusal_from(error, Object::Pool).map(|refusal| Some(Err(refusal))),
         }
     }
 
     /// Writes a few bytes. `None` if there is no space: then the client sends them again, and
     /// waits.
-    fn put_small(&self, extent: Extent, place: WritePlace, data: &Bytes) -> Result<Option<Answer>, EngineError> {
+    fn write_small(&self, extent: Extent, place: WritePlace, data: &Bytes) -> Result<Option<Answer>, EngineError> {
         let slot = Slot(extent.slot);
         let put = match place {
-            WritePlace::At(offset) => self.whole.extents().write_at(slot, offset, data),
-            WritePlace::End => self.whole.extents().append(slot, data),
+            WritePlace::At(offset) => self.extents.engine().write_at(slot, offset, data),
+            WritePlace::End => self.extents.engine().append(slot, data),
         };
         match put {
             Ok(WriteResult { offset, length }) => Ok(Some(Answer::ExtentWritten { offset, length })),
@@ -197,34 +197,34 @@ impl Node {
         }
     }
 
-    fn seek(&self, extent: Extent, offset: u64, target: SeekTo) -> Outcome<Answer> {
+    fn seek_extent(&self, extent: Extent, offset: u64, target: SeekTo) -> Outcome<Answer> {
         let target = match target {
             SeekTo::Data => store::SeekTarget::Data,
             SeekTo::Hole => store::SeekTarget::Hole,
         };
-        match self.whole.extents().seek(Slot(extent.slot), offset, target) {
+        match self.extents.engine().seek(Slot(extent.slot), offset, target) {
             Ok(Some(offset)) => Ok(Answer::Offset(offset)),
             Ok(None) => Err(Refusal::BeyondEnd(Object::Pool)),
             Err(error) => Err(Refusal::Io { object: Object::Pool, why: error.to_string().into() }),
         }
     }
 
-    fn change_extent(&self, extent: Extent, changes: &Changes) -> Result<(), EngineError> {
-        let (extents, slot) = (self.whole.extents(), Slot(extent.slot));
+    fn mutate_extent(&self, extent: Extent, changes: &Changes) -> Result<(), EngineError> {
+        let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
         if let Some(size) = changes.size {
             extents.truncate(slot, size)?;
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
-            extents.set_times(slot, changes.accessed.map(moment), changes.modified.map(moment))?;
+            extents.set_times(slot, changes.accessed.map(system_time), changes.modified.map(system_time))?;
         }
         Ok(())
     }
 
     /// Fills in what only the extent knows. Must be called under the lock of the partition that
     /// answered.
-    pub(crate) fn fill_whole(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
+    pub(crate) fn fill_attributes(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
         if let Answer::Unsettled { answer: settled, .. } = &mut answer {
-            **settled = self.fill_whole(partition, (**settled).clone())?;
+            **settled = self.fill_attributes(partition, (**settled).clone())?;
             return Ok(answer);
         }
         let (Answer::Found { attributes: Some(attributes), .. }
@@ -235,7 +235,9 @@ impl Node {
             return Ok(answer);
         };
         match attributes.extent {
-            Some(extent) if partition.extent(attributes.file) == Some(extent) => self.fill(attributes, extent)?,
+            Some(extent) if partition.extent(attributes.file) == Some(extent) => {
+                self.fill_from_extent(attributes, extent)?
+            }
             // A resent answer; the file has left this extent since.
             Some(_) => {
                 attributes.extent = None;
@@ -244,82 +246,93 @@ impl Node {
             }
             None => {}
         }
-        clock::told(attributes.changed);
+        clock::note_shown(attributes.changed);
         Ok(answer)
     }
 
     /// Fills size, space and times of an extent into the attributes of its file.
-    pub(crate) fn fill(&self, attributes: &mut Attributes, extent: Extent) -> Outcome<()> {
-        let state = self.whole.extents().state(Slot(extent.slot));
+    pub(crate) fn fill_from_extent(&self, attributes: &mut Attributes, extent: Extent) -> Outcome<()> {
+        let state = self.extents.engine().state(Slot(extent.slot));
         let object = Object::File(attributes.file);
         let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
-        attributes.cacheable &= !self.whole.may_be_mapped(extent);
+        attributes.cacheable &= !self.extents.may_be_mapped(extent);
         (attributes.size, attributes.allocated) = (state.length, state.allocated);
-        attributes.version = attributes.version.wrapping_add(version_of(state.modified));
+        attributes.version = attributes.version.wrapping_add(change_count(state.modified));
         attributes.accessed = attributes.accessed.max(state.accessed.into());
         attributes.modified = attributes.modified.max(state.modified.into());
         if state.modified > UNTOUCHED {
             attributes.changed = attributes.changed.max(state.changed.into());
-            clock::shown(attributes.changed);
+            clock::note_kernel_time(attributes.changed);
         }
         Ok(())
     }
 
     /// Pins the extent that the answer of a read names.
-    pub(crate) fn pin_read(&self, answer: &Answer) -> Option<Pin<&Wholes>> {
+    pub(crate) fn pin_read(&self, answer: &Answer) -> Option<ExtentPin<&ExtentSlots>> {
         match answer {
             Answer::Content { content: Content::Extent(extent), .. }
-            | Answer::Object { content: Content::Extent(extent), .. } => Wholes::pin(&*self.whole, *extent),
+            | Answer::Object { content: Content::Extent(extent), .. } => ExtentSlots::pin(&*self.extents, *extent),
             _ => None,
         }
     }
 
     /// Reads a pinned extent.
-    pub(crate) fn read_whole(&self, pin: &Pin<&Wholes>, file: Object, offset: u64, length: u32) -> Outcome<Answer> {
-        let bytes = self.whole.extents().read_at(pin.slot(), offset, length);
+    pub(crate) fn read_extent(
+        &self,
+        pin: &ExtentPin<&ExtentSlots>,
+        file: Object,
+        offset: u64,
+        length: u32,
+    ) -> Outcome<Answer> {
+        let bytes = self.extents.engine().read_at(pin.slot(), offset, length);
         let bytes = bytes.map_err(|error| Refusal::Io { object: file, why: error.to_string().into() })?;
         let length = u32::try_from(bytes.len()).expect("at most what was asked for");
         Ok(Answer::Content { length, content: Content::Bytes(bytes) })
     }
 
     /// Executes a request about an extent, unless it finds no space.
-    pub(crate) fn try_extent(&self, call: &ExtentCall) -> Result<Outcome<Answer>, Full> {
+    pub(crate) fn try_execute_extent(&self, call: &ExtentCall) -> Result<Outcome<Answer>, EngineFull> {
         let object = || Object::File(call.file);
-        let Some(pin) = Wholes::pin(&*self.whole, call.extent) else { return Ok(Err(Refusal::Stale(object()))) };
+        let Some(pin) = ExtentSlots::pin(&*self.extents, call.extent) else { return Ok(Err(Refusal::Stale(object()))) };
         let put = match &call.action {
-            ExtentAction::Write { offset, data } => self.whole.extents().write_at(pin.slot(), *offset, data),
+            ExtentAction::Write { offset, data } => self.extents.engine().write_at(pin.slot(), *offset, data),
             ExtentAction::Append { data } => return self.append_once(call, &pin, data),
         };
         match put {
             Ok(WriteResult { offset, length }) => Ok(Ok(Answer::ExtentWritten { offset, length })),
-            Err(error) => refusal_of(error, object()).map(Err),
+            Err(error) => refusal_from(error, object()).map(Err),
         }
     }
 
     /// Appends, unless this request was executed before.
-    fn append_once(&self, call: &ExtentCall, pin: &Pin<&Wholes>, data: &Bytes) -> Result<Outcome<Answer>, Full> {
+    fn append_once(
+        &self,
+        call: &ExtentCall,
+        pin: &ExtentPin<&ExtentSlots>,
+        data: &Bytes,
+    ) -> Result<Outcome<Answer>, EngineFull> {
         let (Some(request_id), Some(partition)) = (call.request_id, self.partitions.get(call.partition)) else {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
-        let _alone = self.appends.0[call.extent.slot as usize % APPEND_LOCKS].lock();
+        let _alone = self.append_locks.0[call.extent.slot as usize % APPEND_LOCKS].lock();
         if let Some(answer) = partition.lock().recall(request_id) {
             return Ok(answer);
         }
-        match self.whole.extents().append(pin.slot(), data) {
+        match self.extents.engine().append(pin.slot(), data) {
             Ok(WriteResult { offset, length }) => {
                 let answer = Answer::ExtentWritten { offset, length };
                 let mut held = partition.lock();
-                self.touched.note(request_id.session, call.partition);
+                self.session_index.note(request_id.session, call.partition);
                 held.keep(request_id, Ok(answer.clone()));
                 Ok(Ok(answer))
             }
-            Err(error) => refusal_of(error, Object::File(call.file)).map(Err),
+            Err(error) => refusal_from(error, Object::File(call.file)).map(Err),
         }
     }
 }
 
 /// The extent request of a command that can have one.
-pub fn wish(command: &mut Command) -> Option<&mut ExtentRequest> {
+pub fn extent_request(command: &mut Command) -> Option<&mut ExtentRequest> {
     match command {
         Command::Create { extent: whole, .. }
         | Command::Open { extent: whole, .. }
@@ -328,7 +341,7 @@ pub fn wish(command: &mut Command) -> Option<&mut ExtentRequest> {
     }
 }
 
-fn how(mode: AllocateMode) -> FallocateMode {
+fn allocate_mode(mode: AllocateMode) -> FallocateMode {
     match mode {
         AllocateMode::Extend => FallocateMode::Extend,
         AllocateMode::KeepSize => FallocateMode::KeepSize,
@@ -338,7 +351,7 @@ fn how(mode: AllocateMode) -> FallocateMode {
     }
 }
 
-fn moment(change: TimeChange) -> SystemTime {
+fn system_time(change: TimeChange) -> SystemTime {
     match change {
         TimeChange::Now => clock::now().into(),
         TimeChange::At(time) => Timestamp::into(time),

@@ -1,7 +1,7 @@
 //! Lock owners that outlive sessions: processes of this host, and open leases. Their locks end when
 //! they do, even if nobody reports it.
 
-use crate::{Node, locks::Asked};
+use crate::{Node, lock_queue::LockRequest};
 use parking_lot::Mutex;
 use partition::{Asker, Holder};
 use placement::FileId;
@@ -14,49 +14,49 @@ use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, O
 
 /// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
-pub struct Processes(Mutex<HashMap<u32, OwnedFd>>);
+pub struct ProcessMonitor(Mutex<HashMap<u32, OwnedFd>>);
 
-impl Processes {
+impl ProcessMonitor {
     /// `None` for a process that is not known.
     fn is_dead(&self, process: u32) -> Option<bool> {
         self.0.lock().get(&process).map(has_ended)
     }
 }
 
-fn watched(process: u32) -> Option<OwnedFd> {
+fn open_pidfd(process: u32) -> Option<OwnedFd> {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 fn has_ended(process: &OwnedFd) -> bool {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&no_wait)).is_ok_and(|ready| ready > 0)
 }
 
 impl Node {
     /// Watches the owner of a lock from now on, so that its end is noticed. Refused for a process
     /// that the node cannot see.
-    pub(crate) fn know_owner(&self, asked: &Asked) -> Outcome<()> {
-        let LockOwner::Process(process) = asked.lock.owner else { return Ok(()) };
-        if asked.lock.kind == LockKind::Unlock || self.processes.is_dead(process) == Some(false) {
+    pub(crate) fn watch_owner(&self, request: &LockRequest) -> Outcome<()> {
+        let LockOwner::Process(process) = request.lock.owner else { return Ok(()) };
+        if request.lock.kind == LockKind::Unlock || self.process_monitor.is_dead(process) == Some(false) {
             return Ok(());
         }
         // Another process may have had the id before.
-        self.end_process(process);
+        self.unlock_process(process);
         let unseen = || Refusal::Unsupported {
-            object: Object::File(asked.file),
+            object: Object::File(request.file),
             what: "locks of a process that the node does not see, as in another namespace of processes,".into(),
         };
-        self.processes.0.lock().insert(process, watched(process).ok_or_else(unseen)?);
+        self.process_monitor.0.lock().insert(process, open_pidfd(process).ok_or_else(unseen)?);
         Ok(())
     }
 
     /// Ends conflicting locks whose owners no longer exist; true if there were any.
-    pub(crate) fn end_dead(&self, asked: &Asked) -> bool {
+    pub(crate) fn unlock_dead(&self, request: &LockRequest) -> bool {
         let dead = |holder: &Holder| self.is_dead(holder.owner());
-        let dead: Vec<Holder> = self.blockers(asked).into_iter().filter(dead).collect();
+        let dead: Vec<Holder> = self.blockers(request).into_iter().filter(dead).collect();
         for holder in &dead {
-            self.unlock(holder.owner(), asked.file);
+            self.unlock(holder.owner(), request.file);
         }
         !dead.is_empty()
     }
@@ -64,47 +64,47 @@ impl Node {
     fn is_dead(&self, owner: LockOwner) -> bool {
         match owner {
             LockOwner::Session(_) => false,
-            LockOwner::Process(process) => self.processes.is_dead(process) != Some(false),
-            LockOwner::Open(mark) => !self.is_open(mark),
+            LockOwner::Process(process) => self.process_monitor.is_dead(process) != Some(false),
+            LockOwner::Open(mark) => !self.is_lease_open(mark),
         }
     }
 
     /// Ends the locks of an open that has ended.
     pub(crate) fn unlock_open(&self, mark: OpenLeaseId, file: FileId) {
         let owner = LockOwner::Open(mark);
-        if !self.locks.held_by(Holder::of(Session::NONE, owner)).is_empty() {
+        if !self.lock_queue.files_locked_by(Holder::of(Session::NONE, owner)).is_empty() {
             self.unlock(owner, file);
         }
     }
 
     /// Ends all locks that a process has on the file of this open, because it closed a descriptor
     /// of it: POSIX ends them whichever descriptor they were set through.
-    pub fn closed_by(&self, process: u32, mark: OpenLeaseId) {
+    pub fn unlock_on_close(&self, process: u32, mark: OpenLeaseId) {
         let owner = LockOwner::Process(process);
-        if self.processes.is_dead(process).is_some()
-            && let Some(file) = self.file_of(mark)
-            && self.locks.held_by(Holder::of(Session::NONE, owner)).contains(&file)
+        if self.process_monitor.is_dead(process).is_some()
+            && let Some(file) = self.leased_file(mark)
+            && self.lock_queue.files_locked_by(Holder::of(Session::NONE, owner)).contains(&file)
         {
             self.unlock(owner, file);
         }
     }
 
     /// Ends the locks of processes that have ended.
-    pub(crate) fn look_at_processes(&self) {
-        let known: Vec<u32> = self.processes.0.lock().keys().copied().collect();
+    pub(crate) fn unlock_ended_processes(&self) {
+        let known: Vec<u32> = self.process_monitor.0.lock().keys().copied().collect();
         for process in known {
-            if self.processes.is_dead(process) == Some(true) {
-                self.end_process(process);
+            if self.process_monitor.is_dead(process) == Some(true) {
+                self.unlock_process(process);
             }
         }
     }
 
-    fn end_process(&self, process: u32) {
+    fn unlock_process(&self, process: u32) {
         let owner = LockOwner::Process(process);
-        for file in self.locks.held_by(Holder::of(Session::NONE, owner)) {
+        for file in self.lock_queue.files_locked_by(Holder::of(Session::NONE, owner)) {
             self.unlock(owner, file);
         }
-        self.processes.0.lock().remove(&process);
+        self.process_monitor.0.lock().remove(&process);
     }
 
     /// Ends all locks of an owner that outlives sessions, on one file.
@@ -112,7 +112,7 @@ impl Node {
         let Some(held) = self.partitions.get(file.partition()) else { return };
         let mut partition = held.lock();
         for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-            let number = self.folds.next_number();
+            let number = self.demotions.next_number();
             let request_id = RequestId { session: Session::NONE, number, settled: number };
             let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
             let (answer, unneeded) = self.apply(
@@ -130,6 +130,6 @@ impl Node {
             }
         }
         drop(partition);
-        self.locks.forget(Holder::of(Session::NONE, owner), file);
+        self.lock_queue.forget(Holder::of(Session::NONE, owner), file);
     }
 }

@@ -1,10 +1,10 @@
 //! Demotion: the bytes of a small, closed extent file move to its inode, and its extent returns to
 //! the stock.
 //!
-//! Demotion is delayed ([`Settings::closed_kept`](crate::Settings)): small files are often read,
-//! written or removed soon after they were made, and a kernel closes its file a moment after it
-//! reported the close. So recently closed files wait in a queue, and each close checks the one that
-//! has waited longest. A file that is still busy goes to the end of the queue.
+//! Demotion is delayed ([`NodeSettings::closed_extents_max`](crate::NodeSettings)): small files are
+//! often read, written or removed soon after they were made, and a kernel closes its file a moment
+//! after it reported the close. So recently closed files wait in a queue, and each close checks the
+//! one that has waited longest. A file that is still busy goes to the end of the queue.
 
 use crate::{Node, clock};
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Req
 
 /// Extent files that were closed recently.
 #[derive(Debug, Default)]
-pub struct Folds {
+pub struct DemotionQueue {
     queue: Mutex<VecDeque<(FileId, Extent)>>,
     /// Number of the node's last change of its own: demotions and others are numbered as a client's
     /// changes are.
@@ -27,14 +27,14 @@ pub struct Folds {
 }
 
 /// Result of an attempt to demote a file.
-enum Looked {
+enum DemotionResult {
     /// The file is demoted, or need not be.
     Done,
     /// The file is busy, or there is no space for its bytes.
-    Later,
+    Retry,
 }
 
-impl Folds {
+impl DemotionQueue {
     /// The next number for a change of the node's own. Must be called under the lock of the
     /// partition that it changes.
     pub fn next_number(&self) -> u64 {
@@ -45,115 +45,115 @@ impl Folds {
 impl Node {
     /// Acts on the effects that a partition reported beside its answer. The caller must not hold a
     /// partition's lock.
-    pub(crate) fn heed(&self, told: Told) {
-        for extent in told.freed {
-            self.whole.free(extent);
+    pub(crate) fn run_effects(&self, effects: Told) {
+        for extent in effects.freed {
+            self.extents.free(extent);
         }
         // Large files are queued too: their size is checked when their turn comes.
-        for closed in told.closed {
-            self.shape_closed(closed);
-            self.folds.queue.lock().push_back(closed);
+        for closed in effects.closed {
+            self.queue_thinning(closed);
+            self.demotions.queue.lock().push_back(closed);
             // Two are checked for each that is queued, so that the queue shrinks again after many
             // were busy.
-            self.fold_beyond(self.settings().closed_kept, 2);
+            self.demote_excess(self.settings().closed_extents_max, 2);
         }
     }
 
     /// Reclaims space for a request that waits for it: ends opens that nobody has, retires freed
     /// extents, and demotes files. True if a freed extent is still busy.
-    pub(crate) fn relieve(&self) -> bool {
-        self.look_around();
-        let loud = self.whole.sweep();
-        let waiting = self.folds.queue.lock().len();
-        self.fold_beyond(0, waiting);
-        loud
+    pub(crate) fn reclaim(&self) -> bool {
+        self.scan_leases();
+        let still_busy = self.extents.retire_idle();
+        let waiting = self.demotions.queue.lock().len();
+        self.demote_excess(0, waiting);
+        still_busy
     }
 
     /// Demotes a file, if possible, before one of our own attributes of it is set or removed: where
     /// the bytes go can be set only for a file without an extent.
-    pub(crate) fn fold_before(&self, command: &Command) {
+    pub(crate) fn demote_before(&self, command: &Command) {
         let (Command::SetXattr { file, name, .. } | Command::RemoveXattr { file, name }) = command else { return };
         let whole = || self.partitions.get(file.partition())?.lock().extent(*file);
         if name.starts_with(OWN_NAMES)
             && let Some(extent) = whole()
         {
-            self.fold(*file, extent);
+            self.demote(*file, extent);
         }
     }
 
-    /// Tries to demote up to `most` files, those that have waited longest first, as long as more
-    /// than `kept` wait.
-    fn fold_beyond(&self, kept: usize, most: usize) {
-        for _ in 0..most {
+    /// Tries to demote up to `limit` files, those that have waited longest first, as long as more
+    /// than `keep` wait.
+    fn demote_excess(&self, keep: usize, limit: usize) {
+        for _ in 0..limit {
             let oldest = {
-                let mut queue = self.folds.queue.lock();
-                if queue.len() > kept { queue.pop_front() } else { None }
+                let mut queue = self.demotions.queue.lock();
+                if queue.len() > keep { queue.pop_front() } else { None }
             };
             let Some((file, extent)) = oldest else { return };
-            if matches!(self.fold(file, extent), Looked::Later) {
-                self.folds.queue.lock().push_back((file, extent));
+            if matches!(self.demote(file, extent), DemotionResult::Retry) {
+                self.demotions.queue.lock().push_back((file, extent));
             }
         }
     }
 
-    fn fold(&self, file: FileId, extent: Extent) -> Looked {
-        let Some(partition) = self.partitions.get(file.partition()) else { return Looked::Done };
+    fn demote(&self, file: FileId, extent: Extent) -> DemotionResult {
+        let Some(partition) = self.partitions.get(file.partition()) else { return DemotionResult::Done };
         let mut partition = partition.lock();
         if !partition.is_closed(file, extent) {
-            return Looked::Done;
+            return DemotionResult::Done;
         }
-        let Some(small) = self.small(&mut partition, file, extent) else { return Looked::Done };
-        if !self.whole.end_unpinned(extent) {
-            return Looked::Later;
+        let Some(small) = self.demotable_attributes(&mut partition, file, extent) else { return DemotionResult::Done };
+        if !self.extents.end_unpinned(extent) {
+            return DemotionResult::Retry;
         }
-        if self.whole.is_quiet(extent) && self.bring_home(&mut partition, file, extent, &small) {
+        if self.extents.is_idle(extent) && self.move_to_inode(&mut partition, file, extent, &small) {
             drop(partition);
-            self.whole.give_back(extent);
-            return Looked::Done;
+            self.extents.return_to_stock(extent);
+            return DemotionResult::Done;
         }
-        self.whole.revive(extent);
-        Looked::Later
+        self.extents.revive(extent);
+        DemotionResult::Retry
     }
 
     /// The attributes of an extent file that is small enough to be demoted.
-    fn small(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<Attributes> {
+    fn demotable_attributes(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<Attributes> {
         let Ok(Answer::Attributes(mut found)) = partition.apply(None, Command::Stat { file }, clock::now()) else {
             return None;
         };
-        self.fill(&mut found, extent).ok()?;
+        self.fill_from_extent(&mut found, extent).ok()?;
         (found.size <= INLINE_BYTES_MAX.into()).then_some(found)
     }
 
     /// Moves the bytes to the inode; false if that is not possible now.
-    fn bring_home(&self, partition: &mut Partition, file: FileId, extent: Extent, small: &Attributes) -> bool {
-        let Ok(bytes) = self.whole.extents().read_at(Slot(extent.slot), 0, INLINE_BYTES_MAX) else { return false };
+    fn move_to_inode(&self, partition: &mut Partition, file: FileId, extent: Extent, small: &Attributes) -> bool {
+        let Ok(bytes) = self.extents.engine().read_at(Slot(extent.slot), 0, INLINE_BYTES_MAX) else { return false };
         let wanted = Partition::fold_bytes_max(small.size);
         let times = Times { accessed: small.accessed, modified: small.modified, changed: small.changed };
         if wanted > 0 && self.engine.reserve(wanted).is_err() {
             return false;
         }
         let before = partition.bytes();
-        let number = self.folds.next_number();
+        let number = self.demotions.next_number();
         let request_id = RequestId { session: Session::NONE, number, settled: number };
-        let folded = partition.apply(Some(request_id), Command::Demote { file, extent, bytes, times }, clock::now());
+        let demoted = partition.apply(Some(request_id), Command::Demote { file, extent, bytes, times }, clock::now());
         let unneeded = before + wanted - partition.bytes();
         if unneeded > 0 {
             self.engine.release(unneeded);
         }
-        if folded.is_ok() {
-            self.tell_if_shrunk(partition, small);
+        if demoted.is_ok() {
+            self.invalidate_if_resized(partition, small);
         }
-        folded.is_ok()
+        demoted.is_ok()
     }
 
     /// Invalidates attributes if the allocated space has changed: holes and preallocated space
     /// count differently in an inode. All other attributes stay as kernels may cache them.
-    fn tell_if_shrunk(&self, partition: &mut Partition, before: &Attributes) {
+    fn invalidate_if_resized(&self, partition: &mut Partition, before: &Attributes) {
         let file = before.file;
         let now = partition.apply(None, Command::Stat { file }, clock::now());
         if !matches!(now, Ok(Answer::Attributes(now)) if now.allocated == before.allocated) {
             partition.recall_attributes(file);
-            self.watches.tell(Asker::default(), &partition.take_notes());
+            self.subscribers.invalidate(Asker::default(), &partition.take_notes());
         }
     }
 }

@@ -5,7 +5,7 @@
 //! invalidation here, must be able to rely on its ack. That check takes no lock while nothing is
 //! queued. `tests/model.rs` checks every interleaving of the threads' steps.
 
-use crate::sync::{
+use crate::loom_shim::{
     Condvar, Mutex,
     atomic::{AtomicBool, Ordering::SeqCst},
 };
@@ -16,26 +16,26 @@ use wire::Recall;
 
 /// A queue of invalidations that one thread delivers in batches.
 #[derive(Debug, Default)]
-pub struct Lane {
-    state: Mutex<State>,
+pub struct InvalidationSender {
+    state: Mutex<SenderState>,
     /// True while something is queued or being delivered; readable without the lock.
     busy: AtomicBool,
     work: Condvar,
-    heard: Notify,
+    acked: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SenderState {
     queue: BTreeSet<Recall>,
     /// The batch that is being delivered.
     batch: Vec<Recall>,
     /// Number of batches that were taken, and how many of them were acked.
     taken: u64,
-    heard: u64,
+    acked: u64,
     ended: bool,
 }
 
-impl Lane {
+impl InvalidationSender {
     /// Queues an invalidation; returns the number of the batch that will carry it.
     pub fn post(&self, recall: Recall) -> u64 {
         let mut state = self.state.lock();
@@ -48,7 +48,7 @@ impl Lane {
 
     /// Returns the number of the batch that carries an equal invalidation, if one is queued or
     /// being delivered.
-    pub fn find(&self, recall: Recall) -> Option<u64> {
+    pub fn find_batch(&self, recall: Recall) -> Option<u64> {
         if !self.busy.load(SeqCst) {
             return None;
         }
@@ -60,21 +60,21 @@ impl Lane {
     }
 
     /// Returns the number of the last batch that is not acked yet, if there is one.
-    pub fn last(&self) -> Option<u64> {
+    pub fn last_unacked_batch(&self) -> Option<u64> {
         let state = self.state.lock();
         let last = state.taken + u64::from(!state.queue.is_empty());
-        (last > state.heard).then_some(last)
+        (last > state.acked).then_some(last)
     }
 
     /// Ends the queue: nothing more is delivered, so nobody waits.
     pub fn end(&self) {
         self.state.lock().ended = true;
         self.work.notify_all();
-        self.heard.notify_waiters();
+        self.acked.notify_waiters();
     }
 
     /// Waits for invalidations and takes all that are queued; `None` once the queue has ended.
-    pub fn take(&self) -> Option<Vec<Recall>> {
+    pub fn take_batch(&self) -> Option<Vec<Recall>> {
         let mut state = self.state.lock();
         while state.queue.is_empty() && !state.ended {
             self.work.wait(&mut state);
@@ -88,36 +88,36 @@ impl Lane {
     }
 
     /// Acks the batch that was taken last.
-    pub fn done(&self) {
+    pub fn ack(&self) {
         let mut state = self.state.lock();
-        state.heard = state.taken;
+        state.acked = state.taken;
         state.batch.clear();
         if state.queue.is_empty() {
             self.busy.store(false, SeqCst);
         }
         drop(state);
-        self.heard.notify_waiters();
+        self.acked.notify_waiters();
     }
 
-    pub fn has_heard(&self, batch: u64) -> bool {
+    pub fn is_acked(&self, batch: u64) -> bool {
         let state = self.state.lock();
-        state.ended || state.heard >= batch
+        state.ended || state.acked >= batch
     }
 
     /// Waits for the ack of a batch; false if `end` passed before it.
-    pub async fn wait(&self, batch: u64, end: Instant) -> bool {
+    pub async fn wait_acked(&self, batch: u64, end: Instant) -> bool {
         loop {
-            let heard = self.heard.notified();
-            tokio::pin!(heard);
-            heard.as_mut().enable();
-            if self.has_heard(batch) {
+            let acked = self.acked.notified();
+            tokio::pin!(acked);
+            acked.as_mut().enable();
+            if self.is_acked(batch) {
                 return true;
             }
             if Instant::now() >= end {
                 return false;
             }
             tokio::select! {
-                () = heard => {}
+                () = acked => {}
                 () = sleep_until(end) => {}
             }
         }

@@ -18,24 +18,24 @@ impl HostFiles {
     /// Reads exactly `length` bytes at `offset`. Refused with `Io` if the host file is gone or has
     /// become shorter.
     pub fn read(&self, file: FileId, host: &HostFile, offset: u64, length: u32) -> Result<Vec<u8>, Refusal> {
-        let opened = self.opened(file, host)?;
+        let opened = self.open_cached(file, host)?;
         let mut bytes = Vec::with_capacity(length as usize);
         while bytes.len() < length as usize {
             let at = offset + bytes.len() as u64;
             let wanted = length as usize - bytes.len();
-            let read = read_at(&opened, &mut bytes, wanted, at).map_err(|error| failed(host, &error))?;
+            let read = read_at(&opened, &mut bytes, wanted, at).map_err(|error| read_failed(host, &error))?;
             if read == 0 {
-                return Err(shorter(host, at));
+                return Err(too_short(host, at));
             }
         }
         Ok(bytes)
     }
 
-    fn opened(&self, file: FileId, host: &HostFile) -> Result<Arc<File>, Refusal> {
+    fn open_cached(&self, file: FileId, host: &HostFile) -> Result<Arc<File>, Refusal> {
         if let Some(opened) = self.open.read().get(&file) {
             return Ok(opened.clone());
         }
-        let opened = Arc::new(File::open(&host.path).map_err(|error| failed(host, &error))?);
+        let opened = Arc::new(File::open(&host.path).map_err(|error| read_failed(host, &error))?);
         let mut open = self.open.write();
         if open.len() >= OPEN_MAX {
             open.clear();
@@ -56,17 +56,17 @@ fn read_at(file: &File, bytes: &mut Vec<u8>, wanted: usize, offset: u64) -> io::
     }
 }
 
-fn object(host: &HostFile) -> Object {
+fn host_object(host: &HostFile) -> Object {
     Object::Text(host.path.display().to_string())
 }
 
-fn failed(host: &HostFile, error: &io::Error) -> Refusal {
+fn read_failed(host: &HostFile, error: &io::Error) -> Refusal {
     let why = format!("this bound input cannot be read any more: {error}; put the file back, or bind it again");
-    Refusal::Io { object: object(host), why: why.into() }
+    Refusal::Io { object: host_object(host), why: why.into() }
 }
 
-fn shorter(host: &HostFile, end: u64) -> Refusal {
+fn too_short(host: &HostFile, end: u64) -> Refusal {
     let why =
         format!("this bound input has become shorter: {end} bytes, {} when it was bound; bind it again", host.size);
-    Refusal::Io { object: object(host), why: why.into() }
+    Refusal::Io { object: host_object(host), why: why.into() }
 }

@@ -1,7 +1,7 @@
 //! An index of the partitions in which each session has left state: the end of a session visits
 //! those alone, and not the thousands of others.
 
-use crate::{Node, meta::MetaCall};
+use crate::{Node, execute::CommandCall};
 use parking_lot::RwLock;
 use partition::{Asker, Endings};
 use placement::PartitionId;
@@ -14,7 +14,7 @@ use wire::{Command, Session};
 /// For each session that has not ended, the partitions of a node that may have state of it:
 /// replies, opens, locks, intents, or cache grants.
 #[derive(Debug)]
-pub struct Touched {
+pub struct SessionIndex {
     /// Ended sessions, shared with the partitions: their late requests are refused everywhere.
     endings: Endings,
     /// A bit for each partition of the pool. At most one entry for each live session.
@@ -22,7 +22,7 @@ pub struct Touched {
     words: usize,
 }
 
-impl Touched {
+impl SessionIndex {
     /// An empty index for a pool with this many partitions.
     pub fn new(partitions: u32) -> Self {
         let words = partitions.div_ceil(u64::BITS) as usize;
@@ -40,7 +40,7 @@ impl Touched {
         if session == Session::NONE {
             return;
         }
-        let (word, bit) = place(partition);
+        let (word, bit) = bit_position(partition);
         if let Some(words) = self.sessions.read().get(&session) {
             if words[word].load(Relaxed) & bit == 0 {
                 words[word].fetch_or(bit, Relaxed);
@@ -66,7 +66,7 @@ impl Touched {
     }
 }
 
-fn place(PartitionId(number): PartitionId) -> (usize, u64) {
+fn bit_position(PartitionId(number): PartitionId) -> (usize, u64) {
     let number = u32::from(number);
     ((number / u64::BITS) as usize, 1 << (number % u64::BITS))
 }
@@ -76,23 +76,23 @@ impl Node {
     /// which it may have left state; the caller ends it there ([`Command::CloseSession`]). The
     /// others have none.
     pub fn end_session(&self, session: Session) -> Vec<PartitionId> {
-        let touched = self.touched.end(session);
-        self.outlive(session, None);
-        self.locks.end_session(session);
-        self.locks.wake_all();
-        touched
+        let partitions = self.session_index.end(session);
+        self.detach_opens(session, None);
+        self.lock_queue.end_session(session);
+        self.lock_queue.wake_all();
+        partitions
     }
 
     /// Notes the sessions of which a command may leave state in its partition, whose lock is held.
-    pub(crate) fn note_sessions(&self, call: &MetaCall, asker: Asker) {
+    pub(crate) fn note_sessions(&self, call: &CommandCall, caller: Asker) {
         if let Some(request_id) = call.request_id {
-            self.touched.note(request_id.session, call.partition);
+            self.session_index.note(request_id.session, call.partition);
         }
-        if asker.watcher.is_some() && call.request_id.is_none_or(|request_id| request_id.session != asker.session) {
-            self.touched.note(asker.session, call.partition);
+        if caller.watcher.is_some() && call.request_id.is_none_or(|request_id| request_id.session != caller.session) {
+            self.session_index.note(caller.session, call.partition);
         }
         if let Some(Command::Decide { intent }) = &call.command {
-            self.touched.note(intent.session, call.partition);
+            self.session_index.note(intent.session, call.partition);
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use crate::{
     Node, clock,
-    space::Full,
-    watch::Hearing,
-    whole::{Pin, Wholes},
-    whole_calls::{Todo, wish},
+    extent_ops::{ExtentOp, extent_request},
+    extents::{ExtentPin, ExtentSlots},
+    space::EngineFull,
+    subscriber::AckWait,
 };
 use bytes::Bytes;
 use partition::{Asker, Partition};
@@ -17,7 +17,7 @@ use wire::{Answer, Command, Content, Credentials, Extent, Object, Outcome, Recal
 
 /// A command in progress, kept until there is space for it.
 #[derive(Debug)]
-pub struct MetaCall {
+pub struct CommandCall {
     pub session: Session,
     pub skip_ack: bool,
     pub partition: PartitionId,
@@ -25,82 +25,82 @@ pub struct MetaCall {
     /// The command; taken when it is executed.
     pub command: Option<Command>,
     /// Credentials of the user on whose behalf the path was walked, if they are to be checked.
-    pub who: Option<Credentials>,
+    pub credentials: Option<Credentials>,
     /// The invalidation acks that the answer waits for; set when the command is executed.
-    pub hearing: Option<Hearing>,
+    pub ack_wait: Option<AckWait>,
     /// Work on an extent that found no space, with the partition's answer: the rest of a command
     /// that is executed already.
-    pub rest: Option<(Todo, Answer)>,
+    pub remaining: Option<(ExtentOp, Answer)>,
 }
 
-impl MetaCall {
+impl CommandCall {
     /// A call of a session without a request id; the command is still to be filled in.
-    pub fn asking(session: Session, partition: PartitionId) -> Self {
+    pub fn new(session: Session, partition: PartitionId) -> Self {
         Self {
             session,
             skip_ack: false,
             partition,
             request_id: None,
             command: None,
-            who: None,
-            hearing: None,
-            rest: None,
+            credentials: None,
+            ack_wait: None,
+            remaining: None,
         }
     }
 
     /// A call that changes something, with its request id.
-    pub fn of(request_id: RequestId, partition: PartitionId, command: Command) -> Self {
+    pub fn with_id(request_id: RequestId, partition: PartitionId, command: Command) -> Self {
         let (session, request_id, command) = (request_id.session, Some(request_id), Some(command));
-        Self { session, skip_ack: false, partition, request_id, command, who: None, hearing: None, rest: None }
+        Self { session, skip_ack: false, partition, request_id, command, credentials: None, ack_wait: None, remaining: None }
     }
 }
 
 impl Node {
     /// Executes the command, unless there is no space for what it may add.
-    pub(crate) fn try_meta(&self, call: &mut MetaCall) -> Result<Outcome<Answer>, Full> {
+    pub(crate) fn try_execute(&self, call: &mut CommandCall) -> Result<Outcome<Answer>, EngineFull> {
         let Some(partition) = self.partitions.get(call.partition) else {
-            return Ok(Err(self.not_here(call.partition)));
+            return Ok(Err(self.wrong_node(call.partition)));
         };
-        let too_much = call.command.as_ref().and_then(|command| self.too_much(command));
-        if let Err(refusal) = too_much.map_or_else(|| self.store_first(call), |refusal| Ok(Err(refusal)))? {
+        let oversized = call.command.as_ref().and_then(|command| self.refuse_oversized(command));
+        if let Err(refusal) = oversized.map_or_else(|| self.write_first_stripe(call), |refusal| Ok(Err(refusal)))? {
             return Ok(Err(refusal));
         }
         let mut partition = partition.lock();
-        if let Some((todo, answer)) = call.rest.take() {
-            return self.settle(&mut partition, call, Some(todo), Ok(answer));
+        if let Some((op, answer)) = call.remaining.take() {
+            return self.finish_extent_op(&mut partition, call, Some(op), Ok(answer));
         }
-        let asker = self.watches.asker(call.session);
-        self.note_sessions(call, asker);
+        let caller = self.subscribers.caller(call.session);
+        self.note_sessions(call, caller);
         if let Some(answer) = call.request_id.and_then(|request_id| partition.recall(request_id)) {
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
-            call.hearing = self.watches.pending(asker).filter(|_| !call.skip_ack);
-            return Ok(self.filled(&partition, answer));
+            call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);
+            return Ok(self.fill_answer(&partition, answer));
         }
         if matches!(call.command, Some(Command::OpenName { .. })) {
-            call.command = call.command.take().map(|command| partition.resolved(command, call.who.as_ref()));
+            call.command = call.command.take().map(|command| partition.resolved(command, call.credentials.as_ref()));
         }
-        let wished = call.command.as_mut().and_then(wish).copied();
-        let given = call.command.as_mut().and_then(|command| self.grant_wish(&partition, command));
+        let wished = call.command.as_mut().and_then(extent_request).copied();
+        let given = call.command.as_mut().and_then(|command| self.grant_extent(&partition, command));
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
         match reserve(&*self.engine, wanted) {
             Ok(None) => {}
             refused => {
                 drop(partition);
-                self.revoke_wish(call.command.as_mut(), wished, given);
+                self.revoke_extent(call.command.as_mut(), wished, given);
                 return refused.map(|refusal| Err(refusal.expect("else it was granted")));
             }
         }
         let mut command = call.command.take().expect("a command is done once");
-        if self.whole.any() {
-            self.known_to(&partition, &mut command);
+        if self.extents.is_supported() {
+            self.subtract_extent_changes(&partition, &mut command);
         }
-        let (read, object) = (file_read(&command), object_read(&command));
-        let todo = if self.whole.any() { Todo::of(&command) } else { None };
-        let (answer, unneeded) = self.apply(&mut partition, asker, call.request_id, command, wanted);
-        let unused = given.filter(|extent| !uses(&answer, *extent));
-        let told = partition.told();
-        let answer = self.settle(&mut partition, call, todo, answer);
+        let (read, object) = (read_range(&command), object_offset(&command));
+        let op = if self.extents.is_supported() { ExtentOp::from_command(&command) } else { None };
+        let (answer, unneeded) = self.apply(&mut partition, caller, call.request_id, command, wanted);
+        let unused = given.filter(|extent| !uses_extent(&answer, *extent));
+        let effects = partition.told();
+        let answer = self.finish_extent_op(&mut partition, call, op, answer);
         let answer = match object {
             Some(offset) => answer.map(|answer| answer.and_then(|answer| self.fill_object(answer, offset))),
             None => answer,
@@ -110,18 +110,18 @@ impl Node {
         // attribute invalidations of that file. Nobody waits for the invalidation that the read
         // itself causes.
         let waits = read.filter(|_| !call.skip_ack);
-        let unheard = waits.and_then(|(file, _)| self.watches.unheard(Recall::Attributes(file)));
-        let hearing = self.watches.tell(asker, &partition.take_notes());
+        let read_acks = waits.and_then(|(file, _)| self.subscribers.pending_acks_of(Recall::Attributes(file)));
+        let ack_wait = self.subscribers.invalidate(caller, &partition.take_notes());
         drop(partition);
         // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
         // and another subscriber's ack may need those pages.
-        call.hearing = if read.is_some() { unheard } else { hearing }.filter(|_| !call.skip_ack);
+        call.ack_wait = if read.is_some() { read_acks } else { ack_wait }.filter(|_| !call.skip_ack);
         self.return_unused(unneeded, unused);
-        if let Some(told) = told {
-            self.heed(told);
+        if let Some(effects) = effects {
+            self.run_effects(effects);
         }
         Ok(answer?.and_then(|mut answer| {
-            self.clear_gone(&mut answer);
+            self.remove_deleted_stripes(&mut answer);
             self.fill_bytes(answer, read, object, pin)
         }))
     }
@@ -132,36 +132,36 @@ impl Node {
             self.engine.release(bytes);
         }
         if let Some(extent) = extent {
-            self.whole.free(extent);
+            self.extents.free(extent);
         }
     }
 
     /// Fills in what only extents know. Must be called under the lock of the partition that
     /// answered.
-    fn filled(&self, partition: &Partition, answer: Outcome<Answer>) -> Outcome<Answer> {
+    fn fill_answer(&self, partition: &Partition, answer: Outcome<Answer>) -> Outcome<Answer> {
         match answer {
-            Ok(answer) => self.fill_whole(partition, answer),
-            Err(refusal) => Err(self.fill_changed(partition, refusal)),
+            Ok(answer) => self.fill_attributes(partition, answer),
+            Err(refusal) => Err(self.add_extent_changes(partition, refusal)),
         }
     }
 
     /// Does the work on extents that remains, under the partition's lock. Work that finds no space
     /// is kept with the call.
-    fn settle(
+    fn finish_extent_op(
         &self,
         partition: &mut Partition,
-        call: &mut MetaCall,
-        todo: Option<Todo>,
+        call: &mut CommandCall,
+        op: Option<ExtentOp>,
         answer: Outcome<Answer>,
-    ) -> Result<Outcome<Answer>, Full> {
-        let (Some(todo), Ok(planned)) = (todo, &answer) else {
-            return Ok(self.filled(partition, answer));
+    ) -> Result<Outcome<Answer>, EngineFull> {
+        let (Some(op), Ok(planned)) = (op, &answer) else {
+            return Ok(self.fill_answer(partition, answer));
         };
-        match self.finish_whole(partition, call.request_id, &todo, planned) {
-            Ok(None) => Ok(answer.and_then(|answer| self.fill_whole(partition, answer))),
+        match self.run_extent_op(partition, call.request_id, &op, planned) {
+            Ok(None) => Ok(answer.and_then(|answer| self.fill_attributes(partition, answer))),
             Ok(Some(done)) => Ok(done),
             Err(full) => {
-                call.rest = Some((todo, planned.clone()));
+                call.remaining = Some((op, planned.clone()));
                 Err(full)
             }
         }
@@ -171,13 +171,13 @@ impl Node {
     pub(crate) fn apply(
         &self,
         partition: &mut Partition,
-        asker: Asker,
+        caller: Asker,
         request_id: Option<RequestId>,
         command: Command,
         wanted: u64,
     ) -> (Outcome<Answer>, u64) {
         let (bytes, files) = (partition.bytes(), partition.files());
-        let answer = partition.apply_for(asker, request_id, command, clock::now());
+        let answer = partition.apply_for(caller, request_id, command, clock::now());
         let delta = partition.files().wrapping_sub(files);
         if delta != 0 {
             self.files.fetch_add(delta, Relaxed);
@@ -192,7 +192,7 @@ impl Node {
         answer: Answer,
         read: Option<(FileId, u64)>,
         object: Option<u64>,
-        pin: Option<Pin<&Wholes>>,
+        pin: Option<ExtentPin<&ExtentSlots>>,
     ) -> Outcome<Answer> {
         if let (Answer::Object { head, striped, length, content }, Some(offset)) = (&answer, object) {
             // A client that views stripes in shared memory may ask for more than one read returns.
@@ -210,19 +210,19 @@ impl Node {
         }
         match (answer, read) {
             (Answer::Content { length, content: Content::Bound(host) }, Some((file, offset))) => {
-                let bytes = if length == 0 { Vec::new() } else { self.hosts.read(file, &host, offset, length)? };
+                let bytes = if length == 0 { Vec::new() } else { self.host_files.read(file, &host, offset, length)? };
                 Ok(Answer::Content { length, content: Content::Bytes(Bytes::from(bytes)) })
             }
             (Answer::Content { length, content: Content::Extent(_) }, Some((file, offset))) => {
                 let pin = pin.ok_or(Refusal::Stale(Object::File(file)))?;
-                self.read_whole(&pin, Object::File(file), offset, length)
+                self.read_extent(&pin, Object::File(file), offset, length)
             }
             (answer, _) => Ok(answer),
         }
     }
 }
 
-fn file_read(command: &Command) -> Option<(FileId, u64)> {
+fn read_range(command: &Command) -> Option<(FileId, u64)> {
     match command {
         Command::Read { file, offset, .. } => Some((*file, *offset)),
         _ => None,
@@ -230,7 +230,7 @@ fn file_read(command: &Command) -> Option<(FileId, u64)> {
 }
 
 /// The offset at which an object's bytes are read.
-fn object_read(command: &Command) -> Option<u64> {
+fn object_offset(command: &Command) -> Option<u64> {
     match command {
         Command::GetObject { offset, .. } | Command::GetFile { offset, .. } => Some(*offset),
         _ => None,
@@ -238,25 +238,26 @@ fn object_read(command: &Command) -> Option<u64> {
 }
 
 /// True if the file that was made or opened has this extent.
-fn uses(answer: &Outcome<Answer>, extent: Extent) -> bool {
+fn uses_extent(answer: &Outcome<Answer>, extent: Extent) -> bool {
     matches!(answer, Ok(Answer::Opened { attributes, .. }) if attributes.extent == Some(extent))
 }
 
 /// Reserves space. Returns `Some` refusal if the engine failed.
-fn reserve(engine: &dyn Engine, wanted: u64) -> Result<Option<Refusal>, Full> {
+fn reserve(engine: &dyn Engine, wanted: u64) -> Result<Option<Refusal>, EngineFull> {
     if wanted == 0 {
         return Ok(None);
     }
     match engine.reserve(wanted) {
         Ok(()) => Ok(None),
-        Err(error) => refusal_of(error, Object::Pool).map(Some),
+        Err(error) => refusal_from(error, Object::Pool).map(Some),
     }
 }
 
-/// Maps an engine error to a refusal. `Full` is kept apart, because the caller may wait for space.
-pub fn refusal_of(error: EngineError, object: Object) -> Result<Refusal, Full> {
+/// Maps an engine error to a refusal. `EngineFull` is kept apart, because the caller may wait for
+/// space.
+pub fn refusal_from(error: EngineError, object: Object) -> Result<Refusal, EngineFull> {
     Ok(match error {
-        EngineError::Full { capacity, used, wanted } => return Err(Full { capacity, used, wanted }),
+        EngineError::Full { capacity, used, wanted } => return Err(EngineFull { capacity, used, wanted }),
         EngineError::Stale { .. } => Refusal::Stale(object),
         EngineError::TooLong { limit, .. } => Refusal::TooLarge { object, limit: limit.into() },
         other => Refusal::Io { object, why: other.to_string().into() },

@@ -1,22 +1,22 @@
 //! The local partitions: the node's share of the pool's.
 
-use crate::{Settings, clock};
+use crate::{NodeSettings, clock};
 use parking_lot::Mutex;
 use partition::{Endings, Partition};
 use placement::{FileId, NodeId, PartitionId, PartitionMap};
 
 /// A slot for each partition of the pool; empty where another node holds it.
 #[derive(Debug)]
-pub struct Held {
-    places: Box<[Option<Mutex<Partition>>]>,
+pub struct LocalPartitions {
+    slots: Box<[Option<Mutex<Partition>>]>,
     /// True if no other node holds any partition.
-    are_all: bool,
+    holds_all: bool,
 }
 
-impl Held {
+impl LocalPartitions {
     /// Makes the partitions that the map gives a node, empty except for the root directory. All
     /// share the list of ended sessions.
-    pub fn share(node: NodeId, map: &PartitionMap, settings: &Settings, endings: &Endings) -> Self {
+    pub fn new(node: NodeId, map: &PartitionMap, settings: &NodeSettings, endings: &Endings) -> Self {
         let shared = partition::Settings {
             split_entries: settings.split_entries,
             partitions: map.partitions(),
@@ -31,27 +31,27 @@ impl Held {
         let last = u16::try_from(map.partitions() - 1).expect("a map has at most 2^16 partitions");
         let ids = (0..=last).map(PartitionId);
         let held = |id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).sharing(endings.clone())));
-        let places: Box<[_]> = ids.map(held).collect();
-        Self { are_all: places.iter().all(Option::is_some), places }
+        let slots: Box<[_]> = ids.map(held).collect();
+        Self { holds_all: slots.iter().all(Option::is_some), slots }
     }
 
     /// True if no other node of the pool holds a partition.
-    pub fn are_all(&self) -> bool {
-        self.are_all
+    pub fn holds_all(&self) -> bool {
+        self.holds_all
     }
 
     /// Returns a partition, if it is held here.
     pub fn get(&self, id: PartitionId) -> Option<&Mutex<Partition>> {
-        self.places.get(usize::from(id.0))?.as_ref()
+        self.slots.get(usize::from(id.0))?.as_ref()
     }
 }
 
 /// Iterates over the partitions that are held here.
-impl<'a> IntoIterator for &'a Held {
+impl<'a> IntoIterator for &'a LocalPartitions {
     type Item = &'a Mutex<Partition>;
     type IntoIter = std::iter::Flatten<std::slice::Iter<'a, Option<Mutex<Partition>>>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.places.iter().flatten()
+        self.slots.iter().flatten()
     }
 }
