@@ -12,7 +12,7 @@ use pyo3::{
 };
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use vfs::Whereabouts;
+use vfs::PathLocation;
 use wire::{Attributes, Kind, ObjectMeta, Outcome, SpaceUsage, Timestamp, Version};
 
 /// Outcome of a call.
@@ -32,7 +32,7 @@ pub enum Done {
     Stat(Attributes),
     Entries(Vec<(Vec<u8>, Attributes)>),
     Page(ListPage),
-    Located(Whereabouts),
+    Located(PathLocation),
     Usages(Vec<(NodeId, Outcome<SpaceUsage>)>),
     File(File),
     Upload(Upload),
@@ -73,7 +73,7 @@ impl Done {
                 let texts = |names: Vec<Vec<u8>>| names.into_iter().map(text).collect::<Vec<_>>();
                 (texts(keys), texts(directories), next.map(text)).into_py_any(py)
             }
-            Self::Located(whereabouts) => located(py, whereabouts),
+            Self::Located(location) => located(py, location),
             Self::Usages(usages) => {
                 let usage = |(node, usage): (NodeId, Outcome<SpaceUsage>)| match usage {
                     Ok(SpaceUsage { capacity, used, files, .. }) => (node.0, capacity, used, files, None::<String>),
@@ -143,14 +143,14 @@ fn kind(kind: Kind) -> &'static str {
 }
 
 /// (exists, inode's node, policy, [(node, bytes or share)], [(start, stop, node)])
-fn located(py: Python<'_>, whereabouts: Whereabouts) -> PyResult<Py<PyAny>> {
-    match whereabouts {
-        Whereabouts::There(located) => {
+fn located(py: Python<'_>, location: PathLocation) -> PyResult<Py<PyAny>> {
+    match location {
+        PathLocation::Existing(located) => {
             let shares: Vec<_> = located.shares().into_iter().map(|(node, bytes)| (node.0, bytes)).collect();
             let ranges = located.bytes.into_iter().map(|(range, node)| (range.start, range.end, node.0));
             (true, Some(located.inode.0), None::<String>, shares, ranges.collect::<Vec<_>>()).into_py_any(py)
         }
-        Whereabouts::Expected(expected) => {
+        PathLocation::Expected(expected) => {
             let shares: Vec<_> = expected.nodes.into_iter().map(|(node, share)| (node.0, share)).collect();
             let inode = expected.inode.map(|node| node.0);
             let policy = Some(expected.policy.to_string());

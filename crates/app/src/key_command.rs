@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use tokio::runtime::Runtime;
-use vfs::{ExpectedLocation, FileLocation, Handle, Vfs, Whereabouts};
+use vfs::{ExpectedLocation, FileLocation, Handle, PathLocation, Vfs};
 use wire::{Attributes, Kind, NAME_BYTES_MAX, Object, ObjectMeta, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
 /// Bytes read or written at a time.
@@ -453,8 +453,8 @@ pub fn locate(args: &StatArgs) -> Result<u8, Vec<Problem>> {
     Ok(pool.each(&args.keys, |pool, key| {
         let fails = |refusal| refused(key, &refusal);
         match pool.wait(pool.vfs.locate_path(key.as_bytes())).map_err(fails)? {
-            Whereabouts::There(located) => print_located(key, &located, args.json),
-            Whereabouts::Expected(expected) => print_expected(key, &expected, args.json),
+            PathLocation::Existing(located) => print_located(key, &located, args.json),
+            PathLocation::Expected(expected) => print_expected(key, &expected, args.json),
         }
     }))
 }

@@ -66,7 +66,7 @@ impl Handler for Face {
     }
 
     fn on_close(&self) {
-        self.parking.run("end", self.vfs.end());
+        self.parking.run("end", self.vfs.end_session());
         self.ended.set();
     }
 }

@@ -150,7 +150,7 @@ impl Known {
         if self.lookups.lost(file, lookups) {
             self.opens.lock().forgotten(file);
             if !self.removed.given_back(file, self.looks.under_way()) {
-                self.parking.run("forget", self.vfs.forgotten(file));
+                self.parking.run("forget", self.vfs.report_forgotten(file));
             }
         }
     }
@@ -180,7 +180,7 @@ impl Known {
             tracing::debug!("{} inodes are not let go of: {error}", inodes.len());
         }
         for file in &due.gone {
-            self.parking.run("forget", self.vfs.forgotten(*file));
+            self.parking.run("forget", self.vfs.report_forgotten(*file));
         }
     }
 
@@ -194,7 +194,8 @@ impl Known {
                 FuseOpen { backing: Some(held.id), ..opened }
             }
             Way::Ordinary { outdated } => {
-                let direct = self.vfs.is_whole(handle) || self.vfs.shared(handle) || self.ordinary.is_direct(flags);
+                let direct =
+                    self.vfs.is_extent_file(handle) || self.vfs.is_shared(handle) || self.ordinary.is_direct(flags);
                 FuseOpen { direct, parallel_direct_writes: direct, keep_cache: !direct && !outdated, ..opened }
             }
         }

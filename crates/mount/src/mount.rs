@@ -132,7 +132,7 @@ impl Mount {
         let own = OwnSession::of(vfs, &parking).map_err(|refusal| refused(point, &refusal))?;
         let started = Self::start(&way, real, options, &Parts { own: &own, parking: &parking, counters: &counters });
         if started.is_err() {
-            parking.run("end", own.vfs.end());
+            parking.run("end", own.vfs.end_session());
         }
         started
     }

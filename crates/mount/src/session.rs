@@ -33,10 +33,10 @@ impl OwnSession {
     /// Opens another session of the pool of `vfs`, and subscribes it.
     pub(crate) fn of(vfs: &Vfs, parking: &Parking) -> Outcome<Self> {
         let beside = vfs.clone();
-        let vfs = parking.wait(beside.another())?;
+        let vfs = parking.wait(beside.new_session())?;
         let known = Arc::new(OnceLock::<Arc<Known>>::new());
         let hearer = Arc::clone(&known);
-        let watched = parking.wait(vfs.watch(Arc::new(move |recalls| {
+        let watched = parking.wait(vfs.subscribe(Arc::new(move |recalls| {
             if let Some(known) = hearer.get() {
                 recall::hear(known, recalls);
             }
@@ -56,7 +56,7 @@ impl OwnSession {
     pub(crate) fn hears(&self, known: Known, pruning: bool) -> Arc<Known> {
         let known = Arc::clone(self.known.get_or_init(|| Arc::new(known)));
         if pruning && self.keeps == Keeps::UntilRecalled && known.lets_go() {
-            self.vfs.prunes();
+            self.vfs.declare_prune_support();
         }
         known
     }

@@ -42,12 +42,12 @@ async fn main() {
         for _ in 0..TURNS {
             let program = vfs.open_for_program(file, OpenFlags::READ).await.unwrap();
             let descriptor = File::from(program.descriptor);
-            match program.marked.kind {
+            match program.lease.kind {
                 LeaseKind::Extent(_) => assert_eq!(descriptor.read_at(&mut [0; BYTES + 1], 0).unwrap(), BYTES),
                 _ => assert_eq!(vfs.read_for_program(file, 0, 4096).await.unwrap().len(), BYTES),
             }
             drop(descriptor);
-            vfs.look(program.marked.id).await.unwrap();
+            vfs.probe_lease(program.lease.id).await.unwrap();
         }
         let each = begun.elapsed() / TURNS;
         println!("{}: {:.1} us", if inline { "stand-in" } else { "extent" }, each.as_secs_f64() * 1e6);

@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 use transport::Address;
-use vfs::{Program, Vfs};
+use vfs::{ProgramFile, Vfs};
 use wire::{
     Changes, Credentials, DirAccess, ExtentRequest, LeaseKind, Lock, LockKind, LockOwner, LockStyle, Name, NewInode,
     NewKind, Object, OpenFlags, OpenLeaseId, Owner, Refusal, RenameFrom, RenameMode, RenameTo,
@@ -42,7 +42,7 @@ const KILLS: u64 = 12;
 /// Longest life of one of them.
 const LIFE_MAX_MICROS: u64 = 30_000;
 
-async fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> Program {
+async fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> ProgramFile {
     vfs.create_for_program(Vfs::root(), name.as_bytes(), 0o644, OWNER, flags).await.unwrap()
 }
 
@@ -50,7 +50,7 @@ async fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> Program {
 async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let vfs = connect(host.server.address()).await;
-    let Program { descriptor, marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE).await;
+    let ProgramFile { descriptor, lease: marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE).await;
     assert!(matches!(marked.kind, LeaseKind::Extent(_)), "{marked:?}");
     let mut file = File::from(descriptor);
     file.write_all(b"past the node").unwrap();
@@ -61,8 +61,8 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
     reads.read_to_string(&mut text).unwrap();
     assert_eq!((text.as_str(), file.stream_position().unwrap()), ("past the node", 13));
     drop((file, reads));
-    for mark in [marked.id, reader.marked.id] {
-        assert!(!vfs.look(mark).await.unwrap());
+    for mark in [marked.id, reader.lease.id] {
+        assert!(!vfs.probe_lease(mark).await.unwrap());
     }
     // The file is small, and demoted to its inode.
     until(|| host.used() == 0).await;
@@ -101,11 +101,11 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     until(|| host.node.scan_leases() == (2, 2)).await;
     let after = connect(host.server.address()).await;
     let found = rustix::fs::fstat(&two.descriptor).unwrap();
-    let marked = after.which(after.near_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
-    assert_eq!(marked, [one.marked, two.marked]);
+    let marked = after.find_leases(after.local_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
+    assert_eq!(marked, [one.lease, two.lease]);
     drop(two.descriptor);
-    assert!(!after.look(two.marked.id).await.unwrap());
-    assert!(after.look(one.marked.id).await.unwrap());
+    assert!(!after.probe_lease(two.lease.id).await.unwrap());
+    assert!(after.probe_lease(one.lease.id).await.unwrap());
 }
 
 fn lock(owner: LockOwner, kind: LockKind) -> Lock {
@@ -144,7 +144,7 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
         vfs.lock_for_program(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
     }
     drop(again.descriptor);
-    vfs.look(again.marked.id).await.unwrap();
+    vfs.probe_lease(again.lease.id).await.unwrap();
     let mine = lock(LockOwner::Session(1), LockKind::Write);
     host.truth.lock_for_program(files[0], mine, false).await.unwrap();
     assert_eq!(host.truth.lock_for_program(files[1], mine, false).await, Err(Refusal::Locked(Object::File(files[1]))));
@@ -221,7 +221,7 @@ async fn many_stripes_of_a_removed_file_go_when_the_node_itself_finds_that_nobod
     let vfs = connect(host.server.address()).await;
     let file = host.truth.write_file(b"f", &vec![7; 32 << 20]).await.unwrap().file;
     let program = vfs.open_for_program(file, OpenFlags::READ).await.unwrap();
-    assert_eq!(program.marked.kind, LeaseKind::Bytes);
+    assert_eq!(program.lease.kind, LeaseKind::Bytes);
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(host.node.usage().used >= 32 << 20, "somebody has it");
     drop(program.descriptor); // as when a process is killed: nobody is notified
@@ -448,7 +448,7 @@ async fn work(vfs: &Vfs, name: &str) {
             1 => drop(file),
             _ => {
                 drop(file);
-                vfs.look(program.marked.id).await.unwrap();
+                vfs.probe_lease(program.lease.id).await.unwrap();
             }
         }
         kept.truncate(20);

@@ -83,7 +83,7 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
     let relay = Relay::to(&mut server);
     let (vfs, other) = (vfs(&relay.address).await, vfs(server.address()).await);
     let (hear, heard) = ears();
-    vfs.watch(hear).await.unwrap();
+    vfs.subscribe(hear).await.unwrap();
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     assert!(vfs.stat(file).await.unwrap().cacheable);
     relay.cut();
@@ -220,7 +220,7 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
         let (vfs, other) = (pool.client().await, pool.client().await);
         let (hear, heard) = ears();
         if !WITH_REACTOR {
-            vfs.watch(hear).await.unwrap();
+            vfs.subscribe(hear).await.unwrap();
         }
         let mut files = Vec::new();
         for number in 0..16 {

@@ -26,7 +26,7 @@ async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
     let before = other.list(Vfs::root(), 0, 9).await.unwrap().len();
     let files = node.usage().files;
     if !WITH_REACTOR {
-        mortal.watch(Arc::new(|_| {})).await.unwrap();
+        mortal.subscribe(Arc::new(|_| {})).await.unwrap();
     }
     let gone = mortal.write_file(b"gone", &vec![7; 200_000]).await.unwrap().file;
     let locked = mortal.write_file(b"locked", b"bytes").await.unwrap().file;

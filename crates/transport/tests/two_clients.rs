@@ -56,7 +56,7 @@ async fn how_full_the_pool_is_is_told_as_the_node_knows_it() {
     let vfs = vfs(server.address()).await;
     assert!([wire::SpaceUsage::default(), node.usage()].contains(&vfs.usage()), "nothing yet, or what it said already");
     vfs.write_file(b"f", &vec![7; 1_000_000]).await.unwrap();
-    assert_eq!(vfs.ask_usage().await, Ok(node.usage()));
+    assert_eq!(vfs.query_usage().await, Ok(node.usage()));
     assert_eq!(vfs.usage(), node.usage(), "as it said last");
     server.stop().await;
 }
@@ -128,7 +128,7 @@ async fn what_one_keeps_is_recalled_before_the_others_change_is_answered() {
         let (one, other) = (vfs(server.address()).await, vfs(server.address()).await);
         let heard: Arc<Mutex<Vec<Recall>>> = Arc::default();
         let ears = heard.clone();
-        one.watch(Arc::new(move |recalls: &[Recall]| ears.lock().unwrap().extend(recalls))).await.unwrap();
+        one.subscribe(Arc::new(move |recalls: &[Recall]| ears.lock().unwrap().extend(recalls))).await.unwrap();
         let file = one.write_file(b"f", b"bytes").await.unwrap().file;
         assert!(one.lookup(Vfs::root(), b"f").await.unwrap().cacheable);
         heard.lock().unwrap().clear();
@@ -148,7 +148,7 @@ async fn a_face_that_panics_is_not_waited_for() {
         ears.fetch_add(1, SeqCst);
         panic!("as a face that is broken");
     };
-    one.watch(Arc::new(broken)).await.unwrap();
+    one.subscribe(Arc::new(broken)).await.unwrap();
     let file = one.write_file(b"f", b"bytes").await.unwrap().file;
     one.lookup(Vfs::root(), b"f").await.unwrap();
     other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();

@@ -17,7 +17,7 @@ impl Vfs {
         length: u64,
         mode: AllocateMode,
     ) -> impl Future<Output = Outcome<()>> + Send + use<> {
-        let open = self.usable(handle, |flags| flags.write);
+        let open = self.open_with_access(handle, |flags| flags.write);
         async move {
             let open = open?;
             open.client.allocate(open.file, offset, length, mode).await
@@ -44,7 +44,8 @@ impl Vfs {
         to: (Handle, u64),
         length: u64,
     ) -> impl Future<Output = Outcome<u64>> + Send + use<> {
-        let (source, target) = (self.usable(from.0, |flags| flags.read), self.usable(to.0, |flags| flags.write));
+        let (source, target) =
+            (self.open_with_access(from.0, |flags| flags.read), self.open_with_access(to.0, |flags| flags.write));
         async move {
             let (source, target) = (source?, target?);
             let length = length.min(COPY_BYTES_MAX);
@@ -59,7 +60,7 @@ impl Vfs {
                 let (read, place) = (bytes.len() as u64, WritePlace::At(to.1 + done));
                 let written = match target.client.write(target.file, place, bytes, false).await {
                     Ok(written) => {
-                        target.note_written(&written);
+                        target.record_write(&written);
                         u64::from(written.length)
                     }
                     Err(refusal) if done == 0 => return Err(refusal),

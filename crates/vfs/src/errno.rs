@@ -6,14 +6,14 @@ use wire::{Object, Refusal};
 
 /// Errno for a program.
 pub fn errno(refusal: &Refusal) -> Errno {
-    meaning(refusal).0
+    errno_and_level(refusal).0
 }
 
 /// Errno for a program, and log level.
 ///
 /// Debug: a normal answer for programs. Warn: a person may want to act. Error: something in
 /// Tidemill, or below it, does not work.
-pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
+pub fn errno_and_level(refusal: &Refusal) -> (Errno, Level) {
     match refusal {
         // The kernel knew an inode that was removed beside the mount. ESTALE makes the kernel look
         // the path up again.
@@ -66,12 +66,12 @@ mod tests {
     #[test]
     fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
         let shortage = SpaceShortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
-        assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::NOSPC, Level::DEBUG));
+        assert_eq!(errno_and_level(&Refusal::NoSpace(shortage)), (Errno::NOSPC, Level::DEBUG));
     }
 
     #[test]
     fn a_failing_engine_is_an_error_that_no_program_can_overlook() {
         let failed = Refusal::Io { object: Object::Pool, why: "disk".into() };
-        assert_eq!(meaning(&failed), (Errno::IO, Level::ERROR));
+        assert_eq!(errno_and_level(&failed), (Errno::IO, Level::ERROR));
     }
 }

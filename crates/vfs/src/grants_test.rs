@@ -1,6 +1,6 @@
 //! Several caching kernels on one node: each cache is consistent with the pool.
 
-use crate::{Vfs, kernel_twin::Kernel, pool_test::*};
+use crate::{Vfs, kernel_model::Kernel, pool_test::*};
 use arena::{Arena, ArenaOptions};
 use client::Client;
 use node::NodeSettings;
@@ -130,7 +130,7 @@ impl World {
         let fresh = Kernel::beside(&self.truth).await;
         let old = std::mem::replace(&mut self.kernels[who], fresh);
         old.let_go().await.unwrap();
-        old.vfs.end().await.unwrap();
+        old.vfs.end_session().await.unwrap();
     }
 
     async fn check(&self) {
@@ -375,14 +375,14 @@ async fn a_removed_inode_that_its_removers_kernel_knows_is_kept_for_it_alone_unt
             let others = if forgets { &other } else { &one };
             assert!(matches!(others.vfs.stat(file).await, Err(Refusal::NotFound(_))), "it is gone for others");
             assert!(matches!(others.vfs.open(file, OpenFlags::READ).await, Err(Refusal::NotFound(_))));
-            others.vfs.forgotten(file).await.unwrap();
+            others.vfs.report_forgotten(file).await.unwrap();
             assert_eq!(kernel.bytes(file).await.unwrap().len(), 100_000, "an open on its way still succeeds");
             assert_eq!(kernel.stat(file).await.unwrap().links, 0);
             assert!(truth.usage().used > before.used, "its space is counted");
             if forgets {
-                kernel.vfs.forgotten(file).await.unwrap();
+                kernel.vfs.report_forgotten(file).await.unwrap();
             } else {
-                kernel.vfs.end().await.unwrap();
+                kernel.vfs.end_session().await.unwrap();
             }
             assert!(matches!(kernel.vfs.stat(file).await, Err(Refusal::NotFound(_))));
             assert_eq!(
@@ -420,8 +420,8 @@ impl Slow {
                 thread::yield_now();
             }
         };
-        let vfs = vfs.another().await.unwrap();
-        vfs.watch(Arc::new(hear)).await.unwrap();
+        let vfs = vfs.new_session().await.unwrap();
+        vfs.subscribe(Arc::new(hear)).await.unwrap();
         Self { vfs, entered, held }
     }
 
@@ -448,7 +448,7 @@ async fn who_sees_a_change_that_others_have_not_heard_of_is_answered_when_they_h
         truth.write_file(b"f", b"old").await.unwrap();
         let slow = Slow::beside(&truth).await;
         let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
-        let reader = truth.another().await.unwrap();
+        let reader = truth.new_session().await.unwrap();
         let handle = reader.open(file, OpenFlags::READ).await.unwrap();
         let change = tokio::spawn(truth.change(file, Changes { size: Some(1), ..Changes::default() }));
         slow.is_told().await;
@@ -483,7 +483,7 @@ async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
         let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
         slow.is_told().await;
         assert!(!change.is_finished(), "it is not answered before it was heard");
-        slow.vfs.end().await.unwrap();
+        slow.vfs.end_session().await.unwrap();
         change.await.unwrap().unwrap();
         slow.forgets();
     }
@@ -498,12 +498,12 @@ async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given
             for _ in 0..16 {
                 kernels.push(Kernel::beside(&truth).await);
             }
-            let one_more = truth.another().await.unwrap();
-            let refused = one_more.watch(Arc::new(|_: &[wire::Recall]| ())).await;
+            let one_more = truth.new_session().await.unwrap();
+            let refused = one_more.subscribe(Arc::new(|_: &[wire::Recall]| ())).await;
             assert!(matches!(refused, Err(Refusal::TooManyOpen { limit: 16, .. })), "{refused:?}");
-            assert!(kernels[0].vfs.watch(Arc::new(|_: &[wire::Recall]| ())).await.is_err(), "once for each");
+            assert!(kernels[0].vfs.subscribe(Arc::new(|_: &[wire::Recall]| ())).await.is_err(), "once for each");
             for kernel in kernels {
-                kernel.vfs.end().await.unwrap();
+                kernel.vfs.end_session().await.unwrap();
             }
         }
     }

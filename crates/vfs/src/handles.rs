@@ -1,6 +1,6 @@
 //! Open-file table, in shards so that handles of different files rarely contend for one lock.
 
-use crate::lockers::Lockers;
+use crate::lock_owners::LockOwners;
 use client::{BackingFd, Client, WrittenRange};
 use parking_lot::{Mutex, RwLock};
 use placement::{FileId, Layout};
@@ -32,24 +32,24 @@ pub struct OpenFile {
     pub host: Option<Arc<HostFile>>,
     /// The extent, if the file was an extent file when it was opened. It stays one while it is
     /// open.
-    pub whole: Option<Extent>,
+    pub extent: Option<Extent>,
     /// True if another session had the file open at the time of this open.
     pub shared: bool,
     /// True if the file had a set-id bit when it was opened. Then writes must pass through this
     /// process, which clears the bit.
     pub set_id: bool,
     /// End of the furthest write through this handle; 0 if there was none.
-    pub written: AtomicU64,
+    pub written_end: AtomicU64,
     /// Layout of the stripes written through this handle.
     pub layout: OnceLock<Layout>,
     /// Descriptor leased from a node in another process for this open, until a frontend takes it.
-    pub lent: Mutex<Option<BackingFd>>,
+    pub leased: Mutex<Option<BackingFd>>,
 }
 
 impl OpenFile {
     /// Records a write through this handle.
-    pub fn note_written(&self, written: &WrittenRange) {
-        self.written.fetch_max(written.offset + u64::from(written.length), Relaxed);
+    pub fn record_write(&self, written: &WrittenRange) {
+        self.written_end.fetch_max(written.offset + u64::from(written.length), Relaxed);
         if let Some(layout) = written.layout {
             self.layout.get_or_init(|| layout); // a file's layout never changes
         }
@@ -63,36 +63,41 @@ type Shard = RwLock<HashMap<u64, Arc<OpenFile>>>;
 pub struct Handles {
     shards: Box<[Shard]>,
     /// Lock owners by file and handle.
-    pub lockers: Lockers,
-    given: AtomicU64,
-    open: AtomicU64,
+    pub lock_owners: LockOwners,
+    last_handle: AtomicU64,
+    open_files: AtomicU64,
 }
 
 impl Default for Handles {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-        Self { shards, lockers: Lockers::default(), given: AtomicU64::new(0), open: AtomicU64::new(0) }
+        Self {
+            shards,
+            lock_owners: LockOwners::default(),
+            last_handle: AtomicU64::new(0),
+            open_files: AtomicU64::new(0),
+        }
     }
 }
 
 impl Handles {
     /// Reserves a place in the table, or refuses with `TooManyOpen`. The caller must follow with
-    /// [`Self::insert`] or [`Self::give_back`].
-    pub fn take_room(&self, object: impl FnOnce() -> Object) -> Outcome<()> {
-        if self.open.fetch_add(1, Relaxed) < OPEN_FILES_MAX {
+    /// [`Self::insert`] or [`Self::release`].
+    pub fn reserve(&self, object: impl FnOnce() -> Object) -> Outcome<()> {
+        if self.open_files.fetch_add(1, Relaxed) < OPEN_FILES_MAX {
             return Ok(());
         }
-        self.give_back();
+        self.release();
         Err(Refusal::TooManyOpen { object: object(), limit: OPEN_FILES_MAX })
     }
 
     /// Releases a reserved place.
-    pub fn give_back(&self) {
-        self.open.fetch_sub(1, Relaxed);
+    pub fn release(&self) {
+        self.open_files.fetch_sub(1, Relaxed);
     }
 
     pub fn insert(&self, file: OpenFile) -> Handle {
-        let handle = self.given.fetch_add(1, Relaxed) + 1;
+        let handle = self.last_handle.fetch_add(1, Relaxed) + 1;
         self.shard(handle).write().insert(handle, Arc::new(file));
         Handle(handle)
     }
@@ -105,7 +110,7 @@ impl Handles {
     pub fn remove(&self, handle: Handle) -> Outcome<Arc<OpenFile>> {
         let removed = self.shard(handle.0).write().remove(&handle.0);
         let removed = removed.ok_or(Refusal::BadHandle(Object::Handle(handle.0)))?;
-        self.give_back();
+        self.release();
         Ok(removed)
     }
 

@@ -182,7 +182,7 @@ impl World {
     fn forget(&mut self, kernel: usize, file: FileId) {
         self.kernels[kernel].known.lock().remove(&file);
         let vfs = self.kernels[kernel].vfs.clone();
-        self.begin(kernel, async move { vfs.forgotten(file).await.unwrap() });
+        self.begin(kernel, async move { vfs.report_forgotten(file).await.unwrap() });
     }
 
     fn finish(&mut self) {
@@ -236,8 +236,8 @@ impl Kernel {
             });
             ear.lock().extend(removed);
         };
-        now(vfs.watch(Arc::new(hear))).unwrap();
-        vfs.prunes();
+        now(vfs.subscribe(Arc::new(hear))).unwrap();
+        vfs.declare_prune_support();
         Self { vfs, known: Known::default(), heard }
     }
 }

@@ -10,16 +10,16 @@
 //! - `open`: open files: create, open, read, write, close
 //! - `handles`: open-file table
 //! - `allocate`: ranges of an open file: allocate, punch holes, seek data, copy
-//! - `unnamed`: files without a name (`O_TMPFILE`)
+//! - `tmpfile`: files without a name (`O_TMPFILE`)
 //! - `xattr`: extended attributes, including ACLs
 //! - `locks`: advisory locks of programs, on ranges and on whole files
-//! - `lockers`: lock owners by file and handle, whose locks a close releases
+//! - `lock_owners`: lock owners by file and handle, whose locks a close releases
 //! - `paths`: operations on paths, for users in this process
-//! - `marked`: opens for programs of this host, with descriptors of their own
-//! - `watch`: subscriptions of kernels that cache names, attributes and bytes
+//! - `program_open`: opens for programs of this host, with descriptors of their own
+//! - `subscription`: subscriptions of kernels that cache names, attributes and bytes
 //! - `errno`: the single table from refusals to errno and log level
 //!
-//! For tests: `kernel_twin` (a model of a caching kernel) and `linear_model` (a linearizability
+//! For tests: `kernel_model` (a model of a caching kernel) and `linearizability` (a linearizability
 //! checker).
 //!
 //! An embedded pool in five lines:
@@ -45,22 +45,22 @@
 mod allocate;
 mod errno;
 mod handles;
-mod lockers;
+mod lock_owners;
 mod locks;
-mod marked;
 mod names;
 mod open;
 mod paths;
-mod unnamed;
+mod program_open;
+mod subscription;
+mod tmpfile;
 mod vfs;
-mod watch;
 mod xattr;
 
 pub use client::{BackingFd, ExpectedLocation, FileLocation, OnInvalidate};
-pub use errno::{errno, meaning};
+pub use errno::{errno, errno_and_level};
 pub use handles::{Handle, OPEN_FILES_MAX};
-pub use marked::Program;
-pub use paths::Whereabouts;
+pub use paths::PathLocation;
+pub use program_open::ProgramFile;
 pub use vfs::Vfs;
 
 #[cfg(test)]
@@ -68,21 +68,21 @@ mod bind_test;
 #[cfg(test)]
 mod crash_test;
 #[cfg(test)]
+mod extent_file_test;
+#[cfg(test)]
 mod grants_test;
 #[cfg(test)]
 mod kept_test;
 #[cfg(test)]
-mod kernel_twin;
+mod kernel_model;
 #[cfg(test)]
 mod like_tmpfs_test;
 #[cfg(test)]
-mod linear_model;
-#[cfg(test)]
 mod linear_test;
 #[cfg(test)]
-mod locks_test;
+mod linearizability;
 #[cfg(test)]
-mod marked_test;
+mod locks_test;
 #[cfg(test)]
 mod message_test;
 #[cfg(test)]
@@ -97,6 +97,8 @@ mod object_test;
 mod place_test;
 #[cfg(test)]
 mod pool_test;
+#[cfg(test)]
+mod program_open_test;
 #[cfg(test)]
 mod replay_test;
 #[cfg(test)]
@@ -113,5 +115,3 @@ mod split_test;
 mod threads_test;
 #[cfg(test)]
 mod vfs_test;
-#[cfg(test)]
-mod whole_test;

@@ -2,7 +2,7 @@
 //! Their results must be linearizable: there is *some* order in which a plain file system gives
 //! these results, and in which no operation precedes another that had ended before it began.
 
-use crate::{Vfs, linear_model::*, pool_test::*};
+use crate::{Vfs, linearizability::*, pool_test::*};
 use client::{RetryPolicy, testing::SteppedConnection};
 use node::NodeSettings;
 use placement::FileId;

@@ -28,7 +28,7 @@ impl Vfs {
             let open = open?;
             let file = open.file;
             if lock.kind != LockKind::Unlock {
-                vfs.handles.lockers.note(file, handle, lock.owner, lock.style);
+                vfs.handles.lock_owners.record(file, handle, lock.owner, lock.style);
             }
             open.client.lock(file, lock, wait).await
         }
@@ -43,14 +43,14 @@ impl Vfs {
         style: LockStyle,
     ) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
-        let locked = self.handles.lockers.forget(file, owner, style);
+        let locked = self.handles.lock_owners.forget(file, owner, style);
         async move { if locked { unlock(&client, file, owner, style).await } else { Ok(()) } }
     }
 
     /// Releases all locks that were set through a closed handle.
     pub(crate) async fn unlock_closed(&self, open: &OpenFile, handle: Handle) {
         let file = open.file;
-        for (owner, style) in self.handles.lockers.close(file, handle) {
+        for (owner, style) in self.handles.lock_owners.close(file, handle) {
             if let Err(error) = unlock(&open.client, file, owner, style).await {
                 tracing::debug!(%file, "its locks could not be ended with it");
                 tracing::warn!(%error, "locks of a file that was closed are held until this mount or program ends");

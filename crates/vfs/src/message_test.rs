@@ -183,7 +183,7 @@ async fn a_watching_session_asks_only_for_what_may_have_changed_of_a_split_direc
         let pool = Pool::that_splits(nodes, 8);
         let counted = Counted::over(&pool).await;
         let (vfs, other) = (&counted.vfs, pool.client().await);
-        vfs.watch(Arc::new(|_| {})).await.unwrap();
+        vfs.subscribe(Arc::new(|_| {})).await.unwrap();
         let directory = vfs.make_directories(b"d").await.unwrap().file;
         let name = |number: u32| format!("f{number}").into_bytes();
         for number in 0..20 {

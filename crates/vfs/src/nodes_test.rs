@@ -154,7 +154,7 @@ async fn one_session_holds_files_at_all_nodes_and_its_end_lets_go_of_them_everyw
             if dies {
                 healthy.client.recover(vfs.client.session()).await.unwrap();
             } else {
-                vfs.end().await.unwrap();
+                vfs.end_session().await.unwrap();
             }
             let after = healthy.usage();
             assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, before.stripes));
@@ -175,7 +175,7 @@ async fn what_a_session_held_is_cleared_away_however_many_files_that_were() {
         if dies {
             healthy.client.recover(vfs.client.session()).await.unwrap();
         } else {
-            vfs.end().await.unwrap();
+            vfs.end_session().await.unwrap();
         }
         let after = healthy.usage();
         assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, before.stripes));
@@ -198,15 +198,15 @@ async fn a_pool_holds_what_all_its_nodes_hold() {
 async fn a_silent_node_is_told_apart_and_counts_as_it_did_when_it_answered_last() {
     let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
     let vfs = with_one_at(&pool, 3, &left, &calls).await;
-    let all = vfs.ask_usage().await.unwrap();
+    let all = vfs.query_usage().await.unwrap();
     left.store(0, Relaxed);
     for (id, usage) in vfs.client.usages().await {
         assert!(usage.is_ok() != (id == NodeId(3)), "{id}: {usage:?}");
     }
-    assert_eq!(vfs.ask_usage().await, Ok(all));
+    assert_eq!(vfs.query_usage().await, Ok(all));
     assert_eq!(vfs.usage(), all);
     let newcomer = with_one_at(&pool, 3, &left, &calls).await;
-    assert_eq!(newcomer.ask_usage().await.unwrap().capacity, all.capacity / 4 * 3, "it was never heard of");
+    assert_eq!(newcomer.query_usage().await.unwrap().capacity, all.capacity / 4 * 3, "it was never heard of");
 }
 
 #[tokio::test]
@@ -298,8 +298,8 @@ async fn who_cannot_watch_at_one_node_watches_at_none() {
     for session in 1..=16 {
         crowded.subscribe(Session(session), &hear()).unwrap();
     }
-    assert!(matches!(vfs.watch(hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
+    assert!(matches!(vfs.subscribe(hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
     crowded.unsubscribe(Session(1));
-    vfs.watch(hear()).await.unwrap();
-    assert!(vfs.watch(hear()).await.is_err(), "once is enough");
+    vfs.subscribe(hear()).await.unwrap();
+    assert!(vfs.subscribe(hear()).await.is_err(), "once is enough");
 }

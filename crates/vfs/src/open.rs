@@ -32,7 +32,7 @@ impl Vfs {
         let inode = NewInode::new(NewKind::File, mode, owner);
         async move {
             let name = name?;
-            let room = Room::take(&vfs.handles, || Object::entry(parent, &name))?;
+            let reservation = HandleReservation::new(&vfs.handles, || Object::entry(parent, &name))?;
             let (opened, client) = vfs
                 .client
                 .run_in_session(|client| {
@@ -40,8 +40,8 @@ impl Vfs {
                     async move { Ok((create_or_open(&client, parent, name, inode, flags).await?, client)) }
                 })
                 .await?;
-            let lent = borrow(&client, &opened, flags).await;
-            Ok((opened.attributes, room.fill(&opened, flags, client, lent)))
+            let leased = lease_fd(&client, &opened, flags).await;
+            Ok((opened.attributes, reservation.fill(&opened, flags, client, leased)))
         }
     }
 
@@ -49,11 +49,11 @@ impl Vfs {
     pub fn open(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Outcome<Handle>> + Send + use<> {
         let vfs = self.clone();
         async move {
-            let room = Room::take(&vfs.handles, || Object::File(file))?;
+            let reservation = HandleReservation::new(&vfs.handles, || Object::File(file))?;
             let opened = |client: Client| async move { Ok((client.open(file, flags).await?, client)) };
             let (opened, client) = vfs.client.run_in_session(opened).await?;
-            let lent = borrow(&client, &opened, flags).await;
-            Ok(room.fill(&opened, flags, client, lent))
+            let leased = lease_fd(&client, &opened, flags).await;
+            Ok(reservation.fill(&opened, flags, client, leased))
         }
     }
 
@@ -66,9 +66,9 @@ impl Vfs {
             let open = removed?;
             // Released before the pool closes the file: a pinned extent file is not demoted to
             // inline.
-            drop(open.lent.lock().take());
+            drop(open.leased.lock().take());
             vfs.unlock_closed(&open, handle).await;
-            let written = open.written.load(Relaxed);
+            let written = open.written_end.load(Relaxed);
             if let Some(layout) = open.layout.get()
                 && let Err(error) = open.client.shrink_to_fit(open.file, *layout, written).await
             {
@@ -100,7 +100,7 @@ impl Vfs {
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Vec<Bytes>>> + Send + use<> {
-        let open = self.usable(handle, |flags| flags.read);
+        let open = self.open_with_access(handle, |flags| flags.read);
         async move {
             let open = open?;
             open.client.read_views(open.file, offset, length).await
@@ -131,15 +131,15 @@ impl Vfs {
 
     fn read_as(
         &self,
-        manner: fn(&Client) -> Client,
+        configure: fn(&Client) -> Client,
         handle: Handle,
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
-        let open = self.usable(handle, |flags| flags.read);
+        let open = self.open_with_access(handle, |flags| flags.read);
         async move {
             let open = open?;
-            manner(&open.client).read(open.file, offset, length).await
+            configure(&open.client).read(open.file, offset, length).await
         }
     }
 
@@ -180,23 +180,23 @@ impl Vfs {
 
     fn write_as(
         &self,
-        manner: fn(&Client) -> Client,
+        configure: fn(&Client) -> Client,
         handle: Handle,
         (place, data): (WritePlace, Bytes),
         kill_set_id: bool,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        let open = self.usable(handle, |flags| flags.write);
+        let open = self.open_with_access(handle, |flags| flags.write);
         async move {
             let open = open?;
-            let written = manner(&open.client).write(open.file, place, data, kill_set_id).await?;
-            open.note_written(&written);
+            let written = configure(&open.client).write(open.file, place, data, kill_set_id).await?;
+            open.record_write(&written);
             Ok(written.length)
         }
     }
 
     /// True if another session had the file open at the time of this open. Then a kernel caches no
     /// bytes of it through this handle.
-    pub fn shared(&self, handle: Handle) -> bool {
+    pub fn is_shared(&self, handle: Handle) -> bool {
         self.handles.get(handle).is_ok_and(|open| open.shared)
     }
 
@@ -206,8 +206,8 @@ impl Vfs {
     }
 
     /// True if an open file is an extent file. This does not change while the file is open.
-    pub fn is_whole(&self, handle: Handle) -> bool {
-        self.handles.get(handle).is_ok_and(|open| open.whole.is_some())
+    pub fn is_extent_file(&self, handle: Handle) -> bool {
+        self.handles.get(handle).is_ok_and(|open| open.extent.is_some())
     }
 
     /// Descriptor of the extent of an open extent file, pinned until it is dropped. `None` for any
@@ -218,11 +218,15 @@ impl Vfs {
         if open.flags.write && open.set_id {
             return None;
         }
-        let lent = open.lent.lock().take();
-        lent.or_else(|| self.client.backing(open.whole?, open.flags))
+        let leased = open.leased.lock().take();
+        leased.or_else(|| self.client.backing(open.extent?, open.flags))
     }
 
-    pub(crate) fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {
+    pub(crate) fn open_with_access(
+        &self,
+        handle: Handle,
+        allowed: impl FnOnce(&OpenFlags) -> bool,
+    ) -> Outcome<Arc<OpenFile>> {
         let open = self.handles.get(handle)?;
         if allowed(&open.flags) { Ok(open) } else { Err(Refusal::BadHandle(Object::Handle(handle.0))) }
     }
@@ -230,7 +234,7 @@ impl Vfs {
 
 /// Leases the descriptor of an opened extent file from a node in another process, for a frontend
 /// that can use it.
-pub(crate) async fn borrow(client: &Client, opened: &OpenedInode, flags: OpenFlags) -> Option<BackingFd> {
+pub(crate) async fn lease_fd(client: &Client, opened: &OpenedInode, flags: OpenFlags) -> Option<BackingFd> {
     let Attributes { extent: whole, mode, .. } = opened.attributes;
     let wanted = whole.filter(|_| flags.use_extent && !(flags.write && mode & SET_ID != 0));
     client.lease_fd(wanted?, flags)?.await
@@ -266,17 +270,17 @@ async fn open_named(client: &Client, parent: FileId, name: &Name, flags: OpenFla
 }
 
 /// Reserved place in the open-file table; released if the open fails.
-pub(crate) struct Room<'a>(&'a Handles);
+pub(crate) struct HandleReservation<'a>(&'a Handles);
 
-impl<'a> Room<'a> {
-    pub fn take(handles: &'a Handles, object: impl FnOnce() -> Object) -> Outcome<Self> {
-        handles.take_room(object)?;
+impl<'a> HandleReservation<'a> {
+    pub fn new(handles: &'a Handles, object: impl FnOnce() -> Object) -> Outcome<Self> {
+        handles.reserve(object)?;
         Ok(Self(handles))
     }
 
     /// Turns the reservation into a handle. `client` is bound to the session in which the file was
     /// opened.
-    pub fn fill(self, opened: &OpenedInode, flags: OpenFlags, client: Client, lent: Option<BackingFd>) -> Handle {
+    pub fn fill(self, opened: &OpenedInode, flags: OpenFlags, client: Client, leased: Option<BackingFd>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
         let Attributes { file, extent: whole, mode, .. } = opened.attributes;
@@ -285,18 +289,18 @@ impl<'a> Room<'a> {
             file,
             flags,
             host: opened.host.clone(),
-            whole,
+            extent: whole,
             shared: opened.shared,
             set_id: mode & SET_ID != 0,
-            written: AtomicU64::new(0),
+            written_end: AtomicU64::new(0),
             layout: OnceLock::new(),
-            lent: lent.into(),
+            leased: leased.into(),
         })
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for HandleReservation<'_> {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.0.release();
     }
 }

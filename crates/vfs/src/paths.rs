@@ -18,9 +18,9 @@ const DIRECTORY_MODE: u32 = 0o755;
 
 /// Location of a file that exists, or of one that could be created.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Whereabouts {
+pub enum PathLocation {
     /// The file exists.
-    There(FileLocation),
+    Existing(FileLocation),
     /// The file does not exist.
     Expected(ExpectedLocation),
 }
@@ -46,12 +46,12 @@ impl Vfs {
 
     /// Location of the file at a path, or of a file created there now. Does not follow a symbolic
     /// link in the last name.
-    pub fn locate_path(&self, path: &[u8]) -> impl Future<Output = Outcome<Whereabouts>> + Send + use<> {
+    pub fn locate_path(&self, path: &[u8]) -> impl Future<Output = Outcome<PathLocation>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move {
             match vfs.walk(&path, false).await {
-                Ok(found) => vfs.client.locate(found.file).await.map(Whereabouts::There),
-                Err(Refusal::NotFound(_)) => vfs.expect_at(&path).await.map(Whereabouts::Expected),
+                Ok(found) => vfs.client.locate(found.file).await.map(PathLocation::Existing),
+                Err(Refusal::NotFound(_)) => vfs.predict_location(&path).await.map(PathLocation::Expected),
                 Err(refusal) => Err(refusal),
             }
         }
@@ -59,7 +59,7 @@ impl Vfs {
 
     /// Predicts by the last existing directory of the path, since missing directories below would
     /// inherit from it.
-    async fn expect_at(&self, path: &[u8]) -> Outcome<ExpectedLocation> {
+    async fn predict_location(&self, path: &[u8]) -> Outcome<ExpectedLocation> {
         let mut above: Vec<&[u8]> = names(path).collect();
         let last = above.pop().ok_or_else(|| Refusal::invalid(Object::text(path), "the path has no last name"))?;
         let mut name = Some(Name::new(last)?);
@@ -79,13 +79,13 @@ impl Vfs {
         async move {
             let mut above = vfs.stat(FileId::ROOT).await?;
             for name in names(&path) {
-                above = vfs.enter_or_make(&above, name).await?;
+                above = vfs.open_or_make_directory(&above, name).await?;
             }
             Ok(above)
         }
     }
 
-    async fn enter_or_make(&self, above: &Attributes, name: &[u8]) -> Outcome<Attributes> {
+    async fn open_or_make_directory(&self, above: &Attributes, name: &[u8]) -> Outcome<Attributes> {
         let found = match self.lookup(above.file, name).await {
             Err(Refusal::NotFound(_)) => {
                 match self.make_directory(above.file, name, DIRECTORY_MODE, above.owner).await {
@@ -165,11 +165,11 @@ impl Vfs {
     /// Empties and removes directories, the last one first.
     async fn remove_directories(&self, mut todo: Vec<(FileId, Vec<u8>, FileId)>) -> Outcome<()> {
         while let Some((parent, name, directory)) = todo.last() {
-            let entries = ignore_missing(self.list(*directory, 0, PAGE_ENTRIES).await)?.unwrap_or_default();
+            let entries = ok_if_missing(self.list(*directory, 0, PAGE_ENTRIES).await)?.unwrap_or_default();
             if entries.is_empty() {
                 match self.remove_directory(*parent, name).await {
                     Err(Refusal::NotEmpty(_)) => continue,
-                    removed => ignore_missing(removed)?,
+                    removed => ok_if_missing(removed)?,
                 };
                 todo.pop();
                 continue;
@@ -179,7 +179,7 @@ impl Vfs {
                 let name = entry.name.as_bytes();
                 match entry.kind {
                     Kind::Directory => todo.push((directory, name.to_vec(), entry.file)),
-                    _ => drop(ignore_missing(self.unlink(directory, name).await)?),
+                    _ => drop(ok_if_missing(self.unlink(directory, name).await)?),
                 }
             }
         }
@@ -196,22 +196,22 @@ impl Vfs {
     }
 
     async fn walk(&self, path: &[u8], follow_last: bool) -> Outcome<Attributes> {
-        let mut rest = Walk::new(path);
+        let mut remaining = Walk::new(path);
         let mut links = 0;
-        let mut here = self.stat(FileId::ROOT).await?;
-        while let Some(name) = rest.names.pop() {
-            let next = self.step(here.file, &name).await?;
-            if next.kind != Kind::Symlink || rest.names.is_empty() && !follow_last {
-                here = next;
+        let mut current = self.stat(FileId::ROOT).await?;
+        while let Some(name) = remaining.names.pop() {
+            let next = self.step(current.file, &name).await?;
+            if next.kind != Kind::Symlink || remaining.names.is_empty() && !follow_last {
+                current = next;
                 continue;
             }
             links += 1;
             if links > LINKS_MAX {
                 return Err(Refusal::invalid(Object::text(path), "too many links lead to links"));
             }
-            rest.follow(&self.read_link(next.file).await?)?;
+            remaining.follow(&self.read_link(next.file).await?)?;
         }
-        Ok(here)
+        Ok(current)
     }
 
     async fn step(&self, directory: FileId, name: &[u8]) -> Outcome<Attributes> {
@@ -243,7 +243,7 @@ fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }
 
-fn ignore_missing<T>(outcome: Outcome<T>) -> Outcome<Option<T>> {
+fn ok_if_missing<T>(outcome: Outcome<T>) -> Outcome<Option<T>> {
     match outcome {
         Err(Refusal::NotFound(_)) => Ok(None),
         other => other.map(Some),

@@ -1,7 +1,7 @@
 //! A partition can be saved and restored between any two commands, and its commands replayed, with
 //! equal answers.
 
-use crate::{linear_model::*, linear_test::*, pool_test::*};
+use crate::{linear_test::*, linearizability::*, pool_test::*};
 use client::{Connection, testing::SteppedConnection};
 use node::ReplyFuture;
 use parking_lot::Mutex;

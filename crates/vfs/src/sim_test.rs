@@ -4,15 +4,15 @@
 //! Requests and answers are lost, duplicated and reordered. A request may arrive long after its
 //! sender has given it up or has died. Nodes are unreachable for a while. Clients die, and their
 //! sessions are recovered while others continue. The clients' results must be linearizable
-//! (`linear_model`), and nothing may be left.
+//! (`linearizability`), and nothing may be left.
 //!
 //! `SIM_SEEDS` is the number of worlds and `SIM_SEED` the first seed. The seed of a failure repeats
 //! it step by step.
 
 use crate::{
     Vfs,
-    linear_model::*,
     linear_test::{Dice, act, draw, furnish, listed, told, why},
+    linearizability::*,
     pool_test::*,
 };
 use client::{Client, Connection, Nodes, RetryPolicy};

@@ -32,7 +32,7 @@ impl Vfs {
 
     /// Space usage of the pool, asked from all nodes. A node that does not answer counts with its
     /// last report. Refused as `Unavailable` if no node has ever answered.
-    pub fn ask_usage(&self) -> impl Future<Output = Outcome<SpaceUsage>> + Send + use<> {
+    pub fn query_usage(&self) -> impl Future<Output = Outcome<SpaceUsage>> + Send + use<> {
         let client = self.client.clone();
         async move { client.query_usage().await }
     }

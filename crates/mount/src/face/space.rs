@@ -44,7 +44,7 @@ impl Face {
                 self.serve("copy_file_range", copied, reply, FuseReply::copied);
             }
             FuseOp::Statfs => {
-                self.serve("statfs", vfs.ask_usage(), reply, |reply, usage| reply.statfs(&statfs(&usage)));
+                self.serve("statfs", vfs.query_usage(), reply, |reply, usage| reply.statfs(&statfs(&usage)));
             }
             _ => unreachable!("only operations on space come here"),
         }

@@ -231,7 +231,7 @@ impl Workspace {
     pub async fn release_opened(&self, opened: &[OpenLeaseId]) {
         for mark in opened {
             // An error is harmless: the node probes its program opens every second.
-            let _ = self.base.pool.look(*mark).await;
+            let _ = self.base.pool.probe_lease(*mark).await;
         }
     }
 

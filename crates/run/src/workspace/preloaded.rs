@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vfs::Program;
+use vfs::ProgramFile;
 use wire::{OpenFlags, OpenLeaseId};
 
 /// Setup of processes that use the preload library.
@@ -111,14 +111,14 @@ impl PreloadSetup {
 impl TaskIo {
     fn take(
         &mut self,
-        opened: Program,
+        opened: ProgramFile,
         devices: &mut Vec<String>,
         place: impl FnOnce(&mut Self) -> &mut Option<PathOrFd>,
     ) {
         if let Ok(found) = fstat(&opened.descriptor) {
             devices.push(found.st_dev.to_string());
         }
-        self.opened.push(opened.marked.id);
+        self.opened.push(opened.lease.id);
         *place(self) = Some(PathOrFd::Open(Arc::new(opened.descriptor)));
     }
 }
@@ -129,12 +129,12 @@ fn pool_path_below<'a>(root: &ToolPath, path: Option<&'a str>) -> Option<&'a Pat
 }
 
 impl WorkspaceBase {
-    async fn open_to_read(&self, place: &Path) -> Result<Program, WorkspaceError> {
+    async fn open_to_read(&self, place: &Path) -> Result<ProgramFile, WorkspaceError> {
         let file = self.pool.resolve(bytes_of(place)).await.map_err(WorkspaceError::pool(place))?.file;
         self.pool.open_for_program(file, OpenFlags::READ).await.map_err(WorkspaceError::pool(place))
     }
 
-    async fn open_to_write(&self, place: &Path, umask: u32) -> Result<Program, WorkspaceError> {
+    async fn open_to_write(&self, place: &Path, umask: u32) -> Result<ProgramFile, WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
         let mode = wire::Mode { bits: 0o666, umask };
         let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };

@@ -12,57 +12,57 @@ use wire::{LockOwner, LockStyle};
 
 /// Lock owners by file.
 #[derive(Debug, Default)]
-pub struct Lockers {
-    files: Mutex<HashMap<FileId, Vec<Locker>>>,
+pub struct LockOwners {
+    files: Mutex<HashMap<FileId, Vec<LockOwnerEntry>>>,
     /// Number of files with lock owners, readable without taking the lock.
-    known: AtomicUsize,
+    count: AtomicUsize,
 }
 
 /// An owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Locker {
+struct LockOwnerEntry {
     handle: Handle,
     owner: LockOwner,
     whole: bool,
 }
 
-impl Lockers {
+impl LockOwners {
     /// Records that the owner may have locks of this style on the file, set through the handle.
-    pub fn note(&self, file: FileId, handle: Handle, owner: LockOwner, style: LockStyle) {
-        let locker = Locker { handle, owner, whole: style == LockStyle::Whole };
+    pub fn record(&self, file: FileId, handle: Handle, owner: LockOwner, style: LockStyle) {
+        let entry = LockOwnerEntry { handle, owner, whole: style == LockStyle::Whole };
         let mut files = self.files.lock();
-        let lockers = files.entry(file).or_default();
-        if !lockers.contains(&locker) {
-            lockers.push(locker);
+        let entries = files.entry(file).or_default();
+        if !entries.contains(&entry) {
+            entries.push(entry);
         }
-        self.known.store(files.len(), Relaxed);
+        self.count.store(files.len(), Relaxed);
     }
 
     /// Forgets the owner's locks of this style on the file. Returns true if the owner may have had
     /// any.
     pub fn forget(&self, file: FileId, owner: LockOwner, style: LockStyle) -> bool {
         let whole = style == LockStyle::Whole;
-        !self.take(file, |locker| locker.owner == owner && locker.whole == whole).is_empty()
+        !self.extract(file, |entry| entry.owner == owner && entry.whole == whole).is_empty()
     }
 
     /// Forgets all locks set through the handle; returns their owners and styles.
     pub fn close(&self, file: FileId, handle: Handle) -> Vec<(LockOwner, LockStyle)> {
-        let taken = self.take(file, |locker| locker.handle == handle);
-        let style = |locker: &Locker| if locker.whole { LockStyle::Whole } else { LockStyle::EVERYWHERE };
-        taken.iter().map(|locker| (locker.owner, style(locker))).collect()
+        let extracted = self.extract(file, |entry| entry.handle == handle);
+        let style = |entry: &LockOwnerEntry| if entry.whole { LockStyle::Whole } else { LockStyle::EVERYWHERE };
+        extracted.iter().map(|entry| (entry.owner, style(entry))).collect()
     }
 
-    fn take(&self, file: FileId, chosen: impl Fn(&Locker) -> bool) -> Vec<Locker> {
-        if self.known.load(Relaxed) == 0 {
+    fn extract(&self, file: FileId, chosen: impl Fn(&LockOwnerEntry) -> bool) -> Vec<LockOwnerEntry> {
+        if self.count.load(Relaxed) == 0 {
             return Vec::new();
         }
         let mut files = self.files.lock();
-        let Some(lockers) = files.get_mut(&file) else { return Vec::new() };
-        let taken = lockers.extract_if(.., |locker| chosen(locker)).collect();
-        if lockers.is_empty() {
+        let Some(entries) = files.get_mut(&file) else { return Vec::new() };
+        let extracted = entries.extract_if(.., |entry| chosen(entry)).collect();
+        if entries.is_empty() {
             files.remove(&file);
         }
-        self.known.store(files.len(), Relaxed);
-        taken
+        self.count.store(files.len(), Relaxed);
+        extracted
     }
 }

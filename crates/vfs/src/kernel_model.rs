@@ -112,13 +112,13 @@ impl Kernel {
     /// Creates a kernel with its own session of the pool of `vfs`.
     pub async fn beside(vfs: &Vfs) -> Self {
         let (vfs, memory, heard) =
-            (vfs.another().await.unwrap(), Arc::new(Mutex::new(Memory::default())), Arc::new(AtomicU64::new(0)));
+            (vfs.new_session().await.unwrap(), Arc::new(Mutex::new(Memory::default())), Arc::new(AtomicU64::new(0)));
         let (ear, count) = (memory.clone(), heard.clone());
         let hear = Arc::new(move |recalls: &[Recall]| {
             count.fetch_add(recalls.len() as u64, Relaxed);
             ear.lock().hear(recalls);
         });
-        vfs.watch(hear).await.unwrap();
+        vfs.subscribe(hear).await.unwrap();
         Self { vfs, memory, held: Mutex::default(), heard, asked: AtomicU64::new(0) }
     }
 

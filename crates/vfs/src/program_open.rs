@@ -17,11 +17,11 @@ use wire::{
 
 /// A program's open file.
 #[derive(Debug)]
-pub struct Program {
+pub struct ProgramFile {
     /// Descriptor of the operating system, close-on-exec.
     pub descriptor: OwnedFd,
     /// File and number of the open lease.
-    pub marked: OpenLease,
+    pub lease: OpenLease,
     /// Attributes of the file at the time of the open.
     pub attributes: Attributes,
     /// The host file of a bound file.
@@ -40,7 +40,7 @@ impl Vfs {
         mode: M,
         owner: Owner,
         flags: OpenFlags,
-    ) -> impl Future<Output = Outcome<Program>> + Send + use<M> {
+    ) -> impl Future<Output = Outcome<ProgramFile>> + Send + use<M> {
         let (client, name) = (self.client.clone(), Name::new(name));
         let (inode, flags) = (NewInode::new(NewKind::File, mode, owner), whole(flags));
         async move {
@@ -49,25 +49,25 @@ impl Vfs {
                 let inode = inode.clone();
                 async move { create_or_open(&client, parent, name, inode, flags).await }
             };
-            client.open_with_fd(flags, open).await.map(Program::from)
+            client.open_with_fd(flags, open).await.map(ProgramFile::from)
         }
     }
 
     /// Opens a file or a directory for a program. It stays open until the last copy of the
     /// descriptor is closed, in any process. A process that closes a copy should call
-    /// [`Self::look`]; a close without that call is noticed by the node's polling, usually within a
-    /// second.
+    /// [`Self::probe_lease`]; a close without that call is noticed by the node's polling, usually
+    /// within a second.
     ///
     /// Refused as `Unavailable`, and not opened, if no node of this host can give a descriptor.
     pub fn open_for_program(
         &self,
         file: FileId,
         flags: OpenFlags,
-    ) -> impl Future<Output = Outcome<Program>> + Send + use<> {
+    ) -> impl Future<Output = Outcome<ProgramFile>> + Send + use<> {
         let (client, flags) = (self.client.clone(), whole(flags));
         async move {
             let open = |client: Client| async move { client.open_for_program(file, flags).await };
-            client.open_with_fd(flags, open).await.map(Program::from)
+            client.open_with_fd(flags, open).await.map(ProgramFile::from)
         }
     }
 
@@ -80,27 +80,27 @@ impl Vfs {
         owner: Owner,
         flags: OpenFlags,
         linkable: bool,
-    ) -> impl Future<Output = Outcome<Program>> + Send + use<M> {
+    ) -> impl Future<Output = Outcome<ProgramFile>> + Send + use<M> {
         let (client, inode, flags) = (self.client.clone(), NewInode::new(NewKind::File, mode, owner), whole(flags));
         async move {
             let open = |client: Client| {
                 let inode = inode.clone();
                 async move { client.create_unnamed(parent, None, inode, linkable).await }
             };
-            client.open_with_fd(flags, open).await.map(Program::from)
+            client.open_with_fd(flags, open).await.map(ProgramFile::from)
         }
     }
 
     /// Probes an open lease after a copy of its descriptor was closed. If that was the last copy,
     /// the file is closed. Returns true if the file is still open.
-    pub fn look(&self, mark: OpenLeaseId) -> impl Future<Output = Outcome<bool>> + Send + use<> {
+    pub fn probe_lease(&self, mark: OpenLeaseId) -> impl Future<Output = Outcome<bool>> + Send + use<> {
         let client = self.client.clone();
         async move { client.probe_lease(mark).await }
     }
 
     /// Finds the live opens of programs whose descriptors come from this node and refer to a file
     /// with this device and inode, as `stat` reports them; see [`Client::find_leases`].
-    pub fn which(
+    pub fn find_leases(
         &self,
         node: NodeId,
         file: (u64, u64),
@@ -160,7 +160,7 @@ impl Vfs {
     }
 
     /// The nodes of this host, which may have given descriptors.
-    pub fn near_nodes(&self) -> Vec<NodeId> {
+    pub fn local_nodes(&self) -> Vec<NodeId> {
         self.client.local_nodes()
     }
 }
@@ -170,10 +170,10 @@ fn whole(flags: OpenFlags) -> OpenFlags {
     OpenFlags { use_extent: true, ..flags }
 }
 
-impl From<ProgramOpen> for Program {
+impl From<ProgramOpen> for ProgramFile {
     fn from(
         ProgramOpen { opened: OpenedInode { attributes, host, shared }, descriptor, lease: marked }: ProgramOpen,
     ) -> Self {
-        Self { descriptor, marked, attributes, host, shared }
+        Self { descriptor, lease: marked, attributes, host, shared }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Handle, Vfs,
-    open::{Room, borrow},
+    open::{HandleReservation, lease_fd},
 };
 use placement::{FileId, PlacementSpec};
 use wire::{Attributes, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
@@ -47,7 +47,7 @@ impl Vfs {
         let vfs = self.clone();
         async move {
             let name = name?;
-            let room = Room::take(&vfs.handles, || Object::File(parent))?;
+            let reservation = HandleReservation::new(&vfs.handles, || Object::File(parent))?;
             let (opened, client) = vfs
                 .client
                 .run_in_session(|client| {
@@ -55,8 +55,8 @@ impl Vfs {
                     async move { Ok((client.create_unnamed(parent, name, inode, linkable).await?, client)) }
                 })
                 .await?;
-            let lent = borrow(&client, &opened, flags).await;
-            Ok((opened.attributes, room.fill(&opened, flags, client, lent)))
+            let leased = lease_fd(&client, &opened, flags).await;
+            Ok((opened.attributes, reservation.fill(&opened, flags, client, leased)))
         }
     }
 }

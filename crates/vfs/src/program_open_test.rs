@@ -1,7 +1,7 @@
 //! Opens of programs: each lives as long as its descriptor, whichever process has that, and
 //! whatever happens to the process that opened it.
 
-use crate::{Program, Vfs, pool_test::*};
+use crate::{ProgramFile, Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{Client, poll_now};
 use node::{Node, NodeSettings};
@@ -40,11 +40,11 @@ fn client(node: &Arc<Node>) -> Vfs {
     Vfs::new(Client::embedded(node.clone()))
 }
 
-fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> Program {
+fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> ProgramFile {
     now(vfs.create_for_program(Vfs::root(), name.as_bytes(), 0o644, OWNER, flags)).unwrap()
 }
 
-fn open(vfs: &Vfs, file: FileId, flags: OpenFlags) -> Program {
+fn open(vfs: &Vfs, file: FileId, flags: OpenFlags) -> ProgramFile {
     now(vfs.open_for_program(file, flags)).unwrap()
 }
 
@@ -52,15 +52,15 @@ fn is_there(vfs: &Vfs, file: FileId) -> bool {
     now(vfs.stat(file)).is_ok()
 }
 
-fn copy(program: &Program) -> OwnedFd {
+fn copy(program: &ProgramFile) -> OwnedFd {
     program.descriptor.try_clone().unwrap()
 }
 
 /// Marks that `which` returns for a descriptor.
 fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<OpenLeaseId> {
     let found = File::from(descriptor.try_clone().unwrap()).metadata().unwrap();
-    let (node, file) = (vfs.near_nodes()[0], (found.dev(), found.ino()));
-    now(vfs.which(node, file)).unwrap().into_iter().map(|marked| marked.id).collect()
+    let (node, file) = (vfs.local_nodes()[0], (found.dev(), found.ino()));
+    now(vfs.find_leases(node, file)).unwrap().into_iter().map(|marked| marked.id).collect()
 }
 
 #[test]
@@ -71,14 +71,14 @@ fn what_a_program_wrote_takes_no_more_than_it_needs_after_its_last_close() {
     now(vfs.set_xattr(Vfs::root(), name, striped, XattrMode::Set, false)).unwrap();
     let before = vfs.usage().used;
     let program = create(&vfs, "f", OpenFlags::READ_WRITE);
-    assert_eq!(program.marked.kind, LeaseKind::Bytes);
-    let (file, mark) = (program.marked.file, program.marked.id);
+    assert_eq!(program.lease.kind, LeaseKind::Bytes);
+    let (file, mark) = (program.lease.file, program.lease.id);
     for part in 0..7_u64 {
         let data = Bytes::from(vec![7; 100 << 10]);
         now(vfs.write_for_program(file, WritePlace::At(part * (100 << 10)), data, false)).unwrap();
     }
     drop(program);
-    assert!(!now(vfs.look(mark)).unwrap());
+    assert!(!now(vfs.probe_lease(mark)).unwrap());
     let taken = vfs.usage().used - before;
     assert!(taken < 800 << 10, "{taken} bytes for 700 KiB");
 }
@@ -90,7 +90,7 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
         return;
     }
     let vfs = client(&node);
-    let Program { descriptor, marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
+    let ProgramFile { descriptor, lease: marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
     assert!(matches!(marked.kind, LeaseKind::Extent(_)), "{marked:?}");
     let mut file = File::from(descriptor);
     file.write_all(b"low tide").unwrap();
@@ -107,8 +107,8 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
     assert_eq!(text, "low tide, high tide");
     assert_eq!(now(vfs.stat(attributes.file)).unwrap().size, 19);
     drop((file, end, reads));
-    for mark in [marked.id, appends.marked.id] {
-        assert!(!now(vfs.look(mark)).unwrap());
+    for mark in [marked.id, appends.lease.id] {
+        assert!(!now(vfs.probe_lease(mark)).unwrap());
     }
     assert_eq!(node.scan_leases(), (0, 0), "the reader was seen without being told of");
     assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide, high tide"[..]);
@@ -119,15 +119,15 @@ fn an_open_ends_with_the_last_copy_of_its_descriptor_and_not_before() {
     let (node, _) = model();
     let vfs = client(&node);
     let program = create(&vfs, "f", OpenFlags::READ_WRITE);
-    let (file, mark) = (program.attributes.file, program.marked.id);
+    let (file, mark) = (program.attributes.file, program.lease.id);
     let inherited = copy(&program);
     now(vfs.unlink(Vfs::root(), b"f")).unwrap();
     drop(program);
-    assert!(now(vfs.look(mark)).unwrap() && is_there(&vfs, file), "somebody has it");
+    assert!(now(vfs.probe_lease(mark)).unwrap() && is_there(&vfs, file), "somebody has it");
     assert_eq!(node.scan_leases(), (1, 0));
     drop(inherited);
-    assert!(!now(vfs.look(mark)).unwrap() && !is_there(&vfs, file), "it had no name any more");
-    assert!(!now(vfs.look(mark)).unwrap(), "asked again it is the same");
+    assert!(!now(vfs.probe_lease(mark)).unwrap() && !is_there(&vfs, file), "it had no name any more");
+    assert!(!now(vfs.probe_lease(mark)).unwrap(), "asked again it is the same");
 }
 
 #[test]
@@ -137,12 +137,12 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
     for remote in [false, true] {
         let flags = OpenFlags::READ_WRITE;
         let program = create(&parent, "f", flags);
-        let (file, mark) = (program.attributes.file, program.marked.id);
+        let (file, mark) = (program.attributes.file, program.lease.id);
         let program = if remote {
             // While another session has the file open, its bytes stay with its inode. So the
             // program gets a placeholder.
             drop(program);
-            assert!(!now(parent.look(mark)).unwrap());
+            assert!(!now(parent.probe_lease(mark)).unwrap());
             let others = now(child.open(file, flags)).unwrap();
             let program = open(&parent, file, flags);
             now(child.close(others)).unwrap();
@@ -150,7 +150,7 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         } else {
             program
         };
-        let (lent, mark) = (program.marked.kind, program.marked.id);
+        let (lent, mark) = (program.lease.kind, program.lease.id);
         assert_eq!(lent == LeaseKind::Bytes, remote, "{lent:?}");
         let inherited = copy(&program);
         now(child.unlink(Vfs::root(), b"f")).unwrap();
@@ -160,9 +160,9 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         assert!(is_there(&child, file), "{lent:?}");
         assert_eq!(node.scan_leases(), (1, 1));
         assert_eq!(told(&child, &inherited), [mark]);
-        assert!(now(child.look(mark)).unwrap());
+        assert!(now(child.probe_lease(mark)).unwrap());
         drop(inherited);
-        assert!(!now(child.look(mark)).unwrap() && !is_there(&child, file), "{lent:?}");
+        assert!(!now(child.probe_lease(mark)).unwrap() && !is_there(&child, file), "{lent:?}");
         assert_eq!(node.scan_leases(), (0, 0));
     }
     assert_eq!(
@@ -200,10 +200,10 @@ fn an_open_without_bytes_of_its_own_is_one_of_the_system_too() {
     let vfs = client(&node);
     let directory = now(vfs.make_directory(Vfs::root(), b"d", 0o755, OWNER)).unwrap().file;
     let program = open(&vfs, directory, OpenFlags::READ);
-    assert_eq!(program.marked.kind, LeaseKind::Directory);
+    assert_eq!(program.lease.kind, LeaseKind::Directory);
     now(vfs.remove_directory(Vfs::root(), b"d")).unwrap();
     assert!(is_there(&vfs, directory), "it is open");
-    assert_eq!(told(&vfs, &program.descriptor), [program.marked.id]);
+    assert_eq!(told(&vfs, &program.descriptor), [program.lease.id]);
     drop(program.descriptor);
     node.scan_leases();
     assert!(!is_there(&vfs, directory));
@@ -217,21 +217,21 @@ fn which_open_a_descriptor_is_of_is_told_by_the_marks_that_live_on_its_file() {
     }
     let vfs = client(&node);
     let first = create(&vfs, "f", OpenFlags::READ_WRITE);
-    let more: Vec<Program> = (0..3).map(|_| open(&vfs, first.attributes.file, OpenFlags::READ_WRITE)).collect();
+    let more: Vec<ProgramFile> = (0..3).map(|_| open(&vfs, first.attributes.file, OpenFlags::READ_WRITE)).collect();
     let another = create(&vfs, "g", OpenFlags::READ_WRITE);
-    let marks: Vec<OpenLeaseId> = [&first].into_iter().chain(&more).map(|program| program.marked.id).collect();
+    let marks: Vec<OpenLeaseId> = [&first].into_iter().chain(&more).map(|program| program.lease.id).collect();
     assert_eq!(told(&vfs, &first.descriptor), marks);
-    assert_eq!(told(&vfs, &another.descriptor), [another.marked.id]);
+    assert_eq!(told(&vfs, &another.descriptor), [another.lease.id]);
     drop(more);
-    assert_eq!(told(&vfs, &first.descriptor), [first.marked.id], "those that ended are none");
-    assert!(matches!(now(vfs.which(placement::NodeId(9), (0, 0))), Err(Refusal::Invalid { .. })));
+    assert_eq!(told(&vfs, &first.descriptor), [first.lease.id], "those that ended are none");
+    assert!(matches!(now(vfs.find_leases(placement::NodeId(9), (0, 0))), Err(Refusal::Invalid { .. })));
 }
 
 #[test]
 fn who_wants_space_finds_what_a_program_has_let_go_of_without_a_word() {
     let (node, _) = model();
     let vfs = client(&node);
-    let Program { descriptor, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
+    let ProgramFile { descriptor, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
     let handle = now(vfs.open(attributes.file, OpenFlags::READ_WRITE)).unwrap();
     now(vfs.write(handle, 0, filled(7, 7 << 20).into())).unwrap();
     now(vfs.close(handle)).unwrap();
@@ -290,14 +290,14 @@ fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
         0..3 => {
             let program = create(vfs, "f", OpenFlags::READ_WRITE);
             now(vfs.unlink(Vfs::root(), b"f")).unwrap();
-            open.push((program.attributes.file, program.marked.id, program.descriptor));
+            open.push((program.attributes.file, program.lease.id, program.descriptor));
         }
         3 | 4 if !open.is_empty() => {
             let (_, mark, descriptor) = open.swap_remove(dice.below(open.len()));
             drop(descriptor);
             // The process may or may not report the close.
             if dice.below(2) == 0 {
-                now(vfs.look(mark)).unwrap();
+                now(vfs.probe_lease(mark)).unwrap();
             }
         }
         5 if family.members.len() < 6 => {
@@ -328,18 +328,18 @@ fn who_only_reads_a_small_file_has_its_bytes_too_and_nothing_of_it_changes() {
     let before = now(vfs.stat(file)).unwrap();
     assert_eq!(before.extent, None);
     let program = open(&vfs, file, OpenFlags::READ);
-    assert!(matches!(program.marked.kind, LeaseKind::Extent(_)));
+    assert!(matches!(program.lease.kind, LeaseKind::Extent(_)));
     let (mut read, mut text) = (File::from(program.descriptor), String::new());
     read.read_to_string(&mut text).unwrap();
     assert_eq!(text, "low tide");
     drop(read);
-    assert!(!now(vfs.look(program.marked.id)).unwrap());
+    assert!(!now(vfs.probe_lease(program.lease.id)).unwrap());
     let after = now(vfs.stat(file)).unwrap();
     assert_eq!((after.extent, after.modified, after.changed), (None, before.modified, before.changed), "it is folded");
     // A mount's reader is not affected: a kernel that began with cached pages continues with them.
     let whole = OpenFlags { use_extent: true, ..OpenFlags::READ };
     let handle = now(vfs.open(file, whole)).unwrap();
-    assert!(!vfs.is_whole(handle));
+    assert!(!vfs.is_extent_file(handle));
     now(vfs.close(handle)).unwrap();
 }
 
@@ -357,24 +357,24 @@ fn locks_of_an_open_are_of_whoever_has_it_and_end_with_it() {
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
         let set =
             |vfs: &Vfs, mark, kind| now(vfs.lock_for_program(file, lock(LockOwner::Open(mark), kind, style), false));
-        set(&parent, program.marked.id, LockKind::Write).unwrap();
-        set(&child, program.marked.id, LockKind::Write).expect("it is the same open");
-        assert!(set(&child, other.marked.id, LockKind::Read).is_err(), "this is another");
-        let read = lock(LockOwner::Open(other.marked.id), LockKind::Read, style);
+        set(&parent, program.lease.id, LockKind::Write).unwrap();
+        set(&child, program.lease.id, LockKind::Write).expect("it is the same open");
+        assert!(set(&child, other.lease.id, LockKind::Read).is_err(), "this is another");
+        let read = lock(LockOwner::Open(other.lease.id), LockKind::Read, style);
         assert_eq!(
             now(child.test_lock_for_program(file, read)).unwrap().unwrap().owner,
-            LockOwner::Open(program.marked.id)
+            LockOwner::Open(program.lease.id)
         );
     }
     drop(program.descriptor);
     now(node_ends(&node, &parent)).unwrap();
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-        let read = lock(LockOwner::Open(other.marked.id), LockKind::Read, style);
+        let read = lock(LockOwner::Open(other.lease.id), LockKind::Read, style);
         assert!(now(child.lock_for_program(file, read, false)).is_err(), "the child has it");
     }
     drop(inherited);
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-        let read = lock(LockOwner::Open(other.marked.id), LockKind::Read, style);
+        let read = lock(LockOwner::Open(other.lease.id), LockKind::Read, style);
         now(child.lock_for_program(file, read, false)).expect("nobody has it, though nobody said so");
     }
     drop(other.descriptor);
