@@ -5,7 +5,7 @@ use crate::console;
 use crate::{run_command, signals};
 use base::Problem;
 use client::{Client, RetryPolicy};
-use mount::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
+use mount::{Mount, MountError, MountOptions, PoolRegistration, Rollback, RuntimeDir, Unmounter};
 use pool::ConnectedPool;
 use run::PoolSize;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let received =
         signals::watch(move || first.unmount_all(), move || last.run_undo()).map_err(|error| cannot_start(&error))?;
     let claim = claim(args).map_err(one)?;
-    shutdown.set_undo(claim.undo());
+    shutdown.set_rollback(claim.rollback());
     let carrier = pool_file(args).map(|_| pool::carrier()).transpose().map_err(one)?;
     let (pool, what) = open_pool(args, &shutdown).map_err(one)?;
     let mounts = mount_all((args, carrier), &pool, &claim, &shutdown)?;
@@ -57,13 +57,13 @@ fn cannot_start(error: &std::io::Error) -> Vec<Problem> {
 
 /// Removes what dead pools left, checks every directory, and registers the pool with all its mount
 /// points.
-fn claim(args: &MountArgs) -> Result<Claim, Problem> {
+fn claim(args: &MountArgs) -> Result<PoolRegistration, Problem> {
     mount::availability().map_err(MountError::from)?;
     let runtime = RuntimeDir::of_user()?;
     run::remove_stale_runs(&runtime)?;
     mount::check_points(&args.dirs)?;
-    let mut claim = runtime.claim(&format!("mount-{}", std::process::id()))?;
-    args.dirs.iter().try_for_each(|dir| claim.also_mounts(dir))?;
+    let mut claim = runtime.register(&format!("mount-{}", std::process::id()))?;
+    args.dirs.iter().try_for_each(|dir| claim.add_mount(dir))?;
     Ok(claim)
 }
 
@@ -110,16 +110,16 @@ fn ends_with(pool: ConnectedPool, client: Client, shutdown: MountShutdown) -> Re
 fn mount_all(
     (args, carrier): (&MountArgs, Option<Handle>),
     pool: &Vfs,
-    claim: &Claim,
+    claim: &PoolRegistration,
     shutdown: &MountShutdown,
 ) -> Result<Vec<Mount>, Vec<Problem>> {
-    let options = Options {
+    let options = MountOptions {
         shared: args.shared,
         passthrough: !args.no_passthrough,
         // With a single mount, its kernel handles all locks of programs.
         pool_locks: args.dirs.len() > 1 || carrier.is_some(),
         runtime: carrier,
-        ..Options::named(claim.name())
+        ..MountOptions::named(claim.name())
     };
     let mut mounts = Vec::new();
     for dir in &args.dirs {
@@ -140,7 +140,7 @@ struct ShutdownState {
     begun: bool,
     pool_ended: bool,
     unmounters: Vec<Unmounter>,
-    undo: Option<Undo>,
+    rollback: Option<Rollback>,
 }
 
 impl MountShutdown {
@@ -149,8 +149,8 @@ impl MountShutdown {
     }
 
     /// Sets the cleanup for an immediate exit.
-    fn set_undo(&self, undo: Undo) {
-        self.state().undo = Some(undo);
+    fn set_rollback(&self, rollback: Rollback) {
+        self.state().rollback = Some(rollback);
     }
 
     /// Adds a mount to unmount; it is unmounted immediately if the shutdown has begun.
@@ -191,14 +191,14 @@ impl MountShutdown {
     }
 
     fn run_undo(&self) {
-        let undo = self.state().undo.clone();
-        undo.iter().for_each(Undo::act);
+        let rollback = self.state().rollback.clone();
+        rollback.iter().for_each(Rollback::run);
     }
 }
 
 fn unmount(unmounter: &Unmounter) {
     match unmounter.unmount() {
-        Ok(mount::Unmounted::Detached) => {
+        Ok(mount::UnmountOutcome::Detached) => {
             console::say("the pool is in use: it is detached, and ends with its last user");
         }
         Ok(_) => {}
@@ -209,7 +209,7 @@ fn unmount(unmounter: &Unmounter) {
 /// Unmounts a directory that `mount` mounted.
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
     let unmounted = mount::unmount_path(&args.dir).map_err(mount_problems)?;
-    if unmounted == mount::Unmounted::Detached {
+    if unmounted == mount::UnmountOutcome::Detached {
         console::say(&format!("{} is in use: it is detached, and gone with its last user", args.dir.display()));
     }
     Ok(0)

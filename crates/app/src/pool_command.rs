@@ -221,10 +221,10 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     };
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     run::remove_stale_runs(&runtime)?;
-    let mut claim = runtime.claim(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
+    let mut claim = runtime.register(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
     let log = runtime.path().join(format!("{}.log", claim.name()));
     let folder = runtime.path().join(claim.name()).join("door");
-    claim.also_removes(&folder).map_err(mount_problem)?;
+    claim.add_directory(&folder).map_err(mount_problem)?;
     std::fs::create_dir(&folder).map_err(cannot)?;
     let memory = |asked, nodes| {
         let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(asked)?;
@@ -243,8 +243,8 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     // Not earlier, since making the pool's memory may take a user namespace.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| cannot(error.into()))?;
     node_log::bound(&log);
-    let (first, undo) = (member.ender(), claim.undo());
-    let received = signals::watch(first, move || undo.act()).map_err(cannot)?;
+    let (first, rollback) = (member.ender(), claim.rollback());
+    let received = signals::watch(first, move || rollback.run()).map_err(cannot)?;
     member.wait();
     drop(claim);
     std::fs::remove_file(&log).map_err(|error| Problem::new(format!("{}: {error}", log.display())))?;

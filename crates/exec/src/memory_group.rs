@@ -26,8 +26,8 @@
 //! 100,000 tasks would leave as many. Pages still charged for earlier tasks are in the pool or on
 //! the RAM disk, for which the limit has space. A group with a leftover daemon is not reused.
 //!
-//! The module does not record the run's group for the cleanup after a crash (`mount::Claim` does,
-//! before the group is made).
+//! The module does not record the run's group for the cleanup after a crash
+//! (`mount::PoolRegistration` does, before the group is made).
 
 use crate::control_group::{CgroupVersion, ControlGroup, MemoryGroupError};
 use rustix::process::{Pid, Signal, getpid, kill_process};

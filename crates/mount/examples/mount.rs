@@ -7,7 +7,7 @@ use std::{env, error::Error, path::PathBuf, sync::Arc};
 use arena::Arena;
 use base::ByteSize;
 use client::Client;
-use mount::{Mount, Options};
+use mount::{Mount, MountOptions};
 use node::NodeSettings;
 use vfs::Vfs;
 
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let point = words.next().map(PathBuf::from).ok_or("say where to mount: mount DIR [MEBIBYTES]")?;
     let mebibytes = words.next().map_or(Ok(MEMORY_MIB), |word| word.to_string_lossy().parse())?;
     let vfs = pool(ByteSize::mib(mebibytes))?;
-    let mount = Mount::new(&vfs, &point, &Options::default())?;
+    let mount = Mount::new(&vfs, &point, &MountOptions::default())?;
     println!("mounted at {}; end it with: umount {}", mount.point().display(), point.display());
     mount.wait();
     println!("{:#?}", mount.traffic());

@@ -34,7 +34,7 @@ use rustix::{
 };
 
 use crate::{
-    availability::{Way, find_helper},
+    availability::{MountMethod, find_helper},
     error::MountError,
     mountinfo::{self, KIND},
 };
@@ -47,7 +47,7 @@ const HELPER_WAIT: Duration = Duration::from_secs(10);
 const BUSY_PAUSES: [u64; 6] = [10, 20, 40, 80, 160, 320];
 
 /// Parameters of a mount.
-pub(crate) struct Request<'a> {
+pub(crate) struct MountRequest<'a> {
     /// Mount point: an empty directory, absolute and without links.
     pub(crate) point: &'a Path,
     /// Source of the mount, as mount tables show it.
@@ -58,22 +58,22 @@ pub(crate) struct Request<'a> {
 
 /// Result of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmounted {
+pub enum UnmountOutcome {
     /// The mount was not in use, and is gone.
     Clean,
     /// A file or a working directory in the mount is still in use. The mount point is free; open
     /// files work until they are closed or this process ends.
     Detached,
     /// The mount point had no mount any more.
-    Already,
+    NotMounted,
 }
 
 /// Mounts, and returns the opened device, which already holds the kernel's first message.
-pub(crate) fn attach(way: &Way, request: &Request<'_>) -> Result<OwnedFd, MountError> {
+pub(crate) fn attach(method: &MountMethod, request: &MountRequest<'_>) -> Result<OwnedFd, MountError> {
     let refused = |reason: String| MountError::Refused { point: request.point.to_owned(), reason };
-    match way {
-        Way::Helper(helper) => attach_by_helper(helper, request).map_err(refused),
-        Way::Direct => match attach_directly(request) {
+    match method {
+        MountMethod::Helper(helper) => attach_by_helper(helper, request).map_err(refused),
+        MountMethod::Direct => match attach_directly(request) {
             // A container may grant the capability and yet forbid mount(2). The helper may still be
             // allowed.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match find_helper() {
@@ -85,7 +85,7 @@ pub(crate) fn attach(way: &Way, request: &Request<'_>) -> Result<OwnedFd, MountE
     }
 }
 
-fn attach_directly(request: &Request<'_>) -> io::Result<OwnedFd> {
+fn attach_directly(request: &MountRequest<'_>) -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
@@ -99,9 +99,9 @@ fn attach_directly(request: &Request<'_>) -> io::Result<OwnedFd> {
     Ok(device.into())
 }
 
-fn attach_by_helper(helper: &Path, request: &Request<'_>) -> Result<OwnedFd, String> {
-    let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
-    ours.set_read_timeout(Some(HELPER_WAIT)).map_err(|error| error.to_string())?;
+fn attach_by_helper(helper: &Path, request: &MountRequest<'_>) -> Result<OwnedFd, String> {
+    let (local, remote) = UnixStream::pair().map_err(|error| error.to_string())?;
+    local.set_read_timeout(Some(HELPER_WAIT)).map_err(|error| error.to_string())?;
     let child = Command::new(helper)
         .arg("-o")
         .arg(helper_options(request))
@@ -109,17 +109,17 @@ fn attach_by_helper(helper: &Path, request: &Request<'_>) -> Result<OwnedFd, Str
         .arg(request.point)
         .env("_FUSE_COMMFD", "0")
         .env("LC_ALL", "C")
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdin(Stdio::from(OwnedFd::from(remote)))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{} cannot be started: {error}", helper.display()))?;
     // Dropping the command closed this process's copy of the helper's end, so if the helper fails
     // the read meets the end of the stream.
-    finish_helper(receive_device(&ours), child, helper)
+    finish_helper(receive_device(&local), child, helper)
 }
 
-fn helper_options(request: &Request<'_>) -> String {
+fn helper_options(request: &MountRequest<'_>) -> String {
     let shared = if request.shared { ",allow_other" } else { "" };
     // A comma or backslash would end the option. Pool names contain neither; the replacement keeps
     // any other source from adding options.
@@ -132,12 +132,12 @@ fn finish_helper(device: io::Result<Option<OwnedFd>>, mut child: Child, helper: 
         child.kill().ok();
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match device {
         Ok(Some(device)) if output.status.success() => Ok(device),
-        Err(error) => Err(format!("{}: {error} {said}", helper.display())),
-        Ok(_) if said.is_empty() => Err(format!("{} ended with {}", helper.display(), output.status)),
-        Ok(_) => Err(said),
+        Err(error) => Err(format!("{}: {error} {stderr}", helper.display())),
+        Ok(_) if stderr.is_empty() => Err(format!("{} ended with {}", helper.display(), output.status)),
+        Ok(_) => Err(stderr),
     }
 }
 
@@ -154,21 +154,21 @@ fn receive_device(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Unmounts `point`; lazily if it stays in use.
-pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
+pub(crate) fn detach(point: &Path) -> io::Result<UnmountOutcome> {
     for pause in BUSY_PAUSES {
         match detach_once(point, false) {
-            Ok(()) => return Ok(Unmounted::Clean),
+            Ok(()) => return Ok(UnmountOutcome::Clean),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => thread::sleep(Duration::from_millis(pause)),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Unmounted::Already),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(UnmountOutcome::NotMounted),
             Err(error) => return Err(error),
         }
     }
-    detach_once(point, true).map(|()| Unmounted::Detached)
+    detach_once(point, true).map(|()| UnmountOutcome::Detached)
 }
 
 /// Aborts the kernel's connection to the process that serves a mount: all pending and later
 /// requests fail. Returns true if the mount is gone too.
-pub(crate) fn abort(entry: &mountinfo::Entry) -> io::Result<bool> {
+pub(crate) fn abort(entry: &mountinfo::MountEntry) -> io::Result<bool> {
     let minor = entry.device.rsplit(':').next().unwrap_or_default();
     // The control file belongs to the user who mounted. Where it does not exist, root can force the
     // unmount instead.
@@ -182,24 +182,24 @@ pub(crate) fn abort(entry: &mountinfo::Entry) -> io::Result<bool> {
     }
 }
 
-fn detach_once(point: &Path, lazily: bool) -> io::Result<()> {
-    let flags = if lazily { UnmountFlags::NOFOLLOW | UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
+fn detach_once(point: &Path, lazy: bool) -> io::Result<()> {
+    let flags = if lazy { UnmountFlags::NOFOLLOW | UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
     match unmount(point, flags) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => detach_by_helper(point, lazily),
+        Err(rustix::io::Errno::PERM) => detach_by_helper(point, lazy),
         Err(error) => Err(error.into()),
     }
 }
 
-fn detach_by_helper(point: &Path, lazily: bool) -> io::Result<()> {
+fn detach_by_helper(point: &Path, lazy: bool) -> io::Result<()> {
     let helper = find_helper().map_err(|reason| io::Error::new(io::ErrorKind::PermissionDenied, reason))?;
-    let options = if lazily { "-uz" } else { "-u" };
+    let options = if lazy { "-uz" } else { "-u" };
     let output =
         Command::new(helper).args([options, "--"]).arg(point).env("LC_ALL", "C").stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     match output.status.success() {
         true => Ok(()),
-        false if said.contains("busy") => Err(io::Error::new(io::ErrorKind::ResourceBusy, said)),
-        false => Err(io::Error::other(said)),
+        false if stderr.contains("busy") => Err(io::Error::new(io::ErrorKind::ResourceBusy, stderr)),
+        false => Err(io::Error::other(stderr)),
     }
 }

@@ -17,7 +17,7 @@ const CAP_SYS_ADMIN_BIT: u32 = 21;
 /// Mount method of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Way {
+pub enum MountMethod {
     /// This process may call mount(2) itself.
     Direct,
     /// The set-uid helper at this path, for users other than root.
@@ -26,9 +26,9 @@ pub enum Way {
 
 /// Mount method of this process, or the reason why there is none. Success is no guarantee: a
 /// container may still refuse the mount itself.
-pub fn availability() -> Result<Way, Unavailable> {
+pub fn availability() -> Result<MountMethod, Unavailable> {
     check_device()?;
-    if may_mount() { Ok(Way::Direct) } else { find_helper().map(Way::Helper) }
+    if may_mount() { Ok(MountMethod::Direct) } else { find_helper().map(MountMethod::Helper) }
 }
 
 fn check_device() -> Result<(), Unavailable> {
@@ -53,12 +53,13 @@ fn may_mount() -> bool {
 /// may lack.
 pub(crate) fn find_helper() -> Result<PathBuf, Unavailable> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from));
-    let found: Vec<PathBuf> = folders.map(|folder| folder.join("fusermount3")).filter(|file| file.is_file()).collect();
+    let directories = env::split_paths(&path).chain(["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from));
+    let found: Vec<PathBuf> =
+        directories.map(|directory| directory.join("fusermount3")).filter(|file| file.is_file()).collect();
     let usable = found.iter().find(|file| is_set_uid_root(file));
     match (usable, found.first()) {
         (Some(file), _) => Ok(file.clone()),
-        (None, Some(weak)) => Err(Unavailable::WeakHelper(weak.clone())),
+        (None, Some(found)) => Err(Unavailable::HelperNotSetUid(found.clone())),
         (None, None) => Err(Unavailable::NoHelper),
     }
 }

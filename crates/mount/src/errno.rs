@@ -5,7 +5,7 @@ use tracing::Level;
 use wire::{Object, Refusal};
 
 /// Returns the errno of a refusal of `operation`, and logs the refusal; nothing else logs it.
-pub(crate) fn tell(operation: &'static str, refusal: &Refusal) -> Errno {
+pub(crate) fn log_and_map(operation: &'static str, refusal: &Refusal) -> Errno {
     let (errno, level) = vfs::errno_and_level(refusal);
     match level {
         Level::ERROR => tracing::error!("{}", message(operation, refusal)),

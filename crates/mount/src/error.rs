@@ -22,7 +22,7 @@ pub enum Unavailable {
     NoHelper,
     /// The process is not privileged, and the helper has lost its set-uid bit.
     #[error("{} is not set-uid root, so it cannot mount for an ordinary user", .0.display())]
-    WeakHelper(PathBuf),
+    HelperNotSetUid(PathBuf),
 }
 
 impl Unavailable {
@@ -34,7 +34,7 @@ impl Unavailable {
             }
             Self::DeviceRefused(_) => "in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN",
             Self::NoHelper => "install the package fuse3",
-            Self::WeakHelper(_) => "reinstall the package fuse3",
+            Self::HelperNotSetUid(_) => "reinstall the package fuse3",
         }
     }
 }
@@ -77,7 +77,7 @@ pub enum MountError {
     },
     /// A directory is named twice, perhaps by two paths.
     #[error("mount point {} is named twice", .point.display())]
-    Twice {
+    Duplicate {
         /// The second name, as given.
         point: PathBuf,
     },
@@ -105,7 +105,7 @@ pub enum MountError {
     },
     /// The path to unmount is not a Tidemill mount.
     #[error("{} is not a Tidemill mount: it is {found}", .point.display())]
-    NotOurs {
+    NotTidemill {
         /// The path as given.
         point: PathBuf,
         /// Description of the thing at the path.
@@ -113,7 +113,7 @@ pub enum MountError {
     },
     /// The system refused to unmount.
     #[error("unmounting {} failed: {reason}", .point.display())]
-    Stuck {
+    UnmountFailed {
         /// The mount point.
         point: PathBuf,
         /// Message of the kernel or the helper.
@@ -135,7 +135,7 @@ pub enum MountError {
     },
     /// A pool of this name is running, or its remains could not be removed.
     #[error("a pool named `{name}` is already registered in {}", .path.display())]
-    Taken {
+    AlreadyRegistered {
         /// The name as given.
         name: String,
         /// The runtime directory.
@@ -177,7 +177,7 @@ impl MountError {
                 Some("set TMPDIR to a folder that you may write to".to_owned())
             }
             Self::Untrusted { .. } => Some("set XDG_RUNTIME_DIR or TMPDIR to a directory of your own".to_owned()),
-            Self::Taken { .. } => Some("choose another name, or end that pool".to_owned()),
+            Self::AlreadyRegistered { .. } => Some("choose another name, or end that pool".to_owned()),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use vfs::Vfs;
 use wire::{Attributes, COOKIE_FIRST, DirEntry, Kind, Outcome, Refusal};
 
-use crate::{known::Known, manners::Manners, translate};
+use crate::{cache_policy::CachePolicy, kernel_state::KernelState, translate};
 
 /// Number of entries fetched for one request. The C library asks with 32 KiB, which holds at most
 /// this many entries with names of usual length ...
@@ -19,7 +19,7 @@ const DOTS: [(u64, &[u8]); 2] = [(1, b"."), (2, b"..")];
 const _: () = assert!(COOKIE_FIRST > DOTS[1].0);
 
 /// A piece of a listing.
-pub(crate) struct Piece<T> {
+pub(crate) struct ListingPage<T> {
     directory: FileId,
     /// Start of the piece: the offset of the previous entry.
     offset: u64,
@@ -27,30 +27,34 @@ pub(crate) struct Piece<T> {
 }
 
 /// Entries after `offset`.
-pub(crate) async fn plain(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<DirEntry>> {
+pub(crate) async fn read_plain(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<ListingPage<DirEntry>> {
     let entries = vfs.list(directory, cookie(offset), PLAIN_MAX).await?;
-    Ok(Piece { directory, offset, entries })
+    Ok(ListingPage { directory, offset, entries })
 }
 
 /// Entries after `offset` with their attributes. An entry that is removed meanwhile is left out. If
 /// a node does not answer, its entry and all later ones have no attributes; the kernel then looks
 /// up those that a program uses.
-pub(crate) async fn full(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<(DirEntry, Option<Attributes>)>> {
+pub(crate) async fn read_full(
+    vfs: Vfs,
+    directory: FileId,
+    offset: u64,
+) -> Outcome<ListingPage<(DirEntry, Option<Attributes>)>> {
     let listed = vfs.list(directory, cookie(offset), FULL_MAX).await?;
-    let (mut entries, mut silent) = (Vec::with_capacity(listed.len()), false);
+    let (mut entries, mut unavailable) = (Vec::with_capacity(listed.len()), false);
     for entry in listed {
-        let asked = if silent { Ok(None) } else { vfs.stat(entry.file).await.map(Some) };
-        match asked {
+        let attributes = if unavailable { Ok(None) } else { vfs.stat(entry.file).await.map(Some) };
+        match attributes {
             Ok(found) => entries.push((entry, found)),
             Err(Refusal::NotFound(_)) => {}
             Err(Refusal::Unavailable { .. }) => {
-                silent = true;
+                unavailable = true;
                 entries.push((entry, None));
             }
             Err(refusal) => return Err(refusal),
         }
     }
-    Ok(Piece { directory, offset, entries })
+    Ok(ListingPage { directory, offset, entries })
 }
 
 fn cookie(offset: u64) -> u64 {
@@ -58,11 +62,11 @@ fn cookie(offset: u64) -> u64 {
 }
 
 /// Sends as many entries of a piece as fit into the kernel's buffer.
-pub(crate) fn send_plain(reply: FuseReply, piece: &Piece<DirEntry>, room: u32) {
+pub(crate) fn send_plain(reply: FuseReply, page: &ListingPage<DirEntry>, room: u32) {
     let mut listing = Listing::new(room);
     // The kernel resolves `..` by itself; programs only want to see the names.
-    let mut fits = piece.dots().all(|dot| listing.push(dot));
-    for entry in &piece.entries {
+    let mut fits = page.dots().all(|dot| listing.push(dot));
+    for entry in &page.entries {
         fits = fits && listing.push(named(entry));
     }
     reply.listing(&listing);
@@ -72,30 +76,30 @@ pub(crate) fn send_plain(reply: FuseReply, piece: &Piece<DirEntry>, room: u32) {
 /// lifetimes; names may be cached if they are `lasting`.
 pub(crate) fn send_full(
     reply: FuseReply,
-    piece: &Piece<(DirEntry, Option<Attributes>)>,
+    page: &ListingPage<(DirEntry, Option<Attributes>)>,
     (room, lasting): (u32, bool),
-    manners: &Manners,
-    known: &Known,
+    cache_policy: &CachePolicy,
+    kernel: &KernelState,
 ) {
     let mut listing = Listing::new(room);
-    let valid = if lasting { manners.names_valid() } else { Duration::ZERO };
+    let valid = if lasting { cache_policy.name_ttl() } else { Duration::ZERO };
     // Inode 0 marks an entry that the kernel does not cache: the dots, and entries without
     // attributes.
-    let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &FuseEntry::default()));
-    let mut told = Vec::with_capacity(piece.entries.len());
-    for (entry, found) in &piece.entries {
-        let full = found.as_ref().map(|found| FuseEntry { entry_valid: valid, ..manners.entry(found) });
+    let mut fits = page.dots().all(|dot| listing.push_with_entry(dot, &FuseEntry::default()));
+    let mut sent = Vec::with_capacity(page.entries.len());
+    for (entry, found) in &page.entries {
+        let full = found.as_ref().map(|found| FuseEntry { entry_valid: valid, ..cache_policy.entry(found) });
         fits = fits && listing.push_with_entry(named(entry), &full.unwrap_or_default());
         if let Some(found) = found
             && fits
         {
-            known.gained(found.file);
-            told.push(found.file);
+            kernel.add_lookup(found.file);
+            sent.push(found.file);
         }
     }
     if !reply.listing(&listing) {
-        for file in told {
-            known.lost(file, 1);
+        for file in sent {
+            kernel.forget_lookups(file, 1);
         }
     }
 }
@@ -105,7 +109,7 @@ fn named(entry: &DirEntry) -> FuseDirent<'_> {
     FuseDirent { inode: entry.file.0, next: entry.cookie, mode, name: entry.name.as_bytes() }
 }
 
-impl<T> Piece<T> {
+impl<T> ListingPage<T> {
     /// The dots in this piece.
     fn dots(&self) -> impl Iterator<Item = FuseDirent<'static>> + use<T> {
         let (inode, mode) = (self.directory.0, translate::kind_bits(Kind::Directory));

@@ -6,7 +6,8 @@
 //!                                       closed or this process ends
 //! ```
 //!
-//! A killed process leaves a dead mount behind; the runtime directory and its sweep remove it.
+//! A killed process leaves a dead mount behind; the stale cleanup of the runtime directory removes
+//! it.
 
 use std::{
     fs,
@@ -23,19 +24,19 @@ use tokio::runtime::Handle;
 use vfs::Vfs;
 
 use crate::{
-    attach::{self, Unmounted},
-    availability::{Way, availability},
-    ended::Ended,
+    attach::{self, UnmountOutcome},
+    availability::{MountMethod, availability},
+    cache_policy::{CachePolicy, Ttl},
+    deferred::DeferredReplies,
     error::MountError,
-    face::Face,
-    known::{Known, Ordinary},
-    manners::{Keeps, Manners},
+    filesystem::FuseFs,
+    kernel_state::{KernelState, OpenMode},
+    metrics::{Counters, Traffic},
+    mount_point,
     mountinfo::{self, KIND},
-    park::Parking,
-    point,
-    session::OwnSession,
-    through::Through,
-    traffic::{Counters, Traffic},
+    passthrough::Passthrough,
+    session::MountSession,
+    shutdown::ShutdownSignal,
 };
 
 /// Lower limit of the threads that serve requests: reads of bound inputs may wait for a disk.
@@ -58,9 +59,9 @@ const END_WAIT: Duration = Duration::from_secs(2);
 /// Options of a mount.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own, named where it is made")]
-pub struct Options {
-    /// Name of the pool, a part of the mount's source. The sweep identifies the pool by it, so it
-    /// must be the name of the [`Claim`](crate::Claim).
+pub struct MountOptions {
+    /// Name of the pool, a part of the mount's source. The stale cleanup identifies the pool by it,
+    /// so it must be the name of the [`PoolRegistration`](crate::PoolRegistration).
     pub name: String,
     /// Allows other users of the machine to enter; for ordinary users only if `/etc/fuse.conf` has
     /// `user_allow_other`.
@@ -83,7 +84,7 @@ pub struct Options {
     pub runtime: Option<Handle>,
 }
 
-impl Default for Options {
+impl Default for MountOptions {
     fn default() -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
@@ -98,7 +99,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl MountOptions {
     /// Default options for the pool of this name.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
@@ -113,9 +114,9 @@ pub struct Mount {
 }
 
 /// Shared parts of a mount that is being made.
-struct Parts<'a> {
-    own: &'a OwnSession,
-    parking: &'a Arc<Parking>,
+struct MountParts<'a> {
+    pool_session: &'a MountSession,
+    deferred: &'a Arc<DeferredReplies>,
     counters: &'a Arc<Counters>,
 }
 
@@ -123,49 +124,59 @@ impl Mount {
     /// Mounts the pool of `vfs` at `point`, an empty directory. The mount works when this returns.
     /// The mount has its own session, so changes made through `vfs` reach it like changes by
     /// another mount.
-    pub fn new(vfs: &Vfs, point: &Path, options: &Options) -> Result<Self, MountError> {
-        let way = availability()?;
-        let real = point::check(point)?;
+    pub fn new(vfs: &Vfs, point: &Path, options: &MountOptions) -> Result<Self, MountError> {
+        let method = availability()?;
+        let real = mount_point::check(point)?;
         let counters = Arc::new(Counters::default());
-        let parking = Parking::new(Arc::clone(&counters), options.runtime.as_ref());
-        let parking = Arc::new(parking.map_err(MountError::io("starting threads for", point))?);
-        let own = OwnSession::of(vfs, &parking).map_err(|refusal| refused(point, &refusal))?;
-        let started = Self::start(&way, real, options, &Parts { own: &own, parking: &parking, counters: &counters });
+        let deferred = DeferredReplies::new(Arc::clone(&counters), options.runtime.as_ref());
+        let deferred = Arc::new(deferred.map_err(MountError::io("starting threads for", point))?);
+        let pool_session = MountSession::open(vfs, &deferred).map_err(|refusal| refused(point, &refusal))?;
+        let started = Self::start(
+            &method,
+            real,
+            options,
+            &MountParts { pool_session: &pool_session, deferred: &deferred, counters: &counters },
+        );
         if started.is_err() {
-            parking.run("end", own.vfs.end_session());
+            deferred.run("end", pool_session.vfs.end_session());
         }
         started
     }
 
-    fn start(way: &Way, real: PathBuf, options: &Options, parts: &Parts<'_>) -> Result<Self, MountError> {
-        let ended = Arc::new(Ended::default());
-        let source = mountinfo::source_of(&options.name);
-        let request = attach::Request { point: &real, source: &source, shared: options.shared };
-        let device = attach::attach(way, &request)?;
+    fn start(
+        method: &MountMethod,
+        real: PathBuf,
+        options: &MountOptions,
+        parts: &MountParts<'_>,
+    ) -> Result<Self, MountError> {
+        let shutdown = Arc::new(ShutdownSignal::default());
+        let source = mountinfo::mount_source(&options.name);
+        let request = attach::MountRequest { point: &real, source: &source, shared: options.shared };
+        let device = attach::attach(method, &request)?;
         // From here on no failure may leave the mount behind.
-        let attached = Attached(&real);
-        let config = config(options, parts.own.keeps);
+        let attached = DetachOnDrop(&real);
+        let config = config(options, parts.pool_session.ttl);
         let session = FuseSession::start(Device::from(device), &config, |granted, notifier, backings| {
-            let through = Through::new(granted.passthrough.then_some(backings));
-            let ordinary = Ordinary { direct_writes: options.direct_writes, flush: options.pool_locks };
-            let sessions = (parts.own.vfs.clone(), parts.own.beside.clone());
-            Arc::new(Face {
-                vfs: parts.own.vfs.clone(),
-                manners: Manners { keeps: parts.own.keeps, pool_locks: options.pool_locks },
-                known: parts.own.hears(
-                    Known::new(ordinary, through, notifier, sessions, Arc::clone(parts.parking)),
+            let passthrough = Passthrough::new(granted.passthrough.then_some(backings));
+            let open_mode = OpenMode { direct_writes: options.direct_writes, flush: options.pool_locks };
+            let sessions = (parts.pool_session.vfs.clone(), parts.pool_session.uncached_vfs.clone());
+            Arc::new(FuseFs {
+                vfs: parts.pool_session.vfs.clone(),
+                cache_policy: CachePolicy { ttl: parts.pool_session.ttl, pool_locks: options.pool_locks },
+                kernel: parts.pool_session.route_invalidations(
+                    KernelState::new(open_mode, passthrough, notifier, sessions, Arc::clone(parts.deferred)),
                     granted.pruning,
                 ),
-                parking: Arc::clone(parts.parking),
+                deferred: Arc::clone(parts.deferred),
                 counters: Arc::clone(parts.counters),
-                ended: Arc::clone(&ended),
+                shutdown: Arc::clone(&shutdown),
             })
         });
         let session = session.map_err(|error| refused(&real, &error))?;
-        let device = device_of(&real)?;
+        let device = device_number(&real)?;
         std::mem::forget(attached);
         widen_read_ahead(&device);
-        let state = State { point: real, device, ended, session: Mutex::new(Some(session)) };
+        let state = MountState { point: real, device, shutdown, session: Mutex::new(Some(session)) };
         Ok(Self { unmounter: Unmounter(Arc::new(state)), counters: Arc::clone(parts.counters) })
     }
 
@@ -180,19 +191,19 @@ impl Mount {
     }
 
     /// Unmounts; lazily if files are still in use, as the result says. A second call does nothing.
-    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+    pub fn unmount(&self) -> Result<UnmountOutcome, MountError> {
         self.unmounter.unmount()
     }
 
     /// Waits until the mount has ended: unmounted here or from outside, and none of its files in
     /// use.
     pub fn wait(&self) {
-        self.unmounter.0.ended.wait();
+        self.unmounter.0.shutdown.wait();
     }
 
     /// True if the mount has ended.
     pub fn has_ended(&self) -> bool {
-        self.unmounter.0.ended.is_set()
+        self.unmounter.0.shutdown.is_set()
     }
 
     /// Traffic through the mount so far.
@@ -204,8 +215,8 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         match self.unmount() {
-            Ok(Unmounted::Clean | Unmounted::Already) => {}
-            Ok(Unmounted::Detached) => {
+            Ok(UnmountOutcome::Clean | UnmountOutcome::NotMounted) => {}
+            Ok(UnmountOutcome::Detached) => {
                 tracing::warn!("{} was still in use and has been detached", self.point().display());
             }
             Err(error) => tracing::error!("{error}"),
@@ -215,14 +226,14 @@ impl Drop for Mount {
 
 /// Handle that unmounts one mount, from any thread.
 #[derive(Debug, Clone)]
-pub struct Unmounter(Arc<State>);
+pub struct Unmounter(Arc<MountState>);
 
 #[derive(Debug)]
-struct State {
+struct MountState {
     point: PathBuf,
     /// Device number, which tells this mount from a later one at the same mount point.
     device: String,
-    ended: Arc<Ended>,
+    shutdown: Arc<ShutdownSignal>,
     /// Taken by the first thread that unmounts; other threads wait for the lock until the unmount
     /// is complete.
     session: Mutex<Option<FuseSession>>,
@@ -231,18 +242,19 @@ struct State {
 impl Unmounter {
     /// Unmounts a pool that has ended, without waiting for files in use: they fail once this
     /// process ends.
-    pub fn abandon(&self) -> Result<Unmounted, MountError> {
-        let outcome = self.0.detach(&mut self.0.session.lock()).map(|detached| detached.unwrap_or(Unmounted::Already));
-        self.0.ended.set();
+    pub fn abandon(&self) -> Result<UnmountOutcome, MountError> {
+        let outcome =
+            self.0.detach(&mut self.0.session.lock()).map(|detached| detached.unwrap_or(UnmountOutcome::NotMounted));
+        self.0.shutdown.set();
         outcome
     }
 
     /// Like [`Mount::unmount`].
-    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+    pub fn unmount(&self) -> Result<UnmountOutcome, MountError> {
         let state = &*self.0;
         let mut session = state.session.lock();
-        let Some(outcome) = state.detach(&mut session)? else { return Ok(Unmounted::Already) };
-        if outcome == Unmounted::Clean && !state.ended.wait_for(END_WAIT) {
+        let Some(outcome) = state.detach(&mut session)? else { return Ok(UnmountOutcome::NotMounted) };
+        if outcome == UnmountOutcome::Clean && !state.shutdown.wait_for(END_WAIT) {
             let point = state.point.display();
             tracing::warn!("{point} is unmounted, and the kernel still has it: it may be mounted in another namespace");
         }
@@ -250,13 +262,13 @@ impl Unmounter {
     }
 }
 
-impl State {
+impl MountState {
     /// Unmounts, and takes the session; `None` if another thread has already.
-    fn detach(&self, session: &mut Option<FuseSession>) -> Result<Option<Unmounted>, MountError> {
+    fn detach(&self, session: &mut Option<FuseSession>) -> Result<Option<UnmountOutcome>, MountError> {
         if session.is_none() {
             return Ok(None);
         }
-        let outcome = self.detach_if_ours()?;
+        let outcome = self.detach_if_current()?;
         // The session's threads end when the last open file is closed; after a lazy unmount nothing
         // waits for them.
         drop(session.take());
@@ -265,23 +277,24 @@ impl State {
 
     /// Unmounts if this mount is still at its mount point. Its device number identifies it while
     /// the session lives; afterwards another mount may have that number.
-    fn detach_if_ours(&self) -> Result<Unmounted, MountError> {
-        if self.ended.is_set() {
-            return Ok(Unmounted::Already);
+    fn detach_if_current(&self) -> Result<UnmountOutcome, MountError> {
+        if self.shutdown.is_set() {
+            return Ok(UnmountOutcome::NotMounted);
         }
-        let mounted = mountinfo::at(&self.point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
+        let mounted = mountinfo::topmost_at(&self.point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
         if !mounted.is_some_and(|entry| entry.kind == KIND && entry.device == self.device) {
-            return Ok(Unmounted::Already);
+            return Ok(UnmountOutcome::NotMounted);
         }
-        let stuck = |error: std::io::Error| MountError::Stuck { point: self.point.clone(), reason: error.to_string() };
+        let stuck =
+            |error: std::io::Error| MountError::UnmountFailed { point: self.point.clone(), reason: error.to_string() };
         attach::detach(&self.point).map_err(stuck)
     }
 }
 
 /// Guard that unmounts when [`Mount::new`] fails.
-struct Attached<'a>(&'a Path);
+struct DetachOnDrop<'a>(&'a Path);
 
-impl Drop for Attached<'_> {
+impl Drop for DetachOnDrop<'_> {
     fn drop(&mut self) {
         attach::detach(self.0).ok();
     }
@@ -291,7 +304,7 @@ fn refused(point: &Path, reason: &dyn std::fmt::Display) -> MountError {
     MountError::Refused { point: point.to_owned(), reason: reason.to_string() }
 }
 
-fn config(options: &Options, keeps: Keeps) -> Config {
+fn config(options: &MountOptions, ttl: Ttl) -> Config {
     Config {
         threads: options.threads.max(1),
         request_bytes_max: REQUEST_BYTES,
@@ -300,16 +313,16 @@ fn config(options: &Options, keeps: Keeps) -> Config {
         passthrough: options.passthrough,
         locks: options.pool_locks,
         // Without invalidations the kernel detects changes of a file by its times.
-        explicit_invalidation: keeps == Keeps::UntilRecalled,
+        explicit_invalidation: ttl == Ttl::UntilInvalidated,
         ..Config::default()
     }
 }
 
-fn device_of(point: &Path) -> Result<String, MountError> {
-    let mounted = mountinfo::at(point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
-    let ours = mounted.filter(|entry| entry.kind == KIND);
+fn device_number(point: &Path) -> Result<String, MountError> {
+    let mounted = mountinfo::topmost_at(point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
+    let mounted = mounted.filter(|entry| entry.kind == KIND);
     let lost = || MountError::Refused { point: point.to_owned(), reason: "the mount vanished at once".to_owned() };
-    ours.map(|entry| entry.device).ok_or_else(lost)
+    mounted.map(|entry| entry.device).ok_or_else(lost)
 }
 
 /// Lets the kernel read several whole requests ahead, which are filled while a program still works

@@ -16,52 +16,52 @@ pub(crate) const KIND: &str = "fuse.tidemill";
 
 /// Source of a pool's mount, as `df` and `mount` show it. With a colon in it `df` would take the
 /// mount for a remote one.
-pub(crate) fn source_of(pool: &str) -> String {
+pub(crate) fn mount_source(pool: &str) -> String {
     format!("tidemill-{pool}")
 }
 
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct MountEntry {
     /// Device of the mounted file system, `major:minor`; unique among the mounts of one kernel.
     pub(crate) device: String,
     /// Mount point.
     pub(crate) point: PathBuf,
     /// Type: `ext4`, `fuse.tidemill`.
     pub(crate) kind: String,
-    /// Source; for Tidemill's mounts see [`source_of`].
+    /// Source; for Tidemill's mounts see [`mount_source`].
     pub(crate) source: OsString,
 }
 
 /// The mounts in this process's mount namespace, later ones on top of earlier ones.
-pub(crate) fn read() -> io::Result<Vec<Entry>> {
+pub(crate) fn read() -> io::Result<Vec<MountEntry>> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
 
 /// The topmost mount exactly at `point`, which must be absolute and without links.
-pub(crate) fn at(point: &Path) -> io::Result<Option<Entry>> {
+pub(crate) fn topmost_at(point: &Path) -> io::Result<Option<MountEntry>> {
     Ok(read()?.into_iter().rev().find(|entry| entry.point == point))
 }
 
 /// True if anything is mounted at `dir` or below it.
-pub(crate) fn within(dir: &Path) -> io::Result<bool> {
+pub(crate) fn any_below(dir: &Path) -> io::Result<bool> {
     Ok(read()?.iter().any(|entry| entry.point.starts_with(dir)))
 }
 
 /// Skips lines that do not parse: a future kernel may add kinds of lines, but never changes these.
-fn parse(text: &[u8]) -> Vec<Entry> {
+fn parse(text: &[u8]) -> Vec<MountEntry> {
     text.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
 /// Parses `36 35 98:0 /root /point opts [optional ...] - type source options`.
-fn parse_line(line: &[u8]) -> Option<Entry> {
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|byte| *byte == b' ');
     let device = String::from_utf8(words.nth(2)?.to_vec()).ok()?;
     let point = unescape(words.nth(1)?);
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let kind = String::from_utf8_lossy(words.next()?).into_owned();
     let source = unescape(words.next()?);
-    Some(Entry { device, point: PathBuf::from(point), kind, source })
+    Some(MountEntry { device, point: PathBuf::from(point), kind, source })
 }
 
 /// Decodes octal escapes (`\040` for a space).
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_root_of_this_machine_is_a_mount() {
-        assert!(at(Path::new("/")).unwrap().is_some());
-        assert!(within(Path::new("/proc")).unwrap());
+        assert!(topmost_at(Path::new("/")).unwrap().is_some());
+        assert!(any_below(Path::new("/proc")).unwrap());
     }
 }

@@ -12,52 +12,52 @@ use std::{
 use vfs::Vfs;
 use wire::Outcome;
 
-use crate::{known::Known, manners::Keeps, park::Parking, recall};
+use crate::{cache_policy::Ttl, deferred::DeferredReplies, invalidate, kernel_state::KernelState};
 
 /// Cache lifetime of names and attributes without invalidations: when the pool has more mounts than
 /// it supports as subscribers.
-const KEEP_FOR: Duration = Duration::from_secs(1);
+const FIXED_TTL: Duration = Duration::from_secs(1);
 
 /// The session of one mount.
-pub(crate) struct OwnSession {
+pub(crate) struct MountSession {
     pub(crate) vfs: Vfs,
     /// Session of the mounting process, for which nothing is cached.
-    pub(crate) beside: Vfs,
+    pub(crate) uncached_vfs: Vfs,
     /// Cache lifetimes for the mount's kernel.
-    pub(crate) keeps: Keeps,
+    pub(crate) ttl: Ttl,
     /// Set once there is a kernel that may cache anything.
-    known: Arc<OnceLock<Arc<Known>>>,
+    kernel: Arc<OnceLock<Arc<KernelState>>>,
 }
 
-impl OwnSession {
+impl MountSession {
     /// Opens another session of the pool of `vfs`, and subscribes it.
-    pub(crate) fn of(vfs: &Vfs, parking: &Parking) -> Outcome<Self> {
-        let beside = vfs.clone();
-        let vfs = parking.wait(beside.new_session())?;
-        let known = Arc::new(OnceLock::<Arc<Known>>::new());
-        let hearer = Arc::clone(&known);
-        let watched = parking.wait(vfs.subscribe(Arc::new(move |recalls| {
-            if let Some(known) = hearer.get() {
-                recall::hear(known, recalls);
+    pub(crate) fn open(vfs: &Vfs, deferred: &DeferredReplies) -> Outcome<Self> {
+        let uncached_vfs = vfs.clone();
+        let vfs = deferred.wait(uncached_vfs.new_session())?;
+        let kernel = Arc::new(OnceLock::<Arc<KernelState>>::new());
+        let subscriber = Arc::clone(&kernel);
+        let subscribed = deferred.wait(vfs.subscribe(Arc::new(move |recalls| {
+            if let Some(kernel) = subscriber.get() {
+                invalidate::on_invalidate(kernel, recalls);
             }
         })));
-        let keeps = match watched {
-            Ok(()) => Keeps::UntilRecalled,
+        let ttl = match subscribed {
+            Ok(()) => Ttl::UntilInvalidated,
             Err(refusal) => {
-                tracing::info!("names and attributes are kept for {KEEP_FOR:?}: {refusal}");
-                Keeps::For(KEEP_FOR)
+                tracing::info!("names and attributes are kept for {FIXED_TTL:?}: {refusal}");
+                Ttl::Fixed(FIXED_TTL)
             }
         };
-        Ok(Self { vfs, beside, keeps, known })
+        Ok(Self { vfs, uncached_vfs, ttl, kernel })
     }
 
-    /// Directs invalidations to `known` from now on; also removals, if its kernel supports prune
+    /// Directs invalidations to `kernel` from now on; also removals, if it supports prune
     /// notices.
-    pub(crate) fn hears(&self, known: Known, pruning: bool) -> Arc<Known> {
-        let known = Arc::clone(self.known.get_or_init(|| Arc::new(known)));
-        if pruning && self.keeps == Keeps::UntilRecalled && known.lets_go() {
+    pub(crate) fn route_invalidations(&self, kernel: KernelState, pruning: bool) -> Arc<KernelState> {
+        let kernel = Arc::clone(self.kernel.get_or_init(|| Arc::new(kernel)));
+        if pruning && self.ttl == Ttl::UntilInvalidated && kernel.start_pruning() {
             self.vfs.declare_prune_support();
         }
-        known
+        kernel
     }
 }

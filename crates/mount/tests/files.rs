@@ -39,7 +39,7 @@ fn what_is_written_is_read_back_and_statted() {
 fn large_reads_and_writes_arrive_in_one_piece_each() {
     needs_fuse!();
     for direct_writes in [true, false] {
-        let mount = mounted_with(pool(), &mount::Options { passthrough: false, direct_writes, ..options() });
+        let mount = mounted_with(pool(), &mount::MountOptions { passthrough: false, direct_writes, ..options() });
         let path = mount.point().join("file");
         File::create(&path).unwrap().write_all(&pattern(8 * MIB)).unwrap();
         let traffic = mount.mount.traffic();
@@ -63,7 +63,7 @@ fn large_reads_and_writes_arrive_in_one_piece_each() {
 #[test]
 fn cached_reads_ahead_come_in_whole_requests_where_the_device_allows_it() {
     needs_fuse!();
-    let mount = mounted_with(pool(), &mount::Options { passthrough: false, ..options() });
+    let mount = mounted_with(pool(), &mount::MountOptions { passthrough: false, ..options() });
     let path = mount.point().join("file");
     fs::write(&path, pattern(16 * MIB)).unwrap();
     let mut file = File::open(&path).unwrap();
@@ -340,7 +340,7 @@ fn the_kernel_checks_permissions_for_other_users() {
         println!("skipped: only root can become another user");
         return;
     }
-    let mount = mounted_with(pool(), &mount::Options { shared: true, ..options() });
+    let mount = mounted_with(pool(), &mount::MountOptions { shared: true, ..options() });
     fs::write(mount.point().join("secret"), b"x").unwrap();
     fs::set_permissions(mount.point().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(mount.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -12,18 +12,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Mounted, mounted_with, needs_fuse, options, small_pool, until};
+use common::{TestMount, mounted_with, needs_fuse, options, small_pool, until};
 use vfs::Vfs;
 
 const MIB: usize = 1 << 20;
 
 /// Mounts without passthrough: passthrough writes do not wait for space.
-fn mounted(vfs: Vfs) -> Mounted {
-    mounted_with(vfs, &mount::Options { passthrough: false, ..options() })
+fn mounted(vfs: Vfs) -> TestMount {
+    mounted_with(vfs, &mount::MountOptions { passthrough: false, ..options() })
 }
 
 /// Writes until the pool is full; returns the number of MiB written.
-fn fill(mount: &Mounted, name: &str) -> usize {
+fn fill(mount: &TestMount, name: &str) -> usize {
     let mut file = File::create(mount.point().join(name)).unwrap();
     let piece = vec![7; MIB];
     for count in 0.. {
@@ -40,13 +40,13 @@ fn fill(mount: &Mounted, name: &str) -> usize {
 
 /// Fills the pool through vfs. A pool with a short wait cannot be filled through the mount without
 /// a wait.
-fn fill_beside(vfs: &Vfs, mount: &Mounted) {
+fn fill_beside(vfs: &Vfs, mount: &TestMount) {
     let capacity = usize::try_from(vfs.usage().capacity).unwrap();
     fs::write(mount.point().join("hog"), vec![7; capacity / 10 * 9]).unwrap();
 }
 
 /// Starts a process that writes more than fits, and so waits.
-fn waiting_writer(vfs: &Vfs, mount: &Mounted, name: &str) -> Child {
+fn waiting_writer(vfs: &Vfs, mount: &TestMount, name: &str) -> Child {
     let target = format!("of={}", mount.point().join(name).display());
     let bytes = format!("count={}", vfs.usage().capacity / MIB as u64 / 5);
     let child =
@@ -147,7 +147,7 @@ fn an_unmount_while_a_writer_waits_does_not_hang() {
     fill_beside(&vfs, &mount);
     let mut writer = waiting_writer(&vfs, &mount, "victim");
     let begin = Instant::now();
-    assert_eq!(mount.mount.unmount().unwrap(), mount::Unmounted::Detached);
+    assert_eq!(mount.mount.unmount().unwrap(), mount::UnmountOutcome::Detached);
     assert!(begin.elapsed() < Duration::from_secs(5));
     writer.kill().unwrap();
     writer.wait().unwrap();

@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{Mounted, mounted_with, needs_fuse, options, pool, until};
+use common::{TestMount, mounted_with, needs_fuse, options, pool, until};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
 /// Environment variable that tells this test binary, started again, its work.
@@ -55,7 +55,7 @@ fn says(child: &mut Child, line: &str) {
 fn locks_of_programs_of_two_mounts_meet_and_a_killed_waiter_leaves_nothing() {
     needs_fuse!();
     let vfs = pool();
-    let mounts: [Mounted; 2] = [(); 2].map(|()| mounted_with(vfs.clone(), &options()));
+    let mounts: [TestMount; 2] = [(); 2].map(|()| mounted_with(vfs.clone(), &options()));
     fs::write(mounts[0].point().join("file"), b"x").unwrap();
     for how in ["posix", "flock"] {
         let path = |at: usize| format!("lock|{how}|{}", mounts[at].point().join("file").display());

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use common::{Dice, Mounted, both_ways, mounted_with, needs_fuse, options, pattern, pool};
+use common::{Random, TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
@@ -20,7 +20,7 @@ use rustix::{
 
 const MIB: usize = 1 << 20;
 
-both_ways! {
+with_and_without_passthrough! {
     what_any_open_writes_every_other_reads
     a_file_that_goes_from_small_to_large_and_back_keeps_its_bytes
     a_store_into_a_mapping_is_read_by_all_and_outlives_the_close
@@ -71,7 +71,7 @@ fn read_all(file: &File) -> Vec<u8> {
     bytes
 }
 
-fn what_any_open_writes_every_other_reads(mount: &Mounted) {
+fn what_any_open_writes_every_other_reads(mount: &TestMount) {
     for length in [10, 4096, 5000, 3 * MIB + 5] {
         let path = mount.point().join(format!("file-{length}"));
         let mut expected = pattern(length);
@@ -95,22 +95,22 @@ fn what_any_open_writes_every_other_reads(mount: &Mounted) {
 
 /// Opens in every mode come and go in random order, while the file grows and shrinks. At times it
 /// is small and not open.
-fn a_file_that_goes_from_small_to_large_and_back_keeps_its_bytes(mount: &Mounted) {
+fn a_file_that_goes_from_small_to_large_and_back_keeps_its_bytes(mount: &TestMount) {
     for seed in 0..40 {
-        let (mut dice, path) = (Dice::new(seed), mount.point().join(format!("file-{seed}")));
+        let (mut random, path) = (Random::new(seed), mount.point().join(format!("file-{seed}")));
         let (mut expected, mut open) = (Vec::new(), Vec::<File>::new());
         File::create(&path).unwrap();
         for step in 0..60 {
-            match dice.below(8) {
-                0 | 1 => open.push(any_open(&path, &mut dice)),
-                2 if !open.is_empty() => drop(open.swap_remove(index(dice.below(open.len() as u64)))),
+            match random.below(8) {
+                0 | 1 => open.push(any_open(&path, &mut random)),
+                2 if !open.is_empty() => drop(open.swap_remove(index(random.below(open.len() as u64)))),
                 3 => open.clear(),
                 4 => {
-                    let length = [0, 7, 4096, 9000, 200_000][index(dice.below(5))];
+                    let length = [0, 7, 4096, 9000, 200_000][index(random.below(5))];
                     expected.resize(length, 0);
                     OpenOptions::new().write(true).open(&path).unwrap().set_len(length as u64).unwrap();
                 }
-                5 | 6 => write_somewhere(&path, &mut expected, &mut dice),
+                5 | 6 => write_somewhere(&path, &mut expected, &mut random),
                 _ => assert!(fs::read(&path).unwrap() == expected, "seed {seed}, step {step}"),
             }
             for file in &open {
@@ -124,22 +124,22 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap()
 }
 
-fn any_open(path: &Path, dice: &mut Dice) -> File {
+fn any_open(path: &Path, random: &mut Random) -> File {
     let mut all = readers(path);
-    all.swap_remove(index(dice.below(all.len() as u64)))
+    all.swap_remove(index(random.below(all.len() as u64)))
 }
 
-fn write_somewhere(path: &Path, expected: &mut Vec<u8>, dice: &mut Dice) {
-    let length = [1, 100, 4096, 50_000][index(dice.below(4))];
-    let at = index(dice.below(expected.len() as u64 + 1));
-    let data = vec![u8::try_from(dice.below(250)).unwrap() + 1; length];
+fn write_somewhere(path: &Path, expected: &mut Vec<u8>, random: &mut Random) {
+    let length = [1, 100, 4096, 50_000][index(random.below(4))];
+    let at = index(random.below(expected.len() as u64 + 1));
+    let data = vec![u8::try_from(random.below(250)).unwrap() + 1; length];
     let mut all = writers(path);
-    all.swap_remove(index(dice.below(all.len() as u64))).write_all_at(&data, at as u64).unwrap();
+    all.swap_remove(index(random.below(all.len() as u64))).write_all_at(&data, at as u64).unwrap();
     expected.resize(expected.len().max(at + length), 0);
     expected[at..at + length].copy_from_slice(&data);
 }
 
-fn a_store_into_a_mapping_is_read_by_all_and_outlives_the_close(mount: &Mounted) {
+fn a_store_into_a_mapping_is_read_by_all_and_outlives_the_close(mount: &TestMount) {
     for length in [1000, 3 * MIB] {
         let path = mount.point().join(format!("file-{length}"));
         fs::write(&path, pattern(length)).unwrap();
@@ -164,7 +164,7 @@ fn a_store_into_a_mapping_is_read_by_all_and_outlives_the_close(mount: &Mounted)
     }
 }
 
-fn a_mapping_is_written_back_to_its_place_whatever_else_appends(mount: &Mounted) {
+fn a_mapping_is_written_back_to_its_place_whatever_else_appends(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, vec![b'.'; 20_000]).unwrap();
     // The kernel may write a mapping's pages back through any descriptor that is open for writing.
@@ -181,7 +181,7 @@ fn a_mapping_is_written_back_to_its_place_whatever_else_appends(mount: &Mounted)
     assert_eq!(&fs::read(&path).unwrap()[20_000..], b"last");
 }
 
-fn appending_begins_while_a_file_is_open(mount: &Mounted) {
+fn appending_begins_while_a_file_is_open(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, b"0123456789").unwrap();
     let mut file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -192,7 +192,7 @@ fn appending_begins_while_a_file_is_open(mount: &Mounted) {
     assert_eq!(fs::read(&path).unwrap(), b"XY23456789cd");
 }
 
-fn a_removed_and_a_renamed_file_are_written_on(mount: &Mounted) {
+fn a_removed_and_a_renamed_file_are_written_on(mount: &TestMount) {
     for length in [10, 2 * MIB] {
         let at = |name: &str| mount.point().join(format!("{name}-{length}"));
         fs::write(at("a"), pattern(length)).unwrap();
@@ -211,7 +211,7 @@ fn a_removed_and_a_renamed_file_are_written_on(mount: &Mounted) {
     }
 }
 
-fn truncating_while_others_have_it_open_is_seen_by_them(mount: &Mounted) {
+fn truncating_while_others_have_it_open_is_seen_by_them(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, pattern(MIB)).unwrap();
     let readers = readers(&path);
@@ -227,7 +227,7 @@ fn truncating_while_others_have_it_open_is_seen_by_them(mount: &Mounted) {
     assert!(readers.iter().all(|reader| read_all(reader) == vec![0; 104]));
 }
 
-fn times_and_size_follow_what_is_written(mount: &Mounted) {
+fn times_and_size_follow_what_is_written(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, pattern(MIB)).unwrap();
     let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
@@ -241,7 +241,7 @@ fn times_and_size_follow_what_is_written(mount: &Mounted) {
     assert!(found.ctime() >= found.mtime());
 }
 
-fn a_write_of_a_stranger_takes_the_set_id_bits_away(mount: &Mounted) {
+fn a_write_of_a_stranger_takes_the_set_id_bits_away(mount: &TestMount) {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can become another user");
         return;
@@ -266,7 +266,7 @@ fn a_write_of_a_stranger_takes_the_set_id_bits_away(mount: &Mounted) {
 #[test]
 fn appending_ends_while_a_file_is_open_the_ordinary_way() {
     needs_fuse!();
-    let mount = mounted_with(pool(), &mount::Options { passthrough: false, ..options() });
+    let mount = mounted_with(pool(), &mount::MountOptions { passthrough: false, ..options() });
     let path = mount.point().join("file");
     fs::write(&path, b"0123456789").unwrap();
     let file = OpenOptions::new().append(true).open(&path).unwrap();

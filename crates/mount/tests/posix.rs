@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use common::{Mounted, both_ways, mounted_with, needs_fuse, options, pattern, pool};
+use common::{TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough};
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags, XattrFlags, copy_file_range, fallocate,
@@ -21,7 +21,7 @@ use rustix::{
 
 const MIB: usize = 1 << 20;
 
-both_ways! {
+with_and_without_passthrough! {
     a_file_has_as_many_names_as_it_is_given
     a_file_without_a_name_can_be_given_one
     extended_attributes_are_kept_up_to_their_limits
@@ -34,7 +34,7 @@ both_ways! {
     syncing_succeeds
 }
 
-fn a_file_has_as_many_names_as_it_is_given(mount: &Mounted) {
+fn a_file_has_as_many_names_as_it_is_given(mount: &TestMount) {
     let at = |name: &str| mount.point().join(name);
     for directory in 0..8 {
         fs::create_dir(at(&format!("d{directory}"))).unwrap();
@@ -59,7 +59,7 @@ fn a_file_has_as_many_names_as_it_is_given(mount: &Mounted) {
     assert_eq!(fs::hard_link(at("x"), at("y")).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
 }
 
-fn a_file_without_a_name_can_be_given_one(mount: &Mounted) {
+fn a_file_without_a_name_can_be_given_one(mount: &TestMount) {
     let unnamed = |more: OFlags| openat(CWD, mount.point(), OFlags::TMPFILE | OFlags::RDWR | more, Mode::from(0o640));
     let name = |file: &std::os::fd::OwnedFd, to: &Path| {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
@@ -76,7 +76,7 @@ fn a_file_without_a_name_can_be_given_one(mount: &Mounted) {
     assert_eq!(name(&private, &mount.point().join("never")), Err(Errno::NOENT));
 }
 
-fn extended_attributes_are_kept_up_to_their_limits(mount: &Mounted) {
+fn extended_attributes_are_kept_up_to_their_limits(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, b"x").unwrap();
     let get = |name: &str| -> Result<Vec<u8>, Errno> {
@@ -120,7 +120,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-fn a_default_acl_is_inherited_and_stands_in_for_the_umask(mount: &Mounted) {
+fn a_default_acl_is_inherited_and_stands_in_for_the_umask(mount: &TestMount) {
     const NONE: u32 = u32::MAX;
     let directory = mount.point().join("dir");
     fs::create_dir(&directory).unwrap();
@@ -149,7 +149,7 @@ fn a_default_acl_is_inherited_and_stands_in_for_the_umask(mount: &Mounted) {
     assert_eq!(value[..length], masked);
 }
 
-fn ranges_are_allocated_punched_and_zeroed(mount: &Mounted) {
+fn ranges_are_allocated_punched_and_zeroed(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, vec![1; 3 * MIB]).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
@@ -167,7 +167,7 @@ fn ranges_are_allocated_punched_and_zeroed(mount: &Mounted) {
     assert_eq!(fallocate(&file, collapse, 0, 4096), Err(Errno::OPNOTSUPP));
 }
 
-fn holes_and_data_are_found(mount: &Mounted) {
+fn holes_and_data_are_found(mount: &TestMount) {
     let path = mount.point().join("file");
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     file.set_len(8 * MIB as u64).unwrap();
@@ -181,7 +181,7 @@ fn holes_and_data_are_found(mount: &Mounted) {
     assert_eq!(seek(&file, SeekFrom::Data(8 * MIB as u64)), Err(Errno::NXIO));
 }
 
-fn a_range_is_copied(mount: &Mounted) {
+fn a_range_is_copied(mount: &TestMount) {
     let at = |name: &str| mount.point().join(name);
     fs::write(at("from"), pattern(2 * MIB)).unwrap();
     fs::write(at("to"), b"0123456789").unwrap();
@@ -197,7 +197,7 @@ fn a_range_is_copied(mount: &Mounted) {
     assert!(fs::read(at("copy")).unwrap() == pattern(2 * MIB));
 }
 
-fn the_time_of_birth_is_told(mount: &Mounted) {
+fn the_time_of_birth_is_told(mount: &TestMount) {
     let path = mount.point().join("file");
     fs::write(&path, b"x").unwrap();
     let found = statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS | StatxFlags::BTIME).unwrap();
@@ -208,7 +208,7 @@ fn the_time_of_birth_is_told(mount: &Mounted) {
     assert!(born <= fs::metadata(&path).unwrap().modified().unwrap());
 }
 
-fn names_are_up_to_255_bytes_of_any_kind(mount: &Mounted) {
+fn names_are_up_to_255_bytes_of_any_kind(mount: &TestMount) {
     use std::{ffi::OsString, os::unix::ffi::OsStringExt};
     let name = |length: usize| mount.point().join(OsString::from_vec(vec![0xfe; length]));
     fs::write(name(255), b"x").unwrap();
@@ -221,7 +221,7 @@ fn names_are_up_to_255_bytes_of_any_kind(mount: &Mounted) {
     }
 }
 
-fn syncing_succeeds(mount: &Mounted) {
+fn syncing_succeeds(mount: &TestMount) {
     let file = File::create(mount.point().join("file")).unwrap();
     file.write_all_at(b"x", 0).unwrap();
     file.sync_all().unwrap();

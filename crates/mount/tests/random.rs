@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use common::{Dice, mounted, needs_fuse, pattern, pool};
+use common::{Random, mounted, needs_fuse, pattern, pool};
 
 /// Operations of each seed; about 1 ms each.
 const STEPS: u32 = 2_500;
@@ -21,11 +21,11 @@ const LENGTH_MAX: u64 = 1_500_000;
 
 /// A path in a small tree, so that operations often meet. Its last name usually has the prefix of
 /// its kind, and sometimes that of another kind.
-fn a_path(dice: &mut Dice, kind: &str) -> String {
-    let folder = |dice: &mut Dice| format!("d{}/", dice.below(3));
-    let folders: String = (0..dice.below(3)).map(|_| folder(dice)).collect();
-    let kind = if dice.below(12) == 0 { ["d", "f", "l"][usize::try_from(dice.below(3)).unwrap()] } else { kind };
-    format!("{folders}{kind}{}", dice.below(4))
+fn a_path(random: &mut Random, kind: &str) -> String {
+    let directory = |random: &mut Random| format!("d{}/", random.below(3));
+    let directories: String = (0..random.below(3)).map(|_| directory(random)).collect();
+    let kind = if random.below(12) == 0 { ["d", "f", "l"][usize::try_from(random.below(3)).unwrap()] } else { kind };
+    format!("{directories}{kind}{}", random.below(4))
 }
 
 /// One step, applied to either root.
@@ -45,25 +45,25 @@ enum Step {
     List(String),
 }
 
-fn a_step(dice: &mut Dice) -> Step {
-    let kind = ["f", "f", "d"][usize::try_from(dice.below(3)).unwrap()];
-    let file = a_path(dice, "f");
-    let length = |dice: &mut Dice| {
-        usize::try_from(if dice.below(4) == 0 { dice.below(300_000) } else { dice.below(9_000) }).unwrap()
+fn a_step(random: &mut Random) -> Step {
+    let kind = ["f", "f", "d"][usize::try_from(random.below(3)).unwrap()];
+    let file = a_path(random, "f");
+    let length = |random: &mut Random| {
+        usize::try_from(if random.below(4) == 0 { random.below(300_000) } else { random.below(9_000) }).unwrap()
     };
-    match dice.below(26) {
+    match random.below(26) {
         0..4 => Step::Create(file),
-        4..8 => Step::Write(file, dice.below(LENGTH_MAX), length(dice)),
-        8..10 => Step::Append(file, length(dice)),
-        10..12 => Step::Truncate(file, dice.below(LENGTH_MAX)),
-        12..14 => Step::Read(file, dice.below(LENGTH_MAX), length(dice)),
-        14..16 => Step::Rename(a_path(dice, kind), a_path(dice, kind)),
-        16..20 => Step::MakeDirectory(a_path(dice, "d")),
-        20 => Step::RemoveDirectory(a_path(dice, "d")),
+        4..8 => Step::Write(file, random.below(LENGTH_MAX), length(random)),
+        8..10 => Step::Append(file, length(random)),
+        10..12 => Step::Truncate(file, random.below(LENGTH_MAX)),
+        12..14 => Step::Read(file, random.below(LENGTH_MAX), length(random)),
+        14..16 => Step::Rename(a_path(random, kind), a_path(random, kind)),
+        16..20 => Step::MakeDirectory(a_path(random, "d")),
+        20 => Step::RemoveDirectory(a_path(random, "d")),
         21 => Step::RemoveFile(file),
-        22 => Step::Link(a_path(dice, "l")),
-        23 => Step::Mode(a_path(dice, kind), u32::try_from(dice.below(0o200)).unwrap() | 0o700),
-        _ => Step::List(a_path(dice, "d")),
+        22 => Step::Link(a_path(random, "l")),
+        23 => Step::Mode(a_path(random, kind), u32::try_from(random.below(0o200)).unwrap() | 0o700),
+        _ => Step::List(a_path(random, "d")),
     }
 }
 
@@ -132,10 +132,10 @@ fn tree(root: &Path) -> BTreeMap<String, (u32, u64, u64, Vec<u8>)> {
 fn compare(seed: u64) {
     let mount = mounted(pool());
     let plain = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let mut done = 0;
     for number in 0..STEPS {
-        let step = a_step(&mut dice);
+        let step = a_step(&mut random);
         let (ours, theirs) = (take(&step, mount.point()), take(&step, plain.path()));
         let (ours, theirs) = (ours.map_err(|error| error.raw_os_error()), theirs.map_err(|error| error.raw_os_error()));
         assert!(

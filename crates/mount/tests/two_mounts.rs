@@ -8,7 +8,7 @@
 mod common;
 
 use common::*;
-use mount::Options;
+use mount::MountOptions;
 use placement::FileId;
 use std::{
     env,
@@ -35,22 +35,22 @@ const TASK: &str = "TIDEMILL_TEST_TASK";
 const PLACE: &str = "TIDEMILL_TEST_PLACE";
 
 /// Pairs of mounts with different I/O paths: both with passthrough, both without, one of each.
-fn ways() -> [(Options, Options); 3] {
-    let through = options;
-    let ordinary = || Options { passthrough: false, ..options() };
-    [(through(), through()), (ordinary(), ordinary()), (through(), ordinary())]
+fn option_pairs() -> [(MountOptions, MountOptions); 3] {
+    let passthrough = options;
+    let ordinary = || MountOptions { passthrough: false, ..options() };
+    [(passthrough(), passthrough()), (ordinary(), ordinary()), (passthrough(), ordinary())]
 }
 
 /// A pool mounted twice.
 struct Pair {
-    one: Mounted,
-    other: Mounted,
+    one: TestMount,
+    other: TestMount,
     vfs: Vfs,
     watchdog: Watchdog,
 }
 
 impl Pair {
-    fn new((one, other): (Options, Options)) -> Self {
+    fn new((one, other): (MountOptions, MountOptions)) -> Self {
         let vfs = pool();
         let (one, other) = (mounted_with(vfs.clone(), &one), mounted_with(vfs.clone(), &other));
         let watchdog = Watchdog::over([one.point(), other.point()].map(Path::to_owned).to_vec());
@@ -58,7 +58,7 @@ impl Pair {
     }
 
     /// A path through both mounts.
-    fn both(&self, name: &str) -> (PathBuf, PathBuf) {
+    fn both_paths(&self, name: &str) -> (PathBuf, PathBuf) {
         (self.one.point().join(name), self.other.point().join(name))
     }
 }
@@ -113,20 +113,20 @@ fn all_end_well(children: Vec<Child>) {
 fn a_child_does_its_task() {
     let (Ok(task), Ok(place)) = (env::var(TASK), env::var(PLACE)) else { return };
     let (task, seed) = task.split_once(' ').unwrap();
-    let (place, dice) = (Path::new(&place), Dice::new(seed.parse().unwrap()));
+    let (place, random) = (Path::new(&place), Random::new(seed.parse().unwrap()));
     match task {
-        "names" => storm_of_names(place, dice),
-        "bytes" => storm_of_bytes(place, dice),
+        "names" => storm_of_names(place, random),
+        "bytes" => storm_of_bytes(place, random),
         other => panic!("no such task: {other}"),
     }
 }
 
 /// Random operations on names. Any step may fail, because names come and go.
-fn storm_of_names(place: &Path, mut dice: Dice) {
+fn storm_of_names(place: &Path, mut random: Random) {
     for _ in 0..1500 {
-        let mut name = || place.join(format!("n{}", dice.below(6)));
+        let mut name = || place.join(format!("n{}", random.below(6)));
         let (one, other) = (name(), name());
-        let done = match dice.below(8) {
+        let done = match random.below(8) {
             0 => File::create(&one).map(drop),
             1 => fs::remove_file(&one),
             2 => fs::metadata(&one).map(drop),
@@ -135,22 +135,22 @@ fn storm_of_names(place: &Path, mut dice: Dice) {
             _ => fs::rename(&one, &other),
         };
         if let Err(error) = done {
-            let usual =
-                error.kind() == ErrorKind::NotFound || !lets_go() && error.kind() == ErrorKind::StaleNetworkFileHandle;
+            let usual = error.kind() == ErrorKind::NotFound
+                || !supports_prune() && error.kind() == ErrorKind::StaleNetworkFileHandle;
             assert!(usual, "{} or {}: {error}", one.display(), other.display());
         }
     }
 }
 
 /// Writes pieces of pages, so that the kernel holds a page while it writes.
-fn storm_of_bytes(place: &Path, mut dice: Dice) {
+fn storm_of_bytes(place: &Path, mut random: Random) {
     let file = OpenOptions::new().read(true).write(true).open(place.join("shared")).unwrap();
     for _ in 0..1500 {
-        let at = dice.below(64 << 10);
-        if dice.below(3) == 0 {
+        let at = random.below(64 << 10);
+        if random.below(3) == 0 {
             file.read_at(&mut [0; 300], at).unwrap();
         } else {
-            file.write_all_at(&[dice.below(256).to_le_bytes()[0]; 100], at).unwrap();
+            file.write_all_at(&[random.below(256).to_le_bytes()[0]; 100], at).unwrap();
         }
     }
 }
@@ -172,8 +172,8 @@ fn names_that_come_and_go_through_one_mount_do_so_in_the_other_at_once() {
     needs_fuse!();
     let pair = Pair::new((options(), options()));
     for round in 0..50 {
-        let (here, there) = pair.both("f");
-        let (to_here, to_there) = pair.both("g");
+        let (here, there) = pair.both_paths("f");
+        let (to_here, to_there) = pair.both_paths("g");
         assert!(is_missing(&there) && is_missing(&to_there), "round {round}: and that is remembered");
         fs::write(&here, b"bytes").unwrap();
         assert_eq!(fs::metadata(&there).unwrap().len(), 5);
@@ -194,9 +194,9 @@ fn names_that_come_and_go_through_one_mount_do_so_in_the_other_at_once() {
 #[test]
 fn attributes_that_change_through_one_mount_do_so_in_the_other_at_once() {
     needs_fuse!();
-    for way in ways() {
-        let pair = Pair::new(way);
-        let (here, there) = pair.both("f");
+    for options_of_pair in option_pairs() {
+        let pair = Pair::new(options_of_pair);
+        let (here, there) = pair.both_paths("f");
         fs::write(&here, b"").unwrap();
         for round in 1..60_u32 {
             let before = fs::metadata(&there).unwrap();
@@ -214,7 +214,7 @@ fn attributes_that_change_through_one_mount_do_so_in_the_other_at_once() {
             File::open(&there).unwrap().set_modified(time).unwrap();
             assert_eq!(fs::metadata(&here).unwrap().modified().unwrap(), time);
         }
-        let linked = pair.both("g");
+        let linked = pair.both_paths("g");
         fs::hard_link(&here, &linked.0).unwrap();
         assert_eq!(fs::metadata(&there).unwrap().nlink(), 2);
         fs::remove_file(&linked.1).unwrap();
@@ -225,10 +225,10 @@ fn attributes_that_change_through_one_mount_do_so_in_the_other_at_once() {
 #[test]
 fn bytes_that_are_written_through_one_mount_are_read_through_the_other_at_once() {
     needs_fuse!();
-    for way in ways() {
-        let pair = Pair::new(way);
+    for options_of_pair in option_pairs() {
+        let pair = Pair::new(options_of_pair);
         for length in [5, 4096, 5000, 200_000, 3 << 20] {
-            let (here, there) = pair.both(&format!("f{length}"));
+            let (here, there) = pair.both_paths(&format!("f{length}"));
             fs::write(&here, vec![0; length]).unwrap();
             let mut open = File::open(&there).unwrap();
             for round in 1..=12_u8 {
@@ -279,10 +279,10 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn a_mapping_shows_what_is_written_through_the_other_mount() {
     needs_fuse!();
-    let same = ways().into_iter().take(2);
-    for way in same {
-        let pair = Pair::new(way);
-        let (here, there) = pair.both("f");
+    let same = option_pairs().into_iter().take(2);
+    for options_of_pair in same {
+        let pair = Pair::new(options_of_pair);
+        let (here, there) = pair.both_paths("f");
         fs::write(&here, vec![0; 100_000]).unwrap();
         let file = File::open(&there).unwrap();
         // SAFETY: the file keeps its length while it is mapped.
@@ -298,10 +298,10 @@ fn a_mapping_shows_what_is_written_through_the_other_mount() {
 #[test]
 fn what_is_stored_into_a_mapping_and_synced_is_read_through_the_other_mount() {
     needs_fuse!();
-    let same = ways().into_iter().take(2);
-    for way in same {
-        let pair = Pair::new(way);
-        let (here, there) = pair.both("f");
+    let same = option_pairs().into_iter().take(2);
+    for options_of_pair in same {
+        let pair = Pair::new(options_of_pair);
+        let (here, there) = pair.both_paths("f");
         fs::write(&here, vec![0; 100_000]).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&here).unwrap();
         // SAFETY: the file keeps its length while it is mapped.
@@ -321,7 +321,7 @@ fn what_is_stored_into_a_mapping_and_synced_is_read_through_the_other_mount() {
 }
 
 /// Polls until `end` is seen. Each poll must see at least the value that any earlier one saw.
-fn look(floor: &AtomicU64, end: u64, seen: impl Fn() -> u64) {
+fn check_growth(floor: &AtomicU64, end: u64, seen: impl Fn() -> u64) {
     while floor.load(SeqCst) < end {
         let least = floor.load(SeqCst);
         let seen = seen();
@@ -333,9 +333,9 @@ fn look(floor: &AtomicU64, end: u64, seen: impl Fn() -> u64) {
 #[test]
 fn who_looks_through_one_mount_after_an_answer_of_the_other_sees_no_less() {
     needs_fuse!();
-    for way in ways() {
-        let pair = Pair::new(way);
-        let ((here, there), point) = (pair.both("f"), pair.other.point());
+    for options_of_pair in option_pairs() {
+        let pair = Pair::new(options_of_pair);
+        let ((here, there), point) = (pair.both_paths("f"), pair.other.point());
         fs::write(&here, b"").unwrap();
         let (lengths, made, end) = (AtomicU64::new(0), AtomicU64::new(0), 400);
         let count = || {
@@ -347,9 +347,9 @@ fn who_looks_through_one_mount_after_an_answer_of_the_other_sees_no_less() {
             last
         };
         thread::scope(|scope| {
-            scope.spawn(|| look(&lengths, end, || fs::metadata(&there).unwrap().len()));
-            scope.spawn(|| look(&lengths, end, || fs::read(&there).unwrap().len() as u64));
-            scope.spawn(|| look(&made, end, count));
+            scope.spawn(|| check_growth(&lengths, end, || fs::metadata(&there).unwrap().len()));
+            scope.spawn(|| check_growth(&lengths, end, || fs::read(&there).unwrap().len() as u64));
+            scope.spawn(|| check_growth(&made, end, count));
             let mut file = OpenOptions::new().append(true).open(&here).unwrap();
             for step in 1..=end {
                 File::create(pair.one.point().join(format!("n{step}"))).unwrap();
@@ -367,9 +367,9 @@ fn who_looks_through_one_mount_after_an_answer_of_the_other_sees_no_less() {
 fn a_read_reaches_the_end_that_another_mount_wrote_while_others_make_the_kernel_forget_bytes_of_the_same_file() {
     const RECORD: usize = 1000;
     needs_fuse!();
-    for way in ways() {
-        let pair = Pair::new(way);
-        let (here, there) = pair.both("f");
+    for options_of_pair in option_pairs() {
+        let pair = Pair::new(options_of_pair);
+        let (here, there) = pair.both_paths("f");
         fs::write(&here, vec![0; 8192]).unwrap();
         let stop = AtomicU64::new(0);
         let goes_on = || stop.load(SeqCst) == 0;
@@ -412,7 +412,7 @@ fn storms_of_renames_in_one_directory_from_both_mounts_end_and_leave_one_truth()
     let there = names(pair.one.point());
     assert_eq!(there, names(pair.other.point()));
     for name in (0..6).map(|number| format!("n{number}")) {
-        let (one, other) = pair.both(&name);
+        let (one, other) = pair.both_paths(&name);
         let found = |path: &Path| fs::metadata(path).ok().map(|found| (found.ino(), found.nlink()));
         assert_eq!(found(&one), found(&other), "{name}");
         assert_eq!(found(&one).is_some(), there.contains(&name));
@@ -422,13 +422,13 @@ fn storms_of_renames_in_one_directory_from_both_mounts_end_and_leave_one_truth()
 #[test]
 fn storms_of_writes_to_the_same_pages_from_both_mounts_end_and_leave_one_truth() {
     needs_fuse!();
-    for way in ways() {
-        let pair = Pair::new(way);
+    for options_of_pair in option_pairs() {
+        let pair = Pair::new(options_of_pair);
         fs::write(pair.one.point().join("shared"), vec![0; 64 << 10]).unwrap();
         let begin = Instant::now();
         let places = [pair.one.point(), pair.other.point()];
         all_end_well((0..4).map(|seed| child(&format!("bytes {seed}"), places[seed % 2])).collect());
-        let (one, other) = pair.both("shared");
+        let (one, other) = pair.both_paths("shared");
         assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "both read the same");
         assert!(begin.elapsed() < TIME_MAX, "nobody was waited for as long as the bound");
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use mount::Options;
+use mount::MountOptions;
 use std::{
     fs::{self, File},
     io::{ErrorKind, Read as _},
@@ -17,8 +17,8 @@ use std::{
 use vfs::Vfs;
 
 struct Pair {
-    one: Mounted,
-    other: Mounted,
+    one: TestMount,
+    other: TestMount,
     vfs: Vfs,
     /// Number of inodes before the test creates any.
     files: u64,
@@ -26,13 +26,13 @@ struct Pair {
 
 impl Pair {
     fn of(vfs: Vfs, passthrough: bool) -> Self {
-        let options = Options { passthrough, ..options() };
+        let options = MountOptions { passthrough, ..options() };
         let (one, other) = (mounted_with(vfs.clone(), &options), mounted_with(vfs.clone(), &options));
         let files = vfs.usage().files;
         Self { one, other, vfs, files }
     }
 
-    fn both(&self, name: &str) -> (PathBuf, PathBuf) {
+    fn both_paths(&self, name: &str) -> (PathBuf, PathBuf) {
         (self.one.point().join(name), self.other.point().join(name))
     }
 
@@ -43,9 +43,9 @@ impl Pair {
 }
 
 /// Runs a test on a pool with passthrough and on one without.
-fn on_both_ways(test: fn(&Pair)) {
+fn with_and_without_passthrough(test: fn(&Pair)) {
     needs_fuse!();
-    needs_letting_go!();
+    needs_prune!();
     for passthrough in [true, false] {
         test(&Pair::of(pool(), passthrough));
     }
@@ -79,8 +79,8 @@ fn replaced_meanwhile(path: &Path, rounds: u64, looks: [&(dyn Fn() + Sync); 2]) 
 
 #[test]
 fn a_name_that_one_mount_replaces_is_opened_through_the_other_at_every_moment() {
-    on_both_ways(|pair| {
-        let (here, there) = pair.both("f");
+    with_and_without_passthrough(|pair| {
+        let (here, there) = pair.both_paths("f");
         fs::write(&here, content(0)).unwrap();
         let read = || {
             let bytes = fs::read(&there).expect("the old file or the new one, never none");
@@ -95,8 +95,8 @@ fn a_name_that_one_mount_replaces_is_opened_through_the_other_at_every_moment() 
 
 #[test]
 fn a_link_to_a_name_that_another_mount_replaces_is_made_or_finds_none() {
-    on_both_ways(|pair| {
-        let ((here, there), (_, link)) = (pair.both("f"), pair.both("g"));
+    with_and_without_passthrough(|pair| {
+        let ((here, there), (_, link)) = (pair.both_paths("f"), pair.both_paths("g"));
         fs::write(&here, content(0)).unwrap();
         let make = || match fs::hard_link(&there, &link) {
             Ok(()) => fs::remove_file(&link).unwrap(),
@@ -110,9 +110,9 @@ fn a_link_to_a_name_that_another_mount_replaces_is_made_or_finds_none() {
 
 #[test]
 fn what_one_mount_removes_and_the_other_has_open_goes_with_its_close() {
-    on_both_ways(|pair| {
+    with_and_without_passthrough(|pair| {
         for length in [10, 50_000] {
-            let (here, there) = pair.both("f");
+            let (here, there) = pair.both_paths("f");
             fs::write(&here, vec![9; length]).unwrap();
             let mut open = File::open(&there).unwrap();
             fs::remove_file(&here).unwrap();
@@ -128,8 +128,9 @@ fn what_one_mount_removes_and_the_other_has_open_goes_with_its_close() {
 
 #[test]
 fn what_one_mount_removes_or_moves_under_the_names_that_the_other_knows_goes_with_its_last_name() {
-    on_both_ways(|pair| {
-        let ((one, there), (two, _), (three, third)) = (pair.both("f"), pair.both("g"), pair.both("h"));
+    with_and_without_passthrough(|pair| {
+        let ((one, there), (two, _), (three, third)) =
+            (pair.both_paths("f"), pair.both_paths("g"), pair.both_paths("h"));
         fs::write(&one, b"bytes").unwrap();
         fs::hard_link(&one, &two).unwrap();
         for name in [&there, &pair.other.point().join("g")] {
@@ -145,13 +146,13 @@ fn what_one_mount_removes_or_moves_under_the_names_that_the_other_knows_goes_wit
 
 #[test]
 fn trees_that_one_mount_makes_and_the_other_removes_leave_nothing() {
-    on_both_ways(|pair| {
+    with_and_without_passthrough(|pair| {
         for round in 0..5 {
-            let (here, there) = pair.both("tree");
-            for folder in 0..10 {
-                let folder = here.join(format!("d{folder}/e"));
-                fs::create_dir_all(&folder).unwrap();
-                (0..10).for_each(|file| fs::write(folder.join(format!("f{file}")), content(file)).unwrap());
+            let (here, there) = pair.both_paths("tree");
+            for directory in 0..10 {
+                let directory = here.join(format!("d{directory}/e"));
+                fs::create_dir_all(&directory).unwrap();
+                (0..10).for_each(|file| fs::write(directory.join(format!("f{file}")), content(file)).unwrap());
             }
             let looked = if round % 2 == 0 { &there } else { &here };
             assert!(fs::metadata(looked.join("d0/e/missing")).is_err(), "which a kernel remembers");
@@ -167,7 +168,7 @@ fn space_that_the_other_mounts_kernel_must_let_go_of_first_is_there_for_who_wait
     needs_fuse!();
     for passthrough in [true, false] {
         let pair = Pair::of(small_pool(Duration::from_secs(10)), passthrough);
-        let (here, there) = pair.both("f");
+        let (here, there) = pair.both_paths("f");
         for round in 0..4 {
             fs::write(&here, vec![round; 40 << 20]).unwrap();
             assert!(fs::read(&there).unwrap() == vec![round; 40 << 20]);

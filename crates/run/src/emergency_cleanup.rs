@@ -1,14 +1,14 @@
 //! Emergency cleanup: removes everything that a run has outside of the process, if the process must
 //! end at once.
 
-use mount::Undo;
+use mount::Rollback;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount, directories and processes of a run, to be removed from any thread.
 #[derive(Debug)]
 pub(crate) struct CleanupList {
     /// Removes its mount, and the directory where staging keeps its copies.
-    pub undo: Undo,
+    pub rollback: Rollback,
     /// The environment variable that every process of the run has, as `NAME=value`.
     pub run_env_var: String,
 }
@@ -23,7 +23,7 @@ impl EmergencyCleanup {
     pub fn act(&self) {
         let Some(list) = self.armed().take() else { return };
         exec::kill_marked(&list.run_env_var);
-        list.undo.act();
+        list.rollback.run();
     }
 
     pub(crate) fn arm(&self, list: Option<CleanupList>) {
@@ -46,9 +46,10 @@ mod tests {
     fn the_last_resort_ends_tools_and_removes_copies_once() {
         let root = tempfile::tempdir().expect("made");
         let ram_disk = root.path().join("copies");
-        let mut claim =
-            mount::RuntimeDir::at(root.path().join("run")).and_then(|dir| dir.claim("last-resort")).expect("claimed");
-        claim.also_removes(&ram_disk).expect("noted");
+        let mut claim = mount::RuntimeDir::at(root.path().join("run"))
+            .and_then(|dir| dir.register("last-resort"))
+            .expect("claimed");
+        claim.add_directory(&ram_disk).expect("noted");
         fs::create_dir_all(ram_disk.join("data")).expect("made");
         let id = format!("last-resort-{}", std::process::id());
         let mut tool = Command::new("sleep").arg("600").env("TIDEMILL_RUN", &id).spawn().expect("started");
@@ -59,7 +60,7 @@ mod tests {
             std::thread::yield_now();
         }
         let cleanup = EmergencyCleanup::default();
-        cleanup.arm(Some(CleanupList { undo: claim.undo(), run_env_var }));
+        cleanup.arm(Some(CleanupList { rollback: claim.rollback(), run_env_var }));
         cleanup.clone().act();
         assert_eq!(tool.wait().expect("waited").signal(), Some(9));
         assert!(!ram_disk.exists());

@@ -13,7 +13,7 @@ use crate::workspace::{PoolStorage, PreloadSetup, StagedStorage, StorageModes, W
 use base::{ByteSize, Problem};
 use client::Client;
 use exec::MemoryGroups;
-use mount::{Claim, Mount, RuntimeDir};
+use mount::{Mount, PoolRegistration, RuntimeDir};
 use node::Node;
 use pool::Door;
 use report::AccessMode;
@@ -38,7 +38,7 @@ pub struct RunEnvironment {
     /// declares memory.
     pub memory_groups: Option<Arc<MemoryGroups>>,
     /// The run's registration and directory in the runtime directory.
-    claim: Claim,
+    claim: PoolRegistration,
 }
 
 impl RunEnvironment {
@@ -56,8 +56,8 @@ impl RunEnvironment {
     ) -> Result<Self, Problem> {
         let runtime = RuntimeDir::of_user()?;
         remove_stale_runs(&runtime)?;
-        let mut claim = runtime.claim(&spec.run_id)?;
-        emergency_cleanup.arm(Some(CleanupList { undo: claim.undo(), run_env_var: run_env_var(&spec.run_id) }));
+        let mut claim = runtime.register(&spec.run_id)?;
+        emergency_cleanup.arm(Some(CleanupList { rollback: claim.rollback(), run_env_var: run_env_var(&spec.run_id) }));
         // Make the groups first: after a crash the tools must end before their files are removed.
         let memory_groups = memory_limits::prepare(&spec.flow, &mut claim);
         let node = pool::embedded_node(memory, spec.space_wait)?;
@@ -122,7 +122,7 @@ struct StorageSetup<'a> {
     spec: &'a RunSpec,
     choice: &'a mut StorageChoice,
     tools: &'a ToolSupport,
-    claim: &'a mut Claim,
+    claim: &'a mut PoolRegistration,
 }
 
 impl StorageSetup<'_> {
@@ -135,11 +135,11 @@ impl StorageSetup<'_> {
         if self.choice.mode != AccessMode::Mount {
             return Ok(None);
         }
-        let options = mount::Options {
+        let options = mount::MountOptions {
             passthrough: self.spec.passthrough,
             // The kernel of the only mount sees all locks of tools.
             pool_locks: false,
-            ..mount::Options::named(self.claim.name())
+            ..mount::MountOptions::named(self.claim.name())
         };
         match Mount::new(pool, self.claim.mount_point(), &options) {
             Err(error) if self.is_free() => {
@@ -178,11 +178,11 @@ impl StorageSetup<'_> {
 /// of tools. Every command that cleans up calls this, since a daemon is found only together with the
 /// directory of its run.
 pub fn remove_stale_runs(runtime: &RuntimeDir) -> Result<(), Problem> {
-    let swept = runtime.sweep()?;
+    let swept = runtime.remove_stale()?;
     for name in &swept.removed {
         exec::kill_marked(&run_env_var(name));
     }
-    for (path, why) in &swept.kept {
+    for (path, why) in &swept.failed {
         tracing::warn!("{} is left of a dead run and could not be removed: {why}", path.display());
     }
     Ok(())
@@ -197,14 +197,14 @@ pub fn run_env_var(run_id: &str) -> String {
 pub const RUN_VARIABLE: &str = "TIDEMILL_RUN";
 
 /// Creates a directory for copies on a RAM disk.
-fn ram_disk(claim: &mut Claim) -> Result<PathBuf, Problem> {
+fn ram_disk(claim: &mut PoolRegistration) -> Result<PathBuf, Problem> {
     let folder = in_memory(claim, "");
     private_folder(claim, &folder).map_err(|problem| problem.hint("staging needs a RAM disk it may write to"))?;
     Ok(folder)
 }
 
 /// A path on a RAM disk: below /dev/shm if that exists, else in the directory for temporary files.
-fn in_memory(claim: &Claim, what: &str) -> PathBuf {
+fn in_memory(claim: &PoolRegistration, what: &str) -> PathBuf {
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
     let uid = rustix::process::geteuid().as_raw();
@@ -212,8 +212,8 @@ fn in_memory(claim: &Claim, what: &str) -> PathBuf {
 }
 
 /// Creates a directory that only this user may enter; it is removed with the claim.
-fn private_folder(claim: &mut Claim, folder: &Path) -> Result<(), Problem> {
-    claim.also_removes(folder)?;
+fn private_folder(claim: &mut PoolRegistration, folder: &Path) -> Result<(), Problem> {
+    claim.add_directory(folder)?;
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder).map_err(|error| Problem::new(format!("{}: {error}", folder.display())))

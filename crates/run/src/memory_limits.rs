@@ -13,7 +13,7 @@ use crate::storage_choice::StorageChoice;
 use base::Problem;
 use exec::{MemoryGroups, MemoryLimit, PlannedGroups};
 use flow::Tool;
-use mount::{Claim, RuntimeDir};
+use mount::{PoolRegistration, RuntimeDir};
 use report::AccessMode;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl MemoryLimits {
 pub struct StandaloneGroups {
     /// Control group of the run, which contains the groups of its tasks.
     pub groups: Arc<MemoryGroups>,
-    _claim: Claim,
+    _claim: PoolRegistration,
 }
 
 impl StandaloneGroups {
@@ -56,10 +56,10 @@ impl StandaloneGroups {
         }
         let claim = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| {
             remove_stale_runs(&runtime)?;
-            Ok(runtime.claim(&spec.run_id)?)
+            Ok(runtime.register(&spec.run_id)?)
         });
         let mut claim = claim.map_err(|problem| not_enforced(&problem)).ok()?;
-        emergency_cleanup.arm(Some(CleanupList { undo: claim.undo(), run_env_var: run_env_var(&spec.run_id) }));
+        emergency_cleanup.arm(Some(CleanupList { rollback: claim.rollback(), run_env_var: run_env_var(&spec.run_id) }));
         let groups = prepare(&spec.flow, &mut claim)?;
         Some(Self { groups, _claim: claim })
     }
@@ -67,12 +67,12 @@ impl StandaloneGroups {
 
 /// Makes the groups of a run, if one of its tools declares memory. If they cannot be made, the
 /// reason is logged.
-pub fn prepare(flow: &CheckedWorkflow, claim: &mut Claim) -> Option<Arc<MemoryGroups>> {
+pub fn prepare(flow: &CheckedWorkflow, claim: &mut PoolRegistration) -> Option<Arc<MemoryGroups>> {
     if !is_declared(flow) {
         return None;
     }
     let planned = PlannedGroups::find(&format!("tidemill-{}", claim.name())).map_err(|why| not_enforced(&why)).ok()?;
-    claim.also_removes_group(planned.path()).map_err(|why| not_enforced(&why)).ok()?;
+    claim.add_control_group(planned.path()).map_err(|why| not_enforced(&why)).ok()?;
     planned.make().map_err(|why| not_enforced(&why)).ok().map(Arc::new)
 }
 
@@ -94,10 +94,10 @@ mod tests {
     use std::process::Command;
 
     /// Makes the group of a claim; `None` if groups cannot be made here.
-    fn group_of(claim: &mut Claim, name: &str) -> Option<MemoryGroups> {
+    fn group_of(claim: &mut PoolRegistration, name: &str) -> Option<MemoryGroups> {
         let planned = PlannedGroups::find(&format!("tidemill-{name}-{}", std::process::id()));
         let made = planned.and_then(|planned| {
-            claim.also_removes_group(planned.path()).expect("noted");
+            claim.add_control_group(planned.path()).expect("noted");
             planned.make()
         });
         made.inspect_err(|why| eprintln!("skipped: no control groups here: {why}")).ok()
@@ -107,7 +107,7 @@ mod tests {
     fn a_control_group_goes_with_its_claim_and_so_do_the_processes_in_it() {
         let root = tempfile::tempdir().expect("made");
         let runtime = RuntimeDir::at(root.path().join("run")).expect("made");
-        let mut claim = runtime.claim("run-1").expect("claimed");
+        let mut claim = runtime.register("run-1").expect("claimed");
         let Some(groups) = group_of(&mut claim, "claim-test") else { return };
         let mut inside = Command::new("sleep").arg("3600").spawn().expect("started");
         std::fs::write(groups.path().join("0/cgroup.procs"), inside.id().to_string()).expect("entered");
@@ -120,7 +120,7 @@ mod tests {
     fn the_limit_has_room_for_the_pool_and_for_copies_where_there_are_such() {
         let root = tempfile::tempdir().expect("made");
         let mut claim =
-            RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.claim("run-1")).expect("claimed");
+            RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.register("run-1")).expect("claimed");
         let Some(groups) = group_of(&mut claim, "room-test").map(Arc::new) else { return };
         let (pool, copies) = (1000, 300);
         let files = |mode| {
@@ -134,7 +134,7 @@ mod tests {
     fn only_tools_that_declare_memory_have_a_limit() {
         let root = tempfile::tempdir().expect("made");
         let mut claim =
-            RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.claim("run-1")).expect("claimed");
+            RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.register("run-1")).expect("claimed");
         let Some(groups) = group_of(&mut claim, "tool-test").map(Arc::new) else { return };
         let limits = MemoryLimits { groups, files: 7 };
         let mut tool = Tool::new("t", vec!["true".into()], Vec::new());

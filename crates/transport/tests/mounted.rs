@@ -8,7 +8,7 @@
 mod common;
 
 use common::*;
-use mount::{Mount, Options};
+use mount::{Mount, MountOptions};
 use std::{
     fs::{self, File},
     io::ErrorKind,
@@ -27,7 +27,7 @@ async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_mean
     let mut server = serve(&node, &any_port());
     let relay = Relay::to(&mut server);
     let (vfs, truth) = (vfs(&relay.address).await, Vfs::new(client::Client::embedded(node.clone())));
-    let mount = Mount::new(&vfs, directory.path(), &Options::default()).unwrap();
+    let mount = Mount::new(&vfs, directory.path(), &MountOptions::default()).unwrap();
     let path = directory.path().join("f");
     fs::write(&path, "as it was").unwrap();
     let file = truth.lookup(Vfs::root(), b"f").await.unwrap().file;
@@ -60,7 +60,7 @@ async fn df_of_a_mount_over_a_socket_shows_what_the_pool_holds() {
     }
     let (node, directory) = (node(), tempfile::tempdir().unwrap());
     let server = serve(&node, &any_port());
-    let mount = Mount::new(&vfs(server.address()).await, directory.path(), &Options::default()).unwrap();
+    let mount = Mount::new(&vfs(server.address()).await, directory.path(), &MountOptions::default()).unwrap();
     fs::write(directory.path().join("f"), vec![7; 8 << 20]).unwrap();
     let shown = rustix::fs::statvfs(directory.path()).unwrap();
     let SpaceUsage { capacity, used, .. } = node.usage();

@@ -208,7 +208,7 @@ async fn a_client_in_a_process_of_its_own() {
 async fn mount(vfs: Vfs, point: String, mut orders: impl Iterator<Item = String> + Send + 'static) {
     let mounting = vfs.clone();
     let work = move || {
-        let mount = mount::Mount::new(&mounting, point.as_ref(), &mount::Options::default()).unwrap();
+        let mount = mount::Mount::new(&mounting, point.as_ref(), &mount::MountOptions::default()).unwrap();
         println!("mounted");
         orders.next();
         let traffic = mount.traffic();

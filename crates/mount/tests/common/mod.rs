@@ -11,7 +11,7 @@ use std::{
 use arena::Arena;
 use base::ByteSize;
 use client::Client;
-use mount::{Mount, Options};
+use mount::{Mount, MountOptions};
 use node::NodeSettings;
 use tempfile::TempDir;
 use vfs::Vfs;
@@ -28,31 +28,31 @@ macro_rules! needs_fuse {
 pub(crate) use needs_fuse;
 
 /// Skips a test where the kernel does not support prune notices.
-macro_rules! needs_letting_go {
+macro_rules! needs_prune {
     () => {
-        if !lets_go() {
+        if !supports_prune() {
             println!("skipped: this needs Linux 6.18");
             return;
         }
     };
 }
-pub(crate) use needs_letting_go;
+pub(crate) use needs_prune;
 
 /// True if the kernel supports prune notices: Linux 6.18 or later.
-pub fn lets_go() -> bool {
+pub fn supports_prune() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|end: char| !end.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
 }
 
 /// Makes two tests of each body: with passthrough and without.
-macro_rules! both_ways {
+macro_rules! with_and_without_passthrough {
     ($($name:ident)*) => {
         mod passed_through { $(#[test] fn $name() { super::common::on_a_mount(true, super::$name); })* }
         mod ordinary { $(#[test] fn $name() { super::common::on_a_mount(false, super::$name); })* }
     };
 }
-pub(crate) use both_ways;
+pub(crate) use with_and_without_passthrough;
 
 /// A pool with plenty of space.
 pub fn pool() -> Vfs {
@@ -72,35 +72,35 @@ fn pool_of(memory_bytes: u64, space_wait: Duration) -> Vfs {
 }
 
 /// A mount and the directory that it covers. The mount is dropped first.
-pub struct Mounted {
+pub struct TestMount {
     pub mount: Mount,
     pub directory: TempDir,
 }
 
-impl Mounted {
+impl TestMount {
     pub fn point(&self) -> &Path {
         self.mount.point()
     }
 }
 
-pub fn options() -> Options {
-    Options::default()
+pub fn options() -> MountOptions {
+    MountOptions::default()
 }
 
-pub fn mounted(vfs: Vfs) -> Mounted {
+pub fn mounted(vfs: Vfs) -> TestMount {
     mounted_with(vfs, &options())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tests read better so")]
-pub fn mounted_with(vfs: Vfs, options: &Options) -> Mounted {
+pub fn mounted_with(vfs: Vfs, options: &MountOptions) -> TestMount {
     let directory = tempfile::tempdir().unwrap();
     let mount = Mount::new(&vfs, directory.path(), options).unwrap();
-    Mounted { mount, directory }
+    TestMount { mount, directory }
 }
 
-pub fn on_a_mount(passthrough: bool, body: fn(&Mounted)) {
+pub fn on_a_mount(passthrough: bool, body: fn(&TestMount)) {
     needs_fuse!();
-    body(&mounted_with(pool(), &Options { passthrough, shared: true, ..options() }));
+    body(&mounted_with(pool(), &MountOptions { passthrough, shared: true, ..options() }));
 }
 
 /// Bytes that differ from place to place, also between stripes.
@@ -119,9 +119,9 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Random numbers that depend only on the seed.
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
+impl Random {
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

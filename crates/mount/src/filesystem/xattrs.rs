@@ -6,20 +6,20 @@ use fuse_transport::{FuseOp, FuseReply};
 use rustix::{fs::XattrFlags, io::Errno};
 use wire::XattrMode;
 
-use super::{Caller, Face};
+use super::{FuseFs, RequestContext};
 
 /// Prefix of names that only the superuser may list.
 const TRUSTED: &[u8] = b"trusted.";
 
-impl Face {
-    pub(super) fn xattrs(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
-        let (vfs, file) = (&self.vfs, caller.inode);
+impl FuseFs {
+    pub(super) fn xattrs(&self, context: RequestContext, operation: &FuseOp<'_>, reply: FuseReply) {
+        let (vfs, file) = (&self.vfs, context.inode);
         match *operation {
             FuseOp::Getxattr { name, size } => {
                 self.serve("getxattr", vfs.xattr(file, name), reply, move |reply, value| send(reply, &value, size));
             }
             FuseOp::Listxattr { size } => {
-                let trusted = caller.owner.uid == 0;
+                let trusted = context.owner.uid == 0;
                 self.serve("listxattr", vfs.xattrs(file), reply, move |reply, names| {
                     send(reply, &joined(&names, trusted), size);
                 });

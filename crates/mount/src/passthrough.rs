@@ -26,14 +26,14 @@ use wire::OpenFlags;
 
 /// Guard that is held while an inode is passed through.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct BackingGuard {
     /// The kernel's id of the backing.
     pub(crate) id: BackingId,
-    what: What,
+    kind: BackingKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum BackingKind {
     /// Extent slot, pinned until this is dropped. The kernel keeps the backing for the slot's next
     /// file.
     Slot(#[expect(dead_code, reason = "held, not looked at")] vfs::BackingFd),
@@ -41,9 +41,9 @@ enum What {
     Host(Backings),
 }
 
-impl Drop for Held {
+impl Drop for BackingGuard {
     fn drop(&mut self) {
-        if let What::Host(backings) = &self.what
+        if let BackingKind::Host(backings) = &self.kind
             && let Err(error) = backings.close(self.id)
         {
             tracing::debug!("a backing is not closed: {error}");
@@ -53,7 +53,7 @@ impl Drop for Held {
 
 /// Backings of one kernel.
 #[derive(Debug)]
-pub(crate) struct Through {
+pub(crate) struct Passthrough {
     /// `None` if passthrough is off.
     backings: Option<Backings>,
     /// Set when the kernel has refused it for lack of privilege.
@@ -61,50 +61,50 @@ pub(crate) struct Through {
     slots: Mutex<HashMap<u64, BackingId>>,
 }
 
-impl Through {
+impl Passthrough {
     /// Creates the table; with `None` passthrough is off.
     pub(crate) fn new(backings: Option<Backings>) -> Self {
         Self { backings, refused: AtomicBool::new(false), slots: Mutex::default() }
     }
 
     /// True if files may be passed through at all.
-    pub(crate) fn is_on(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.backings.is_some() && !self.refused.load(Relaxed)
     }
 
     /// The backing of an open file, if it can have one.
-    pub(crate) fn offer(&self, vfs: &Vfs, handle: Handle, flags: OpenFlags) -> Option<Arc<Held>> {
-        let backings = self.backings.as_ref().filter(|_| self.is_on())?;
-        let held = match vfs.backing(handle) {
-            Some(backing) => self.of_slot(backings, backing)?,
-            None if !flags.write => self.of_host(backings, vfs, handle)?,
+    pub(crate) fn open_backing(&self, vfs: &Vfs, handle: Handle, flags: OpenFlags) -> Option<Arc<BackingGuard>> {
+        let backings = self.backings.as_ref().filter(|_| self.is_enabled())?;
+        let guard = match vfs.backing(handle) {
+            Some(backing) => self.slot_backing(backings, backing)?,
+            None if !flags.write => self.host_backing(backings, vfs, handle)?,
             None => return None,
         };
-        Some(Arc::new(held))
+        Some(Arc::new(guard))
     }
 
-    fn of_slot(&self, backings: &Backings, backing: vfs::BackingFd) -> Option<Held> {
+    fn slot_backing(&self, backings: &Backings, backing: vfs::BackingFd) -> Option<BackingGuard> {
         let mut slots = self.slots.lock();
         let known = slots.get(&backing.id()).copied();
-        let id = known.or_else(|| self.told(backings, &backing))?;
+        let id = known.or_else(|| self.register(backings, &backing))?;
         slots.insert(backing.id(), id);
-        Some(Held { id, what: What::Slot(backing) })
+        Some(BackingGuard { id, kind: BackingKind::Slot(backing) })
     }
 
     /// Backing of a bound input; `None` if the host file changed since it was bound, so that reads
     /// through this process report the error.
-    fn of_host(&self, backings: &Backings, vfs: &Vfs, handle: Handle) -> Option<Held> {
+    fn host_backing(&self, backings: &Backings, vfs: &Vfs, handle: Handle) -> Option<BackingGuard> {
         let host = vfs.host_file(handle)?;
         let file = File::open(&host.path).ok()?;
         let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let unchanged = found.len() == host.size
             && (found.mtime(), found.mtime_nsec()) == (host.modified.secs, i64::from(host.modified.nanos));
-        let id = if unchanged { self.told(backings, &file)? } else { return None };
-        Some(Held { id, what: What::Host(backings.clone()) })
+        let id = if unchanged { self.register(backings, &file)? } else { return None };
+        Some(BackingGuard { id, kind: BackingKind::Host(backings.clone()) })
     }
 
     /// Registers a file with the kernel and returns its backing id.
-    fn told(&self, backings: &Backings, file: &impl AsFd) -> Option<BackingId> {
+    fn register(&self, backings: &Backings, file: &impl AsFd) -> Option<BackingId> {
         match backings.open(file.as_fd()) {
             Ok(id) => Some(id),
             Err(error) => {

@@ -9,9 +9,9 @@
 //! connection fails that request:
 //!
 //! ```text
-//! lock free --------------------------------------------------> take, clear
+//! lock free --------------------------------------------------> take, remove
 //! lock held, process lives ----> leave alone
-//! lock held, process is dying -> abort its connections -> wait -> take, clear
+//! lock held, process is dying -> abort its connections -> wait -> take, remove
 //! ```
 
 use std::{
@@ -25,11 +25,11 @@ use std::{
 };
 
 use crate::{
-    attach::{self, Unmounted, detach},
+    attach::{self, UnmountOutcome, detach},
     error::MountError,
     mountinfo::{self, KIND},
-    owner::{self, Fate, Line, Owner},
-    runtime::open_for_lock,
+    owner_file::{self, OwnedResource, OwnerFile, ProcessState},
+    runtime_dir::open_for_lock,
 };
 
 /// Time limit for a killed process to end. Freeing its memory takes a second for tens of GiB.
@@ -37,45 +37,45 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// Interval between two attempts to take its lock.
 const END_PAUSE: Duration = Duration::from_millis(5);
 
-/// Result of a sweep.
+/// Result of a stale cleanup.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Swept {
+pub struct CleanupReport {
     /// Names of running pools.
     pub alive: Vec<String>,
     /// Names of dead pools that were removed completely.
     pub removed: Vec<String>,
     /// Mount points that were unmounted.
     pub unmounted: Vec<PathBuf>,
-    /// Paths that could not be removed, and the reasons; the next sweep tries again.
-    pub kept: Vec<(PathBuf, String)>,
+    /// Paths that could not be removed, and the reasons; the next cleanup tries again.
+    pub failed: Vec<(PathBuf, String)>,
 }
 
-/// Sweeps the pools of a runtime directory whose lock the caller holds.
-pub(crate) fn sweep(root: &Path) -> Result<Swept, MountError> {
-    let mut swept = Swept::default();
+/// Removes the dead pools of a runtime directory whose lock the caller holds.
+pub(crate) fn remove_stale(root: &Path) -> Result<CleanupReport, MountError> {
+    let mut report = CleanupReport::default();
     for entry in fs::read_dir(root).map_err(MountError::io("listing", root))? {
         let entry = entry.map_err(MountError::io("listing", root))?;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            sweep_pool(&entry.path(), &mut swept);
+            remove_if_stale(&entry.path(), &mut report);
         }
     }
-    Ok(swept)
+    Ok(report)
 }
 
-fn sweep_pool(folder: &Path, swept: &mut Swept) {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    match take_over(folder, &mut swept.unmounted) {
+fn remove_if_stale(directory: &Path, report: &mut CleanupReport) {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match lock_if_dead(directory, &mut report.unmounted) {
         Ok(Some(_lock)) => {
-            let cleared = clear(folder);
-            if cleared.kept.is_empty() {
-                swept.removed.push(name);
+            let result = remove_pool(directory);
+            if result.failed.is_empty() {
+                report.removed.push(name);
             }
-            swept.unmounted.extend(cleared.unmounted);
-            swept.kept.extend(cleared.kept);
+            report.unmounted.extend(result.unmounted);
+            report.failed.extend(result.failed);
         }
-        Ok(None) => swept.alive.push(name),
-        Err(error) => swept.kept.push((folder.to_owned(), error.to_string())),
+        Ok(None) => report.alive.push(name),
+        Err(error) => report.failed.push((directory.to_owned(), error.to_string())),
     }
 }
 
@@ -84,23 +84,23 @@ fn sweep_pool(folder: &Path, swept: &mut Swept) {
 ///
 /// A directory without an owner file belongs to a process that died while it registered.
 /// Registration holds the directory's lock, which the caller has now.
-fn take_over(folder: &Path, unmounted: &mut Vec<PathBuf>) -> io::Result<Option<File>> {
-    let path = folder.join(owner::FILE_NAME);
+fn lock_if_dead(directory: &Path, unmounted: &mut Vec<PathBuf>) -> io::Result<Option<File>> {
+    let path = directory.join(owner_file::FILE_NAME);
     let file = open_for_lock(&path, true)?;
     let owner = read_owner(&path);
-    let fate = owner.process.map(owner::Process::fate);
-    match (file.try_lock(), fate) {
+    let state = owner.process.map(owner_file::ProcessIdentity::state);
+    match (file.try_lock(), state) {
         // The process lives, so the lock does not work: some file systems only pretend to support
         // locks. A running pool must not lose its mount.
-        (Ok(()), Some(Fate::Lives)) => Ok(None),
+        (Ok(()), Some(ProcessState::Alive)) => Ok(None),
         (Ok(()), _) => {
-            free(&owner, folder, unmounted);
+            abort_connections(&owner, directory, unmounted);
             Ok(Some(file))
         }
         (Err(TryLockError::Error(error)), _) => Err(error),
-        (Err(TryLockError::WouldBlock), Some(Fate::Dying)) => {
-            free(&owner, folder, unmounted);
-            wait_for(&file)?;
+        (Err(TryLockError::WouldBlock), Some(ProcessState::Dying)) => {
+            abort_connections(&owner, directory, unmounted);
+            lock_with_timeout(&file)?;
             Ok(Some(file))
         }
         (Err(TryLockError::WouldBlock), _) => Ok(None),
@@ -109,11 +109,12 @@ fn take_over(folder: &Path, unmounted: &mut Vec<PathBuf>) -> io::Result<Option<F
 
 /// Aborts the FUSE connections of a dead pool: all requests that wait for its mounts fail,
 /// including its own.
-fn free(owner: &Owner, folder: &Path, unmounted: &mut Vec<PathBuf>) {
-    let points = owner.lines.iter().filter_map(|line| if let Line::Mount(point) = line { Some(point) } else { None });
+fn abort_connections(owner: &OwnerFile, directory: &Path, unmounted: &mut Vec<PathBuf>) {
+    let points =
+        owner.lines.iter().filter_map(|line| if let OwnedResource::Mount(point) = line { Some(point) } else { None });
     for point in points {
-        let Ok(Some(entry)) = mountinfo::at(point) else { continue };
-        if !is_ours(&entry, folder) {
+        let Ok(Some(entry)) = mountinfo::topmost_at(point) else { continue };
+        if !is_mount_of(&entry, directory) {
             continue;
         }
         match attach::abort(&entry) {
@@ -126,7 +127,7 @@ fn free(owner: &Owner, folder: &Path, unmounted: &mut Vec<PathBuf>) {
 }
 
 /// Waits until this process has the lock.
-fn wait_for(file: &File) -> io::Result<()> {
+fn lock_with_timeout(file: &File) -> io::Result<()> {
     let end = Instant::now() + END_WAIT;
     loop {
         match file.try_lock() {
@@ -140,61 +141,61 @@ fn wait_for(file: &File) -> io::Result<()> {
     }
 }
 
-/// True if this is a mount of the pool of `folder`.
-fn is_ours(entry: &mountinfo::Entry, folder: &Path) -> bool {
-    let name = folder.file_name().and_then(OsStr::to_str);
-    entry.kind == KIND && name.is_some_and(|name| entry.source.as_os_str() == mountinfo::source_of(name).as_str())
+/// True if this is a mount of the pool of `directory`.
+fn is_mount_of(entry: &mountinfo::MountEntry, directory: &Path) -> bool {
+    let name = directory.file_name().and_then(OsStr::to_str);
+    entry.kind == KIND && name.is_some_and(|name| entry.source.as_os_str() == mountinfo::mount_source(name).as_str())
 }
 
-fn read_owner(path: &Path) -> Owner {
+fn read_owner(path: &Path) -> OwnerFile {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(owner::BYTES_MAX).read_to_string(&mut text));
+    let read = File::open(path).and_then(|file| file.take(owner_file::BYTES_MAX).read_to_string(&mut text));
     // An unreadable file gives no owner; the pool's own directory is still removed.
-    read.map(|_| Owner::decode(&text)).unwrap_or_default()
+    read.map(|_| OwnerFile::decode(&text)).unwrap_or_default()
 }
 
 /// Result of the removal of one pool.
 #[derive(Debug, Default)]
-pub(crate) struct Cleared {
+pub(crate) struct RemovalResult {
     pub(crate) unmounted: Vec<PathBuf>,
-    pub(crate) kept: Vec<(PathBuf, String)>,
+    pub(crate) failed: Vec<(PathBuf, String)>,
 }
 
-impl Cleared {
+impl RemovalResult {
     /// Records a path that could not be removed.
-    fn keep(&mut self, path: &Path, removed: io::Result<()>) {
-        self.kept.extend(removed.err().map(|error| (path.to_owned(), error.to_string())));
+    fn record(&mut self, path: &Path, removed: io::Result<()>) {
+        self.failed.extend(removed.err().map(|error| (path.to_owned(), error.to_string())));
     }
 }
 
-/// Unmounts and removes everything that belongs to the pool of `folder`, then the directory itself.
+/// Unmounts and removes everything that belongs to the pool of `directory`, then the directory itself.
 /// The caller holds the pool's lock.
-pub(crate) fn clear(folder: &Path) -> Cleared {
-    let mut cleared = Cleared::default();
-    for line in read_owner(&folder.join(owner::FILE_NAME)).lines {
+pub(crate) fn remove_pool(directory: &Path) -> RemovalResult {
+    let mut result = RemovalResult::default();
+    for line in read_owner(&directory.join(owner_file::FILE_NAME)).lines {
         match line {
-            Line::Mount(point) => clear_mount(&point, folder, &mut cleared),
-            Line::Remove(dir) => cleared.keep(&dir, remove_tree(&dir)),
-            Line::Group(dir) => cleared.keep(&dir, exec::remove_memory_groups(&dir)),
+            OwnedResource::Mount(point) => unmount_if_mounted(&point, directory, &mut result),
+            OwnedResource::Remove(dir) => result.record(&dir, remove_tree(&dir)),
+            OwnedResource::Group(dir) => result.record(&dir, exec::remove_memory_groups(&dir)),
         }
     }
-    if cleared.kept.is_empty() {
-        cleared.keep(folder, remove_registration(folder));
+    if result.failed.is_empty() {
+        result.record(directory, remove_registration(directory));
     }
-    cleared
+    result
 }
 
 /// Unmounts `point` if this pool is mounted there. Another pool may use that directory by now.
-fn clear_mount(point: &Path, folder: &Path, cleared: &mut Cleared) {
-    let outcome = match mountinfo::at(point) {
-        Ok(Some(entry)) if is_ours(&entry, folder) => detach(point),
-        Ok(_) => Ok(Unmounted::Already),
+fn unmount_if_mounted(point: &Path, directory: &Path, result: &mut RemovalResult) {
+    let outcome = match mountinfo::topmost_at(point) {
+        Ok(Some(entry)) if is_mount_of(&entry, directory) => detach(point),
+        Ok(_) => Ok(UnmountOutcome::NotMounted),
         Err(error) => Err(error),
     };
     match outcome {
-        Ok(Unmounted::Already) => {}
-        Ok(Unmounted::Clean | Unmounted::Detached) => cleared.unmounted.push(point.to_owned()),
-        Err(error) => cleared.kept.push((point.to_owned(), error.to_string())),
+        Ok(UnmountOutcome::NotMounted) => {}
+        Ok(UnmountOutcome::Clean | UnmountOutcome::Detached) => result.unmounted.push(point.to_owned()),
+        Err(error) => result.failed.push((point.to_owned(), error.to_string())),
     }
 }
 
@@ -207,7 +208,7 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
     if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("it is not a folder of this user"));
     }
-    if mountinfo::within(dir)? {
+    if mountinfo::any_below(dir)? {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));
     }
     fs::remove_dir_all(dir)
@@ -215,16 +216,16 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
 
 /// Removes the pool's directory. The owner file goes just before it, so that the directory has a
 /// known owner as long as possible.
-fn remove_registration(folder: &Path) -> io::Result<()> {
-    if mountinfo::within(folder)? {
+fn remove_registration(directory: &Path) -> io::Result<()> {
+    if mountinfo::any_below(directory)? {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));
     }
-    gone(fs::remove_dir(folder.join("mnt")))?;
-    gone(fs::remove_file(folder.join(owner::FILE_NAME)))?;
-    gone(fs::remove_dir(folder))
+    ignore_not_found(fs::remove_dir(directory.join("mnt")))?;
+    ignore_not_found(fs::remove_file(directory.join(owner_file::FILE_NAME)))?;
+    ignore_not_found(fs::remove_dir(directory))
 }
 
-fn gone(outcome: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

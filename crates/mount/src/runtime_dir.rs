@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   $XDG_RUNTIME_DIR/tidemill        mode 0700, private to this user
-//!     .lock                          held while a pool is registered or dead ones are swept
+//!     .lock                          held while a pool is registered or dead ones are removed
 //!     run-20260101-1200-4711/
 //!       owner                        locked (flock) by the owner for as long as it lives
 //!       mnt/                         the pool's own mount point
@@ -10,7 +10,7 @@
 //!
 //! The lock tells a live pool from a dead one: the kernel releases it with the process, however
 //! that ended. `owner` also lists mount points and directories elsewhere that belong to the pool.
-//! Each is written before it is created, so a sweep finds all of them (format:
+//! Each is written before it is created, so the stale cleanup finds all of them (format:
 //! docs/formats/owner.md).
 //!
 //! A running pool needs nothing in this directory, and its content is not meant for people.
@@ -27,9 +27,9 @@ use std::{
 
 use crate::{
     error::{CREATING_RUNTIME, MountError},
-    owner,
-    owner::Line,
-    sweep,
+    owner_file,
+    owner_file::OwnedResource,
+    stale_cleanup,
 };
 
 /// Time limit for the directory's lock. A process holds it while it removes dead pools; one that
@@ -60,12 +60,12 @@ impl RuntimeDir {
             Some(session) => Some(session.join("tidemill")),
             None => (uid == 0).then(|| PathBuf::from("/run/tidemill-0")),
         };
-        Self::first_of(first.into_iter().chain([env::temp_dir().join(format!("tidemill-{uid}"))]))
+        Self::first_usable(first.into_iter().chain([env::temp_dir().join(format!("tidemill-{uid}"))]))
     }
 
     /// Takes the first usable one of `places`. An untrusted directory ends the search with an
     /// error: an attacker may have created it to divert this process to the next place.
-    fn first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, MountError> {
+    fn first_usable(places: impl Iterator<Item = PathBuf>) -> Result<Self, MountError> {
         let mut refused = None;
         for place in places {
             match Self::at(&place) {
@@ -84,7 +84,7 @@ impl RuntimeDir {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(MountError::Io { action: CREATING_RUNTIME, path, source: error });
             }
-            _ => trust(&path)?,
+            _ => check_private(&path)?,
         }
         let path = path.canonicalize().map_err(MountError::io("reaching", &path))?;
         Ok(Self { path })
@@ -97,29 +97,31 @@ impl RuntimeDir {
 
     /// Registers a pool of this process under `name`, with its own mount point. The name must not
     /// be in use.
-    pub fn claim(&self, name: &str) -> Result<Claim, MountError> {
+    pub fn register(&self, name: &str) -> Result<PoolRegistration, MountError> {
         check_name(name)?;
         let _lock = self.lock()?;
-        let folder = self.path.join(name);
-        make_folder(&folder).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => MountError::Taken { name: name.to_owned(), path: self.path.clone() },
-            _ => MountError::Io { action: "creating", path: folder.clone(), source: error },
+        let directory = self.path.join(name);
+        make_directories(&directory).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                MountError::AlreadyRegistered { name: name.to_owned(), path: self.path.clone() }
+            }
+            _ => MountError::Io { action: "creating", path: directory.clone(), source: error },
         })?;
-        let claimed = Claim::begin(folder.clone());
-        if claimed.is_err() {
-            fs::remove_dir_all(&folder).ok();
+        let registered = PoolRegistration::create(directory.clone());
+        if registered.is_err() {
+            fs::remove_dir_all(&directory).ok();
         }
-        claimed
+        registered
     }
 
     /// Unmounts and removes the remains of pools whose process is dead; live pools are not touched.
     /// Call it at every start.
-    pub fn sweep(&self) -> Result<sweep::Swept, MountError> {
+    pub fn remove_stale(&self) -> Result<stale_cleanup::CleanupReport, MountError> {
         let _lock = self.lock()?;
-        sweep::sweep(&self.path)
+        stale_cleanup::remove_stale(&self.path)
     }
 
-    /// Takes the lock that makes registration and sweep exclude each other. Dropping the file
+    /// Takes the lock that makes registration and stale cleanup exclude each other. Dropping the file
     /// releases it.
     fn lock(&self) -> Result<File, MountError> {
         let path = self.path.join(".lock");
@@ -149,9 +151,9 @@ pub(crate) fn open_for_lock(path: &Path, create: bool) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(create).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// Checks that the directory is private to this user: others could plant links that a sweep as root
+/// Checks that the directory is private to this user: others could plant links that a cleanup as root
 /// would follow.
-fn trust(path: &Path) -> Result<(), MountError> {
+fn check_private(path: &Path) -> Result<(), MountError> {
     let meta = fs::symlink_metadata(path).map_err(MountError::io("reading", path))?;
     let uid = rustix::process::geteuid().as_raw();
     let reason = if !meta.is_dir() {
@@ -172,34 +174,34 @@ fn check_name(name: &str) -> Result<(), MountError> {
     if fits { Ok(()) } else { Err(MountError::BadName { name: name.to_owned() }) }
 }
 
-fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(folder)?;
-    DirBuilder::new().mode(0o700).create(folder.join("mnt"))
+fn make_directories(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(directory)?;
+    DirBuilder::new().mode(0o700).create(directory.join("mnt"))
 }
 
 /// Registration of a pool of this process in the runtime directory. Dropping it removes the pool's
 /// directory, and unmounts and removes everything that still belongs to it. So drop it after the
 /// [`Mount`](crate::Mount).
 #[derive(Debug)]
-pub struct Claim {
-    folder: PathBuf,
+pub struct PoolRegistration {
+    directory: PathBuf,
     mount_point: PathBuf,
     /// Locked while this process lives.
     owner: File,
 }
 
-impl Claim {
+impl PoolRegistration {
     /// Creates and locks the owner file in a new directory.
-    fn begin(folder: PathBuf) -> Result<Self, MountError> {
-        let path = folder.join(owner::FILE_NAME);
+    fn create(directory: PathBuf) -> Result<Self, MountError> {
+        let path = directory.join(owner_file::FILE_NAME);
         let mut file = open_for_lock(&path, true).map_err(MountError::io("creating", &path))?;
         file.lock().map_err(MountError::io("locking", &path))?;
-        let header = owner::header().map_err(MountError::io("reading", "/proc/self/stat"))?;
+        let header = owner_file::header().map_err(MountError::io("reading", "/proc/self/stat"))?;
         file.write_all(header.as_bytes()).map_err(MountError::io("writing", &path))?;
-        let mount_point = folder.join("mnt");
-        let mut claim = Self { folder, mount_point: mount_point.clone(), owner: file };
-        claim.note(&Line::Mount(mount_point))?;
-        Ok(claim)
+        let mount_point = directory.join("mnt");
+        let mut registration = Self { directory, mount_point: mount_point.clone(), owner: file };
+        registration.append(&OwnedResource::Mount(mount_point))?;
+        Ok(registration)
     }
 
     /// The pool's own mount point: an empty directory.
@@ -209,66 +211,66 @@ impl Claim {
 
     /// The pool's name.
     pub fn name(&self) -> &str {
-        self.folder.file_name().and_then(|name| name.to_str()).expect("names are checked to be ASCII")
+        self.directory.file_name().and_then(|name| name.to_str()).expect("names are checked to be ASCII")
     }
 
     /// Returns a handle that removes everything of this pool, from any thread, for a process that
     /// must end at once.
-    pub fn undo(&self) -> Undo {
-        Undo { folder: self.folder.clone() }
+    pub fn rollback(&self) -> Rollback {
+        Rollback { directory: self.directory.clone() }
     }
 
     /// Records that this pool is about to be mounted at `point` too, so that it is unmounted after
     /// a crash.
-    pub fn also_mounts(&mut self, point: &Path) -> Result<(), MountError> {
-        let point = crate::point::resolve(point).map_err(MountError::io("reaching", point))?;
-        self.note(&Line::Mount(point))
+    pub fn add_mount(&mut self, point: &Path) -> Result<(), MountError> {
+        let point = crate::mount_point::resolve(point).map_err(MountError::io("reaching", point))?;
+        self.append(&OwnedResource::Mount(point))
     }
 
     /// Records that `dir`, which need not exist yet, belongs to this pool. It is removed with all
     /// its content when the pool ends, also after a crash. For staging data.
-    pub fn also_removes(&mut self, dir: &Path) -> Result<(), MountError> {
-        let dir = crate::point::resolve(dir).map_err(MountError::io("reaching", dir))?;
-        self.note(&Line::Remove(dir))
+    pub fn add_directory(&mut self, dir: &Path) -> Result<(), MountError> {
+        let dir = crate::mount_point::resolve(dir).map_err(MountError::io("reaching", dir))?;
+        self.append(&OwnedResource::Remove(dir))
     }
 
     /// Records that the control group `dir`, which does not exist yet, belongs to this pool. When
     /// the pool ends, also after a crash, its processes are killed and it is removed with the
     /// groups below it.
-    pub fn also_removes_group(&mut self, dir: &Path) -> Result<(), MountError> {
-        self.note(&Line::Group(dir.to_owned()))
+    pub fn add_control_group(&mut self, dir: &Path) -> Result<(), MountError> {
+        self.append(&OwnedResource::Group(dir.to_owned()))
     }
 
     /// Appends a line with one write: after a crash the line is there completely or not at all.
-    fn note(&mut self, line: &Line) -> Result<(), MountError> {
-        let path = self.folder.join(owner::FILE_NAME);
+    fn append(&mut self, line: &OwnedResource) -> Result<(), MountError> {
+        let path = self.directory.join(owner_file::FILE_NAME);
         self.owner.write_all(line.encode().as_bytes()).map_err(MountError::io("writing", path))
     }
 }
 
-impl Drop for Claim {
+impl Drop for PoolRegistration {
     fn drop(&mut self) {
-        self.undo().act();
+        self.rollback().run();
     }
 }
 
 /// Handle that unmounts and removes everything of a registered pool, including mounts that are
 /// being made.
 #[derive(Debug, Clone)]
-pub struct Undo {
-    folder: PathBuf,
+pub struct Rollback {
+    directory: PathBuf,
 }
 
-impl Undo {
+impl Rollback {
     /// Removes everything; a second call finds nothing left. A resource that cannot be removed is
-    /// logged, and the next sweep tries again.
-    pub fn act(&self) {
-        // The lock makes a concurrent sweep see all of the directory or nothing. Without it this
+    /// logged, and the next stale cleanup tries again.
+    pub fn run(&self) {
+        // The lock makes a concurrent cleanup see all of the directory or nothing. Without it this
         // continues: the pool's own lock still protects the directory.
-        let root = self.folder.parent().map(|path| RuntimeDir { path: path.to_owned() });
+        let root = self.directory.parent().map(|path| RuntimeDir { path: path.to_owned() });
         let _lock = root.and_then(|root| root.lock().ok());
-        for (path, reason) in sweep::clear(&self.folder).kept {
-            tracing::warn!("{} of pool {} could not be removed: {reason}", path.display(), self.folder.display());
+        for (path, reason) in stale_cleanup::remove_pool(&self.directory).failed {
+            tracing::warn!("{} of pool {} could not be removed: {reason}", path.display(), self.directory.display());
         }
     }
 }
@@ -281,7 +283,7 @@ mod tests {
     fn a_place_that_cannot_be_had_gives_way_to_the_next() {
         let home = tempfile::tempdir().expect("made");
         let (missing, next) = (home.path().join("missing/tidemill"), home.path().join("next"));
-        let found = RuntimeDir::first_of([missing, next.clone()].into_iter()).expect("the second can be had");
+        let found = RuntimeDir::first_usable([missing, next.clone()].into_iter()).expect("the second can be had");
         assert_eq!(found.path(), next.canonicalize().expect("it was made"));
     }
 
@@ -290,13 +292,14 @@ mod tests {
         let home = tempfile::tempdir().expect("made");
         let open = home.path().join("open");
         DirBuilder::new().mode(0o755).create(&open).expect("made");
-        let refused = RuntimeDir::first_of([open, home.path().join("next")].into_iter());
+        let refused = RuntimeDir::first_usable([open, home.path().join("next")].into_iter());
         assert!(matches!(refused, Err(MountError::Untrusted { .. })));
     }
 
     #[test]
     fn where_none_can_be_had_the_error_says_what_to_do() {
-        let refused = RuntimeDir::first_of([PathBuf::from("/proc/none/tidemill")].into_iter()).expect_err("no place");
+        let refused =
+            RuntimeDir::first_usable([PathBuf::from("/proc/none/tidemill")].into_iter()).expect_err("no place");
         assert!(refused.hint().is_some_and(|hint| hint.contains("TMPDIR")), "{refused}");
     }
 }

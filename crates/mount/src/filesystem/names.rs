@@ -6,7 +6,7 @@ use fuse_transport::{FuseEntry, FuseOp, FuseReply};
 use placement::FileId;
 use wire::{Mode, Name, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
 
-use super::{Caller, Face};
+use super::{FuseFs, RequestContext};
 use crate::{errno, listing, translate};
 
 /// A rename request of the kernel.
@@ -18,16 +18,16 @@ struct Rename<'a> {
 
 impl Rename<'_> {
     /// The pool's arguments for this rename, or a refusal if they are invalid.
-    fn words(&self) -> Outcome<(RenameFrom, RenameTo, RenameMode)> {
+    fn arguments(&self) -> Outcome<(RenameFrom, RenameTo, RenameMode)> {
         let from = RenameFrom { parent: self.from.0, name: Name::new(self.from.1)? };
         let to = RenameTo { parent: self.to.0, name: Name::new(self.to.1)? };
         Ok((from, to, translate::rename_mode(self.flags)?))
     }
 }
 
-impl Face {
-    pub(super) fn names(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
-        let (vfs, parent, owner) = (&self.vfs, caller.inode, caller.owner);
+impl FuseFs {
+    pub(super) fn names(&self, context: RequestContext, operation: &FuseOp<'_>, reply: FuseReply) {
+        let (vfs, parent, owner) = (&self.vfs, context.inode, context.owner);
         match *operation {
             FuseOp::Lookup { name } => self.lookup(parent, name, reply),
             FuseOp::Readlink => {
@@ -41,7 +41,7 @@ impl Face {
                     let made = vfs.make_node(parent, name, kind, new_mode(mode, umask), owner);
                     self.serve("mknod", made, reply, self.entry());
                 }
-                Err(refusal) => reply.error(errno::tell("mknod", &refusal).raw_os_error()),
+                Err(refusal) => reply.error(errno::log_and_map("mknod", &refusal).raw_os_error()),
             },
             FuseOp::Mkdir { name, mode, umask } => {
                 let made = vfs.make_directory(parent, name, new_mode(mode, umask), owner);
@@ -62,10 +62,10 @@ impl Face {
     /// Looks a name up. The kernel may cache that a name does not exist, if it gets invalidations.
     fn lookup(&self, parent: FileId, name: &[u8], reply: FuseReply) {
         if name == b"." || name == b".." {
-            return self.find_again(parent, name == b"..", reply);
+            return self.lookup_by_inode(parent, name == b"..", reply);
         }
         let found = self.vfs.lookup(parent, name);
-        if !self.manners.keeps_absence() {
+        if !self.cache_policy.caches_absence() {
             return self.serve("lookup", found, reply, self.entry());
         }
         let found = async move {
@@ -74,7 +74,7 @@ impl Face {
                 other => other.map(Some),
             }
         };
-        let (present, absent) = (self.entry(), FuseEntry::absent(self.manners.names_valid()));
+        let (present, absent) = (self.entry(), FuseEntry::absent(self.cache_policy.name_ttl()));
         self.serve("lookup", found, reply, move |reply, found| match found {
             Some(found) => present(reply, found),
             None => drop(reply.entry(&absent)),
@@ -83,10 +83,10 @@ impl Face {
 
     /// Resolves a file handle whose inode the kernel has forgotten (`open_by_handle_at`): finds the
     /// file by its number, which is never reused, or a directory's parent.
-    fn find_again(&self, file: FileId, above: bool, reply: FuseReply) {
+    fn lookup_by_inode(&self, file: FileId, parent_of: bool, reply: FuseReply) {
         let vfs = self.vfs.clone();
         let found = async move {
-            let file = if above { vfs.parent(file).await? } else { file };
+            let file = if parent_of { vfs.parent(file).await? } else { file };
             vfs.stat(file).await
         };
         self.serve("lookup", found, reply, self.entry());
@@ -109,9 +109,9 @@ impl Face {
     }
 
     fn rename(&self, rename: &Rename<'_>, reply: FuseReply) {
-        match rename.words() {
+        match rename.arguments() {
             Ok((from, to, mode)) => self.complete("rename", self.vfs.rename(from, to, mode), reply),
-            Err(refusal) => reply.error(errno::tell("rename", &refusal).raw_os_error()),
+            Err(refusal) => reply.error(errno::log_and_map("rename", &refusal).raw_os_error()),
         }
     }
 
@@ -119,17 +119,17 @@ impl Face {
         if plus {
             // Called before the pool is asked: later invalidations then wait until this listing has
             // arrived.
-            let lasting = self.known.lists();
-            let piece = listing::full(self.vfs.clone(), directory, offset);
-            let (known, manners) = (Arc::clone(&self.known), self.manners);
-            let look = known.looks();
-            self.serve("readdir", piece, reply, move |reply, piece| {
-                listing::send_full(reply, &piece, (size, lasting), &manners, &known);
-                drop(look);
+            let lasting = self.kernel.begin_listing();
+            let page = listing::read_full(self.vfs.clone(), directory, offset);
+            let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
+            let in_flight = kernel.begin_lookup();
+            self.serve("readdir", page, reply, move |reply, page| {
+                listing::send_full(reply, &page, (size, lasting), &cache_policy, &kernel);
+                drop(in_flight);
             });
         } else {
-            let piece = listing::plain(self.vfs.clone(), directory, offset);
-            self.serve("readdir", piece, reply, move |reply, piece| listing::send_plain(reply, &piece, size));
+            let page = listing::read_plain(self.vfs.clone(), directory, offset);
+            self.serve("readdir", page, reply, move |reply, page| listing::send_plain(reply, &page, size));
         }
     }
 }

@@ -16,18 +16,18 @@ const SHARDS: usize = 32;
 
 /// Lookup counts of the inodes that one kernel knows.
 #[derive(Debug)]
-pub(crate) struct Lookups {
+pub(crate) struct LookupCounts {
     shards: Box<[Mutex<HashMap<FileId, u64>>]>,
 }
 
 /// Guard of a request that may hand inodes to the kernel; the request is in flight as long as the
 /// guard lives.
 #[derive(Debug)]
-pub(crate) struct Look(#[expect(dead_code, reason = "it counts by being there")] Arc<()>);
+pub(crate) struct InFlight(#[expect(dead_code, reason = "it counts by being there")] Arc<()>);
 
 /// Requests in flight that may hand inodes to the kernel, by generation.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(Mutex<Generations>);
+pub(crate) struct InFlightSet(Mutex<Generations>);
 
 /// Generations of requests; a generation ends with its last request.
 #[derive(Debug, Default)]
@@ -38,47 +38,47 @@ struct Generations {
 
 /// Snapshot of the requests in flight at one moment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct UnderWay(Vec<Weak<()>>);
+pub(crate) struct InFlightSnapshot(Vec<Weak<()>>);
 
-impl Looks {
+impl InFlightSet {
     /// Starts a request, before the pool is asked.
-    pub(crate) fn begin(&self) -> Look {
-        Look(Arc::clone(&self.0.lock().current))
+    pub(crate) fn begin(&self) -> InFlight {
+        InFlight(Arc::clone(&self.0.lock().current))
     }
 
     /// The requests in flight now.
-    pub(crate) fn under_way(&self) -> UnderWay {
+    pub(crate) fn snapshot(&self) -> InFlightSnapshot {
         let mut generations = self.0.lock();
         generations.earlier.retain(|earlier| earlier.strong_count() > 0);
         if Arc::strong_count(&generations.current) > 1 {
             let ended = std::mem::take(&mut generations.current);
             generations.earlier.push(Arc::downgrade(&ended));
         }
-        UnderWay(generations.earlier.clone())
+        InFlightSnapshot(generations.earlier.clone())
     }
 }
 
-impl UnderWay {
+impl InFlightSnapshot {
     /// True if all of them have ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.iter().all(|look| look.strong_count() == 0)
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.iter().all(|request| request.strong_count() == 0)
     }
 }
 
-impl Default for Lookups {
+impl Default for LookupCounts {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 }
 
-impl Lookups {
+impl LookupCounts {
     /// Counts one lookup of `file`, before the reply is sent.
-    pub(crate) fn gained(&self, file: FileId) {
+    pub(crate) fn add(&self, file: FileId) {
         *self.shard(file).lock().entry(file).or_default() += 1;
     }
 
     /// Subtracts `count` lookups; returns true if none remains. The kernel never forgets the root.
-    pub(crate) fn lost(&self, file: FileId, count: u64) -> bool {
+    pub(crate) fn subtract(&self, file: FileId, count: u64) -> bool {
         let mut shard = self.shard(file).lock();
         let Entry::Occupied(mut known) = shard.entry(file) else { return false };
         *known.get_mut() = known.get().saturating_sub(count);
@@ -90,12 +90,12 @@ impl Lookups {
     }
 
     /// True if the kernel has lookups of `file`.
-    pub(crate) fn has(&self, file: FileId) -> bool {
+    pub(crate) fn contains(&self, file: FileId) -> bool {
         self.shard(file).lock().contains_key(&file)
     }
 
     /// All inodes of which the kernel has lookups.
-    pub(crate) fn all(&self) -> Vec<FileId> {
+    pub(crate) fn inodes(&self) -> Vec<FileId> {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }
 
@@ -113,29 +113,29 @@ mod tests {
 
     #[test]
     fn looks_are_waited_for_until_those_have_ended_that_were_under_way() {
-        let looks = Looks::default();
-        assert!(looks.under_way().is_over());
-        let (one, other) = (looks.begin(), looks.begin());
-        let before = looks.under_way();
-        let later = looks.begin();
+        let set = InFlightSet::default();
+        assert!(set.snapshot().is_finished());
+        let (one, other) = (set.begin(), set.begin());
+        let before = set.snapshot();
+        let later = set.begin();
         drop(one);
-        assert!(!before.is_over() && !looks.under_way().is_over());
+        assert!(!before.is_finished() && !set.snapshot().is_finished());
         drop(other);
-        assert!(before.is_over() && !looks.under_way().is_over(), "the later one is none of them");
+        assert!(before.is_finished() && !set.snapshot().is_finished(), "the later one is none of them");
         drop(later);
-        assert!(looks.under_way().is_over() && looks.0.lock().earlier.len() <= 1);
+        assert!(set.snapshot().is_finished() && set.0.lock().earlier.len() <= 1);
     }
 
     #[test]
     fn an_inode_is_known_until_every_lookup_is_given_back() {
-        let lookups = Lookups::default();
+        let lookups = LookupCounts::default();
         let file = FileId(77);
-        lookups.gained(file);
-        lookups.gained(file);
-        lookups.gained(FileId(78));
-        assert!(!lookups.lost(file, 1));
-        lookups.gained(file);
-        assert!(lookups.lost(file, 2));
-        assert!(!lookups.lost(file, 1), "what is not known cannot be forgotten");
+        lookups.add(file);
+        lookups.add(file);
+        lookups.add(FileId(78));
+        assert!(!lookups.subtract(file, 1));
+        lookups.add(file);
+        assert!(lookups.subtract(file, 2));
+        assert!(!lookups.subtract(file, 1), "what is not known cannot be forgotten");
     }
 }

@@ -4,18 +4,18 @@
 //! with the other one. So the path of the first open stays until the last close:
 //!
 //! ```text
-//!            first open, backing offered ---> through: all opens share it
-//!   closed <                                                                  > last close: closed
-//!            first open, none offered ------> ordinary: ignores later offers
+//!            first open, backing offered -> passthrough: all opens share it
+//!   closed <                                                                > last close: closed
+//!            first open, none offered ----> ordinary: ignores later offers
 //! ```
 //!
 //! Bytes written past the page cache leave outdated pages in it. Those do no harm while the inode
 //! is passed through. The opens of its next ordinary period must drop them: `outdated` in
-//! [`Way::Ordinary`].
+//! [`OpenPath::Ordinary`].
 //!
 //! This is a pure state machine: it has no descriptors and makes no system calls. Its user calls
-//! `enter` before the reply is sent and `leave` when the kernel has sent the release, so this state
-//! never lags behind the kernel's.
+//! `acquire` before the reply is sent and `release` when the kernel has sent the release, so this
+//! state never lags behind the kernel's.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,49 +23,49 @@ use placement::FileId;
 
 /// Open path of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Way<B> {
+pub(crate) enum OpenPath<B> {
     /// The kernel sends reads and writes to this process.
     Ordinary {
         /// The kernel's cache may hold outdated pages, which must be dropped.
         outdated: bool,
     },
     /// The kernel reads and writes this backing itself.
-    Through(B),
+    Passthrough(B),
 }
 
 /// Open inodes of one kernel. `B` holds the backing of a passthrough inode until its last close.
 #[derive(Debug)]
-pub(crate) struct Opens<B> {
-    open: HashMap<FileId, Open<B>>,
+pub(crate) struct OpenInodes<B> {
+    open: HashMap<FileId, OpenInode<B>>,
     /// Inodes that were written past the page cache since their pages were last dropped.
     outdated: HashSet<FileId>,
 }
 
 #[derive(Debug)]
-struct Open<B> {
+struct OpenInode<B> {
     /// Number of opens that the kernel has, or that are in replies being sent.
     count: u64,
     /// `None` for the ordinary path.
     backing: Option<B>,
 }
 
-impl<B> Default for Opens<B> {
+impl<B> Default for OpenInodes<B> {
     fn default() -> Self {
         Self { open: HashMap::new(), outdated: HashSet::new() }
     }
 }
 
-impl<B: Clone> Opens<B> {
+impl<B: Clone> OpenInodes<B> {
     /// Registers an open of `file`. `offer` is called only if its backing can be used.
-    pub(crate) fn enter(&mut self, file: FileId, offer: impl FnOnce() -> Option<B>) -> Way<B> {
-        let open = self.open.entry(file).or_insert_with(|| Open { count: 0, backing: offer() });
+    pub(crate) fn acquire(&mut self, file: FileId, offer: impl FnOnce() -> Option<B>) -> OpenPath<B> {
+        let open = self.open.entry(file).or_insert_with(|| OpenInode { count: 0, backing: offer() });
         open.count += 1;
         match &open.backing {
             Some(backing) => {
                 self.outdated.insert(file);
-                Way::Through(backing.clone())
+                OpenPath::Passthrough(backing.clone())
             }
-            None => Way::Ordinary { outdated: self.outdated.contains(&file) },
+            None => OpenPath::Ordinary { outdated: self.outdated.contains(&file) },
         }
     }
 
@@ -75,7 +75,7 @@ impl<B: Clone> Opens<B> {
     }
 
     /// Registers a release. Returns the backing after the last one.
-    pub(crate) fn leave(&mut self, file: FileId) -> Option<B> {
+    pub(crate) fn release(&mut self, file: FileId) -> Option<B> {
         let open = self.open.get_mut(&file)?;
         open.count -= 1;
         if open.count > 0 {
@@ -90,7 +90,7 @@ impl<B: Clone> Opens<B> {
     }
 
     /// Registers that the kernel has dropped the inode with all its pages.
-    pub(crate) fn forgotten(&mut self, file: FileId) {
+    pub(crate) fn forget(&mut self, file: FileId) {
         if !self.open.contains_key(&file) {
             self.outdated.remove(&file);
         }
@@ -105,28 +105,28 @@ mod tests {
 
     #[test]
     fn the_way_of_the_first_open_sticks_until_the_last_close() {
-        let mut opens = Opens::default();
-        assert_eq!(opens.enter(FILE, || Some('a')), Way::Through('a'));
-        assert_eq!(opens.enter(FILE, || None), Way::Through('a'));
-        assert_eq!(opens.leave(FILE), None);
-        assert_eq!(opens.leave(FILE), Some('a'), "what was held comes back with the last");
-        assert_eq!(opens.enter(FILE, || None), Way::Ordinary { outdated: true });
-        assert_eq!(opens.enter(FILE, || Some('b')), Way::Ordinary { outdated: true });
-        assert_eq!((opens.leave(FILE), opens.leave(FILE)), (None, None));
-        assert_eq!(opens.enter(FILE, || Some('b')), Way::Through('b'));
+        let mut inodes = OpenInodes::default();
+        assert_eq!(inodes.acquire(FILE, || Some('a')), OpenPath::Passthrough('a'));
+        assert_eq!(inodes.acquire(FILE, || None), OpenPath::Passthrough('a'));
+        assert_eq!(inodes.release(FILE), None);
+        assert_eq!(inodes.release(FILE), Some('a'), "what was held comes back with the last");
+        assert_eq!(inodes.acquire(FILE, || None), OpenPath::Ordinary { outdated: true });
+        assert_eq!(inodes.acquire(FILE, || Some('b')), OpenPath::Ordinary { outdated: true });
+        assert_eq!((inodes.release(FILE), inodes.release(FILE)), (None, None));
+        assert_eq!(inodes.acquire(FILE, || Some('b')), OpenPath::Passthrough('b'));
     }
 
     #[test]
     fn pages_are_kept_when_nothing_was_written_past_them() {
-        let mut opens = Opens::<char>::default();
+        let mut inodes = OpenInodes::<char>::default();
         for _ in 0..2 {
-            assert_eq!(opens.enter(FILE, || None), Way::Ordinary { outdated: false });
-            opens.leave(FILE);
+            assert_eq!(inodes.acquire(FILE, || None), OpenPath::Ordinary { outdated: false });
+            inodes.release(FILE);
         }
-        opens.enter(FILE, || Some('a'));
-        opens.leave(FILE);
-        opens.forgotten(FILE);
-        assert_eq!(opens.enter(FILE, || None), Way::Ordinary { outdated: false }, "a new inode has no pages");
+        inodes.acquire(FILE, || Some('a'));
+        inodes.release(FILE);
+        inodes.forget(FILE);
+        assert_eq!(inodes.acquire(FILE, || None), OpenPath::Ordinary { outdated: false }, "a new inode has no pages");
     }
 
     /// Model of the kernel's state for one inode: the rules of fs/fuse/iomode.c, as far as replies
@@ -144,14 +144,14 @@ mod tests {
     }
 
     impl Kernel {
-        fn open(&mut self, way: &Way<u8>) {
-            match way {
-                Way::Through(backing) => {
+        fn open(&mut self, path: &OpenPath<u8>) {
+            match path {
+                OpenPath::Passthrough(backing) => {
                     assert!(self.cached <= 0, "ETXTBSY: it is open the cached way");
-                    assert!(self.backing.is_none_or(|held| held == *backing), "EBUSY: another backing");
+                    assert!(self.backing.is_none_or(|other| other == *backing), "EBUSY: another backing");
                     (self.backing, self.cached) = (Some(*backing), self.cached - 1);
                 }
-                Way::Ordinary { outdated } => {
+                OpenPath::Ordinary { outdated } => {
                     assert!(self.backing.is_none(), "EINVAL: it is passed through");
                     self.cached += 1;
                     if *outdated {
@@ -161,27 +161,27 @@ mod tests {
             }
         }
 
-        fn close(&mut self, way: &Way<u8>) {
-            match way {
-                Way::Through(_) => self.cached += 1,
-                Way::Ordinary { .. } => self.cached -= 1,
+        fn close(&mut self, path: &OpenPath<u8>) {
+            match path {
+                OpenPath::Passthrough(_) => self.cached += 1,
+                OpenPath::Ordinary { .. } => self.cached -= 1,
             }
             if self.cached == 0 {
                 self.backing = None;
             }
         }
 
-        fn write(&mut self, way: &Way<u8>) {
+        fn write(&mut self, path: &OpenPath<u8>) {
             self.state += 1;
-            if matches!(way, Way::Ordinary { .. }) {
+            if matches!(path, OpenPath::Ordinary { .. }) {
                 self.pages = Some(self.state);
             }
         }
 
-        fn read(&mut self, way: &Way<u8>) {
-            if matches!(way, Way::Ordinary { .. }) {
-                let shown = *self.pages.get_or_insert(self.state);
-                assert_eq!(shown, self.state, "a read saw what the page cache held from before");
+        fn read(&mut self, path: &OpenPath<u8>) {
+            if matches!(path, OpenPath::Ordinary { .. }) {
+                let visible = *self.pages.get_or_insert(self.state);
+                assert_eq!(visible, self.state, "a read saw what the page cache held from before");
             }
         }
     }
@@ -196,28 +196,28 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) % below
             };
-            let (mut opens, mut kernel) = (Opens::default(), Kernel::default());
+            let (mut inodes, mut kernel) = (OpenInodes::default(), Kernel::default());
             // Replies that the kernel has not received yet, the opens that it has, and releases
             // that have not arrived here yet.
-            let (mut answered, mut open, mut released) = (Vec::new(), Vec::<Way<u8>>::new(), 0);
+            let (mut answered, mut open, mut released) = (Vec::new(), Vec::<OpenPath<u8>>::new(), 0);
             for _ in 0..100 {
-                let pick = |list: &Vec<Way<u8>>, at: u64| usize::try_from(at).unwrap() % list.len().max(1);
+                let pick = |list: &Vec<OpenPath<u8>>, at: u64| usize::try_from(at).unwrap() % list.len().max(1);
                 match random(7) {
                     0 => {
                         let offer = (random(2) == 0).then(|| u8::try_from(random(3)).unwrap());
-                        answered.push(opens.enter(FILE, || offer));
+                        answered.push(inodes.acquire(FILE, || offer));
                     }
                     1 | 2 if !answered.is_empty() => {
-                        let way = answered.remove(pick(&answered, random(99)));
-                        kernel.open(&way);
-                        open.push(way);
+                        let path = answered.remove(pick(&answered, random(99)));
+                        kernel.open(&path);
+                        open.push(path);
                     }
                     3 if !open.is_empty() => {
                         kernel.close(&open.remove(pick(&open, random(99))));
                         released += 1;
                     }
                     4 if released > 0 => {
-                        opens.leave(FILE);
+                        inodes.release(FILE);
                         released -= 1;
                     }
                     5 if !open.is_empty() => kernel.write(&open[pick(&open, random(99))].clone()),

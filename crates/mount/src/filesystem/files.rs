@@ -8,12 +8,12 @@ use rustix::{fs::OFlags, io::Errno};
 use vfs::Handle;
 use wire::{LockOwner, LockStyle, OpenFlags, WritePlace};
 
-use super::{Caller, Face, names::new_mode};
-use crate::{known::can_map, translate};
+use super::{FuseFs, RequestContext, names::new_mode};
+use crate::{kernel_state::can_map, translate};
 
-impl Face {
-    pub(super) fn files(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
-        let (vfs, file) = (&self.vfs, caller.inode);
+impl FuseFs {
+    pub(super) fn files(&self, context: RequestContext, operation: &FuseOp<'_>, reply: FuseReply) {
+        let (vfs, file) = (&self.vfs, context.inode);
         match *operation {
             FuseOp::Open { flags, kill_set_id } => {
                 let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
@@ -21,13 +21,13 @@ impl Face {
             }
             FuseOp::Create { name, flags, mode, umask, kill_set_id } => {
                 let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
-                let made = vfs.create(file, name, new_mode(mode, umask), caller.owner, flags);
+                let made = vfs.create(file, name, new_mode(mode, umask), context.owner, flags);
                 self.serve("create", made, reply, self.created(flags));
             }
             FuseOp::Tmpfile { flags, mode, umask } => {
                 let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
                 let flags = OpenFlags { exclusive: false, ..self.open_flags(flags) };
-                let made = vfs.create_unnamed(file, new_mode(mode, umask), caller.owner, flags, linkable);
+                let made = vfs.create_unnamed(file, new_mode(mode, umask), context.owner, flags, linkable);
                 self.serve("tmpfile", made, reply, self.created(flags));
             }
             // A read with a lock owner comes from a program and bypasses the page cache; any other
@@ -54,12 +54,12 @@ impl Face {
                 self.serve("write", written, reply, FuseReply::written);
             }
             FuseOp::Release { handle, .. } => {
-                self.known.leave(file);
+                self.kernel.register_release(file);
                 self.complete("close", vfs.close(Handle(handle)), reply);
             }
             // No data is buffered. But a process that closes any descriptor of a file loses its
             // locks on that file.
-            FuseOp::Flush { lock_owner, .. } if self.manners.pool_locks => {
+            FuseOp::Flush { lock_owner, .. } if self.cache_policy.pool_locks => {
                 self.complete(
                     "flush",
                     vfs.unlock_all(file, LockOwner::Session(lock_owner), LockStyle::EVERYWHERE),
@@ -73,32 +73,32 @@ impl Face {
 
     /// Flags of an open. Asks for an extent file if files can be passed through.
     fn open_flags(&self, flags: u32) -> OpenFlags {
-        OpenFlags { use_extent: self.known.passes_through(), ..translate::open_flags(flags) }
+        OpenFlags { use_extent: self.kernel.supports_passthrough(), ..translate::open_flags(flags) }
     }
 
     fn open(&self, file: FileId, flags: OpenFlags, reply: FuseReply) {
-        let known = Arc::clone(&self.known);
+        let kernel = Arc::clone(&self.kernel);
         // Not cancelled by signals: an open that was cancelled after it succeeded would stay open
         // for ever.
-        self.carry_through("open", self.vfs.open(file, flags), reply, move |reply, handle| {
-            if !reply.opened(known.enter(file, handle, flags)) {
-                known.undo(file, handle);
+        self.serve_to_completion("open", self.vfs.open(file, flags), reply, move |reply, handle| {
+            if !reply.opened(kernel.register_open(file, handle, flags)) {
+                kernel.undo_open(file, handle);
             }
         });
     }
 
     /// Replies with a file that was created and opened.
     fn created(&self, flags: OpenFlags) -> impl FnOnce(FuseReply, (wire::Attributes, Handle)) + Send + use<> {
-        let (known, manners) = (Arc::clone(&self.known), self.manners);
-        let look = known.looks();
+        let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
+        let in_flight = kernel.begin_lookup();
         move |reply, (mut found, handle)| {
-            let opened = known.enter(found.file, handle, flags);
+            let opened = kernel.register_open(found.file, handle, flags);
             found.cacheable &= opened.backing.is_none() || !can_map(flags);
-            known.gained(found.file);
-            drop(look);
-            if !reply.created(&manners.entry(&found), opened) {
-                known.undo(found.file, handle);
-                known.lost(found.file, 1);
+            kernel.add_lookup(found.file);
+            drop(in_flight);
+            if !reply.created(&cache_policy.entry(&found), opened) {
+                kernel.undo_open(found.file, handle);
+                kernel.forget_lookups(found.file, 1);
             }
         }
     }

@@ -13,32 +13,32 @@ use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
 use crate::{
-    lookups::{Look, Looks, Lookups, UnderWay},
-    opens::{Opens, Way},
-    park::Parking,
-    removed::{Due, Removed},
-    through::{Held, Through},
+    deferred::DeferredReplies,
+    lookup_counts::{InFlight, InFlightSet, InFlightSnapshot, LookupCounts},
+    open_path::{OpenInodes, OpenPath},
+    passthrough::{BackingGuard, Passthrough},
+    prune::{DueItems, Pruner},
 };
 
 /// Upper limit of the time that a listing is in flight: the kernel consumes it within the system
 /// call that asked for it.
-const LISTED_LATELY: Duration = Duration::from_secs(1);
+const LISTING_IN_FLIGHT_MAX: Duration = Duration::from_secs(1);
 /// Time after an invalidation of names during which listings give names that must not be cached.
 /// Then invalidations need not wait for such listings.
-const QUIET: Duration = Duration::from_secs(10);
+const NO_CACHE_AFTER_INVALIDATION: Duration = Duration::from_secs(10);
 
 /// Listings in flight whose names the kernel may cache.
 #[derive(Debug, Default)]
-struct Listings {
+struct DirListings {
     /// Start of the last listing with names to be cached.
-    listed: Option<Instant>,
+    last_cacheable: Option<Instant>,
     /// Time of the last invalidation of names.
-    recalled: Option<Instant>,
+    last_invalidation: Option<Instant>,
 }
 
 /// Options for opens without passthrough.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ordinary {
+pub(crate) struct OpenMode {
     /// Files opened only for writing bypass the page cache.
     pub(crate) direct_writes: bool,
     /// The kernel must send a flush for each close.
@@ -47,49 +47,49 @@ pub(crate) struct Ordinary {
 
 /// State of one kernel.
 #[derive(Debug)]
-pub(crate) struct Known {
-    ordinary: Ordinary,
-    lookups: Lookups,
-    looks: Looks,
-    opens: Mutex<Opens<Arc<Held>>>,
-    through: Through,
-    listings: Mutex<Listings>,
-    removed: Removed,
+pub(crate) struct KernelState {
+    open_mode: OpenMode,
+    lookup_counts: LookupCounts,
+    in_flight: InFlightSet,
+    open_inodes: Mutex<OpenInodes<Arc<BackingGuard>>>,
+    passthrough: Passthrough,
+    listings: Mutex<DirListings>,
+    pruner: Pruner,
     notifier: Notifier,
     vfs: Vfs,
     /// Session beside the kernel's own, for the mount's internal requests.
-    beside: Vfs,
-    parking: Arc<Parking>,
+    uncached_vfs: Vfs,
+    deferred: Arc<DeferredReplies>,
 }
 
-impl Known {
-    /// State of the kernel behind `notifier`. `vfs` is the kernel's session, and `beside` another
-    /// session, for which nothing is cached.
+impl KernelState {
+    /// State of the kernel behind `notifier`. `vfs` is the kernel's session, and `uncached_vfs`
+    /// another session, for which nothing is cached.
     pub(crate) fn new(
-        ordinary: Ordinary,
-        through: Through,
+        open_mode: OpenMode,
+        passthrough: Passthrough,
         notifier: Notifier,
-        (vfs, beside): (Vfs, Vfs),
-        parking: Arc<Parking>,
+        (vfs, uncached_vfs): (Vfs, Vfs),
+        deferred: Arc<DeferredReplies>,
     ) -> Self {
         Self {
-            ordinary,
-            lookups: Lookups::default(),
-            looks: Looks::default(),
-            opens: Mutex::default(),
-            through,
+            open_mode,
+            lookup_counts: LookupCounts::default(),
+            in_flight: InFlightSet::default(),
+            open_inodes: Mutex::default(),
+            passthrough,
             listings: Mutex::default(),
-            removed: Removed::default(),
+            pruner: Pruner::default(),
             notifier,
             vfs,
-            beside,
-            parking,
+            uncached_vfs,
+            deferred,
         }
     }
 
     /// True if files can be passed through.
-    pub(crate) fn passes_through(&self) -> bool {
-        self.through.is_on()
+    pub(crate) fn supports_passthrough(&self) -> bool {
+        self.passthrough.is_enabled()
     }
 
     /// Sends invalidations to the kernel.
@@ -99,66 +99,66 @@ impl Known {
 
     /// True if the kernel knows `file`, or a reply that hands it out is being sent.
     pub(crate) fn is_known(&self, file: FileId) -> bool {
-        self.lookups.has(file)
+        self.lookup_counts.contains(file)
     }
 
     /// All inodes that the kernel knows, or that a reply being sent hands out.
-    pub(crate) fn all(&self) -> Vec<FileId> {
-        let mut all = self.lookups.all();
-        all.push(FileId::ROOT);
-        all
+    pub(crate) fn inodes(&self) -> Vec<FileId> {
+        let mut inodes = self.lookup_counts.inodes();
+        inodes.push(FileId::ROOT);
+        inodes
     }
 
     /// The requests in flight now that may hand inodes to the kernel.
-    pub(crate) fn under_way(&self) -> UnderWay {
-        self.looks.under_way()
+    pub(crate) fn requests_in_flight(&self) -> InFlightSnapshot {
+        self.in_flight.snapshot()
     }
 
     /// Starts a listing that hands names and inodes to the kernel. Returns true if the names may be
     /// cached.
-    pub(crate) fn lists(&self) -> bool {
+    pub(crate) fn begin_listing(&self) -> bool {
         let mut listings = self.listings.lock();
-        let quiet = listings.recalled.is_none_or(|at| at.elapsed() > QUIET);
-        if quiet {
-            listings.listed = Some(Instant::now());
+        let cacheable = listings.last_invalidation.is_none_or(|at| at.elapsed() > NO_CACHE_AFTER_INVALIDATION);
+        if cacheable {
+            listings.last_cacheable = Some(Instant::now());
         }
-        quiet
+        cacheable
     }
 
     /// Records an invalidation of names. Returns true if a listing with names to be cached may
     /// still be in flight. Later invalidations need not ask again: listings from now on give none.
-    pub(crate) fn recalls_names(&self) -> bool {
+    pub(crate) fn record_name_invalidation(&self) -> bool {
         let mut listings = self.listings.lock();
-        listings.recalled = Some(Instant::now());
-        listings.listed.take().is_some_and(|at| at.elapsed() < LISTED_LATELY)
+        listings.last_invalidation = Some(Instant::now());
+        listings.last_cacheable.take().is_some_and(|at| at.elapsed() < LISTING_IN_FLIGHT_MAX)
     }
 
     /// Starts a request that may hand inodes to the kernel, before the pool is asked. The guard
     /// must be held at least until the reply was counted.
-    pub(crate) fn looks(&self) -> Look {
-        self.looks.begin()
+    pub(crate) fn begin_lookup(&self) -> InFlight {
+        self.in_flight.begin()
     }
 
     /// Counts one lookup of `file`, before the reply is sent.
-    pub(crate) fn gained(&self, file: FileId) {
-        self.lookups.gained(file);
+    pub(crate) fn add_lookup(&self, file: FileId) {
+        self.lookup_counts.add(file);
     }
 
     /// Subtracts lookups that the kernel has forgotten, or that were not sent. After the last one
     /// the kernel no longer knows `file`.
-    pub(crate) fn lost(&self, file: FileId, lookups: u64) {
-        if self.lookups.lost(file, lookups) {
-            self.opens.lock().forgotten(file);
-            if !self.removed.given_back(file, self.looks.under_way()) {
-                self.parking.run("forget", self.vfs.report_forgotten(file));
+    pub(crate) fn forget_lookups(&self, file: FileId, lookups: u64) {
+        if self.lookup_counts.subtract(file, lookups) {
+            self.open_inodes.lock().forget(file);
+            if !self.pruner.on_forgotten(file, self.in_flight.snapshot()) {
+                self.deferred.run("forget", self.vfs.report_forgotten(file));
             }
         }
     }
 
-    /// Starts pruning of inodes reported to [`Self::was_removed`]. Returns false if that is
+    /// Starts pruning of inodes reported to [`Self::schedule_prune`]. Returns false if that is
     /// impossible.
-    pub(crate) fn lets_go(self: &Arc<Self>) -> bool {
-        let started = self.removed.start(self);
+    pub(crate) fn start_pruning(self: &Arc<Self>) -> bool {
+        let started = self.pruner.start(self);
         if let Err(error) = &started {
             tracing::warn!("names that other mounts remove may be stale for a moment: no thread: {error}");
         }
@@ -166,36 +166,36 @@ impl Known {
     }
 
     /// Schedules pruning of `file`, which another session removed.
-    pub(crate) fn was_removed(&self, file: FileId) {
-        // Taken before the inode is noted: if the kernel does not know the inode yet, only these
-        // requests can hand it out.
-        let under_way = self.looks.under_way();
-        self.removed.note(file, under_way);
+    pub(crate) fn schedule_prune(&self, file: FileId) {
+        // Taken before the inode is scheduled: if the kernel does not know the inode yet, only
+        // these requests can hand it out.
+        let in_flight = self.in_flight.snapshot();
+        self.pruner.schedule(file, in_flight);
     }
 
     /// Sends prune notices and reports forgotten inodes, for the items that are due.
-    pub(crate) fn let_go(&self, due: &Due) {
+    pub(crate) fn prune_due(&self, due: &DueItems) {
         let inodes: Vec<u64> = due.prune.iter().map(|file| file.0).collect();
         if let Err(error) = self.notifier.prune(&inodes) {
             tracing::debug!("{} inodes are not let go of: {error}", inodes.len());
         }
-        for file in &due.gone {
-            self.parking.run("forget", self.vfs.report_forgotten(*file));
+        for file in &due.forgotten {
+            self.deferred.run("forget", self.vfs.report_forgotten(*file));
         }
     }
 
     /// Registers an open and returns the kernel's options for it. Called before the reply is sent.
-    pub(crate) fn enter(&self, file: FileId, handle: Handle, flags: OpenFlags) -> FuseOpen {
-        let way = self.opens.lock().enter(file, || self.through.offer(&self.vfs, handle, flags));
-        let opened = FuseOpen { handle: handle.0, no_flush: !self.ordinary.flush, ..FuseOpen::default() };
-        match way {
-            Way::Through(held) => {
-                self.forget_attributes(file, flags);
-                FuseOpen { backing: Some(held.id), ..opened }
+    pub(crate) fn register_open(&self, file: FileId, handle: Handle, flags: OpenFlags) -> FuseOpen {
+        let path = self.open_inodes.lock().acquire(file, || self.passthrough.open_backing(&self.vfs, handle, flags));
+        let opened = FuseOpen { handle: handle.0, no_flush: !self.open_mode.flush, ..FuseOpen::default() };
+        match path {
+            OpenPath::Passthrough(backing) => {
+                self.invalidate_attributes(file, flags);
+                FuseOpen { backing: Some(backing.id), ..opened }
             }
-            Way::Ordinary { outdated } => {
+            OpenPath::Ordinary { outdated } => {
                 let direct =
-                    self.vfs.is_extent_file(handle) || self.vfs.is_shared(handle) || self.ordinary.is_direct(flags);
+                    self.vfs.is_extent_file(handle) || self.vfs.is_shared(handle) || self.open_mode.is_direct(flags);
                 FuseOpen { direct, parallel_direct_writes: direct, keep_cache: !direct && !outdated, ..opened }
             }
         }
@@ -203,31 +203,31 @@ impl Known {
 
     /// The last byte of a file and its offset, if the kernel has the file open without passthrough.
     pub(crate) fn last_byte(&self, file: FileId) -> Option<(u64, u8)> {
-        if !self.opens.lock().is_ordinary(file) {
+        if !self.open_inodes.lock().is_ordinary(file) {
             return None;
         }
         // Errors are left to the program that reads the file.
-        self.parking.wait(self.beside.last_byte(file)).ok().flatten()
+        self.deferred.wait(self.uncached_vfs.last_byte(file)).ok().flatten()
     }
 
     /// Registers that the kernel has released one open of `file`.
-    pub(crate) fn leave(&self, file: FileId) {
-        let held = self.opens.lock().leave(file);
+    pub(crate) fn register_release(&self, file: FileId) {
+        let backing = self.open_inodes.lock().release(file);
         // Dropped outside the lock, since closing a backing is a system call, and before the pool
         // closes the file: a pinned extent file is not demoted to inline.
-        drop(held);
-        self.removed.closed(file);
+        drop(backing);
+        self.pruner.on_closed(file);
     }
 
     /// Undoes an open whose reply could not be sent.
-    pub(crate) fn undo(&self, file: FileId, handle: Handle) {
-        self.leave(file);
-        self.parking.run("close", self.vfs.close(handle));
+    pub(crate) fn undo_open(&self, file: FileId, handle: Handle) {
+        self.register_release(file);
+        self.deferred.run("close", self.vfs.close(handle));
     }
 
     /// Invalidates cached attributes: stores into a mapping of a backing file change its times
     /// without notice to the kernel.
-    fn forget_attributes(&self, file: FileId, flags: OpenFlags) {
+    fn invalidate_attributes(&self, file: FileId, flags: OpenFlags) {
         if can_map(flags)
             && let Err(error) = self.notifier.invalidate_attributes(file.0)
         {
@@ -241,7 +241,7 @@ pub(crate) fn can_map(flags: OpenFlags) -> bool {
     flags.read && flags.write
 }
 
-impl Ordinary {
+impl OpenMode {
     /// True if a file opened only for writing bypasses the page cache. That saves a copy, and for
     /// every temporary file a second place in memory. Such a file cannot be mapped through that
     /// descriptor anyway, and the kernel drops cached pages that a direct write overlaps.

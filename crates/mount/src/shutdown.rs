@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct ShutdownSignal {
     flag: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Ended {
+impl ShutdownSignal {
     pub(crate) fn set(&self) {
         *self.flag.lock() = true;
         self.changed.notify_all();

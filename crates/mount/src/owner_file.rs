@@ -18,17 +18,17 @@ pub(crate) const BYTES_MAX: u64 = 1 << 20;
 
 /// Identity of a process. Its start time tells it from a later process with the same process id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessIdentity {
     pub(crate) pid: u32,
     /// Start time, clock ticks after the boot.
-    pub(crate) began: u64,
+    pub(crate) start_time: u64,
 }
 
 /// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ProcessState {
     /// The process exists and runs.
-    Lives,
+    Alive,
     /// The process was killed and has not ended yet. Its threads end, except those that hang in the
     /// kernel.
     Dying,
@@ -36,14 +36,14 @@ pub(crate) enum Fate {
     PendingDelete,
 }
 
-impl Process {
-    pub(crate) fn fate(self) -> Fate {
-        let folder = format!("/proc/{}", self.pid);
-        if began(&format!("{folder}/stat")).ok() != Some(self.began) {
-            return Fate::PendingDelete;
+impl ProcessIdentity {
+    pub(crate) fn state(self) -> ProcessState {
+        let directory = format!("/proc/{}", self.pid);
+        if start_time(&format!("{directory}/stat")).ok() != Some(self.start_time) {
+            return ProcessState::PendingDelete;
         }
-        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
-        if is_dying(&status) { Fate::Dying } else { Fate::Lives }
+        let status = fs::read_to_string(format!("{directory}/status")).unwrap_or_default();
+        if is_dying(&status) { ProcessState::Dying } else { ProcessState::Alive }
     }
 }
 
@@ -58,7 +58,7 @@ fn is_dying(status: &str) -> bool {
 
 /// A resource that belongs to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum OwnedResource {
     /// Mount point to unmount.
     Mount(PathBuf),
     /// File or directory to remove, with everything in it.
@@ -67,7 +67,7 @@ pub(crate) enum Line {
     Group(PathBuf),
 }
 
-impl Line {
+impl OwnedResource {
     /// The line as written, including its newline.
     pub(crate) fn encode(&self) -> String {
         match self {
@@ -94,35 +94,35 @@ impl Line {
 
 /// Content of an owner file. If a crash cut the file short, its complete lines count.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) process: Option<Process>,
-    pub(crate) lines: Vec<Line>,
+pub(crate) struct OwnerFile {
+    pub(crate) process: Option<ProcessIdentity>,
+    pub(crate) lines: Vec<OwnedResource>,
 }
 
-impl Owner {
+impl OwnerFile {
     pub(crate) fn decode(text: &str) -> Self {
         let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
         if lines.next() != Some(MARKER) {
             return Self::default();
         }
         let process = lines.next().and_then(decode_process);
-        Self { process, lines: lines.filter_map(Line::decode).collect() }
+        Self { process, lines: lines.filter_map(OwnedResource::decode).collect() }
     }
 }
 
-fn decode_process(line: &str) -> Option<Process> {
+fn decode_process(line: &str) -> Option<ProcessIdentity> {
     let mut words = line.strip_prefix("process ")?.split(' ');
-    Some(Process { pid: words.next()?.parse().ok()?, began: words.next()?.parse().ok()? })
+    Some(ProcessIdentity { pid: words.next()?.parse().ok()?, start_time: words.next()?.parse().ok()? })
 }
 
 /// The first two lines of the file, for this process.
 pub(crate) fn header() -> io::Result<String> {
-    Ok(format!("{MARKER}\nprocess {} {}\n", std::process::id(), began("/proc/self/stat")?))
+    Ok(format!("{MARKER}\nprocess {} {}\n", std::process::id(), start_time("/proc/self/stat")?))
 }
 
 /// Start time of a process: field 22 of a stat file. The name in field 2 may contain any character,
 /// including `)`.
-fn began(stat: &str) -> io::Result<u64> {
+fn start_time(stat: &str) -> io::Result<u64> {
     let text = fs::read_to_string(stat)?;
     let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19));
     field.and_then(|field| field.parse().ok()).ok_or_else(|| io::Error::other(format!("{stat} is not as expected")))
@@ -163,32 +163,39 @@ mod tests {
     #[test]
     fn any_path_survives_being_written_and_read() {
         for path in [&b"/plain"[..], b"/with space\n%41\xff/x", b"/"] {
-            let line = Line::Mount(PathBuf::from(OsString::from_vec(path.to_vec())));
+            let line = OwnedResource::Mount(PathBuf::from(OsString::from_vec(path.to_vec())));
             let text = line.encode();
             assert_eq!(text.matches('\n').count(), 1, "{text}");
-            assert_eq!(Line::decode(text.trim_end()), Some(line));
+            assert_eq!(OwnedResource::decode(text.trim_end()), Some(line));
         }
     }
 
     #[test]
     fn an_owner_is_read_back_up_to_its_last_whole_line() {
         let text = header().unwrap() + "mount /a\nremove /b%20c\ngroup /d\nfuture thing\nmount relative\nmount /half";
-        let owner = Owner::decode(&text);
-        assert_eq!(owner.lines, [Line::Mount("/a".into()), Line::Remove("/b c".into()), Line::Group("/d".into())]);
-        assert_eq!(owner.process.unwrap().fate(), Fate::Lives);
+        let owner = OwnerFile::decode(&text);
+        assert_eq!(
+            owner.lines,
+            [
+                OwnedResource::Mount("/a".into()),
+                OwnedResource::Remove("/b c".into()),
+                OwnedResource::Group("/d".into())
+            ]
+        );
+        assert_eq!(owner.process.unwrap().state(), ProcessState::Alive);
     }
 
     #[test]
     fn a_file_of_another_version_says_nothing() {
-        assert_eq!(Owner::decode("tidemill-owner 2\nprocess 1 1\nremove /etc\n"), Owner::default());
-        assert_eq!(Owner::decode(""), Owner::default());
+        assert_eq!(OwnerFile::decode("tidemill-owner 2\nprocess 1 1\nremove /etc\n"), OwnerFile::default());
+        assert_eq!(OwnerFile::decode(""), OwnerFile::default());
     }
 
     #[test]
     fn a_process_with_a_reused_number_is_another() {
-        let ours = Process { pid: std::process::id(), began: began("/proc/self/stat").unwrap() };
-        assert_eq!(ours.fate(), Fate::Lives);
-        assert_eq!(Process { began: ours.began + 1, ..ours }.fate(), Fate::PendingDelete);
+        let own = ProcessIdentity { pid: std::process::id(), start_time: start_time("/proc/self/stat").unwrap() };
+        assert_eq!(own.state(), ProcessState::Alive);
+        assert_eq!(ProcessIdentity { start_time: own.start_time + 1, ..own }.state(), ProcessState::PendingDelete);
     }
 
     #[test]

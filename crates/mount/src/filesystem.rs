@@ -1,13 +1,13 @@
 //! The FUSE frontend: maps each operation of the kernel to operations of the pool.
 //!
-//! Each operation translates its arguments, calls [`Vfs`] and translates the result. `park.rs` does
-//! the waiting, `errno.rs` the refusals and their log messages. This file has the shared parts; the
-//! operations are in the modules below, by topic. The kernel checks permissions
+//! Each operation translates its arguments, calls [`Vfs`] and translates the result. `deferred.rs`
+//! does the waiting, `errno.rs` the refusals and their log messages. This file has the shared
+//! parts; the operations are in the modules below, by topic. The kernel checks permissions
 //! (`default_permissions`).
 //!
 //! An operation answered with `ENOSYS` is sent once by the kernel and never again. So fsync
 //! succeeds at no cost: a write is in the pool when it returns, and nothing is on a disk. Opening a
-//! directory is not answered with it; see [`Face::dispatch`].
+//! directory is not answered with it; see [`FuseFs::dispatch`].
 
 mod attributes;
 mod files;
@@ -25,49 +25,51 @@ use vfs::Vfs;
 use wire::{Attributes, Outcome, Owner};
 
 use crate::{
-    ended::Ended,
-    known::Known,
-    manners::Manners,
-    park::{Call, OnSignal, Parking, Queue},
-    traffic::Counters,
+    cache_policy::CachePolicy,
+    deferred::{DeferredReplies, OnSignal, RequestOptions, WaitQueue},
+    kernel_state::KernelState,
+    metrics::Counters,
+    shutdown::ShutdownSignal,
     translate,
 };
 
 /// Handler of the kernel's requests for one pool.
-pub(crate) struct Face {
+pub(crate) struct FuseFs {
     pub(crate) vfs: Vfs,
-    pub(crate) manners: Manners,
+    pub(crate) cache_policy: CachePolicy,
     /// State that this kernel caches and holds open.
-    pub(crate) known: Arc<Known>,
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) kernel: Arc<KernelState>,
+    pub(crate) deferred: Arc<DeferredReplies>,
     pub(crate) counters: Arc<Counters>,
     /// Set when the kernel has ended the session.
-    pub(crate) ended: Arc<Ended>,
+    pub(crate) shutdown: Arc<ShutdownSignal>,
 }
 
 /// Request context: the inode and the caller.
 #[derive(Debug, Clone, Copy)]
-struct Caller {
+struct RequestContext {
     /// The inode of the request; for an operation on a name, the directory.
     inode: FileId,
     /// Owner of an inode that the request creates.
     owner: Owner,
 }
 
-impl Handler for Face {
+impl Handler for FuseFs {
     fn handle(&self, request: FuseRequest<'_>, reply: FuseReply) {
-        let caller =
-            Caller { inode: translate::file(request.inode), owner: Owner { uid: request.uid, gid: request.gid } };
-        self.dispatch(caller, &request.operation, reply);
+        let context = RequestContext {
+            inode: translate::file(request.inode),
+            owner: Owner { uid: request.uid, gid: request.gid },
+        };
+        self.dispatch(context, &request.operation, reply);
     }
 
     fn forget(&self, inode: u64, lookups: u64) {
-        self.known.lost(translate::file(inode), lookups);
+        self.kernel.forget_lookups(translate::file(inode), lookups);
     }
 
     fn on_close(&self) {
-        self.parking.run("end", self.vfs.end_session());
-        self.ended.set();
+        self.deferred.run("end", self.vfs.end_session());
+        self.shutdown.set();
     }
 }
 
@@ -92,9 +94,9 @@ fn ioctl(command: u32, data: &[u8], out_size: u32, reply: FuseReply) {
     }
 }
 
-impl Face {
+impl FuseFs {
     /// Passes the operation to the module of its topic below.
-    fn dispatch(&self, caller: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
+    fn dispatch(&self, context: RequestContext, operation: &FuseOp<'_>, reply: FuseReply) {
         use FuseOp as O;
         match *operation {
             O::Lookup { .. }
@@ -106,23 +108,23 @@ impl Face {
             | O::Rmdir { .. }
             | O::Rename { .. }
             | O::Link { .. }
-            | O::Readdir { .. } => self.names(caller, operation, reply),
-            O::Getattr { .. } | O::Setattr(_) | O::Statx { .. } => self.attributes(caller, operation, reply),
+            | O::Readdir { .. } => self.names(context, operation, reply),
+            O::Getattr { .. } | O::Setattr(_) | O::Statx { .. } => self.attributes(context, operation, reply),
             O::Open { .. }
             | O::Create { .. }
             | O::Tmpfile { .. }
             | O::Read { .. }
             | O::Write { .. }
             | O::Release { .. }
-            | O::Flush { .. } => self.files(caller, operation, reply),
+            | O::Flush { .. } => self.files(context, operation, reply),
             O::Setxattr { .. } | O::Getxattr { .. } | O::Listxattr { .. } | O::Removexattr { .. } => {
-                self.xattrs(caller, operation, reply);
+                self.xattrs(context, operation, reply);
             }
-            O::Getlk { .. } | O::Setlk { .. } => self.locks(caller, operation, reply),
+            O::Getlk { .. } | O::Setlk { .. } => self.locks(context, operation, reply),
             O::Fallocate { .. } | O::Lseek { .. } | O::CopyFileRange { .. } | O::Statfs => {
-                self.space(caller, operation, reply);
+                self.space(context, operation, reply);
             }
-            // The kernel would cache listings by itself if it were told that opening a directory
+            // The kernel would cache listings by itself if the reply said that opening a directory
             // needs no request. It would use a listing as long as the directory's time is
             // unchanged, and miss names that were created within one tick of the clock.
             O::Opendir { .. } => drop(reply.opened(FuseOpen::default())),
@@ -142,7 +144,12 @@ impl Face {
         reply: FuseReply,
         answer: impl FnOnce(FuseReply, T) + Send + 'static,
     ) {
-        self.parking.serve(Call { operation, on_signal: OnSignal::GiveUp, queue: Queue::Pool }, future, reply, answer);
+        self.deferred.serve(
+            RequestOptions { operation, on_signal: OnSignal::Cancel, queue: WaitQueue::Pool },
+            future,
+            reply,
+            answer,
+        );
     }
 
     /// Replies when `future` has completed; a signal to the caller does not cancel it.
@@ -152,29 +159,34 @@ impl Face {
         future: impl Future<Output = Outcome<()>> + Send + 'static,
         reply: FuseReply,
     ) {
-        self.carry_through(operation, future, reply, |reply: FuseReply, ()| reply.done());
+        self.serve_to_completion(operation, future, reply, |reply: FuseReply, ()| reply.done());
     }
 
     /// Replies with the result of `future`; a signal to the caller does not cancel it.
-    fn carry_through<T: Send + 'static>(
+    fn serve_to_completion<T: Send + 'static>(
         &self,
         operation: &'static str,
         future: impl Future<Output = Outcome<T>> + Send + 'static,
         reply: FuseReply,
         answer: impl FnOnce(FuseReply, T) + Send + 'static,
     ) {
-        self.parking.serve(Call { operation, on_signal: OnSignal::GoOn, queue: Queue::Pool }, future, reply, answer);
+        self.deferred.serve(
+            RequestOptions { operation, on_signal: OnSignal::Complete, queue: WaitQueue::Pool },
+            future,
+            reply,
+            answer,
+        );
     }
 
     /// Replies with an entry that the kernel may cache.
     fn entry(&self) -> impl FnOnce(FuseReply, Attributes) + Send + use<> {
-        let (known, manners) = (Arc::clone(&self.known), self.manners);
-        let look = known.looks();
+        let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
+        let in_flight = kernel.begin_lookup();
         move |reply, found| {
-            known.gained(found.file);
-            drop(look);
-            if !reply.entry(&manners.entry(&found)) {
-                known.lost(found.file, 1);
+            kernel.add_lookup(found.file);
+            drop(in_flight);
+            if !reply.entry(&cache_policy.entry(&found)) {
+                kernel.forget_lookups(found.file, 1);
             }
         }
     }

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use vfs::Handle;
 use wire::{AllocateMode, NAME_BYTES_MAX, SeekTo, SpaceUsage};
 
-use super::{Caller, Face};
+use super::{FuseFs, RequestContext};
 
 /// Block size of statfs, bytes.
 const STATFS_BLOCK_BYTES: u32 = 4096;
@@ -20,8 +20,8 @@ const SEEK_HOLE: u32 = 4;
 /// Length limit of one copy request, bytes: its caller cannot be interrupted meanwhile.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
-impl Face {
-    pub(super) fn space(&self, _: Caller, operation: &FuseOp<'_>, reply: FuseReply) {
+impl FuseFs {
+    pub(super) fn space(&self, _: RequestContext, operation: &FuseOp<'_>, reply: FuseReply) {
         let vfs = &self.vfs;
         match *operation {
             FuseOp::Fallocate { handle, offset, length, mode } => match allocate_mode(mode) {
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn what_is_free_is_what_is_not_used() {
-        let told = statfs(&SpaceUsage { capacity: 1 << 30, used: 1 << 28, files: 7, ..SpaceUsage::default() });
-        assert_eq!(told.blocks - told.blocks_free, (1 << 28) / u64::from(STATFS_BLOCK_BYTES));
-        assert_eq!(told.files - told.files_free, 7);
+        let reply = statfs(&SpaceUsage { capacity: 1 << 30, used: 1 << 28, files: 7, ..SpaceUsage::default() });
+        assert_eq!(reply.blocks - reply.blocks_free, (1 << 28) / u64::from(STATFS_BLOCK_BYTES));
+        assert_eq!(reply.files - reply.files_free, 7);
     }
 }
