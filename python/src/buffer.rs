@@ -12,24 +12,24 @@ use std::{mem, ptr, slice};
 
 /// Shorter buffers are copied: this is faster than to pin the object, and the pool may store a
 /// small file in the very bytes that were sent.
-const BORROWED_MIN: usize = 32 << 10;
+const PIN_BYTES_MIN: usize = 32 << 10;
 
 /// Buffers dropped where nothing may wait for the interpreter lock: while a connection is driven.
 /// The next call releases them.
-static GIVEN_BACK: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
+static RELEASE_QUEUE: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
 
-/// Releases the buffers in `GIVEN_BACK`.
-pub fn release(_: Python<'_>) {
-    let given_back = mem::take(&mut *GIVEN_BACK.lock());
-    drop(given_back); // not under the lock: releasing may run any code of the objects
+/// Releases the buffers in `RELEASE_QUEUE`.
+pub fn release_dropped(_: Python<'_>) {
+    let dropped = mem::take(&mut *RELEASE_QUEUE.lock());
+    drop(dropped); // not under the lock: releasing may run any code of the objects
 }
 
 /// Buffer of a Python object, pinned in memory; `None` only while this is dropped.
-struct Lent(Option<PyUntypedBuffer>);
+struct PinnedBuffer(Option<PyUntypedBuffer>);
 
-impl Lent {
+impl PinnedBuffer {
     /// Pins an object's memory, which must be contiguous.
-    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn pin(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if buffer.format().to_bytes().split(|byte| *byte == b':').step_by(2).any(has_references) {
             return Err(PyTypeError::new_err(
@@ -51,13 +51,13 @@ fn has_references(format: &[u8]) -> bool {
     format.iter().any(|code| matches!(code, b'O' | b'P' | b'z' | b'&' | b'X'))
 }
 
-impl Drop for Lent {
+impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        GIVEN_BACK.lock().extend(self.0.take());
+        RELEASE_QUEUE.lock().extend(self.0.take());
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PinnedBuffer {
     fn as_ref(&self) -> &[u8] {
         let Some(buffer) = self.0.as_ref().filter(|buffer| buffer.len_bytes() > 0) else { return &[] };
         // SAFETY: the buffer is contiguous (checked by `of`), and the object neither frees nor
@@ -70,41 +70,41 @@ impl AsRef<[u8]> for Lent {
 
 /// The bytes of an object. Long ones are not copied: the object stays pinned until the call that
 /// takes them has ended.
-pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
-    let lent = Lent::of(object)?;
-    if lent.as_ref().len() >= BORROWED_MIN {
-        return Ok(Bytes::from_owner(lent));
+pub fn pinned_bytes(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+    let pinned = PinnedBuffer::pin(object)?;
+    if pinned.as_ref().len() >= PIN_BYTES_MIN {
+        return Ok(Bytes::from_owner(pinned));
     }
-    let copied = Bytes::copy_from_slice(lent.as_ref());
-    drop(lent);
-    release(object.py());
+    let copied = Bytes::copy_from_slice(pinned.as_ref());
+    drop(pinned);
+    release_dropped(object.py());
     Ok(copied)
 }
 
 /// A writable buffer to read into.
-pub struct Room {
-    lent: Lent,
-    at: *mut u8,
+pub struct OutBuffer {
+    pinned: PinnedBuffer,
+    start: *mut u8,
 }
 
 // SAFETY: the object keeps its memory for the owner of this value, in any thread; only `fill`
 // writes to it.
-unsafe impl Send for Room {}
+unsafe impl Send for OutBuffer {}
 // SAFETY: as above; `fill` is called only by the one call that this value was made for.
-unsafe impl Sync for Room {}
+unsafe impl Sync for OutBuffer {}
 
-impl Room {
+impl OutBuffer {
     /// Pins the memory of an object, which must be writable.
-    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let lent = Lent::of(object)?;
-        match lent.0.as_ref().filter(|buffer| !buffer.readonly()) {
-            Some(buffer) => Ok(Self { at: buffer.buf_ptr().cast(), lent }),
+    pub fn pin(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let pinned = PinnedBuffer::pin(object)?;
+        match pinned.0.as_ref().filter(|buffer| !buffer.readonly()) {
+            Some(buffer) => Ok(Self { start: buffer.buf_ptr().cast(), pinned }),
             None => Err(PyBufferError::new_err("it cannot be written to")),
         }
     }
 
     pub fn len(&self) -> usize {
-        self.lent.as_ref().len()
+        self.pinned.as_ref().len()
     }
 
     /// Copies the pieces to the beginning of the buffer, as far as they fit; returns the bytes
@@ -116,7 +116,7 @@ impl Room {
             // SAFETY: the buffer is contiguous, writable, and stays in place until this is dropped;
             // `filled + length` is within it. A piece is memory of the pool or was received over a
             // socket, so it does not overlap with a writable object.
-            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), self.at.add(filled), length) };
+            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), self.start.add(filled), length) };
             filled += length;
         }
         filled

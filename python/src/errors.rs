@@ -9,7 +9,7 @@ use wire::{Object, Refusal, Version};
 
 /// A refused operation, and the path that it concerns.
 #[derive(Debug)]
-pub struct Failed {
+pub struct CallError {
     pub path: Vec<u8>,
     pub refusal: Refusal,
 }
@@ -18,7 +18,7 @@ const ANSWERS: &str = "`tidemill pool status` shows which nodes answer; what the
 
 /// The class, errno and hint of a refusal. Listed are refusals that have their own class, or for
 /// which file systems have no errno; all others have the errno of file systems.
-fn meaning(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
+fn exception_of(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
     let errno = vfs::errno(refusal);
     match refusal {
         Refusal::NotFound(_) => ("NotFound", Errno::NOENT, None),
@@ -40,7 +40,7 @@ fn meaning(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
 }
 
 /// Replaces the entry or inode in a refusal by the path that the caller gave.
-fn about(path: &[u8], refusal: Refusal) -> Refusal {
+fn with_path(path: &[u8], refusal: Refusal) -> Refusal {
     let object = || Object::text(if path.is_empty() { b"/" } else { path });
     match refusal {
         Refusal::NotFound(_) => Refusal::NotFound(object()),
@@ -53,63 +53,63 @@ fn about(path: &[u8], refusal: Refusal) -> Refusal {
     }
 }
 
-impl Failed {
+impl CallError {
     /// Converts the failure to an exception.
-    pub fn raise(self, py: Python<'_>) -> PyErr {
-        let refusal = about(&self.path, self.refusal);
-        let (class, errno, hint) = meaning(&refusal);
+    pub fn into_py_err(self, py: Python<'_>) -> PyErr {
+        let refusal = with_path(&self.path, self.refusal);
+        let (class, errno, hint) = exception_of(&refusal);
         let present = match &refusal {
             Refusal::VersionMismatch { present, .. } => present.as_ref().map(Version::to_string),
             _ => None,
         };
         let path = String::from_utf8_lossy(&self.path).into_owned();
-        make(py, class, (errno, refusal.to_string()), (Some(path), hint, present))
+        new_exception(py, class, (errno, refusal.to_string()), (Some(path), hint, present))
     }
 }
 
 /// The exception for a bad pool file, or for nodes that cannot be reached.
-pub fn no_pool(py: Python<'_>, path: &str, no_way: &NoWay) -> PyErr {
-    let class = match no_way.errno {
+pub fn connect_error(py: Python<'_>, path: &str, error: &NoWay) -> PyErr {
+    let class = match error.errno {
         Errno::NOTCONN => "Unavailable",
         Errno::INVAL => "Invalid",
         Errno::NOENT => "NotFound",
         Errno::ACCESS => "Denied",
         _ => "TidemillError",
     };
-    let NoWay { problem, errno } = no_way;
-    make(py, class, (*errno, problem.message.clone()), (Some(path.to_owned()), problem.hint.as_deref(), None))
+    let NoWay { problem, errno } = error;
+    new_exception(py, class, (*errno, problem.message.clone()), (Some(path.to_owned()), problem.hint.as_deref(), None))
 }
 
 /// The exception for bad arguments.
 pub fn invalid(problem: &Problem) -> PyErr {
     let (message, hint) = (problem.message.clone(), problem.hint.as_deref());
-    Python::attach(|py| make(py, "Invalid", (Errno::INVAL, message), (None, hint, None)))
+    Python::attach(|py| new_exception(py, "Invalid", (Errno::INVAL, message), (None, hint, None)))
 }
 
 /// The exception for a pool that was closed.
 pub fn closed() -> PyErr {
     Python::attach(|py| {
         let hint = Some("connect again; what views show stays");
-        make(py, "PoolClosed", (Errno::NOTCONN, "the pool was closed".into()), (None, hint, None))
+        new_exception(py, "PoolClosed", (Errno::NOTCONN, "the pool was closed".into()), (None, hint, None))
     })
 }
 
 /// The exception for a pool inside another process.
-pub fn of_another_process() -> PyErr {
+pub fn other_process() -> PyErr {
     Python::attach(|py| {
         let message = "the pool was started inside the process that this one was forked from".into();
         let hint = Some("connect to one of `tidemill pool start`: that goes on in a forked process");
-        make(py, "PoolClosed", (Errno::NOTCONN, message), (None, hint, None))
+        new_exception(py, "PoolClosed", (Errno::NOTCONN, message), (None, hint, None))
     })
 }
 
 type Details<'a> = (Option<String>, Option<&'a str>, Option<String>);
 
-fn make(py: Python<'_>, class: &str, (errno, message): (Errno, String), details: Details<'_>) -> PyErr {
+fn new_exception(py: Python<'_>, class: &str, (errno, message): (Errno, String), details: Details<'_>) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let (path, hint, present) = details;
-    let made = MAKE
+    let exception = MAKE
         .import(py, "tidemill.errors", "_make")
         .and_then(|make| make.call1((class, errno.raw_os_error(), message, path, hint, present)));
-    made.map_or_else(|error| error, PyErr::from_value)
+    exception.map_or_else(|error| error, PyErr::from_value)
 }

@@ -3,9 +3,9 @@
 //! ```text
 //!   tidemill/_pool.py   the public interface: names, types, documentation of errors
 //!        |
-//!   Pool, File -> calls (one future per operation) -> driver: this thread waits for it,
-//!                     |                               or it is pending in an asyncio loop
-//!                     \-> Done -> Python: View, tuples of plain values
+//!   Pool, File -> operations (one future each) -> reactor: this thread waits for it, or
+//!                     |                           asyncio_loop: it is pending in a loop
+//!                     \-> CallResult -> Python: View, tuples of plain values
 //! ```
 //!
 //! Invariants:
@@ -17,16 +17,16 @@
 //!   and session.
 #![deny(unsafe_code)]
 
-mod bridge;
+mod asyncio_loop;
 mod buffer;
-mod calls;
-mod done;
-mod driver;
+mod contiguous_map;
 mod errors;
 mod file;
+mod open_pool;
+mod operations;
 mod pool;
-mod state;
-mod stitch;
+mod reactor;
+mod results;
 mod upload;
 mod view;
 
@@ -37,10 +37,10 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::{
-        bridge::Bridge,
-        driver::{after_fork, before_fork},
+        asyncio_loop::PendingCalls,
         file::File,
         pool::{Pool, connect, start, usual_pool},
+        reactor::{after_fork, before_fork},
         upload::Upload,
         view::View,
     };

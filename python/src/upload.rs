@@ -2,13 +2,13 @@
 //! complete.
 
 use crate::{
-    bridge::{Bridge, go},
-    buffer::bytes_of,
-    calls,
-    errors::Failed,
-    state::State,
+    asyncio_loop::{PendingCalls, run_or_submit},
+    buffer::pinned_bytes,
+    errors::CallError,
+    open_pool::OpenPool,
+    operations,
 };
-use client::objects::{Condition, Upload as Pending};
+use client::objects::{Condition, Upload as ObjectUpload};
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use std::sync::Arc;
@@ -17,66 +17,71 @@ use std::sync::Arc;
 /// `abandon` frees them immediately.
 #[pyclass(frozen, module = "tidemill._native")]
 pub struct Upload {
-    state: Arc<State>,
-    slot: Arc<Slot>,
+    pool: Arc<OpenPool>,
+    state: Arc<UploadState>,
 }
 
 /// State of an upload; empty while a call uses it.
-pub struct Slot {
+pub struct UploadState {
     path: Vec<u8>,
     condition: Condition,
-    pending: Mutex<Option<Pending>>,
+    upload: Mutex<Option<ObjectUpload>>,
 }
 
-impl Slot {
-    /// Takes the upload for one call, which returns it by [`Self::give_back`] or ends it.
-    fn take(&self) -> PyResult<Pending> {
-        let taken = self.pending.lock().take();
-        taken.ok_or_else(|| PyValueError::new_err("it has ended, or another call is at it"))
+impl UploadState {
+    /// Takes the upload for one call, which returns it by [`Self::release`] or ends it.
+    fn acquire(&self) -> PyResult<ObjectUpload> {
+        let upload = self.upload.lock().take();
+        upload.ok_or_else(|| PyValueError::new_err("it has ended, or another call is at it"))
     }
 
-    pub fn give_back(&self, pending: Pending) {
-        *self.pending.lock() = Some(pending);
+    pub fn release(&self, upload: ObjectUpload) {
+        *self.upload.lock() = Some(upload);
     }
 
     /// The failure of a call on this upload.
-    pub fn failed(&self, refusal: wire::Refusal) -> Failed {
-        Failed { path: self.path.clone(), refusal: calls::refused(self.condition, refusal) }
+    pub fn error(&self, refusal: wire::Refusal) -> CallError {
+        CallError { path: self.path.clone(), refusal: operations::changed_to_exists(self.condition, refusal) }
     }
 }
 
 impl Upload {
-    pub fn new(state: Arc<State>, (path, condition): (Vec<u8>, Condition), pending: Pending) -> Self {
-        Self { state, slot: Arc::new(Slot { path, condition, pending: Mutex::new(Some(pending)) }) }
+    pub fn new(pool: Arc<OpenPool>, (path, condition): (Vec<u8>, Condition), upload: ObjectUpload) -> Self {
+        Self { pool, state: Arc::new(UploadState { path, condition, upload: Mutex::new(Some(upload)) }) }
     }
 
     /// Takes the upload for one call, if the pool is open.
-    fn take(&self) -> PyResult<(Arc<Slot>, Pending)> {
-        self.state.way()?;
-        Ok((self.slot.clone(), self.slot.take()?))
+    fn acquire(&self) -> PyResult<(Arc<UploadState>, ObjectUpload)> {
+        self.pool.session()?;
+        Ok((self.state.clone(), self.state.acquire()?))
     }
 }
 
-type Via<'py> = Option<PyRef<'py, Bridge>>;
+type PendingCallsArg<'py> = Option<PyRef<'py, PendingCalls>>;
 
 #[pymethods]
 impl Upload {
     /// Appends bytes.
-    #[pyo3(signature = (data, via = None))]
-    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, via: Via<'_>) -> PyResult<Py<PyAny>> {
-        let data = bytes_of(data)?;
-        go(py, via, calls::add(self.take()?, data))
+    #[pyo3(signature = (data, pending_calls = None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        pending_calls: PendingCallsArg<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        let data = pinned_bytes(data)?;
+        run_or_submit(py, pending_calls, operations::append(self.acquire()?, data))
     }
 
     /// Completes the object and makes it visible; returns its version.
-    #[pyo3(signature = (via = None))]
-    fn finish(&self, py: Python<'_>, via: Via<'_>) -> PyResult<Py<PyAny>> {
-        go(py, via, calls::finish(self.take()?))
+    #[pyo3(signature = (pending_calls = None))]
+    fn finish(&self, py: Python<'_>, pending_calls: PendingCallsArg<'_>) -> PyResult<Py<PyAny>> {
+        run_or_submit(py, pending_calls, operations::finish(self.acquire()?))
     }
 
     /// Abandons the upload and frees its bytes.
-    #[pyo3(signature = (via = None))]
-    fn abandon(&self, py: Python<'_>, via: Via<'_>) -> PyResult<Py<PyAny>> {
-        go(py, via, calls::abandon(self.take()?))
+    #[pyo3(signature = (pending_calls = None))]
+    fn abandon(&self, py: Python<'_>, pending_calls: PendingCallsArg<'_>) -> PyResult<Py<PyAny>> {
+        run_or_submit(py, pending_calls, operations::abandon(self.acquire()?))
     }
 }

@@ -23,7 +23,7 @@ SHAPE = b"user.tidemill.shape"
 Attributes: TypeAlias = list[tuple[bytes, bytes]]
 
 
-def described(data: Any) -> tuple[Any, Attributes]:  # noqa: ANN401 - any object with a buffer
+def describe(data: Any) -> tuple[Any, Attributes]:  # noqa: ANN401 - any object with a buffer
     """Returns data to put, as an object with a contiguous buffer, and the attributes to set.
 
     NumPy arrays and scalars get dtype and shape as attributes; other data is plain bytes. Raises
@@ -63,20 +63,20 @@ def _dtype(description: object) -> np.dtype[Any]:
     """Makes the dtype from a description that was read from JSON."""
     import numpy as np  # noqa: PLC0415 - NumPy is needed for arrays only
 
-    made = np.lib.format.descr_to_dtype(_with_tuples(description)) if isinstance(description, list) else np.dtype(description)  # type: ignore[call-overload]
+    made = np.lib.format.descr_to_dtype(_convert_fields(description)) if isinstance(description, list) else np.dtype(description)  # type: ignore[call-overload]
     if made.hasobject:
         raise ValueError("a dtype with Python objects")
     return made
 
 
-def _with_tuples(fields: Any) -> Any:  # noqa: ANN401 - nested JSON lists
+def _convert_fields(fields: Any) -> Any:  # noqa: ANN401 - nested JSON lists
     """Converts fields to NumPy's form.
 
     A field is (name, type) or (name, type, shape); a name may be (title, name).
     """
     made = []
     for name, kind, *shape in fields:
-        inner = _with_tuples(kind) if isinstance(kind, list) else kind
+        inner = _convert_fields(kind) if isinstance(kind, list) else kind
         made.append((tuple(name) if isinstance(name, list) else name, inner, *map(tuple, shape)))
     return made
 

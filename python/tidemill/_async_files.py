@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, TypeVar
 
-from tidemill import _bridge
+from tidemill import _asyncio_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -105,6 +105,6 @@ class AsyncPoolFile:
         return f"<tidemill.AsyncPoolFile {self.name!r} mode={self.mode!r}{' closed' if self.closed else ''}>"
 
 
-def _call(verb: Callable[..., T], *arguments: object) -> Awaitable[T]:
+def _call(method: Callable[..., T], *arguments: object) -> Awaitable[T]:
     """Starts a method of the native module on the running loop."""
-    return _bridge.run(functools.partial(verb, *arguments))
+    return _asyncio_loop.run(functools.partial(method, *arguments))

@@ -44,11 +44,11 @@ class RawFile(io.RawIOBase):
     _closing = False
     _full: NoSpace | None = None
 
-    def closes(self) -> None:
+    def begin_close(self) -> None:
         """Marks the writes that follow as those of the close."""
         self._closing = True
 
-    def _write_by(self, write: Callable[[], int], data: Buffer) -> int:
+    def _write_once(self, write: Callable[[], int], data: Buffer) -> int:
         if self._full is not None:
             raise NoSpace(self._full.errno or errno.ENOSPC, self._full.strerror or "", self._full.path)
         try:
@@ -69,29 +69,29 @@ class Writer(io.BufferedWriter):
 
     def close(self) -> None:
         """Writes the buffered bytes and closes the file."""
-        self.raw.closes()
+        self.raw.begin_close()
         super().close()
 
 
-class Both(io.BufferedRandom):
+class ReadWriter(io.BufferedRandom):
     """A buffered file open for reading and writing."""
 
     raw: RawFile
 
     def close(self) -> None:
         """Writes the buffered bytes and closes the file."""
-        self.raw.closes()
+        self.raw.begin_close()
         super().close()
 
 
-class Text(io.TextIOWrapper):
+class TextFile(io.TextIOWrapper):
     """A text file."""
 
     def close(self) -> None:
         """Writes the buffered text and closes the file."""
         raw = getattr(self.buffer, "raw", None)
         if isinstance(raw, RawFile):
-            raw.closes()
+            raw.begin_close()
         super().close()
 
 
@@ -172,7 +172,7 @@ class PoolFile(RawFile):
         self._check()
         if not self._writes:
             raise io.UnsupportedOperation("not open for writing")
-        count = self._write_by(lambda: self._file.write(self._at, data), data)
+        count = self._write_once(lambda: self._file.write(self._at, data), data)
         self._at = self.size() if self._append else self._at + count
         return count
 
@@ -220,10 +220,10 @@ class PoolFile(RawFile):
     def _repr_html_(self) -> str:
         from tidemill import _html  # noqa: PLC0415 - only notebooks need it
 
-        return _html.of_file(self)
+        return _html.file_html(self)
 
 
-def wrapped(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, str | None] | None) -> io.IOBase:
+def wrap(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, str | None] | None) -> io.IOBase:
     """Adds the layers that ``open`` adds to a file.
 
     They are a buffer and, for a text file, (encoding, errors, newline).
@@ -235,7 +235,7 @@ def wrapped(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, s
     size = BUFFER_BYTES if buffering in {-1, 1} else buffering
     buffered: io.BufferedReader | io.BufferedWriter | io.BufferedRandom
     if raw.readable() and raw.writable():
-        buffered = Both(raw, size)
+        buffered = ReadWriter(raw, size)
     elif raw.writable():
         buffered = Writer(raw, size)
     else:
@@ -243,4 +243,4 @@ def wrapped(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, s
     if text is None:
         return buffered
     encoding, errors, newline = text
-    return Text(cast("io.BufferedReader", buffered), encoding or "utf-8", errors, newline, line_buffering=buffering == 1)
+    return TextFile(cast("io.BufferedReader", buffered), encoding or "utf-8", errors, newline, line_buffering=buffering == 1)

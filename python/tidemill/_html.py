@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tidemill._pool import Pool
 
 # Maximum number of characters of the reason why a node does not answer.
-SHOWN_CHARS_MAX = 60
+REASON_CHARS_MAX = 60
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Colours that are readable in light and dark notebooks.
 _CELL = "padding:2px 12px 2px 0;text-align:left;border:none;white-space:nowrap;color:inherit"
@@ -41,12 +41,12 @@ def _bar(used: int, capacity: int) -> str:
     return f"<span style='{_TROUGH}'><span style='{_FILL};width:{width:.1f}%'></span></span>"
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     """The beginning of a long text; the tooltip has all of it."""
-    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}..."
+    return text if len(text) <= REASON_CHARS_MAX else f"{text[:REASON_CHARS_MAX]}..."
 
 
-def of_pool(pool: Pool) -> str:
+def pool_html(pool: Pool) -> str:
     """The nodes of a pool and how full they are.
 
     Does not fail: a notebook displays a pool in any state, so what is not available is left out.
@@ -62,13 +62,13 @@ def of_pool(pool: Pool) -> str:
     for node in nodes:
         name = [f"node {node.id}", escape(node.host)]
         if node.silent is not None:
-            rows.append([*name, "does not answer", f"<span title='{escape(node.silent, quote=True)}'>{escape(_short(node.silent))}</span>"])
+            rows.append([*name, "does not answer", f"<span title='{escape(node.silent, quote=True)}'>{escape(_truncate(node.silent))}</span>"])
         else:
             rows.append([*name, _bar(node.used, node.capacity), f"{size(node.used)} of {size(node.capacity)}", f"{node.files:,} files"])
     return _table(f"Tidemill pool {where}", rows)
 
 
-def of_file(file: PoolFile) -> str:
+def file_html(file: PoolFile) -> str:
     """The name, mode, length and position of a file."""
     title = escape(file.name.rpartition("/")[2])
     rows = [["path", escape(file.name)], ["mode", escape(file.mode)]]

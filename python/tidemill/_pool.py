@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from tidemill import _arrays, _bridge, _files, _native
+from tidemill import _arrays, _asyncio_loop, _files, _native
 from tidemill._async_files import AsyncPoolFile
 from tidemill._values import Entry, Location, Node, Stat
 from tidemill.errors import Invalid, TidemillError
@@ -73,21 +73,21 @@ def start(memory: str | int = "1GiB", *, space_wait: float | None = None) -> Poo
     return Pool(_native.start(f"{memory}B" if isinstance(memory, int) else memory, space_wait))
 
 
-def _put_many_of(items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]]) -> list[tuple[Path, Data, _arrays.Attributes]]:
-    return [(key, *_arrays.described(data)) for key, data in (items.items() if isinstance(items, Mapping) else items)]
+def _put_items(items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]]) -> list[tuple[Path, Data, _arrays.Attributes]]:
+    return [(key, *_arrays.describe(data)) for key, data in (items.items() if isinstance(items, Mapping) else items)]
 
 
-def _raised(outcomes: list[T | TidemillError]) -> list[T]:
+def _results_or_raise(outcomes: list[T | TidemillError]) -> list[T]:
     """Returns the results, or raises the first exception among them."""
-    brought: list[T] = []
+    results: list[T] = []
     for outcome in outcomes:
         if isinstance(outcome, TidemillError):
             raise outcome
-        brought.append(outcome)
-    return brought
+        results.append(outcome)
+    return results
 
 
-def _deleted(outcomes: list[TidemillError | None], missing_ok: bool) -> None:
+def _check_deleted(outcomes: list[TidemillError | None], missing_ok: bool) -> None:
     """Raises the first exception, except for missing objects if `missing_ok`."""
     for outcome in outcomes:
         if outcome is not None and not (missing_ok and isinstance(outcome, FileNotFoundError)):
@@ -139,7 +139,7 @@ class Pool:
         and `stripe_size` (for example ``"4MiB"``) say where the bytes are placed. The default is
         that of the directory. Raises `NoSpace` if the pool is full.
         """
-        data, attributes = _arrays.described(data)
+        data, attributes = _arrays.describe(data)
         return self._native.put(key, data, if_absent, if_version, placement, stripe_size, attributes)
 
     def get(self, key: Path, start: int = 0, stop: int | None = None) -> View:
@@ -185,14 +185,14 @@ class Pool:
 
     def folder(self, path: Path = "") -> builtins.list[Entry]:
         """Lists a directory by name. Raises `NotFound`, and `NotAFolder` if it is a file."""
-        return [Entry(name, Stat._of(raw)) for name, raw in self._native.entries(path)]
+        return [Entry(name, Stat._from_raw(raw)) for name, raw in self._native.entries(path)]
 
     def stat(self, path: Path) -> Stat:
         """Returns the attributes of an object, file or directory, following symbolic links.
 
         Raises `NotFound`.
         """
-        return Stat._of(self._native.stat(path))
+        return Stat._from_raw(self._native.stat(path))
 
     def exists(self, path: Path) -> bool:
         """True if an object, file or directory has this path."""
@@ -207,7 +207,7 @@ class Pool:
 
         For a path that does not exist, the nodes that would have the bytes if it were put now.
         """
-        return Location._of(self._native.locate(path))
+        return Location._from_raw(self._native.locate(path))
 
     # Batches.
 
@@ -222,7 +222,7 @@ class Pool:
         exception is in the list instead, in the place of its result.
         """
         got = self._native.get_many([(key, 0, None) for key in keys])
-        return got if errors == "return" else _raised(got)
+        return got if errors == "return" else _results_or_raise(got)
 
     @overload
     def put_many(
@@ -255,12 +255,12 @@ class Pool:
         Each put succeeds or fails by itself. After all are done, the first exception is raised;
         with ``errors="return"`` each exception is in the list instead, in the place of its result.
         """
-        put = self._native.put_many(_put_many_of(items), placement, stripe_size)
-        return put if errors == "return" else _raised(put)
+        put = self._native.put_many(_put_items(items), placement, stripe_size)
+        return put if errors == "return" else _results_or_raise(put)
 
     def delete_many(self, keys: Iterable[Path], *, missing_ok: bool = False) -> None:
         """Deletes many objects, as `delete` does. Raises the first exception after all are done."""
-        _deleted(self._native.delete_many(list(keys)), missing_ok)
+        _check_deleted(self._native.delete_many(list(keys)), missing_ok)
 
     # Files and directories.
 
@@ -285,7 +285,7 @@ class Pool:
         if not is_text and (encoding or errors or newline):
             raise ValueError("a file of bytes has no encoding, errors or newline")
         raw = _files.PoolFile(self._native.open(path, flags), name, mode)
-        return _files.wrapped(raw, buffering, (encoding, errors, newline) if is_text else None)
+        return _files.wrap(raw, buffering, (encoding, errors, newline) if is_text else None)
 
     def make_folder(self, path: Path, *, exist_ok: bool = True) -> None:
         """Creates a directory, and the missing directories above it.
@@ -345,7 +345,7 @@ class Pool:
         A node that does not answer within some seconds has the reason in `Node.silent`.
         """
         known = {node: (host, slots) for node, host, _, slots in self._native.nodes()}
-        return [Node._of(raw, *known.get(raw[0], ("this process", 0))) for raw in self._native.usage()]
+        return [Node._from_raw(raw, *known.get(raw[0], ("this process", 0))) for raw in self._native.usage()]
 
     def close(self) -> None:
         """Ends the session, and with it a pool that was started in this process.
@@ -380,7 +380,7 @@ class Pool:
     def _repr_html_(self) -> str:
         from tidemill import _html  # noqa: PLC0415 - only notebooks need it
 
-        return _html.of_pool(self)
+        return _html.pool_html(self)
 
     # The same for asyncio.
 
@@ -395,7 +395,7 @@ class Pool:
         stripe_size: str | None = None,
     ) -> str:
         """As `put`. `data` must not change until the call is done."""
-        data, attributes = _arrays.described(data)
+        data, attributes = _arrays.describe(data)
         return await _call(self._native.put, key, data, if_absent, if_version, placement, stripe_size, attributes)
 
     async def aget(self, key: Path, start: int = 0, stop: int | None = None) -> View:
@@ -420,15 +420,15 @@ class Pool:
 
     async def afolder(self, path: Path = "") -> builtins.list[Entry]:
         """As `folder`."""
-        return [Entry(name, Stat._of(raw)) for name, raw in await _call(self._native.entries, path)]
+        return [Entry(name, Stat._from_raw(raw)) for name, raw in await _call(self._native.entries, path)]
 
     async def astat(self, path: Path) -> Stat:
         """As `stat`."""
-        return Stat._of(await _call(self._native.stat, path))
+        return Stat._from_raw(await _call(self._native.stat, path))
 
     async def alocate(self, path: Path) -> Location:
         """As `locate`."""
-        return Location._of(await _call(self._native.locate, path))
+        return Location._from_raw(await _call(self._native.locate, path))
 
     @overload
     async def aget_many(self, keys: Iterable[Path], *, errors: Literal["raise"] = "raise") -> builtins.list[View]: ...
@@ -437,7 +437,7 @@ class Pool:
     async def aget_many(self, keys: Iterable[Path], *, errors: str = "raise") -> builtins.list[View] | builtins.list[View | TidemillError]:
         """As `get_many`."""
         got = await _call(self._native.get_many, [(key, 0, None) for key in keys])
-        return got if errors == "return" else _raised(got)
+        return got if errors == "return" else _results_or_raise(got)
 
     @overload
     async def aput_many(
@@ -466,12 +466,12 @@ class Pool:
         stripe_size: str | None = None,
     ) -> builtins.list[str] | builtins.list[str | TidemillError]:
         """As `put_many`. The data must not change until the call is done."""
-        put = await _call(self._native.put_many, _put_many_of(items), placement, stripe_size)
-        return put if errors == "return" else _raised(put)
+        put = await _call(self._native.put_many, _put_items(items), placement, stripe_size)
+        return put if errors == "return" else _results_or_raise(put)
 
     async def adelete_many(self, keys: Iterable[Path], *, missing_ok: bool = False) -> None:
         """As `delete_many`."""
-        _deleted(await _call(self._native.delete_many, list(keys)), missing_ok)
+        _check_deleted(await _call(self._native.delete_many, list(keys)), missing_ok)
 
     async def aopen(self, path: Path, mode: str = "rb") -> AsyncPoolFile:
         """Opens a binary file without a buffer, as `open` with ``buffering=0`` does.
@@ -485,6 +485,6 @@ class Pool:
         return await AsyncPoolFile.opened(await _call(self._native.open, path, flags), name, mode)
 
 
-def _call(verb: Callable[..., T], *arguments: object) -> Awaitable[T]:
+def _call(method: Callable[..., T], *arguments: object) -> Awaitable[T]:
     """Starts a method of the native module on the running loop."""
-    return _bridge.run(functools.partial(verb, *arguments))
+    return _asyncio_loop.run(functools.partial(method, *arguments))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-# Tuples that the native module returns: see `done.rs`.
+# Tuples that the native module returns: see `results.rs`.
 RawStat: TypeAlias = tuple[str, int, str, tuple[int, int, int], int, tuple[int, int], int, int]
 RawUsage: TypeAlias = tuple[int, int, int, int, str | None]
 RawLocation: TypeAlias = tuple[bool, int | None, str | None, list[tuple[int, float]], list[tuple[int, int, int]]]
@@ -14,7 +14,7 @@ RawLocation: TypeAlias = tuple[bool, int | None, str | None, list[tuple[int, flo
 _NS = 1_000_000_000
 
 
-def _moment(nanoseconds: int) -> datetime:
+def _datetime_of(nanoseconds: int) -> datetime:
     """Converts a time; datetime has a precision of microseconds."""
     return datetime.fromtimestamp(nanoseconds // _NS, UTC).replace(microsecond=nanoseconds % _NS // 1000)
 
@@ -49,7 +49,7 @@ class Stat:
     @property
     def modified(self) -> datetime:
         """Last change of the bytes, in UTC."""
-        return _moment(self.modified_ns)
+        return _datetime_of(self.modified_ns)
 
     @property
     def is_folder(self) -> bool:
@@ -57,7 +57,7 @@ class Stat:
         return self.kind == "folder"
 
     @classmethod
-    def _of(cls, raw: RawStat) -> Stat:
+    def _from_raw(cls, raw: RawStat) -> Stat:
         kind, size, version, (modified, changed, created), mode, (uid, gid), links, allocated = raw
         return cls(kind, size, version, modified, changed, created, mode, uid, gid, links, allocated)
 
@@ -92,7 +92,7 @@ class Node:
     """Why the node does not answer; None if it answers."""
 
     @classmethod
-    def _of(cls, raw: RawUsage, host: str, slots: int) -> Node:
+    def _from_raw(cls, raw: RawUsage, host: str, slots: int) -> Node:
         node, capacity, used, files, silent = raw
         return cls(node, host, capacity, used, files, slots, silent)
 
@@ -119,6 +119,6 @@ class Location:
     """Which bytes are where: (start, stop, node) in order; empty if the path does not exist."""
 
     @classmethod
-    def _of(cls, raw: RawLocation) -> Location:
+    def _from_raw(cls, raw: RawLocation) -> Location:
         exists, inode, policy, nodes, ranges = raw
         return cls(exists, inode, policy, dict(nodes), ranges)

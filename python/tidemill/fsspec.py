@@ -46,7 +46,7 @@ _CONNECTED: dict[tuple[int, str | None], _pool.Pool] = {}
 _CONNECTING = threading.Lock()
 
 
-def _connected(file: str | None) -> _pool.Pool:
+def _connect(file: str | None) -> _pool.Pool:
     """Returns the pool of a pool file: one per process until it is closed."""
     key = (os.getpid(), file or os.environ.get("TIDEMILL_POOL"))
     with _CONNECTING:
@@ -76,7 +76,7 @@ class Reader(io.BufferedReader):
         return view
 
 
-class _Uploaded(_files.RawFile):
+class _UploadFile(_files.RawFile):
     """Writes go to an object that is not visible yet; after a discard they are dropped."""
 
     def __init__(self, upload: Upload, path: str) -> None:
@@ -92,7 +92,7 @@ class _Uploaded(_files.RawFile):
         return self._written
 
     def write(self, data: Buffer, /) -> int:
-        count = memoryview(data).nbytes if self.discarded else self._write_by(lambda: self.upload.write(data), data)
+        count = memoryview(data).nbytes if self.discarded else self._write_once(lambda: self.upload.write(data), data)
         self._written += count
         return count
 
@@ -100,10 +100,10 @@ class _Uploaded(_files.RawFile):
 class Pending(_files.Writer):
     """A file written in a transaction. The transaction's end makes it visible."""
 
-    raw: _Uploaded
+    raw: _UploadFile
 
     def __init__(self, upload: Upload, path: str, buffer: int) -> None:
-        super().__init__(_Uploaded(upload, path), buffer)
+        super().__init__(_UploadFile(upload, path), buffer)
         # `close` drops the buffer's file, but the object must still be finished.
         self._upload = upload
         # The exception of a failed `close`: not all bytes were written.
@@ -170,7 +170,7 @@ class TidemillFileSystem(AsyncFileSystem):
         """The pool of this file system."""
         if isinstance(self._given, _pool.Pool):
             return self._given
-        return _connected(None if self._given is None else os.fspath(self._given))
+        return _connect(None if self._given is None else os.fspath(self._given))
 
     @classmethod
     def _strip_protocol(cls, path: str | os.PathLike[str] | list[str]) -> Any:  # noqa: ANN401 - as in fsspec
@@ -185,7 +185,7 @@ class TidemillFileSystem(AsyncFileSystem):
     # Attributes of paths.
 
     @staticmethod
-    def _info_of(name: str, stat: Stat) -> Info:
+    def _stat_info(name: str, stat: Stat) -> Info:
         kind = {"folder": "directory"}.get(stat.kind, stat.kind)
         size = 0 if stat.is_folder else stat.size
         times = {"created": stat.created_ns * NS, "mtime": stat.modified_ns * NS}
@@ -198,11 +198,11 @@ class TidemillFileSystem(AsyncFileSystem):
         seconds since 1970.
         """
         path = self._strip_protocol(path)
-        return self._info_of(path, self.pool.stat(path))
+        return self._stat_info(path, self.pool.stat(path))
 
     async def _info(self, path: str, **_: object) -> Info:
         path = self._strip_protocol(path)
-        return self._info_of(path, await self.pool.astat(path))
+        return self._stat_info(path, await self.pool.astat(path))
 
     def exists(self, path: str, **_: object) -> bool:
         """True if the path exists."""
@@ -220,7 +220,7 @@ class TidemillFileSystem(AsyncFileSystem):
         path = self._strip_protocol(path)
         above = f"{path}/" if path else ""
         try:
-            infos = [self._info_of(above + entry.name, entry.stat) for entry in self.pool.folder(path)]
+            infos = [self._stat_info(above + entry.name, entry.stat) for entry in self.pool.folder(path)]
         except NotADirectoryError:
             infos = [self.info(path)]
         return infos if detail else [info["name"] for info in infos]
@@ -229,7 +229,7 @@ class TidemillFileSystem(AsyncFileSystem):
         path = self._strip_protocol(path)
         above = f"{path}/" if path else ""
         try:
-            infos = [self._info_of(above + entry.name, entry.stat) for entry in await self.pool.afolder(path)]
+            infos = [self._stat_info(above + entry.name, entry.stat) for entry in await self.pool.afolder(path)]
         except NotADirectoryError:
             infos = [await self._info(path)]
         return infos if detail else [info["name"] for info in infos]
@@ -255,12 +255,12 @@ class TidemillFileSystem(AsyncFileSystem):
     def _range(self, path: str, start: int | None, end: int | None) -> tuple[int, int | None]:
         """Returns the start and end of a range; negative ones count from the end of the file."""
         if (start or 0) < 0 or (end or 0) < 0:
-            return _from_start(start, end, self.pool.stat(path).size)
+            return _absolute_range(start, end, self.pool.stat(path).size)
         return start or 0, end
 
     async def _arange(self, path: str, start: int | None, end: int | None) -> tuple[int, int | None]:
         if (start or 0) < 0 or (end or 0) < 0:
-            return _from_start(start, end, (await self.pool.astat(path)).size)
+            return _absolute_range(start, end, (await self.pool.astat(path)).size)
         return start or 0, end
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
@@ -284,7 +284,7 @@ class TidemillFileSystem(AsyncFileSystem):
         if max_gap is not None:
             raise NotImplementedError("max_gap")
         asked = [(path, *self._range(path, start, end)) for path, start, end in self._ranges(self._strip_protocol(paths), starts, ends)]
-        return _shown(self.pool._native.get_many(asked), on_error)
+        return _results(self.pool._native.get_many(asked), on_error)
 
     async def _cat_ranges(
         self,
@@ -299,7 +299,7 @@ class TidemillFileSystem(AsyncFileSystem):
         if max_gap is not None:
             raise NotImplementedError("max_gap")
         asked = [(path, *await self._arange(path, start, end)) for path, start, end in self._ranges(self._strip_protocol(paths), starts, ends)]
-        return _shown(await _pool._call(self.pool._native.get_many, asked), on_error)
+        return _results(await _pool._call(self.pool._native.get_many, asked), on_error)
 
     def pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
         """Puts the bytes of a file atomically.
@@ -332,7 +332,7 @@ class TidemillFileSystem(AsyncFileSystem):
         text = {word: words.pop(word) for word in ("encoding", "errors", "newline") if "b" not in mode and word in words}
         as_bytes = mode if "b" in mode else mode.replace("t", "") + "b"
         file = super().open(path, as_bytes, block_size, cache_options, compression, **words)
-        return file if "b" in mode else _files.Text(file, **text)
+        return file if "b" in mode else _files.TextFile(file, **text)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, **_: object) -> io.IOBase:
         flags, _text = _files.flags_of(mode)
@@ -342,7 +342,7 @@ class TidemillFileSystem(AsyncFileSystem):
             return Pending(self.pool._native.upload(self._strip_protocol(path), mode == "xb"), path, block_size or _files.BUFFER_BYTES)
         raw = _files.PoolFile(self.pool._native.open(path, flags), path, mode)
         buffer = block_size or _files.BUFFER_BYTES
-        return Reader(raw, buffer) if mode == "rb" else _files.wrapped(raw, buffer, None)
+        return Reader(raw, buffer) if mode == "rb" else _files.wrap(raw, buffer, None)
 
     def touch(self, path: str, truncate: bool = True, **_: object) -> None:
         """Creates an empty file, or truncates an existing one.
@@ -495,13 +495,13 @@ def _copy(file: io.IOBase, to: Any, callback: Any) -> None:  # noqa: ANN401
         callback.relative_update(len(view))
 
 
-def _from_start(start: int | None, end: int | None, size: int) -> tuple[int, int]:
+def _absolute_range(start: int | None, end: int | None, size: int) -> tuple[int, int]:
     """Converts a range with negative ends, which count from the end, to offsets."""
     begin, stop, _ = slice(start, end).indices(size)
     return begin, max(begin, stop)
 
 
-def _shown(outcomes: list[View | TidemillError], on_error: str) -> list[Any]:
+def _results(outcomes: list[View | TidemillError], on_error: str) -> list[Any]:
     """Converts views to bytes; raises exceptions, or returns them if `on_error` says so."""
     shown: list[Any] = []
     for outcome in outcomes:

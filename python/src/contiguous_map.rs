@@ -11,7 +11,7 @@ const MAPPED_MIN: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 
 /// Memory that shows pieces one after the other.
-struct Stitched {
+struct ContiguousMap {
     at: *mut c_void,
     /// Length of the mapping: full pages.
     mapped: usize,
@@ -22,14 +22,14 @@ struct Stitched {
 }
 
 // SAFETY: nobody writes to the memory any more; any owner of this value may read and unmap it.
-unsafe impl Send for Stitched {}
+unsafe impl Send for ContiguousMap {}
 // SAFETY: as above: reading changes nothing.
-unsafe impl Sync for Stitched {}
+unsafe impl Sync for ContiguousMap {}
 
 /// Maps pieces as one range, and returns the number of bytes that were copied instead: a piece that
 /// was received over a socket is on the heap and not aligned to pages. Returns `None` if the bytes
 /// are few, or the pieces do not meet at page boundaries.
-pub fn stitched(pieces: &[Bytes]) -> Option<(Bytes, usize)> {
+pub fn map_contiguous(pieces: &[Bytes]) -> Option<(Bytes, usize)> {
     let length: usize = pieces.iter().map(Bytes::len).sum();
     let [first, between @ .., last] = pieces else { return None };
     let are_pages = between.iter().all(|piece| piece.len().is_multiple_of(PAGE_BYTES));
@@ -38,10 +38,10 @@ pub fn stitched(pieces: &[Bytes]) -> Option<(Bytes, usize)> {
     }
     // The first piece may begin within a page; it ends at a page boundary.
     let start = first.len().next_multiple_of(PAGE_BYTES) - first.len();
-    let (mapped, may) = ((start + length).next_multiple_of(PAGE_BYTES), ProtFlags::READ | ProtFlags::WRITE);
+    let (mapped, protection) = ((start + length).next_multiple_of(PAGE_BYTES), ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: new memory, at an address that the kernel chooses.
-    let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, may, MapFlags::PRIVATE) }.ok()?;
-    let stitched = Stitched { at, mapped, start, length, _pieces: pieces.to_vec() };
+    let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, protection, MapFlags::PRIVATE) }.ok()?;
+    let map = ContiguousMap { at, mapped, start, length, _pieces: pieces.to_vec() };
     let (mut next, mut copied) = (at.wrapping_byte_add(start), 0);
     for piece in pieces {
         if piece.as_ptr().addr() % PAGE_BYTES != next.addr() % PAGE_BYTES {
@@ -49,20 +49,20 @@ pub fn stitched(pieces: &[Bytes]) -> Option<(Bytes, usize)> {
             // and which nobody else uses.
             unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), next.cast(), piece.len()) };
             copied += piece.len();
-        } else if !show(piece, next) {
+        } else if !remap(piece, next) {
             // The state of the mapping is unknown after the failure, so it is leaked and never used
             // again.
-            std::mem::forget(stitched);
+            std::mem::forget(map);
             return None;
         }
         next = next.wrapping_byte_add(piece.len());
     }
-    Some((Bytes::from_owner(stitched), copied))
+    Some((Bytes::from_owner(map), copied))
 }
 
 /// Maps the pages of a piece at `at`, which has the same offset in its page. Returns false if the
 /// piece is not in a shared mapping of a file.
-fn show(piece: &Bytes, at: *mut c_void) -> bool {
+fn remap(piece: &Bytes, at: *mut c_void) -> bool {
     let into = at.addr() % PAGE_BYTES;
     let (from, at) = (piece.as_ptr().cast_mut().wrapping_sub(into).cast(), at.wrapping_byte_sub(into));
     let pages = (into + piece.len()).next_multiple_of(PAGE_BYTES);
@@ -75,7 +75,7 @@ fn show(piece: &Bytes, at: *mut c_void) -> bool {
     unsafe { mremap_fixed(from, 0, pages, MremapFlags::MAYMOVE, at) }.is_ok()
 }
 
-impl AsRef<[u8]> for Stitched {
+impl AsRef<[u8]> for ContiguousMap {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the range is mapped readable until this is dropped. It shows the memory of the
         // pieces, which are kept alive, or copies of them; nobody writes to it.
@@ -83,9 +83,9 @@ impl AsRef<[u8]> for Stitched {
     }
 }
 
-impl Drop for Stitched {
+impl Drop for ContiguousMap {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `stitched`, and nobody uses it any more.
+        // SAFETY: the range was mapped by `map_contiguous`, and nobody uses it any more.
         let unmapped = unsafe { munmap(self.at, self.mapped) };
         debug_assert!(unmapped.is_ok(), "what was mapped can be unmapped");
     }
