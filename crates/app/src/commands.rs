@@ -7,7 +7,7 @@
 use crate::flow_command::called;
 use crate::source::LoadedWorkflow;
 use base::printable;
-use flow::{Command, DataId, TaskId};
+use flow::{DataId, TaskCommand, TaskId};
 use std::path::Path;
 
 /// Placeholder of the pool's directory until a line is quoted; no path and no value contains a zero
@@ -46,7 +46,7 @@ fn of_task(loaded: &LoadedWorkflow, task: TaskId) -> String {
 }
 
 /// Commands that make lists and directories of links before the tool starts.
-fn laid_out(command: &Command) -> Vec<String> {
+fn laid_out(command: &TaskCommand) -> Vec<String> {
     let mut steps = Vec::new();
     for (path, text) in &command.lists {
         let lines: Vec<String> = text.lines().map(quoted).collect();
@@ -63,7 +63,7 @@ fn laid_out(command: &Command) -> Vec<String> {
 }
 
 /// The command line with variables, arguments and redirections.
-fn started(command: &Command) -> String {
+fn started(command: &TaskCommand) -> String {
     let mut words = Vec::new();
     let is_variable = |name: &str| flow::is_identifier(name);
     if !command.path.is_empty() {

@@ -4,7 +4,7 @@ use crate::args;
 use crate::console;
 use crate::data_folder::{self, DataFolder};
 use base::Problem;
-use flow::{Catalogue, ConfigValue, Script, Tool, Workflow};
+use flow::{Catalogue, ConfigValue, ScriptSource, Tool, Workflow};
 use run::CheckedWorkflow;
 use std::collections::HashSet;
 use std::fs;
@@ -68,7 +68,7 @@ pub fn load(source: &args::SourceArgs, written: &[&Path]) -> Result<LoadedWorkfl
     let mut warnings = std::mem::take(&mut inputs.warnings);
     let folder = folder_name(&data_dir, source.data.is_some());
     let workflow = evaluate(&name, &text, tools, (inputs, folder), &sets).map_err(one)?;
-    let flow = CheckedWorkflow::new(workflow, Some(Script { file: &name, source: &text }))?;
+    let flow = CheckedWorkflow::new(workflow, Some(ScriptSource { file: &name, source: &text }))?;
     warnings.extend(workflow_warnings(flow.workflow(), &name, "js4cloud"));
     Ok(LoadedWorkflow { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
 }
@@ -146,7 +146,7 @@ fn evaluate(
     let inputs = js4cloud::Inputs {
         tools,
         catalogue: Catalogue::new(inputs.files).with_folder_name(describe).set_aside(inputs.set_aside),
-        sets: sets.to_vec(),
+        overrides: sets.to_vec(),
         log: Some(Box::new(console::say)),
         ..js4cloud::Inputs::default()
     };

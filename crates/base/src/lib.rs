@@ -19,6 +19,6 @@ pub mod problem;
 mod random;
 mod size;
 
-pub use problem::{Place, Problem};
+pub use problem::{Problem, SourceLocation};
 pub use random::SplitMix64;
 pub use size::ByteSize;

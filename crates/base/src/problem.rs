@@ -15,7 +15,7 @@ use std::fmt;
 
 /// A position in a text. Lines and columns count from 1; 0 means unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file as the user named it.
     pub file: String,
     /// The line, from 1; 0 if only the file is known.
@@ -26,7 +26,7 @@ pub struct Place {
     pub text: String,
 }
 
-impl Place {
+impl SourceLocation {
     /// The position of byte `offset` in `source`, with the text of its line.
     pub fn at_offset(file: &str, source: &str, offset: usize) -> Self {
         let offset = source.floor_char_boundary(offset);
@@ -58,7 +58,7 @@ pub struct Problem {
     /// The error, in one sentence without a full stop, naming the object.
     pub message: String,
     /// The position, if the problem has one.
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
     /// The remedy, if one is known.
     pub hint: Option<String>,
 }
@@ -66,13 +66,13 @@ pub struct Problem {
 impl Problem {
     /// A problem that has no position and no hint yet.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), place: None, hint: None }
+        Self { message: message.into(), location: None, hint: None }
     }
 
     /// Sets the position, unless one is already set.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
-        self.place.get_or_insert(place);
+    pub fn at(mut self, location: SourceLocation) -> Self {
+        self.location.get_or_insert(location);
         self
     }
 
@@ -96,12 +96,12 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write_position(out, place)?;
+        if let Some(location) = &self.location {
+            write_position(out, location)?;
         }
         write!(out, "{}", printable::lines(&self.message))?;
-        if let Some(place) = self.place.as_ref().filter(|place| !place.text.is_empty()) {
-            write_excerpt(out, place)?;
+        if let Some(location) = self.location.as_ref().filter(|location| !location.text.is_empty()) {
+            write_excerpt(out, location)?;
         }
         match &self.hint {
             Some(hint) => write!(out, "\n  hint: {}", printable::lines(hint)),
@@ -112,9 +112,9 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-fn write_position(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
-    let file = printable::line(&place.file);
-    match (place.line, place.column) {
+fn write_position(out: &mut fmt::Formatter<'_>, location: &SourceLocation) -> fmt::Result {
+    let file = printable::line(&location.file);
+    match (location.line, location.column) {
         (0, _) => write!(out, "{file}: "),
         (line, 0) => write!(out, "{file}:{line}: "),
         (line, column) => write!(out, "{file}:{line}:{column}: "),
@@ -123,13 +123,13 @@ fn write_position(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
 
 /// Writes the line with a mark under the column. Of a very long line only the part around the mark
 /// is shown.
-fn write_excerpt(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
+fn write_excerpt(out: &mut fmt::Formatter<'_>, location: &SourceLocation) -> fmt::Result {
     const SHOWN_CHARS_MAX: usize = 120;
-    let at = (place.column as usize).saturating_sub(1);
+    let at = (location.column as usize).saturating_sub(1);
     let skipped = if at >= SHOWN_CHARS_MAX { at - SHOWN_CHARS_MAX / 2 } else { 0 };
-    let shown: String = place.text.chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
-    write!(out, "\n{:>5} | {}", place.line, printable::line(&shown))?;
-    if place.column == 0 {
+    let shown: String = location.text.chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
+    write!(out, "\n{:>5} | {}", location.line, printable::line(&shown))?;
+    if location.column == 0 {
         return Ok(());
     }
     // Tabs before the mark are kept, so that it stands under its character in any terminal.
@@ -144,20 +144,20 @@ mod tests {
 
     #[test]
     fn an_offset_becomes_line_column_and_the_line_itself() {
-        let place = Place::at_offset("w.js", "var a;\nvar é = b;\n", 16);
-        assert_eq!((place.line, place.column, place.text.as_str()), (2, 9, "var é = b;"));
+        let location = SourceLocation::at_offset("w.js", "var a;\nvar é = b;\n", 16);
+        assert_eq!((location.line, location.column, location.text.as_str()), (2, 9, "var é = b;"));
     }
 
     #[test]
     fn an_offset_past_the_end_is_the_end() {
-        let place = Place::at_offset("w.js", "ab", 99);
-        assert_eq!((place.line, place.column), (1, 3));
+        let location = SourceLocation::at_offset("w.js", "ab", 99);
+        assert_eq!((location.line, location.column), (1, 3));
     }
 
     #[test]
     fn a_problem_about_text_of_others_cannot_command_a_terminal() {
         let problem = Problem::new("no file `\x1b[2J`")
-            .at(Place::at_line("w\u{202e}.js", "a\x07b", (1, 3)))
+            .at(SourceLocation::at_line("w\u{202e}.js", "a\x07b", (1, 3)))
             .hint("did you mean `\x1b`?");
         assert_eq!(
             problem.to_string(),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_problem_shows_place_line_mark_and_hint() {
         let problem = Problem::new("unknown tool `Shufler`")
-            .at(Place::at_line("w.js", "x\n  Shufler();", (2, 3)))
+            .at(SourceLocation::at_line("w.js", "x\n  Shufler();", (2, 3)))
             .nearest("Shufler", ["Shuffler", "Partitioner"]);
         assert_eq!(
             problem.to_string(),

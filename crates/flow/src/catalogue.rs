@@ -243,7 +243,7 @@ impl Catalogue {
 
     /// Adds a hint with the nearest name that stands for a file or a folder, if any is near.
     fn with_suggestion(&self, problem: Problem, name: &str) -> Problem {
-        match nearest::name(name, self.paths().flat_map(names_of)) {
+        match nearest::find(name, self.paths().flat_map(names_of)) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
             None => problem,
         }

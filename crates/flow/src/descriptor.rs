@@ -9,7 +9,7 @@ use crate::model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source
 use crate::reference;
 use crate::tool::{ConfigValue, Tool};
 use crate::validate::{MEMBERS_MAX, TASKS_MAX, TOOLS_MAX};
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 use raw::{RawElement, RawFiles, RawRefs, RawTask, RawWorkflow};
 use std::collections::HashMap;
 
@@ -40,12 +40,12 @@ pub fn is_descriptor(text: &str) -> bool {
 /// Reads the workflow that `text` describes; `file` is the name of the text in messages.
 pub fn from_json(text: &str, file: &str) -> Result<Workflow, Problem> {
     if text.len() > DESCRIPTOR_BYTES_MAX {
-        return Err(Problem::new(format!("more than {DESCRIPTOR_BYTES_MAX} bytes")).at(Place::file(file)));
+        return Err(Problem::new(format!("more than {DESCRIPTOR_BYTES_MAX} bytes")).at(SourceLocation::file(file)));
     }
     let raw: RawWorkflow<'_> = serde_json::from_str(text).map_err(|error| syntax(text, file, &error))?;
     check_version(raw.tidemill_flow.into())
         .and_then(|()| WorkflowReader::read(raw))
-        .map_err(|problem| problem.at(Place::file(file)))
+        .map_err(|problem| problem.at(SourceLocation::file(file)))
 }
 
 /// The problem for an error of serde. An unknown version is reported before anything else.
@@ -56,7 +56,7 @@ fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     }
     if let Ok(Err(problem)) = serde_json::from_str::<VersionField>(text).map(|field| check_version(field.tidemill_flow))
     {
-        return problem.at(Place::file(file));
+        return problem.at(SourceLocation::file(file));
     }
     // A text that is not JSON is reported as such, whatever fields come before the syntax error.
     let broken = serde_json::from_str::<serde::de::IgnoredAny>(text).err();
@@ -65,10 +65,10 @@ fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
         None => (error, "descriptor of a workflow"),
     };
     let at = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let place = Place::at_line(file, text, (at(error.line()), at(error.column())));
+    let location = SourceLocation::at_line(file, text, (at(error.line()), at(error.column())));
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    Problem::new(format!("this is no {what}: {message}")).at(place)
+    Problem::new(format!("this is no {what}: {message}")).at(location)
 }
 
 fn check_version(version: u64) -> Result<(), Problem> {

@@ -1,7 +1,7 @@
 //! The problems that the check collects, with the names and positions of tasks.
 
 use crate::model::{TaskId, Workflow};
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 
 /// The most problems that are reported. A wrong workflow of 100,000 tasks may have as many problems
 /// from one mistake.
@@ -9,7 +9,7 @@ const SHOWN_MAX: usize = 10;
 
 /// The text that the lines of a workflow's tasks refer to.
 #[derive(Debug, Clone, Copy)]
-pub struct Script<'a> {
+pub struct ScriptSource<'a> {
     /// The file as the user named it.
     pub file: &'a str,
     /// The text of the file.
@@ -19,25 +19,25 @@ pub struct Script<'a> {
 /// The problems of one workflow.
 pub(crate) struct Diagnostics<'a> {
     workflow: &'a Workflow,
-    script: Option<Script<'a>>,
+    script: Option<ScriptSource<'a>>,
     found: Vec<Problem>,
 }
 
 impl<'a> Diagnostics<'a> {
-    pub fn new(workflow: &'a Workflow, script: Option<Script<'a>>) -> Self {
+    pub fn new(workflow: &'a Workflow, script: Option<ScriptSource<'a>>) -> Self {
         Self { workflow, script, found: Vec::new() }
     }
 
     /// Adds a problem, at the line of `task` if it is known.
     pub fn add(&mut self, task: Option<TaskId>, problem: Problem) {
         let line = task.map_or(0, |task| self.line(task));
-        let place = match self.script {
-            Some(Script { file, source }) if line > 0 => Some(Place::at_line(file, source, (line, 0))),
-            Some(Script { file, .. }) => Some(Place::file(file)),
+        let location = match self.script {
+            Some(ScriptSource { file, source }) if line > 0 => Some(SourceLocation::at_line(file, source, (line, 0))),
+            Some(ScriptSource { file, .. }) => Some(SourceLocation::file(file)),
             None => None,
         };
-        self.found.push(match place {
-            Some(place) => problem.at(place),
+        self.found.push(match location {
+            Some(location) => problem.at(location),
             None => problem,
         });
     }

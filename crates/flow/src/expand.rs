@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// The command of a task, and the files and directories to create before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Command {
+pub struct TaskCommand {
     /// An absolute path if the program in the tool's command has a `/`; otherwise a name to be
     /// searched in `path`, then in `PATH`.
     pub program: String,
@@ -50,7 +50,7 @@ pub(crate) fn expand(
     number: TaskId,
     task_dir: &str,
     path_of: &dyn Fn(DataId) -> String,
-) -> Command {
+) -> TaskCommand {
     let task = &workflow.tasks[number.0 as usize];
     let compiled = plan.compiled(task);
     let tool = workflow.tool_of(task);
@@ -65,7 +65,7 @@ pub(crate) fn expand(
     let env = env.filter_map(|((name, _), pieces)| Some((name.clone(), expansion.text(pieces, None)?))).collect();
     let stream = |param: Option<u16>| Some(path_of(bound(task, param?)?.iter().next()?));
     let mut argv = argv.into_iter();
-    Command {
+    TaskCommand {
         program: program(tool, argv.next().unwrap_or_default()),
         args: argv.collect(),
         stdin: stream(compiled.stdin),

@@ -6,7 +6,7 @@ use crate::testing::{WorkflowBuilder, builder, config, input, inputs, optional, 
 use crate::tool::{ConfigType, ConfigValue};
 
 /// The command of the last task. Members lie in `/pool`; the task's directory is `/task`.
-fn command(builder: &WorkflowBuilder) -> Command {
+fn command(builder: &WorkflowBuilder) -> TaskCommand {
     let workflow = &builder.workflow;
     let plan = check(workflow, None).unwrap_or_else(|problems| panic!("the workflow is refused: {problems:?}"));
     let last = u32::try_from(workflow.tasks.len() - 1).expect("few tasks");

@@ -46,9 +46,9 @@ mod validate;
 
 pub use catalogue::{Catalogue, Mate};
 pub use descriptor::{DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FIELD, DESCRIPTOR_VERSION, from_json, is_descriptor, to_json};
-pub use diagnostics::Script;
+pub use diagnostics::ScriptSource;
 pub use element_name::{ELEMENT_NAME_BYTES_MAX, check_defined_name, check_element_name};
-pub use expand::{Command, LinkDir};
+pub use expand::{LinkDir, TaskCommand};
 pub use model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 pub use plan::{Plan, READS_MAX, check};
 pub use shell_words::warnings as shell_warnings;

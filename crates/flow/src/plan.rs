@@ -6,8 +6,8 @@
 //! binding a constant number of times.
 
 use crate::cycle;
-use crate::diagnostics::{Diagnostics, Script};
-use crate::expand::Command;
+use crate::diagnostics::{Diagnostics, ScriptSource};
+use crate::expand::TaskCommand;
 use crate::file_names::FileNames;
 use crate::model::{DataId, Source, Task, TaskId, Workflow};
 use crate::template_compiler::CompiledTool;
@@ -39,7 +39,7 @@ pub struct Plan {
 
 /// Validates `workflow` and returns its plan, or else its problems. `script` is the text that the
 /// lines of its tasks refer to, if there is one.
-pub fn check(workflow: &Workflow, script: Option<Script<'_>>) -> Result<Plan, Vec<Problem>> {
+pub fn check(workflow: &Workflow, script: Option<ScriptSource<'_>>) -> Result<Plan, Vec<Problem>> {
     let mut diagnostics = Diagnostics::new(workflow, script);
     let tools = validate::tools(workflow, &mut diagnostics);
     diagnostics.fail_if_any()?;
@@ -120,7 +120,7 @@ impl Plan {
         task: TaskId,
         task_dir: &str,
         path_of: &dyn Fn(DataId) -> String,
-    ) -> Command {
+    ) -> TaskCommand {
         crate::expand::expand(self, workflow, task, task_dir, path_of)
     }
 

@@ -100,7 +100,7 @@ fn two_writers_of_one_member_are_both_named_with_their_lines() {
     let builder =
         builder().input("I", "I").define("A", &[2]).call("Copy", "in=I out=A[1]").call("Copy", "in=I out=A[1]");
     assert_eq!(refused(&builder), ["two tasks write `A[1]`: task 0 (`Copy`, line 1) and task 1 (`Copy`, line 2)"]);
-    let script = Script { file: "w.js", source: "first;\nsecond;" };
+    let script = ScriptSource { file: "w.js", source: "first;\nsecond;" };
     let problems = check(&builder.workflow, Some(script)).expect_err("the workflow is refused");
     assert_eq!(
         problems[0].to_string(),

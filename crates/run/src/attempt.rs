@@ -13,7 +13,7 @@ use crate::recorder::{AttemptFailure, AttemptResult};
 use crate::workspace::{CollectResult, MissingOutput, OutputFile, TaskIo, Workspace, WorkspaceError};
 use base::ByteSize;
 use exec::{ExitReason, Launch};
-use flow::{Command, DataId, TaskId, ToolId};
+use flow::{DataId, TaskCommand, TaskId, ToolId};
 use report::{CapturedOutput, ReasonKind};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -122,7 +122,7 @@ impl RunContext {
         outcome
     }
 
-    fn expand(&self, task: TaskId) -> Command {
+    fn expand(&self, task: TaskId) -> TaskCommand {
         match &self.workspace {
             None => self.flow.command(task, "", &|_: DataId| String::new()),
             Some(workspace) => {
@@ -132,7 +132,7 @@ impl RunContext {
         }
     }
 
-    fn record_argv(&self, command: &Command, tried: &mut AttemptResult) {
+    fn record_argv(&self, command: &TaskCommand, tried: &mut AttemptResult) {
         tried.argv = std::iter::once(self.program(tried.task).display().to_string())
             .chain(command.args.iter().cloned())
             .collect();
@@ -144,7 +144,7 @@ impl RunContext {
 
     async fn execute(
         &self,
-        command: &Command,
+        command: &TaskCommand,
         attempt: u32,
         cancel: CancellationToken,
         tried: &mut AttemptResult,
@@ -183,7 +183,7 @@ impl RunContext {
 
     fn environment_of(
         &self,
-        command: &Command,
+        command: &TaskCommand,
         (task, attempt): (TaskId, u32),
         io: &TaskIo,
     ) -> Vec<(OsString, OsString)> {

@@ -1,7 +1,7 @@
 //! A workflow together with the plan that its check made.
 
 use base::Problem;
-use flow::{Command, ConfigBinding, DataId, ParamKind, Plan, Script, Task, TaskId, Workflow};
+use flow::{ConfigBinding, DataId, ParamKind, Plan, ScriptSource, Task, TaskCommand, TaskId, Workflow};
 
 /// A workflow that passed the check, with its plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +13,7 @@ pub struct CheckedWorkflow {
 impl CheckedWorkflow {
     /// Checks the workflow. `script` is the source text that the tasks' line numbers refer to, if
     /// any.
-    pub fn new(workflow: Workflow, script: Option<Script<'_>>) -> Result<Self, Vec<Problem>> {
+    pub fn new(workflow: Workflow, script: Option<ScriptSource<'_>>) -> Result<Self, Vec<Problem>> {
         let plan = flow::check(&workflow, script)?;
         Ok(Self { workflow, plan })
     }
@@ -100,7 +100,7 @@ impl CheckedWorkflow {
     }
 
     /// The command of a task that runs in `dir`, with the path of each member from `path_of`.
-    pub fn command(&self, id: TaskId, dir: &str, path_of: &dyn Fn(DataId) -> String) -> Command {
+    pub fn command(&self, id: TaskId, dir: &str, path_of: &dyn Fn(DataId) -> String) -> TaskCommand {
         self.plan.command(&self.workflow, id, dir, path_of)
     }
 }

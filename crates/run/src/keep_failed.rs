@@ -13,7 +13,7 @@
 use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
 use crate::workspace::Workspace;
-use flow::{Command, DataId, TaskId};
+use flow::{DataId, TaskCommand, TaskId};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -98,7 +98,7 @@ impl KeepFailed {
 }
 
 /// The command of a task whose working directory is `name` in the kept directory.
-fn command(flow: &CheckedWorkflow, task: TaskId, folder: &Path, name: &str) -> Command {
+fn command(flow: &CheckedWorkflow, task: TaskId, folder: &Path, name: &str) -> TaskCommand {
     let own = folder.join(name);
     let path_of = |id: DataId| {
         let path = match flow.writer_of(id) {
@@ -127,7 +127,7 @@ fn write_start(flow: &CheckedWorkflow, task: TaskId, folder: &Path) -> io::Resul
 }
 
 /// Text of the script that repeats the command.
-fn text(command: &Command, repeat: &RerunScript, folder: &Path) -> String {
+fn text(command: &TaskCommand, repeat: &RerunScript, folder: &Path) -> String {
     let tool = folder.file_name().unwrap_or_default().to_string_lossy();
     let why: String = repeat.why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let of_tool = command.env.iter().cloned();

@@ -2,7 +2,7 @@
 //! -p js4cloud --example calls`.
 
 use base::ByteSize;
-use flow::{Catalogue, Param, ParamKind, Script as Text, Tool};
+use flow::{Catalogue, Param, ParamKind, ScriptSource, Tool};
 use js4cloud::{Inputs, Script, evaluate};
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), base::Problem> {
     let workflow = evaluate(Script { file: "calls.js".to_owned(), source: SOURCE.to_owned() }, inputs)?;
     let evaluated = start.elapsed();
     let start = Instant::now();
-    let plan = flow::check(&workflow, Some(Text { file: "calls.js", source: SOURCE }));
+    let plan = flow::check(&workflow, Some(ScriptSource { file: "calls.js", source: SOURCE }));
     let plan = plan.map_err(|mut problems| problems.remove(0))?;
     let checked = start.elapsed();
     let after = resident();

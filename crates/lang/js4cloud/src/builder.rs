@@ -1,8 +1,8 @@
 //! The workflow under construction. Checks each call of the script and adds it to the workflow.
 
-use crate::site::{Site, Sites};
+use crate::call_site::{CallSite, CallSites};
 use crate::{Inputs, Limits, Log, Script};
-use base::{Place, Problem, printable};
+use base::{Problem, SourceLocation, printable};
 use flow::{
     Catalogue, ConfigBinding, ConfigType, ConfigValue, DataId, DataRefs, Element, FileBinding, Mate, ParamKind, Source,
     Task, Tool, ToolId, Workflow,
@@ -33,7 +33,7 @@ pub(crate) struct Builder {
     /// Indices of elements by their names.
     by_name: HashMap<String, usize>,
     catalogue: Catalogue,
-    sets: Vec<(String, ConfigValue)>,
+    overrides: Vec<(String, ConfigValue)>,
     limits: Limits,
     log: Option<Log>,
     /// The number of lines printed so far, including those that were left out.
@@ -42,19 +42,19 @@ pub(crate) struct Builder {
     listed: u64,
     /// The bytes of config texts so far.
     text_bytes: usize,
-    sites: Sites,
+    call_sites: CallSites,
 }
 
 /// A named parameter of a call.
 #[derive(Debug)]
 pub(crate) struct Argument {
     pub name: String,
-    pub given: Given,
+    pub value: ArgumentValue,
 }
 
 /// The value that a call passes for a parameter.
 #[derive(Debug)]
-pub(crate) enum Given {
+pub(crate) enum ArgumentValue {
     /// A single member.
     One(DataId),
     /// The array of an element, or an array within it.
@@ -64,7 +64,7 @@ pub(crate) enum Given {
     /// A plain value.
     Value(ConfigValue),
     /// A value that no parameter can have.
-    Wrong(Problem),
+    Invalid(Problem),
 }
 
 impl Builder {
@@ -76,13 +76,13 @@ impl Builder {
             workflow: Workflow { name, tools: inputs.tools, ..Workflow::default() },
             by_name: HashMap::new(),
             catalogue: inputs.catalogue,
-            sets: inputs.sets,
+            overrides: inputs.overrides,
             limits: inputs.limits,
             log: inputs.log,
             printed: 0,
             listed: 0,
             text_bytes: 0,
-            sites: Sites::new(&script.source),
+            call_sites: CallSites::new(&script.source),
         }
     }
 
@@ -95,8 +95,8 @@ impl Builder {
         self.workflow.tools.iter().map(|tool| tool.name.clone()).collect()
     }
 
-    pub fn sets(&self) -> &[(String, ConfigValue)] {
-        &self.sets
+    pub fn overrides(&self) -> &[(String, ConfigValue)] {
+        &self.overrides
     }
 
     pub fn paths(&self) -> Vec<String> {
@@ -148,9 +148,9 @@ impl Builder {
         check_length(name)?;
         let count = self.length(name, count)?;
         let shape: Vec<u32> = if count == 0 { vec![] } else { vec![count] };
-        if let Some(known) = self.known(name) {
-            return match known.source {
-                Source::Input(_) if known.shape == shape => Ok(described(known)),
+        if let Some(element) = self.element(name) {
+            return match element.source {
+                Source::Input(_) if element.shape == shape => Ok(id_and_shape(element)),
                 Source::Input(_) => Err(Problem::new(format!("`{name}` was taken with another length before"))),
                 Source::Defined => Err(Problem::new(format!("`{name}` is defined by this script, not an input"))
                     .hint("pass on what Data.define returned")),
@@ -168,9 +168,9 @@ impl Builder {
     pub fn all(&mut self, name: &str) -> Result<Vec<u32>, Problem> {
         check_length(name)?;
         let paths: Vec<Box<str>> = self.catalogue.all(name)?.into_iter().map(Into::into).collect();
-        if let Some(known) = self.known(name) {
-            return match &known.source {
-                Source::Input(taken) if *taken == paths && known.shape.len() == 1 => Ok(described(known)),
+        if let Some(element) = self.element(name) {
+            return match &element.source {
+                Source::Input(taken) if *taken == paths && element.shape.len() == 1 => Ok(id_and_shape(element)),
                 Source::Input(_) => Err(Problem::new(format!("`{name}` was taken with another length before"))),
                 Source::Defined => Err(Problem::new(format!("`{name}` is defined by this script, not an input"))
                     .hint("pass on what Data.define returned")),
@@ -183,8 +183,8 @@ impl Builder {
     /// `Data.pairs(/.../)`: `found` has the indices of the matching paths; `parts` has, for each of
     /// them, the text before its second group, that group, and the text after it.
     pub fn pairs(&mut self, name: &str, found: &[usize], parts: Vec<String>) -> Result<Vec<u32>, Problem> {
-        if let Some(known) = self.known(name) {
-            return Ok(described(known));
+        if let Some(element) = self.element(name) {
+            return Ok(id_and_shape(element));
         }
         check_length(name)?;
         let mut parts = parts.into_iter();
@@ -198,15 +198,15 @@ impl Builder {
 
     /// `Data.get(/.../)`: `found` has the indices of the matching paths.
     pub fn matching(&mut self, name: &str, found: &[usize]) -> Result<Vec<u32>, Problem> {
-        if let Some(known) = self.known(name) {
-            return Ok(described(known));
+        if let Some(element) = self.element(name) {
+            return Ok(id_and_shape(element));
         }
         check_length(name)?;
         let mut found = found.iter().copied().peekable();
-        let mut place = 0;
+        let mut index = 0;
         let paths = self.catalogue.matching(name, |_| {
-            place += 1;
-            found.next_if_eq(&(place - 1)).is_some()
+            index += 1;
+            found.next_if_eq(&(index - 1)).is_some()
         })?;
         let paths: Vec<Box<str>> = paths.into_iter().map(Into::into).collect();
         let count = u32::try_from(paths.len()).unwrap_or(u32::MAX);
@@ -215,8 +215,8 @@ impl Builder {
 
     /// `Data.define(name)`, or with a shape.
     pub fn define(&mut self, name: &str, shape: &[f64]) -> Result<Vec<u32>, Problem> {
-        if let Some(known) = self.known(name) {
-            let how = if known.source == Source::Defined { "defined" } else { "taken from the data folder" };
+        if let Some(element) = self.element(name) {
+            let how = if element.source == Source::Defined { "defined" } else { "taken from the data folder" };
             return Err(Problem::new(format!("`{name}` was {how} before")).hint("a data element has one meaning"));
         }
         flow::check_defined_name(name)?;
@@ -227,7 +227,7 @@ impl Builder {
         self.add(name, shape, Source::Defined)
     }
 
-    fn known(&self, name: &str) -> Option<&Element> {
+    fn element(&self, name: &str) -> Option<&Element> {
         self.by_name.get(name).map(|index| &self.workflow.elements[*index])
     }
 
@@ -247,7 +247,7 @@ impl Builder {
         let count = count.filter(|count| first.checked_add(*count).is_some_and(|all| all <= self.limits.members));
         let count = count.ok_or_else(|| self.too_many(name))?;
         let element = Element { name: name.to_owned(), shape, first: DataId(first), count, source };
-        let answer = described(&element);
+        let answer = id_and_shape(&element);
         self.by_name.insert(name.to_owned(), self.workflow.elements.len());
         self.workflow.elements.push(element);
         Ok(answer)
@@ -258,13 +258,13 @@ impl Builder {
     /// Adds a call of the tool at `index`; `at` is the line and column that the engine reports.
     pub fn call(&mut self, index: u32, arguments: &[Argument], at: Option<(u32, u32)>) -> Result<(), Problem> {
         let tool = self.workflow.tools.get(index as usize).ok_or_else(|| Problem::new("no such tool"))?;
-        let site = at.map(|at| self.sites.site(index, &tool.name, at).clone()).unwrap_or_default();
-        if let Some((name, line, column)) = &site.twice {
+        let site = at.map(|at| self.call_sites.find(index, &tool.name, at).clone()).unwrap_or_default();
+        if let Some((name, line, column)) = &site.duplicate {
             let message = format!("parameter `{name}` of `{}` is given twice", tool.name);
-            return Err(Problem::new(message).at(place(*line, *column)));
+            return Err(Problem::new(message).at(location(*line, *column)));
         }
-        let Site { line, column, .. } = site;
-        let refused = |problem: Problem| if line > 0 { problem.at(place(line, column)) } else { problem };
+        let CallSite { line, column, .. } = site;
+        let refused = |problem: Problem| if line > 0 { problem.at(location(line, column)) } else { problem };
         self.add_task(index, arguments, line).map_err(refused)
     }
 
@@ -276,25 +276,25 @@ impl Builder {
         let (mut files, mut configs) = (Vec::new(), Vec::new());
         for argument in arguments {
             match self.bind(tool, argument)? {
-                Bound::File(binding) => files.push(binding),
-                Bound::Config(binding) => configs.push(binding),
+                Binding::File(binding) => files.push(binding),
+                Binding::Config(binding) => configs.push(binding),
             }
         }
         files.sort_by_key(|binding| binding.param);
         configs.sort_by_key(|binding| binding.param);
         check_complete(tool, arguments)?;
-        self.account(arguments)?;
+        self.charge(arguments)?;
         let (files, configs) = (files.into(), configs.into());
         self.workflow.tasks.push(Task { tool: ToolId(index), files, configs, after: Box::default(), line });
         Ok(())
     }
 
     /// Counts arguments that take memory for each member or character against their limits.
-    fn account(&mut self, arguments: &[Argument]) -> Result<(), Problem> {
+    fn charge(&mut self, arguments: &[Argument]) -> Result<(), Problem> {
         for argument in arguments {
-            match &argument.given {
-                Given::List(members) => self.listed += members.len() as u64,
-                Given::Value(ConfigValue::String(text)) => self.text_bytes += text.len(),
+            match &argument.value {
+                ArgumentValue::List(members) => self.listed += members.len() as u64,
+                ArgumentValue::Value(ConfigValue::String(text)) => self.text_bytes += text.len(),
                 _ => {}
             }
         }
@@ -307,9 +307,9 @@ impl Builder {
         Ok(())
     }
 
-    fn bind(&self, tool: &Tool, argument: &Argument) -> Result<Bound, Problem> {
-        let Argument { name, given } = argument;
-        if let Given::Wrong(problem) = given {
+    fn bind(&self, tool: &Tool, argument: &Argument) -> Result<Binding, Problem> {
+        let Argument { name, value: given } = argument;
+        if let ArgumentValue::Invalid(problem) = given {
             return Err(problem.clone());
         }
         let Some(index) = tool.param(name) else {
@@ -318,67 +318,73 @@ impl Builder {
         };
         let param = u16::try_from(index).unwrap_or(u16::MAX);
         match (&tool.params[index].kind, given) {
-            (ParamKind::Config { of, .. }, Given::Value(value)) => {
-                let value = fitting(*of, value).ok_or_else(|| wrong_type(tool, name, *of, value))?;
-                Ok(Bound::Config(ConfigBinding { param, value }))
+            (ParamKind::Config { of, .. }, ArgumentValue::Value(value)) => {
+                let value = convert(*of, value).ok_or_else(|| wrong_type(tool, name, *of, value))?;
+                Ok(Binding::Config(ConfigBinding { param, value }))
             }
             (ParamKind::Config { of, .. }, data) => {
                 let message = format!("parameter `{name}` of `{}` is {} {}, and ", tool.name, article(*of), of.name());
-                Err(Problem::new(message + &format!("the call gives {}", self.told(data))))
+                Err(Problem::new(message + &format!("the call gives {}", self.describe(data))))
             }
             (kind, given) => {
                 let data = self.data(tool, name, kind, given)?;
-                Ok(Bound::File(FileBinding { param, data }))
+                Ok(Binding::File(FileBinding { param, data }))
             }
         }
     }
 
-    fn data(&self, tool: &Tool, name: &str, kind: &ParamKind, given: &Given) -> Result<DataRefs, Problem> {
+    fn data(&self, tool: &Tool, name: &str, kind: &ParamKind, given: &ArgumentValue) -> Result<DataRefs, Problem> {
         let refused = |what: &str| {
             let message = format!("parameter `{name}` of `{}` takes {what}, and the call gives ", tool.name);
-            Problem::new(message + &self.told(given))
+            Problem::new(message + &self.describe(given))
         };
         let all = u64::from(self.workflow.data_count());
         let known = |first: DataId, count: u32| u64::from(first.0) + u64::from(count) <= all;
         match given {
-            Given::Value(ConfigValue::String(text)) => {
+            ArgumentValue::Value(ConfigValue::String(text)) => {
                 Err(refused("data").hint(format!("pass Data.get({text:?}) or what Data.define returned")))
             }
-            Given::Value(_) => Err(refused("data")),
-            Given::One(id) if known(*id, 1) && kind.array().is_some() => Ok(DataRefs::Run { first: *id, count: 1 }),
-            Given::One(id) if known(*id, 1) => Ok(DataRefs::One(*id)),
-            Given::Run { .. } | Given::List(_) if kind.array().is_none() => Err(refused("one data element")
-                .hint(format!("pass a member, or give `{name}` an `array` in the tool file"))),
-            Given::Run { first, count } if known(*first, *count) => Ok(DataRefs::Run { first: *first, count: *count }),
-            Given::List(members) if members.is_empty() => Err(refused("data")),
-            Given::List(members) if members.iter().all(|id| known(*id, 1)) => Ok(DataRefs::array(members)),
+            ArgumentValue::Value(_) => Err(refused("data")),
+            ArgumentValue::One(id) if known(*id, 1) && kind.array().is_some() => {
+                Ok(DataRefs::Run { first: *id, count: 1 })
+            }
+            ArgumentValue::One(id) if known(*id, 1) => Ok(DataRefs::One(*id)),
+            ArgumentValue::Run { .. } | ArgumentValue::List(_) if kind.array().is_none() => {
+                Err(refused("one data element")
+                    .hint(format!("pass a member, or give `{name}` an `array` in the tool file")))
+            }
+            ArgumentValue::Run { first, count } if known(*first, *count) => {
+                Ok(DataRefs::Run { first: *first, count: *count })
+            }
+            ArgumentValue::List(members) if members.is_empty() => Err(refused("data")),
+            ArgumentValue::List(members) if members.iter().all(|id| known(*id, 1)) => Ok(DataRefs::array(members)),
             _ => Err(Problem::new(format!("parameter `{name}` of `{}` is no data of this script", tool.name))),
         }
     }
 
     /// The argument of a call as text for messages.
-    fn told(&self, given: &Given) -> String {
+    fn describe(&self, given: &ArgumentValue) -> String {
         match given {
-            Given::One(id) => format!("the data element `{}`", self.name(*id)),
-            Given::Run { first, count } => {
+            ArgumentValue::One(id) => format!("the data element `{}`", self.name(*id)),
+            ArgumentValue::Run { first, count } => {
                 let element = self.name(*first);
                 let element = element.split('[').next().unwrap_or_default();
                 format!("an array of {count} of `{element}`")
             }
-            Given::List(members) if members.is_empty() => "an empty array".to_owned(),
-            Given::List(members) => format!("an array of {}", members.len()),
-            Given::Value(value) => value.quoted(),
-            Given::Wrong(_) => "nothing".to_owned(),
+            ArgumentValue::List(members) if members.is_empty() => "an empty array".to_owned(),
+            ArgumentValue::List(members) => format!("an array of {}", members.len()),
+            ArgumentValue::Value(value) => value.quoted(),
+            ArgumentValue::Invalid(_) => "nothing".to_owned(),
         }
     }
 }
 
 /// A position in the script; the file and its text are added where the error is reported.
-fn place(line: u32, column: u32) -> Place {
-    Place { line, column, ..Place::default() }
+fn location(line: u32, column: u32) -> SourceLocation {
+    SourceLocation { line, column, ..SourceLocation::default() }
 }
 
-enum Bound {
+enum Binding {
     File(FileBinding),
     Config(ConfigBinding),
 }
@@ -389,7 +395,7 @@ fn check_length(name: &str) -> Result<(), Problem> {
 }
 
 /// The first id of an element, followed by its shape.
-fn described(element: &Element) -> Vec<u32> {
+fn id_and_shape(element: &Element) -> Vec<u32> {
     std::iter::once(element.first.0).chain(element.shape.iter().copied()).collect()
 }
 
@@ -407,7 +413,7 @@ fn check_complete(tool: &Tool, arguments: &[Argument]) -> Result<(), Problem> {
 }
 
 /// `value`, if the config type `of` accepts it.
-fn fitting(of: ConfigType, value: &ConfigValue) -> Option<ConfigValue> {
+fn convert(of: ConfigType, value: &ConfigValue) -> Option<ConfigValue> {
     of.accepts(value).then(|| value.clone())
 }
 

@@ -1,8 +1,8 @@
 //! Runs one script in the engine: its thread, its limits, and its outcome.
 
 use crate::builder::Builder;
-use crate::{Inputs, Limits, Script, host, place, sets};
-use base::{Place, Problem};
+use crate::{Inputs, Limits, Script, exception, host, overrides};
+use base::{Problem, SourceLocation};
 use flow::Workflow;
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::Function;
@@ -17,7 +17,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 pub(crate) const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// The number of steps between two calls of the engine's interrupt handler.
-const STEPS_A_QUESTION: u64 = 10_000;
+const STEPS_PER_INTERRUPT: u64 = 10_000;
 
 /// The name of the script in the engine's stack traces.
 pub(crate) const SCRIPT_NAME: &str = "<script>";
@@ -46,50 +46,51 @@ type Intrinsics = (
 /// The thread uses only its own memory, and the caller is about to refuse the script and exit.
 pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
     let (sender, receiver) = sync_channel(1);
-    let over = Arc::new(AtomicBool::new(false));
+    let timed_out = Arc::new(AtomicBool::new(false));
     let (file, time) = (script.file.clone(), inputs.limits.time);
-    let seen = Arc::clone(&over);
+    let seen = Arc::clone(&timed_out);
     let thread = std::thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES);
     let started = thread.spawn(move || {
         // The receiver is gone only if the time was over; then nobody waits for the outcome.
-        let _ = sender.send(Run::new(script, inputs, seen).evaluate());
+        let _ = sender.send(Evaluation::new(script, inputs, seen).evaluate());
     });
     if let Err(error) = started {
-        return Err(Problem::new(format!("no thread for the script: {error}")).at(Place::file(&file)));
+        return Err(Problem::new(format!("no thread for the script: {error}")).at(SourceLocation::file(&file)));
     }
     match receiver.recv_timeout(time) {
         Ok(outcome) => outcome,
         Err(RecvTimeoutError::Timeout) => {
-            over.store(true, Ordering::Relaxed);
-            Err(Problem::new(format!("the script takes longer than {} s", time.as_secs_f64())).at(Place::file(&file)))
+            timed_out.store(true, Ordering::Relaxed);
+            Err(Problem::new(format!("the script takes longer than {} s", time.as_secs_f64()))
+                .at(SourceLocation::file(&file)))
         }
         Err(RecvTimeoutError::Disconnected) => Err(Problem::new("the script broke its engine")
-            .at(Place::file(&file))
+            .at(SourceLocation::file(&file))
             .hint("this is a fault of tidemill: please tell its authors, with the script")),
     }
 }
 
 /// A script and the engine that runs it.
-struct Run {
+struct Evaluation {
     script: Script,
     limits: Limits,
     inputs: Inputs,
-    over: Arc<AtomicBool>,
+    timed_out: Arc<AtomicBool>,
 }
 
-impl Run {
-    fn new(script: Script, inputs: Inputs, over: Arc<AtomicBool>) -> Self {
-        Self { script, limits: inputs.limits, inputs, over }
+impl Evaluation {
+    fn new(script: Script, inputs: Inputs, timed_out: Arc<AtomicBool>) -> Self {
+        Self { script, limits: inputs.limits, inputs, timed_out }
     }
 
     fn evaluate(mut self) -> Result<Workflow, Problem> {
         let stopped = Rc::new(Cell::new(false));
-        let runtime = self.runtime(&stopped).map_err(|error| self.lost(&error))?;
-        if !self.inputs.sets.is_empty() {
-            let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
-            context.with(|ctx| sets::check(&ctx, &self.script, &self.inputs.sets))?;
+        let runtime = self.runtime(&stopped).map_err(|error| self.engine_error(&error))?;
+        if !self.inputs.overrides.is_empty() {
+            let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.engine_error(&error))?;
+            context.with(|ctx| overrides::check(&ctx, &self.script, &self.inputs.overrides))?;
         }
-        let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
+        let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.engine_error(&error))?;
         let builder = Rc::new(RefCell::new(Builder::new(&self.script, std::mem::take(&mut self.inputs))));
         let tools: Rc<[String]> = builder.borrow().tool_names().into();
         let rejected = self.track_rejections(&runtime, &tools);
@@ -115,7 +116,7 @@ impl Run {
             } else if all.borrow().len() < REJECTIONS_MAX {
                 // Reading the reason may run code of the script, whose promises may be rejected in
                 // turn.
-                let problem = place::problem(&ctx, &reason, &script, &tools);
+                let problem = exception::to_problem(&ctx, &reason, &script, &tools);
                 all.borrow_mut().push(problem);
             }
         })));
@@ -126,11 +127,11 @@ impl Run {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(self.limits.memory_bytes);
         runtime.set_max_stack_size(self.limits.stack_bytes.min(THREAD_STACK_BYTES / 4));
-        let (over, stopped, mut left) = (Arc::clone(&self.over), Rc::clone(stopped), self.limits.steps);
+        let (timed_out, stopped, mut steps_left) = (Arc::clone(&self.timed_out), Rc::clone(stopped), self.limits.steps);
         runtime.set_interrupt_handler(Some(Box::new(move || {
-            left = left.saturating_sub(STEPS_A_QUESTION);
-            stopped.set(left == 0);
-            left == 0 || over.load(Ordering::Relaxed)
+            steps_left = steps_left.saturating_sub(STEPS_PER_INTERRUPT);
+            stopped.set(steps_left == 0);
+            steps_left == 0 || timed_out.load(Ordering::Relaxed)
         })));
         Ok(runtime)
     }
@@ -143,34 +144,34 @@ impl Run {
     ) -> Result<(), Problem> {
         let prelude = eval::<Function<'_>>(ctx, include_str!("prelude.js"), PRELUDE_NAME);
         let start = prelude.and_then(|prelude| host::start(ctx, builder, &prelude));
-        start.map_err(|error| self.lost(&error))?;
+        start.map_err(|error| self.engine_error(&error))?;
         let outcome = eval::<Value<'_>>(ctx, &self.script.source, SCRIPT_NAME).map(drop);
         match outcome.and_then(|()| finish_jobs(ctx)) {
             Err(Error::Exception) => {
                 let thrown = ctx.catch();
                 if stopped.get() {
-                    return Err(self.stopped(&thrown));
+                    return Err(self.step_limit_error(&thrown));
                 }
-                Err(place::problem(ctx, &thrown, &self.script, tools))
+                Err(exception::to_problem(ctx, &thrown, &self.script, tools))
             }
-            Err(error) => Err(self.lost(&error)),
+            Err(error) => Err(self.engine_error(&error)),
             // Pending jobs may have been interrupted without an exception.
-            Ok(()) if stopped.get() => Err(self.stopped(&ctx.catch())),
+            Ok(()) if stopped.get() => Err(self.step_limit_error(&ctx.catch())),
             Ok(()) => Ok(()),
         }
     }
 
-    fn stopped(&self, thrown: &Value<'_>) -> Problem {
+    fn step_limit_error(&self, thrown: &Value<'_>) -> Problem {
         let message = format!("the script takes more than {} steps", self.limits.steps);
         // The engine reports 1:1 for code whose position it did not record, such as a loop of plain
         // sums.
-        let at = thrown.as_object().and_then(place::of_error).filter(|at| *at != (1, 1));
-        Problem::new(message).at(place::place(&self.script, at)).hint("does a loop never end?")
+        let at = thrown.as_object().and_then(exception::error_position).filter(|at| *at != (1, 1));
+        Problem::new(message).at(exception::location(&self.script, at)).hint("does a loop never end?")
     }
 
     /// A failure of the engine itself, usually because it has no more memory.
-    fn lost(&self, error: &Error) -> Problem {
-        Problem::new(format!("the script cannot be run: {error}")).at(Place::file(&self.script.file))
+    fn engine_error(&self, error: &Error) -> Problem {
+        Problem::new(format!("the script cannot be run: {error}")).at(SourceLocation::file(&self.script.file))
     }
 }
 

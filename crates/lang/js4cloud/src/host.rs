@@ -1,7 +1,7 @@
 //! The functions that the prelude calls: a thin layer between JavaScript values and the builder.
 
-use crate::builder::{Argument, Builder, Given};
-use crate::place;
+use crate::builder::{Argument, ArgumentValue, Builder};
+use crate::exception;
 use base::Problem;
 use flow::{ConfigValue, DataId};
 use rquickjs::function::Function;
@@ -12,14 +12,14 @@ use std::rc::Rc;
 /// Calls the prelude, which defines the global names.
 pub(crate) fn start<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>, prelude: &Function<'js>) -> Result<()> {
     let tools = builder.borrow().tool_names();
-    let sets = Array::new(ctx.clone())?;
-    for (index, (name, value)) in builder.borrow().sets().iter().enumerate() {
+    let overrides = Array::new(ctx.clone())?;
+    for (index, (name, value)) in builder.borrow().overrides().iter().enumerate() {
         let pair = Array::new(ctx.clone())?;
         pair.set(0, name.as_str())?;
-        pair.set(1, plain(ctx, value)?)?;
-        sets.set(index, pair)?;
+        pair.set(1, to_js(ctx, value)?)?;
+        overrides.set(index, pair)?;
     }
-    prelude.call((functions(ctx, builder)?, tools, sets))
+    prelude.call((functions(ctx, builder)?, tools, overrides))
 }
 
 fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Object<'js>> {
@@ -27,19 +27,20 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     let of = Rc::clone(builder);
     host.set(
         "get",
-        Function::new(ctx.clone(), move |name: String, count: f64| Reply(of.borrow_mut().get(&name, count)))?,
+        Function::new(ctx.clone(), move |name: String, count: f64| HostResult(of.borrow_mut().get(&name, count)))?,
     )?;
     let of = Rc::clone(builder);
-    host.set("all", Function::new(ctx.clone(), move |name: String| Reply(of.borrow_mut().all(&name)))?)?;
+    host.set("all", Function::new(ctx.clone(), move |name: String| HostResult(of.borrow_mut().all(&name)))?)?;
     let of = Rc::clone(builder);
-    let pairs =
-        move |name: String, found: Vec<usize>, parts: Vec<String>| Reply(of.borrow_mut().pairs(&name, &found, parts));
+    let pairs = move |name: String, found: Vec<usize>, parts: Vec<String>| {
+        HostResult(of.borrow_mut().pairs(&name, &found, parts))
+    };
     host.set("pairs", Function::new(ctx.clone(), pairs)?)?;
     let of = Rc::clone(builder);
-    let define = move |name: String, shape: Vec<f64>| Reply(of.borrow_mut().define(&name, &shape));
+    let define = move |name: String, shape: Vec<f64>| HostResult(of.borrow_mut().define(&name, &shape));
     host.set("define", Function::new(ctx.clone(), define)?)?;
     let of = Rc::clone(builder);
-    let matching = move |name: String, found: Vec<usize>| Reply(of.borrow_mut().matching(&name, &found));
+    let matching = move |name: String, found: Vec<usize>| HostResult(of.borrow_mut().matching(&name, &found));
     host.set("matching", Function::new(ctx.clone(), matching)?)?;
     let of = Rc::clone(builder);
     host.set("paths", Function::new(ctx.clone(), move || of.borrow().paths())?)?;
@@ -52,22 +53,22 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     let of = Rc::clone(builder);
     host.set("log", Function::new(ctx.clone(), move |line: String| of.borrow_mut().log(&line))?)?;
     let of = Rc::clone(builder);
-    let call = move |tool: u32, given: Array<'js>, stack: Option<Coerced<String>>| -> Result<Reply> {
-        let at = stack.and_then(|stack| place::in_script(&stack.0));
+    let call = move |tool: u32, given: Array<'js>, stack: Option<Coerced<String>>| -> Result<HostResult> {
+        let at = stack.and_then(|stack| exception::script_position(&stack.0));
         // Reading the arguments may run code of the script, which may call the host again, so
         // nothing is borrowed meanwhile.
         let arguments = arguments(&given)?;
-        let done = of.borrow_mut().call(tool, &arguments, at);
-        Ok(Reply(done.map(|()| Vec::new())))
+        let result = of.borrow_mut().call(tool, &arguments, at);
+        Ok(HostResult(result.map(|()| Vec::new())))
     };
     host.set("call", Function::new(ctx.clone(), call)?)?;
     Ok(host)
 }
 
 /// A reply to the prelude: numbers, or a problem that the prelude throws at the script's call.
-struct Reply(std::result::Result<Vec<u32>, Problem>);
+struct HostResult(std::result::Result<Vec<u32>, Problem>);
 
-impl<'js> IntoJs<'js> for Reply {
+impl<'js> IntoJs<'js> for HostResult {
     fn into_js(self, ctx: &Ctx<'js>) -> Result<Value<'js>> {
         match self.0 {
             Ok(numbers) => numbers.into_js(ctx),
@@ -75,9 +76,9 @@ impl<'js> IntoJs<'js> for Reply {
                 let refusal = Object::new(ctx.clone())?;
                 refusal.set("message", problem.message)?;
                 refusal.set("hint", problem.hint)?;
-                if let Some(place) = problem.place {
-                    refusal.set("line", place.line)?;
-                    refusal.set("column", place.column)?;
+                if let Some(location) = problem.location {
+                    refusal.set("line", location.line)?;
+                    refusal.set("column", location.column)?;
                 }
                 refusal.into_js(ctx)
             }
@@ -92,14 +93,17 @@ fn arguments(given: &Array<'_>) -> Result<Vec<Argument>> {
     for at in (0..given.len()).step_by(FIELDS) {
         let name: String = given.get(at)?;
         let kind: String = given.get(at + 1)?;
-        let given = match kind.as_str() {
-            "one" => Given::One(DataId(given.get(at + 2)?)),
-            "run" => Given::Run { first: DataId(given.get(at + 2)?), count: given.get(at + 3)? },
-            "list" => Given::List(given.get::<Vec<u32>>(at + 2)?.into_iter().map(DataId).collect()),
-            "value" => Given::Value(value(&given.get(at + 2)?)?),
-            _ => Given::Wrong(Problem { hint: given.get(at + 3)?, ..Problem::new(given.get::<String>(at + 2)?) }),
+        let value = match kind.as_str() {
+            "one" => ArgumentValue::One(DataId(given.get(at + 2)?)),
+            "run" => ArgumentValue::Run { first: DataId(given.get(at + 2)?), count: given.get(at + 3)? },
+            "list" => ArgumentValue::List(given.get::<Vec<u32>>(at + 2)?.into_iter().map(DataId).collect()),
+            "value" => ArgumentValue::Value(value(&given.get(at + 2)?)?),
+            _ => ArgumentValue::Invalid(Problem {
+                hint: given.get(at + 3)?,
+                ..Problem::new(given.get::<String>(at + 2)?)
+            }),
         };
-        arguments.push(Argument { name, given });
+        arguments.push(Argument { name, value });
     }
     Ok(arguments)
 }
@@ -113,17 +117,17 @@ fn value(value: &Value<'_>) -> Result<ConfigValue> {
         return Ok(ConfigValue::String(text.to_string()?));
     }
     let number = value.as_number().ok_or(Error::Unknown)?;
-    Ok(whole(number).map_or(ConfigValue::Number(number), ConfigValue::Integer))
+    Ok(to_integer(number).map_or(ConfigValue::Number(number), ConfigValue::Integer))
 }
 
 /// `number` as an integer, if it is a whole number within the exact range of a double.
-fn whole(number: f64) -> Option<i64> {
+fn to_integer(number: f64) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "a whole number within the exact range")]
     (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
 }
 
-fn plain<'js>(ctx: &Ctx<'js>, value: &ConfigValue) -> Result<Value<'js>> {
+fn to_js<'js>(ctx: &Ctx<'js>, value: &ConfigValue) -> Result<Value<'js>> {
     match value {
         ConfigValue::Boolean(value) => value.into_js(ctx),
         #[expect(clippy::cast_precision_loss, reason = "JavaScript has no other numbers")]

@@ -14,13 +14,13 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod call_site;
 mod engine;
+mod exception;
 mod host;
-mod place;
-mod sets;
-mod site;
+mod overrides;
 
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 use flow::{Catalogue, ConfigValue, Tool, Workflow};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub struct Inputs {
     /// The files that `Data.get` finds.
     pub catalogue: Catalogue,
     /// Values that replace the first values of top-level variables (`--set`).
-    pub sets: Vec<(String, ConfigValue)>,
+    pub overrides: Vec<(String, ConfigValue)>,
     /// The limits of the script.
     pub limits: Limits,
     /// The callback for each line that the script prints; if `None`, the lines are dropped.
@@ -89,8 +89,8 @@ impl Default for Limits {
 /// position.
 pub fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
     if let Some(at) = script.source.find('\0') {
-        let place = Place::at_offset(&script.file, &script.source, at);
-        return Err(Problem::new("a zero byte: this is no text of a script").at(place));
+        let location = SourceLocation::at_offset(&script.file, &script.source, at);
+        return Err(Problem::new("a zero byte: this is no text of a script").at(location));
     }
     engine::evaluate(script, inputs)
 }

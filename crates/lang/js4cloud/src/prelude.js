@@ -7,7 +7,7 @@
 // methods as functions whose first argument is the receiver. The prelude's own lists have no
 // prototype, and nothing is spread or iterated, because a script may replace the functions that
 // this would call.
-(function (host, tools, sets) {
+(function (host, tools, overrides) {
   "use strict";
   const { Array, Error, Number, Object, Proxy, RangeError, RegExp, String, Symbol, TypeError } = globalThis;
   const { isArray } = Array;
@@ -413,7 +413,7 @@
 
   // `--set`: the name has its value before the script starts, and the first value that the script
   // assigns is ignored.
-  sets.forEach(([name, value]) => {
+  overrides.forEach(([name, value]) => {
     const settle = () =>
       defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
     defineProperty(globalThis, name, { get: () => value, set: settle, configurable: true, enumerable: true });

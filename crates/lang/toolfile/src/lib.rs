@@ -10,9 +10,9 @@ mod section;
 mod tool;
 mod value;
 
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 use flow::Tool;
-use section::{Report, Section};
+use section::{Diagnostics, Section};
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -37,9 +37,9 @@ pub struct ToolFile<'a> {
 /// `files`.
 pub fn parse(file: &ToolFile<'_>, exists: &dyn Fn(&Path) -> bool) -> Result<Vec<Tool>, Vec<Problem>> {
     let document = DeTable::parse(file.text).map_err(|error| vec![syntax(file, &error)])?;
-    let report = Report::new(file.name, file.text);
-    let tools = read(file, &report, document.get_ref(), exists);
-    let problems = report.into_problems();
+    let diagnostics = Diagnostics::new(file.name, file.text);
+    let tools = read(file, &diagnostics, document.get_ref(), exists);
+    let problems = diagnostics.into_problems();
     if problems.is_empty() { Ok(tools) } else { Err(problems) }
 }
 
@@ -47,14 +47,19 @@ fn syntax(file: &ToolFile<'_>, error: &toml::de::Error) -> Problem {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     let problem = Problem::new(format!("this is no TOML: {message}"));
     match error.span() {
-        Some(span) => problem.at(Place::at_offset(file.name, file.text, span.start)),
-        None => problem.at(Place::file(file.name)),
+        Some(span) => problem.at(SourceLocation::at_offset(file.name, file.text, span.start)),
+        None => problem.at(SourceLocation::file(file.name)),
     }
 }
 
-fn read(file: &ToolFile<'_>, report: &Report<'_>, document: &DeTable<'_>, exists: &dyn Fn(&Path) -> bool) -> Vec<Tool> {
-    let top = Section::new(report, String::new(), document, 0);
-    top.known(&["version", "tools"]);
+fn read(
+    file: &ToolFile<'_>,
+    diagnostics: &Diagnostics<'_>,
+    document: &DeTable<'_>,
+    exists: &dyn Fn(&Path) -> bool,
+) -> Vec<Tool> {
+    let top = Section::new(diagnostics, String::new(), document, 0);
+    top.check_keys(&["version", "tools"]);
     match top.get("version") {
         None => top.refuse("`version` is missing", Some("begin the file with `version = 1`".to_owned())),
         Some(_) => match top.integer("version") {

@@ -39,7 +39,7 @@ fn read(text: &str) -> Result<Vec<Tool>, Vec<Problem>> {
 }
 
 /// The problems of a file with one tool: `[tools.T]` on line 2, followed by `lines`.
-fn told(lines: &str) -> String {
+fn problem_text(lines: &str) -> String {
     let text = format!("version = 1\n[tools.T]\n{lines}\n");
     let problems = read(&text).expect_err("the file is wrong");
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -77,7 +77,7 @@ fn parameters_keep_the_order_of_the_text() {
 /// Checks the messages for invalid tools: pairs of the lines of a tool and the expected message.
 fn check_told(wrong: &[(&str, &str)]) {
     for (lines, expected) in wrong {
-        assert_eq!(told(lines), *expected, "{lines}");
+        assert_eq!(problem_text(lines), *expected, "{lines}");
     }
 }
 
@@ -214,7 +214,7 @@ fn every_problem_of_a_file_is_told_at_once_and_in_order() {
     let text = "version = 1\n[tools.A]\ncpus = 0\ncommand = [\"{x}\"]\n[tools.B]\nretries = -1\ncommand = [\"y\"]\n";
     let problems = read(text).expect_err("the file is wrong");
     let lines: Vec<u32> =
-        problems.iter().filter_map(|problem| problem.place.as_ref()).map(|place| place.line).collect();
+        problems.iter().filter_map(|problem| problem.location.as_ref()).map(|location| location.line).collect();
     assert_eq!(lines, [3, 4, 6]);
 }
 

@@ -1,14 +1,14 @@
 //! Reads a table of the file key by key. Problems are recorded with their positions, and reading
 //! goes on.
 
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 use std::cell::RefCell;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The problems found so far in one text.
-pub(crate) struct Report<'a> {
+pub(crate) struct Diagnostics<'a> {
     file: &'a str,
     text: &'a str,
     /// Each problem with the byte offset of its position, so that they can be sorted in the order
@@ -16,14 +16,14 @@ pub(crate) struct Report<'a> {
     found: RefCell<Vec<(usize, Problem)>>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> Diagnostics<'a> {
     pub fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text, found: RefCell::default() }
     }
 
     pub fn add(&self, offset: usize, problem: Problem) {
-        let place = Place::at_offset(self.file, self.text, offset);
-        self.found.borrow_mut().push((offset, problem.at(place)));
+        let location = SourceLocation::at_offset(self.file, self.text, offset);
+        self.found.borrow_mut().push((offset, problem.at(location)));
     }
 
     pub fn into_problems(self) -> Vec<Problem> {
@@ -35,7 +35,7 @@ impl<'a> Report<'a> {
 
 /// A table, with its name for messages.
 pub(crate) struct Section<'a> {
-    report: &'a Report<'a>,
+    diagnostics: &'a Diagnostics<'a>,
     /// The name, such as ``tool `C45` ``; empty for the file as a whole.
     subject: String,
     table: &'a DeTable<'a>,
@@ -44,17 +44,17 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub fn new(report: &'a Report<'a>, subject: String, table: &'a DeTable<'a>, offset: usize) -> Self {
-        Self { report, subject, table, offset }
+    pub fn new(diagnostics: &'a Diagnostics<'a>, subject: String, table: &'a DeTable<'a>, offset: usize) -> Self {
+        Self { diagnostics, subject, table, offset }
     }
 
     /// Refuses keys other than `known`.
-    pub fn known(&self, known: &[&str]) {
+    pub fn check_keys(&self, known: &[&str]) {
         for key in self.table.keys() {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
-                let problem = Problem::new(self.told(&format!("unknown key `{name}`")));
-                self.report.add(key.span().start, problem.nearest(name, known.iter().copied()));
+                let problem = Problem::new(self.with_subject(&format!("unknown key `{name}`")));
+                self.diagnostics.add(key.span().start, problem.nearest(name, known.iter().copied()));
             }
         }
     }
@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
             let text = item.get_ref().as_str();
             if text.is_none() {
                 let message = format!("`{key}` is a list of texts, and this is {}", kind(item.get_ref()));
-                self.report.add(item.span().start, Problem::new(self.told(&message)));
+                self.diagnostics.add(item.span().start, Problem::new(self.with_subject(&message)));
             }
             text.map(|text| (item.span().start, text.to_owned()))
         };
@@ -121,10 +121,10 @@ impl<'a> Section<'a> {
                 if self.subject.is_empty() { subject(name) } else { format!("{}, {}", self.subject, subject(name)) };
             let Some(table) = value.get_ref().as_table() else {
                 let message = format!("{subject}: needs a table, and this is {}", kind(value.get_ref()));
-                self.report.add(value.span().start, Problem::new(message));
+                self.diagnostics.add(value.span().start, Problem::new(message));
                 return None;
             };
-            Some((name, Section::new(self.report, subject, table, offset)))
+            Some((name, Section::new(self.diagnostics, subject, table, offset)))
         };
         self.pairs(key).into_iter().filter_map(section).collect()
     }
@@ -140,22 +140,22 @@ impl<'a> Section<'a> {
 
     /// Records a problem of the section as a whole.
     pub fn refuse(&self, message: &str, hint: Option<String>) {
-        let problem = Problem { hint, ..Problem::new(self.told(message)) };
-        self.report.add(self.offset, problem);
+        let problem = Problem { hint, ..Problem::new(self.with_subject(message)) };
+        self.diagnostics.add(self.offset, problem);
     }
 
     /// Records a problem of the value of `key`.
     pub fn refuse_at(&self, key: &str, message: impl AsRef<str>) {
-        self.note(self.offset_of(key), Problem::new(self.told(message.as_ref())));
+        self.add_problem(self.offset_of(key), Problem::new(self.with_subject(message.as_ref())));
     }
 
     /// Records a problem whose message is complete.
-    pub fn note(&self, offset: usize, problem: Problem) {
-        self.report.add(offset, problem);
+    pub fn add_problem(&self, offset: usize, problem: Problem) {
+        self.diagnostics.add(offset, problem);
     }
 
     /// `message` with the name of the section before it.
-    pub fn told(&self, message: &str) -> String {
+    pub fn with_subject(&self, message: &str) -> String {
         if self.subject.is_empty() { message.to_owned() } else { format!("{}: {message}", self.subject) }
     }
 

@@ -45,7 +45,7 @@ struct Offsets {
 
 /// Reads the tool in `section`; its problems are recorded there.
 pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn Fn(&Path) -> bool) -> Tool {
-    section.known(&KEYS);
+    section.check_keys(&KEYS);
     if TAKEN_NAMES.contains(&name) {
         section.refuse("scripts know another thing by this name", None);
     }
@@ -71,7 +71,7 @@ pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn F
     for found in check_tool(&tool) {
         // A missing command was already reported.
         if complete || !matches!(found.part, ToolPart::Tool) {
-            section.note(offset(section, &offsets, found.part), found.problem);
+            section.add_problem(offset(section, &offsets, found.part), found.problem);
         }
     }
     tool
@@ -105,7 +105,7 @@ fn env(section: &Section<'_>, offsets: &mut Offsets) -> Vec<(String, String)> {
     for (name, value, offset) in section.pairs("env") {
         let Some(text) = value.get_ref().as_str() else {
             let message = format!("variable `{name}` needs text in quotes, and this is {}", kind(value.get_ref()));
-            section.note(value.span().start, Problem::new(section.told(&message)));
+            section.add_problem(value.span().start, Problem::new(section.with_subject(&message)));
             continue;
         };
         offsets.env.push(offset);
@@ -136,8 +136,9 @@ fn files(section: &Section<'_>, here: &str, exists: &dyn Fn(&Path) -> bool) -> V
     let files = section.strings("files");
     for (offset, file) in &files {
         if !exists(&Path::new(here).join(file)) {
-            let problem = Problem::new(section.told(&format!("the file `{file}` does not exist")));
-            section.note(*offset, problem.hint(format!("`files` are found from the tool file's folder, {here}")));
+            let problem = Problem::new(section.with_subject(&format!("the file `{file}` does not exist")));
+            section
+                .add_problem(*offset, problem.hint(format!("`files` are found from the tool file's folder, {here}")));
         }
     }
     files.into_iter().map(|(_, file)| file).collect()
@@ -163,7 +164,7 @@ fn params(section: &Section<'_>, offsets: &mut Offsets) -> Vec<Param> {
 }
 
 fn input(section: &Section<'_>) -> ParamKind {
-    section.known(&["array", "optional", "implicit"]);
+    section.check_keys(&["array", "optional", "implicit"]);
     ParamKind::Input {
         array: array(section),
         optional: section.boolean("optional").unwrap_or(false),
@@ -172,7 +173,7 @@ fn input(section: &Section<'_>) -> ParamKind {
 }
 
 fn output(section: &Section<'_>) -> ParamKind {
-    section.known(&["array", "extension", "file", "implicit"]);
+    section.check_keys(&["array", "extension", "file", "implicit"]);
     ParamKind::Output {
         array: array(section),
         file: section.string("file"),
@@ -182,14 +183,14 @@ fn output(section: &Section<'_>) -> ParamKind {
 }
 
 fn config(section: &Section<'_>) -> ParamKind {
-    section.known(&["type", "default"]);
+    section.check_keys(&["type", "default"]);
     let types = || value::CONFIG_TYPES.iter().map(|of| of.name());
     let of = match section.string("type") {
         Some(name) => {
             let of = value::config_type(&name);
             if of.is_none() {
-                let problem = Problem::new(section.told(&format!("unknown type `{name}`")));
-                section.note(section.offset_of("type"), problem.nearest(&name, types()));
+                let problem = Problem::new(section.with_subject(&format!("unknown type `{name}`")));
+                section.add_problem(section.offset_of("type"), problem.nearest(&name, types()));
             }
             of
         }
@@ -225,8 +226,8 @@ fn array(section: &Section<'_>) -> Option<ArrayForm> {
         _ => None,
     };
     if form.is_none() {
-        let problem = Problem::new(section.told(&format!("unknown form of array `{name}`")));
-        section.note(section.offset_of("array"), problem.nearest(&name, ["args", "list", "dir"]));
+        let problem = Problem::new(section.with_subject(&format!("unknown form of array `{name}`")));
+        section.add_problem(section.offset_of("array"), problem.nearest(&name, ["args", "list", "dir"]));
     }
     form
 }

@@ -8,7 +8,7 @@ use super::preloaded::PreloadSetup;
 use super::{CollectResult, MissingOutput, OutputFile, WorkspaceBase, WorkspaceError};
 use crate::layout;
 use exec::ToolPath;
-use flow::{Command, DataId, TaskId};
+use flow::{DataId, TaskCommand, TaskId};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl PoolStorage {
         &self,
         base: &WorkspaceBase,
         task: TaskId,
-        command: &Command,
+        command: &TaskCommand,
     ) -> Result<(), WorkspaceError> {
         base.make_dir(Path::new(&layout::task_dir(&base.flow, task))).await?;
         for (path, text) in &command.lists {

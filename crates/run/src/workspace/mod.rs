@@ -41,7 +41,7 @@ use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
 use background_remove::BackgroundRemover;
 use exec::ToolPath;
-use flow::{Command, DataId, TaskId, ToolId};
+use flow::{DataId, TaskCommand, TaskId, ToolId};
 use placement::Policy;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -208,7 +208,7 @@ impl Workspace {
     }
 
     /// Makes the task's directory with its lists and links, and copies its inputs if it is staged.
-    pub async fn prepare_task(&self, task: TaskId, command: &Command) -> Result<(), WorkspaceError> {
+    pub async fn prepare_task(&self, task: TaskId, command: &TaskCommand) -> Result<(), WorkspaceError> {
         match self.form(task) {
             StorageMode::Direct(direct) => direct.prepare_task(&self.base, task, command).await,
             StorageMode::Staged(staged) => staged.prepare_task(&self.base, task, command).await,
@@ -217,7 +217,7 @@ impl Workspace {
 
     /// Files and environment for the process of a task after [`Self::enter`]. Pass its open files
     /// to [`Self::take_back`] when the process has ended.
-    pub async fn task_io(&self, task: TaskId, command: &Command) -> Result<TaskIo, WorkspaceError> {
+    pub async fn task_io(&self, task: TaskId, command: &TaskCommand) -> Result<TaskIo, WorkspaceError> {
         match self.form(task) {
             StorageMode::Direct(PoolStorage { root, preloaded: Some(preloaded) }) => {
                 preloaded.task_io(&self.base, root, &self.dir_of(task), command).await

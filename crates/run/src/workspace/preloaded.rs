@@ -8,7 +8,7 @@
 use super::copy::bytes_of;
 use super::{WorkspaceBase, WorkspaceError};
 use exec::{PathOrFd, ToolPath};
-use flow::Command;
+use flow::TaskCommand;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -50,7 +50,7 @@ pub struct TaskIo {
 
 impl TaskIo {
     /// All files as paths, for a process that needs no library.
-    pub fn paths(dir: ToolPath, command: &Command) -> Self {
+    pub fn paths(dir: ToolPath, command: &TaskCommand) -> Self {
         Self {
             cwd: dir.into(),
             stdin: command.stdin.as_ref().map(PathOrFd::from),
@@ -83,7 +83,7 @@ impl PreloadSetup {
         base: &WorkspaceBase,
         root: &ToolPath,
         dir: &ToolPath,
-        command: &Command,
+        command: &TaskCommand,
     ) -> Result<TaskIo, WorkspaceError> {
         let mut io = TaskIo::paths(dir.clone(), command);
         io.cwd = PathOrFd::Open(self.nowhere.clone());

@@ -4,7 +4,7 @@
 use super::host_cleanup::remove_any;
 use super::{CollectResult, MissingOutput, OutputFile, WorkspaceBase, WorkspaceError, copy, in_pool};
 use crate::layout;
-use flow::{Command, DataId, TaskId};
+use flow::{DataId, TaskCommand, TaskId};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ impl StagedStorage {
         &self,
         base: &WorkspaceBase,
         task: TaskId,
-        command: &Command,
+        command: &TaskCommand,
     ) -> Result<(), WorkspaceError> {
         self.copy_inputs(base, task).await?;
         if let Err(error) = self.make_directory(base, task, command) {
@@ -116,7 +116,7 @@ impl StagedStorage {
     }
 
     /// Makes the task's directory with its lists and links.
-    fn make_directory(&self, base: &WorkspaceBase, task: TaskId, command: &Command) -> Result<(), WorkspaceError> {
+    fn make_directory(&self, base: &WorkspaceBase, task: TaskId, command: &TaskCommand) -> Result<(), WorkspaceError> {
         let dir = self.root.join(layout::task_dir(&base.flow, task));
         fs::create_dir_all(&dir).map_err(WorkspaceError::host(dir))?;
         for (path, text) in &command.lists {

@@ -31,7 +31,7 @@ fn called(source: &str) -> Vec<String> {
     calls(&run(source).unwrap_or_else(|problem| panic!("{problem}")))
 }
 
-fn told(files: &[&str], source: &str) -> String {
+fn problem_text(files: &[&str], source: &str) -> String {
     run_on(files, source).expect_err("is refused").to_string()
 }
 
@@ -49,7 +49,10 @@ fn all_takes_every_file_of_a_name_whatever_their_number() {
         called(r#"Data.get("reads", "all"); Any({in: Data.get("reads", "all"), out: Data.define("O")});"#).len(),
         1
     );
-    assert!(told(&FILES, r#"Data.get("reads", "al")"#).contains("is a whole number or \"all\", not the text \"al\""));
+    assert!(
+        problem_text(&FILES, r#"Data.get("reads", "al")"#)
+            .contains("is a whole number or \"all\", not the text \"al\"")
+    );
 }
 
 #[test]
@@ -90,11 +93,10 @@ fn pairs_are_rows_of_two_with_the_name_of_the_pair() {
 #[test]
 fn a_pair_without_its_partner_is_refused_with_the_name_of_the_missing_file() {
     let files = ["é/s1_R1.fq", "é/s1_R2.fq", "é/s2_R1.fq"];
-    let told_of = told(&files, "\nvar p = Data.pairs(/(.*)_R([12])/);");
+    let text = problem_text(&files, "\nvar p = Data.pairs(/(.*)_R([12])/);");
+    assert!(text.contains("`é/s2_R1.fq` has no partner `é/s2_R2.fq`") && text.starts_with("dir/w.js:2:"), "{text}");
+    assert!(problem_text(&files, "Data.pairs(/_R([12])/)").contains("needs two groups"));
     assert!(
-        told_of.contains("`é/s2_R1.fq` has no partner `é/s2_R2.fq`") && told_of.starts_with("dir/w.js:2:"),
-        "{told_of}"
+        problem_text(&files, "Data.pairs('s')").contains("Data.pairs needs a regular expression, not the text \"s\"")
     );
-    assert!(told(&files, "Data.pairs(/_R([12])/)").contains("needs two groups"));
-    assert!(told(&files, "Data.pairs('s')").contains("Data.pairs needs a regular expression, not the text \"s\""));
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::time::Duration;
 
-fn told(source: &str, limits: Limits) -> String {
+fn problem_text(source: &str, limits: Limits) -> String {
     run_with(source, Inputs { limits, ..inputs() }).expect_err(source).to_string()
 }
 
@@ -26,14 +26,14 @@ fn runaway_loops_end_at_the_step_limit() {
         "[1, 2].sort(() => { for (;;); })",
         "var f = () => { try { f(); } finally { f(); } }; f()",
     ] {
-        let message = told(source, few());
+        let message = problem_text(source, few());
         assert!(message.contains("the script takes more than 1000000 steps"), "{source}: {message}");
         assert!(message.ends_with("hint: does a loop never end?"), "{source}: {message}");
     }
     // The last step is either the loop's own, which has no position, or that of the call. One more
     // step before the loop exchanges the two cases.
     let messages =
-        ["var i;", "var i = Math.abs(1);"].map(|first| told(&format!("{first}\nfor (;;) Math.abs(i);"), few()));
+        ["var i;", "var i = Math.abs(1);"].map(|first| problem_text(&format!("{first}\nfor (;;) Math.abs(i);"), few()));
     assert!(messages.iter().any(|message| message.starts_with("dir/w.js:2:")), "{messages:?}");
 }
 
@@ -49,7 +49,7 @@ fn memory_bombs_end_at_the_memory_limit() {
         "JSON.stringify(new Array(10000000).fill('long enough to matter'))",
     ] {
         let limits = Limits { steps: 100_000_000, ..few() };
-        let message = told(source, limits);
+        let message = problem_text(source, limits);
         let is_memory = message.contains("memory") || message.contains("string too long") || message.contains("length");
         assert!(is_memory, "{source}: {message}");
     }
@@ -63,7 +63,7 @@ fn endless_recursion_ends_at_the_stack_limit() {
         "var o = {}; for (var i = 0; i < 200000; i++) o = {o}; JSON.stringify(o)",
         "var f = () => new Proxy({}, {get: () => f().x}); f().x",
     ] {
-        let message = told(source, Limits { steps: 100_000_000, memory_bytes: 256 << 20, ..few() });
+        let message = problem_text(source, Limits { steps: 100_000_000, memory_bytes: 256 << 20, ..few() });
         assert!(message.contains("nest too deep") || message.contains("too deep"), "{source}: {message}");
     }
 }
@@ -71,20 +71,20 @@ fn endless_recursion_ends_at_the_stack_limit() {
 #[test]
 fn time_is_the_last_resort() {
     let limits = Limits { steps: u64::MAX, time: Duration::from_millis(200), ..few() };
-    assert_eq!(told("for (;;);", limits), "dir/w.js: the script takes longer than 0.2 s");
+    assert_eq!(problem_text("for (;;);", limits), "dir/w.js: the script takes longer than 0.2 s");
 }
 
 #[test]
 fn tasks_and_members_are_bounded() {
-    let message = told("for (;;) Copy({in: Data.get('Train'), out: Data.define('A' + Math.random())})", few());
+    let message = problem_text("for (;;) Copy({in: Data.get('Train'), out: Data.define('A' + Math.random())})", few());
     assert!(message.starts_with("dir/w.js:1:10: more than 100 tasks"), "{message}");
     for source in ["Data.define('A', 1001)", "Data.define('A', [40, 40])", "Data.define('A', [1e9, 1e9, 1e9])"] {
-        let message = told(source, few());
+        let message = problem_text(source, few());
         assert!(message.contains("`A` has too many members: a workflow has at most 1000"), "{message}");
     }
     let many = "var A = Data.define('A', 100), B = A.slice().reverse(), i = 0;\
                 var C = Data.define('C', 100); for (;;) Any({in: B, out: C[i++]})";
-    assert!(told(many, few()).contains("calls pass too many members one by one"));
+    assert!(problem_text(many, few()).contains("calls pass too many members one by one"));
 }
 
 #[test]
@@ -92,14 +92,14 @@ fn a_script_reaches_nothing_outside() {
     for name in
         ["require", "process", "std", "os", "fetch", "setTimeout", "Deno", "XMLHttpRequest", "WeakRef", "Worker"]
     {
-        let message = told(&format!("{name}.x"), few());
+        let message = problem_text(&format!("{name}.x"), few());
         assert!(message.contains(&format!("unknown name `{name}`")), "{message}");
     }
     for source in ["new Date()", "Date.now()", "performance.now()"] {
-        assert!(told(source, few()).contains("it gives the same workflow each time"), "{source}");
+        assert!(problem_text(source, few()).contains("it gives the same workflow each time"), "{source}");
     }
     assert!(run_with("import('fs').then(print, () => {})", inputs()).is_ok());
-    assert!(told("import fs from 'fs'", few()).contains("syntax error"));
+    assert!(problem_text("import fs from 'fs'", few()).contains("syntax error"));
 }
 
 #[test]
@@ -136,9 +136,11 @@ fn odd_texts_are_scripts_or_refused() {
         assert!(run_with(source, inputs()).is_ok(), "{source:?}");
     }
     for source in ["\u{1b}[31m", "var \u{202e}a = ;"] {
-        assert!(told(source, few()).contains("syntax error"), "{source:?}");
+        assert!(problem_text(source, few()).contains("syntax error"), "{source:?}");
     }
-    assert!(told("var a = '\0';", few()).starts_with("dir/w.js:1:10: a zero byte: this is no text of a script"));
+    assert!(
+        problem_text("var a = '\0';", few()).starts_with("dir/w.js:1:10: a zero byte: this is no text of a script")
+    );
 }
 
 #[test]
@@ -177,8 +179,8 @@ fn deep_structures_do_not_break_the_process() {
         // The script may be evaluated or refused with a short message, but the process must
         // survive.
         let outcome = run_with(source, Inputs { limits, ..inputs() });
-        let told = outcome.map_or_else(|problem| problem.to_string(), |_| String::new());
-        assert!(told.len() < 4_000, "{} bytes are told of {source}", told.len());
+        let message = outcome.map_or_else(|problem| problem.to_string(), |_| String::new());
+        assert!(message.len() < 4_000, "{} bytes are told of {source}", message.len());
     }
 }
 

@@ -47,7 +47,7 @@ fn the_listing_makes_3_and_kn_and_2m_tasks() {
 #[test]
 fn the_listing_takes_other_numbers() {
     let set = |name: &str, value| (name.to_owned(), ConfigValue::Integer(value));
-    let inputs = Inputs { sets: vec![set("n", 4), set("m", 80)], ..inputs() };
+    let inputs = Inputs { overrides: vec![set("n", 4), set("m", 80)], ..inputs() };
     let workflow = run_with(LISTING, inputs).expect("the listing runs");
     assert_eq!(workflow.tasks.len(), 3 + 3 * 4 + 2 * 80);
 }

@@ -5,9 +5,9 @@ mod files;
 mod hostile;
 mod limits;
 mod listing;
+mod messages;
+mod overrides;
 mod patterns;
-mod sets;
-mod told;
 
 use base::Problem;
 use flow::{ArrayForm, Catalogue, ConfigType, ConfigValue, Param, ParamKind, Tool, Workflow};

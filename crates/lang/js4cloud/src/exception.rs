@@ -2,48 +2,48 @@
 
 use crate::Script;
 use crate::engine::SCRIPT_NAME;
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 use rquickjs::{Coerced, Ctx, Object, Value};
 
 /// The problem for a thrown value; `tools` are the names of the tools that the script may call.
 /// Reading the value may run code of the script, so the caller must not hold a borrow that the
 /// host's functions need.
-pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script, tools: &[String]) -> Problem {
+pub(crate) fn to_problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script, tools: &[String]) -> Problem {
     let Some(error) = thrown.as_object().filter(|object| object.is_error()) else {
         let problem = if thrown.is_null() {
             // The engine throws null if it has no memory left for an error.
             Problem::new("the script needs more memory than it may have, or threw null")
         } else {
-            Problem::new(format!("the script threw {}", shown(thrown)))
+            Problem::new(format!("the script threw {}", describe(thrown)))
         };
-        return problem.at(Place::file(&script.file));
+        return problem.at(SourceLocation::file(&script.file));
     };
-    let message = shortened(&text(error, "message").unwrap_or_default());
-    let at = of_error(error);
+    let message = truncate(&text(error, "message").unwrap_or_default());
+    let at = error_position(error);
     let problem = match error.get::<_, Option<Object<'_>>>("told").ok().flatten() {
-        Some(told) => Problem { hint: text(&told, "hint"), ..Problem::new(message) },
-        None => foreign(ctx, script, tools, (&text(error, "name").unwrap_or_default(), &message), at),
+        Some(report) => Problem { hint: text(&report, "hint"), ..Problem::new(message) },
+        None => native_error(ctx, script, tools, (&text(error, "name").unwrap_or_default(), &message), at),
     };
-    problem.at(place(script, at))
+    problem.at(location(script, at))
 }
 
 /// The line and column of an error: those that the host set, or else the engine's position.
-pub(crate) fn of_error(error: &Object<'_>) -> Option<(u32, u32)> {
-    let told = error.get::<_, Option<Object<'_>>>("told").ok().flatten();
-    let number = |key| told.as_ref()?.get::<_, Option<u32>>(key).ok().flatten();
-    number("line").zip(number("column")).or_else(|| in_script(&text(error, "stack")?))
+pub(crate) fn error_position(error: &Object<'_>) -> Option<(u32, u32)> {
+    let report = error.get::<_, Option<Object<'_>>>("told").ok().flatten();
+    let number = |key| report.as_ref()?.get::<_, Option<u32>>(key).ok().flatten();
+    number("line").zip(number("column")).or_else(|| script_position(&text(error, "stack")?))
 }
 
 /// The position of an error; only the file if no line is known.
-pub(crate) fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
+pub(crate) fn location(script: &Script, at: Option<(u32, u32)>) -> SourceLocation {
     match at {
-        Some(at) => Place::at_line(&script.file, &script.source, at),
-        None => Place::file(&script.file),
+        Some(at) => SourceLocation::at_line(&script.file, &script.source, at),
+        None => SourceLocation::file(&script.file),
     }
 }
 
 /// The problem for an error that JavaScript itself raised.
-fn foreign(
+fn native_error(
     ctx: &Ctx<'_>,
     script: &Script,
     tools: &[String],
@@ -52,7 +52,7 @@ fn foreign(
 ) -> Problem {
     let undefined = message.strip_suffix(" is not defined").filter(|_| name == "ReferenceError");
     match (name, message) {
-        _ if undefined.is_some() => unknown(ctx, script, tools, undefined.unwrap_or_default(), at),
+        _ if undefined.is_some() => undefined_name(ctx, script, tools, undefined.unwrap_or_default(), at),
         ("SyntaxError", _) => Problem::new(format!("syntax error: {message}")),
         (_, "out of memory") => Problem::new("the script needs more memory than it may have"),
         ("RangeError" | "InternalError", message)
@@ -66,7 +66,7 @@ fn foreign(
 }
 
 /// The problem for an undefined name, as the name of a tool if it is called.
-fn unknown(ctx: &Ctx<'_>, script: &Script, tools: &[String], name: &str, at: Option<(u32, u32)>) -> Problem {
+fn undefined_name(ctx: &Ctx<'_>, script: &Script, tools: &[String], name: &str, at: Option<(u32, u32)>) -> Problem {
     let line = at.and_then(|(line, _)| script.source.lines().nth(line.saturating_sub(1) as usize)).unwrap_or_default();
     let is_called = line.match_indices(name).any(|(at, _)| line[at + name.len()..].trim_start().starts_with('('));
     if is_called {
@@ -79,7 +79,7 @@ fn unknown(ctx: &Ctx<'_>, script: &Script, tools: &[String], name: &str, at: Opt
 }
 
 /// The line and column of the innermost frame of the script in a stack trace.
-pub(crate) fn in_script(stack: &str) -> Option<(u32, u32)> {
+pub(crate) fn script_position(stack: &str) -> Option<(u32, u32)> {
     let at = stack.lines().find_map(|frame| frame.split_once(SCRIPT_NAME)?.1.strip_prefix(':'))?;
     let mut numbers = at.trim_end_matches(')').split(':').map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -91,13 +91,13 @@ fn text(error: &Object<'_>, key: &str) -> Option<String> {
 }
 
 /// The text of a thrown value that is not an error.
-fn shown(thrown: &Value<'_>) -> String {
+fn describe(thrown: &Value<'_>) -> String {
     let text = thrown.get::<Coerced<String>>().map_or_else(|_| thrown.type_name().to_owned(), |text| text.0);
-    shortened(&text)
+    truncate(&text)
 }
 
 /// Shortens text from a script to a readable length.
-fn shortened(text: &str) -> String {
+fn truncate(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 1_000;
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),

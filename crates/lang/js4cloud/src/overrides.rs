@@ -6,12 +6,12 @@
 
 use crate::Script;
 use crate::engine::eval;
-use base::{Place, Problem};
+use base::{Problem, SourceLocation};
 use flow::ConfigValue;
 use rquickjs::{Ctx, Value};
 
 /// Refuses the first name that no top-level `var` of `script` declares.
-pub(crate) fn check(ctx: &Ctx<'_>, script: &Script, sets: &[(String, ConfigValue)]) -> Result<(), Problem> {
+pub(crate) fn check(ctx: &Ctx<'_>, script: &Script, overrides: &[(String, ConfigValue)]) -> Result<(), Problem> {
     let before = names(ctx);
     if eval::<Value<'_>>(ctx, &format!("throw 0;{}", script.source), "<declared>").is_err() {
         // The exception is the `throw` itself, or a syntax error, which the real run will report.
@@ -21,8 +21,8 @@ pub(crate) fn check(ctx: &Ctx<'_>, script: &Script, sets: &[(String, ConfigValue
         }
     }
     let declared: Vec<String> = names(ctx).into_iter().filter(|name| !before.contains(name)).collect();
-    match sets.iter().find(|(name, _)| !declared.contains(name)) {
-        Some((name, _)) => Err(refused(ctx, script, name, &declared)),
+    match overrides.iter().find(|(name, _)| !declared.contains(name)) {
+        Some((name, _)) => Err(refuse(ctx, script, name, &declared)),
         None => Ok(()),
     }
 }
@@ -33,14 +33,14 @@ fn names(ctx: &Ctx<'_>) -> Vec<String> {
     eval(ctx, code, "<names>").unwrap_or_default()
 }
 
-fn refused(ctx: &Ctx<'_>, script: &Script, name: &str, declared: &[String]) -> Problem {
-    let place = Place::file(&script.file);
+fn refuse(ctx: &Ctx<'_>, script: &Script, name: &str, declared: &[String]) -> Problem {
+    let location = SourceLocation::file(&script.file);
     if is_lexical(ctx, name) {
         let message = format!("`{name}` is declared with `let`, `const` or `class`, and only a `var` can be set");
-        return Problem::new(message).at(place).hint(format!("write `var {name} = ...` in the script"));
+        return Problem::new(message).at(location).hint(format!("write `var {name} = ...` in the script"));
     }
     let message = format!("the script declares no top-level `var {name}` that could be set");
-    Problem::new(message).at(place).nearest(name, declared.iter().map(String::as_str))
+    Problem::new(message).at(location).nearest(name, declared.iter().map(String::as_str))
 }
 
 /// Returns whether `name` is declared by `let`, `const` or `class`: such a variable exists, but

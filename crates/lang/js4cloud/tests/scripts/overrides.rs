@@ -4,12 +4,12 @@ use super::{inputs, run_with};
 use flow::ConfigValue;
 use js4cloud::Inputs;
 
-/// The lines that `source` prints with `sets`, or the problem.
-fn printed(source: &str, sets: &[(&str, ConfigValue)]) -> Result<Vec<String>, String> {
+/// The lines that `source` prints with `overrides`, or the problem.
+fn printed(source: &str, overrides: &[(&str, ConfigValue)]) -> Result<Vec<String>, String> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let log: Box<dyn Fn(&str) + Send> = Box::new(move |line| sender.send(line.to_owned()).expect("is received"));
-    let sets = sets.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let outcome = run_with(source, Inputs { sets, log: Some(log), ..inputs() });
+    let overrides = overrides.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let outcome = run_with(source, Inputs { overrides, log: Some(log), ..inputs() });
     outcome.map(|_| receiver.iter().collect()).map_err(|problem| problem.to_string())
 }
 
@@ -36,14 +36,14 @@ fn the_first_value_is_replaced_and_only_that() {
 
 #[test]
 fn numbers_texts_and_truth_values_can_be_set() {
-    let sets = [
+    let overrides = [
         ("a", ConfigValue::Number(0.5)),
         ("b", ConfigValue::String("x\"y".to_owned())),
         ("c", ConfigValue::Boolean(false)),
         ("d", ConfigValue::Integer(-3)),
     ];
     let source = "var a = 1, b = '', c = true, d; print(a, b, c, d, typeof c)";
-    assert_eq!(printed(source, &sets), Ok(vec!["0.5 x\"y false -3 boolean".to_owned()]));
+    assert_eq!(printed(source, &overrides), Ok(vec!["0.5 x\"y false -3 boolean".to_owned()]));
 }
 
 #[test]

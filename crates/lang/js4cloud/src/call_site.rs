@@ -17,42 +17,42 @@ const MENTIONS_MAX: usize = 16;
 
 /// A call in the text. Lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Site {
+pub(crate) struct CallSite {
     /// The line of the call; 0 if unknown.
     pub line: u32,
     /// The column of the call in characters; 0 if unknown.
     pub column: u32,
     /// A parameter that the call's object literal gives twice, with the line and column of the
     /// second one.
-    pub twice: Option<(String, u32, u32)>,
+    pub duplicate: Option<(String, u32, u32)>,
 }
 
 /// The calls of one script. Each position is scanned only once, however often a loop executes it.
-pub(crate) struct Sites {
+pub(crate) struct CallSites {
     source: String,
     /// The byte offset of the start of each line.
     lines: Vec<usize>,
-    known: HashMap<(u32, u32, u32), Site>,
+    cache: HashMap<(u32, u32, u32), CallSite>,
 }
 
-impl Sites {
+impl CallSites {
     pub fn new(source: &str) -> Self {
         let lines = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { source: source.to_owned(), lines, known: HashMap::new() }
+        Self { source: source.to_owned(), lines, cache: HashMap::new() }
     }
 
     /// The call of the tool `name` (number `tool`) that the engine reports at `(line, column)`.
-    pub fn site(&mut self, tool: u32, name: &str, (line, column): (u32, u32)) -> &Site {
+    pub fn find(&mut self, tool: u32, name: &str, (line, column): (u32, u32)) -> &CallSite {
         let (source, lines) = (&self.source, &self.lines);
-        self.known.entry((tool, line, column)).or_insert_with(|| {
+        self.cache.entry((tool, line, column)).or_insert_with(|| {
             let found = offset(source, lines, (line, column)).and_then(|at| call_around(source, at, name));
-            let Some((start, open)) = found else { return Site { line, column, twice: None } };
+            let Some((start, open)) = found else { return CallSite { line, column, duplicate: None } };
             let (line, column) = position(source, lines, start);
-            let twice = written_twice(source, open).map(|(name, at)| {
+            let duplicate = find_duplicate_key(source, open).map(|(name, at)| {
                 let (line, column) = position(source, lines, at);
                 (name, line, column)
             });
-            Site { line, column, twice }
+            CallSite { line, column, duplicate }
         })
     }
 }
@@ -90,7 +90,7 @@ fn is_word(c: char) -> bool {
 
 /// A key that occurs twice in the object literal right behind the parenthesis at `open`: the name,
 /// and the offset of the second one.
-fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
+fn find_duplicate_key(source: &str, open: usize) -> Option<(String, usize)> {
     let mut code = Code::new(source, open);
     let mut depth = 0u32;
     let mut keys: Vec<&str> = Vec::new();
@@ -218,48 +218,48 @@ mod tests {
     use proptest::prelude::*;
 
     /// The site of the call of `T` in `source`, with the engine's position at the mark `^`.
-    fn site(source: &str) -> Site {
+    fn call_site(source: &str) -> CallSite {
         let at = source.find('^').expect("a mark");
         let plain = source.replacen('^', "", 1);
-        let mut sites = Sites::new(&plain);
-        let place = position(&plain, &sites.lines, at);
-        sites.site(0, "T", place).clone()
+        let mut call_sites = CallSites::new(&plain);
+        let location = position(&plain, &call_sites.lines, at);
+        call_sites.find(0, "T", location).clone()
     }
 
-    fn at(line: u32, column: u32) -> Site {
-        Site { line, column, twice: None }
+    fn at(line: u32, column: u32) -> CallSite {
+        CallSite { line, column, duplicate: None }
     }
 
     #[test]
     fn a_call_begins_with_its_name_however_far_the_engine_is() {
-        assert_eq!(site("x; T({a: b^[1]})"), at(1, 4));
-        assert_eq!(site("  T({\n  a: ')', // )\n  b: c^[1]\n})"), at(1, 3));
-        assert_eq!(site("T(1); T({a: T2, b^: 2})"), at(1, 7));
-        assert_eq!(site("T({a: /[)]/.x, é: \"(\", b^: 2})"), at(1, 1));
-        assert_eq!(site("^T()"), at(1, 1));
+        assert_eq!(call_site("x; T({a: b^[1]})"), at(1, 4));
+        assert_eq!(call_site("  T({\n  a: ')', // )\n  b: c^[1]\n})"), at(1, 3));
+        assert_eq!(call_site("T(1); T({a: T2, b^: 2})"), at(1, 7));
+        assert_eq!(call_site("T({a: /[)]/.x, é: \"(\", b^: 2})"), at(1, 1));
+        assert_eq!(call_site("^T()"), at(1, 1));
     }
 
     #[test]
     fn a_call_by_another_name_stays_where_the_engine_says() {
-        assert_eq!(site("T(); [T][0]^()"), at(1, 12));
-        assert_eq!(site("x.T(1^)"), at(1, 6));
+        assert_eq!(call_site("T(); [T][0]^()"), at(1, 12));
+        assert_eq!(call_site("x.T(1^)"), at(1, 6));
     }
 
     #[test]
     fn a_parameter_written_twice_is_found() {
-        let twice = |source| site(source).twice;
-        assert_eq!(twice("T({a: 1, b: {a: 2}, a^: 3})"), Some(("a".to_owned(), 1, 21)));
-        assert_eq!(twice("T({a: f(1, a), \"a\": [a, a]^})"), Some(("a".to_owned(), 1, 16)));
+        let duplicate = |source| call_site(source).duplicate;
+        assert_eq!(duplicate("T({a: 1, b: {a: 2}, a^: 3})"), Some(("a".to_owned(), 1, 21)));
+        assert_eq!(duplicate("T({a: f(1, a), \"a\": [a, a]^})"), Some(("a".to_owned(), 1, 16)));
         for right in ["T({a: 1, b: {a: 2}, c: [a, a]^})", "T({a: x ? a : a, b^: 1})", "T(^f({a: 1, a: 2}))", "T({a^})"]
         {
-            assert_eq!(twice(right), None, "{right}");
+            assert_eq!(duplicate(right), None, "{right}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(source in "[T(){}\\[\\],:'\"/\\\\a\n é*]{0,60}", line in 0u32..4, column in 0u32..70) {
-            let _ = Sites::new(&source).site(0, "T", (line, column));
+            let _ = CallSites::new(&source).find(0, "T", (line, column));
         }
     }
 }
