@@ -39,7 +39,7 @@ pub const FILES: usize = 16;
 /// Memory of a fixed length, striped over several files in units of a large block: unit `i` is
 /// number `i / FILES` of file `i % FILES`. No range that is written, viewed or given back crosses a
 /// unit.
-pub struct Backing {
+pub struct BackingMemory {
     files: Vec<Mapped>,
     unit_bytes: usize,
     /// The tmpfs of the files; an error if they are memfds.
@@ -55,7 +55,7 @@ pub struct Mapped {
     map: MmapRaw,
 }
 
-impl Backing {
+impl BackingMemory {
     /// Creates `units * unit_bytes` zero bytes, which take no memory before they are written.
     pub fn new(units: u64, unit_bytes: u64) -> io::Result<Self> {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
@@ -165,18 +165,18 @@ impl Mapped {
         self.map.as_ptr().wrapping_add(at)
     }
 
-    /// Writes as [`Backing::write`] does.
+    /// Writes as [`BackingMemory::write`] does.
     pub fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, at as u64)
     }
 
-    /// Writes zeros as [`Backing::zero`] does.
+    /// Writes zeros as [`BackingMemory::zero`] does.
     pub fn zero(&self, at: usize, len: usize) -> io::Result<()> {
         let piece = |from: usize| &ZEROS[..(len - from).min(ZEROS.len())];
         (0..len).step_by(ZEROS.len()).try_for_each(|from| self.write(at + from, piece(from)))
     }
 
-    /// Gives memory back as [`Backing::discard`] does.
+    /// Gives memory back as [`BackingMemory::discard`] does.
     pub fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, flags, at as u64, len as u64)?)
@@ -215,11 +215,11 @@ mod tests {
 
     const UNIT: usize = 1 << 20;
 
-    fn backing() -> Backing {
-        Backing::new(40, UNIT as u64).unwrap()
+    fn backing() -> BackingMemory {
+        BackingMemory::new(40, UNIT as u64).unwrap()
     }
 
-    fn content(backing: &Backing, at: usize, len: usize) -> Vec<u8> {
+    fn content(backing: &BackingMemory, at: usize, len: usize) -> Vec<u8> {
         let (mapped, at) = backing.locate(at);
         let mut bytes = vec![1; len];
         mapped.file.read_exact_at(&mut bytes, at as u64).unwrap();

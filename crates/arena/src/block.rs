@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use store::{EngineError, FreedHook};
 
 use crate::PAGE_BYTES;
-use crate::backing::Backing;
+use crate::backing::BackingMemory;
 use crate::buddy::{BlockRange, Buddy, PageRun};
 use crate::extent_quota::Quota;
 use crate::high_water::HighWater;
@@ -38,7 +38,7 @@ const RECLAIM_TRIES: u32 = 16;
 
 /// The block pool: the memory of an arena and its allocation state.
 pub struct BlockPool {
-    backing: Backing,
+    backing: BackingMemory,
     capacity: u64,
     state: Mutex<AllocState>,
     /// Write segments: memory that other processes write into.
@@ -74,9 +74,9 @@ impl BlockPool {
         let discards = rustix::param::page_size() <= PAGE_BYTES as usize;
         let tops_liked = if discards { tops_most.min(tops_least * ADDRESS_FACTOR) } else { tops_least };
         // If address space is limited (strict overcommit, a ulimit), fall back to the minimum.
-        let (backing, tops) = Backing::new(tops_liked, top_bytes)
+        let (backing, tops) = BackingMemory::new(tops_liked, top_bytes)
             .map(|backing| (backing, tops_liked))
-            .or_else(|_| Backing::new(tops_least, top_bytes).map(|backing| (backing, tops_least)))?;
+            .or_else(|_| BackingMemory::new(tops_least, top_bytes).map(|backing| (backing, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
         let (ledger, high_water) = (Ledger::new(capacity, buddy, discards), HighWater::new(capacity));
         let state = Mutex::new(AllocState { ledger, offers: BlockOffers::default(), high_water });
@@ -172,7 +172,7 @@ impl BlockPool {
     }
 
     /// Read access to the memory.
-    pub fn backing(&self) -> &Backing {
+    pub fn backing(&self) -> &BackingMemory {
         &self.backing
     }
 

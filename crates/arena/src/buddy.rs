@@ -10,10 +10,10 @@
 //! back to the system. A block is cold only if all of it is; a merge of both kinds counts as warm.
 
 /// A page index in the arena.
-pub type Page = u32;
+pub type PageNo = u32;
 
 /// End-of-list marker; also the index behind the last possible page.
-const NONE: Page = Page::MAX;
+const NONE: PageNo = PageNo::MAX;
 /// In `heads`: no free block starts at this page.
 const NOT_FREE: u8 = 0;
 /// In `heads`: added to the order (counted from 1) of a cold free block.
@@ -26,7 +26,7 @@ const ROW_BLOCKS_MAX: usize = 256;
 /// A block: its first page and its order (log2 of its pages).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockRange {
-    pub first: Page,
+    pub first: PageNo,
     pub order: u8,
 }
 
@@ -52,7 +52,7 @@ impl BlockRange {
 /// Allocated contiguous pages: the beginning of a block whose other pages are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRun {
-    pub first: Page,
+    pub first: PageNo,
     pub pages: u32,
 }
 
@@ -85,16 +85,16 @@ enum PageState {
 pub struct Buddy {
     /// The order of the largest block; the number of pages is a multiple of its size.
     top: u8,
-    pages: Page,
+    pages: PageNo,
     /// First page that was never allocated. It and all behind it are free, cold and in no list.
-    fresh: Page,
+    fresh: PageNo,
     /// First block of each list, by order.
-    warm: Vec<Page>,
-    cold: Vec<Page>,
+    warm: Vec<PageNo>,
+    cold: Vec<PageNo>,
     /// Per page that starts a free block: order and state, then its neighbours in the list.
     heads: Vec<u8>,
-    after: Vec<Page>,
-    before: Vec<Page>,
+    after: Vec<PageNo>,
+    before: Vec<PageNo>,
     /// Number of pages in the warm lists.
     warm_pages: u64,
 }
@@ -130,9 +130,9 @@ impl Buddy {
 
     /// Allocates a block of `order` so that successive blocks are contiguous: the warm block at
     /// `next`, or else the first of a contiguous row of warm blocks.
-    pub fn allocate_in_row(&mut self, order: u8, next: Page) -> Option<BlockRange> {
+    pub fn allocate_in_row(&mut self, order: u8, next: PageNo) -> Option<BlockRange> {
         let size = 1 << order;
-        let is_warm = |first: Page| self.heads.get(first as usize) == Some(&(order + 1));
+        let is_warm = |first: PageNo| self.heads.get(first as usize) == Some(&(order + 1));
         let mut first = if is_warm(next) { next } else { self.warm[usize::from(order)] };
         if first == NONE {
             return self.allocate(order);
@@ -218,7 +218,7 @@ impl Buddy {
         orders.map(first_of).find(|range| range.first != NONE)
     }
 
-    fn lists(&mut self, state: PageState) -> &mut Vec<Page> {
+    fn lists(&mut self, state: PageState) -> &mut Vec<PageNo> {
         match state {
             PageState::Warm => &mut self.warm,
             PageState::Cold => &mut self.cold,

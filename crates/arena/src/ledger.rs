@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use crate::PAGE_BYTES;
-use crate::buddy::{BlockRange, Buddy, Page, PageRun};
+use crate::buddy::{BlockRange, Buddy, PageNo, PageRun};
 
 /// The memory that pages belong to: the number of a write segment, or [`OWN_MEMORY`].
 pub type MemoryId = u32;
@@ -111,7 +111,7 @@ impl Ledger {
     }
 
     /// Allocates a block of `order` in a contiguous row; see [`Buddy::allocate_in_row`].
-    pub fn allocate_in_row(&mut self, memory: MemoryId, order: u8, next: Page) -> Result<BlockRange, NoSpace> {
+    pub fn allocate_in_row(&mut self, memory: MemoryId, order: u8, next: PageNo) -> Result<BlockRange, NoSpace> {
         let pages = 1 << order;
         self.check_space(pages * u64::from(PAGE_BYTES))?;
         let range =

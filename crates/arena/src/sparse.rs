@@ -160,7 +160,7 @@ mod tests {
         FileUsage { length, allocated }
     }
 
-    fn watching(length: u64, allocated: u64) -> SparseFiles {
+    fn watched_file(length: u64, allocated: u64) -> SparseFiles {
         let mut files = SparseFiles::default();
         files.watch(7, usage(length, allocated));
         files
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_file_is_hollow_while_its_length_is_far_ahead_of_its_bytes() {
-        let mut files = watching(0, 0);
+        let mut files = watched_file(0, 0);
         assert!(!files.any_sparse());
         files.record(7, usage(500 * MIB, 501 * MIB), || panic!("it is not asked"));
         assert!(!files.any_sparse(), "what is appended has its pages");
@@ -178,14 +178,14 @@ mod tests {
         assert!(files.any_sparse(), "it is not filled yet");
         files.record(7, usage(600 * MIB, 600 * MIB), || false);
         assert!(!files.any_sparse());
-        assert!(watching(MIB, 4096).any_sparse(), "whoever made it so");
-        assert!(!watching(4096, 0).any_sparse(), "that is a page");
+        assert!(watched_file(MIB, 4096).any_sparse(), "whoever made it so");
+        assert!(!watched_file(4096, 0).any_sparse(), "that is a page");
     }
 
     #[test]
     fn a_file_that_is_filled_densely_is_hollow_for_64_mib_and_one_that_is_not_stays_so() {
         for dense in [true, false] {
-            let mut files = watching(1 << 40, 0);
+            let mut files = watched_file(1 << 40, 0);
             files.record(7, usage(1 << 40, 63 * MIB), || panic!("it is not asked"));
             assert!(files.any_sparse());
             files.record(7, usage(1 << 40, 64 * MIB), || dense);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn who_is_gone_is_nothing_any_more_and_a_new_one_is_looked_at_soon() {
-        let mut files = watching(MIB, 0);
+        let mut files = watched_file(MIB, 0);
         files.watch(8, usage(0, 0));
         assert_eq!(files.due(false).len(), 2);
         for _ in 0..QUICK_CHECKS {

@@ -23,7 +23,7 @@ use store::{OFFER_SLOTS, OFFER_TABLE_BYTES, OfferTable, SegmentPosition, WriteSe
 
 use crate::backing::{FILES, Mapped};
 use crate::block::{Block, BlockPool, order_bytes};
-use crate::buddy::{BlockRange, Buddy, Page};
+use crate::buddy::{BlockRange, Buddy, PageNo};
 use crate::extent_quota::Quota;
 use crate::ledger::Ledger;
 use crate::recv_buffer::RecvQuota;
@@ -71,7 +71,7 @@ struct SegmentOffers {
     memory: Arc<SegmentMemory>,
     slots: [Option<BlockRange>; OFFER_SLOTS as usize],
     /// First page behind the block that was offered last.
-    next: Page,
+    next: PageNo,
 }
 
 impl SegmentMemory {

@@ -37,7 +37,7 @@ fn whole() -> Workflow {
     Workflow { name: "whole".to_owned(), ..builder.workflow }
 }
 
-fn told(text: &str) -> String {
+fn problem_text(text: &str) -> String {
     from_json(text, "f.json").expect_err("is refused").to_string()
 }
 
@@ -153,7 +153,7 @@ fn what_is_wrong_is_told_with_its_path_or_line() {
             "f.json: tools[0]: tool `T`, command item 1: unknown name `x`",
         ),
     ] {
-        let message = told(text);
+        let message = problem_text(text);
         assert!(message.starts_with(expected), "{text}\nis told: {message}\ninstead of: {expected}");
     }
 }
@@ -166,7 +166,7 @@ fn a_short_text_cannot_name_millions_again_and_again() {
         "params": [{{"name": "in", "kind": {{"input": {{"array": "args"}}}}}}]}}],
         "elements": [{{"name": "A", "shape": [8000000]}}], "tasks": [{{"tool": "T", "files": {{"in": [{list}]}}}}]}}"#
     );
-    assert_eq!(told(&text), "f.json: tasks[0].files.in: lists name more than 16000000 members in all");
+    assert_eq!(problem_text(&text), "f.json: tasks[0].files.in: lists name more than 16000000 members in all");
 }
 
 proptest! {

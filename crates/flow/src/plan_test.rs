@@ -264,10 +264,11 @@ fn members_of_an_output_are_named_after_the_members_of_an_input_at_their_places(
     let plan = plan(&two);
     assert_eq!(plan.file_name(id(&two, "O[0]")), "x.txt");
     assert_eq!(plan.file_name(id(&two, "O[1]")), "y.txt");
-    let told = refused(&builder(3)).remove(0);
+    let message = refused(&builder(3)).remove(0);
     assert!(
-        told.ends_with("`O[0]` is named after the member of `in` at its place, and 3 names are made of the 2 of `in`"),
-        "{told}"
+        message
+            .ends_with("`O[0]` is named after the member of `in` at its place, and 3 names are made of the 2 of `in`"),
+        "{message}"
     );
 }
 
