@@ -98,7 +98,7 @@ def test_what_is_put_lies_as_its_folder_or_the_command_says(pool: Home, mount: P
     assert not (mount / "g").exists()
 
 
-@pytest.mark.parametrize("placement", ["striped", "whole", "here", "at(3)", "balanced"])
+@pytest.mark.parametrize("placement", ["striped", "single", "here", "at(3)", "balanced"])
 def test_locate_tells_where_a_file_will_be_and_where_it_is(pool: Home, mount: Path, placement: str) -> None:
     directory(mount, "d", placement)
     expected = {key: located(pool, key) for key in [f"d/f{number}" for number in range(6)]}
@@ -117,7 +117,7 @@ def test_locate_tells_where_a_file_will_be_and_where_it_is(pool: Home, mount: Pa
         else:
             assert nodes(found) == nodes(told)
             assert len(nodes(found)) == 1
-    if placement == "whole":
+    if placement == "single":
         assert len({nodes(told)[0] for told in expected.values()}) > 1, "not all at one node"
     if placement == "balanced":
         homes = [nodes(located(pool, key))[0] for key in expected]
@@ -125,7 +125,7 @@ def test_locate_tells_where_a_file_will_be_and_where_it_is(pool: Home, mount: Pa
 
 
 def test_locate_says_what_is_known_of_what_is_missing_deeper(pool: Home, mount: Path) -> None:
-    directory(mount, "d", "whole")
+    directory(mount, "d", "single")
     assert "not there" in pool.ok("locate", "x")
     assert located(pool, "d/missing/deep/x")["inode"] is None
     assert nodes(located(pool, "d/missing/deep/x")) == [1, 2, 3, 4]
@@ -166,6 +166,14 @@ def test_placements_are_set_read_and_refused_as_attributes(pool: Home, mount: Pa
     os.setxattr(mount / "other", PLACEMENT, b"at(4)")
     (mount / "other").write_bytes(os.urandom(MIB))
     assert nodes(located(pool, "other")) == [4]
+
+
+def test_the_old_word_of_single_is_read(pool: Home, mount: Path) -> None:
+    folder = directory(mount, "d", "whole")
+    assert os.getxattr(folder, PLACEMENT) == b"single"
+    assert located(pool, "d/f")["placement"] == "single"
+    pool.ok("put", "f", "-", "--placement", "whole", stdin=os.urandom(6 * MIB))
+    assert len(nodes(located(pool, "f"))) == 1
 
 
 def test_a_node_that_is_full_is_full_for_what_lies_there_only(pool: Home, mount: Path) -> None:

@@ -135,7 +135,7 @@ class Pool:
 
         With `if_absent` the put succeeds only if nothing has the key; otherwise it raises `Exists`.
         With `if_version` it succeeds only if the object is in this version; otherwise it raises
-        `VersionDiffers`. `placement` (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``)
+        `VersionDiffers`. `placement` (``striped``, ``single``, ``here``, ``at(3)``, ``balanced``)
         and `stripe_size` (for example ``"4MiB"``) say where the bytes are placed. The default is
         that of the directory. Raises `NoSpace` if the pool is full.
         """

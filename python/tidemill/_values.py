@@ -108,7 +108,7 @@ class Location:
     policy: str | None
     """The policy that would place it; None if the path exists.
 
-    One of ``striped``, ``whole``, ``here``, ``at(3)`` (with any node's number) and ``balanced``.
+    One of ``striped``, ``single``, ``here``, ``at(3)`` (with any node's number) and ``balanced``.
     """
     nodes: dict[int, float]
     """For an existing path: bytes by node, largest first.

@@ -152,6 +152,9 @@ def test_placement_is_what_was_asked_for(pool: tidemill.Pool) -> None:
     node = pool.nodes()[-1].id
     pool.put("data", bytes(5 << 20), placement=f"at({node})", stripe_size="2MiB")
     assert pool.locate("data").nodes == {node: 5 << 20}
+    for word in ["single", "whole"]:
+        pool.put("data", bytes(5 << 20), placement=word)
+        assert len(pool.locate("data").nodes) == 1
     with pytest.raises(tidemill.Invalid, match="choose striped"):
         pool.put("data", b"", placement="anywhere")
     with pytest.raises(tidemill.Invalid, match="power of two"):

@@ -192,7 +192,7 @@ pub struct PutArgs {
     /// Only if the existing file has this version, as `stat --json` shows it
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<Version>,
-    /// Placement of its bytes: striped, whole, here, at(NODE) or balanced [default: as its
+    /// Placement of its bytes: striped, single, here, at(NODE) or balanced [default: as its
     /// directory says]
     #[arg(long, value_name = "POLICY")]
     pub placement: Option<Policy>,

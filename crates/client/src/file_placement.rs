@@ -3,7 +3,7 @@
 use crate::Client;
 use placement::{
     Distribution, FileId, Layout, NodeId, PartitionId, PlacementDecision, PlacementSpec, Policy, directory_partition,
-    whole_partition,
+    single_partition,
 };
 use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
 
@@ -44,7 +44,7 @@ impl Client {
         (directory, name): (FileId, &Name),
         bytes: u64,
     ) -> (Layout, Option<Policy>) {
-        let by_hash = whole_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions);
+        let by_hash = single_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions);
         let PlacementDecision { layout, pending_policy } =
             PlacementDecision::new(self.inner.stripe_bytes, placing, by_hash);
         let Some(policy) = pending_policy else { return (layout, None) };
@@ -71,7 +71,7 @@ impl Client {
         match policy {
             Policy::Here => self.local_node(),
             Policy::At(node) => Some(node),
-            Policy::Striped | Policy::Whole | Policy::Balanced => None,
+            Policy::Striped | Policy::Single | Policy::Balanced => None,
         }
     }
 

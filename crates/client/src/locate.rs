@@ -1,7 +1,7 @@
 //! Locations of bytes: computed from the attributes, the layout and the map.
 
 use crate::{Client, client::unexpected_answer};
-use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeNo, whole_partition};
+use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeNo, single_partition};
 use std::{fmt::Write, ops::Range};
 use wire::{Answer, Command, Kind, Name, Object, Outcome, Refusal, StripeRuns};
 
@@ -118,7 +118,7 @@ impl Client {
         let inode = name.and_then(|name| self.inner.home(self.slot(directory, name).partition()));
         let by_hash = || {
             let name = name.filter(|_| policy != Policy::Striped)?;
-            self.inner.home(whole_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions))
+            self.inner.home(single_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions))
         };
         let chosen = self.choose_node(policy, 0).await.filter(|node| self.holds_data(*node)).or_else(by_hash);
         let nodes = chosen.map_or_else(|| self.inner.shares(), |node| vec![(node, 1.0)]);

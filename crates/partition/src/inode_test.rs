@@ -79,7 +79,7 @@ fn attributes_count_in_the_pool_and_have_limits() {
     assert_eq!(taken, 65_536 / 256, "the names fit in one list");
     let full = Err(Refusal::TooManyAttributes(Object::File(file)));
     assert_eq!(bench.try_to(set(long(999), Bytes::new())), full);
-    let placed = set(Bytes::from_static(wire::PLACEMENT), Bytes::from_static(b"whole"));
+    let placed = set(Bytes::from_static(wire::PLACEMENT), Bytes::from_static(b"single"));
     assert_eq!(bench.try_to(placed), full, "those of ours are listed too");
     bench.apply(set(long(0), Bytes::from_static(b"replaced")));
     let name = Bytes::from([b"user.".as_slice(), &[b'x'; 251]].concat());

@@ -219,7 +219,7 @@ impl Partition {
     /// Returns the placement of a file that is created under this name.
     pub(crate) fn placed_at(&self, placing: PlacementSpec, directory: FileId, name: &[u8]) -> PlacementDecision {
         let settings = self.settings();
-        let by_hash = placement::whole_partition(settings.seed, directory, name, settings.partitions);
+        let by_hash = placement::single_partition(settings.seed, directory, name, settings.partitions);
         PlacementDecision::new(settings.stripe_bytes, placing, by_hash)
     }
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 use placement::{
-    Distribution, FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeSize, whole_partition,
+    Distribution, FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeSize, single_partition,
 };
 use wire::{
     AllocateMode, Answer, Command, ExtentRequest, NewInode, NewKind, Outcome, Owner, PLACEMENT, PendingTruncate,
@@ -45,15 +45,15 @@ fn a_file_has_its_layout_from_the_start_where_a_hash_says_it() {
     let mut bench = bench();
     let usual = bench.create(ROOT, "usual", NewKind::File).file;
     assert_eq!(layout(&mut bench, usual), (PlacementSpec::default(), Layout::striped(STRIPE), true));
-    set(&mut bench, ROOT, PLACEMENT, "whole").unwrap();
+    set(&mut bench, ROOT, PLACEMENT, "single").unwrap();
     set(&mut bench, ROOT, STRIPE_SIZE, "64KiB").unwrap();
     let mut homes = Vec::new();
     for number in 0..200 {
         let text = format!("f{number}");
         let file = bench.create(ROOT, &text, NewKind::File).file;
         let (placing, layout, decided) = layout(&mut bench, file);
-        assert_eq!((placing.policy, placing.stripe_size), (Some(Policy::Whole), StripeSize::new(65_536).ok()));
-        let home = whole_partition(7, ROOT, text.as_bytes(), 64);
+        assert_eq!((placing.policy, placing.stripe_size), (Some(Policy::Single), StripeSize::new(65_536).ok()));
+        let home = single_partition(7, ROOT, text.as_bytes(), 64);
         assert_eq!((layout.distribution(), layout.stripe_bytes(), decided), (Distribution::Single(home), 65_536, true));
         homes.push(home);
     }
@@ -68,7 +68,7 @@ fn a_file_whose_policy_needs_a_client_is_placed_once_before_it_has_stripes() {
     let mut bench = bench();
     set(&mut bench, ROOT, PLACEMENT, "at(3)").unwrap();
     let file = bench.create(ROOT, "f", NewKind::File).file;
-    let by_hash = Layout::striped(STRIPE).in_partition(whole_partition(7, ROOT, b"f", 64));
+    let by_hash = Layout::striped(STRIPE).in_partition(single_partition(7, ROOT, b"f", 64));
     let unplaced = Answer::NeedsPlacement { policy: Policy::At(NodeId(3)), layout: by_hash };
     assert_eq!(bench.apply(write(file, 5000)), unplaced);
     let mode = AllocateMode::Extend;
@@ -81,7 +81,7 @@ fn a_file_whose_policy_needs_a_client_is_placed_once_before_it_has_stripes() {
     bench.apply(place(10));
     let layout = by_hash.in_partition(PartitionId(9));
     assert_eq!(bench.apply(write(file, 5000)), Answer::Stripes { offset: 0, generation: 0, size: 0, layout });
-    assert!(matches!(set(&mut bench, file, PLACEMENT, "whole"), Err(Refusal::AlreadyPlaced(_))));
+    assert!(matches!(set(&mut bench, file, PLACEMENT, "single"), Err(Refusal::AlreadyPlaced(_))));
     bench.apply(Command::PublishSize { file, generation: 0, end: 5000 });
     let changes = wire::Changes { size: Some(10), ..wire::Changes::default() };
     let Answer::Changed { truncation: Some(PendingTruncate { layout: cut, .. }), .. } =

@@ -14,13 +14,13 @@ fn home_hash(seed: u64, directory: FileId, name: &[u8]) -> u64 {
 }
 
 /// The partition for all stripes of a file made with this name in this directory, if its policy is
-/// `whole`: all bytes at one node, which a hash chooses.
-pub fn whole_partition(seed: u64, directory: FileId, name: &[u8], partitions: u32) -> PartitionId {
+/// `single`: all bytes at one node, which a hash chooses.
+pub fn single_partition(seed: u64, directory: FileId, name: &[u8], partitions: u32) -> PartitionId {
     PartitionId::from_hash(home_hash(seed, directory, name), partitions)
 }
 
 /// The partition of a new directory's inode. It uses other bits of the hash than
-/// [`whole_partition`], so that directories and files of the same names do not lie together.
+/// [`single_partition`], so that directories and files of the same names do not lie together.
 ///
 /// It is computed only when the directory is made: afterwards the directory's [`FileId`] contains
 /// its partition.
@@ -41,8 +41,8 @@ mod tests {
         let (mut partitions, mut nodes) = ([0_u32; 64], [0_u32; 8]);
         for number in 0..64_000_u64 {
             let (directory, name) = (FileId(number % 1000), format!("part-{:05}.fits", number / 1000));
-            partitions[usize::from(whole_partition(7, directory, name.as_bytes(), 64).0)] += 1;
-            let home = map.node(whole_partition(7, directory, name.as_bytes(), 4096)).unwrap();
+            partitions[usize::from(single_partition(7, directory, name.as_bytes(), 64).0)] += 1;
+            let home = map.node(single_partition(7, directory, name.as_bytes(), 4096)).unwrap();
             nodes[home.0 as usize - 1] += 1;
         }
         // 1,000 and 8,000 expected each: five standard deviations either way.
@@ -63,7 +63,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_place_is_one_of_the_pools_partitions(seed: u64, directory: u64, name: Vec<u8>, bits in 0_u32..=16) {
-            let chosen = whole_partition(seed, FileId(directory), &name, 1 << bits);
+            let chosen = single_partition(seed, FileId(directory), &name, 1 << bits);
             prop_assert!(u32::from(chosen.0) < 1 << bits);
         }
     }

@@ -108,7 +108,7 @@ impl PlacementDecision {
         let layout = spec.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
         match spec.policy {
             None | Some(Policy::Striped) => Self { layout, pending_policy: None },
-            Some(Policy::Whole) => Self { layout: layout.in_partition(by_hash), pending_policy: None },
+            Some(Policy::Single) => Self { layout: layout.in_partition(by_hash), pending_policy: None },
             pending_policy @ Some(Policy::Here | Policy::At(_) | Policy::Balanced) => {
                 Self { layout: layout.in_partition(by_hash), pending_policy }
             }
@@ -169,7 +169,7 @@ mod tests {
             let stripe_size = size.map(|size| StripeSize::new(size).unwrap());
             PlacementDecision::new(MIB, PlacementSpec { policy, stripe_size }, PartitionId(5))
         };
-        let (plain, whole) = (placed(None, None), placed(Some(Policy::Whole), None));
+        let (plain, single) = (placed(None, None), placed(Some(Policy::Single), None));
         assert!(
             plain.is_satisfied_by(Layout::striped(MIB), None)
                 && plain.is_satisfied_by(Layout::striped(MIB), Some(Policy::Here))
@@ -180,7 +180,7 @@ mod tests {
         );
         let there = |partition| Layout::striped(MIB).in_partition(PartitionId(partition));
         assert!(!plain.is_satisfied_by(there(5), None) && !plain.is_satisfied_by(sized(2 * MIB), None));
-        assert!(whole.is_satisfied_by(there(5), None) && !whole.is_satisfied_by(there(6), None));
+        assert!(single.is_satisfied_by(there(5), None) && !single.is_satisfied_by(there(6), None));
         let at = placed(Some(Policy::At(NodeId(2))), None);
         assert!(at.is_satisfied_by(there(6), Some(Policy::At(NodeId(2)))), "clients know where nodes are");
         assert!(!at.is_satisfied_by(there(6), Some(Policy::At(NodeId(3)))) && !at.is_satisfied_by(there(5), None));

@@ -29,7 +29,7 @@ mod stripe;
 pub use file::{FileId, ParseFileIdError};
 pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
 pub use hasher::{BuildNumberHasher, NumberHasher};
-pub use home::{directory_partition, whole_partition};
+pub use home::{directory_partition, single_partition};
 pub use layout::{Distribution, Layout, PlacementDecision};
 pub use map::{Epoch, InvalidPartitionCount, NodeId, PartitionId, PartitionMap};
 pub use policy::{InvalidPlacementSpec, PlacementSpec, Policy, StripeSize};

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::NodeId;
 
-/// The policy that decides where the bytes of a file lie. As text: `striped`, `whole`, `here`,
-/// `at(3)`, `balanced`.
+/// The policy that decides where the bytes of a file lie. As text: `striped`, `single`, `here`,
+/// `at(3)`, `balanced`. The old word of `single`, `whole`, is still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Policy {
     /// In stripes over all partitions, by a hash.
     Striped,
     /// All at one node, chosen by a hash of the parent directory and the name under which the file
     /// is made.
-    Whole,
+    Single,
     /// All at the node of the client that first writes more bytes than fit in the inode. If that
-    /// client runs on no node's host, as `Whole`.
+    /// client runs on no node's host, as `Single`.
     Here,
     /// All at this node.
     At(NodeId),
@@ -29,7 +29,7 @@ impl fmt::Display for Policy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Striped => out.write_str("striped"),
-            Self::Whole => out.write_str("whole"),
+            Self::Single => out.write_str("single"),
             Self::Here => out.write_str("here"),
             Self::At(node) => write!(out, "at({node})"),
             Self::Balanced => out.write_str("balanced"),
@@ -43,7 +43,7 @@ impl FromStr for Policy {
     fn from_str(text: &str) -> Result<Self, InvalidPlacementSpec> {
         match text {
             "striped" => return Ok(Self::Striped),
-            "whole" => return Ok(Self::Whole),
+            "single" | "whole" => return Ok(Self::Single),
             "here" => return Ok(Self::Here),
             "balanced" => return Ok(Self::Balanced),
             _ => {}
@@ -60,7 +60,7 @@ pub struct InvalidPlacementSpec(&'static str);
 
 /// The error of a text that is not a policy.
 const INVALID_POLICY: InvalidPlacementSpec =
-    InvalidPlacementSpec("no placement; choose striped, whole, here, at(NODE) or balanced");
+    InvalidPlacementSpec("no placement; choose striped, single, here, at(NODE) or balanced");
 /// The error of an invalid stripe size.
 const INVALID_STRIPE_SIZE: InvalidPlacementSpec =
     InvalidPlacementSpec("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB");
@@ -169,11 +169,17 @@ mod tests {
 
     #[test]
     fn policies_are_read_as_they_are_written_and_nothing_else_is() {
-        let policies = [Policy::Striped, Policy::Whole, Policy::Here, Policy::At(NodeId(300)), Policy::Balanced];
+        let policies = [Policy::Striped, Policy::Single, Policy::Here, Policy::At(NodeId(300)), Policy::Balanced];
         assert!(policies.iter().all(|policy| policy.to_string().parse() == Ok(*policy)));
         let wrong =
             ["", "Whole", "at", "at()", "at(x)", "at(+1)", "at(-1)", "at(1", "at(1))", "at(99999999999)", "here "];
         assert!(wrong.iter().all(|text| text.parse::<Policy>() == Err(INVALID_POLICY)));
+    }
+
+    #[test]
+    fn the_old_word_of_a_policy_is_read_and_never_written() {
+        assert_eq!("whole".parse(), Ok(Policy::Single));
+        assert_eq!(Policy::Single.to_string(), "single");
     }
 
     #[test]
@@ -191,8 +197,8 @@ mod tests {
     fn what_is_left_open_is_as_above() {
         let size = StripeSize::new(1 << 20).ok();
         let inherited = PlacementSpec { policy: Some(Policy::Here), stripe_size: size };
-        let own = PlacementSpec { policy: Some(Policy::Whole), stripe_size: None };
-        assert_eq!(own.or(inherited), PlacementSpec { policy: Some(Policy::Whole), stripe_size: size });
+        let own = PlacementSpec { policy: Some(Policy::Single), stripe_size: None };
+        assert_eq!(own.or(inherited), PlacementSpec { policy: Some(Policy::Single), stripe_size: size });
         assert_eq!(PlacementSpec::default().or(inherited), inherited);
     }
 }

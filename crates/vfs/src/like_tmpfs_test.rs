@@ -257,7 +257,7 @@ async fn a_file_of_the_pool_does_what_one_of_tmpfs_does() {
 
 #[tokio::test]
 async fn it_does_the_same_wherever_its_bytes_are_to_lie() {
-    for (seed, policy) in (200..).zip(["striped", "whole", "here", "at(1)", "balanced"]) {
+    for (seed, policy) in (200..).zip(["striped", "single", "here", "at(1)", "balanced"]) {
         let node = if seed % 2 == 0 { node(64 << 20, Duration::ZERO) } else { arena_node(64 << 20, Duration::ZERO) };
         let vfs = Vfs::new(Client::embedded(node.clone()));
         vfs.set_xattr(Vfs::root(), wire::PLACEMENT, policy.into(), XattrMode::Set, false).await.unwrap();

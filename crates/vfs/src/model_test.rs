@@ -357,14 +357,14 @@ async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
         let pool = Pool::of_arenas(nodes, 256 << 20);
         let (one, other) = (pool.client().await, pool.client().await);
         // In a pool of several nodes this makes some files extent files, and others not.
-        one.set_xattr(FileId::ROOT, PLACEMENT, "whole".into(), XattrMode::Set, false).await.unwrap();
+        one.set_xattr(FileId::ROOT, PLACEMENT, "single".into(), XattrMode::Set, false).await.unwrap();
         compare(one.clone(), [one, other], seed, 1500).await;
     }
 }
 
 #[tokio::test]
 async fn the_pool_does_the_same_wherever_bytes_are_to_lie() {
-    let policies = ["striped", "whole", "here", "at(4)", "balanced"];
+    let policies = ["striped", "single", "here", "at(4)", "balanced"];
     for (seed, policy) in (400..410).zip(policies.into_iter().cycle()) {
         let pool = if seed < 405 { Pool::of(4) } else { Pool::of_arenas(4, 256 << 20) };
         let (one, other) = (pool.client().await, pool.client().await);

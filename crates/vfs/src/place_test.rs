@@ -159,7 +159,7 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
         let (looked, vfs, own) = looked_at(nodes).await;
         let before = vfs.usage();
         let last = format!("at({nodes})");
-        for policy in ["striped", "whole", "here", &last, "balanced"] {
+        for policy in ["striped", "single", "here", &last, "balanced"] {
             let folder = directory(&vfs, &format!("d/{policy}"), policy).await;
             for number in 0..8 {
                 let name = format!("f{number}");
@@ -175,7 +175,7 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
                 match policy {
                     "striped" => assert_eq!(expected.nodes.len(), nodes as usize),
                     "here" => assert_eq!((count, shares[0].0), (1, NodeId(own))),
-                    "whole" | "balanced" => assert_eq!((count, expected.nodes.len()), (1, 1)),
+                    "single" | "balanced" => assert_eq!((count, expected.nodes.len()), (1, 1)),
                     _ => assert_eq!((count, shares[0].0), (1, NodeId(nodes))),
                 }
                 assert_eq!(expected.inode, Some(vfs.locate(file).await.unwrap().inode), "{policy}");
@@ -195,7 +195,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
         let folder = vfs.make_directories(b"d").await.unwrap().file;
         let last = format!("at({nodes})");
         // Each time the client still has the directory's previous policy cached.
-        for policy in ["striped", "whole", "here", &last, "balanced", "striped"] {
+        for policy in ["striped", "single", "here", &last, "balanced", "striped"] {
             set(&vfs, folder, PLACEMENT, policy).await.unwrap();
             for (name, length) in [("small", 100), ("stripe", STRIPE as usize), ("long", LARGE), ("again", LARGE)] {
                 let expected = vfs.expected(folder, Some(name.as_bytes())).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_folder_that_says_where_bytes_lie_is_asked_once() {
 async fn whole_files_spread_over_the_nodes() {
     let looked = LeaseStatus::of(4);
     let vfs = looked.pool.client().await;
-    directory(&vfs, "d", "whole").await;
+    directory(&vfs, "d", "single").await;
     let mut shares = [0; 4];
     for number in 0..64 {
         let file = write(&vfs, &format!("d/f{number}"), 5000).await;
@@ -376,7 +376,7 @@ async fn placements_that_cannot_be_are_refused_and_change_nothing() {
     let link = vfs.make_symlink(FileId::ROOT, b"l", b"t", OWNER).await.unwrap().file;
     let pipe = vfs.make_node(FileId::ROOT, b"p", Kind::Fifo, 0o600, OWNER).await.unwrap().file;
     for other in [link, pipe] {
-        assert!(matches!(set(&vfs, other, PLACEMENT, "whole").await, Err(Refusal::NotPermitted(_))));
+        assert!(matches!(set(&vfs, other, PLACEMENT, "single").await, Err(Refusal::NotPermitted(_))));
         assert!(matches!(get(&vfs, other, LOCATE).await, Err(Refusal::NoAttribute(_))));
     }
     let make = |mode| vfs.set_xattr(folder, PLACEMENT, Bytes::from_static(b"here"), mode, false);
@@ -540,7 +540,7 @@ async fn saying_where_a_file_lies_takes_two_messages_more_once() {
     for nodes in NODES {
         let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
         let vfs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
-        for (policy, more) in [("whole", 0), ("here", 2), ("at(1)", 2)] {
+        for (policy, more) in [("single", 0), ("here", 2), ("at(1)", 2)] {
             let folder = directory(&vfs, policy, policy).await;
             let (_, handle) = vfs.create(folder, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
             for expected in [3 + more, 2] {

@@ -139,7 +139,7 @@ fn of_bytes() -> Vec<Answer> {
         Answer::NeedsSpill { generation: 5, layout: layout(), head: Bytes::from_static(&[8; 4096]) },
         Answer::NeedsPlacement { policy: Policy::Balanced, layout: layout() },
         Answer::NeedsPlacement { policy: Policy::Striped, layout: layout() },
-        Answer::NeedsPlacement { policy: Policy::Whole, layout: layout() },
+        Answer::NeedsPlacement { policy: Policy::Single, layout: layout() },
         Answer::NeedsTruncate(truncation()),
         Answer::Bytes(Bytes::from(vec![1; 4097])),
         Answer::Bytes(Bytes::new()),

@@ -211,7 +211,7 @@ fn of_objects() -> Vec<Command> {
         parent,
         name: name("key"),
         condition,
-        placing: placing(Policy::Whole),
+        placing: placing(Policy::Single),
         attributes: [(Bytes::from_static(b"user.tidemill.shape"), Bytes::from_static(b"[2, 3]"))].into(),
         contents,
     };
