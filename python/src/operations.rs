@@ -11,7 +11,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use client::{
     Objects,
-    objects::{Condition, ObjectMeta, ListPage, ListRequest, Upload as ObjectUpload, Value, Version},
+    objects::{Condition, ListPage, ListRequest, ObjectMeta, Upload as ObjectUpload, Value, Version},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use placement::FileId;

@@ -339,7 +339,12 @@ impl Route<'_> {
                 let then = Some(Box::new(WalkAction { directory, partition, request_id: None, command }));
                 (
                     top.partition(),
-                    Body::Walk { start: top, components: names.to_vec(), credentials: credentials.cloned(), action: then },
+                    Body::Walk {
+                        start: top,
+                        components: names.to_vec(),
+                        credentials: credentials.cloned(),
+                        action: then,
+                    },
                 )
             }
         }

@@ -78,7 +78,8 @@ enum WriteOutcome {
 impl Client {
     /// Opens a file. It stays open until it has been closed as often as it was opened.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<OpenedInode> {
-        let whole = if flags.use_extent && flags.write { self.extent_request(file.partition()) } else { ExtentRequest::None };
+        let whole =
+            if flags.use_extent && flags.write { self.extent_request(file.partition()) } else { ExtentRequest::None };
         self.open_with_request(file, flags, whole).await
     }
 

@@ -67,7 +67,11 @@ pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<Hand
 }
 
 /// Starts a session, or announces one that another node has given.
-pub async fn send_hello(connection: &dyn Connection, session: Session, retry_policy: RetryPolicy) -> Outcome<HelloReply> {
+pub async fn send_hello(
+    connection: &dyn Connection,
+    session: Session,
+    retry_policy: RetryPolicy,
+) -> Outcome<HelloReply> {
     match call_until_answered(connection, retry_policy, || hello_request(session), |_| {}).await? {
         Answer::Hello(welcome) => Ok(welcome),
         other => Err(unexpected_answer(&other)),

@@ -141,7 +141,8 @@ impl Client {
     ) -> Outcome<OpenedInode> {
         let attempt = |slot: FileId| {
             let (name, inode) = (name.clone(), inode.clone());
-            let whole = if whole == ExtentRequest::Any { self.extent_request(slot.partition()) } else { ExtentRequest::None };
+            let whole =
+                if whole == ExtentRequest::Any { self.extent_request(slot.partition()) } else { ExtentRequest::None };
             self.mutate(slot.partition(), Command::Create { parent: slot, name, inode, open, extent: whole })
         };
         match self.run_in_slot(parent, name, attempt).await? {

@@ -113,7 +113,8 @@ impl Client {
     /// belongs to the session.
     pub async fn dup_fd_for_program(&self, opened: &OpenedInode, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
         let (file, session) = (opened.attributes.file, self.session());
-        let placeholder = if opened.attributes.kind == Kind::Directory { LeaseKind::Directory } else { LeaseKind::Bytes };
+        let placeholder =
+            if opened.attributes.kind == Kind::Directory { LeaseKind::Directory } else { LeaseKind::Bytes };
         let home = self.inner.home(file.partition());
         let candidates = [
             match LeaseKind::for_open(&opened.attributes, flags) {
@@ -126,8 +127,8 @@ impl Client {
         ];
         for (node, lent) in candidates.into_iter().flatten() {
             let connection = node.and_then(|node| self.inner.nodes.get(node));
-            let Some(obtaining) =
-                connection.and_then(|connection| connection.dup_fd_for_program(ProgramFd { session, file, flags, kind: lent }))
+            let Some(obtaining) = connection
+                .and_then(|connection| connection.dup_fd_for_program(ProgramFd { session, file, flags, kind: lent }))
             else {
                 continue;
             };

@@ -148,7 +148,8 @@ impl Client {
     async fn end_at_stripes(&self, session: Session, deleted: &PendingDelete, ended: &mut Vec<NodeId>) -> Outcome<()> {
         for stripe in deleted.stripes.iter() {
             yield_between(stripe).await;
-            let partition = deleted.layout.partition(self.inner.seed, deleted.file, StripeNo(stripe), self.inner.partitions);
+            let partition =
+                deleted.layout.partition(self.inner.seed, deleted.file, StripeNo(stripe), self.inner.partitions);
             let Some(home) = self.inner.home(partition).filter(|home| !ended.contains(home)) else { continue };
             ended.push(home);
             if self.end_session(partition, session).await? {

@@ -51,7 +51,16 @@ impl CommandCall {
     /// A call that changes something, with its request id.
     pub fn with_id(request_id: RequestId, partition: PartitionId, command: Command) -> Self {
         let (session, request_id, command) = (request_id.session, Some(request_id), Some(command));
-        Self { session, skip_ack: false, partition, request_id, command, credentials: None, ack_wait: None, remaining: None }
+        Self {
+            session,
+            skip_ack: false,
+            partition,
+            request_id,
+            command,
+            credentials: None,
+            ack_wait: None,
+            remaining: None,
+        }
     }
 }
 

@@ -160,7 +160,10 @@ impl Node {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
                 let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new(), layout };
-                self.extents.engine().fallocate(Slot(extent.slot), range, allocate_mode(*mode)).map(|()| Some(allocated))
+                self.extents
+                    .engine()
+                    .fallocate(Slot(extent.slot), range, allocate_mode(*mode))
+                    .map(|()| Some(allocated))
             }
             (Answer::Extent(extent), ExtentOp::Seek { offset, target }) => {
                 return Ok(Some(self.seek_extent(*extent, *offset, *target)));

@@ -389,7 +389,6 @@ impl Node {
             StripeOp::Fill { data } => {
                 self.engine.write(*key, *generation, 0, data).and_then(|()| self.engine.shrink_to_fit(*key))
             }
-            }
             StripeOp::Write { offset, ends, data } => {
                 let done = self.engine.write(*key, *generation, *offset, data);
                 if *ends { done.and_then(|()| self.engine.shrink_to_fit(*key)) } else { done }

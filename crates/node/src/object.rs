@@ -74,7 +74,13 @@ impl Node {
     ) -> ReplyFuture {
         let WalkAction { partition, request_id, command, .. } = then;
         let command = Some(command);
-        self.execute(CommandCall { skip_ack, request_id, command, credentials: who, ..CommandCall::new(session, partition) })
+        self.execute(CommandCall {
+            skip_ack,
+            request_id,
+            command,
+            credentials: who,
+            ..CommandCall::new(session, partition)
+        })
     }
 
     /// Walks as far as directories are held here and their permissions surely let the user pass.

@@ -191,7 +191,8 @@ impl Node {
     fn open_placeholder(
         &self,
         kind: PlaceholderKind,
-        mark: OpenLeaseId) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
+        mark: OpenLeaseId,
+    ) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
         let made = self.engine.create_placeholder(kind, number(mark));
         let made = made.inspect_err(|error| tracing::warn!(%error, "a program gets no descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))

@@ -25,7 +25,7 @@ pub struct ListRequest<'a> {
 pub struct ListPage {
     /// Keys of objects.
     pub keys: Vec<Vec<u8>>,
-    /// WalkedPaths, with a `/` at their ends; empty unless they were asked for.
+    /// Directories, with a `/` at their ends; empty unless they were asked for.
     pub directories: Vec<Vec<u8>>,
     /// The `after` of the next page; `None` at the end.
     pub next: Option<Vec<u8>>,

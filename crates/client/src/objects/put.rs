@@ -187,7 +187,9 @@ impl Objects {
         match answered {
             Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(PutOutcome::Retry),
             Ok(Answer::WrongPlacement(_)) => Ok(PutOutcome::Retry),
-            Ok(Answer::NeedsTransaction) => self.put_across_partitions(key, bytes, condition).await.map(PutOutcome::Done),
+            Ok(Answer::NeedsTransaction) => {
+                self.put_across_partitions(key, bytes, condition).await.map(PutOutcome::Done)
+            }
             Ok(other) => Err(unexpected_answer(&other)),
             Err(refusal) => Err(refusal),
         }

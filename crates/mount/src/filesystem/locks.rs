@@ -19,12 +19,10 @@ impl FuseFs {
             FuseOp::Getlk { handle, owner, lock, flock } => {
                 let conflict = self.vfs.test_lock(Handle(handle), pool_lock((handle, owner), lock, flock));
                 self.serve("getlk", conflict, reply, move |reply, found| {
-                    reply.lock(
-                        &found.map_or(
-                            fuse_transport::FuseLock { kind: fuse_transport::FuseLockKind::Unlock, ..lock },
-                            kernel_lock,
-                        ),
-                    );
+                    reply.lock(&found.map_or(
+                        fuse_transport::FuseLock { kind: fuse_transport::FuseLockKind::Unlock, ..lock },
+                        kernel_lock,
+                    ));
                 });
             }
             FuseOp::Setlk { handle, owner, lock, flock, wait } => {
