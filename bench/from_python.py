@@ -96,7 +96,7 @@ class Rows:
         self.rounds = rounds
         self.measured: dict[str, dict[str, object]] = {}
 
-    def turns(self, row: str, ours: Side, peer: Side, against: str) -> None:
+    def measure_alternating(self, row: str, ours: Side, peer: Side, against: str) -> None:
         """Measures both sides in alternation, after two rounds that are not counted.
 
         The peer goes first in every other round, because the side that goes second finds memory in
@@ -134,13 +134,17 @@ def arrays(rows: Rows, opened: tidemill.Pool, ray: object, parts: set[str]) -> N
         opened.delete_tree("fresh")
         kept.clear()
         time.sleep(1)  # ray frees with a delay
-        rows.turns("put 64 MiB, warm", lambda: median_of(lambda: opened.put("warm", data), 5), lambda: median_of(lambda: ray.put(data), 5), "ray.put")
+        rows.measure_alternating(
+            "put 64 MiB, warm", lambda: median_of(lambda: opened.put("warm", data), 5), lambda: median_of(lambda: ray.put(data), 5), "ray.put"
+        )
     if "get" in parts:
         opened.put("got", data)
         there = ray.put(data)
-        rows.turns("get 64 MiB", lambda: median_of(lambda: opened.get("got").numpy(), 50), lambda: median_of(lambda: ray.get(there), 50), "ray.get")
+        rows.measure_alternating(
+            "get 64 MiB", lambda: median_of(lambda: opened.get("got").numpy(), 50), lambda: median_of(lambda: ray.get(there), 50), "ray.get"
+        )
         looked = lambda get: lambda: median_of(lambda: get().sum(dtype="u8"), 5)  # noqa: E731
-        rows.turns("get 64 MiB and read it", looked(lambda: opened.get("got").numpy()), looked(lambda: ray.get(there)), "ray.get")
+        rows.measure_alternating("get 64 MiB and read it", looked(lambda: opened.get("got").numpy()), looked(lambda: ray.get(there)), "ray.get")
 
 
 def small(rows: Rows, opened: tidemill.Pool, redis: object) -> None:
@@ -148,8 +152,10 @@ def small(rows: Rows, opened: tidemill.Pool, redis: object) -> None:
     data = b"x" * SMALL_BYTES
     opened.put("small", data)
     redis.set("small", data)
-    rows.turns("get 1 KiB", lambda: median_of(lambda: opened.get("small"), SMALL_CALLS), lambda: median_of(lambda: redis.get("small"), SMALL_CALLS), "redis-py")
-    rows.turns(
+    rows.measure_alternating(
+        "get 1 KiB", lambda: median_of(lambda: opened.get("small"), SMALL_CALLS), lambda: median_of(lambda: redis.get("small"), SMALL_CALLS), "redis-py"
+    )
+    rows.measure_alternating(
         "put 1 KiB",
         lambda: median_of(lambda: opened.put("small", data), SMALL_CALLS),
         lambda: median_of(lambda: redis.set("small", data), SMALL_CALLS),
@@ -166,7 +172,7 @@ def parquet(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
     here, options = tmpfs / "frame.parquet", {"pool": opened}
     frame.to_parquet(here, compression=None)
     frame.to_parquet("tidemill://frame.parquet", compression=None, storage_options=options)
-    rows.turns(
+    rows.measure_alternating(
         "pandas read_parquet",
         lambda: seconds(lambda: pd.read_parquet("tidemill://frame.parquet", storage_options=options)),
         lambda: seconds(lambda: pd.read_parquet(here)),
@@ -182,7 +188,7 @@ def zarr(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
     there = z.create_array("tidemill://array.zarr", shape=ZARR_SHAPE, chunks=ZARR_CHUNKS, dtype="f8", compressors=None, storage_options=options)
     here = z.create_array(tmpfs / "array.zarr", shape=ZARR_SHAPE, chunks=ZARR_CHUNKS, dtype="f8", compressors=None)
     there[:], here[:] = data, data
-    rows.turns("zarr read", lambda: seconds(lambda: there[:]), lambda: seconds(lambda: here[:]), "tmpfs")
+    rows.measure_alternating("zarr read", lambda: seconds(lambda: there[:]), lambda: seconds(lambda: here[:]), "tmpfs")
 
 
 def main() -> None:

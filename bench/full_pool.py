@@ -41,7 +41,7 @@ class Example:
             return json.loads((Path(place) / "report" / "run.json").read_text())
 
 
-def examples(given: argparse.Namespace, ground: Path) -> list[Example]:
+def examples(given: argparse.Namespace, shared_dir: Path) -> list[Example]:
     """The examples whose data was given."""
     found = []
     if given.montage:
@@ -50,8 +50,8 @@ def examples(given: argparse.Namespace, ground: Path) -> list[Example]:
         prepare = ROOT / "examples/classification/prepare.py"
         python = ROOT / "examples/.venv/bin/python"
         rows = ["--rows", str(given.rows)] if given.rows else []
-        subprocess.run([python, prepare, ground / "data", "--kdd", given.kdd, *rows], check=True)
-        found.append(Example("classification", ground / "data", []))
+        subprocess.run([python, prepare, shared_dir / "data", "--kdd", given.kdd, *rows], check=True)
+        found.append(Example("classification", shared_dir / "data", []))
     return found
 
 
@@ -83,8 +83,8 @@ def main() -> int:
     parser.add_argument("--times", type=float, default=1.2, help="the pool's size, in least peaks")
     parser.add_argument("--rows", type=int, help="a sample of so many rows of KDD Cup 1999")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as ground:
-        finished = [measure(example, given) for example in examples(given, Path(ground))]
+    with tempfile.TemporaryDirectory() as shared_dir:
+        finished = [measure(example, given) for example in examples(given, Path(shared_dir))]
         return 0 if all(finished) else 1
 
 

@@ -19,7 +19,7 @@ BLOCK = 512
 SETTLE_ROUNDS = 5
 
 
-def own_pages(process: int) -> int:
+def private_pages(process: int) -> int:
     """Resident pages, without those of files in memory."""
     kib = {"RssAnon": 0, "RssFile": 0}
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
@@ -29,7 +29,7 @@ def own_pages(process: int) -> int:
     return sum(kib.values()) << 10
 
 
-def nameless_files(process: int) -> int:
+def unlinked_files(process: int) -> int:
     """Space of the unlinked files that the process has open."""
     sizes: dict[tuple[int, int], int] = {}
     for link in Path(f"/proc/{process}/fd").iterdir():
@@ -49,11 +49,11 @@ def slab() -> int:
     return int(facts["Slab"].split()[0]) << 10
 
 
-def taken_by(process: int) -> dict[str, int]:
+def memory_of(process: int) -> dict[str, int]:
     """Bytes by place. The slab is that of the whole machine, so only its growth is meaningful."""
     kernel = slab()
-    return {"node": own_pages(process), "nameless": nameless_files(process), "slab": kernel}
+    return {"node": private_pages(process), "nameless": unlinked_files(process), "slab": kernel}
 
 
 if __name__ == "__main__":
-    print(json.dumps(taken_by(int(sys.argv[1]))))
+    print(json.dumps(memory_of(int(sys.argv[1]))))

@@ -70,7 +70,7 @@ class Bench:
         file.unlink()
         return taken
 
-    def plain(self) -> Speeds:
+    def tcp_speeds(self) -> Speeds:
         """The same bytes over loopback TCP: gets as reads, puts as writes."""
         command = [str(self.tcp), str(MIB), "1", "8", "1.0"]
         said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -130,7 +130,7 @@ def cpu(servers: list[int]) -> float:
     return used
 
 
-def placed(side: Side, policy: str) -> Side:
+def with_placement(side: Side, policy: str) -> Side:
     """A directory whose inodes and bytes have this placement.
 
     It is the child of a directory with that policy, because the policy applies to what is made
@@ -146,23 +146,23 @@ def placed(side: Side, policy: str) -> Side:
 
 def case_home(bench: Bench) -> None:
     """Files on the node of this host, against the embedded pool."""
-    with bench.pool(4, "4GiB", far=True) as mounted, places.ours(bench.binary, bench.work, "4GiB") as embedded:
-        ours, peer = placed(mounted, "here"), Side(embedded.dir, [embedded.server])
+    with bench.pool(4, "4GiB", far=True) as mounted, places.tidemill_mount(bench.binary, bench.work, "4GiB") as embedded:
+        ours, peer = with_placement(mounted, "here"), Side(embedded.dir, [embedded.server])
         bench.compare("home", 0.95, lambda: bench.files(ours), lambda: bench.files(peer))
 
 
 def case_elsewhere(bench: Bench) -> None:
     """Files on a node of another host, against TCP."""
     with bench.pool(4, "4GiB", far=True) as mounted:
-        ours = placed(mounted, "at(2)")
-        bench.compare("elsewhere", 0.4, lambda: bench.files(ours), bench.plain)
+        ours = with_placement(mounted, "at(2)")
+        bench.compare("elsewhere", 0.4, lambda: bench.files(ours), bench.tcp_speeds)
 
 
 def case_striped(bench: Bench) -> None:
     """Four nodes of this host against one."""
     with ExitStack() as stack:
         pools = [bench.pool(4, "1GiB"), bench.pool(1, "4GiB")]
-        four, one = (placed(stack.enter_context(pool), "striped") for pool in pools)
+        four, one = (with_placement(stack.enter_context(pool), "striped") for pool in pools)
         bench.compare("striped", 0.95, lambda: bench.files(four), lambda: bench.files(one))
 
 

@@ -62,7 +62,7 @@ def served(name: str, command: list[str], folder: Path, unmount: list[str]) -> I
 
 
 @contextmanager
-def ours(binary: Path, work: Path, memory: str, *, passthrough: bool = True) -> Iterator[Place]:
+def tidemill_mount(binary: Path, work: Path, memory: str, *, passthrough: bool = True) -> Iterator[Place]:
     """A mounted pool of Tidemill."""
     name = "ours" if passthrough else "ordinary"
     folder = work / name
@@ -72,7 +72,7 @@ def ours(binary: Path, work: Path, memory: str, *, passthrough: bool = True) -> 
 
 
 @contextmanager
-def nothing(program: Path, work: Path) -> Iterator[Place]:
+def empty_server(program: Path, work: Path) -> Iterator[Place]:
     """The FUSE server that only answers."""
     folder = work / "nothing"
     with served("nothing", [str(program), str(folder)], folder, ["umount", str(folder)]) as place:

@@ -65,21 +65,21 @@ class Bench(Storage):
             subprocess.run([str(self.binary), "pool", "stop"], check=True, capture_output=True)
             del os.environ["TIDEMILL_POOL"]
 
-    def said(self, side: Side, *words: str | Path) -> str:
+    def output_of(self, side: Side, *words: str | Path) -> str:
         """The output of a program run on this side."""
         done = subprocess.run([*side.before, *map(str, words)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{words} at {side.name}: {done.stderr[-2000:]}")
         return done.stdout
 
-    def calls_of(self, side: Side, verb: str, *numbers: int) -> dict[str, float]:
+    def call_seconds(self, side: Side, verb: str, *numbers: int) -> dict[str, float]:
         """Seconds of the phases of bench/tools/calls.c on one file of this side."""
-        return json.loads(self.said(side, self.calls, verb, side.dir / "file", *map(str, numbers)))
+        return json.loads(self.output_of(side, self.calls, verb, side.dir / "file", *map(str, numbers)))
 
     def timed(self, side: Side, script: str) -> float:
         """Wall seconds of a script, without the start of its shell."""
         timing = f"at=$EPOCHREALTIME; ({script}) >/dev/null; echo $at $EPOCHREALTIME"
-        began, ended = map(float, self.said(side, "bash", "-euc", timing).split()[-2:])
+        began, ended = map(float, self.output_of(side, "bash", "-euc", timing).split()[-2:])
         return ended - began
 
 
@@ -90,18 +90,18 @@ def rows_of_bytes(bench: Bench) -> None:
     def measure(side: Side) -> dict[str, float]:
         if side.name == "memcpy":
             requests = {"read 1 MiB": MIB, "read 128 KiB": 128 * KIB}
-            return {row: json.loads(bench.said(side, bench.work / "copy", str(size), str(request)))["copy"] for row, request in requests.items()}
+            return {row: json.loads(bench.output_of(side, bench.work / "copy", str(size), str(request)))["copy"] for row, request in requests.items()}
         return {
-            "read 1 MiB": bench.calls_of(side, "read", size, MIB)["read"],
-            "read 128 KiB": bench.calls_of(side, "read", size, 128 * KIB)["read"],
-            "random 4 KiB": bench.calls_of(side, "random_read", size, count)["random_read"],
-            "write 1 MiB": bench.calls_of(side, "overwrite", size, MIB)["overwrite"],
+            "read 1 MiB": bench.call_seconds(side, "read", size, MIB)["read"],
+            "read 128 KiB": bench.call_seconds(side, "read", size, 128 * KIB)["read"],
+            "random 4 KiB": bench.call_seconds(side, "random_read", size, count)["random_read"],
+            "write 1 MiB": bench.call_seconds(side, "overwrite", size, MIB)["overwrite"],
         }
 
     with bench.preload("2GiB") as ours, places.tmpfs(bench.work, "2g") as tmpfs:
         sides = [ours, Side("tmpfs", tmpfs.dir), Side("memcpy", bench.work)]
         for side in sides[:2]:
-            bench.calls_of(side, "write", size, MIB)
+            bench.call_seconds(side, "write", size, MIB)
         taken = bench.rounds(sides, measure)
     for row, peer, target in (("read 1 MiB", "memcpy", 0.8), ("read 128 KiB", "memcpy", 0.5), ("random 4 KiB", "tmpfs", 1.5), ("write 1 MiB", "tmpfs", 1.0)):
         bench.row(row, taken[row]["preload"], taken[row][peer], against=peer, bytes=size, target=target)
@@ -117,12 +117,12 @@ def rows_of_names(bench: Bench) -> None:
     }
 
     def measure(side: Side) -> dict[str, float]:
-        bench.said(side, "cp", "-r", bench.work / "sources", side.dir / "build")
+        bench.output_of(side, "cp", "-r", bench.work / "sources", side.dir / "build")
         taken = {row: bench.timed(side, script.format(at=side.dir, **sources)) for row, script in scripts.items()}
-        bench.said(side, "rm", "-r", *(side.dir / name for name in ("clone", "files", "build")))
+        bench.output_of(side, "rm", "-r", *(side.dir / name for name in ("clone", "files", "build")))
         return taken
 
-    with bench.preload("2GiB") as ours, places.ours(bench.binary, bench.work, "2GiB") as mount, places.tmpfs(bench.work, "2g") as tmpfs:
+    with bench.preload("2GiB") as ours, places.tidemill_mount(bench.binary, bench.work, "2GiB") as mount, places.tmpfs(bench.work, "2g") as tmpfs:
         sides = [ours, Side("mount", mount.dir), Side("tmpfs", tmpfs.dir)]
         taken = bench.rounds(sides, measure)
     for row in scripts:

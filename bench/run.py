@@ -250,8 +250,8 @@ def case_graph(bench: Bench) -> None:
         "graph100000_script": [str(bench.binary), "flow", "check", str(script), *flags],
         "graph100000_json": [str(bench.binary), "flow", "check", str(exported), "--data", str(cwd)],
     }.items():
-        took, peak = zip(*(measured(command) for _ in range(bench.runs)), strict=True)
-        _, base = measured([str(bench.binary), "--version"])
+        took, peak = zip(*(run_measured(command) for _ in range(bench.runs)), strict=True)
+        _, base = run_measured([str(bench.binary), "--version"])
         row = {
             "case": name,
             "seconds": round(statistics.median(took), 3),
@@ -262,7 +262,7 @@ def case_graph(bench: Bench) -> None:
         print(json.dumps(row), flush=True)
 
 
-def measured(command: list[str]) -> tuple[float, int]:
+def run_measured(command: list[str]) -> tuple[float, int]:
     """Wall seconds and peak resident bytes of a command."""
     start = time.perf_counter()
     child = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])

@@ -85,7 +85,7 @@ class Bench:
         print(json.dumps(told), flush=True)
 
 
-def better(taken: dict[str, list[float]], peers: list[str]) -> list[float]:
+def best_peer(taken: dict[str, list[float]], peers: list[str]) -> list[float]:
     """The best of the peers in each round."""
     return [min(pair) for pair in zip(*(taken[peer] for peer in peers), strict=True)]
 
@@ -101,7 +101,7 @@ def file_case(bench: Bench, place: Place, size: int, request: int, mapped: bool)
 def sequential(bench: Bench, request: int, size: int, targets: dict[str, float], peers: list[str]) -> None:
     """One request size, against the better of the peers in each round."""
     with ExitStack() as stack:
-        sides = [stack.enter_context(places.ours(bench.binary, bench.work, "6GiB"))]
+        sides = [stack.enter_context(places.tidemill_mount(bench.binary, bench.work, "6GiB"))]
         if "tmpfs" in peers:
             sides.append(stack.enter_context(places.tmpfs(bench.work, "6g")))
         if "ext4" in peers:
@@ -113,7 +113,7 @@ def sequential(bench: Bench, request: int, size: int, targets: dict[str, float],
         for peer in peers:
             bench.row(f"sequential {verb}", taken[verb]["ours"], taken[verb][peer], against=peer, peer_huge=HUGE[peer], **facts)
         if len(peers) > 1:
-            bench.row(f"sequential {verb}", taken[verb]["ours"], better(taken[verb], peers), against="the better of both", **facts)
+            bench.row(f"sequential {verb}", taken[verb]["ours"], best_peer(taken[verb], peers), against="the better of both", **facts)
 
 
 def case_large(bench: Bench) -> None:
@@ -134,7 +134,7 @@ def case_small(bench: Bench) -> None:
 def case_random(bench: Bench) -> None:
     """4 KiB at random offsets of one file, by reads and by a mapping."""
     size, count = bench.scaled(512 * MIB, MIB), bench.scaled(200_000)
-    with places.ours(bench.binary, bench.work, "2GiB") as mine, places.tmpfs(bench.work, "2g") as peer:
+    with places.tidemill_mount(bench.binary, bench.work, "2GiB") as mine, places.tmpfs(bench.work, "2g") as peer:
         for place in (mine, peer):
             bench.call("write", place.dir / "file", size, MIB)
         verbs = {"random_read": 0.65, "random_map": 1.0}
@@ -147,7 +147,7 @@ def case_random(bench: Bench) -> None:
 def case_ordinary(bench: Bench) -> None:
     """The path without passthrough, which every user has; 1 MiB requests."""
     size = bench.scaled(GIB, MIB)
-    with places.ours(bench.binary, bench.work, "4GiB", passthrough=False) as mine, places.tmpfs(bench.work, "4g") as peer:
+    with places.tidemill_mount(bench.binary, bench.work, "4GiB", passthrough=False) as mine, places.tmpfs(bench.work, "4g") as peer:
         taken = bench.rounds([mine, peer], lambda place: file_case(bench, place, size, MIB, mapped=False))
     for verb, seconds in taken.items():
         facts = {"request": MIB, "bytes": size, "state": "fresh" if verb == "write" else "warm", "huge": HUGE["ordinary"], "peer_huge": HUGE["tmpfs"]}
@@ -174,7 +174,7 @@ def case_names(bench: Bench) -> None:
     cost: dict[int, dict[str, list[float]]] = {}
     few, many = bench.scaled(20_000), bench.scaled(200_000)
     for count in (few, many):
-        with places.ours(bench.binary, bench.work, "4GiB") as mine, places.nothing(bench.nothing, bench.work) as peer:
+        with places.tidemill_mount(bench.binary, bench.work, "4GiB") as mine, places.empty_server(bench.nothing, bench.work) as peer:
             taken = bench.rounds([mine, peer], lambda place, count=count: names_in_fresh_folder(bench, place, count))
         cost[count] = {verb: [seconds / count for seconds in taken[verb]["ours"]] for verb in CALLS_OF_NAMES}
         for verb in CALLS_OF_NAMES:
@@ -231,7 +231,7 @@ def case_programs(bench: Bench) -> None:
             shutil.rmtree(folder)
         return taken
 
-    with places.ours(bench.binary, bench.work, "2GiB") as mine, places.tmpfs(bench.work, "2g") as peer:
+    with places.tidemill_mount(bench.binary, bench.work, "2GiB") as mine, places.tmpfs(bench.work, "2g") as peer:
         taken = bench.rounds([mine, peer], measure)
     for verb, seconds in taken.items():
         count = bench.scaled(100) if verb == "make" else bench.scaled(5_000)
@@ -254,15 +254,15 @@ def case_memory(bench: Bench) -> None:
     """Memory of the node in addition to the bytes stored in it."""
     for count, size, target in ((1_000, MIB, "5 % of the bytes"), (100_000, KIB, "600 B a file")):
         files = bench.scaled(count)
-        with places.ours(bench.binary, bench.work, "4GiB") as place:
-            before = memory.taken_by(place.server)
+        with places.tidemill_mount(bench.binary, bench.work, "4GiB") as place:
+            before = memory.memory_of(place.server)
             content = os.urandom(size)
             for number in range(files):
                 folder = place.dir / f"d{number // 1000}"
                 if number % 1000 == 0:
                     folder.mkdir()
                 (folder / f"f{number}").write_bytes(content)
-            after = memory.taken_by(place.server)
+            after = memory.memory_of(place.server)
         grown = {part: after[part] - before[part] for part in after}
         beside = sum(grown.values()) - files * size
         shares = {"share_of_bytes": round(beside / (files * size), 4), "bytes_a_file": round(beside / files, 1)}

@@ -28,14 +28,14 @@ TARGETS = {4 << 20: 0.85, 1 << 20: 0.75, 64 << 10: 0.45}
 Speeds = dict[str, tuple[float, float]]
 
 
-def ours(objects: Path, seconds: str, case: list[str]) -> Speeds:
+def tidemill_speeds(objects: Path, seconds: str, case: list[str]) -> Speeds:
     """GB/s and CPU seconds per GiB, by verb."""
     said = subprocess.run([str(objects), seconds, "tasks", *case], check=True, capture_output=True, text=True).stdout
     rows = [line.split() for line in said.splitlines()[1:]]
     return {row[1]: (float(row[4]), float(row[8])) for row in rows}
 
 
-def plain(tcp: Path, seconds: str, case: list[str]) -> Speeds:
+def tcp_speeds(tcp: Path, seconds: str, case: list[str]) -> Speeds:
     """The same for the peer."""
     said = json.loads(subprocess.run([str(tcp), *case, seconds], check=True, capture_output=True, text=True).stdout)
     return {verb: (said[verb]["gb_s"], said[verb]["cpu_s_gib"]) for verb in VERBS}
@@ -66,7 +66,7 @@ def main() -> None:
         print("| what | GB/s | peer | ratio (min..max) | target | | CPU s/GiB, ours / peer |\n|---|---:|---:|---|---|---|---|")
         for case in itertools.product(TARGETS, STREAMS, UNDER_WAY):
             words = [str(number) for number in case]
-            sides = [(ours(asked.objects, asked.seconds, words), plain(tcp, asked.seconds, words)) for _ in range(asked.runs)]
+            sides = [(tidemill_speeds(asked.objects, asked.seconds, words), tcp_speeds(tcp, asked.seconds, words)) for _ in range(asked.runs)]
             for verb in VERBS:
                 print(row(case, verb, sides), flush=True)
 

@@ -56,12 +56,12 @@ def storage(request: pytest.FixtureRequest) -> str:
     wanted = os.environ.get("TIDEMILL_STORAGE", "auto")
     if wanted not in ("auto", request.param):
         pytest.skip(f"TIDEMILL_STORAGE={wanted} asks for that one only")
-    if request.param == "mount" and (reason := why_no_mount()):
+    if request.param == "mount" and (reason := mount_unsupported_reason()):
         pytest.skip(reason)
     return request.param
 
 
-def why_no_mount() -> str | None:
+def mount_unsupported_reason() -> str | None:
     """Returns why this machine allows no FUSE mount at all, or None if it should work.
 
     With None a broken mount fails the tests instead of skipping them.
@@ -94,12 +94,12 @@ def _no_hang(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     marker = request.node.get_closest_marker("timeout")
     seconds = HANG_SHARE * float(marker.args[0] if marker else request.config.getini("timeout"))
 
-    def free() -> None:
+    def abort_mounts() -> None:
         faulthandler.dump_traceback(sys.__stderr__)
-        for folder in (tmp_path_factory.getbasetemp(), *pools.GROUNDS):
-            freed.extend(hang.free(folder))
+        for folder in (tmp_path_factory.getbasetemp(), *pools.SHARED_DIRS):
+            freed.extend(hang.abort_mounts(folder))
 
-    timer = threading.Timer(seconds, free)
+    timer = threading.Timer(seconds, abort_mounts)
     timer.daemon = True
     timer.start()
     yield
@@ -108,9 +108,9 @@ def _no_hang(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def ground() -> Iterator[Path]:
+def shared_dir() -> Iterator[Path]:
     """A directory of the test that any user may traverse."""
-    with pools.ground() as folder:
+    with pools.shared_dir() as folder:
         yield folder
 
 
@@ -119,7 +119,7 @@ def root() -> None:
     """Skips the test if the user cannot mount a tmpfs or become another user."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    if reason := why_no_mount():
+    if reason := mount_unsupported_reason():
         pytest.skip(reason)
 
 
@@ -139,13 +139,13 @@ def fuse_for_users() -> Iterator[None]:
 
 
 @pytest.fixture
-def tmpfs(root: None, ground: Path) -> Iterator[Path]:  # noqa: ARG001 - root is a condition
+def tmpfs(root: None, shared_dir: Path) -> Iterator[Path]:  # noqa: ARG001 - root is a condition
     """A tmpfs to compare with."""
-    with pools.tmpfs(ground / "tmpfs") as folder:
+    with pools.tmpfs(shared_dir / "tmpfs") as folder:
         yield folder
 
 
 @pytest.fixture(params=["passthrough", "ordinary"])
-def way(request: pytest.FixtureRequest) -> list[str]:
+def io_flags(request: pytest.FixtureRequest) -> list[str]:
     """The flags of the two ways in which a mount serves bytes."""
     return [] if request.param == "passthrough" else ["--no-passthrough"]

@@ -35,7 +35,7 @@ def mounted_below(folder: Path) -> list[tuple[str, int]]:
     return found[::-1]
 
 
-def free(folder: Path) -> list[str]:
+def abort_mounts(folder: Path) -> list[str]:
     """Aborts and unmounts every FUSE mount below a directory; returns the mount points."""
     # The last component of the path may be a symbolic link, but nothing below it may be accessed:
     # that would hang.
@@ -50,5 +50,5 @@ def free(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    for name in free(Path(sys.argv[1])):
+    for name in abort_mounts(Path(sys.argv[1])):
         print(f"hang.py: aborted the FUSE mount at {name}", file=sys.stderr)

@@ -3,8 +3,8 @@
     with hosts.network(tmp_path, 4) as net:       # 4 hosts; in most tests the last is the user's
         net.run(3, binary, "pool", "start", "--hosts", net.names(0, 1, 2), "--ssh", str(net.ssh))
 
-Needs root; why_not says why a machine does not support it. The end of the context removes
-everything: namespaces, links, and the processes in the namespaces.
+Needs root; unsupported_reason says why a machine does not support it. The end of the context
+removes everything: namespaces, links, and the processes in the namespaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from waiting import wait_for
 PREFIXES = ["198.51.100.", "203.0.113.", "192.0.2."]
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """Returns why network namespaces are not available, or None if they should work."""
     if os.geteuid() != 0:
         return "network namespaces need root"

@@ -18,12 +18,12 @@ MEMORY = "256MiB"
 # A mount and an unmount take milliseconds; a longer wait is a hang.
 SECONDS_MAX = 30
 # Directories of the running tests: a hanging mount below one of them may be aborted.
-GROUNDS: list[Path] = []
+SHARED_DIRS: list[Path] = []
 
 
-def environment(ground: Path) -> dict[str, str]:
-    """Environment for commands whose runtime directory is below `ground`."""
-    runtime = ground / "runtime"
+def environment(shared_dir: Path) -> dict[str, str]:
+    """Environment for commands whose runtime directory is below `shared_dir`."""
+    runtime = shared_dir / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
     return os.environ | {"XDG_RUNTIME_DIR": str(runtime)}
 
@@ -31,32 +31,32 @@ def environment(ground: Path) -> dict[str, str]:
 class Mount:
     """The mounts of one process of `tidemill mount`, at one directory or at several."""
 
-    def __init__(self, binary: Path, ground: Path, dirs: list[Path], *flags: str, network: str | None = None) -> None:
+    def __init__(self, binary: Path, shared_dir: Path, dirs: list[Path], *flags: str, network: str | None = None) -> None:
         self.binary = binary
         self.dirs = dirs
         for folder in self.dirs:
             # On a dead mount no other check for the directory works.
             with suppress(FileExistsError):
                 folder.mkdir()
-        self.environment = environment(ground)
+        self.environment = environment(shared_dir)
         # In tests with network namespaces, nsenter: `ip netns exec` would hide the mount from other
         # processes.
         at = [] if network is None else ["nsenter", f"--net=/run/netns/{network}"]
         command = [*at, str(binary), "mount", *flags, *map(str, self.dirs)]
         self.process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.ready = threading.Event()
         # The output is read to its end, because a pool blocks if it cannot write its log.
         self.listener = threading.Thread(target=self.listen, daemon=True)
         self.listener.start()
         self.ready.wait(SECONDS_MAX)
-        assert any("mounted at" in line for line in self.said), f"{' '.join(command)}: {''.join(self.said)}"
+        assert any("mounted at" in line for line in self.messages), f"{' '.join(command)}: {''.join(self.messages)}"
 
     def listen(self) -> None:
         """Collects the messages of the pool."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said.append(line)
+            self.messages.append(line)
             if "mounted at" in line:
                 self.ready.set()
         self.ready.set()
@@ -87,21 +87,21 @@ class Mount:
 
 
 @contextmanager
-def ground(prefix: str = "tidemill-test-") -> Iterator[Path]:
+def shared_dir(prefix: str = "tidemill-test-") -> Iterator[Path]:
     """A directory that any user may traverse.
 
     Its path is short, because the tests bind sockets deep below it (at most 108 bytes).
     """
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
     folder.chmod(0o711)
-    GROUNDS.append(folder)
+    SHARED_DIRS.append(folder)
     try:
         yield folder
     finally:
         # A file system that could not be unmounted is not emptied; its directory stays.
         if not any(os.path.ismount(inside) for inside in folder.iterdir()):
             shutil.rmtree(folder)
-        GROUNDS.remove(folder)
+        SHARED_DIRS.remove(folder)
 
 
 @contextmanager
@@ -119,8 +119,8 @@ def tmpfs(at: Path, *options: str) -> Iterator[Path]:
 class Pool(Mount):
     """A pool that `tidemill mount` started and mounted, at one directory or at several."""
 
-    def __init__(self, binary: Path, ground: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> None:
-        super().__init__(binary, ground, [ground / f"pool{number}" for number in range(points)], *flags, "--memory", memory)
+    def __init__(self, binary: Path, shared_dir: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> None:
+        super().__init__(binary, shared_dir, [shared_dir / f"pool{number}" for number in range(points)], *flags, "--memory", memory)
 
 
 @contextmanager

@@ -20,14 +20,14 @@ ELSEWHERE = ("TIDEMILL_", "LD_PRELOAD", "SLURM_")
 
 
 class Pool:
-    """A pool whose runtime directory is below `ground`."""
+    """A pool whose runtime directory is below `shared_dir`."""
 
-    def __init__(self, binary: Path, ground: Path, who: dict[str, object] | None = None) -> None:
-        self.binary, self.ground = binary, ground
+    def __init__(self, binary: Path, shared_dir: Path, run_as: dict[str, object] | None = None) -> None:
+        self.binary, self.shared_dir = binary, shared_dir
         # Arguments for subprocess that select the user of the programs.
-        self.who = who or {}
-        self.folder = ground / "runtime/tidemill"
-        self.environment = {name: value for name, value in pools.environment(ground).items() if not name.startswith(ELSEWHERE)}
+        self.run_as = run_as or {}
+        self.folder = shared_dir / "runtime/tidemill"
+        self.environment = {name: value for name, value in pools.environment(shared_dir).items() if not name.startswith(ELSEWHERE)}
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.environment["TIDEMILL_POOL"] = str(self.folder / "pool")
 
@@ -46,7 +46,7 @@ class Pool:
             errors="replace",
             timeout=SECONDS_MAX,
             check=False,
-            **self.who,
+            **self.run_as,
         )
 
     def ok(self, *words: str | Path) -> str:
@@ -58,7 +58,7 @@ class Pool:
     def tidemill(self, *words: str) -> str:
         """The output of a tidemill command that must succeed."""
         command = [str(self.binary), *words]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False, **self.who)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False, **self.run_as)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 
@@ -89,9 +89,9 @@ class Pool:
 
 
 @contextmanager
-def pool_of_user(binary: Path, ground: Path, user: int, memory: str = "512MiB") -> Iterator[Pool]:
+def pool_of_user(binary: Path, shared_dir: Path, user: int, memory: str = "512MiB") -> Iterator[Pool]:
     """A pool of an ordinary user, with a copy of the binary that this user can run."""
-    folder = ground / "user"
+    folder = shared_dir / "user"
     folder.mkdir(mode=0o700)
     for file in (binary, binary.parent / "libtidemill_preload.so"):
         shutil.copy(file, folder)
@@ -106,12 +106,12 @@ def pool_of_user(binary: Path, ground: Path, user: int, memory: str = "512MiB") 
 
 
 @contextmanager
-def pool(binary: Path, ground: Path, *flags: str, memory: str = "512MiB") -> Iterator[Pool]:
+def pool(binary: Path, shared_dir: Path, *flags: str, memory: str = "512MiB") -> Iterator[Pool]:
     """A pool that is stopped at the end of the context.
 
     Its root directory belongs to the user who started it, as that of a mount does.
     """
-    made = Pool(binary, ground)
+    made = Pool(binary, shared_dir)
     made.tidemill("pool", "start", "--memory", memory, *flags)
     try:
         yield made

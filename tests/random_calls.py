@@ -81,13 +81,13 @@ class Steps:
         return os.write(self.slot(), self.bytes())
 
     def read(self) -> object:
-        return shown(os.read(self.slot(), self.size()))
+        return summary(os.read(self.slot(), self.size()))
 
     def pwrite(self) -> object:
         return os.pwrite(self.slot(), self.bytes(), self.size())
 
     def pread(self) -> object:
-        return shown(os.pread(self.slot(), self.size(), self.size()))
+        return summary(os.pread(self.slot(), self.size(), self.size()))
 
     def vectors(self) -> object:
         room = [bytearray(self.size()) for _ in range(3)]
@@ -109,13 +109,13 @@ class Steps:
         return os.posix_fallocate(self.slot(), self.size(), 1 + self.size())
 
     def fstat(self) -> object:
-        return said(os.fstat(self.slot()))
+        return comparable_stat(os.fstat(self.slot()))
 
     def stat(self) -> object:
-        return said(os.stat(self.name(), follow_symlinks=self.dice.random() < 0.5))
+        return comparable_stat(os.stat(self.name(), follow_symlinks=self.dice.random() < 0.5))
 
     def stat_below(self) -> object:
-        return said(os.stat(self.name(), dir_fd=self.slot()))
+        return comparable_stat(os.stat(self.name(), dir_fd=self.slot()))
 
     def may(self) -> object:
         return os.access(self.name(), self.dice.choice([os.F_OK, os.R_OK, os.W_OK, os.X_OK]))
@@ -218,7 +218,7 @@ class Steps:
         if length == 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return "nothing to map"
         with mmap.mmap(descriptor, length, prot=mmap.PROT_READ) as mapped:
-            return shown(mapped[:])
+            return summary(mapped[:])
 
     def write_by_map(self) -> object:
         descriptor = self.slot()
@@ -247,13 +247,13 @@ class Steps:
     def by_stream(self) -> object:
         with open(self.name(), self.dice.choice(["r", "r+", "a+", "w", "x"]), encoding="latin-1") as file:
             file.seek(self.dice.choice([0, 3]))
-            return shown(file.read(self.size()).encode("latin-1")) if file.readable() else file.write("stream\n" * 700)
+            return summary(file.read(self.size()).encode("latin-1")) if file.readable() else file.write("stream\n" * 700)
 
     def lock(self) -> object:
         return fcntl.lockf(self.slot(), self.dice.choice([fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_UN]) | fcntl.LOCK_NB, 1 + self.size())
 
 
-def shown(content: bytes) -> str:
+def summary(content: bytes) -> str:
     """A short content as it is; of a long one the length and a hash."""
     return repr(content) if len(content) <= 16 else f"{len(content)} bytes, {hash_of(content):x}"
 
@@ -263,7 +263,7 @@ def hash_of(content: bytes) -> int:
     return int.from_bytes(content, "little") % ((1 << 61) - 1)
 
 
-def said(found: os.stat_result) -> object:
+def comparable_stat(found: os.stat_result) -> object:
     """The attributes that must be equal on two file systems."""
     size = None if stat.S_ISDIR(found.st_mode) else found.st_size
     return stat.filemode(found.st_mode), found.st_nlink, found.st_uid, found.st_gid, size
@@ -307,7 +307,7 @@ def tree(top: Path) -> list[tuple[str, str, str]]:
             found += [(f"{path.name}/{below}", *more) for below, *more in tree(path)]
         elif stat.S_ISREG(mode):
             path.chmod(0o600)
-            text = shown(path.read_bytes())
+            text = summary(path.read_bytes())
         found.append((path.name, stat.filemode(mode), text))
     return found
 

@@ -90,7 +90,7 @@ def test_redis_and_memcached_do_the_same_work(binary: Path, folder: Path) -> Non
     assert kinds == ["pool", "dir", "dir", "redis", "memcached"] * 4
 
 
-@pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+@pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 def test_hosts_with_links_of_their_own_come_and_go(binary: Path, folder: Path) -> None:
     spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
     flags = ["filecopy", "--links", "480,900", "--io-nodes", "2", "--worker-nodes", "2", "--workers", "1", "--file-size", "4MiB"]
@@ -101,7 +101,7 @@ def test_hosts_with_links_of_their_own_come_and_go(binary: Path, folder: Path) -
     assert subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout == spaces
 
 
-@pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+@pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 def test_files_near_and_far_are_measured_beside_a_shared_directory(binary: Path, folder: Path) -> None:
     spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
     (folder / "plain").mkdir()

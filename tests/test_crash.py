@@ -64,7 +64,7 @@ def nothing_is_left(bench: Workbench, seed: int) -> None:
 
 
 @contextmanager
-def ended(process: subprocess.Popen[str], seed: int) -> Iterator[None]:
+def killed_at_end(process: subprocess.Popen[str], seed: int) -> Iterator[None]:
     """Kills the process; afterwards it must be gone, not a zombie with hanging threads."""
     process.kill()
     yield
@@ -98,7 +98,7 @@ def killed_runs(bench: Workbench, rounds: int) -> None:
         out = bench.root / f"out{seed}"
         process = bench.start("--memory", "256MiB", "--slots", "4", "--out", str(out))
         time.sleep(random.Random(seed).uniform(0, life))
-        with ended(process, seed):
+        with killed_at_end(process, seed):
             nothing_is_left(bench, seed)
         assert state_of(bench.data) == inputs, f"seed {seed}: an input was changed"
         for path in out.rglob("*"):
@@ -127,16 +127,16 @@ def killed_mounts(binary: Path, root: Path, flags: list[str], rounds: int) -> No
     for seed in range(SEED, SEED + rounds):
         rng = random.Random(seed)
         pool = pools.Pool(binary, root, *flags, points=rng.choice([1, 2]), memory="64MiB")
-        writers = load(pool, 3, seed)
+        writers = start_writers(pool, 3, seed)
         time.sleep(rng.uniform(0, 0.5))
-        with ended(pool.process, seed):
+        with killed_at_end(pool.process, seed):
             nothing_is_left(bench, seed)
         for writer in writers:
             # The writers get errors, or SIGBUS in a mapping; the test only checks that they end.
             writer.wait(timeout=GONE_SECONDS)
 
 
-def load(pool: pools.Pool, count: int, seed: int) -> list[subprocess.Popen[bytes]]:
+def start_writers(pool: pools.Pool, count: int, seed: int) -> list[subprocess.Popen[bytes]]:
     """Starts writers, spread over the mounts of a pool."""
     folders = [pool.dirs[number % len(pool.dirs)] / f"w{number}" for number in range(count)]
     commands = [[sys.executable, str(LOAD), str(folder), str(seed + number)] for number, folder in enumerate(folders)]
@@ -144,33 +144,33 @@ def load(pool: pools.Pool, count: int, seed: int) -> list[subprocess.Popen[bytes
 
 
 @pytest.fixture
-def place(ground: Path) -> Path:
+def pool_dir(shared_dir: Path) -> Path:
     """A directory for a pool."""
-    inner = ground / "crash"
+    inner = shared_dir / "crash"
     inner.mkdir()
     return inner
 
 
 @pytest.mark.usefixtures("root")
-def test_a_killed_mount_lets_its_users_go_and_leaves_nothing(binary: Path, place: Path, way: list[str]) -> None:
-    killed_mounts(binary, place, way, ROUNDS)
+def test_a_killed_mount_lets_its_users_go_and_leaves_nothing(binary: Path, pool_dir: Path, io_flags: list[str]) -> None:
+    killed_mounts(binary, pool_dir, io_flags, ROUNDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("root")
-def test_a_killed_mount_leaves_nothing_at_many_moments(binary: Path, place: Path, way: list[str]) -> None:
-    killed_mounts(binary, place, way, SOAK_ROUNDS)
+def test_a_killed_mount_leaves_nothing_at_many_moments(binary: Path, pool_dir: Path, io_flags: list[str]) -> None:
+    killed_mounts(binary, pool_dir, io_flags, SOAK_ROUNDS)
 
 
-def killed_writers(binary: Path, place: Path, flags: list[str], rounds: int) -> None:
+def killed_writers(binary: Path, pool_dir: Path, flags: list[str], rounds: int) -> None:
     """Kills writers at random moments, also while one waits for space; the pool keeps working."""
     print(f"seed {SEED}")
-    with pools.pool(binary, place, *flags, memory="32MiB") as pool:
+    with pools.pool(binary, pool_dir, *flags, memory="32MiB") as pool:
         (pool.dir / "first").write_bytes(b"first")
         for seed in range(SEED, SEED + rounds):
             rng = random.Random(seed)
-            writers = load(pool, 3, seed)
+            writers = start_writers(pool, 3, seed)
             # This one needs more space than there is: it waits for space when it is killed, if it
             # got so far.
             hungry = ["sh", "-c", 'head -c 100000000 /dev/zero > "$0"', str(pool.dir / "hungry")]
@@ -190,12 +190,12 @@ def killed_writers(binary: Path, place: Path, flags: list[str], rounds: int) -> 
 
 
 @pytest.mark.usefixtures("root")
-def test_a_killed_writer_dies_at_once_and_holds_nothing(binary: Path, place: Path, way: list[str]) -> None:
-    killed_writers(binary, place, way, ROUNDS)
+def test_a_killed_writer_dies_at_once_and_holds_nothing(binary: Path, pool_dir: Path, io_flags: list[str]) -> None:
+    killed_writers(binary, pool_dir, io_flags, ROUNDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("root")
-def test_a_killed_writer_holds_nothing_at_many_moments(binary: Path, place: Path, way: list[str]) -> None:
-    killed_writers(binary, place, way, SOAK_ROUNDS)
+def test_a_killed_writer_holds_nothing_at_many_moments(binary: Path, pool_dir: Path, io_flags: list[str]) -> None:
+    killed_writers(binary, pool_dir, io_flags, SOAK_ROUNDS)

@@ -33,9 +33,9 @@ def fill(file: Path) -> int:
     return written
 
 
-def test_a_full_pool_keeps_what_it_took_and_is_usable_again(binary: Path, ground: Path, way: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_pool_keeps_what_it_took_and_is_usable_again(binary: Path, shared_dir: Path, io_flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_SPACE_WAIT", "0")
-    with pools.pool(binary, ground, *way, memory="64MiB") as pool:
+    with pools.pool(binary, shared_dir, *io_flags, memory="64MiB") as pool:
         file = pool.dir / "file"
         written = fill(file)
         assert 48 * MIB <= written <= 64 * MIB, written
@@ -51,40 +51,40 @@ def test_a_full_pool_keeps_what_it_took_and_is_usable_again(binary: Path, ground
         assert fill(pool.dir / "again") >= 48 * MIB
 
 
-def test_who_waits_for_space_goes_on_when_there_is_some(binary: Path, ground: Path, way: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pools.pool(binary, ground, *way, memory="64MiB") as pool:
+def test_who_waits_for_space_goes_on_when_there_is_some(binary: Path, shared_dir: Path, io_flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pools.pool(binary, shared_dir, *io_flags, memory="64MiB") as pool:
         half = pool.dir / "half"
         half.write_bytes(bytes(40 * MIB))
         monkeypatch.setenv("TIDEMILL_SPACE_WAIT", "60")
         code = "import sys; file = open(sys.argv[1], 'wb', buffering=0)\nfor _ in range(40): file.write(bytes(1 << 20))\nfile.close()"
         with subprocess.Popen([sys.executable, "-c", code, str(pool.dir / "other")]) as writer:
-            wait_until_it_waits(writer)
+            wait_until_blocked(writer)
             half.unlink()
             assert writer.wait(timeout=30) == 0
         assert (pool.dir / "other").stat().st_size == 40 * MIB
 
 
-def wait_until_it_waits(process: subprocess.Popen[bytes]) -> None:
+def wait_until_blocked(process: subprocess.Popen[bytes]) -> None:
     """Waits until a process is blocked on a reply of the file system."""
     place = Path(f"/proc/{process.pid}/wchan")
     seen = 0
 
-    def waits() -> bool:
+    def is_blocked() -> bool:
         nonlocal seen
         assert process.poll() is None, f"it has ended with {process.returncode}"
         # Every request waits briefly; only one that stays is what the test waits for.
         seen = seen + 1 if "request_wait_answer" in place.read_text() else 0
         return seen > 20
 
-    Workbench.wait_for(waits)
+    Workbench.wait_for(is_blocked)
 
 
-def test_who_waits_for_space_dies_at_once_when_it_is_killed(binary: Path, ground: Path, way: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_space_dies_at_once_when_it_is_killed(binary: Path, shared_dir: Path, io_flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_SPACE_WAIT", "200")
-    with pools.pool(binary, ground, *way, memory="64MiB") as pool:
+    with pools.pool(binary, shared_dir, *io_flags, memory="64MiB") as pool:
         (pool.dir / "half").write_bytes(bytes(40 * MIB))
         with subprocess.Popen([sys.executable, "-c", WAITS, str(pool.dir / "file")]) as writer:
-            wait_until_it_waits(writer)
+            wait_until_blocked(writer)
             writer.kill()
             assert writer.wait(timeout=20) == -signal.SIGKILL
         (pool.dir / "file").unlink()
@@ -92,16 +92,16 @@ def test_who_waits_for_space_dies_at_once_when_it_is_killed(binary: Path, ground
         (pool.dir / "next").write_bytes(bytes(48 * MIB))
 
 
-def test_who_waits_for_a_lock_dies_at_once_when_it_is_killed(binary: Path, ground: Path, way: list[str]) -> None:
+def test_who_waits_for_a_lock_dies_at_once_when_it_is_killed(binary: Path, shared_dir: Path, io_flags: list[str]) -> None:
     code = "import fcntl, sys; file = open(sys.argv[1], 'a'); fcntl.{}(file, fcntl.LOCK_EX)\nprint('has it', flush=True)\nsys.stdin.read()"
-    with pools.pool(binary, ground, *way, points=2) as pool:
+    with pools.pool(binary, shared_dir, *io_flags, points=2) as pool:
         for how in ("flock", "lockf"):
             commands = [[sys.executable, "-c", code.format(how), str(folder / how)] for folder in pool.dirs]
             with subprocess.Popen(commands[0], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
                 assert holder.stdout is not None
                 assert holder.stdout.readline() == "has it\n"
                 with subprocess.Popen(commands[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waiter:
-                    wait_until_it_waits(waiter)
+                    wait_until_blocked(waiter)
                     waiter.kill()
                     assert waiter.wait(timeout=20) == -signal.SIGKILL
                 holder.communicate("", timeout=20)
@@ -109,15 +109,15 @@ def test_who_waits_for_a_lock_dies_at_once_when_it_is_killed(binary: Path, groun
             assert done.stdout == b"has it\n"
 
 
-def test_more_files_may_be_open_than_the_server_may_have(binary: Path, ground: Path, way: list[str]) -> None:
+def test_more_files_may_be_open_than_the_server_may_have(binary: Path, shared_dir: Path, io_flags: list[str]) -> None:
     """The number of server descriptors for files is limited; other files are served by requests."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     try:
-        limited = ground / "limited"
+        limited = shared_dir / "limited"
         limited.write_text(f'#!/bin/sh\nulimit -n 256\nexec "{binary}" "$@"\n')
         limited.chmod(0o755)
-        with pools.pool(limited, ground, *way) as pool, ExitStack() as stack:
+        with pools.pool(limited, shared_dir, *io_flags) as pool, ExitStack() as stack:
             files = [stack.enter_context((pool.dir / f"{number}").open("w+b", buffering=0)) for number in range(1000)]
             for number, file in enumerate(files):
                 file.write(bytes([number % 251]) * 10_000)
@@ -129,8 +129,8 @@ def test_more_files_may_be_open_than_the_server_may_have(binary: Path, ground: P
 
 
 @pytest.mark.soak
-def test_a_million_names_in_one_folder(binary: Path, ground: Path, way: list[str]) -> None:
-    with pools.pool(binary, ground, *way, memory="4GiB") as pool:
+def test_a_million_names_in_one_folder(binary: Path, shared_dir: Path, io_flags: list[str]) -> None:
+    with pools.pool(binary, shared_dir, *io_flags, memory="4GiB") as pool:
         folder = pool.dir / "folder"
         folder.mkdir()
         for number in range(1_000_000):

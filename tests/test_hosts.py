@@ -14,7 +14,7 @@ from hosts import Network
 from test_pool import SECONDS_MAX, Home
 from waiting import wait_for
 
-pytestmark = pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 
 NODES = 4
 # The last host has no node.
@@ -28,7 +28,7 @@ class Cluster:
         self.home = home
         self.net = net
 
-    def on(self, host: int, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def run_on(self, host: int, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Runs a tidemill command on a host to its end."""
         command = self.net.inside(host, self.home.binary, *words)
         folder, environment = self.home.folder, self.home.environment
@@ -36,13 +36,13 @@ class Cluster:
 
     def ok(self, host: int, *words: str | Path, stdin: bytes = b"") -> bytes:
         """The output of a tidemill command on a host, which must succeed."""
-        done = self.on(host, *words, stdin=stdin)
+        done = self.run_on(host, *words, stdin=stdin)
         assert done.returncode == 0, f"{words}: {done.stderr.decode()}"
         return done.stdout
 
     def states(self) -> list[str]:
         """The states of the nodes, as the user's host sees them."""
-        return [node["state"] for node in json.loads(self.on(USER, "pool", "status", "--json").stdout)["nodes"]]
+        return [node["state"] for node in json.loads(self.run_on(USER, "pool", "status", "--json").stdout)["nodes"]]
 
 
 @pytest.fixture

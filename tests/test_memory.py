@@ -17,14 +17,14 @@ MIB = 1 << 20
 SLACK = 12 * MIB
 
 
-def taken(pool: pools.Pool) -> int:
+def used_bytes(pool: pools.Pool) -> int:
     """Bytes of the node and its unlinked files, after the kernel's caches were dropped."""
     done = subprocess.run([sys.executable, str(MEMORY), str(pool.process.pid)], capture_output=True, text=True, check=True)
     parts = json.loads(done.stdout)
     return parts["node"] + parts["nameless"]
 
 
-def come_and_go(folder: Path, names: int, large: int) -> None:
+def create_and_remove(folder: Path, names: int, large: int) -> None:
     """Creates and removes `names` empty or small files, and `large` files of 1 MiB.
 
     The small ones exist a thousand at a time.
@@ -41,27 +41,27 @@ def come_and_go(folder: Path, names: int, large: int) -> None:
         (folder / f"large{number % 7}").unlink()
 
 
-def memory_returns(binary: Path, ground: Path, way: list[str], names: int, large: int) -> None:
+def memory_returns(binary: Path, shared_dir: Path, io_flags: list[str], names: int, large: int) -> None:
     """Checks that a second round, ten times longer, uses no more memory than the first.
 
     The first round fills what is kept for reuse.
     """
-    with pools.pool(binary, ground, *way) as pool:
-        before = taken(pool)
-        come_and_go(pool.dir, names // 10, large // 10)
-        first = taken(pool)
-        come_and_go(pool.dir, names, large)
-        last = taken(pool)
+    with pools.pool(binary, shared_dir, *io_flags) as pool:
+        before = used_bytes(pool)
+        create_and_remove(pool.dir, names // 10, large // 10)
+        first = used_bytes(pool)
+        create_and_remove(pool.dir, names, large)
+        last = used_bytes(pool)
         assert list(pool.dir.iterdir()) == []
         assert last - first <= SLACK, f"{before >> 20} MiB at the start, {first >> 20} MiB after a tenth, {last >> 20} MiB after all"
 
 
 @pytest.mark.usefixtures("root")
-def test_memory_returns_when_files_have_come_and_gone(binary: Path, ground: Path, way: list[str]) -> None:
-    memory_returns(binary, ground, way, 10_000, 500)
+def test_memory_returns_when_files_have_come_and_gone(binary: Path, shared_dir: Path, io_flags: list[str]) -> None:
+    memory_returns(binary, shared_dir, io_flags, 10_000, 500)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("root")
-def test_memory_returns_when_very_many_files_have_come_and_gone(binary: Path, ground: Path, way: list[str]) -> None:
-    memory_returns(binary, ground, way, 100_000, 10_000)
+def test_memory_returns_when_very_many_files_have_come_and_gone(binary: Path, shared_dir: Path, io_flags: list[str]) -> None:
+    memory_returns(binary, shared_dir, io_flags, 100_000, 10_000)

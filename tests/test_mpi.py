@@ -23,7 +23,7 @@ from preloaded import PREFIX
 from test_pool import Home
 from waiting import wait_for
 
-pytestmark = pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parent / "examples/packages.sh"
@@ -81,7 +81,7 @@ def run(net: Network, script: Path, *program: str | Path) -> list[str]:
     return sorted(done.stdout.splitlines())
 
 
-def sums(folder: Path) -> dict[str, str]:
+def checksums(folder: Path) -> dict[str, str]:
     """Checksums of the files."""
     return {way: hashlib.sha256((folder / way).read_bytes()).hexdigest() for way in WAYS}
 
@@ -109,13 +109,13 @@ def test_ranks_on_two_hosts_share_a_file_of_their_mounts_and_of_the_preload_libr
     for number in ("1", "2"):
         (tmp_path / "same" / number).symlink_to(tmpfs)
     wanted = run(net, launcher(net, tmp_path / "same", common), ranks, common)
-    expected = sums(tmpfs)
+    expected = checksums(tmpfs)
 
     with pool(net, home) as file:
         mounts = [Mount(binary, tmp_path, [tmp_path / str(host + 1)], "--pool", str(file), network=net.name(host)) for host in WORKERS]
         try:
             assert run(net, launcher(net, tmp_path, common), ranks, common) == wanted
-            assert [sums(mount.dir) for mount in mounts] == [expected, expected]
+            assert [checksums(mount.dir) for mount in mounts] == [expected, expected]
             # The same with the preload library, in another directory of the pool; the mounts see
             # the result. The stripes are also accessed by asynchronous operations, which the C
             # library's own threads cannot do.
@@ -123,7 +123,7 @@ def test_ranks_on_two_hosts_share_a_file_of_their_mounts_and_of_the_preload_libr
             os.setxattr(mounts[0].dir / "preload", "user.tidemill.placement", b"striped")
             program = [binary, "exec", "--pool", file, "--", ranks, f"{PREFIX}/preload"]
             assert run(net, launcher(net, tmp_path / "same"), *program) == wanted
-            assert [sums(mount.dir / "preload") for mount in mounts] == [expected, expected]
+            assert [checksums(mount.dir / "preload") for mount in mounts] == [expected, expected]
         finally:
             for mount in mounts:
                 mount.close()

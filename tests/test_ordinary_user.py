@@ -40,10 +40,10 @@ class User:
         for name in ("cp", "sh", "mkdir", "touch", "chmod"):
             (programs / name).symlink_to(shutil.which(name) or "")
         self.environment = {**self.bench.environment(), "PATH": str(programs), "HOME": str(root)}
-        self.own(root)
+        self.chown_tree(root)
 
     @staticmethod
-    def own(root: Path) -> None:
+    def chown_tree(root: Path) -> None:
         """Gives everything below `root` to the user."""
         for path in (root, *root.rglob("*")):
             os.chown(path, USER, USER, follow_symlinks=False)
@@ -54,18 +54,18 @@ class User:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs any command as the user."""
-        return subprocess.run((*self.before, *words), env=self.environment, capture_output=True, text=True, timeout=60, check=False, **self.who())
+        return subprocess.run((*self.before, *words), env=self.environment, capture_output=True, text=True, timeout=60, check=False, **self.run_as())
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Starts any command as the user."""
-        return subprocess.Popen((*self.before, *words), env=self.environment, stderr=subprocess.PIPE, text=True, **self.who())
+        return subprocess.Popen((*self.before, *words), env=self.environment, stderr=subprocess.PIPE, text=True, **self.run_as())
 
-    def who(self) -> dict:
+    def run_as(self) -> dict:
         """Arguments for subprocess that select the user."""
         return {"cwd": self.bench.root, "user": USER, "group": USER, "extra_groups": []}
 
 
-class Hidden(User):
+class UserWithoutHelper(User):
     """A user in a mount namespace that hides fusermount3, as on machines without it."""
 
     def __init__(self, binary: Path, root: Path) -> None:
@@ -77,7 +77,7 @@ class Hidden(User):
         path = f"PATH={self.environment['PATH']}"
         self.before = (unshare, "--mount", "/bin/sh", "-c", f"PATH=/usr/bin:/bin:/usr/sbin:/sbin; {hide}; {path}; {drop}", "sh")
 
-    def who(self) -> dict:
+    def run_as(self) -> dict:
         """Root makes the namespace; setpriv becomes the user in it."""
         return {"cwd": self.bench.root}
 
@@ -95,11 +95,11 @@ def user(home: tuple[Path, Path]) -> User:
     """A user without fusermount3."""
     if HELPERS and subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("fusermount3 cannot be hidden here")
-    return Hidden(*home)
+    return UserWithoutHelper(*home)
 
 
 @pytest.fixture
-def mounter(home: tuple[Path, Path]) -> User:
+def user_with_helper(home: tuple[Path, Path]) -> User:
     """A user with fusermount3."""
     if not HELPERS or not os.access("/dev/fuse", os.R_OK | os.W_OK):
         pytest.skip("no fusermount3 here, or no FUSE")
@@ -144,39 +144,39 @@ def test_folders_that_the_user_may_not_write_to_are_refused(user: User) -> None:
         assert f"{flag} /usr/tide: /usr cannot be written to" in done.stderr
 
 
-def test_a_run_of_a_user_mounts_through_the_helper_and_says_nothing_odd(mounter: User) -> None:
-    mounter.bench.script(COPY)
-    done = mounter.run("--storage", "mount")
+def test_a_run_of_a_user_mounts_through_the_helper_and_says_nothing_odd(user_with_helper: User) -> None:
+    user_with_helper.bench.script(COPY)
+    done = user_with_helper.run("--storage", "mount")
     assert done.returncode == 0, done.stderr
     assert "the pool is mounted" in done.stderr
     assert not {"warning", "WARN", "ERROR"} & set(done.stderr.split()), done.stderr
-    assert (mounter.bench.out / "B.txt").read_text() == "tide\n"
-    assert mounter.bench.leftovers() == []
+    assert (user_with_helper.bench.out / "B.txt").read_text() == "tide\n"
+    assert user_with_helper.bench.leftovers() == []
 
 
-def test_a_user_mounts_uses_and_unmounts_a_pool(mounter: User) -> None:
-    pool = mounter.bench.root / "pool"
+def test_a_user_mounts_uses_and_unmounts_a_pool(user_with_helper: User) -> None:
+    pool = user_with_helper.bench.root / "pool"
     pool.mkdir()
-    mounter.own(pool)
-    process = mounter.start(str(mounter.bench.binary), "mount", str(pool), "--memory", "64MiB")
+    user_with_helper.chown_tree(pool)
+    process = user_with_helper.start(str(user_with_helper.bench.binary), "mount", str(pool), "--memory", "64MiB")
     assert process.stderr is not None
     assert "is mounted at" in process.stderr.readline()
     script = 'cd "$0" && mkdir a && echo one > a/x && cp a/x a/y && chmod 640 a/y && cp a/y a/z && cp a/z ../out.txt'
-    done = mounter.command("/bin/sh", "-c", script, str(pool))
+    done = user_with_helper.command("/bin/sh", "-c", script, str(pool))
     assert (done.returncode, done.stderr) == (0, "")
-    assert (mounter.bench.root / "out.txt").read_text() == "one\n"
-    done = mounter.command(str(mounter.bench.binary), "umount", str(pool))
+    assert (user_with_helper.bench.root / "out.txt").read_text() == "one\n"
+    done = user_with_helper.command(str(user_with_helper.bench.binary), "umount", str(pool))
     assert (done.returncode, done.stderr) == (0, "")
     assert (process.wait(timeout=20), process.stderr.read()) == (0, "")
     assert list(pool.iterdir()) == []
 
 
-def test_a_killed_mount_of_a_user_is_cleared_by_his_next_start(mounter: User) -> None:
-    pool = mounter.bench.root / "pool"
+def test_a_killed_mount_of_a_user_is_cleared_by_his_next_start(user_with_helper: User) -> None:
+    pool = user_with_helper.bench.root / "pool"
     pool.mkdir()
-    mounter.own(pool)
+    user_with_helper.chown_tree(pool)
     for how in (signal.SIGKILL, signal.SIGINT):
-        process = mounter.start(str(mounter.bench.binary), "mount", str(pool), "--memory", "64MiB")
+        process = user_with_helper.start(str(user_with_helper.bench.binary), "mount", str(pool), "--memory", "64MiB")
         assert process.stderr is not None
         said = process.stderr.readline()
         assert "is mounted at" in said, said
@@ -185,7 +185,7 @@ def test_a_killed_mount_of_a_user_is_cleared_by_his_next_start(mounter: User) ->
     end = time.monotonic() + 20
     while str(pool) in Path("/proc/self/mountinfo").read_text():
         assert time.monotonic() < end
-    assert mounter.bench.leftovers() == []
+    assert user_with_helper.bench.leftovers() == []
 
 
 def test_a_pool_of_a_user_keeps_its_memory_in_a_file_system_of_its_own(home: tuple[Path, Path]) -> None:
@@ -193,7 +193,7 @@ def test_a_pool_of_a_user_keeps_its_memory_in_a_file_system_of_its_own(home: tup
     binary, root = home
     runtime = root / "run"
     runtime.mkdir(mode=0o700)
-    User.own(runtime)
+    User.chown_tree(runtime)
     user.environment["XDG_RUNTIME_DIR"] = str(runtime)
     if user.command(shutil.which("unshare") or "unshare", "--user", "--map-root-user", "/bin/true").returncode != 0:
         pytest.skip("users may make no user namespaces here")

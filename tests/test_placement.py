@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import why_no_mount
+from conftest import mount_unsupported_reason
 from test_pool import Home, home, mounted  # noqa: F401 - fixtures are found by their names
 from waiting import wait_for
 
@@ -32,7 +32,7 @@ def pool(home: Home) -> Iterator[Home]:  # noqa: F811 - the fixture
 @pytest.fixture
 def mount(pool: Home) -> Iterator[Path]:
     """A mount of that pool."""
-    if reason := why_no_mount():
+    if reason := mount_unsupported_reason():
         pytest.skip(reason)
     with mounted(pool, "--pool", pool.runtime / "tidemill/pool") as folder:
         yield folder

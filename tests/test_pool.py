@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from conftest import why_no_mount
+from conftest import mount_unsupported_reason
 from example_runs import ROOT
 from waiting import wait_for
 
@@ -98,14 +98,14 @@ class Home:
                     found.append(int(entry.name))
         return found
 
-    def left(self) -> list[str]:
+    def leftover_files(self) -> list[str]:
         """Files that are left in the runtime directory."""
         folder = self.runtime / "tidemill"
         return sorted(path.name for path in folder.iterdir() if path.name != ".lock") if folder.exists() else []
 
     def is_clean(self) -> bool:
         """True if no pool left anything."""
-        return not self.node_processes() and not self.left()
+        return not self.node_processes() and not self.leftover_files()
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_name_that_ends_with_a_slash_is_a_folder_and_what_comes_keeps_its_name
 
 
 def test_a_mount_says_once_that_a_node_is_silent_and_ends_with_its_pool(home: Home) -> None:
-    if reason := why_no_mount():
+    if reason := mount_unsupported_reason():
         pytest.skip(reason)
     folder = home.folder / "mount"
     folder.mkdir()
@@ -339,7 +339,7 @@ def test_a_node_that_died_is_named_and_the_others_go_on(home: Home) -> None:
 
 
 def test_what_the_other_nodes_hold_is_listed_and_who_does_not_answer_is_named(home: Home) -> None:
-    if reason := why_no_mount():
+    if reason := mount_unsupported_reason():
         pytest.skip(reason)
     home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
     folders = [f"d{number}" for number in range(12)]
@@ -389,7 +389,7 @@ def test_a_start_that_is_killed_at_any_moment_leaves_nothing(home: Home) -> None
         wait_for(lambda: not home.node_processes(), "a node was left")
     home.ok("pool", "start", "--memory", "64MiB")
     home.ok("pool", "stop")
-    assert home.left() == []
+    assert home.leftover_files() == []
     assert survived < 25, "none was killed in time"
 
 
@@ -444,16 +444,16 @@ def test_a_node_cannot_be_looked_into(home: Home) -> None:
     # dumpable.
     no_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 
-    def is_seen(number: int) -> bool:
+    def is_listed(number: int) -> bool:
         return subprocess.run([*no_rights, "readlink", f"/proc/{number}/fd/0"], capture_output=True, check=False).returncode == 0
 
     subprocess.run([*no_rights, home.binary, "pool", "start", "--memory", "64MiB", "--quiet"], env=home.environment, check=True)
     pid = json.loads((home.runtime / "tidemill/pool").read_text())["nodes"][0]["pid"]
     with subprocess.Popen([*no_rights, "cat"], stdin=subprocess.PIPE) as other:
-        wait_for(lambda: is_seen(other.pid), "another process of the user is seen")
+        wait_for(lambda: is_listed(other.pid), "another process of the user is seen")
         assert other.stdin is not None
         other.stdin.close()
-    wait_for(lambda: not is_seen(pid), "nobody looks into it")
+    wait_for(lambda: not is_listed(pid), "nobody looks into it")
     home.ok("pool", "stop")
 
 
@@ -513,7 +513,7 @@ def test_hosts_are_reached_over_ssh_and_named(home: Home) -> None:
 def test_a_host_that_does_not_do_its_part_is_named_and_nothing_is_half_started(home: Home, host: str, why: str) -> None:
     ssh = script(home, "ssh", SSH)
     assert why in home.fails("pool", "start", "--hosts", f"127.0.0.1,{host}", "--ssh", str(ssh), "--memory", "64MiB")
-    wait_for(home.is_clean, f"left: {home.node_processes()} {home.left()}")
+    wait_for(home.is_clean, f"left: {home.node_processes()} {home.leftover_files()}")
 
 
 def test_inside_a_slurm_allocation_each_host_gets_a_node(home: Home) -> None:
@@ -542,7 +542,7 @@ def test_a_put_that_is_killed_leaves_nothing(home: Home) -> None:
     home.ok("pool", "stop")
 
 
-@pytest.mark.skipif(why_no_mount() is not None, reason=str(why_no_mount()))
+@pytest.mark.skipif(mount_unsupported_reason() is not None, reason=str(mount_unsupported_reason()))
 def test_mounts_of_a_pool_show_what_others_do_at_once(home: Home) -> None:
     home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
     file = home.runtime / "tidemill/pool"

@@ -40,27 +40,27 @@ def program(name: str) -> str:
     return str(path)
 
 
-def pjdfstest(ground: Path, folder: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> dict[str, str]:
+def pjdfstest(shared_dir: Path, folder: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The result of each test, with the output of a failed one.
 
     `before` is put in front of the command line.
     """
-    secondary = ground / f"beside-{folder.name}"
+    secondary = shared_dir / f"beside-{folder.name}"
     with pools.tmpfs(secondary):
         command = [*before, program("pjdfstest"), "-c", str(SUITES / "pjdfstest.toml"), "-p", str(folder), "-s", str(secondary)]
         # Some tests try to leave files in the current directory.
         environment = {**env, "NO_COLOR": "1", "RUST_BACKTRACE": "0"}
-        done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, errors="replace", timeout=200, check=False)
+        done = subprocess.run(command, cwd=shared_dir, env=environment, capture_output=True, text=True, errors="replace", timeout=200, check=False)
     assert "Summary" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
     verdicts = re.findall(r"^(\S+::\S+) +(ok|skipped|FAILED)\n((?:\t.*\n)*)", done.stdout, re.MULTILINE)
     return {name: verdict + said.rstrip() if verdict == "FAILED" else verdict for name, verdict, said in verdicts}
 
 
-def test_pjdfstest_passes_on_the_mount_what_it_passes_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str]) -> None:
-    wanted = pjdfstest(ground, tmpfs)
+def test_pjdfstest_passes_on_the_mount_what_it_passes_on_tmpfs(binary: Path, shared_dir: Path, tmpfs: Path, io_flags: list[str]) -> None:
+    wanted = pjdfstest(shared_dir, tmpfs)
     assert list(wanted.values()).count("ok") >= 384, {name: said for name, said in wanted.items() if said != "ok"}
-    with pools.pool(binary, ground, "--shared", *way) as pool:
-        got = pjdfstest(ground, pool.dir)
+    with pools.pool(binary, shared_dir, "--shared", *io_flags) as pool:
+        got = pjdfstest(shared_dir, pool.dir)
     differ = [f"{name}: tmpfs {verdict}, mount {got.get(name, 'missing')}" for name, verdict in sorted(wanted.items()) if got.get(name) != verdict]
     assert not differ, f"{len(differ)} of {len(wanted)}:\n" + "\n".join(differ)
 
@@ -74,48 +74,48 @@ class Fsx:
     operations: int
     processes: int = 1
 
-    def run(self, ground: Path, file: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> None:
+    def run(self, shared_dir: Path, file: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> None:
         """Runs fsx on a file; fails with its last output if it finds a fault.
 
         A process that ended itself does not count.
         """
         seeds = (self.seed + 1000 * turn for turn in range(3 * self.processes))
-        whole = (seed for seed in seeds if self.run_once(ground, file, seed, before, env))
+        whole = (seed for seed in seeds if self.run_once(shared_dir, file, seed, before, env))
         assert len(list(itertools.islice(whole, self.processes))) == self.processes, "most processes of fsx ended themselves"
 
-    def run_once(self, ground: Path, file: Path, seed: int, before: Sequence[str], env: Mapping[str, str]) -> bool:
+    def run_once(self, shared_dir: Path, file: Path, seed: int, before: Sequence[str], env: Mapping[str, str]) -> bool:
         """Runs one process of fsx.
 
         Returns False if it ended itself because of an empty range, for which every file system
         returns EINVAL.
         """
         numbers = ["-N", str(self.operations), "-S", str(seed)]
-        command = [*before, program("fsx"), *numbers, "-P", str(ground), "-f", str(SUITES / f"{self.mix}.toml"), str(file)]
+        command = [*before, program("fsx"), *numbers, "-P", str(shared_dir), "-f", str(SUITES / f"{self.mix}.toml"), str(file)]
         limit = FSX_SECONDS_MAX * max(1, self.operations // FSX_OPERATIONS)
         environment = {**env, "RUST_BACKTRACE": "0"}
-        done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, timeout=limit, check=False)
+        done = subprocess.run(command, cwd=shared_dir, env=environment, capture_output=True, text=True, timeout=limit, check=False)
         if FSX_ENDED_ITSELF.search(done.stdout + done.stderr):
             return False
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return True
 
-    def run_on_pool(self, binary: Path, ground: Path, way: list[str], mounts: int) -> None:
+    def run_on_pool(self, binary: Path, shared_dir: Path, io_flags: list[str], mounts: int) -> None:
         """Runs fsx on the first mount while the other mounts read the same file.
 
         At the end all mounts must show the same file.
         """
         with ExitStack() as stack:
-            pool = stack.enter_context(pools.pool(binary, ground, *way, points=mounts))
+            pool = stack.enter_context(pools.pool(binary, shared_dir, *io_flags, points=mounts))
             (pool.dir / "fsx").touch()
-            readers = [stack.enter_context(Beside("reader.py", folder / "fsx")) for folder in pool.dirs[1:]]
-            self.run(ground, pool.dir / "fsx")
+            readers = [stack.enter_context(ConcurrentAccess("reader.py", folder / "fsx")) for folder in pool.dirs[1:]]
+            self.run(shared_dir, pool.dir / "fsx")
             for reader in readers:
                 reader.end()
             assert len({(folder / "fsx").read_bytes() for folder in pool.dirs}) == 1
             assert len({(folder / "fsx").stat().st_size for folder in pool.dirs}) == 1
 
 
-class Beside:
+class ConcurrentAccess:
     """A process that accesses a file repeatedly, by a script in suites/, until it is stopped."""
 
     def __init__(self, script: str, file: Path) -> None:
@@ -141,15 +141,15 @@ class Beside:
 @pytest.mark.parametrize("mix", ["fsx", "fsx-unmapped"])
 @pytest.mark.parametrize("mounts", [1, 2])
 @pytest.mark.usefixtures("root")
-def test_fsx_finds_no_fault(binary: Path, ground: Path, way: list[str], mounts: int, mix: str) -> None:
+def test_fsx_finds_no_fault(binary: Path, shared_dir: Path, io_flags: list[str], mounts: int, mix: str) -> None:
     seed = 1 + ["fsx", "fsx-unmapped"].index(mix) + 2 * mounts
-    Fsx(mix, seed, FSX_OPERATIONS).run_on_pool(binary, ground, way, mounts)
+    Fsx(mix, seed, FSX_OPERATIONS).run_on_pool(binary, shared_dir, io_flags, mounts)
 
 
 @pytest.mark.usefixtures("root")
-def test_fsx_finds_no_fault_while_the_pool_is_crowded_now_and_then(binary: Path, ground: Path, way: list[str]) -> None:
-    with pools.pool(binary, ground, *way, memory="64MiB") as pool, Beside("crowder.py", pool.dir / "crowd") as crowder:
-        Fsx("fsx", 9, FSX_OPERATIONS).run(ground, pool.dir / "fsx")
+def test_fsx_finds_no_fault_while_the_pool_is_crowded_now_and_then(binary: Path, shared_dir: Path, io_flags: list[str]) -> None:
+    with pools.pool(binary, shared_dir, *io_flags, memory="64MiB") as pool, ConcurrentAccess("crowder.py", pool.dir / "crowd") as crowder:
+        Fsx("fsx", 9, FSX_OPERATIONS).run(shared_dir, pool.dir / "fsx")
         crowder.end()
 
 
@@ -157,5 +157,5 @@ def test_fsx_finds_no_fault_while_the_pool_is_crowded_now_and_then(binary: Path,
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
 @pytest.mark.parametrize("mounts", [1, 2])
 @pytest.mark.usefixtures("root")
-def test_fsx_finds_no_fault_in_a_million_operations(binary: Path, ground: Path, way: list[str], mounts: int, seed: int) -> None:
-    Fsx("fsx", seed, SOAK_OPERATIONS, SOAK_PROCESSES).run_on_pool(binary, ground, way, mounts)
+def test_fsx_finds_no_fault_in_a_million_operations(binary: Path, shared_dir: Path, io_flags: list[str], mounts: int, seed: int) -> None:
+    Fsx("fsx", seed, SOAK_OPERATIONS, SOAK_PROCESSES).run_on_pool(binary, shared_dir, io_flags, mounts)

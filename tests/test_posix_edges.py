@@ -95,18 +95,18 @@ def differences(wanted: dict[str, object], got: dict[str, object], way: str) -> 
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_edge_cases_end_as_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str], topic: str) -> None:
+def test_edge_cases_end_as_on_tmpfs(binary: Path, shared_dir: Path, tmpfs: Path, io_flags: list[str], topic: str) -> None:
     wanted = outcomes(topic, tmpfs)
-    with pools.pool(binary, ground, "--shared", *way) as pool:
+    with pools.pool(binary, shared_dir, "--shared", *io_flags) as pool:
         got = outcomes(topic, pool.dir)
-    wrong = differences(wanted, got, "ordinary" if way else "passthrough")
+    wrong = differences(wanted, got, "ordinary" if io_flags else "passthrough")
     assert not wrong, f"{len(wrong)} of {len(wanted)}:\n" + "\n".join(wrong[:SHOWN])
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_edge_cases_end_by_the_preload_library_as_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, topic: str) -> None:
+def test_edge_cases_end_by_the_preload_library_as_on_tmpfs(binary: Path, shared_dir: Path, tmpfs: Path, topic: str) -> None:
     wanted = outcomes(topic, tmpfs)
-    with preloaded.pool(binary, ground) as pool, pool.open_to_all():
+    with preloaded.pool(binary, shared_dir) as pool, pool.open_to_all():
         got = outcomes(topic, Path(preloaded.PREFIX), pool=pool)
     wrong = {name: f"{name}: wanted {outcome}, got {got[name]}"[:400] for name, outcome in wanted.items() if got[name] != outcome}
     listed = {name for name in PRELOADED if name.startswith(f"{topic}.")}

@@ -67,14 +67,14 @@ while True:
 """
 
 
-def library(binary: Path) -> Path:
+def preload_library(binary: Path) -> Path:
     """The preload library, beside the binary."""
     return binary.parent / "libtidemill_preload.so"
 
 
-def asked(binary: Path, file: Path | None, *before: str) -> tuple[list[str], list[str]]:
+def run_calls(binary: Path, file: Path | None, *before: str) -> tuple[list[str], list[str]]:
     """The errnos of the program's calls and its lines on standard error, with this pool file."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")} | {"LD_PRELOAD": str(library(binary))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")} | {"LD_PRELOAD": str(preload_library(binary))}
     if file is not None:
         environment["TIDEMILL_POOL"] = str(file)
     command = [*before, sys.executable, "-c", ASKS]
@@ -83,9 +83,9 @@ def asked(binary: Path, file: Path | None, *before: str) -> tuple[list[str], lis
     return done.stdout.split(), done.stderr.splitlines()
 
 
-def refused(binary: Path, file: Path | None, errno: str, words: str, *before: str) -> None:
+def check_refused(binary: Path, file: Path | None, errno: str, words: str, *before: str) -> None:
     """Checks that each call fails with this errno, and that one line gives the reason."""
-    errnos, lines = asked(binary, file, *before)
+    errnos, lines = run_calls(binary, file, *before)
     assert errnos == [errno] * 3
     assert len(lines) == 1, lines
     assert lines[0].startswith(f"tidemill: {PREFIX}: ")
@@ -93,46 +93,46 @@ def refused(binary: Path, file: Path | None, errno: str, words: str, *before: st
 
 
 def test_no_pool_named(binary: Path) -> None:
-    refused(binary, None, "ENODEV", "TIDEMILL_POOL")
+    check_refused(binary, None, "ENODEV", "TIDEMILL_POOL")
 
 
 def test_a_pool_file_that_is_not_there(binary: Path, tmp_path: Path) -> None:
-    refused(binary, tmp_path / "pool", "ENODEV", "there is no pool file")
+    check_refused(binary, tmp_path / "pool", "ENODEV", "there is no pool file")
 
 
-def changed(pool: Pool, change: Callable[[dict[str, object]], object]) -> Path:
+def modified_pool_file(pool: Pool, change: Callable[[dict[str, object]], object]) -> Path:
     """A modified copy of the pool file."""
     said = json.loads((pool.folder / "pool").read_text())
     change(said)
-    copy = pool.ground / "changed"
+    copy = pool.shared_dir / "changed"
     copy.write_text(json.dumps(said))
     copy.chmod(0o600)
     return copy
 
 
-def test_a_token_that_is_not_the_pools(binary: Path, ground: Path) -> None:
-    with preloaded.pool(binary, ground) as pool:
-        refused(binary, changed(pool, lambda said: said.update(token="ab" * 32)), "EACCES", "token is wrong")
+def test_a_token_that_is_not_the_pools(binary: Path, shared_dir: Path) -> None:
+    with preloaded.pool(binary, shared_dir) as pool:
+        check_refused(binary, modified_pool_file(pool, lambda said: said.update(token="ab" * 32)), "EACCES", "token is wrong")
 
 
-def test_a_pool_file_of_another_version(binary: Path, ground: Path) -> None:
-    with preloaded.pool(binary, ground) as pool:
-        refused(binary, changed(pool, lambda said: said.update(tidemill_pool=99)), "EPROTO", "version 99")
+def test_a_pool_file_of_another_version(binary: Path, shared_dir: Path) -> None:
+    with preloaded.pool(binary, shared_dir) as pool:
+        check_refused(binary, modified_pool_file(pool, lambda said: said.update(tidemill_pool=99)), "EPROTO", "version 99")
 
 
 def test_a_file_that_is_no_pool_file(binary: Path, tmp_path: Path) -> None:
     other = tmp_path / "pool"
     other.write_text("nothing of the kind\n")
-    refused(binary, other, "EINVAL", "is no pool file")
+    check_refused(binary, other, "EINVAL", "is no pool file")
 
 
 @pytest.mark.usefixtures("root")
-def test_a_token_that_the_user_may_not_read(binary: Path, ground: Path) -> None:
+def test_a_token_that_the_user_may_not_read(binary: Path, shared_dir: Path) -> None:
     # The system's Python, because another user may be unable to run that of this environment.
     code = f'import sys; sys.argv = ["-c"]; exec({ASKS!r})'
-    with preloaded.pool(binary, ground) as pool:
-        copy = ground / "library.so"
-        copy.write_bytes(library(binary).read_bytes())
+    with preloaded.pool(binary, shared_dir) as pool:
+        copy = shared_dir / "library.so"
+        copy.write_bytes(preload_library(binary).read_bytes())
         copy.chmod(0o755)
         command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", code]
         environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(copy), "TIDEMILL_POOL": str(pool.folder / "pool")}
@@ -143,7 +143,7 @@ def test_a_token_that_the_user_may_not_read(binary: Path, ground: Path) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a_child_that_becomes_another_user_is_told_that_the_pool_is_not_its_own(binary: Path, ground: Path) -> None:
+def test_a_child_that_becomes_another_user_is_told_that_the_pool_is_not_its_own(binary: Path, shared_dir: Path) -> None:
     program = f"""
 import os, sys
 os.listdir("{PREFIX}")
@@ -154,33 +154,33 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    with preloaded.pool(binary, ground) as pool:
+    with preloaded.pool(binary, shared_dir) as pool:
         done = pool.run(sys.executable, "-c", program)
     assert done.stdout.split() == ["EACCES"] * 3, done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "Permission denied" in done.stderr
 
 
-def killed(pool: Pool) -> None:
+def kill_nodes(pool: Pool) -> None:
     """Kills the nodes of the pool, as in a crash."""
     for pid in pool.pids():
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pool.pids()), "a node lives on")
 
 
-def test_a_pool_whose_nodes_are_dead(binary: Path, ground: Path) -> None:
-    with preloaded.pool(binary, ground) as pool:
-        killed(pool)
-        refused(binary, pool.folder / "pool", "ENOTCONN", "answers")
+def test_a_pool_whose_nodes_are_dead(binary: Path, shared_dir: Path) -> None:
+    with preloaded.pool(binary, shared_dir) as pool:
+        kill_nodes(pool)
+        check_refused(binary, pool.folder / "pool", "ENOTCONN", "answers")
 
 
-def test_a_pool_that_dies_under_an_open_file_leaves_its_bytes_and_refuses_the_rest(binary: Path, ground: Path) -> None:
-    with preloaded.pool(binary, ground) as pool:
+def test_a_pool_that_dies_under_an_open_file_leaves_its_bytes_and_refuses_the_rest(binary: Path, shared_dir: Path) -> None:
+    with preloaded.pool(binary, shared_dir) as pool:
         command = pool.command(sys.executable, "-c", HOLDS)
         holder = subprocess.Popen(command, env=pool.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
-        killed(pool)
+        kill_nodes(pool)
         told, said = holder.communicate("on\n", timeout=SECONDS_MAX)
     assert holder.returncode == 0, said
     assert told.split() == ["100000", "ENOTCONN", "ENOTCONN", "None"]
@@ -188,9 +188,9 @@ def test_a_pool_that_dies_under_an_open_file_leaves_its_bytes_and_refuses_the_re
     assert "does not answer" in said
 
 
-def test_programs_that_are_killed_leave_no_open_file_behind(binary: Path, ground: Path) -> None:
+def test_programs_that_are_killed_leave_no_open_file_behind(binary: Path, shared_dir: Path) -> None:
     chance = random.Random(SEED)
-    with preloaded.pool(binary, ground) as pool:
+    with preloaded.pool(binary, shared_dir) as pool:
         began = pool.used()
         for turn in range(KILLS // 4):
             busy = [

@@ -75,7 +75,7 @@ def compiled(name: str, folder: Path) -> Path:
     return program
 
 
-def folders(pool: Pool, tmp_path: Path) -> tuple[Path, Path]:
+def host_and_pool_dirs(pool: Pool, tmp_path: Path) -> tuple[Path, Path]:
     """An empty directory of this host, and one of the pool."""
     here = tmp_path / "here"
     here.mkdir()
@@ -88,7 +88,7 @@ def folders(pool: Pool, tmp_path: Path) -> tuple[Path, Path]:
 def test_streams_of_files_that_are_not_local_do_as_on_this_host(pool: Pool, tmp_path: Path, what: str) -> None:
     program, other = compiled("streams", tmp_path), tmp_path / "other"
     other.write_text("of this host\n")
-    here, there = folders(pool, tmp_path)
+    here, there = host_and_pool_dirs(pool, tmp_path)
     wanted = subprocess.run([str(program), what, str(here), str(other)], capture_output=True, text=True, check=True)
     found = pool.run(program, what, there, other)
     assert found.returncode == 0, found.stderr
@@ -97,7 +97,7 @@ def test_streams_of_files_that_are_not_local_do_as_on_this_host(pool: Pool, tmp_
 
 def test_asynchronous_operations_end_as_on_this_host(pool: Pool, tmp_path: Path, tmpfs: Path) -> None:
     program = compiled("asynchronous", tmp_path)
-    _, there = folders(pool, tmp_path)
+    _, there = host_and_pool_dirs(pool, tmp_path)
     wanted = subprocess.run([str(program), str(tmpfs)], capture_output=True, text=True, check=True, timeout=preloaded.SECONDS_MAX)
     assert pool.ok(program, there) == wanted.stdout, "of a local file, which the C library does"
     pool.ok("sh", "-euc", f"rm {there}/f; setfattr -n user.tidemill.placement -v striped {there}")
@@ -105,7 +105,7 @@ def test_asynchronous_operations_end_as_on_this_host(pool: Pool, tmp_path: Path,
 
 
 def test_tools_that_reopen_their_standard_streams_read_and_write_files_that_are_not_local(pool: Pool, tmp_path: Path) -> None:
-    _, there = folders(pool, tmp_path)
+    _, there = host_and_pool_dirs(pool, tmp_path)
     said = pool.ok(
         "bash",
         "-euc",
@@ -115,14 +115,14 @@ def test_tools_that_reopen_their_standard_streams_read_and_write_files_that_are_
 
 
 def test_a_socket_is_told_of_by_the_name_that_was_bound(pool: Pool, tmp_path: Path) -> None:
-    here, there = folders(pool, tmp_path)
+    here, there = host_and_pool_dirs(pool, tmp_path)
     wanted = subprocess.run([sys.executable, "-c", NAMES], cwd=here, capture_output=True, text=True, check=True)
     found = pool.ok("sh", "-c", 'cd "$1" && exec "$2" -c "$3"', "sh", there, sys.executable, NAMES)
     assert found == wanted.stdout
 
 
 def test_multiprocessing_meets_where_its_temporary_folder_is_in_the_pool(pool: Pool, tmp_path: Path) -> None:
-    _, there = folders(pool, tmp_path)
+    _, there = host_and_pool_dirs(pool, tmp_path)
     script = tmp_path / "manager.py"
     script.write_text(MANAGER)
     done = pool.run(sys.executable, script, env={"TMPDIR": str(there)})
@@ -133,7 +133,7 @@ def test_multiprocessing_meets_where_its_temporary_folder_is_in_the_pool(pool: P
 @pytest.mark.parametrize("start", [".", "tree", "tree/in/deep"])
 def test_a_walk_tells_each_folder_once_and_is_where_it_was_asked_to_be(pool: Pool, tmp_path: Path, flags: int, start: str) -> None:
     program = compiled("walk", tmp_path)
-    here, there = folders(pool, tmp_path)
+    here, there = host_and_pool_dirs(pool, tmp_path)
     make = "cd $1; mkdir -p tree/in/deep; touch tree/in/deep/f; ln -s .. tree/in/loop; ln -s ../../../tree tree/in/deep/round; ln -s none tree/dangling"
     subprocess.run(["sh", "-euc", make, "sh", str(here)], check=True)
     pool.ok("sh", "-euc", make, "sh", there)

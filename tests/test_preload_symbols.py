@@ -28,7 +28,7 @@ sched.h sys/acct.h sys/epoll.h sys/eventfd.h sys/fanotify.h sys/file.h sys/inoti
 sys/signalfd.h sys/socket.h sys/stat.h sys/statfs.h sys/statvfs.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/vfs.h sys/xattr.h dlfcn.h""".split()
 DECLARED = re.compile(r"extern\s[^;{}]*?\b(\w+)\s*\(([^;{}]*)\)\s*;")
 # A descriptor, a path, or a type that holds one, by the parameter names of these headers.
-OF_FILES = re.compile(
+FILE_FUNCTIONS = re.compile(
     r"\bint __(?:\w*fd\w*|fildes\w*)\b|aiocb|sockaddr"
     r"|char \*(?:const )?(?:__restrict )?__(?:\w*file\w*|\w*path\w*|dir\w*|template|old\w*|new\w*|from|to|special\w*|target)\b"
 )
@@ -48,57 +48,61 @@ def version(said: str) -> tuple[int, ...]:
 
 
 @pytest.fixture(scope="module")
-def theirs() -> dict[str, str]:
+def libc_functions() -> dict[str, str]:
     """The functions of the C library."""
     linked = subprocess.run(["ldd", "/bin/sh"], check=True, capture_output=True, text=True).stdout
     return exported(next(line.split()[2] for line in linked.splitlines() if "libc.so" in line))
 
 
 @pytest.fixture(scope="module")
-def ours(binary: Path) -> set[str]:
+def preload_functions(binary: Path) -> set[str]:
     """The functions of the preload library."""
     return set(exported(binary.parent / "libtidemill_preload.so"))
 
 
-def decided() -> dict[str, str]:
+def exclusion_reasons() -> dict[str, str]:
     """The reason why each of these functions is not intercepted."""
     lines = [line for line in NOT_CAUGHT.read_text().splitlines() if line and not line.startswith("#")]
     return {name: why for names, why in (line.split("  ", 1) for line in lines) for name in names.split()}
 
 
-def test_every_function_is_one_of_the_c_library_or_of_a_later_one_or_of_rings(ours: set[str], theirs: dict[str, str]) -> None:
-    strange = sorted(ours - set(theirs) - LATER - RINGS)
+def test_every_function_is_one_of_the_c_library_or_of_a_later_one_or_of_rings(preload_functions: set[str], libc_functions: dict[str, str]) -> None:
+    strange = sorted(preload_functions - set(libc_functions) - LATER - RINGS)
     assert not strange, strange
 
 
-def test_what_is_not_caught_is_not_caught_and_there(ours: set[str], theirs: dict[str, str]) -> None:
-    listed = set(decided())
-    assert not listed & ours, "caught by now"
-    assert not listed - set(theirs), "not of this C library"
+def test_what_is_not_caught_is_not_caught_and_there(preload_functions: set[str], libc_functions: dict[str, str]) -> None:
+    listed = set(exclusion_reasons())
+    assert not listed & preload_functions, "caught by now"
+    assert not listed - set(libc_functions), "not of this C library"
 
 
-def test_nobody_forgot_a_function_with_another_spelling(ours: set[str], theirs: dict[str, str]) -> None:
-    spellings = {spelt for name in ours for spelt in (name + "64", "__" + name, name.removesuffix("64"), "__" + name + "_chk", name + "at")}
-    forgotten = sorted((spellings & {name for name in theirs if version(theirs[name])}) - ours - set(decided()))
+def test_nobody_forgot_a_function_with_another_spelling(preload_functions: set[str], libc_functions: dict[str, str]) -> None:
+    spellings = {spelt for name in preload_functions for spelt in (name + "64", "__" + name, name.removesuffix("64"), "__" + name + "_chk", name + "at")}
+    forgotten = sorted((spellings & {name for name in libc_functions if version(libc_functions[name])}) - preload_functions - set(exclusion_reasons()))
     assert not forgotten, f"neither caught nor listed: {forgotten}"
 
 
-def of_files() -> set[str]:
+def file_functions() -> set[str]:
     """The functions that the headers of this machine declare with a descriptor or a path."""
     source = "#define _GNU_SOURCE\n" + "".join(f"#if __has_include(<{header}>)\n#include <{header}>\n#endif\n" for header in HEADERS)
     text = subprocess.run(["cc", "-E", "-P", "-"], input=source, check=True, capture_output=True, text=True).stdout
     for wrapped in (r"__attribute__", r"__asm__"):
         text = re.sub(wrapped + r"\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
-    return {name for name, parameters in DECLARED.findall(" ".join(text.split())) if OF_FILES.search(parameters)}
+    return {name for name, parameters in DECLARED.findall(" ".join(text.split())) if FILE_FUNCTIONS.search(parameters)}
 
 
-def test_every_function_of_the_headers_that_takes_a_descriptor_or_a_path_is_caught_or_listed(ours: set[str], theirs: dict[str, str]) -> None:
-    declared = of_files() & set(theirs)
+def test_every_function_of_the_headers_that_takes_a_descriptor_or_a_path_is_caught_or_listed(
+    preload_functions: set[str], libc_functions: dict[str, str]
+) -> None:
+    declared = file_functions() & set(libc_functions)
     assert {"openat", "aio_read", "rename", "getdents64", "posix_spawn", "bind"} <= declared, "the headers were not read"
-    forgotten = sorted(declared - ours - set(decided()))
+    forgotten = sorted(declared - preload_functions - set(exclusion_reasons()))
     assert not forgotten, f"neither caught nor listed: {forgotten}"
 
 
-def test_a_newer_c_library_brings_nothing_that_nobody_decided_on(ours: set[str], theirs: dict[str, str]) -> None:
-    new = sorted(name for name, said in theirs.items() if version(said) > LOOKED_THROUGH and name not in ours and name not in decided())
+def test_a_newer_c_library_brings_nothing_that_nobody_decided_on(preload_functions: set[str], libc_functions: dict[str, str]) -> None:
+    new = sorted(
+        name for name, said in libc_functions.items() if version(said) > LOOKED_THROUGH and name not in preload_functions and name not in exclusion_reasons()
+    )
     assert not new, f"{new}: look whether they take a path or a descriptor; then catch or list them, and raise LOOKED_THROUGH"

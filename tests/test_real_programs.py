@@ -36,19 +36,19 @@ def environment(script: str, inside: Path | str) -> dict[str, str]:
     return {"PYTHON": sys.executable, "LC_ALL": "C", "TZ": "UTC", "HOME": str(inside), "TMPDIR": str(inside)} | more
 
 
-def told(script: str, folder: Path | str, done: subprocess.CompletedProcess[str]) -> list[str]:
+def output_lines(script: str, folder: Path | str, done: subprocess.CompletedProcess[str]) -> list[str]:
     """The output lines of a script, without the directory in which it ran."""
     assert done.returncode == 0, f"{script} at {folder} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return (done.stdout + done.stderr).replace(str(folder), "").splitlines()
 
 
-def printed(script: str, folder: Path) -> list[str]:
+def script_output(script: str, folder: Path) -> list[str]:
     """The output of a script in a directory."""
     inside = folder / "work"
     inside.mkdir(mode=0o755)
     command = ["bash", "-eu", str(PROGRAMS / f"{script}.sh")]
     done = subprocess.run(command, cwd=inside, env=os.environ | environment(script, inside), capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-    return told(script, folder, done)
+    return output_lines(script, folder, done)
 
 
 def same(wanted: list[str], got: list[str]) -> None:
@@ -58,16 +58,16 @@ def same(wanted: list[str], got: list[str]) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_programs_print_what_they_print_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str], script: str) -> None:
-    wanted = printed(script, tmpfs)
-    with pools.pool(binary, ground, "--shared", *way) as pool:
-        same(wanted, printed(script, pool.dir))
+def test_programs_print_what_they_print_on_tmpfs(binary: Path, shared_dir: Path, tmpfs: Path, io_flags: list[str], script: str) -> None:
+    wanted = script_output(script, tmpfs)
+    with pools.pool(binary, shared_dir, "--shared", *io_flags) as pool:
+        same(wanted, script_output(script, pool.dir))
 
 
 @pytest.mark.parametrize("script", sorted(set(SCRIPTS) - MOUNTS_ONLY))
-def test_programs_print_by_the_preload_library_what_they_print_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, script: str) -> None:
-    wanted = printed(script, tmpfs)
-    with preloaded.pool(binary, ground) as pool:
+def test_programs_print_by_the_preload_library_what_they_print_on_tmpfs(binary: Path, shared_dir: Path, tmpfs: Path, script: str) -> None:
+    wanted = script_output(script, tmpfs)
+    with preloaded.pool(binary, shared_dir) as pool:
         inside = f"{preloaded.PREFIX}/work"
         begin = f"mkdir -m 755 {inside} && cd {inside} && exec bash -eu {PROGRAMS / script}.sh"
-        same(wanted, told(script, preloaded.PREFIX, pool.run("bash", "-c", begin, env=environment(script, inside))))
+        same(wanted, output_lines(script, preloaded.PREFIX, pool.run("bash", "-c", begin, env=environment(script, inside))))

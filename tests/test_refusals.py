@@ -51,7 +51,7 @@ BAD_SCRIPTS = {
 
 
 @pytest.fixture(autouse=True)
-def ghost(bench: Workbench) -> None:
+def tool_without_program(bench: Workbench) -> None:
     """A tool whose program does not exist."""
     with bench.tools.open("a") as tools:
         tools.write('\n[tools.ghost]\ncommand = ["no-such-program-anywhere", "{to}"]\noutputs.to = {}\n')

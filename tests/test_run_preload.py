@@ -194,8 +194,8 @@ def test_the_pool_file_is_of_this_user_alone_and_gone_with_the_run(bench: Workbe
     nothing_is_left(bench)
 
 
-def test_the_runs_own_folder_has_the_door_where_a_socket_has_room(bench: Workbench, ground: Path) -> None:
-    runtime = ground / "r"
+def test_the_runs_own_folder_has_the_door_where_a_socket_has_room(bench: Workbench, shared_dir: Path) -> None:
+    runtime = shared_dir / "r"
     runtime.mkdir(mode=0o700)
     bench.script('var d = Data.define("D"); shell({script: \'echo $TIDEMILL_POOL > "$1"\', to: d});')
     run = bench.run(env={"XDG_RUNTIME_DIR": str(runtime)})

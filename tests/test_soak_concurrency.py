@@ -21,9 +21,9 @@ SEED = int(os.environ.get("SOAK_SEED", "1"))
 PROCESSES = 8
 
 
-def soak(binary: Path, ground: Path, way: list[str], mounts: int, seconds: float, seed: int) -> None:  # noqa: PLR0913, PLR0917 - a row of a matrix
+def soak(binary: Path, shared_dir: Path, io_flags: list[str], mounts: int, seconds: float, seed: int) -> None:  # noqa: PLR0913, PLR0917 - a row of a matrix
     """Runs the processes on a new pool."""
-    with pools.pool(binary, ground, *way, points=mounts, memory="512MiB") as pool:
+    with pools.pool(binary, shared_dir, *io_flags, points=mounts, memory="512MiB") as pool:
         command = [sys.executable, str(RUN), str(seconds), str(seed), str(PROCESSES), *map(str, pool.dirs)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds * 3 + 120, check=False)
         assert done.returncode == 0, f"seed {seed}:\n{done.stderr[-6000:]}"
@@ -31,13 +31,13 @@ def soak(binary: Path, ground: Path, way: list[str], mounts: int, seconds: float
 
 @pytest.mark.parametrize("mounts", [1, 2])
 @pytest.mark.usefixtures("root")
-def test_eight_processes_find_one_truth(binary: Path, ground: Path, way: list[str], mounts: int) -> None:
-    soak(binary, ground, way, mounts, SECONDS, SEED)
+def test_eight_processes_find_one_truth(binary: Path, shared_dir: Path, io_flags: list[str], mounts: int) -> None:
+    soak(binary, shared_dir, io_flags, mounts, SECONDS, SEED)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10, 14))
 @pytest.mark.parametrize("mounts", [1, 2])
 @pytest.mark.usefixtures("root")
-def test_eight_processes_find_one_truth_for_long(binary: Path, ground: Path, way: list[str], mounts: int, seed: int) -> None:
-    soak(binary, ground, way, mounts, max(SECONDS, 60), seed)
+def test_eight_processes_find_one_truth_for_long(binary: Path, shared_dir: Path, io_flags: list[str], mounts: int, seed: int) -> None:
+    soak(binary, shared_dir, io_flags, mounts, max(SECONDS, 60), seed)

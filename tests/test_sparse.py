@@ -52,24 +52,24 @@ print(json.dumps({path.rpartition("/")[2]: blocks(path) for path in sparse}))
 """
 
 
-def told(command: list[str], environment: dict[str, str]) -> dict[str, int]:
+def program_output(command: list[str], environment: dict[str, str]) -> dict[str, int]:
     """The output of the program."""
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("way", ["mount", "library"])
+@pytest.mark.parametrize("access", ["mount", "library"])
 @pytest.mark.usefixtures("root")
-def test_holes_of_files_that_are_written_directly_take_at_most_twice_what_they_take_on_tmpfs(binary: Path, ground: Path, way: str) -> None:
+def test_holes_of_files_that_are_written_directly_take_at_most_twice_what_they_take_on_tmpfs(binary: Path, shared_dir: Path, access: str) -> None:
     python = [sys.executable, "-c", PROGRAM]
-    with tmpfs(ground / "tmpfs") as folder:
-        wanted = told([*python, str(folder)], pools.environment(ground))
-    if way == "mount":
-        with pools.pool(binary, ground) as mounted:
-            found = told([*python, str(mounted.dir)], pools.environment(ground))
+    with tmpfs(shared_dir / "tmpfs") as folder:
+        wanted = program_output([*python, str(folder)], pools.environment(shared_dir))
+    if access == "mount":
+        with pools.pool(binary, shared_dir) as mounted:
+            found = program_output([*python, str(mounted.dir)], pools.environment(shared_dir))
     else:
-        with preloaded.pool(binary, ground) as pool:
+        with preloaded.pool(binary, shared_dir) as pool:
             done = pool.run(*python, "/tidemill")
             assert done.returncode == 0, done.stderr
             found = json.loads(done.stdout)

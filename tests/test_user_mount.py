@@ -25,12 +25,12 @@ def as_user(command: list[str], **how: object) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def user_ground(ground: Path, binary: Path) -> Path:
+def user_dir(shared_dir: Path, binary: Path) -> Path:
     """A directory of the user with the binary; skips the test if the user cannot mount."""
     helper = shutil.which("fusermount3")
     if helper is None or not Path(helper).stat().st_mode & stat.S_ISUID:
         pytest.skip("no fusermount3 that may mount for others")
-    folder = ground / "user"
+    folder = shared_dir / "user"
     for name in (".", "pool", "runtime"):
         (folder / name).mkdir(mode=0o700)
         os.chown(folder / name, USER, USER)
@@ -39,15 +39,15 @@ def user_ground(ground: Path, binary: Path) -> Path:
     return folder
 
 
-def test_a_user_mounts_works_and_unmounts(user_ground: Path) -> None:
-    environment = os.environ | {"XDG_RUNTIME_DIR": str(user_ground / "runtime"), "HOME": str(user_ground)}
-    binary, pool = str(user_ground / "tidemill"), user_ground / "pool"
+def test_a_user_mounts_works_and_unmounts(user_dir: Path) -> None:
+    environment = os.environ | {"XDG_RUNTIME_DIR": str(user_dir / "runtime"), "HOME": str(user_dir)}
+    binary, pool = str(user_dir / "tidemill"), user_dir / "pool"
     with as_user([binary, "mount", "--memory", pools.MEMORY, str(pool)], env=environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as server:
         assert server.stderr is not None
         said = server.stderr.readline()
         assert "mounted at" in said, said
         try:
-            with pools.tmpfs(user_ground / "twin") as twin:
+            with pools.tmpfs(user_dir / "twin") as twin:
                 os.chown(twin, USER, USER)
                 for topic in TOPICS:
                     wrong = differences(outcomes(topic, twin, USER), outcomes(topic, pool, USER), "ordinary")

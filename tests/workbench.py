@@ -110,7 +110,7 @@ class Workbench:
         self.binary, self.root, self.storage = binary, root, storage
         self.data, self.out, self.report = root / "data", root / "out", root / "report"
         self.tools, self.workflow, self.runtime = root / "tools.toml", root / "flow.js", root / "runtime"
-        self.copies_before, self.groups_before = self.copies(), self.groups()
+        self.staging_dirs_before, self.groups_before = self.staging_dirs(), self.groups()
         self.data.mkdir()
         self.runtime.mkdir(mode=0o700)
         (self.data / "in.txt").write_text("tide\n")
@@ -210,7 +210,7 @@ class Workbench:
         return os.access("/dev/fuse", os.R_OK | os.W_OK) and (os.geteuid() == 0 or shutil.which("fusermount3") is not None)
 
     @staticmethod
-    def copies() -> set[str]:
+    def staging_dirs() -> set[str]:
         """Directories of staging runs of any user on the RAM disk."""
         return {str(path) for path in Path("/dev/shm").glob("tidemill-*-flow-*")}
 
@@ -237,6 +237,6 @@ class Workbench:
         These are directories in the runtime directory (its lock file may stay), directories on the
         RAM disk, and control groups.
         """
-        shm = sorted(self.copies() - self.copies_before)
+        shm = sorted(self.staging_dirs() - self.staging_dirs_before)
         pools = [str(path) for path in self.runtime.rglob("*") if path.is_dir() and path.parent != self.runtime]
         return shm + pools + sorted(self.groups() - self.groups_before)

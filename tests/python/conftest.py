@@ -23,10 +23,10 @@ NUMBERS = itertools.count()
 class Nodes:
     """A pool of two nodes in separate processes."""
 
-    def __init__(self, binary: Path, ground: Path) -> None:
+    def __init__(self, binary: Path, shared_dir: Path) -> None:
         self.binary = binary
-        self.environment = {name: value for name, value in pools.environment(ground).items() if name != "TIDEMILL_POOL"}
-        self.file = ground / "runtime/tidemill/pool"
+        self.environment = {name: value for name, value in pools.environment(shared_dir).items() if name != "TIDEMILL_POOL"}
+        self.file = shared_dir / "runtime/tidemill/pool"
         self.run("start", "--nodes", "2", "--memory", "512MiB")
 
     def run(self, *words: str) -> str:
@@ -48,8 +48,8 @@ class Nodes:
 @pytest.fixture(scope="session")
 def nodes(binary: Path) -> Iterator[Nodes]:
     """A pool started by `tidemill pool start`."""
-    with pools.ground("tidemill-python-") as ground:
-        started = Nodes(binary, ground)
+    with pools.shared_dir("tidemill-python-") as shared_dir:
+        started = Nodes(binary, shared_dir)
         yield started
         started.run("stop")
 

@@ -62,14 +62,14 @@ def test_arrays_are_put_and_got_by_all_forms_of_put(pool: tidemill.Pool) -> None
     for key, array in arrays.items():
         same(pool.get_array(key), array)
 
-    async def by_a_loop() -> None:
+    async def run_async() -> None:
         await pool.aput("one", ARRAYS["records"])
         await pool.aput_many(list(arrays.items()))
         same(await pool.aget_array("one"), ARRAYS["records"])
         for key, array in arrays.items():
             same(await pool.aget_array(key), array)
 
-    asyncio.run(by_a_loop())
+    asyncio.run(run_async())
 
 
 POINTERS: list[Any] = [
@@ -87,10 +87,10 @@ POINTERS: list[Any] = [
 
 @pytest.mark.parametrize("data", POINTERS, ids=lambda data: type(data).__name__)
 def test_pointers_and_masks_are_refused_and_nothing_is_put(pool: tidemill.Pool, data: Any) -> None:  # noqa: ANN401
-    async def by_a_loop() -> None:
+    async def run_async() -> None:
         await pool.aput("key", data)
 
-    for put in (lambda: pool.put("key", data), lambda: pool.put_many({"other": b"x", "key": data}), lambda: asyncio.run(by_a_loop())):
+    for put in (lambda: pool.put("key", data), lambda: pool.put_many({"other": b"x", "key": data}), lambda: asyncio.run(run_async())):
         with pytest.raises(TypeError):
             put()
     assert pool.list() == []

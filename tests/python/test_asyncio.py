@@ -10,7 +10,7 @@ import tidemill
 
 
 def test_the_same_verbs_give_the_same(pool: tidemill.Pool) -> None:
-    async def all_of_them() -> None:
+    async def run_all() -> None:
         version = await pool.aput("a/data", b"x" * 5000)
         view = await pool.aget("a/data", 10, 20)
         assert (view, view.version) == (b"x" * 10, version)
@@ -27,11 +27,11 @@ def test_the_same_verbs_give_the_same(pool: tidemill.Pool) -> None:
         with pytest.raises(tidemill.NotFound):
             await pool.aget("a/data")
 
-    asyncio.run(all_of_them())
+    asyncio.run(run_all())
 
 
 def test_many_at_once_are_told_of_one_by_one_and_lie_where_they_are_asked_to(pool: tidemill.Pool) -> None:
-    async def many() -> None:
+    async def run_many() -> None:
         await pool.aput("a/file", b"1")
         put = await pool.aput_many({"a/file/below": b"2", "a/other": b"3" * 5000}, errors="return", placement="striped", stripe_size="64KiB")
         assert isinstance(put[0], tidemill.NotAFolder)
@@ -44,7 +44,7 @@ def test_many_at_once_are_told_of_one_by_one_and_lie_where_they_are_asked_to(poo
             await pool.adelete_many(["a/none", "a/file"])
         assert await pool.alist("a/") == [], "all were tried"
 
-    asyncio.run(many())
+    asyncio.run(run_many())
 
 
 def test_files_are_read_and_written_while_the_loop_goes_on(pool: tidemill.Pool) -> None:
@@ -78,13 +78,13 @@ def test_files_are_read_and_written_while_the_loop_goes_on(pool: tidemill.Pool) 
 
 
 def test_a_thousand_calls_at_once(pool: tidemill.Pool) -> None:
-    async def many() -> None:
+    async def run_many() -> None:
         await asyncio.gather(*(pool.aput(f"many/{number}", np.full(number * 10, number % 256, "u1")) for number in range(1000)))
         views = await asyncio.gather(*(pool.aget(f"many/{number}") for number in range(1000)))
         assert [len(view) for view in views] == [number * 10 for number in range(1000)]
         assert all((view.numpy() == number % 256).all() for number, view in enumerate(views))
 
-    asyncio.run(many())
+    asyncio.run(run_many())
     # A new loop works after the first one was closed.
     asyncio.run(pool.aget("many/3"))  # type: ignore[arg-type]
 

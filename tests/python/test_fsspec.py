@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from python.conftest import Nodes
 
 
-class Ours(abstract.AbstractFixtures):
+class PoolFixtures(abstract.AbstractFixtures):
     """A file system over a pool of each kind."""
 
     @pytest.fixture
@@ -48,23 +48,23 @@ class Ours(abstract.AbstractFixtures):
         return True
 
 
-class TestCopy(abstract.AbstractCopyTests, Ours):
+class TestCopy(abstract.AbstractCopyTests, PoolFixtures):
     """fsspec's tests of copying."""
 
 
-class TestGet(abstract.AbstractGetTests, Ours):
+class TestGet(abstract.AbstractGetTests, PoolFixtures):
     """fsspec's tests of copying to the host."""
 
 
-class TestPut(abstract.AbstractPutTests, Ours):
+class TestPut(abstract.AbstractPutTests, PoolFixtures):
     """fsspec's tests of copying from the host."""
 
 
-class TestOpen(abstract.AbstractOpenTests, Ours):
+class TestOpen(abstract.AbstractOpenTests, PoolFixtures):
     """fsspec's tests of opening."""
 
 
-class TestPipe(abstract.AbstractPipeTests, Ours):
+class TestPipe(abstract.AbstractPipeTests, PoolFixtures):
     """fsspec's tests of writing whole files."""
 
 
@@ -181,7 +181,7 @@ def test_files_of_the_host_are_copied_whole(pool: tidemill.Pool, tmp_path: Path)
 
 
 def test_the_forms_for_asyncio_need_no_thread_of_fsspec(pool: tidemill.Pool, tmp_path: Path) -> None:
-    async def all_of_them() -> None:
+    async def run_all() -> None:
         fs = TidemillFileSystem(pool, asynchronous=True)
         await fs._pipe_file("a/data", b"abcdef")
         with pytest.raises(FileExistsError):
@@ -205,7 +205,7 @@ def test_the_forms_for_asyncio_need_no_thread_of_fsspec(pool: tidemill.Pool, tmp
             await fs._rm("a/data")
         assert await fs._find("") == ["moved/back"]
 
-    asyncio.run(all_of_them())
+    asyncio.run(run_all())
 
 
 def test_no_thread_is_started(nodes: Nodes) -> None:
