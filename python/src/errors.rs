@@ -2,7 +2,7 @@
 //! values are those of all frontends.
 
 use base::Problem;
-use pool::NoWay;
+use pool::ConnectError;
 use pyo3::{prelude::*, sync::PyOnceLock};
 use rustix::io::Errno;
 use wire::{Object, Refusal, Version};
@@ -68,7 +68,7 @@ impl CallError {
 }
 
 /// The exception for a bad pool file, or for nodes that cannot be reached.
-pub fn connect_error(py: Python<'_>, path: &str, error: &NoWay) -> PyErr {
+pub fn connect_error(py: Python<'_>, path: &str, error: &ConnectError) -> PyErr {
     let class = match error.errno {
         Errno::NOTCONN => "Unavailable",
         Errno::INVAL => "Invalid",
@@ -76,7 +76,7 @@ pub fn connect_error(py: Python<'_>, path: &str, error: &NoWay) -> PyErr {
         Errno::ACCESS => "Denied",
         _ => "TidemillError",
     };
-    let NoWay { problem, errno } = error;
+    let ConnectError { problem, errno } = error;
     new_exception(py, class, (*errno, problem.message.clone()), (Some(path.to_owned()), problem.hint.as_deref(), None))
 }
 

@@ -74,7 +74,7 @@ pub struct Pool(Arc<OpenPool>);
 #[pyfunction]
 pub fn usual_pool() -> PyResult<PathBuf> {
     let directory = mount::RuntimeDir::of_user().map_err(|error| errors::invalid(&Problem::from(error)))?;
-    Ok(directory.path().join(PoolFile::USUAL_NAME))
+    Ok(directory.path().join(PoolFile::DEFAULT_NAME))
 }
 
 /// Connects to the pool of a pool file.

@@ -2,7 +2,7 @@
 //! there is no background thread, and the process may fork.
 
 use client::{Client, RetryPolicy};
-use pool::{NoWay, Reactor};
+use pool::{ConnectError, Reactor};
 use pyo3::prelude::*;
 use std::{
     io,
@@ -25,9 +25,9 @@ fn reactor() -> io::Result<&'static Reactor> {
 }
 
 /// Connects to the pool of a pool file.
-pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, NoWay>> {
+pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, ConnectError>> {
     let reactor = reactor()?;
-    Ok(py.detach(|| pool::connect_with(reactor, path, RetryPolicy::default())))
+    Ok(py.detach(|| pool::connect_with_reactor(reactor, path, RetryPolicy::default())))
 }
 
 /// Waits without the interpreter lock. If a signal handler raises, the wait ends and the call is

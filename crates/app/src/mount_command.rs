@@ -29,9 +29,9 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
         signals::watch(move || first.unmount_all(), move || last.run_undo()).map_err(|error| cannot_start(&error))?;
     let claim = claim(args).map_err(one)?;
     shutdown.set_rollback(claim.rollback());
-    let carrier = pool_file(args).map(|_| pool::carrier()).transpose().map_err(one)?;
+    let io_runtime = pool_file(args).map(|_| pool::io_runtime()).transpose().map_err(one)?;
     let (pool, what) = open_pool(args, &shutdown).map_err(one)?;
-    let mounts = mount_all((args, carrier), &pool, &claim, &shutdown)?;
+    let mounts = mount_all((args, io_runtime), &pool, &claim, &shutdown)?;
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
         let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
@@ -105,10 +105,10 @@ fn ends_with(pool: ConnectedPool, client: Client, shutdown: MountShutdown) -> Re
     started.map(drop).map_err(|error| Problem::new(format!("no thread that looks after the pool: {error}")))
 }
 
-/// Mounts every directory, each with its own session. `carrier` is the runtime of the connections,
-/// if the pool is in other processes.
+/// Mounts every directory, each with its own session. `io_runtime` is the runtime of the
+/// connections, if the pool is in other processes.
 fn mount_all(
-    (args, carrier): (&MountArgs, Option<Handle>),
+    (args, io_runtime): (&MountArgs, Option<Handle>),
     pool: &Vfs,
     claim: &PoolRegistration,
     shutdown: &MountShutdown,
@@ -117,8 +117,8 @@ fn mount_all(
         shared: args.shared,
         passthrough: !args.no_passthrough,
         // With a single mount, its kernel handles all locks of programs.
-        pool_locks: args.dirs.len() > 1 || carrier.is_some(),
-        runtime: carrier,
+        pool_locks: args.dirs.len() > 1 || io_runtime.is_some(),
+        runtime: io_runtime,
         ..MountOptions::named(claim.name())
     };
     let mut mounts = Vec::new();

@@ -4,7 +4,10 @@ use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
 use crate::{console, node_log, output, run_command, signals};
 use base::{ByteSize, Problem, printable};
 use mount::{MountError, RuntimeDir};
-use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Unseated, Wanted};
+use pool::{
+    BootstrapError, HostEnv, LaunchTarget, Memory, NodeEntry, NodeSelector, NodeState, NodeStatus, PoolFile, PoolSpec,
+    StopResult,
+};
 use run::PoolSize;
 use rustix::process::DumpableBehavior;
 use serde_json::{Value, json};
@@ -31,7 +34,7 @@ pub fn file(which: &PoolArg) -> Result<PathBuf, Problem> {
         Some(path) => {
             std::path::absolute(path).map_err(|error| Problem::new(format!("--pool {}: {error}", path.display())))
         }
-        None => Ok(RuntimeDir::of_user().map_err(mount_problem)?.path().join(PoolFile::USUAL_NAME)),
+        None => Ok(RuntimeDir::of_user().map_err(mount_problem)?.path().join(PoolFile::DEFAULT_NAME)),
     }
 }
 
@@ -43,8 +46,8 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
     let path = file(&args.which)?;
     let program =
         std::env::current_exe().map_err(|error| Problem::new(format!("this program is not found: {error}")))?;
-    let wanted = Wanted {
-        places: places(args)?,
+    let wanted = PoolSpec {
+        target: places(args)?,
         memory: Memory::typed(args.memory),
         slots: args.slots,
         port: args.port,
@@ -70,16 +73,16 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
 }
 
 /// The launch targets of the nodes.
-fn places(args: &StartArgs) -> Result<Places, Problem> {
+fn places(args: &StartArgs) -> Result<LaunchTarget, Problem> {
     if !args.hosts.is_empty() {
-        return Ok(Places::Ssh { hosts: args.hosts.clone(), ssh: args.ssh.clone() });
+        return Ok(LaunchTarget::Ssh { hosts: args.hosts.clone(), ssh: args.ssh.clone() });
     }
     match (args.nodes, std::env::var("SLURM_JOB_NUM_NODES")) {
-        (Some(nodes), _) => Ok(Places::Here(nodes)),
-        (None, Err(_)) => Ok(Places::Here(1)),
+        (Some(nodes), _) => Ok(LaunchTarget::Local(nodes)),
+        (None, Err(_)) => Ok(LaunchTarget::Local(1)),
         (None, Ok(hosts)) => {
             let wrong = |_| Problem::new(format!("SLURM_JOB_NUM_NODES={hosts}: not a number of hosts"));
-            Ok(Places::Slurm { hosts: hosts.parse().map_err(wrong)?, srun: "srun".to_owned() })
+            Ok(LaunchTarget::Slurm { hosts: hosts.parse().map_err(wrong)?, srun: "srun".to_owned() })
         }
     }
 }
@@ -94,12 +97,12 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
     for (node, how) in &stopped {
         let (id, host, pid) = (node.id, &node.host, node.pid());
         match how {
-            Stopped::Ended => {}
-            Stopped::PendingDelete => console::say(&format!("node {id} at {host} was not there any more")),
-            Stopped::Killed => {
+            StopResult::Ended => {}
+            StopResult::PendingDelete => console::say(&format!("node {id} at {host} was not there any more")),
+            StopResult::Killed => {
                 console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"));
             }
-            Stopped::Unknown(why) => {
+            StopResult::Unknown(why) => {
                 code = INCOMPLETE;
                 console::say(&format!("error: node {id} at {host} does not answer: {why}"));
                 console::say(&format!(
@@ -115,26 +118,26 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
 fn status(args: &StatusArgs) -> Result<u8, Problem> {
     let path = file(&args.which)?;
     let file = PoolFile::read(&path)?;
-    let present = pool::roll(&path, &file)?;
+    let present = pool::query_status(&path, &file)?;
     let text = if args.json {
         format!("{}\n", as_json(&path, &file, &present))
     } else {
         let lines = present.iter().map(as_line).chain([summary(&path, &present)]);
         lines.map(|line| format!("{}\n", printable::line(&line))).collect::<Vec<_>>().concat()
     };
-    let all_up = present.iter().all(|node| matches!(node.state, State::Up(_)));
+    let all_up = present.iter().all(|node| matches!(node.state, NodeState::Up(_)));
     Ok(output::print_all(&text).max(if all_up { 0 } else { INCOMPLETE }))
 }
 
-fn as_line(node: &Present) -> String {
+fn as_line(node: &NodeStatus) -> String {
     let NodeEntry { id, host, addresses, slots, memory, .. } = &node.entry;
     let address = addresses.last().map(ToString::to_string).unwrap_or_default();
     match &node.state {
-        State::Up(up) => {
+        NodeState::Up(up) => {
             let (used, memory, files) = (ByteSize(up.usage.used), ByteSize(*memory), up.usage.files);
             format!("node {id} at {host}, {address}: {used} of {memory} used, {files} files, {slots} slots")
         }
-        State::Down(why) => format!("node {id} at {host}, {address}: does not answer: {why}"),
+        NodeState::Down(why) => format!("node {id} at {host}, {address}: does not answer: {why}"),
     }
 }
 
@@ -150,10 +153,10 @@ struct StatusTotals {
 }
 
 impl StatusTotals {
-    fn new(present: &[Present]) -> Self {
+    fn new(present: &[NodeStatus]) -> Self {
         present.iter().fold(Self::default(), |sum, node| match &node.state {
-            State::Down(_) => sum,
-            State::Up(up) => Self {
+            NodeState::Down(_) => sum,
+            NodeState::Up(up) => Self {
                 up: sum.up + 1,
                 used: sum.used + up.usage.used,
                 memory: sum.memory + node.entry.memory,
@@ -165,7 +168,7 @@ impl StatusTotals {
     }
 }
 
-fn summary(path: &Path, present: &[Present]) -> String {
+fn summary(path: &Path, present: &[NodeStatus]) -> String {
     let StatusTotals { up, used, memory, files, waiting, slots } = StatusTotals::new(present);
     let (all, plural) = (present.len(), if present.len() == 1 { "" } else { "s" });
     let (used, memory) = (ByteSize(used), ByteSize(memory));
@@ -174,7 +177,7 @@ fn summary(path: &Path, present: &[Present]) -> String {
     format!("{up} of {all} node{plural} of {of} up: {used} of {memory} used, {files} files, {slots} slots{waiting}")
 }
 
-fn as_json(path: &Path, file: &PoolFile, present: &[Present]) -> Value {
+fn as_json(path: &Path, file: &PoolFile, present: &[NodeStatus]) -> Value {
     let nodes: Vec<Value> = present.iter().map(node_as_json).collect();
     let started = report::rfc3339_utc(file.started * 1000);
     let StatusTotals { up, used, memory, files, waiting, slots } = StatusTotals::new(present);
@@ -184,7 +187,7 @@ fn as_json(path: &Path, file: &PoolFile, present: &[Present]) -> Value {
     })
 }
 
-fn node_as_json(node: &Present) -> Value {
+fn node_as_json(node: &NodeStatus) -> Value {
     let entry = &node.entry;
     let addresses: Vec<String> = entry.addresses.iter().map(ToString::to_string).collect();
     let mut shown = json!({
@@ -192,11 +195,11 @@ fn node_as_json(node: &Present) -> Value {
         "slots": entry.slots, "log": entry.log,
     });
     let more = match &node.state {
-        State::Up(up) => json!({
+        NodeState::Up(up) => json!({
             "state": "up", "used": up.usage.used, "files": up.usage.files, "waiting": up.usage.waiting,
             "partitions": up.partitions,
         }),
-        State::Down(why) => json!({ "state": "down", "why": why }),
+        NodeState::Down(why) => json!({ "state": "down", "why": why }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
         shown.extend(more);
@@ -215,9 +218,9 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     let cannot = |error| Problem::new(format!("cannot start: {error}"));
     // A node must survive the terminal or connection of its starter.
     let _ = rustix::process::setsid();
-    let seat = match args.id {
-        Some(id) => Pick::Id(id),
-        None => Pick::Place(rank()?),
+    let selector = match args.id {
+        Some(id) => NodeSelector::Id(id),
+        None => NodeSelector::Rank(rank()?),
     };
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     run::remove_stale_runs(&runtime)?;
@@ -233,19 +236,19 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         }
         Ok(size)
     };
-    let ground = Ground { folder: &folder, log: &log, pool: &args.pool, memory: &memory };
-    let member = match pool::attend(seat, &ground, std::io::stdin().lock(), std::io::stdout().lock()) {
-        Ok(member) => member,
-        Err(Unseated::Told) => return Ok(2),
-        Err(Unseated::Alone(problem)) => return Err(problem),
+    let host_env = HostEnv { directory: &folder, log: &log, pool: &args.pool, memory: &memory };
+    let node = match pool::run_node(selector, &host_env, std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(node) => node,
+        Err(BootstrapError::Reported) => return Ok(2),
+        Err(BootstrapError::Unreported(problem)) => return Err(problem),
     };
     // The memory of this process holds the token: deny other processes of this user access to it.
     // Not earlier, since making the pool's memory may take a user namespace.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| cannot(error.into()))?;
     node_log::bound(&log);
-    let (first, rollback) = (member.ender(), claim.rollback());
+    let (first, rollback) = (node.stopper(), claim.rollback());
     let received = signals::watch(first, move || rollback.run()).map_err(cannot)?;
-    member.wait();
+    node.wait();
     drop(claim);
     std::fs::remove_file(&log).map_err(|error| Problem::new(format!("{}: {error}", log.display())))?;
     Ok(received.exit_code().unwrap_or(0))

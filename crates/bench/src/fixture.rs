@@ -9,7 +9,7 @@ use crate::{
     worker_pool::{PhaseResult, WorkerPool, WorkerPoolSpec},
 };
 use base::{ByteSize, Problem};
-use pool::{Memory, Places, PoolFile, Wanted};
+use pool::{LaunchTarget, Memory, PoolFile, PoolSpec};
 use std::io::Write as _;
 use std::{
     path::PathBuf,
@@ -92,17 +92,17 @@ impl Fixture {
             workers.chain(std::iter::repeat_n(links.nodes, spec.nodes as usize)).collect::<Vec<u32>>()
         };
         let hosts = spec.links.map(|wanted| Hosts::new(&links(wanted))).transpose()?;
-        let places = match &hosts {
-            None => Places::Here(spec.nodes),
-            Some(hosts) => Places::Ssh {
+        let target = match &hosts {
+            None => LaunchTarget::Local(spec.nodes),
+            Some(hosts) => LaunchTarget::Ssh {
                 hosts: (first..first + spec.nodes).map(|host| hosts.address(host)).collect(),
                 ssh: hosts.ssh()?.display().to_string(),
             },
         };
         let folder = tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for a pool: {error}")))?;
         let file = folder.path().join("pool");
-        let wanted = Wanted {
-            places,
+        let wanted = PoolSpec {
+            target,
             memory: Memory::typed(Some(spec.memory)),
             slots: Some(0),
             port: None,

@@ -11,36 +11,36 @@ use transport::{Address, Certificate, IdentityError, Reactor, Remote};
 use wire::{Refusal, handshake::Token};
 
 /// Upper limit of the I/O threads; more do not speed up the connections of a mount.
-const CARRIERS_MAX: usize = 4;
+const IO_THREADS_MAX: usize = 4;
 
 /// Credentials of a pool, and the identity of its nodes.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct PoolSecret {
     pub token: Token,
     /// The pool's id.
     pub pool: String,
     pub certificate: Option<Certificate>,
 }
 
-impl Key {
+impl PoolSecret {
     /// Token for one node; it authenticates the client and the node to each other.
-    pub fn token_of(&self, node: NodeId) -> Token {
+    pub fn node_token(&self, node: NodeId) -> Token {
         self.token.of_node(&self.pool, node)
     }
 
     /// Client end of a connection to a node.
     pub fn remote(&self, node: &NodeEntry) -> Result<Remote, Problem> {
-        let (address, token) = (address(node)?, self.token_of(NodeId(node.id)));
+        let (address, token) = (address(node)?, self.node_token(NodeId(node.id)));
         match &self.certificate {
             None => Ok(Remote::new(address, &token)),
-            Some(certificate) => Remote::with_certificate(address, &token, certificate).map_err(of_file),
+            Some(certificate) => Remote::with_certificate(address, &token, certificate).map_err(identity_problem),
         }
     }
 
     /// Like [`Self::remote`], but driven by the thread that waits with this reactor.
-    fn by_hand(&self, hand: &Reactor, node: &NodeEntry) -> Result<Remote, Problem> {
-        let token = self.token_of(NodeId(node.id));
-        Remote::with_reactor(hand, address(node)?, &token, self.certificate.as_ref()).map_err(of_file)
+    fn remote_with_reactor(&self, reactor: &Reactor, node: &NodeEntry) -> Result<Remote, Problem> {
+        let token = self.node_token(NodeId(node.id));
+        Remote::with_reactor(reactor, address(node)?, &token, self.certificate.as_ref()).map_err(identity_problem)
     }
 
     /// Connection to a node, with the node's id.
@@ -50,13 +50,13 @@ impl Key {
 }
 
 fn address(node: &NodeEntry) -> Result<Address, Problem> {
-    let no_way =
+    let no_address =
         || Problem::new(format!("the pool file has no address of node {} that leads there from this host", node.id));
-    way(node).ok_or_else(no_way).cloned()
+    best_address(node).ok_or_else(no_address).cloned()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "where errors are mapped")]
-fn of_file(refused: IdentityError) -> Problem {
+fn identity_problem(refused: IdentityError) -> Problem {
     Problem::new(format!("the pool file: {refused}"))
 }
 
@@ -69,63 +69,67 @@ pub fn runtime() -> Result<Runtime, Problem> {
 /// Runtime with the I/O threads for the connections of this process, for callers that wait on it.
 /// Call this before the connections are made. The runtime has half as many threads as processors,
 /// from one to four: on two processors two threads would wake each other for every answer.
-pub fn carrier() -> Result<Handle, Problem> {
+pub fn io_runtime() -> Result<Handle, Problem> {
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = (processors / 2).clamp(1, CARRIERS_MAX);
+    let threads = (processors / 2).clamp(1, IO_THREADS_MAX);
     transport::runtime(threads).map_err(|error| Problem::new(format!("no thread for connections: {error}")))
 }
 
 /// Connects to the pool of a pool file.
 pub async fn connect(path: &Path, retry_policy: RetryPolicy) -> Result<Client, Problem> {
     let file = PoolFile::read(path)?;
-    let key = file.key(path)?;
-    let nodes = file.nodes.iter().map(|node| key.connection(node)).collect::<Result<Nodes, Problem>>()?;
-    Client::connect_all(nodes, retry_policy).await.map_err(|refusal| no_way(path, &refusal))
+    let secret = file.secret(path)?;
+    let nodes = file.nodes.iter().map(|node| secret.connection(node)).collect::<Result<Nodes, Problem>>()?;
+    Client::connect_all(nodes, retry_policy).await.map_err(|refusal| connect_problem(path, &refusal))
 }
 
 /// Like [`connect`], but the thread that waits for a call drives the connections; see [`Reactor`].
 /// So no thread is started, and the process may fork. For a process that may be short-lived
 /// ([`Remote::short_lived`]).
-pub fn connect_by_hand(path: &Path, retry_policy: RetryPolicy) -> Result<(Client, Reactor), NoWay> {
-    let hand = Reactor::new().map_err(|error| NoWay {
+pub fn connect_short_lived(path: &Path, retry_policy: RetryPolicy) -> Result<(Client, Reactor), ConnectError> {
+    let reactor = Reactor::new().map_err(|error| ConnectError {
         errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         problem: Problem::new(format!("nothing to wait for nodes with: {error}")),
     })?;
-    Ok((connect_to(&hand, path, retry_policy, Remote::short_lived)?, hand))
+    Ok((connect_to(&reactor, path, retry_policy, Remote::short_lived)?, reactor))
 }
 
-/// Like [`connect_by_hand`] with an existing reactor, for a long-lived process that may use several
-/// pools.
-pub fn connect_with(hand: &Reactor, path: &Path, retry_policy: RetryPolicy) -> Result<Client, NoWay> {
-    connect_to(hand, path, retry_policy, |remote| remote)
+/// Like [`connect_short_lived`] with an existing reactor, for a long-lived process that may use
+/// several pools.
+pub fn connect_with_reactor(reactor: &Reactor, path: &Path, retry_policy: RetryPolicy) -> Result<Client, ConnectError> {
+    connect_to(reactor, path, retry_policy, |remote| remote)
 }
 
 fn connect_to(
-    hand: &Reactor,
+    reactor: &Reactor,
     path: &Path,
     retry_policy: RetryPolicy,
-    so: fn(Remote) -> Remote,
-) -> Result<Client, NoWay> {
-    let file = PoolFile::find(path)?;
+    configure: fn(Remote) -> Remote,
+) -> Result<Client, ConnectError> {
+    let file = PoolFile::load(path)?;
     let nodes = || {
-        let key = file.key(path)?;
-        let way =
-            |node: &NodeEntry| Ok((NodeId(node.id), Arc::new(so(key.by_hand(hand, node)?)) as Arc<dyn Connection>));
-        file.nodes.iter().map(way).collect::<Result<Nodes, Problem>>()
+        let secret = file.secret(path)?;
+        let connect = |node: &NodeEntry| {
+            Ok((
+                NodeId(node.id),
+                Arc::new(configure(secret.remote_with_reactor(reactor, node)?)) as Arc<dyn Connection>,
+            ))
+        };
+        file.nodes.iter().map(connect).collect::<Result<Nodes, Problem>>()
     };
-    let nodes = nodes().map_err(|problem| NoWay { errno: Errno::INVAL, problem })?;
-    hand.block_on(Client::connect_all(nodes, retry_policy)).map_err(|refusal| {
+    let nodes = nodes().map_err(|problem| ConnectError { errno: Errno::INVAL, problem })?;
+    reactor.block_on(Client::connect_all(nodes, retry_policy)).map_err(|refusal| {
         let errno = match &refusal {
             Refusal::Unavailable { .. } => Errno::NOTCONN,
             other => vfs::errno(other),
         };
-        NoWay { errno, problem: no_way(path, &refusal) }
+        ConnectError { errno, problem: connect_problem(path, &refusal) }
     })
 }
 
 /// Reason why a client cannot connect to a pool.
 #[derive(Clone, Debug)]
-pub struct NoWay {
+pub struct ConnectError {
     /// The problem in words, with a remedy.
     pub problem: Problem,
     /// Errno for a program: `ENOENT` if the pool file does not exist, `EACCES` if it may not be
@@ -134,13 +138,13 @@ pub struct NoWay {
     pub errno: Errno,
 }
 
-impl From<NoWay> for Problem {
-    fn from(way: NoWay) -> Self {
-        way.problem
+impl From<ConnectError> for Problem {
+    fn from(error: ConnectError) -> Self {
+        error.problem
     }
 }
 
-fn no_way(path: &Path, refusal: &Refusal) -> Problem {
+fn connect_problem(path: &Path, refusal: &Refusal) -> Problem {
     let pool = path.display();
     let why = match refusal {
         Refusal::Unavailable { why, .. } => format!("no node of the pool of {pool} answers; the first: {why}"),
@@ -155,7 +159,7 @@ fn no_way(path: &Path, refusal: &Refusal) -> Problem {
 ///
 /// A socket that refuses the connection never leads to the network instead. Another host's loopback
 /// address is never used, since any process may listen at that port here.
-pub fn way(node: &NodeEntry) -> Option<&Address> {
+pub fn best_address(node: &NodeEntry) -> Option<&Address> {
     let here = node.process.is_of_this_host();
     let can = |address: &&Address| match address {
         Address::Unix(path) => here && !is_missing(path),
@@ -183,8 +187,8 @@ mod tests {
 
     #[test]
     fn the_network_is_the_way_only_where_no_path_is_and_never_anothers_loopback() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
         let addresses = [format!("unix:{}", socket.display()), "tcp:127.0.0.1:7000".to_owned()];
         let addresses = addresses.map(|address| address.parse::<Address>().unwrap());
         let entry = |process, addresses: &[Address]| {
@@ -192,14 +196,14 @@ mod tests {
             (entry.process, entry.addresses) = (process, addresses.to_vec());
             entry
         };
-        let here = entry(Process::this().unwrap(), &addresses);
-        assert_eq!(way(&here), Some(&addresses[1]), "no such path is seen here");
+        let here = entry(Process::current().unwrap(), &addresses);
+        assert_eq!(best_address(&here), Some(&addresses[1]), "no such path is seen here");
         symlink("/nowhere", &socket).unwrap();
-        assert_eq!(way(&here), Some(&addresses[0]), "it leads nowhere: that is a refusal");
-        let elsewhere = Process { net: 0, ..Process::this().unwrap() };
-        assert_eq!(way(&entry(elsewhere.clone(), &addresses)), Some(&addresses[0]));
-        assert_eq!(way(&entry(elsewhere.clone(), &addresses[1..])), None, "its loopback is not ours");
+        assert_eq!(best_address(&here), Some(&addresses[0]), "it leads nowhere: that is a refusal");
+        let elsewhere = Process { net: 0, ..Process::current().unwrap() };
+        assert_eq!(best_address(&entry(elsewhere.clone(), &addresses)), Some(&addresses[0]));
+        assert_eq!(best_address(&entry(elsewhere.clone(), &addresses[1..])), None, "its loopback is not ours");
         let far = ["tcp:10.0.0.1:7000".parse().unwrap()];
-        assert_eq!(way(&entry(elsewhere, &far)), Some(&far[0]));
+        assert_eq!(best_address(&entry(elsewhere, &far)), Some(&far[0]));
     }
 }

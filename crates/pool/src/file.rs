@@ -1,9 +1,9 @@
 //! The pool file: addresses of a pool's nodes, and the credentials. Format: docs/formats/pool.md.
 
 use crate::{
-    connect::{Key, NoWay},
+    connect::{ConnectError, PoolSecret},
+    ownership::{self, OpenError},
     process::Process,
-    trusted::{self, NotOpened},
 };
 use base::Problem;
 use rustix::io::Errno;
@@ -76,7 +76,7 @@ impl NodeEntry {
 
 impl PoolFile {
     /// Name of a user's default pool file, in the runtime directory.
-    pub const USUAL_NAME: &str = "pool";
+    pub const DEFAULT_NAME: &str = "pool";
 
     /// The file of a pool that has just started.
     pub(crate) fn new(
@@ -93,18 +93,19 @@ impl PoolFile {
 
     /// Reads a pool file. A user who may not read it cannot use the pool.
     pub fn read(path: &Path) -> Result<Self, Problem> {
-        Ok(Self::find(path)?)
+        Ok(Self::load(path)?)
     }
 
     /// Like [`Self::read`], and its error has an errno for a program.
-    pub(crate) fn find(path: &Path) -> Result<Self, NoWay> {
+    pub(crate) fn load(path: &Path) -> Result<Self, ConnectError> {
         let text = read_text(path).map_err(|why| match why {
-            NotOpened::Distrusted(problem) => NoWay { errno: Errno::ACCESS, problem },
-            NotOpened::Io(error) => {
-                NoWay { errno: Errno::from_io_error(&error).unwrap_or(Errno::INVAL), problem: unreadable(path, &error) }
-            }
+            OpenError::Distrusted(problem) => ConnectError { errno: Errno::ACCESS, problem },
+            OpenError::Io(error) => ConnectError {
+                errno: Errno::from_io_error(&error).unwrap_or(Errno::INVAL),
+                problem: unreadable(path, &error),
+            },
         })?;
-        Self::parse(path, &text).map_err(|(errno, problem)| NoWay { problem, errno })
+        Self::parse(path, &text).map_err(|(errno, problem)| ConnectError { problem, errno })
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, (Errno, Problem)> {
@@ -151,10 +152,10 @@ impl PoolFile {
     }
 
     /// Credentials for the pool, and the certificate of its nodes.
-    pub(crate) fn key(&self, path: &Path) -> Result<Key, Problem> {
+    pub(crate) fn secret(&self, path: &Path) -> Result<PoolSecret, Problem> {
         let wrong = |error: &dyn std::fmt::Display| Problem::new(format!("{}: {error}", path.display()));
         let certificate = self.certificate.as_deref().map(Certificate::from_pem).transpose();
-        Ok(Key {
+        Ok(PoolSecret {
             token: Token::new(self.token.as_bytes()).map_err(|error| wrong(&error))?,
             certificate: certificate.map_err(|error| wrong(&error))?,
             pool: self.id.clone(),
@@ -162,8 +163,8 @@ impl PoolFile {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, NotOpened> {
-    let (file, mut text) = (trusted::open(path)?, String::new());
+fn read_text(path: &Path) -> Result<String, OpenError> {
+    let (file, mut text) = (ownership::open(path)?, String::new());
     let length = file.metadata()?.len();
     if length > BYTES_MAX {
         return Err(io::Error::other(format!("it is no pool file: it has {length} bytes")).into());
@@ -221,22 +222,22 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pool_file_is_read_as_it_was_written_and_its_owners_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
-        fs::write(folder.path().join("pool.part"), "of a start that was killed").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
+        fs::write(directory.path().join("pool.part"), "of a start that was killed").unwrap();
         let sample = sample();
         sample.write(&path).unwrap();
         assert_eq!(PoolFile::read(&path).unwrap(), sample);
-        assert!(sample.key(&path).unwrap().certificate.is_some());
+        assert!(sample.secret(&path).unwrap().certificate.is_some());
         assert!(!fs::read_to_string(&path).unwrap().contains("PRIVATE"), "the key is the nodes' alone");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no part is left");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no part is left");
     }
 
     #[test]
     fn what_is_no_pool_file_is_refused_with_the_reason() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
         assert!(PoolFile::read(&path).unwrap_err().to_string().contains("there is no pool file"));
         let good = serde_json::to_string(&sample()).unwrap();
         let cases = [

@@ -1,8 +1,8 @@
 //! Launches the processes that become nodes: on this machine, over SSH, or by `srun`.
 
 use crate::{
-    order::{Reach, Said, hear, say},
-    process::Held,
+    bootstrap::{AddressSource, NodeMessage, read_message, write_message},
+    process::ProcessHandle,
 };
 use base::Problem;
 use serde::Serialize;
@@ -23,9 +23,9 @@ const END_WAIT: Duration = Duration::from_secs(5);
 
 /// Hosts on which the nodes of a pool run, and how they are launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Places {
+pub enum LaunchTarget {
     /// This number of nodes on this machine.
-    Here(u32),
+    Local(u32),
     /// One node for each of these hosts, over SSH. A host may be named more than once.
     Ssh {
         /// Host names, as `ssh` takes them.
@@ -42,26 +42,26 @@ pub enum Places {
     },
 }
 
-impl Places {
+impl LaunchTarget {
     /// The number of nodes.
     pub fn count(&self) -> u32 {
         match self {
-            Self::Here(count) | Self::Slurm { hosts: count, .. } => *count,
+            Self::Local(count) | Self::Slurm { hosts: count, .. } => *count,
             Self::Ssh { hosts, .. } => u32::try_from(hosts.len()).unwrap_or(u32::MAX),
         }
     }
 
     /// Address source of the node at an index, and the number of nodes that share its host.
-    pub(crate) fn reach(&self, place: usize) -> (Reach, u32) {
+    pub(crate) fn address_source(&self, index: usize) -> (AddressSource, u32) {
         match self {
-            Self::Here(count) => (Reach::Here, *count),
-            Self::Slurm { .. } => (Reach::OwnName, 1),
+            Self::Local(count) => (AddressSource::LocalHost, *count),
+            Self::Slurm { .. } => (AddressSource::HostName, 1),
             Self::Ssh { hosts, .. } => {
                 // `ada@host` names a login; the node listens at the host alone.
                 let name = |host: &str| host.rsplit_once('@').map_or(host, |(_, name)| name).to_owned();
-                let host = name(&hosts[place]);
+                let host = name(&hosts[index]);
                 let same = hosts.iter().filter(|other| name(other) == host).count();
-                (Reach::Named(host), u32::try_from(same).unwrap_or(u32::MAX))
+                (AddressSource::Named(host), u32::try_from(same).unwrap_or(u32::MAX))
             }
         }
     }
@@ -69,63 +69,67 @@ impl Places {
 
 /// Command line of a node: the program and the pool file.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct NodeCommandLine {
     pub program: PathBuf,
     pub file: PathBuf,
 }
 
 /// The launched processes and the messages from their nodes. Unless they are released with
-/// [`Self::let_go`], dropping this ends them.
+/// [`Self::release`], dropping this ends them.
 #[derive(Debug)]
 pub struct Launched {
-    processes: Vec<Process>,
-    said: Receiver<(usize, io::Result<Option<Said>>)>,
-    let_go: bool,
+    processes: Vec<LaunchedProcess>,
+    messages: Receiver<(usize, io::Result<Option<NodeMessage>>)>,
+    released: bool,
 }
 
 #[derive(Debug)]
-struct Process {
+struct LaunchedProcess {
     /// Description for messages.
-    what: String,
+    description: String,
     child: Child,
     stdin: Option<ChildStdin>,
     /// True for `srun`, which runs as long as its nodes do.
-    stays: bool,
+    outlives_starter: bool,
 }
 
 impl Launched {
     /// Starts one process for each node, or for Slurm a single process that starts them all.
-    pub fn begin(places: &Places, call: &Call) -> Result<Self, Problem> {
-        let (tell, said) = mpsc::channel();
-        let mut launched = Self { processes: Vec::new(), said, let_go: false };
-        match places {
-            Places::Here(count) => {
+    pub fn spawn(target: &LaunchTarget, command_line: &NodeCommandLine) -> Result<Self, Problem> {
+        let (sender, messages) = mpsc::channel();
+        let mut launched = Self { processes: Vec::new(), messages, released: false };
+        match target {
+            LaunchTarget::Local(count) => {
                 for id in 1..=*count {
-                    launched.add(format!("node {id}"), here(call, id), &tell)?;
+                    launched.spawn_one(format!("node {id}"), local_command(command_line, id), &sender)?;
                 }
             }
-            Places::Ssh { hosts, ssh } => {
+            LaunchTarget::Ssh { hosts, ssh } => {
                 for (id, host) in (1..).zip(hosts) {
-                    launched.add(format!("node {id} at {host}"), over_ssh(call, id, host, ssh)?, &tell)?;
+                    launched.spawn_one(
+                        format!("node {id} at {host}"),
+                        ssh_command(command_line, id, host, ssh)?,
+                        &sender,
+                    )?;
                 }
             }
-            Places::Slurm { hosts, srun } => {
-                let mut command = by_srun(call, *hosts, srun)?;
+            LaunchTarget::Slurm { hosts, srun } => {
+                let mut command = srun_command(command_line, *hosts, srun)?;
                 // `srun` outlives the starter. Ctrl-C of the starter must not end it, and a caller
                 // must not wait for a standard error that `srun` holds.
                 command.stderr(Stdio::piped()).process_group(0);
-                launched.add("srun".to_owned(), command, &tell)?;
-                launched.processes.iter_mut().for_each(Process::pass_on);
+                launched.spawn_one("srun".to_owned(), command, &sender)?;
+                launched.processes.iter_mut().for_each(LaunchedProcess::forward_stderr);
             }
         }
         Ok(launched)
     }
 
-    fn add(
+    fn spawn_one(
         &mut self,
         what: String,
         mut command: Command,
-        tell: &Sender<(usize, io::Result<Option<Said>>)>,
+        sender: &Sender<(usize, io::Result<Option<NodeMessage>>)>,
     ) -> Result<(), Problem> {
         let program = command.get_program().to_string_lossy().into_owned();
         let no_start = |error| {
@@ -133,15 +137,15 @@ impl Launched {
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(no_start)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it is piped"));
-        let (index, tell) = (self.processes.len(), tell.clone());
-        self.processes.push(Process { what, child, stdin, stays: false });
+        let (index, sender) = (self.processes.len(), sender.clone());
+        self.processes.push(LaunchedProcess { description: what, child, stdin, outlives_starter: false });
         let listen = move || {
             let mut lines = BufReader::new(stdout);
             loop {
-                let line = hear(&mut lines);
+                let line = read_message(&mut lines);
                 let last = !matches!(line, Ok(Some(_)));
                 // Sending fails when the start is over and the receiver is gone.
-                if tell.send((index, line)).is_err() || last {
+                if sender.send((index, line)).is_err() || last {
                     return;
                 }
             }
@@ -152,48 +156,48 @@ impl Launched {
 
     /// Sends a message to all processes. A process that has exited is detected by its missing
     /// replies.
-    pub fn tell(&mut self, what: &impl Serialize) {
+    pub fn send(&mut self, what: &impl Serialize) {
         for process in &mut self.processes {
             if let Some(stdin) = &mut process.stdin {
-                let _ = say(stdin, what);
+                let _ = write_message(stdin, what);
             }
         }
     }
 
     /// Receives the next message of a node; `None` at the deadline. An error if a node cannot
     /// start.
-    pub fn hear(&mut self, until: Instant) -> Result<Option<Said>, Problem> {
-        match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok((_, Ok(Some(Said::Refused(id, message, hint))))) => {
+    pub fn recv(&mut self, until: Instant) -> Result<Option<NodeMessage>, Problem> {
+        match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok((_, Ok(Some(NodeMessage::Refused(id, message, hint))))) => {
                 let problem = Problem::new(format!("node {id} cannot start: {message}"));
                 Err(hint.map_or(problem.clone(), |hint| problem.hint(hint)))
             }
             Ok((_, Ok(Some(said)))) => Ok(Some(said)),
-            Ok((index, Ok(None))) => Err(self.ended(index)),
-            Ok((index, Err(error))) => Err(Problem::new(format!("{}: {error}", self.processes[index].what))
+            Ok((index, Ok(None))) => Err(self.exit_problem(index)),
+            Ok((index, Err(error))) => Err(Problem::new(format!("{}: {error}", self.processes[index].description))
                 .hint("what its shell prints at the start of a session must not go to standard output")),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(None),
         }
     }
 
-    fn ended(&mut self, index: usize) -> Problem {
+    fn exit_problem(&mut self, index: usize) -> Problem {
         let process = &mut self.processes[index];
         let how = match wait(&mut process.child, Duration::from_secs(1)) {
             Some(status) => status.to_string(),
             None => "it closed its output".to_owned(),
         };
-        Problem::new(format!("{} ended before it was ready: {how}", process.what))
+        Problem::new(format!("{} ended before it was ready: {how}", process.description))
             .hint("what it printed stands above; a host needs the same tidemill at the same path")
     }
 
     /// Releases the processes, which keep running. Waits until all but `srun` have closed their
     /// output, at most until the deadline: a local node closes it when it detaches, `ssh` when it
     /// ends.
-    pub fn let_go(mut self, until: Instant) {
-        self.let_go = true;
-        let mut open = self.processes.iter().filter(|process| !process.stays).count();
+    pub fn release(mut self, until: Instant) {
+        self.released = true;
+        let mut open = self.processes.iter().filter(|process| !process.outlives_starter).count();
         while open > 0 {
-            match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok((_, Ok(Some(_)))) => {}
                 Ok(_) => open -= 1,
                 Err(_) => return,
@@ -202,11 +206,11 @@ impl Launched {
     }
 }
 
-impl Process {
+impl LaunchedProcess {
     /// Marks the process as one that keeps running. Copies its standard error to ours as long as
     /// this process lives.
-    fn pass_on(&mut self) {
-        self.stays = true;
+    fn forward_stderr(&mut self) {
+        self.outlives_starter = true;
         let Some(mut stderr) = self.child.stderr.take() else { return };
         // Without this thread only the output is lost.
         let _ = thread::Builder::new().name("srun".into()).spawn(move || io::copy(&mut stderr, &mut io::stderr()));
@@ -215,7 +219,7 @@ impl Process {
 
 impl Drop for Launched {
     fn drop(&mut self) {
-        if self.let_go {
+        if self.released {
             return;
         }
         self.processes.iter_mut().for_each(|process| process.stdin = None);
@@ -232,7 +236,7 @@ impl Drop for Launched {
 fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
     match child.try_wait() {
         Ok(None) => {
-            let ended = Held::of(child.id())?.wait(most);
+            let ended = ProcessHandle::from_pid(child.id())?.wait(most);
             ended.then(|| child.wait().ok()).flatten()
         }
         // A child that was already waited for has no process id any more.
@@ -241,40 +245,44 @@ fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
 }
 
 /// Arguments of a node.
-fn arguments(call: &Call) -> Vec<OsString> {
-    vec!["node".into(), "--pool".into(), call.file.clone().into()]
+fn node_arguments(command_line: &NodeCommandLine) -> Vec<OsString> {
+    vec!["node".into(), "--pool".into(), command_line.file.clone().into()]
 }
 
-fn here(call: &Call, id: u32) -> Command {
-    let mut command = Command::new(&call.program);
-    command.args(arguments(call)).args(["--id".into(), id.to_string()]);
+fn local_command(command_line: &NodeCommandLine, id: u32) -> Command {
+    let mut command = Command::new(&command_line.program);
+    command.args(node_arguments(command_line)).args(["--id".into(), id.to_string()]);
     command
 }
 
 /// The remote shell splits the command line again, so each word is quoted.
-fn over_ssh(call: &Call, id: u32, host: &str, ssh: &str) -> Result<Command, Problem> {
+fn ssh_command(command_line: &NodeCommandLine, id: u32, host: &str, ssh: &str) -> Result<Command, Problem> {
     if host.is_empty() || host.starts_with('-') {
         return Err(Problem::new(format!("`{host}` is no host")).hint("--hosts takes names, a comma between two"));
     }
-    let mut command = words(ssh, "ssh")?;
-    let mut remote = quoted(&call.program.to_string_lossy());
-    for word in arguments(call) {
-        remote = format!("{remote} {}", quoted(&word.to_string_lossy()));
+    let mut command = parse_command(ssh, "ssh")?;
+    let mut remote = shell_quote(&command_line.program.to_string_lossy());
+    for word in node_arguments(command_line) {
+        remote = format!("{remote} {}", shell_quote(&word.to_string_lossy()));
     }
     command.args(["-o", "BatchMode=yes", host, &format!("{remote} --id {id} --detach")]);
     Ok(command)
 }
 
-fn by_srun(call: &Call, hosts: u32, srun: &str) -> Result<Command, Problem> {
-    let mut command = words(srun, "srun")?;
+fn srun_command(command_line: &NodeCommandLine, hosts: u32, srun: &str) -> Result<Command, Problem> {
+    let mut command = parse_command(srun, "srun")?;
     command.args([format!("--nodes={hosts}"), format!("--ntasks={hosts}"), "--ntasks-per-node=1".to_owned()]);
     // `srun` copies its standard input to all tasks. `--overlap` lets the step run beside other
     // steps of the job.
-    command.args(["--overlap", "--unbuffered"]).arg(&call.program).args(arguments(call)).arg("--slurm");
+    command
+        .args(["--overlap", "--unbuffered"])
+        .arg(&command_line.program)
+        .args(node_arguments(command_line))
+        .arg("--slurm");
     Ok(command)
 }
 
-fn words(text: &str, usual: &str) -> Result<Command, Problem> {
+fn parse_command(text: &str, usual: &str) -> Result<Command, Problem> {
     let mut words = text.split_whitespace();
     let none = || Problem::new(format!("the command for `{usual}` is empty"));
     let mut command = Command::new(words.next().ok_or_else(none)?);
@@ -283,7 +291,7 @@ fn words(text: &str, usual: &str) -> Result<Command, Problem> {
 }
 
 /// Quotes a word for a POSIX shell.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -293,8 +301,8 @@ mod tests {
 
     #[test]
     fn what_is_sent_through_a_shell_stays_one_word() {
-        let call = Call { program: "/opt/tide mill".into(), file: "/tmp/it's".into() };
-        let command = over_ssh(&call, 3, "ada@b", "ssh -p 22").unwrap();
+        let command_line = NodeCommandLine { program: "/opt/tide mill".into(), file: "/tmp/it's".into() };
+        let command = ssh_command(&command_line, 3, "ada@b", "ssh -p 22").unwrap();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         let remote = r"'/opt/tide mill' 'node' '--pool' '/tmp/it'\''s' --id 3 --detach";
         assert_eq!(words, ["-p", "22", "-o", "BatchMode=yes", "ada@b", remote]);
@@ -302,15 +310,15 @@ mod tests {
 
     #[test]
     fn a_host_that_would_be_an_option_is_refused() {
-        let call = Call { program: "t".into(), file: "p".into() };
-        assert!(over_ssh(&call, 1, "-oProxyCommand=x", "ssh").is_err());
+        let command_line = NodeCommandLine { program: "t".into(), file: "p".into() };
+        assert!(ssh_command(&command_line, 1, "-oProxyCommand=x", "ssh").is_err());
     }
 
     #[test]
     fn nodes_know_how_many_share_their_host() {
         let hosts = ["a", "ada@b", "a", "ada@a"].map(str::to_owned).to_vec();
-        let places = Places::Ssh { hosts, ssh: "ssh".into() };
-        let reached = |host: &str, nodes| (Reach::Named(host.into()), nodes);
-        assert_eq!([0, 1, 2].map(|at| places.reach(at)), [reached("a", 3), reached("b", 1), reached("a", 3)]);
+        let target = LaunchTarget::Ssh { hosts, ssh: "ssh".into() };
+        let reached = |host: &str, nodes| (AddressSource::Named(host.into()), nodes);
+        assert_eq!([0, 1, 2].map(|at| target.address_source(at)), [reached("a", 3), reached("b", 1), reached("a", 3)]);
     }
 }

@@ -1,30 +1,30 @@
 //! Layer 4: pools: the pool file, starting and stopping nodes, and connecting clients.
 //!
 //! ```text
-//!   start ---- Order, Deal, Keep ----> attend    one for each node: local, over SSH or by srun
-//!     |  <----- Here, Ready ------------ |
-//!     v                                  v
-//!   PoolFile (addresses, token)       Member: node and its sockets, until stopped
+//!   start -- BootstrapPlan, NodeEntries, Detach --> run_node   one for each node: local, over SSH
+//!     |  <---------- Listening, Ready ---------------- |       or by srun
+//!     v                                                v
+//!   PoolFile (addresses, token)               RunningNode: node and its sockets, until stopped
 //!     |
-//!   connect, connect_by_hand (a client)   roll (node status)   stop (end all nodes)
+//!   connect, connect_short_lived (a client)   query_status (of nodes)   stop (end all nodes)
 //!     ^
-//!   Door (local endpoint of an embedded pool, for programs of this host)
+//!   LocalEndpoint (of an embedded pool, for programs of this host)
 //! ```
 //!
 //! - `file`: the pool file: addresses of the nodes, and the credentials
-//! - `trusted`: ownership checks for pool files
-//! - `begin`: start lock: one starter at a time for a pool file
+//! - `ownership`: ownership checks for pool files
+//! - `start_lock`: start lock: one starter at a time for a pool file
 //! - `start`: the start of a pool: all its nodes, or none
 //! - `launch`: processes that become nodes: on this machine, over SSH, or by `srun`
-//! - `order`: bootstrap messages between the starter and a node
-//! - `serve`: a node's process: bootstrap, service, end
+//! - `bootstrap`: bootstrap messages between the starter and a node
+//! - `node_process`: a node's process: bootstrap, service, end
 //! - `process`: identity of a node's process
-//! - `roll`: status of the nodes: which ones answer, and their usage
+//! - `status`: status of the nodes: which ones answer, and their usage
 //! - `stop`: the end of every node, and removal of what the start left
 //! - `connect`: connection of a client to the pool of a pool file
-//! - `ended`: detection that a connected pool has ended
+//! - `connected_pool`: detection that a connected pool has ended
 //! - `embedded`: embedded pools: nodes in the memory of this process
-//! - `door`: local endpoint of an embedded pool: a socket and a pool file
+//! - `local_endpoint`: local endpoint of an embedded pool: a socket and a pool file
 //!
 //! Invariants:
 //! - A start is all or nothing: no usable pool file exists until every node is ready, and a node
@@ -33,30 +33,32 @@
 //! - Nodes stop on a request over their socket, so it does not matter how they were started.
 #![forbid(unsafe_code)]
 
-mod begin;
+mod bootstrap;
 mod connect;
-mod door;
+mod connected_pool;
 mod embedded;
-mod ended;
 mod file;
 mod launch;
-mod order;
+mod local_endpoint;
+mod node_process;
+mod ownership;
 mod process;
-mod roll;
-mod serve;
 mod start;
+mod start_lock;
+mod status;
 mod stop;
-mod trusted;
 
-pub use connect::{NoWay, carrier, connect, connect_by_hand, connect_with, runtime, way};
-pub use door::Door;
+pub use bootstrap::Memory;
+pub use connect::{
+    ConnectError, best_address, connect, connect_short_lived, connect_with_reactor, io_runtime, runtime,
+};
+pub use connected_pool::ConnectedPool;
 pub use embedded::{embedded, embedded_client, embedded_node};
-pub use ended::ConnectedPool;
 pub use file::{NodeEntry, PoolFile};
-pub use launch::Places;
-pub use order::Memory;
-pub use roll::{Present, State, roll};
-pub use serve::{Ground, Member, Pick, Unseated, attend};
-pub use start::{Started, Wanted, start};
-pub use stop::{Stopped, stop};
+pub use launch::LaunchTarget;
+pub use local_endpoint::LocalEndpoint;
+pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, run_node};
+pub use start::{PoolSpec, StartedPool, start};
+pub use status::{NodeState, NodeStatus, query_status};
+pub use stop::{StopResult, stop};
 pub use transport::Reactor;

@@ -1,11 +1,11 @@
 //! Starts a pool: all its nodes, or none.
 
 use crate::{
-    begin::Begun,
+    bootstrap::{AddressSource, BootstrapPlan, Memory, NodeMessage, NodeSpec, StarterMessage, VERSION, partition_map},
     file::{NodeEntry, PoolFile},
-    launch::{Call, Launched, Places},
-    order::{Memory, Order, Reach, Said, Seat, Told, VERSION, map_of},
-    roll::{State, roll},
+    launch::{LaunchTarget, Launched, NodeCommandLine},
+    start_lock::StartLock,
+    status::{NodeState, query_status},
 };
 use base::Problem;
 use placement::{NodeId, PartitionMap};
@@ -27,9 +27,9 @@ pub(crate) const ID_BYTES: usize = 16;
 
 /// Specification of a pool to start.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct PoolSpec {
     /// Hosts on which its nodes run, and how they are launched.
-    pub places: Places,
+    pub target: LaunchTarget,
     /// Memory of each node.
     pub memory: Memory,
     /// Task slots of each node; `None` for its number of processors.
@@ -52,7 +52,7 @@ pub struct Wanted {
 
 /// A pool that has started.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedPool {
     /// The pool file that was written.
     pub file: PoolFile,
     /// True if the file of a pool that no longer exists was replaced.
@@ -60,64 +60,64 @@ pub struct Started {
 }
 
 /// Starts a pool and writes its pool file. If anything fails, nothing is left of it.
-pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
-    let max_nodes = check(wanted)?;
+pub fn start(path: &Path, pool_spec: &PoolSpec) -> Result<StartedPool, Problem> {
+    let max_nodes = validate(pool_spec)?;
     let replaced = std::cell::Cell::new(false);
-    let begun = Begun::take(path, |path| {
+    let lock = StartLock::acquire(path, |path| {
         replaced.set(true);
-        stands(path)
+        check_not_running(path)
     })?;
-    let seats = seats(wanted)?;
-    let heard = wanted.tls && seats.iter().any(|seat| seat.reach.is_open());
-    let identity = heard.then(Identity::generate).transpose();
+    let nodes = node_specs(pool_spec)?;
+    let is_encrypted = pool_spec.tls && nodes.iter().any(|spec| spec.address_source.is_open());
+    let identity = is_encrypted.then(Identity::generate).transpose();
     let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
-    let order = Order {
+    let plan = BootstrapPlan {
         version: VERSION.to_owned(),
         pool: random_text(ID_BYTES)?,
         token: random_text(TOKEN_BYTES)?,
         identity: identity.as_ref().map(Identity::to_pem),
-        partitions: wanted.partitions,
-        space_wait: wanted.space_wait,
-        seats,
+        partitions: pool_spec.partitions,
+        space_wait: pool_spec.space_wait,
+        nodes,
     };
-    let call = Call { program: wanted.program.clone(), file: path.to_owned() };
-    let mut launched = Launched::begin(&wanted.places, &call)?;
+    let command_line = NodeCommandLine { program: pool_spec.program.clone(), file: path.to_owned() };
+    let mut launched = Launched::spawn(&pool_spec.target, &command_line)?;
     let until = Instant::now() + START_WAIT;
-    launched.tell(&order);
-    let nodes = gather(&mut launched, &order, until)?;
-    map_of(&nodes, wanted.partitions)?;
-    launched.tell(&Told::Deal(nodes.clone()));
-    all_ready(&mut launched, &order, until)?;
+    launched.send(&plan);
+    let nodes = collect_entries(&mut launched, &plan, until)?;
+    partition_map(&nodes, pool_spec.partitions)?;
+    launched.send(&StarterMessage::NodeEntries(nodes.clone()));
+    wait_until_ready(&mut launched, &plan, until)?;
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let file =
-        PoolFile::new(started, (order.pool, order.token), identity.as_ref(), wanted.partitions, max_nodes, nodes);
+        PoolFile::new(started, (plan.pool, plan.token), identity.as_ref(), pool_spec.partitions, max_nodes, nodes);
     file.write(path)
         .map_err(|error| Problem::new(format!("the pool file {} cannot be written: {error}", path.display())))?;
-    begun.done();
-    launched.tell(&Told::Keep);
-    launched.let_go(until);
-    Ok(Started { file, replaced: replaced.get() })
+    lock.commit();
+    launched.send(&StarterMessage::Detach);
+    launched.release(until);
+    Ok(StartedPool { file, replaced: replaced.get() })
 }
 
 /// Refuses an impossible specification before anything starts. Returns the largest number of nodes
 /// that the pool may have.
-fn check(wanted: &Wanted) -> Result<u32, Problem> {
-    let nodes = wanted.places.count();
+fn validate(pool_spec: &PoolSpec) -> Result<u32, Problem> {
+    let nodes = pool_spec.target.count();
     if nodes == 0 {
         return Err(Problem::new("a pool has nodes".to_owned()).hint("--nodes N with N from 1, or --hosts a,b,c"));
     }
-    PartitionMap::one_node(NodeId(1), wanted.partitions).map_err(|error| Problem::new(error.to_string()))?;
-    if nodes > wanted.partitions {
-        return Err(too_many(nodes, wanted.partitions));
+    PartitionMap::one_node(NodeId(1), pool_spec.partitions).map_err(|error| Problem::new(error.to_string()))?;
+    if nodes > pool_spec.partitions {
+        return Err(too_many(nodes, pool_spec.partitions));
     }
-    let max_nodes = wanted.max_nodes.unwrap_or_else(|| nodes.saturating_mul(4).min(wanted.partitions));
+    let max_nodes = pool_spec.max_nodes.unwrap_or_else(|| nodes.saturating_mul(4).min(pool_spec.partitions));
     if max_nodes < nodes {
         return Err(Problem::new(format!("--max-nodes {max_nodes} is less than the {nodes} nodes of the start")));
     }
-    if max_nodes > wanted.partitions {
-        return Err(too_many(max_nodes, wanted.partitions));
+    if max_nodes > pool_spec.partitions {
+        return Err(too_many(max_nodes, pool_spec.partitions));
     }
-    if wanted.memory == Memory::Bytes(0) {
+    if pool_spec.memory == Memory::Bytes(0) {
         return Err(
             Problem::new("a pool whose nodes have no memory holds nothing".to_owned()).hint("give them --memory")
         );
@@ -130,72 +130,72 @@ fn too_many(nodes: u32, partitions: u32) -> Problem {
         .hint("fewer nodes, or more --partitions")
 }
 
-fn seats(wanted: &Wanted) -> Result<Vec<Seat>, Problem> {
-    let mut taken: BTreeMap<Reach, u16> = BTreeMap::new();
-    let seat = |place: usize| {
-        let (reach, nodes_here) = wanted.places.reach(place);
-        let next = taken.entry(reach.clone()).or_default();
-        let port = match wanted.port {
+fn node_specs(pool_spec: &PoolSpec) -> Result<Vec<NodeSpec>, Problem> {
+    let mut taken: BTreeMap<AddressSource, u16> = BTreeMap::new();
+    let spec = |place: usize| {
+        let (address_source, nodes_on_host) = pool_spec.target.address_source(place);
+        let next = taken.entry(address_source.clone()).or_default();
+        let port = match pool_spec.port {
             None => 0,
             Some(first) => first.checked_add(*next).ok_or_else(|| {
                 Problem::new(format!("--port {first}: there is no port for node {}", place + 1)).hint("begin lower")
             })?,
         };
         // Under Slurm each node has a host to itself, so all of them use the first port.
-        *next += u16::from(reach != Reach::OwnName);
+        *next += u16::from(address_source != AddressSource::HostName);
         let id = u32::try_from(place + 1).expect("there are fewer nodes");
-        Ok(Seat { id, nodes_here, reach, port, memory: wanted.memory, slots: wanted.slots })
+        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory: pool_spec.memory, slots: pool_spec.slots })
     };
-    (0..wanted.places.count() as usize).map(seat).collect()
+    (0..pool_spec.target.count() as usize).map(spec).collect()
 }
 
 /// Collects the entries of all nodes.
-fn gather(launched: &mut Launched, order: &Order, until: Instant) -> Result<Vec<NodeEntry>, Problem> {
-    let mut here: BTreeMap<u32, NodeEntry> = BTreeMap::new();
-    while here.len() < order.seats.len() {
-        match launched.hear(until)? {
-            Some(Said::Here(entry)) => drop(here.insert(entry.id, entry)),
+fn collect_entries(launched: &mut Launched, plan: &BootstrapPlan, until: Instant) -> Result<Vec<NodeEntry>, Problem> {
+    let mut entries: BTreeMap<u32, NodeEntry> = BTreeMap::new();
+    while entries.len() < plan.nodes.len() {
+        match launched.recv(until)? {
+            Some(NodeMessage::Listening(entry)) => drop(entries.insert(entry.id, entry)),
             Some(_) => {}
-            None => return Err(silent(order, |id| here.contains_key(&id))),
+            None => return Err(timeout_problem(plan, |id| entries.contains_key(&id))),
         }
     }
-    Ok(here.into_values().collect())
+    Ok(entries.into_values().collect())
 }
 
 /// Waits until all nodes serve.
-fn all_ready(launched: &mut Launched, order: &Order, until: Instant) -> Result<(), Problem> {
+fn wait_until_ready(launched: &mut Launched, plan: &BootstrapPlan, until: Instant) -> Result<(), Problem> {
     let mut ready = BTreeSet::new();
-    while ready.len() < order.seats.len() {
-        match launched.hear(until)? {
-            Some(Said::Ready(id)) => drop(ready.insert(id)),
+    while ready.len() < plan.nodes.len() {
+        match launched.recv(until)? {
+            Some(NodeMessage::Ready(id)) => drop(ready.insert(id)),
             Some(_) => {}
-            None => return Err(silent(order, |id| ready.contains(&id))),
+            None => return Err(timeout_problem(plan, |id| ready.contains(&id))),
         }
     }
     Ok(())
 }
 
 /// Names the nodes that did not answer in time.
-fn silent(order: &Order, has: impl Fn(u32) -> bool) -> Problem {
-    let silent: Vec<String> = order.seats.iter().filter(|seat| !has(seat.id)).map(named).collect();
+fn timeout_problem(plan: &BootstrapPlan, has: impl Fn(u32) -> bool) -> Problem {
+    let silent: Vec<String> = plan.nodes.iter().filter(|spec| !has(spec.id)).map(describe).collect();
     let (who, seconds) = (silent.join(", "), START_WAIT.as_secs());
     Problem::new(format!("{who} did not answer within {seconds} s")).hint("nothing was left running")
 }
 
-fn named(seat: &Seat) -> String {
-    match &seat.reach {
-        Reach::Named(host) => format!("node {} at {host}", seat.id),
-        Reach::Here | Reach::OwnName => format!("node {}", seat.id),
+fn describe(spec: &NodeSpec) -> String {
+    match &spec.address_source {
+        AddressSource::Named(host) => format!("node {} at {host}", spec.id),
+        AddressSource::LocalHost | AddressSource::HostName => format!("node {}", spec.id),
     }
 }
 
 /// Fails if the file's pool is still running, or if the file is not a pool file.
-fn stands(path: &Path) -> Result<(), Problem> {
+fn check_not_running(path: &Path) -> Result<(), Problem> {
     let file = PoolFile::read(path)?;
-    let present = roll(path, &file)?;
+    let present = query_status(path, &file)?;
     let up: Vec<u32> =
-        present.iter().filter(|node| matches!(node.state, State::Up(_))).map(|node| node.entry.id).collect();
-    let alive = present.iter().find(|node| node.entry.process.find().is_some());
+        present.iter().filter(|node| matches!(node.state, NodeState::Up(_))).map(|node| node.entry.id).collect();
+    let alive = present.iter().find(|node| node.entry.process.open().is_some());
     match (up.first(), alive) {
         (None, None) => Ok(()),
         (None, Some(node)) => Err(Problem::new(format!(

@@ -2,7 +2,7 @@
 
 use crate::{
     NodeEntry, PoolFile,
-    connect::{Key, runtime},
+    connect::{PoolSecret, runtime},
 };
 use base::Problem;
 use client::Connection;
@@ -22,7 +22,7 @@ const TERM_WAIT: Duration = Duration::from_secs(5);
 
 /// How a node ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopResult {
     /// The node ended on request.
     Ended,
     /// The node had already ended.
@@ -39,15 +39,15 @@ pub enum Stopped {
 ///
 /// The pool file may be forged. So only a process that is verified as a node of this pool is ended
 /// by force, and logs of nodes that died are removed only from `runtime`, the user's own directory.
-pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
+pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, StopResult)>, Problem> {
     let file = PoolFile::read(path)?;
-    let (key, link) = (file.key(path)?, path);
+    let (secret, link) = (file.secret(path)?, path);
     let path = &path.canonicalize().map_err(|error| Problem::new(format!("{}: {error}", path.display())))?;
-    let stopped: Vec<(NodeEntry, Stopped)> = thread::scope(|scope| {
+    let stopped: Vec<(NodeEntry, StopResult)> = thread::scope(|scope| {
         let ending = |node: NodeEntry| {
-            let key = &key;
+            let secret = &secret;
             scope.spawn(move || {
-                let stopped = stop_node(&node, key, path);
+                let stopped = stop_node(&node, secret, path);
                 (node, stopped)
             })
         };
@@ -55,11 +55,11 @@ pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, Stopp
         threads.into_iter().map(|thread| thread.join().expect("ending a node does not panic")).collect()
     });
     for (node, how) in &stopped {
-        if *how != Stopped::Ended && node.process.is_of_this_machine() && is_log_in(runtime, &node.log) {
+        if *how != StopResult::Ended && node.process.is_of_this_machine() && is_log_in(runtime, &node.log) {
             fs::remove_file(&node.log).ok();
         }
     }
-    if !stopped.iter().any(|(_, how)| matches!(how, Stopped::Unknown(_))) {
+    if !stopped.iter().any(|(_, how)| matches!(how, StopResult::Unknown(_))) {
         fs::remove_file(path)
             .map_err(|error| Problem::new(format!("the pool file {} cannot be removed: {error}", path.display())))?;
         if fs::symlink_metadata(link).is_ok_and(|about| about.is_symlink()) {
@@ -77,33 +77,33 @@ fn is_log_in(runtime: Option<&Path>, log: &Path) -> bool {
     runtime.is_some() && log.parent() == runtime && is_named_so
 }
 
-fn stop_node(node: &NodeEntry, key: &Key, file: &Path) -> Stopped {
-    let held = node.process.find();
-    match (ask(node, key), held) {
-        (Ok(()), None) => Stopped::Ended,
-        (Ok(()), Some(held)) if held.wait(END_WAIT) => Stopped::Ended,
-        (Err(_), None) if node.process.is_of_this_machine() => Stopped::PendingDelete,
-        (Err(why), None) => Stopped::Unknown(why),
+fn stop_node(node: &NodeEntry, secret: &PoolSecret, file: &Path) -> StopResult {
+    let handle = node.process.open();
+    match (request_stop(node, secret), handle) {
+        (Ok(()), None) => StopResult::Ended,
+        (Ok(()), Some(handle)) if handle.wait(END_WAIT) => StopResult::Ended,
+        (Err(_), None) if node.process.is_of_this_machine() => StopResult::PendingDelete,
+        (Err(why), None) => StopResult::Unknown(why),
         (_, Some(_)) if !node.process.is_node_of(file) => {
             let why = format!(
                 "process {} is not seen to be a `tidemill node` of this pool, so it was left alone",
                 node.pid()
             );
-            Stopped::Unknown(why)
+            StopResult::Unknown(why)
         }
-        (_, Some(held)) => {
-            held.terminate();
-            if !held.wait(TERM_WAIT) {
-                held.kill();
-                held.wait(TERM_WAIT);
+        (_, Some(handle)) => {
+            handle.terminate();
+            if !handle.wait(TERM_WAIT) {
+                handle.kill();
+                handle.wait(TERM_WAIT);
             }
-            Stopped::Killed
+            StopResult::Killed
         }
     }
 }
 
-fn ask(node: &NodeEntry, key: &Key) -> Result<(), String> {
-    let remote = key.remote(node).map_err(|problem| problem.message)?;
+fn request_stop(node: &NodeEntry, secret: &PoolSecret) -> Result<(), String> {
+    let remote = secret.remote(node).map_err(|problem| problem.message)?;
     let runtime = runtime().map_err(|problem| problem.message)?;
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
     let request = Request { epoch, session: Session::NONE, skip_ack: false, partition, body: Body::Stop };
@@ -124,25 +124,25 @@ mod tests {
 
     #[test]
     fn a_forged_pool_file_ends_no_process_and_removes_no_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let [path, link, victim] = ["pool", "link", "node-1.log"].map(|name| folder.path().join(name));
+        let directory = tempfile::tempdir().unwrap();
+        let [path, link, victim] = ["pool", "link", "node-1.log"].map(|name| directory.path().join(name));
         fs::write(&victim, "dear").unwrap();
         let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let mut file = sample();
         for node in &mut file.nodes {
-            node.addresses = vec![format!("unix:{}", folder.path().join("nobody").display()).parse().unwrap()];
+            node.addresses = vec![format!("unix:{}", directory.path().join("nobody").display()).parse().unwrap()];
             node.log.clone_from(&victim);
-            node.process = Process::of(child.id()).unwrap();
+            node.process = Process::from_pid(child.id()).unwrap();
         }
         file.write(&path).unwrap();
         let stopped = stop(&path, Some(Path::new("/run/other"))).unwrap();
-        assert!(stopped.iter().all(|(_, how)| matches!(how, Stopped::Unknown(why) if why.contains("left alone"))));
+        assert!(stopped.iter().all(|(_, how)| matches!(how, StopResult::Unknown(why) if why.contains("left alone"))));
         assert!(child.try_wait().unwrap().is_none() && path.exists() && victim.exists());
         child.kill().unwrap();
         child.wait().unwrap();
         symlink(&path, &link).unwrap();
         let stopped = stop(&link, Some(Path::new("/run/other"))).unwrap();
-        assert!(stopped.iter().all(|(_, how)| *how == Stopped::PendingDelete) && victim.exists());
+        assert!(stopped.iter().all(|(_, how)| *how == StopResult::PendingDelete) && victim.exists());
         assert!(
             !path.exists() && fs::symlink_metadata(&link).is_err(),
             "neither the file nor the link looks like a pool"

@@ -146,7 +146,7 @@ impl PosixProcess {
     /// Returns the directory of this host's fifos and sockets, and creates it on first use.
     fn endpoint_directory(&self) -> Result<PathBuf, Errno> {
         let file = PoolFile::read(Path::new(OsStr::from_bytes(&self.pool))).map_err(|_| Errno::NXIO)?;
-        let socket_directory = file.nodes.iter().find_map(|node| match pool::way(node) {
+        let socket_directory = file.nodes.iter().find_map(|node| match pool::best_address(node) {
             Some(Address::Unix(path)) => path.parent(),
             _ => None,
         });

@@ -8,7 +8,7 @@ use crate::{Caller, Errno, PathArg, PathBase};
 use base::Problem;
 use client::{Client, RetryPolicy};
 use placement::FileId;
-use pool::NoWay;
+use pool::ConnectError;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +69,7 @@ impl PosixProcess {
     pub fn connect(pool: &[u8], prefix: &[u8], cwd: Option<&[u8]>) -> Result<Self, (Errno, Problem)> {
         let path = Path::new(OsStr::from_bytes(pool));
         let (client, hand) =
-            pool::connect_by_hand(path, RetryPolicy::default()).map_err(|no_way| (errno(&no_way), no_way.problem))?;
+            pool::connect_short_lived(path, RetryPolicy::default()).map_err(|error| (errno(&error), error.problem))?;
         let process = Self::new(client, hand, pool, prefix);
         if let Some(cwd) = cwd {
             process.restore_cwd(cwd);
@@ -435,9 +435,9 @@ impl PausedProcess<'_> {
 }
 
 /// Returns the errno for a pool that cannot be reached.
-fn errno(no_way: &NoWay) -> Errno {
+fn errno(error: &ConnectError) -> Errno {
     // A missing pool must not look like a missing file of the pool.
-    if no_way.errno == Errno::NOENT { Errno::NODEV } else { no_way.errno }
+    if error.errno == Errno::NOENT { Errno::NODEV } else { error.errno }
 }
 
 /// Returns the number of a descriptor, the key of the table.

@@ -15,7 +15,7 @@ use client::Client;
 use exec::MemoryGroups;
 use mount::{Mount, PoolRegistration, RuntimeDir};
 use node::Node;
-use pool::Door;
+use pool::LocalEndpoint;
 use report::AccessMode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct RunEnvironment {
     /// The mount; `None` with staging or the preload library.
     mount: Option<Mount>,
     /// The endpoint by which programs with the preload library connect.
-    endpoint: Option<Door>,
+    endpoint: Option<LocalEndpoint>,
     /// Directory for staging's copies.
     ram_disk: Option<PathBuf>,
     /// Control groups of tools that declare memory; `None` if they cannot be made, or no tool
@@ -151,7 +151,7 @@ impl StorageSetup<'_> {
     }
 
     /// Opens an endpoint for programs of this host, if tasks use the preload library.
-    fn endpoint(&mut self, node: &Arc<Node>) -> Result<Option<Door>, Problem> {
+    fn endpoint(&mut self, node: &Arc<Node>) -> Result<Option<LocalEndpoint>, Problem> {
         if self.choice.mode != AccessMode::Preload {
             return Ok(None);
         }
@@ -166,11 +166,11 @@ impl StorageSetup<'_> {
 
     /// Opens the endpoint in the run's directory, or on the RAM disk if that path is too long for a
     /// socket.
-    fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<Door, Problem> {
+    fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<LocalEndpoint, Problem> {
         let near = self.claim.mount_point().with_file_name("door");
-        let folder = if Door::fits(&near) { near } else { in_memory(self.claim, "-door") };
+        let folder = if LocalEndpoint::fits(&near) { near } else { in_memory(self.claim, "-door") };
         private_folder(self.claim, &folder)?;
-        Door::open(node, &folder)
+        LocalEndpoint::open(node, &folder)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Start lock: allows one starter at a time for a pool file, and none while its pool exists.
 
-use crate::trusted;
+use crate::ownership;
 use base::Problem;
 use rustix::fs::OFlags;
 use std::{
@@ -13,19 +13,20 @@ use std::{
 /// Opens the pool file's own path only, never the target of a symbolic link.
 const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
-/// Exclusive right to start a pool at a path. Dropping it without [`Begun::done`] removes the file.
+/// Exclusive right to start a pool at a path. Dropping it without [`StartLock::commit`] removes the
+/// file.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartLock {
     path: PathBuf,
     /// The file, locked until the start ends. The complete pool file replaces it by rename.
     lock: File,
-    done: bool,
+    committed: bool,
 }
 
-impl Begun {
-    /// Locks the pool file's path. If the file is not empty, `stands` must fail when its pool still
-    /// runs.
-    pub fn take(path: &Path, stands: impl Fn(&Path) -> Result<(), Problem>) -> Result<Self, Problem> {
+impl StartLock {
+    /// Locks the pool file's path. If the file is not empty, `check_not_running` must fail when its
+    /// pool still runs.
+    pub fn acquire(path: &Path, check_not_running: impl Fn(&Path) -> Result<(), Problem>) -> Result<Self, Problem> {
         let failed = |error: &io::Error| {
             Problem::new(format!("the pool file {} cannot be made: {error}", path.display()))
                 .hint("--pool FILE or TIDEMILL_POOL names another")
@@ -45,25 +46,25 @@ impl Begun {
                 continue;
             }
             let about = lock.metadata().map_err(|error| failed(&error))?;
-            trusted::check(path, &about)?;
+            ownership::check(path, &about)?;
             if about.len() > 0 {
-                stands(path)?;
+                check_not_running(path)?;
                 // The file's pool no longer exists: empty the file for the new start.
                 lock.set_len(0).map_err(|error| failed(&error))?;
             }
-            return Ok(Self { path: path.to_owned(), lock, done: false });
+            return Ok(Self { path: path.to_owned(), lock, committed: false });
         }
     }
 
     /// Ends the start: the complete pool file is at the path now.
-    pub fn done(mut self) {
-        self.done = true;
+    pub fn commit(mut self) {
+        self.committed = true;
     }
 }
 
-impl Drop for Begun {
+impl Drop for StartLock {
     fn drop(&mut self) {
-        if !self.done && is_named(&self.lock, &self.path) {
+        if !self.committed && is_named(&self.lock, &self.path) {
             fs::remove_file(&self.path).ok();
         }
     }
@@ -95,10 +96,10 @@ mod tests {
 
     #[test]
     fn no_pool_is_started_through_a_link_or_into_a_file_that_others_can_write() {
-        let folder = tempfile::tempdir().unwrap();
-        let [target, link, open] = ["target", "link", "open"].map(|name| folder.path().join(name));
+        let directory = tempfile::tempdir().unwrap();
+        let [target, link, open] = ["target", "link", "open"].map(|name| directory.path().join(name));
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        let refused = |path: &Path| Begun::take(path, |_| Ok(())).unwrap_err().to_string();
+        let refused = |path: &Path| StartLock::acquire(path, |_| Ok(())).unwrap_err().to_string();
         assert!(refused(&link).contains("is a link"), "it leads nowhere");
         assert!(!target.exists(), "nothing was made where it leads");
         fs::write(&target, "of a pool").unwrap();
@@ -111,26 +112,26 @@ mod tests {
 
     #[test]
     fn one_starter_at_a_time_and_a_start_that_failed_leaves_no_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
-        let begun = Begun::take(&path, |_| panic!("there is no pool")).unwrap();
-        let second = Begun::take(&path, |_| Ok(())).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
+        let begun = StartLock::acquire(&path, |_| panic!("there is no pool")).unwrap();
+        let second = StartLock::acquire(&path, |_| Ok(())).unwrap_err();
         assert!(second.to_string().contains("just being started"), "{second}");
         drop(begun);
         assert!(!path.exists());
-        Begun::take(&path, |_| Ok(())).unwrap().done();
+        StartLock::acquire(&path, |_| Ok(())).unwrap().commit();
         assert!(path.exists());
     }
 
     #[test]
     fn a_pool_that_is_there_keeps_its_name_and_one_that_is_no_more_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
         fs::write(&path, "a pool").unwrap();
-        let refused = Begun::take(&path, |_| Err(Problem::new("it runs".to_owned()))).unwrap_err();
+        let refused = StartLock::acquire(&path, |_| Err(Problem::new("it runs".to_owned()))).unwrap_err();
         assert!(refused.to_string().contains("it runs"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a pool");
-        drop(Begun::take(&path, |_| Ok(())).unwrap());
+        drop(StartLock::acquire(&path, |_| Ok(())).unwrap());
         assert!(!path.exists());
     }
 }

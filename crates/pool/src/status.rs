@@ -2,7 +2,7 @@
 
 use crate::{
     NodeEntry, PoolFile,
-    connect::{Key, runtime},
+    connect::{PoolSecret, runtime},
 };
 use base::Problem;
 use client::Connection;
@@ -17,25 +17,25 @@ const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
 /// A node of the pool file, and its state.
 #[derive(Clone, Debug)]
-pub struct Present {
+pub struct NodeStatus {
     /// Entry of the node in the pool file.
     pub entry: NodeEntry,
     /// Present state of the node.
-    pub state: State,
+    pub state: NodeState,
 }
 
 /// State of a node.
 #[derive(Clone, Debug)]
-pub enum State {
+pub enum NodeState {
     /// The node answers.
-    Up(Up),
+    Up(LiveNode),
     /// The node does not answer, or refuses this client; the reason.
     Down(String),
 }
 
 /// Report of a node that answers.
 #[derive(Clone, Debug)]
-pub struct Up {
+pub struct LiveNode {
     /// Space usage of the node.
     pub usage: SpaceUsage,
     /// Number of partitions that the node holds.
@@ -43,36 +43,36 @@ pub struct Up {
 }
 
 /// Queries all nodes concurrently.
-pub fn roll(path: &Path, file: &PoolFile) -> Result<Vec<Present>, Problem> {
-    let key = file.key(path)?;
+pub fn query_status(path: &Path, file: &PoolFile) -> Result<Vec<NodeStatus>, Problem> {
+    let secret = file.secret(path)?;
     let mut present = runtime()?.block_on(async {
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         for entry in file.nodes.clone() {
-            let key = key.clone();
-            asked.spawn(async move {
-                let state = state(&entry, &key).await;
-                Present { entry, state }
+            let secret = secret.clone();
+            queries.spawn(async move {
+                let state = query_state(&entry, &secret).await;
+                NodeStatus { entry, state }
             });
         }
-        asked.join_all().await
+        queries.join_all().await
     });
     present.sort_by_key(|node| node.entry.id);
     Ok(present)
 }
 
-async fn state(entry: &NodeEntry, key: &Key) -> State {
-    let remote = match key.remote(entry) {
+async fn query_state(entry: &NodeEntry, secret: &PoolSecret) -> NodeState {
+    let remote = match secret.remote(entry) {
         Ok(remote) => remote,
-        Err(problem) => return State::Down(problem.message),
+        Err(problem) => return NodeState::Down(problem.message),
     };
-    match timeout(ANSWER_WAIT, ask(&remote, NodeId(entry.id))).await {
-        Ok(Ok(up)) => State::Up(up),
-        Ok(Err(failure)) => State::Down(failure.to_string()),
-        Err(_) => State::Down(format!("it did not answer within {} s", ANSWER_WAIT.as_secs())),
+    match timeout(ANSWER_WAIT, query_node(&remote, NodeId(entry.id))).await {
+        Ok(Ok(up)) => NodeState::Up(up),
+        Ok(Err(failure)) => NodeState::Down(failure.to_string()),
+        Err(_) => NodeState::Down(format!("it did not answer within {} s", ANSWER_WAIT.as_secs())),
     }
 }
 
-async fn ask(remote: &Remote, id: NodeId) -> Result<Up, Failure> {
+async fn query_node(remote: &Remote, id: NodeId) -> Result<LiveNode, Failure> {
     let of = |epoch, session, body| Request { epoch, session, skip_ack: false, partition: PartitionId(0), body };
     let unexpected = |answer: &Answer| Failure::Lost(format!("an answer that does not belong here: {answer:?}"));
     let welcome = match remote.call(of(Epoch::FIRST, Session::NONE, Body::Hello)).await? {
@@ -82,7 +82,7 @@ async fn ask(remote: &Remote, id: NodeId) -> Result<Up, Failure> {
     };
     let partitions = welcome.map.partition_counts().get(&id).copied().unwrap_or(0);
     match remote.call(of(welcome.map.epoch(), welcome.session, Body::Usage)).await? {
-        Answer::Usage(usage) => Ok(Up { usage, partitions }),
+        Answer::Usage(usage) => Ok(LiveNode { usage, partitions }),
         other => Err(unexpected(&other)),
     }
 }

@@ -18,13 +18,13 @@ const OTHERS_READ: u32 = 0o044;
 
 /// Reason why a file was not opened.
 #[derive(Debug)]
-pub enum NotOpened {
+pub enum OpenError {
     Io(io::Error),
     /// Other users may have written it.
     Distrusted(Problem),
 }
 
-impl From<io::Error> for NotOpened {
+impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -32,12 +32,12 @@ impl From<io::Error> for NotOpened {
 
 /// Opens a pool file for reading. Refuses a file that another user but root owns, also one behind
 /// another user's link, and a file that others may write. Logs a warning if others may read it.
-pub fn open(path: &Path) -> Result<File, NotOpened> {
+pub fn open(path: &Path) -> Result<File, OpenError> {
     // NONBLOCK: a fifo without a writer must not block the open.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(target(path)?)?;
     let about = file.metadata()?;
-    check(path, &about).map_err(NotOpened::Distrusted)?;
+    check(path, &about).map_err(OpenError::Distrusted)?;
     if about.mode() & OTHERS_READ != 0 {
         warn_readable(path);
     }
@@ -45,12 +45,12 @@ pub fn open(path: &Path) -> Result<File, NotOpened> {
 }
 
 /// Resolves a path; a link there must belong to this user or to root.
-pub fn target(path: &Path) -> Result<PathBuf, NotOpened> {
+pub fn target(path: &Path) -> Result<PathBuf, OpenError> {
     let about = fs::symlink_metadata(path)?;
     if !about.is_symlink() {
         return Ok(path.to_owned());
     }
-    check_owner(path, &about).map_err(NotOpened::Distrusted)?;
+    check_owner(path, &about).map_err(OpenError::Distrusted)?;
     Ok(path.canonicalize()?)
 }
 
@@ -93,15 +93,15 @@ mod tests {
 
     fn refused(path: &Path) -> String {
         match open(path) {
-            Err(NotOpened::Distrusted(problem)) => problem.to_string(),
+            Err(OpenError::Distrusted(problem)) => problem.to_string(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_pool_file_that_others_can_write_or_another_user_owns_is_refused_also_behind_a_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let [path, link] = ["pool", "link"].map(|name| folder.path().join(name));
+        let directory = tempfile::tempdir().unwrap();
+        let [path, link] = ["pool", "link"].map(|name| directory.path().join(name));
         fs::write(&path, "{}").unwrap();
         symlink(&path, &link).unwrap();
         for (mode, is_trusted) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false), (0o666, false)] {
@@ -111,7 +111,7 @@ mod tests {
             }
         }
         assert!(refused(&path).contains("others than its owner may write"));
-        assert!(refused(folder.path()).contains("no regular file"));
+        assert!(refused(directory.path()).contains("no regular file"));
         if !geteuid().is_root() {
             return;
         }

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!  starter                            node
-//!    | Order (all nodes, token) ------> |   finds its entry, listens
-//!    | <------------------------ Here - |   its addresses and memory
-//!    | Deal (memory of all nodes) ----> |   takes its partitions, serves
+//!    | BootstrapPlan (nodes, token) --> |   finds its entry, listens
+//!    | <------------------- Listening - |   its addresses and memory
+//!    | NodeEntries (memory of all) ---> |   takes its partitions, serves
 //!    | <----------------------- Ready - |
 //!    |   writes the pool file           |
-//!    | Keep --------------------------> |   detaches from its starter
+//!    | Detach ------------------------> |   detaches from its starter
 //! ```
-//! A node whose input ends before `Keep` exits, unless the pool file exists and names it: a starter
-//! that is killed while it sends `Keep` leaves a complete pool.
+//! A node whose input ends before `Detach` exits, unless the pool file exists and names it: a
+//! starter that is killed while it sends `Detach` leaves a complete pool.
 
 use crate::file::NodeEntry;
 use base::{ByteSize, Problem};
@@ -30,7 +30,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Bootstrap plan, sent to all nodes of a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct BootstrapPlan {
     pub version: String,
     /// The pool's id.
     pub pool: String,
@@ -40,16 +40,19 @@ pub struct Order {
     pub partitions: u32,
     /// Time that a request waits for space.
     pub space_wait: Duration,
-    pub seats: Vec<Seat>,
+    #[serde(rename = "seats")]
+    pub nodes: Vec<NodeSpec>,
 }
 
 /// Settings of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seat {
+pub struct NodeSpec {
     pub id: u32,
     /// Number of the pool's nodes that share its host.
-    pub nodes_here: u32,
-    pub reach: Reach,
+    #[serde(rename = "nodes_here")]
+    pub nodes_on_host: u32,
+    #[serde(rename = "reach")]
+    pub address_source: AddressSource,
     /// Port to listen at; 0 for any free one.
     pub port: u16,
     pub memory: Memory,
@@ -59,21 +62,23 @@ pub struct Seat {
 
 /// Address source: from where a node can be reached, and by which name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Reach {
+pub enum AddressSource {
     /// Reached only from its own host.
-    Here,
+    #[serde(rename = "Here")]
+    LocalHost,
     /// Reached from other hosts, by this name or address.
     Named(String),
     /// Reached from other hosts, by its own host name.
-    OwnName,
+    #[serde(rename = "OwnName")]
+    HostName,
 }
 
-impl Reach {
+impl AddressSource {
     /// True if traffic to the node may leave its host, judged by the name alone.
     pub fn is_open(&self) -> bool {
         match self {
-            Self::Here => false,
-            Self::OwnName => true,
+            Self::LocalHost => false,
+            Self::HostName => true,
             Self::Named(host) => {
                 host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
             }
@@ -85,30 +90,35 @@ impl Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Memory {
     /// Default share of the memory that is free on the node's host.
-    Usual,
+    #[serde(rename = "Usual")]
+    Default,
     /// This number of bytes; 0 for a node that only computes.
     Bytes(u64),
 }
 
-/// Messages from the starter after the [`Order`].
+/// Messages from the starter after the [`BootstrapPlan`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Told {
+pub enum StarterMessage {
     /// Entries of all nodes; each node computes the partition map from their memory.
-    Deal(Vec<NodeEntry>),
-    Keep,
+    #[serde(rename = "Deal")]
+    NodeEntries(Vec<NodeEntry>),
+    /// The pool file is written: the node detaches from its starter.
+    #[serde(rename = "Keep")]
+    Detach,
 }
 
 /// Messages from a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Said {
-    Here(NodeEntry),
+pub enum NodeMessage {
+    #[serde(rename = "Here")]
+    Listening(NodeEntry),
     Ready(u32),
     /// The node cannot start: its id, a message and a hint.
     Refused(u32, String, Option<String>),
 }
 
 /// Writes a message as one line.
-pub fn say(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
+pub fn write_message(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
     line.push(b'\n');
     to.write_all(&line)?;
@@ -116,7 +126,7 @@ pub fn say(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
 }
 
 /// Reads one message; `None` at the end of the input.
-pub fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+pub fn read_message<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.is_empty() {
@@ -128,8 +138,8 @@ pub fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T
 
 /// Partition map of the nodes, with partitions in proportion to memory. Every node computes an
 /// equal map.
-pub fn map_of(deal: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Problem> {
-    let shares: Vec<(NodeId, u64)> = deal.iter().map(|node| (NodeId(node.id), node.memory)).collect();
+pub fn partition_map(entries: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Problem> {
+    let shares: Vec<(NodeId, u64)> = entries.iter().map(|node| (NodeId(node.id), node.memory)).collect();
     if shares.iter().all(|(_, share)| *share == 0) {
         return Err(Problem::new("no node of the pool has memory").hint("give some of them --memory"));
     }
@@ -139,7 +149,7 @@ pub fn map_of(deal: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Probl
 impl Memory {
     /// Memory as typed by a user; `None` for the default share.
     pub fn typed(size: Option<ByteSize>) -> Self {
-        size.map_or(Self::Usual, |size| Self::Bytes(size.0))
+        size.map_or(Self::Default, |size| Self::Bytes(size.0))
     }
 }
 
@@ -151,13 +161,13 @@ mod tests {
     #[test]
     fn lines_are_heard_as_they_were_said_and_other_lines_are_refused() {
         let mut wire = Vec::new();
-        say(&mut wire, &Told::Deal(sample().nodes)).unwrap();
-        say(&mut wire, &Told::Keep).unwrap();
+        write_message(&mut wire, &StarterMessage::NodeEntries(sample().nodes)).unwrap();
+        write_message(&mut wire, &StarterMessage::Detach).unwrap();
         let mut from = &wire[..];
-        assert_eq!(hear(&mut from).unwrap(), Some(Told::Deal(sample().nodes)));
-        assert_eq!(hear(&mut from).unwrap(), Some(Told::Keep));
-        assert_eq!(hear::<Told>(&mut from).unwrap(), None, "the end");
-        assert!(hear::<Told>(&mut &b"Welcome to host b!\n"[..]).is_err());
+        assert_eq!(read_message(&mut from).unwrap(), Some(StarterMessage::NodeEntries(sample().nodes)));
+        assert_eq!(read_message(&mut from).unwrap(), Some(StarterMessage::Detach));
+        assert_eq!(read_message::<StarterMessage>(&mut from).unwrap(), None, "the end");
+        assert!(read_message::<StarterMessage>(&mut &b"Welcome to host b!\n"[..]).is_err());
     }
 
     #[test]
@@ -165,8 +175,8 @@ mod tests {
         let with = |memory: [u64; 2]| {
             sample().nodes.into_iter().zip(memory).map(|(node, memory)| NodeEntry { memory, ..node })
         };
-        assert!(map_of(&with([0, 0]).collect::<Vec<_>>(), 64).is_err());
-        let map = map_of(&with([0, 7]).collect::<Vec<_>>(), 64).unwrap();
+        assert!(partition_map(&with([0, 0]).collect::<Vec<_>>(), 64).is_err());
+        let map = partition_map(&with([0, 7]).collect::<Vec<_>>(), 64).unwrap();
         assert_eq!(map.nodes(), [NodeId(2)]);
     }
 }

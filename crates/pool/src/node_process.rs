@@ -2,10 +2,13 @@
 
 use crate::{
     PoolFile,
-    connect::Key,
+    bootstrap::{
+        AddressSource, BootstrapPlan, Memory, NodeMessage, NodeSpec, StarterMessage, VERSION, partition_map,
+        read_message, write_message,
+    },
+    connect::PoolSecret,
     embedded::engine,
     file::NodeEntry,
-    order::{Memory, Order, Reach, Said, Seat, Told, VERSION, hear, map_of, say},
     process::Process,
 };
 use base::{ByteSize, Problem};
@@ -33,9 +36,9 @@ const THREADS_MAX: usize = 16;
 const ENGINE_BYTES_MIN: u64 = 16 << 20;
 
 /// Environment of a node on its host.
-pub struct Ground<'a> {
+pub struct HostEnv<'a> {
     /// The node's own directory, removed when it ends.
-    pub folder: &'a Path,
+    pub directory: &'a Path,
     /// Log file that the node writes to after it has detached from its starter.
     pub log: &'a Path,
     /// The pool file, which the starter writes when all nodes serve.
@@ -47,7 +50,7 @@ pub struct Ground<'a> {
 
 /// A node that serves.
 #[derive(Debug)]
-pub struct Member {
+pub struct RunningNode {
     runtime: runtime::Runtime,
     server: Server,
     end: Arc<watch::Sender<bool>>,
@@ -55,112 +58,122 @@ pub struct Member {
 
 /// Reason why a node does not serve.
 #[derive(Debug)]
-pub enum Unseated {
+pub enum BootstrapError {
     /// The starter was told the reason, and reports it.
-    Told,
+    Reported,
     /// The starter is not reachable; the caller must report the problem.
-    Alone(Problem),
+    Unreported(Problem),
 }
 
-/// Bootstraps a node and reports a failure to its starter. `seat` selects the node's settings, and
+/// Bootstraps a node and reports a failure to its starter. `spec` selects the node's settings, and
 /// `input` and `output` lead to the starter. If `input` ends before the bootstrap is complete, the
 /// node ends too.
-pub fn attend(
-    seat: Pick,
-    ground: &Ground,
+pub fn run_node(
+    selector: NodeSelector,
+    host_env: &HostEnv,
     mut input: impl BufRead,
     mut output: impl Write,
-) -> Result<Member, Unseated> {
-    let order: Order = heard(hear(&mut input), "order").map_err(Unseated::Alone)?;
-    let mine = seat.of(&order).map_err(Unseated::Alone)?.clone();
-    sit(&order, &mine, ground, &mut input, &mut output).map_err(|problem| {
-        let refused = Said::Refused(mine.id, problem.message.clone(), problem.hint.clone());
-        match say(&mut output, &refused) {
-            Ok(()) => Unseated::Told,
+) -> Result<RunningNode, BootstrapError> {
+    let plan: BootstrapPlan = expect_message(read_message(&mut input), "order").map_err(BootstrapError::Unreported)?;
+    let spec = selector.select(&plan).map_err(BootstrapError::Unreported)?.clone();
+    bootstrap_node(&plan, &spec, host_env, &mut input, &mut output).map_err(|problem| {
+        let refused = NodeMessage::Refused(spec.id, problem.message.clone(), problem.hint.clone());
+        match write_message(&mut output, &refused) {
+            Ok(()) => BootstrapError::Reported,
             // The starter has gone.
-            Err(_) => Unseated::Alone(problem),
+            Err(_) => BootstrapError::Unreported(problem),
         }
     })
 }
 
 /// Selects one node's settings in the bootstrap plan.
 #[derive(Clone, Copy, Debug)]
-pub enum Pick {
+pub enum NodeSelector {
     /// The node with this id.
     Id(u32),
     /// The node at this index, from 0: the rank that `srun` gives.
-    Place(usize),
+    Rank(usize),
 }
 
-impl Pick {
-    fn of(self, order: &Order) -> Result<&Seat, Problem> {
-        let seat = match self {
-            Self::Id(id) => order.seats.iter().find(|seat| seat.id == id),
-            Self::Place(place) => order.seats.get(place),
+impl NodeSelector {
+    fn select(self, plan: &BootstrapPlan) -> Result<&NodeSpec, Problem> {
+        let spec = match self {
+            Self::Id(id) => plan.nodes.iter().find(|spec| spec.id == id),
+            Self::Rank(rank) => plan.nodes.get(rank),
         };
-        seat.ok_or_else(|| Problem::new(format!("the starter has no seat for {self:?} among {}", order.seats.len())))
+        spec.ok_or_else(|| Problem::new(format!("the starter has no seat for {self:?} among {}", plan.nodes.len())))
     }
 }
 
-fn sit(
-    order: &Order,
-    seat: &Seat,
-    ground: &Ground,
+fn bootstrap_node(
+    plan: &BootstrapPlan,
+    spec: &NodeSpec,
+    host_env: &HostEnv,
     input: &mut impl BufRead,
     output: &mut impl Write,
-) -> Result<Member, Problem> {
-    if order.version != VERSION {
-        return Err(Problem::new(format!("the starter is Tidemill {}, this is {VERSION}", order.version))
+) -> Result<RunningNode, Problem> {
+    if plan.version != VERSION {
+        return Err(Problem::new(format!("the starter is Tidemill {}, this is {VERSION}", plan.version))
             .hint("install one version on all hosts"));
     }
-    let token = Token::new(order.token.as_bytes()).map_err(|error| Problem::new(error.to_string()))?;
-    let memory = match seat.memory {
+    let token = Token::new(plan.token.as_bytes()).map_err(|error| Problem::new(error.to_string()))?;
+    let memory = match spec.memory {
         Memory::Bytes(0) => ByteSize(0),
-        Memory::Bytes(bytes) => (ground.memory)(Some(ByteSize(bytes)), seat.nodes_here)?,
-        Memory::Usual => (ground.memory)(None, seat.nodes_here)?,
+        Memory::Bytes(bytes) => (host_env.memory)(Some(ByteSize(bytes)), spec.nodes_on_host)?,
+        Memory::Default => (host_env.memory)(None, spec.nodes_on_host)?,
     };
-    let identity = order.identity.as_deref().map(Identity::from_pem).transpose();
+    let identity = plan.identity.as_deref().map(Identity::from_pem).transpose();
     let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
-    let (listeners, addresses) = listen(seat, ground.folder, identity.as_ref())?;
+    let (listeners, addresses) = listen(spec, host_env.directory, identity.as_ref())?;
     let entry = NodeEntry {
-        id: seat.id,
-        host: match &seat.reach {
-            Reach::Named(host) => host.clone(),
-            Reach::Here | Reach::OwnName => host_name(),
+        id: spec.id,
+        host: match &spec.address_source {
+            AddressSource::Named(host) => host.clone(),
+            AddressSource::LocalHost | AddressSource::HostName => host_name(),
         },
-        process: Process::this().map_err(|error| Problem::new(format!("this process is not known: {error}")))?,
+        process: Process::current().map_err(|error| Problem::new(format!("this process is not known: {error}")))?,
         addresses,
         memory: memory.0,
-        slots: seat.slots.unwrap_or_else(processors),
-        log: ground.log.to_owned(),
+        slots: spec.slots.unwrap_or_else(processors),
+        log: host_env.log.to_owned(),
     };
-    said(say(output, &Said::Here(entry.clone())))?;
-    let Told::Deal(deal) = heard(hear(input), "deal")? else { return Err(gone("deal")) };
+    check_sent(write_message(output, &NodeMessage::Listening(entry.clone())))?;
+    let StarterMessage::NodeEntries(entries) = expect_message(read_message(input), "deal")? else {
+        return Err(starter_gone("deal"));
+    };
     let settings = NodeSettings {
-        partitions: order.partitions,
-        space_wait: order.space_wait,
+        partitions: plan.partitions,
+        space_wait: plan.space_wait,
         ..NodeSettings::new(ByteSize(memory.0.max(ENGINE_BYTES_MIN)))
     };
-    let map = map_of(&deal, order.partitions)?;
-    let node = Node::in_pool(NodeId(seat.id), map, settings.clone(), engine(&settings)?);
-    let key =
-        Key { token, pool: order.pool.clone(), certificate: identity.map(|identity| identity.certificate().clone()) };
-    let others = deal.iter().filter(|other| other.id != seat.id).map(|other| key.connection(other));
-    let member = Member::serve(&node, listeners, &key.token_of(node.id()), &others.collect::<Result<Vec<_>, _>>()?)?;
-    said(say(output, &Said::Ready(seat.id)))?;
-    match hear(input) {
-        Ok(Some(Told::Keep)) => {}
-        // The starter was killed while it sent `Keep`: the pool file exists, and other nodes may
+    let map = partition_map(&entries, plan.partitions)?;
+    let node = Node::in_pool(NodeId(spec.id), map, settings.clone(), engine(&settings)?);
+    let secret = PoolSecret {
+        token,
+        pool: plan.pool.clone(),
+        certificate: identity.map(|identity| identity.certificate().clone()),
+    };
+    let others = entries.iter().filter(|other| other.id != spec.id).map(|other| secret.connection(other));
+    let running =
+        RunningNode::start(&node, listeners, &secret.node_token(node.id()), &others.collect::<Result<Vec<_>, _>>()?)?;
+    check_sent(write_message(output, &NodeMessage::Ready(spec.id)))?;
+    match read_message(input) {
+        Ok(Some(StarterMessage::Detach)) => {}
+        // The starter was killed while it sent `Detach`: the pool file exists, and other nodes may
         // have received the message.
-        Ok(None) if is_told_of(ground.pool, &entry) => {}
-        other => return Err(heard::<Told>(other, "leave to stay").err().unwrap_or_else(|| gone("leave to stay"))),
+        Ok(None) if is_in_pool_file(host_env.pool, &entry) => {}
+        other => {
+            return Err(expect_message::<StarterMessage>(other, "leave to stay")
+                .err()
+                .unwrap_or_else(|| starter_gone("leave to stay")));
+        }
     }
-    let_go(ground.log)?;
-    Ok(member)
+    detach(host_env.log)?;
+    Ok(running)
 }
 
-impl Member {
-    fn serve(
+impl RunningNode {
+    fn start(
         node: &Arc<Node>,
         listeners: Vec<Listener>,
         token: &Token,
@@ -188,7 +201,7 @@ impl Member {
     }
 
     /// Returns a function that stops the node from another thread.
-    pub fn ender(&self) -> impl Fn() + Send + 'static + use<> {
+    pub fn stopper(&self) -> impl Fn() + Send + 'static + use<> {
         let end = self.end.clone();
         move || {
             end.send_replace(true);
@@ -208,48 +221,52 @@ impl Member {
 
 /// Listens on a Unix socket for this host and on the network for others. Returns the listeners and
 /// their addresses, the preferred address first.
-fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Vec<Listener>, Vec<Address>), Problem> {
-    let host = match &seat.reach {
-        Reach::Here => Ipv4Addr::LOCALHOST.to_string(),
-        Reach::Named(host) => host.clone(),
-        Reach::OwnName => host_name(),
+fn listen(
+    spec: &NodeSpec,
+    directory: &Path,
+    identity: Option<&Identity>,
+) -> Result<(Vec<Listener>, Vec<Address>), Problem> {
+    let host = match &spec.address_source {
+        AddressSource::LocalHost => Ipv4Addr::LOCALHOST.to_string(),
+        AddressSource::Named(host) => host.clone(),
+        AddressSource::HostName => host_name(),
     };
     // On its own host a name may resolve to loopback, so a node that others reach by name listens
     // at every address.
-    let is_name = seat.reach.is_open() && host.parse::<IpAddr>().is_err();
+    let is_name = spec.address_source.is_open() && host.parse::<IpAddr>().is_err();
     let at = if is_name { Ipv4Addr::UNSPECIFIED.to_string() } else { host.clone() };
-    let bound = match identity.filter(|_| seat.reach.is_open()) {
-        Some(identity) => Listener::bind_tls(&Address::Tls { host: at, port: seat.port }, identity),
-        None => Listener::bind_plain(&Address::Tcp { host: at, port: seat.port }),
+    let bound = match identity.filter(|_| spec.address_source.is_open()) {
+        Some(identity) => Listener::bind_tls(&Address::Tls { host: at, port: spec.port }, identity),
+        None => Listener::bind_plain(&Address::Tcp { host: at, port: spec.port }),
     };
     let failed = |error: ListenError| Problem::new(error.to_string());
-    let far = bound.map_err(failed)?;
-    let called = match far.address().clone() {
+    let network = bound.map_err(failed)?;
+    let advertised = match network.address().clone() {
         Address::Tcp { port, .. } => Address::Tcp { host, port },
         Address::Tls { port, .. } => Address::Tls { host, port },
         path @ Address::Unix(_) => path,
     };
-    match format!("unix:{}", folder.join("socket").display()).parse::<Address>() {
+    match format!("unix:{}", directory.join("socket").display()).parse::<Address>() {
         Ok(address) => {
-            let near = Listener::bind(&address).map_err(failed)?;
-            Ok((vec![near, far.advertise(called.clone())], vec![address, called]))
+            let local = Listener::bind(&address).map_err(failed)?;
+            Ok((vec![local, network.advertise(advertised.clone())], vec![address, advertised]))
         }
         // The path is too long for a socket: clients of this host use the network too.
         Err(error) => {
             tracing::warn!("clients of this host come by the network too: {error}");
-            Ok((vec![far.advertise(called.clone())], vec![called]))
+            Ok((vec![network.advertise(advertised.clone())], vec![advertised]))
         }
     }
 }
 
 /// True if this host's pool file has exactly this entry.
-fn is_told_of(pool: &Path, entry: &NodeEntry) -> bool {
+fn is_in_pool_file(pool: &Path, entry: &NodeEntry) -> bool {
     PoolFile::read(pool).is_ok_and(|file| file.nodes.contains(entry))
 }
 
 /// Detaches from the starter: standard error goes to the log, standard input and output to
 /// `/dev/null`.
-fn let_go(log: &Path) -> Result<(), Problem> {
+fn detach(log: &Path) -> Result<(), Problem> {
     let changed = || -> io::Result<()> {
         let no_links = OFlags::NOFOLLOW.bits().cast_signed();
         let log = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(no_links).open(log)?;
@@ -262,20 +279,20 @@ fn let_go(log: &Path) -> Result<(), Problem> {
     changed().map_err(|error| Problem::new(format!("the log {} cannot be begun: {error}", log.display())))
 }
 
-fn heard<T>(line: io::Result<Option<T>>, what: &str) -> Result<T, Problem> {
+fn expect_message<T>(line: io::Result<Option<T>>, what: &str) -> Result<T, Problem> {
     match line {
         Ok(Some(line)) => Ok(line),
-        Ok(None) => Err(gone(what)),
+        Ok(None) => Err(starter_gone(what)),
         Err(error) => Err(Problem::new(format!("the starter's {what} cannot be read: {error}"))
             .hint("`tidemill pool start` starts nodes; this command is for it")),
     }
 }
 
-fn said(said: io::Result<()>) -> Result<(), Problem> {
-    said.map_err(|error| Problem::new(format!("the starter does not listen any more: {error}")))
+fn check_sent(sent: io::Result<()>) -> Result<(), Problem> {
+    sent.map_err(|error| Problem::new(format!("the starter does not listen any more: {error}")))
 }
 
-fn gone(what: &str) -> Problem {
+fn starter_gone(what: &str) -> Problem {
     Problem::new(format!("the starter has gone before its {what} came"))
         .hint("`tidemill pool start` starts nodes; this command is for it")
 }

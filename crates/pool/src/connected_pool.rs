@@ -32,7 +32,7 @@ impl ConnectedPool {
 
     fn may_have_ended(&self) -> bool {
         let gone =
-            || self.file.nodes.iter().all(|node| node.process.is_of_this_machine() && node.process.find().is_none());
+            || self.file.nodes.iter().all(|node| node.process.is_of_this_machine() && node.process.open().is_none());
         PoolFile::read(&self.path).map_or(true, |now| now != self.file || gone())
     }
 }
@@ -44,10 +44,10 @@ mod tests {
 
     #[test]
     fn a_pool_may_have_ended_when_its_file_is_gone_or_anothers_or_its_processes_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
         let mut file = sample();
-        file.nodes.iter_mut().for_each(|node| node.process = Process::this().unwrap());
+        file.nodes.iter_mut().for_each(|node| node.process = Process::current().unwrap());
         file.write(&path).unwrap();
         let connected = ConnectedPool::read(&path).unwrap();
         assert!(!connected.may_have_ended(), "its processes live");

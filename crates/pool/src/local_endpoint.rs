@@ -17,32 +17,32 @@ use std::{
 use transport::{Address, Listener, Server, ServerLimits, serve};
 use wire::handshake::Token;
 
-/// Open local endpoint. Dropping it closes it as [`Door::close`] does, but does not wait for its
-/// connections to end.
+/// Open local endpoint. Dropping it closes it as [`LocalEndpoint::close`] does, but does not wait
+/// for its connections to end.
 #[derive(Debug)]
-pub struct Door {
+pub struct LocalEndpoint {
     /// `None` only while closing.
     server: Option<Server>,
     file: PathBuf,
 }
 
-impl Door {
-    /// Serves a node that holds a whole pool at a socket in `folder`, which must exist, and writes
-    /// the pool file beside the socket. Only the owner may use either.
+impl LocalEndpoint {
+    /// Serves a node that holds a whole pool at a socket in `directory`, which must exist, and
+    /// writes the pool file beside the socket. Only the owner may use either.
     ///
     /// # Errors
-    /// The directory's path is too long for a socket ([`Door::fits`]), a file cannot be created in
-    /// it, or no thread can be started.
-    pub fn open(node: &Arc<Node>, folder: &Path) -> Result<Self, Problem> {
+    /// The directory's path is too long for a socket ([`LocalEndpoint::fits`]), a file cannot be
+    /// created in it, or no thread can be started.
+    pub fn open(node: &Arc<Node>, directory: &Path) -> Result<Self, Problem> {
         let cannot =
             |error: &dyn std::fmt::Display| Problem::new(format!("the pool cannot be shown to programs: {error}"));
-        let address = address(folder).map_err(|error| cannot(&error))?;
+        let address = address(directory).map_err(|error| cannot(&error))?;
         let (id, token) = (random_text(ID_BYTES)?, random_text(TOKEN_BYTES)?);
         let key = Token::new(token.as_bytes()).map_err(|error| cannot(&error))?.of_node(&id, node.id());
         let listener = Listener::bind(&address).map_err(|error| cannot(&error))?;
         let server = serve(node.clone(), listener, &key, ServerLimits::default()).map_err(|error| cannot(&error))?;
-        let door = Self { server: Some(server), file: folder.join("pool") };
-        let process = Process::this().map_err(|error| cannot(&error))?;
+        let endpoint = Self { server: Some(server), file: directory.join("pool") };
+        let process = Process::current().map_err(|error| cannot(&error))?;
         let settings = node.settings();
         let entry = NodeEntry {
             id: node.id().0,
@@ -55,14 +55,14 @@ impl Door {
         };
         let started = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let file = PoolFile::new(started, (id, token), None, settings.partitions, 1, vec![entry]);
-        file.write(&door.file).map_err(|error| cannot(&format_args!("{}: {error}", door.file.display())))?;
-        Ok(door)
+        file.write(&endpoint.file).map_err(|error| cannot(&format_args!("{}: {error}", endpoint.file.display())))?;
+        Ok(endpoint)
     }
 
     /// True if the directory's path is short enough for a socket in it; the system limits its
     /// length.
-    pub fn fits(folder: &Path) -> bool {
-        address(folder).is_ok()
+    pub fn fits(directory: &Path) -> bool {
+        address(directory).is_ok()
     }
 
     /// The pool file.
@@ -85,14 +85,14 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for LocalEndpoint {
     fn drop(&mut self) {
         self.remove_file();
     }
 }
 
-fn address(folder: &Path) -> Result<Address, transport::AddressError> {
-    format!("unix:{}", folder.join("socket").display()).parse()
+fn address(directory: &Path) -> Result<Address, transport::AddressError> {
+    format!("unix:{}", directory.join("socket").display()).parse()
 }
 
 #[cfg(test)]
@@ -106,26 +106,26 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_the_file_sees_the_same_pool_until_the_door_is_closed() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let node = embedded_node(ByteSize::mib(32), Duration::ZERO).unwrap();
         let inside = Vfs::new(Client::embedded(node.clone()));
-        let door = Door::open(&node, folder.path()).unwrap();
+        let endpoint = LocalEndpoint::open(&node, directory.path()).unwrap();
         for name in ["pool", "socket"] {
-            let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            let mode = fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
-        let outside = Vfs::new(connect(door.file(), RetryPolicy::default()).await.unwrap());
+        let outside = Vfs::new(connect(endpoint.file(), RetryPolicy::default()).await.unwrap());
         outside.write_file(b"tide", b"high").await.unwrap();
         assert_eq!(inside.read_file(b"tide").await.unwrap(), b"high");
-        door.close().await;
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        endpoint.close().await;
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         assert!(outside.read_file(b"tide").await.is_err());
         assert_eq!(inside.read_file(b"tide").await.unwrap(), b"high");
     }
 
     #[test]
     fn a_folder_whose_path_is_too_long_for_a_socket_is_told_before() {
-        assert!(Door::fits(Path::new("/run/user/1000/tidemill/run")));
-        assert!(!Door::fits(Path::new(&format!("/{}", "x".repeat(101)))));
+        assert!(LocalEndpoint::fits(Path::new("/run/user/1000/tidemill/run")));
+        assert!(!LocalEndpoint::fits(Path::new(&format!("/{}", "x".repeat(101)))));
     }
 }
