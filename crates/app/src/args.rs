@@ -1,7 +1,7 @@
 //! Command-line flags. The doc comments of flags and commands are their help text. Flags are
 //! interpreted by the file of each command.
 
-use crate::data_folder::OUT;
+use crate::data_directory::OUT;
 use base::ByteSize;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -28,7 +28,7 @@ pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
         BenchCommand::Metadata(args) => &args.common.measure,
         BenchCommand::Objects(args) => &args.common.measure,
     };
-    [json, plot].into_iter().flatten().try_for_each(|path| check_folder(path)).map_err(refused)?;
+    [json, plot].into_iter().flatten().try_for_each(|path| check_directory(path)).map_err(refused)?;
     match command {
         BenchCommand::Filecopy(args) => {
             let wanted = filecopy(args).map_err(refused)?;
@@ -88,9 +88,9 @@ fn run(
 }
 
 /// Checks that results can be written to `path`, before minutes of measurement are lost.
-fn check_folder(path: &Path) -> Result<(), Problem> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if folder.is_dir() && !path.is_dir() {
+fn check_directory(path: &Path) -> Result<(), Problem> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if directory.is_dir() && !path.is_dir() {
         return Ok(());
     }
     Err(Problem::new(format!("{}: no file can be written there", path.display()))

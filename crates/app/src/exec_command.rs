@@ -35,7 +35,8 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
             shell
         }
         ProgramLocation::Host(Err(missing)) => {
-            let is_there = matches!(missing, ProgramNotFound::NotExecutable { .. } | ProgramNotFound::IsFolder { .. });
+            let is_there =
+                matches!(missing, ProgramNotFound::NotExecutable { .. } | ProgramNotFound::IsDirectory { .. });
             return Ok(report_not_run(&missing, !is_there));
         }
         ProgramLocation::Host(Ok((path, why))) => {

@@ -77,9 +77,9 @@ fn describe(event: &RunEvent) -> String {
     if !about.is_empty() {
         let _ = write!(text, "\n    {}", about.join("; "));
     }
-    if let Some(folder) = kept {
-        let folder = folder.display();
-        let _ = write!(text, "\n    it is kept in {folder}; {folder}/run.sh repeats it");
+    if let Some(directory) = kept {
+        let directory = directory.display();
+        let _ = write!(text, "\n    it is kept in {directory}; {directory}/run.sh repeats it");
     }
     let lines: Vec<&str> = output.lines().collect();
     let (before, shown) = lines.split_at(lines.len().saturating_sub(LINES_MAX));

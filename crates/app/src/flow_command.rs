@@ -1,7 +1,7 @@
 //! `tidemill flow show|check|export`: inspects a workflow without running it.
 
 use crate::args::{FlowCommand, ShowArgs, SourceArgs};
-use crate::data_folder::{OUT, REPORTS};
+use crate::data_directory::{OUT, REPORTS};
 use crate::source::{self, LoadedWorkflow};
 use crate::{commands, console, output};
 use base::{Problem, printable};

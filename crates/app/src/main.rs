@@ -27,7 +27,7 @@ mod args;
 mod bench_command;
 mod commands;
 mod console;
-mod data_folder;
+mod data_directory;
 mod exec_command;
 mod export_filter;
 mod failures;

@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn a_log_never_grows_beyond_its_bound() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
         let log = File::options().create(true).append(true).open(&path).unwrap();
         for _ in 0..100 {
             begin_anew(&log, 500).unwrap();

@@ -226,9 +226,9 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     run::remove_stale_runs(&runtime)?;
     let mut claim = runtime.register(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
     let log = runtime.path().join(format!("{}.log", claim.name()));
-    let folder = runtime.path().join(claim.name()).join("door");
-    claim.add_directory(&folder).map_err(mount_problem)?;
-    std::fs::create_dir(&folder).map_err(cannot)?;
+    let directory = runtime.path().join(claim.name()).join("door");
+    claim.add_directory(&directory).map_err(mount_problem)?;
+    std::fs::create_dir(&directory).map_err(cannot)?;
     let memory = |asked, nodes| {
         let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(asked)?;
         if let Some(line) = lowered {
@@ -236,7 +236,7 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         }
         Ok(size)
     };
-    let host_env = HostEnv { directory: &folder, log: &log, pool: &args.pool, memory: &memory };
+    let host_env = HostEnv { directory: &directory, log: &log, pool: &args.pool, memory: &memory };
     let node = match pool::run_node(selector, &host_env, std::io::stdin().lock(), std::io::stdout().lock()) {
         Ok(node) => node,
         Err(BootstrapError::Reported) => return Ok(2),

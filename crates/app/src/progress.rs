@@ -213,28 +213,28 @@ fn sentence(event: &RunEvent) -> Option<String> {
 pub fn plain(line: &str) -> String {
     const CHARS_MAX: usize = 1_000;
     let line = line.trim_end_matches('\r');
-    let mut rest = line.rsplit('\r').next().unwrap_or(line);
-    let mut shown = String::with_capacity(rest.len());
+    let mut remaining = line.rsplit('\r').next().unwrap_or(line);
+    let mut shown = String::with_capacity(remaining.len());
     // `ESC [ parameters letter` is a control sequence, such as a colour.
-    while let Some((before, after)) = rest.split_once("\x1b[") {
+    while let Some((before, after)) = remaining.split_once("\x1b[") {
         shown.push_str(before);
-        rest = after.find(|c| ('@'..='~').contains(&c)).map_or("", |end| &after[end + 1..]);
+        remaining = after.find(|c| ('@'..='~').contains(&c)).map_or("", |end| &after[end + 1..]);
     }
-    shown.push_str(rest);
+    shown.push_str(remaining);
     printable::cut(&shown, CHARS_MAX).into_owned()
 }
 
 fn progress_line(at: &Progress) -> String {
     let failed = if at.failed > 0 { format!(", {} failed", at.failed) } else { String::new() };
-    format!("{}/{} tasks done, {} running{failed}; {}", at.done, at.tasks, at.running, rest(at))
+    format!("{}/{} tasks done, {} running{failed}; {}", at.done, at.tasks, at.running, time_left(at))
 }
 
 fn bar_message(at: &Progress) -> String {
     let failed = if at.failed > 0 { format!("{} failed, ", at.failed) } else { String::new() };
-    format!("{failed}{} running, {}", at.running, rest(at))
+    format!("{failed}{} running, {}", at.running, time_left(at))
 }
 
-fn rest(at: &Progress) -> String {
+fn time_left(at: &Progress) -> String {
     let left = at.left.map_or(String::new(), |seconds| format!(", about {} left", duration(seconds.ceil().max(1.0))));
     if at.capacity.0 == 0 {
         return format!("{} so far{left}", duration(at.elapsed));

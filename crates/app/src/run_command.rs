@@ -2,10 +2,10 @@
 
 use crate::args::{RunArgs, StorageArg};
 use crate::console;
-use crate::data_folder::REPORTS;
+use crate::data_directory::REPORTS;
 use crate::{export_filter, progress, signals, source};
 use base::Problem;
-use report::{Outcome, RunReport};
+use report::{RunOutcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn conclude(args: &RunArgs, report: &RunReport, written: &Result<(), String>, re
         Err(error) => console::say(&format!("error: the report could not be written: {error}")),
     }
     let code = u8::try_from(report.exit_code).unwrap_or(1);
-    if report.outcome == Outcome::Done && written.is_err() { 1 } else { code }
+    if report.outcome == RunOutcome::Done && written.is_err() { 1 } else { code }
 }
 
 /// Converts the arguments to the specification of the run.
@@ -135,7 +135,7 @@ fn run_id(workflow: &str) -> String {
 /// The directory of the report; refused if it cannot be written to.
 fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
     let dir = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(run_id));
-    match run::check_folder("--report", &dir) {
+    match run::check_directory("--report", &dir) {
         None => Ok(dir),
         Some(problem) => Err(vec![problem]),
     }

@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::console;
-use crate::data_folder::{self, DataFolder};
+use crate::data_directory::{self, DataDirectory};
 use base::Problem;
 use flow::{Catalogue, ConfigValue, ScriptSource, Tool, Workflow};
 use run::CheckedWorkflow;
@@ -64,10 +64,11 @@ pub fn load(source: &args::SourceArgs, written: &[&Path]) -> Result<LoadedWorkfl
     let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
     // List the directory, which may be large, only for a script that can ask for inputs.
     let asks = ["get", "pairs"].iter().any(|word| text.contains(word));
-    let mut inputs = if asks { data_folder::list(&data_dir, written).map_err(one)? } else { DataFolder::default() };
+    let mut inputs =
+        if asks { data_directory::list(&data_dir, written).map_err(one)? } else { DataDirectory::default() };
     let mut warnings = std::mem::take(&mut inputs.warnings);
-    let folder = folder_name(&data_dir, source.data.is_some());
-    let workflow = evaluate(&name, &text, tools, (inputs, folder), &sets).map_err(one)?;
+    let directory = directory_name(&data_dir, source.data.is_some());
+    let workflow = evaluate(&name, &text, tools, (inputs, directory), &sets).map_err(one)?;
     let flow = CheckedWorkflow::new(workflow, Some(ScriptSource { file: &name, source: &text }))?;
     warnings.extend(workflow_warnings(flow.workflow(), &name, "js4cloud"));
     Ok(LoadedWorkflow { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
@@ -122,14 +123,15 @@ fn tool_file(source: &args::SourceArgs) -> Option<PathBuf> {
 
 fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
     let text = read(path).map_err(|problem| vec![problem])?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let here = folder.canonicalize().map_err(|error| vec![Problem::new(format!("{}: {error}", folder.display()))])?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let here =
+        directory.canonicalize().map_err(|error| vec![Problem::new(format!("{}: {error}", directory.display()))])?;
     let name = path.display().to_string();
     toolfile::parse(&toolfile::ToolFile { name: &name, text: &text, here: &here }, &|path| path.exists())
 }
 
 /// Name of the data directory in messages.
-fn folder_name(dir: &Path, is_named: bool) -> String {
+fn directory_name(dir: &Path, is_named: bool) -> String {
     let shown = dir.display();
     let default = if is_named { "" } else { " (the current one, which is the default of --data)" };
     format!("the data folder {shown}{default}")
@@ -139,7 +141,7 @@ fn evaluate(
     name: &str,
     text: &str,
     tools: Vec<Tool>,
-    (inputs, describe): (DataFolder, String),
+    (inputs, describe): (DataDirectory, String),
     sets: &[(String, ConfigValue)],
 ) -> Result<Workflow, Problem> {
     let script = js4cloud::Script { file: name.to_owned(), source: text.to_owned() };
@@ -186,8 +188,8 @@ mod tests {
     fn a_message_about_the_data_folder_names_it_and_says_where_it_comes_from() {
         let dir = tempfile::tempdir().unwrap();
         let describe = |is_named| {
-            let folder = (DataFolder::default(), folder_name(dir.path(), is_named));
-            evaluate("w.js", "Data.get('Poem')", Vec::new(), folder, &[]).expect_err("there is none").message
+            let directory = (DataDirectory::default(), directory_name(dir.path(), is_named));
+            evaluate("w.js", "Data.get('Poem')", Vec::new(), directory, &[]).expect_err("there is none").message
         };
         let beginning =
             format!("no file `Poem` or `Poem.*` among the 0 files of the data folder {}", dir.path().display());

@@ -93,13 +93,13 @@ pub struct CopyJob {
 impl CopyJob {
     /// Creates the job of an order to copy.
     pub fn new(store: Box<dyn Store>, command: &WorkerCommand, copies: &CopySpec) -> Result<Self, Problem> {
-        let folder = format!("{}/w{}", command.folder, command.worker);
-        store.make_folder(&folder)?;
-        if let Some(near) = copies.near {
-            store.set_placement(&folder, near)?;
+        let directory = format!("{}/w{}", command.directory, command.worker);
+        store.make_directory(&directory)?;
+        if let Some(placement) = copies.placement {
+            store.set_placement(&directory, placement)?;
         }
         let tag = |file: u32| u64::from(command.worker) << 48 | u64::from(file) << 32;
-        let files = (0..copies.files).map(|file| (format!("{folder}/copy{file}"), tag(file))).collect();
+        let files = (0..copies.files).map(|file| (format!("{directory}/copy{file}"), tag(file))).collect();
         let (file_bytes, chunk_bytes) = (copies.file_bytes, copies.chunk_bytes.clamp(1, CHUNK_BYTES_MAX));
         let length = usize::try_from(chunk_bytes).expect("a GiB at most");
         Ok(Self { store, files, file_bytes, chunk_bytes, buffer: vec![0x5a; length].into(), rate: copies.rate })

@@ -138,7 +138,7 @@ impl Filecopy {
             FixtureSpec { nodes: case.io_nodes, memory: case.node_memory(), links, together: false, tls: self.tls };
         let fixture = Fixture::prepare(target, &spec, case.worker_nodes, options)?;
         let (files, file_bytes, chunk_bytes) = (case.files, case.file_bytes, case.chunk_bytes);
-        let copies = CopySpec { files, file_bytes, chunk_bytes, near: None, rate: None };
+        let copies = CopySpec { files, file_bytes, chunk_bytes, placement: None, rate: None };
         Speeds::measure(&fixture, case.workers, &copies, case.bytes(), options)
     }
 }

@@ -58,7 +58,7 @@ pub struct Fixture {
 
 struct FixturePool {
     file: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Drop for FixturePool {
@@ -99,8 +99,8 @@ impl Fixture {
                 ssh: hosts.ssh()?.display().to_string(),
             },
         };
-        let folder = tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for a pool: {error}")))?;
-        let file = folder.path().join("pool");
+        let directory = tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for a pool: {error}")))?;
+        let file = directory.path().join("pool");
         let wanted = PoolSpec {
             target,
             memory: Memory::typed(Some(spec.memory)),
@@ -114,7 +114,7 @@ impl Fixture {
         };
         pool::start(&file, &wanted)?;
         let target = BenchTarget::Pool(Some(file.clone()));
-        Ok(Self { target, pool: Some(FixturePool { file, _folder: folder }), hosts, worker_hosts })
+        Ok(Self { target, pool: Some(FixturePool { file, _directory: directory }), hosts, worker_hosts })
     }
 
     /// Leads `per_host` workers on each of their hosts through the phases together, once in each
@@ -147,14 +147,14 @@ impl Fixture {
         does: impl FnOnce(&mut WorkerPool) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let folder = format!("tidemill-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let directory = format!("tidemill-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let store = stores::open(&self.target)?;
-        store.make_folder(&folder)?;
+        store.make_directory(&directory)?;
         let hosts: Vec<u32> = (0..self.worker_hosts * per_host).map(|worker| worker % self.worker_hosts).collect();
         let spec = WorkerPoolSpec {
             program: &options.program,
             target: &self.target,
-            folder: &folder,
+            directory: &directory,
             work,
             hosts: &hosts,
             on: self.hosts.as_ref(),
@@ -163,7 +163,7 @@ impl Fixture {
         };
         let done = WorkerPool::start(spec).and_then(|mut worker_pool| does(&mut worker_pool));
         // Remove the directory even if the work failed; the error of the work takes precedence.
-        let removed = store.remove_folder(&folder);
+        let removed = store.remove_directory(&directory);
         done.and(removed)
     }
 

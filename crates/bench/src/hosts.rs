@@ -29,7 +29,7 @@ pub struct Hosts {
     mark: String,
     prefix: &'static str,
     count: u32,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Hosts {
@@ -40,12 +40,13 @@ impl Hosts {
             return Err(Problem::new("hosts with links of their own are network namespaces, which need root")
                 .hint("leave out --links to measure on this host"));
         }
-        let folder = tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for what runs: {error}")))?;
+        let directory =
+            tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for what runs: {error}")))?;
         let used = ip(&["address"])?;
         let free = |prefix: &&str| !used.contains(&format!(" {prefix}"));
         let prefix = PREFIXES.into_iter().find(free).ok_or_else(|| Problem::new("no network is free"))?;
         let count = u32::try_from(links.len()).unwrap_or(u32::MAX);
-        let hosts = Self { mark: format!("tb{}", std::process::id()), prefix, count, folder };
+        let hosts = Self { mark: format!("tb{}", std::process::id()), prefix, count, directory };
         hosts.up(links)?;
         Ok(hosts)
     }
@@ -108,7 +109,7 @@ impl Hosts {
     /// Writes a program that replaces `ssh` for these hosts: `-o OPTION ADDRESS COMMAND`.
     pub fn ssh(&self) -> Result<PathBuf, Problem> {
         use std::os::unix::fs::PermissionsExt;
-        let path = self.folder.path().join("ssh-to-namespaces");
+        let path = self.directory.path().join("ssh-to-namespaces");
         let text = format!("#!/bin/sh\nexec ip netns exec {}h\"${{3##*.}}\" sh -c \"$4\"\n", self.mark);
         std::fs::write(&path, text)
             .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)))

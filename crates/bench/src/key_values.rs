@@ -153,12 +153,12 @@ fn part(path: &str, number: usize) -> String {
 }
 
 impl Store for KeyValueServer {
-    fn make_folder(&self, _: &str) -> Result<(), Problem> {
+    fn make_directory(&self, _: &str) -> Result<(), Problem> {
         Ok(())
     }
 
     /// Nothing to do: a worker removes the values that it wrote.
-    fn remove_folder(&self, _: &str) -> Result<(), Problem> {
+    fn remove_directory(&self, _: &str) -> Result<(), Problem> {
         Ok(())
     }
 

@@ -164,8 +164,8 @@ impl Locality {
             together: true,
             tls: self.tls,
         };
-        let (target, spec, near, rate) = match locality {
-            FileLocality::InPool(near) => (BenchTarget::Pool(None), spec, Some(near), None),
+        let (target, spec, placement, rate) = match locality {
+            FileLocality::InPool(placement) => (BenchTarget::Pool(None), spec, Some(placement), None),
             FileLocality::Shared(SharedDirectory { path, rate }) => {
                 let each = rate * 1e6 / f64::from(case.all_workers());
                 (BenchTarget::Directory(path.clone()), FixtureSpec { links: None, ..spec }, None, Some(each))
@@ -173,7 +173,7 @@ impl Locality {
         };
         let fixture = Fixture::prepare(&target, &spec, case.nodes, options)?;
         let (files, file_bytes, chunk_bytes) = (case.files, self.file_bytes, self.chunk_bytes);
-        let copies = CopySpec { files, file_bytes, chunk_bytes, near, rate };
+        let copies = CopySpec { files, file_bytes, chunk_bytes, placement, rate };
         Speeds::measure(&fixture, case.workers, &copies, self.bytes(case), options)
     }
 

@@ -158,19 +158,19 @@ impl MetadataJob {
         layout: FileLayout,
         files: u32,
     ) -> Result<Self, Problem> {
-        let (base, worker) = (&command.folder, command.worker);
+        let (base, worker) = (&command.directory, command.worker);
         let own = format!("{base}/w{worker}");
         let count = 0..files;
         let files = match layout {
             FileLayout::OneFolder => count.map(|file| format!("{base}/f{worker}-{file}")).collect(),
             FileLayout::Tree => {
                 let leaf = |at: u32| format!("{own}/d{}/d{}", at / BRANCHES, at % BRANCHES);
-                store.make_folder(&own)?;
+                store.make_directory(&own)?;
                 for upper in 0..BRANCHES {
-                    store.make_folder(&format!("{own}/d{upper}"))?;
+                    store.make_directory(&format!("{own}/d{upper}"))?;
                 }
                 for at in 0..BRANCHES * BRANCHES {
-                    store.make_folder(&leaf(at))?;
+                    store.make_directory(&leaf(at))?;
                 }
                 count.map(|file| format!("{}/f{file}", leaf(file % (BRANCHES * BRANCHES)))).collect()
             }

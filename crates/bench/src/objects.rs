@@ -121,9 +121,9 @@ impl ObjectsJob {
         command: &WorkerCommand,
         (bytes, count, under_way): (u64, u32, u32),
     ) -> Result<Self, Problem> {
-        let folder = format!("{}/o{}", command.folder, command.worker);
-        store.make_folder(&folder)?;
-        let keys = (0..count).map(|number| format!("{folder}/{number:06}")).collect();
+        let directory = format!("{}/o{}", command.directory, command.worker);
+        store.make_directory(&directory)?;
+        let keys = (0..count).map(|number| format!("{directory}/{number:06}")).collect();
         let length = usize::try_from(bytes).map_err(|_| Problem::new("a value does not fit into memory"))?;
         let value = vec![u8::try_from(command.worker % 256).expect("below 256"); length].into();
         Ok(Self { store, keys, value, under_way: under_way.max(1) as usize })

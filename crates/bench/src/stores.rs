@@ -26,13 +26,13 @@ pub type ByteSink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
 /// A store, as one worker uses it. Paths are relative, with `/` between names.
 pub trait Store {
     /// Makes a directory whose parent exists; succeeds if it exists already.
-    fn make_folder(&self, path: &str) -> Result<(), Problem>;
+    fn make_directory(&self, path: &str) -> Result<(), Problem>;
     /// Sets the placement of files that will be written to a directory.
     fn set_placement(&self, path: &str, _near: FilePlacement) -> Result<(), Problem> {
         Err(Problem::new(format!("{path}: only in a pool it can be said where files lie")))
     }
     /// Removes a directory with all its content.
-    fn remove_folder(&self, path: &str) -> Result<(), Problem>;
+    fn remove_directory(&self, path: &str) -> Result<(), Problem>;
     /// Writes a new file.
     fn write(&self, path: &str, chunks: ChunkIter<'_>) -> Result<(), Problem>;
     /// Reads a file to its end, `chunk_bytes` bytes at a time.
@@ -82,14 +82,19 @@ struct PoolStore {
     runtime: Runtime,
     vfs: Vfs,
     objects: Objects,
-    folders: Mutex<HashMap<String, Attributes>>,
+    directories: Mutex<HashMap<String, Attributes>>,
 }
 
 impl PoolStore {
     fn open(file: &std::path::Path) -> Result<Self, Problem> {
         let runtime = pool::runtime()?;
         let client = runtime.block_on(pool::connect(file, RetryPolicy::default()))?;
-        Ok(Self { runtime, objects: Objects::new(client.clone()), vfs: Vfs::new(client), folders: Mutex::default() })
+        Ok(Self {
+            runtime,
+            objects: Objects::new(client.clone()),
+            vfs: Vfs::new(client),
+            directories: Mutex::default(),
+        })
     }
 
     fn wait<T>(&self, path: &str, what: impl Future<Output = Outcome<T>>) -> Result<T, Problem> {
@@ -97,31 +102,31 @@ impl PoolStore {
     }
 
     /// Attributes of a directory; looked up once.
-    fn folder(&self, path: &str) -> Result<Attributes, Problem> {
-        let mut folders = self.folders.lock().expect("a worker is one thread");
-        if let Some(known) = folders.get(path) {
+    fn lookup_directory(&self, path: &str) -> Result<Attributes, Problem> {
+        let mut directories = self.directories.lock().expect("a worker is one thread");
+        if let Some(known) = directories.get(path) {
             return Ok(*known);
         }
         let found = self.wait(path, self.vfs.resolve(path.as_bytes()))?;
-        folders.insert(path.to_owned(), found);
+        directories.insert(path.to_owned(), found);
         Ok(found)
     }
 
     fn parent<'a>(&self, path: &'a str) -> Result<(FileId, &'a [u8]), Problem> {
         let (parent, name) = split(path);
-        Ok((self.folder(parent)?.file, name.as_bytes()))
+        Ok((self.lookup_directory(parent)?.file, name.as_bytes()))
     }
 }
 
 impl Store for PoolStore {
-    fn make_folder(&self, path: &str) -> Result<(), Problem> {
+    fn make_directory(&self, path: &str) -> Result<(), Problem> {
         self.wait(path, self.vfs.make_directories(path.as_bytes())).map(drop)
     }
 
-    fn set_placement(&self, path: &str, near: FilePlacement) -> Result<(), Problem> {
+    fn set_placement(&self, path: &str, placement: FilePlacement) -> Result<(), Problem> {
         let client = self.objects.client();
         let own = client.local_node().ok_or_else(|| Problem::new("no node of the pool is on this host"))?;
-        let node = match near {
+        let node = match placement {
             FilePlacement::Local => own,
             FilePlacement::Remote => {
                 let all = client.data_nodes();
@@ -129,19 +134,19 @@ impl Store for PoolStore {
             }
         };
         let policy = Bytes::from(Policy::At(node).to_string());
-        let folder = self.folder(path)?.file;
-        self.wait(path, self.vfs.set_xattr(folder, PLACEMENT, policy, XattrMode::Set, false))
+        let directory = self.lookup_directory(path)?.file;
+        self.wait(path, self.vfs.set_xattr(directory, PLACEMENT, policy, XattrMode::Set, false))
     }
 
-    fn remove_folder(&self, path: &str) -> Result<(), Problem> {
+    fn remove_directory(&self, path: &str) -> Result<(), Problem> {
         self.wait(path, self.vfs.remove_tree(path.as_bytes()))
     }
 
     fn write(&self, path: &str, chunks: ChunkIter<'_>) -> Result<(), Problem> {
         let (parent, name) = split(path);
-        let (folder, flags) = (self.folder(parent)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
+        let (directory, flags) = (self.lookup_directory(parent)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
         let (_, handle) =
-            self.wait(path, self.vfs.create(folder.file, name.as_bytes(), FILE_MODE, folder.owner, flags))?;
+            self.wait(path, self.vfs.create(directory.file, name.as_bytes(), FILE_MODE, directory.owner, flags))?;
         let mut at = 0;
         while let Some(mut chunk) = chunks() {
             while !chunk.is_empty() {
@@ -170,8 +175,8 @@ impl Store for PoolStore {
 
     fn create(&self, path: &str) -> Result<(), Problem> {
         let (parent, name) = split(path);
-        let (folder, flags) = (self.folder(parent)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
-        let made = self.vfs.create(folder.file, name.as_bytes(), FILE_MODE, folder.owner, flags);
+        let (directory, flags) = (self.lookup_directory(parent)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
+        let made = self.vfs.create(directory.file, name.as_bytes(), FILE_MODE, directory.owner, flags);
         let (_, handle) = self.wait(path, made)?;
         self.wait(path, self.vfs.close(handle))
     }
@@ -225,11 +230,11 @@ impl DirectoryStore {
 }
 
 impl Store for DirectoryStore {
-    fn make_folder(&self, path: &str) -> Result<(), Problem> {
+    fn make_directory(&self, path: &str) -> Result<(), Problem> {
         self.with_path(path, fs::create_dir_all)
     }
 
-    fn remove_folder(&self, path: &str) -> Result<(), Problem> {
+    fn remove_directory(&self, path: &str) -> Result<(), Problem> {
         self.with_path(path, fs::remove_dir_all)
     }
 

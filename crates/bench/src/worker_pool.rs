@@ -43,7 +43,7 @@ pub struct WorkerPoolSpec<'a> {
     pub program: &'a Path,
     pub target: &'a BenchTarget,
     /// Directory in which all workers work.
-    pub folder: &'a str,
+    pub directory: &'a str,
     pub work: Work,
     /// The host of each worker; without `on` all are on this host.
     pub hosts: &'a [u32],
@@ -57,8 +57,8 @@ impl WorkerPool {
     pub fn start(spec: WorkerPoolSpec<'_>) -> Result<Self, Problem> {
         let mut worker_pool = Self { workers: Vec::new(), nodes: spec.nodes, interrupt: spec.interrupt.clone() };
         for (worker, host) in (0..).zip(spec.hosts) {
-            let (target, folder, work) = (spec.target.clone(), spec.folder.to_owned(), spec.work.clone());
-            let command_message = WorkerCommand { target, folder, worker, work };
+            let (target, directory, work) = (spec.target.clone(), spec.directory.to_owned(), spec.work.clone());
+            let command_message = WorkerCommand { target, directory, worker, work };
             let command =
                 spec.on.map_or_else(|| Command::new(spec.program), |hosts| hosts.command(*host, spec.program));
             worker_pool.workers.push(WorkerProcess::start(command, &command_message)?);

@@ -8,18 +8,18 @@ use std::fs;
 /// is killed.
 const PASSES_MAX: u32 = 10;
 
-/// Kills every process that was started with the variable `mark`, a whole `NAME=VALUE`, in its
+/// Kills every process that was started with the variable `env_var`, a whole `NAME=VALUE`, in its
 /// environment. Returns how many. The tasks of each run need a mark of their own; call this after
 /// the run, before its mount is removed. Sees only processes of our own user. Reads all of `/proc`,
 /// which takes some milliseconds.
-pub fn kill_marked(mark: &str) -> usize {
+pub fn kill_by_env_var(env_var: &str) -> usize {
     assert!(
-        mark.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()),
+        env_var.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()),
         "a mark names a run"
     );
     let mut killed = 0;
     for _ in 0..PASSES_MAX {
-        let found: Vec<Pid> = marked_processes(mark).collect();
+        let found: Vec<Pid> = processes_with_env_var(env_var).collect();
         if found.is_empty() {
             break;
         }
@@ -30,14 +30,14 @@ pub fn kill_marked(mark: &str) -> usize {
 
 /// Returns the processes with the mark. Zombies have no environment, so killed processes soon
 /// vanish.
-fn marked_processes(mark: &str) -> impl Iterator<Item = Pid> {
+fn processes_with_env_var(env_var: &str) -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
     let ourselves = rustix::process::getpid();
-    pids.filter(move |pid| *pid != ourselves && has_mark(*pid, mark))
+    pids.filter(move |pid| *pid != ourselves && has_env_var(*pid, env_var))
 }
 
-fn has_mark(pid: Pid, mark: &str) -> bool {
+fn has_env_var(pid: Pid, env_var: &str) -> bool {
     let environ = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    environ.split(|byte| *byte == 0).any(|variable| variable == env_var.as_bytes())
 }

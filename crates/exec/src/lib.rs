@@ -2,8 +2,8 @@
 //!
 //! [`run`] starts a [`Launch`] in its own process group, captures its output up to a limit, ends it
 //! on time-out or cancellation, and returns a [`ProcessReport`]. [`which`] finds a tool's program.
-//! [`protect`] ends the tools with us even if we are killed by SIGKILL, and [`kill_marked`] finds
-//! processes that left their group. [`preload_library`] finds the preload library, and
+//! [`protect`] ends the tools with us even if we are killed by SIGKILL, and [`kill_by_env_var`]
+//! finds processes that left their group. [`preload_library`] finds the preload library, and
 //! [`preload_obstacle`] tells which programs it does not reach. [`MemoryGroups`] are control groups
 //! that limit tools to their declared memory.
 //!
@@ -60,7 +60,7 @@ mod which;
 pub use capture::{KEPT_BYTES_MAX, OutputCapture};
 pub use control_group::MemoryGroupError;
 pub use elf_check::{PreloadObstacle, preload_obstacle};
-pub use escaped::kill_marked;
+pub use escaped::kill_by_env_var;
 pub use launch::{ExitReason, GRACE, Launch, ProcessReport, ResourceUsage};
 pub use memory_group::{MemoryGroups, MemoryLimit, PlannedGroups, remove_memory_groups};
 pub use preload_library::{PreloadLibraryError, preload_library, preload_variable};

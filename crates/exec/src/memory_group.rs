@@ -83,7 +83,7 @@ pub struct MemoryGroups {
     dir: PathBuf,
     /// Groups without processes.
     free: Mutex<Vec<PathBuf>>,
-    made: AtomicU64,
+    created: AtomicU64,
 }
 
 impl PlannedGroups {
@@ -137,7 +137,7 @@ impl PlannedGroups {
             version: self.parent.version,
             dir: self.dir.clone(),
             free: Mutex::default(),
-            made: AtomicU64::default(),
+            created: AtomicU64::default(),
         };
         let made = groups.check_limit();
         if made.is_err() {
@@ -168,7 +168,7 @@ impl MemoryGroups {
     }
 
     fn create_group(&self) -> io::Result<PathBuf> {
-        let dir = self.dir.join(self.made.fetch_add(1, Relaxed).to_string());
+        let dir = self.dir.join(self.created.fetch_add(1, Relaxed).to_string());
         fs::create_dir(&dir)?;
         Ok(dir)
     }

@@ -29,7 +29,7 @@ fn groups(version: CgroupVersion, files: &[(&str, &str)]) -> (tempfile::TempDir,
     let dir = root.path().join("0");
     imitate(&dir, files);
     let made = AtomicU64::new(1);
-    let groups = MemoryGroups { version, dir: root.path().into(), free: Mutex::new(vec![dir]), made };
+    let groups = MemoryGroups { version, dir: root.path().into(), free: Mutex::new(vec![dir]), created: made };
     (root, groups.into())
 }
 

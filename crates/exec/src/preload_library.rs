@@ -63,7 +63,7 @@ fn find(named: Option<PathBuf>, beside: &Path) -> Result<PathBuf, PreloadLibrary
             Some(path) => Ok(path),
         },
         None => ["", "../lib", "../lib/tidemill"]
-            .map(|folder| beside.join(folder).join(LIBRARY))
+            .map(|directory| beside.join(directory).join(LIBRARY))
             .into_iter()
             .find(|path| path.is_file())
             .ok_or_else(|| PreloadLibraryError::Missing(beside.to_owned())),
@@ -95,8 +95,8 @@ mod tests {
         fs::create_dir_all(root.path().join("lib/tidemill")).unwrap();
         fs::create_dir(&bin).unwrap();
         assert!(matches!(find(None, &bin), Err(PreloadLibraryError::Missing(_))));
-        for folder in ["lib/tidemill", "lib", "bin"] {
-            let file = root.path().join(folder).join(LIBRARY);
+        for directory in ["lib/tidemill", "lib", "bin"] {
+            let file = root.path().join(directory).join(LIBRARY);
             fs::write(&file, "").unwrap();
             assert_eq!(find(None, &bin).unwrap().canonicalize().unwrap(), file);
         }

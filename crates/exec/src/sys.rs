@@ -39,7 +39,7 @@ pub fn reap(pid: Pid) -> io::Result<Option<(ExitStatus, ResourceUsage)>> {
 
 fn usage_from(usage: &libc::rusage) -> ResourceUsage {
     let rss_max = bytes(usage.ru_maxrss);
-    let hidden = rss_max <= own_rss_max();
+    let hidden = rss_max <= self_rss_max();
     ResourceUsage {
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
@@ -49,7 +49,7 @@ fn usage_from(usage: &libc::rusage) -> ResourceUsage {
 }
 
 /// Maximum resident memory of this process in bytes: the count of a child starts with it.
-fn own_rss_max() -> u64 {
+fn self_rss_max() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is valid for writes; a zeroed rusage is valid if the call fails.
     let usage = unsafe {

@@ -20,7 +20,7 @@ pub enum ProgramNotFound {
     },
     /// The path is a directory.
     #[error("`{}` is a directory", .path.display())]
-    IsFolder {
+    IsDirectory {
         /// The path.
         path: PathBuf,
     },
@@ -72,7 +72,7 @@ fn executable(path: PathBuf) -> Result<PathBuf, ProgramNotFound> {
     match fs::metadata(&path) {
         Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => Ok(path),
         Ok(file) if file.is_file() => Err(ProgramNotFound::NotExecutable { path }),
-        Ok(file) if file.is_dir() => Err(ProgramNotFound::IsFolder { path }),
+        Ok(file) if file.is_dir() => Err(ProgramNotFound::IsDirectory { path }),
         Ok(_) | Err(_) => Err(ProgramNotFound::NoFile { path }),
     }
 }

@@ -222,8 +222,8 @@ fn children() -> Vec<(String, usize)> {
         .collect()
 }
 
-fn count(folder: &Path) -> usize {
-    fs::read_dir(folder).map_or(0, Iterator::count)
+fn count(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
 }
 
 /// The child's directory and files may be in a mount that we serve, so a waiting child must not
@@ -286,8 +286,8 @@ async fn a_child_that_left_the_group_does_not_hang_us_and_is_swept_by_its_mark()
     assert!(said.ends_with("said\n"));
     let its_group = said.lines().next().unwrap();
     assert!(alive_in(its_group) > 0);
-    assert_eq!(exec::kill_marked("TEST_MARK=other"), 0);
-    assert!(exec::kill_marked(&format!("TEST_MARK={value}")) > 0);
+    assert_eq!(exec::kill_by_env_var("TEST_MARK=other"), 0);
+    assert!(exec::kill_by_env_var(&format!("TEST_MARK={value}")) > 0);
     let swept = async {
         while alive_in(its_group) > 0 {
             tokio::task::yield_now().await;

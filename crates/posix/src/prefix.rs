@@ -10,7 +10,7 @@ pub fn strip_prefix<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     }
     let mut state = PrefixState::root(prefix);
     parts(path).for_each(|(name, behind)| state.advance(name, behind));
-    state.rest()
+    state.remaining()
 }
 
 /// Returns the rest of a relative path after the prefix. The path starts at a directory outside the
@@ -18,11 +18,11 @@ pub fn strip_prefix<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 pub fn strip_prefix_from<'a>(prefix: &[u8], directory: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let mut state = PrefixState::root(prefix);
     parts(directory).for_each(|(name, _)| state.advance(name, path));
-    if state.more > 0 && state.rest.is_some() {
+    if state.more > 0 && state.remaining.is_some() {
         return None; // inside the host directory that the prefix hides
     }
     parts(path).for_each(|(name, behind)| state.advance(name, behind));
-    state.rest()
+    state.remaining()
 }
 
 /// Returns whether a relative path from a directory outside the pool may lead into it, so that the
@@ -40,12 +40,12 @@ struct PrefixState<'a, 'p> {
     /// Depth in names after those, or in names off the prefix.
     more: usize,
     /// Rest of the path after the prefix.
-    rest: Option<&'a [u8]>,
+    remaining: Option<&'a [u8]>,
 }
 
 impl<'a, 'p> PrefixState<'a, 'p> {
     fn root(prefix: &'p [u8]) -> Self {
-        Self { prefix, matched: 0, more: 0, rest: None }
+        Self { prefix, matched: 0, more: 0, remaining: None }
     }
 
     /// Takes one name; `behind` is the text after it.
@@ -55,19 +55,19 @@ impl<'a, 'p> PrefixState<'a, 'p> {
             b"." => {}
             b".." if self.more > 0 => self.more -= 1,
             // The pool's root is its own parent.
-            b".." if next().is_none() => self.rest = Some(behind),
+            b".." if next().is_none() => self.remaining = Some(behind),
             b".." => self.matched = self.matched.saturating_sub(1),
             name if self.more == 0 && next() == Some(name) => {
                 self.matched += 1;
-                self.rest = names(self.prefix).nth(self.matched).is_none().then_some(behind);
+                self.remaining = names(self.prefix).nth(self.matched).is_none().then_some(behind);
             }
             _ => self.more += 1,
         }
     }
 
     /// Returns the rest after the prefix, if the path leads there.
-    fn rest(&self) -> Option<&'a [u8]> {
-        self.rest.filter(|_| self.matched > 0 && names(self.prefix).nth(self.matched).is_none())
+    fn remaining(&self) -> Option<&'a [u8]> {
+        self.remaining.filter(|_| self.matched > 0 && names(self.prefix).nth(self.matched).is_none())
     }
 }
 
@@ -92,69 +92,69 @@ fn parts(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 mod tests {
     use super::{may_enter, strip_prefix, strip_prefix_from};
 
-    fn rest(path: &str) -> Option<&str> {
-        strip_prefix(b"/tidemill", path.as_bytes()).map(|rest| std::str::from_utf8(rest).expect("text"))
+    fn remaining(path: &str) -> Option<&str> {
+        strip_prefix(b"/tidemill", path.as_bytes()).map(|remaining| std::str::from_utf8(remaining).expect("text"))
     }
 
     #[test]
     fn what_is_behind_the_prefix_is_of_the_pool() {
-        assert_eq!(rest("/tidemill"), Some(""));
-        assert_eq!(rest("/tidemill/"), Some("/"));
-        assert_eq!(rest("/tidemill/a/b"), Some("/a/b"));
-        assert_eq!(rest("//tidemill//a"), Some("//a"));
-        assert_eq!(rest("/./tidemill/./a"), Some("/./a"));
+        assert_eq!(remaining("/tidemill"), Some(""));
+        assert_eq!(remaining("/tidemill/"), Some("/"));
+        assert_eq!(remaining("/tidemill/a/b"), Some("/a/b"));
+        assert_eq!(remaining("//tidemill//a"), Some("//a"));
+        assert_eq!(remaining("/./tidemill/./a"), Some("/./a"));
     }
 
     #[test]
     fn what_only_begins_like_the_prefix_is_not() {
         for path in ["/", "/tidemills", "/tidemill2/a", "/tide", "tidemill/a", "", "/a/tidemill/b"] {
-            assert_eq!(rest(path), None, "{path}");
+            assert_eq!(remaining(path), None, "{path}");
         }
     }
 
     #[test]
     fn dots_lead_in_and_out() {
-        assert_eq!(rest("/usr/../tidemill/a"), Some("/a"));
-        assert_eq!(rest("/../../tidemill/a"), Some("/a"));
-        assert_eq!(rest("/tidemill/a/../b"), Some("/a/../b"));
-        assert_eq!(rest("/usr/tidemill/../b"), None);
+        assert_eq!(remaining("/usr/../tidemill/a"), Some("/a"));
+        assert_eq!(remaining("/../../tidemill/a"), Some("/a"));
+        assert_eq!(remaining("/tidemill/a/../b"), Some("/a/../b"));
+        assert_eq!(remaining("/usr/tidemill/../b"), None);
     }
 
     #[test]
     fn above_the_pool_is_the_pool() {
-        assert_eq!(rest("/tidemill/.."), Some(""));
-        assert_eq!(rest("/tidemill/../b"), Some("/b"));
-        assert_eq!(rest("/tidemill/a/../../b"), Some("/b"));
+        assert_eq!(remaining("/tidemill/.."), Some(""));
+        assert_eq!(remaining("/tidemill/../b"), Some("/b"));
+        assert_eq!(remaining("/tidemill/a/../../b"), Some("/b"));
     }
 
     #[test]
     fn a_relative_path_enters_from_a_folder_above() {
-        let rest = |directory: &str, path: &'static str| {
+        let remaining = |directory: &str, path: &'static str| {
             let entered = strip_prefix_from(b"/mnt/pool", directory.as_bytes(), path.as_bytes());
             assert!(entered.is_none() || may_enter(b"/mnt/pool", path.as_bytes()));
-            entered.map(|rest| std::str::from_utf8(rest).expect("text"))
+            entered.map(|remaining| std::str::from_utf8(remaining).expect("text"))
         };
-        assert_eq!(rest("/", "mnt/pool/a"), Some("/a"));
-        assert_eq!(rest("/mnt", "pool"), Some(""));
-        assert_eq!(rest("/mnt", "pool/a/b"), Some("/a/b"));
-        assert_eq!(rest("/", "mnt"), None);
-        assert_eq!(rest("/usr", "pool/a"), None);
-        assert_eq!(rest("/mnt", "pool2"), None);
-        assert_eq!(rest("/usr/lib", "../../mnt/pool/a"), Some("/a"));
-        assert_eq!(rest("/mnt/data", "../pool/a"), Some("/a"));
-        assert_eq!(rest("/mnt/data", "../pool/../../a"), Some("/a"), "above the pool is the pool");
-        assert_eq!(rest("/mnt", "../pool"), None);
-        assert_eq!(rest("/mnt/pool/hidden", "../pool"), None);
+        assert_eq!(remaining("/", "mnt/pool/a"), Some("/a"));
+        assert_eq!(remaining("/mnt", "pool"), Some(""));
+        assert_eq!(remaining("/mnt", "pool/a/b"), Some("/a/b"));
+        assert_eq!(remaining("/", "mnt"), None);
+        assert_eq!(remaining("/usr", "pool/a"), None);
+        assert_eq!(remaining("/mnt", "pool2"), None);
+        assert_eq!(remaining("/usr/lib", "../../mnt/pool/a"), Some("/a"));
+        assert_eq!(remaining("/mnt/data", "../pool/a"), Some("/a"));
+        assert_eq!(remaining("/mnt/data", "../pool/../../a"), Some("/a"), "above the pool is the pool");
+        assert_eq!(remaining("/mnt", "../pool"), None);
+        assert_eq!(remaining("/mnt/pool/hidden", "../pool"), None);
         assert!(!may_enter(b"/mnt/pool", b"usr/lib"));
     }
 
     #[test]
     fn a_prefix_may_have_several_names() {
-        let rest = |path: &'static str| strip_prefix(b"/mnt/pool/", path.as_bytes());
-        assert_eq!(rest("/mnt/pool/a"), Some(&b"/a"[..]));
-        assert_eq!(rest("/mnt/other/../pool/a"), Some(&b"/a"[..]));
-        assert_eq!(rest("/mnt"), None);
-        assert_eq!(rest("/mnt/pool/.."), Some(&b""[..]));
+        let remaining = |path: &'static str| strip_prefix(b"/mnt/pool/", path.as_bytes());
+        assert_eq!(remaining("/mnt/pool/a"), Some(&b"/a"[..]));
+        assert_eq!(remaining("/mnt/other/../pool/a"), Some(&b"/a"[..]));
+        assert_eq!(remaining("/mnt"), None);
+        assert_eq!(remaining("/mnt/pool/.."), Some(&b""[..]));
         assert_eq!(strip_prefix(b"/", b"/etc"), None, "the root alone stands for nothing");
     }
 }

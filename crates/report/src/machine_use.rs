@@ -26,7 +26,7 @@ pub struct MachineUse {
     pub samples: Samples<MachineSample>,
     /// The time of the first and of the last sample, with the processor seconds up to each.
     #[serde(skip)]
-    seen: Option<[(f64, f64); 2]>,
+    last_sample: Option<[(f64, f64); 2]>,
 }
 
 /// The scope of a measurement.
@@ -69,17 +69,19 @@ impl MachineUse {
     /// and the memory in use. Times must not go backwards.
     pub fn push(&mut self, time: Seconds, cpu_s: f64, memory_bytes: u64) {
         self.peak_memory_bytes = self.peak_memory_bytes.max(memory_bytes);
-        let [first, (before_s, before_cpu_s)] = self.seen.unwrap_or([(time.0, cpu_s); 2]);
+        let [first, (before_s, before_cpu_s)] = self.last_sample.unwrap_or([(time.0, cpu_s); 2]);
         let span = time.0 - before_s;
         let cpus = if span > 0.0 { (cpu_s - before_cpu_s).max(0.0) / span } else { 0.0 };
-        self.seen = Some([first, (time.0, cpu_s)]);
+        self.last_sample = Some([first, (time.0, cpu_s)]);
         self.samples.push(MachineSample(time, rounded(cpus), memory_bytes, span));
     }
 
     /// Computes the mean, and adds the last sample, so that the curves end with the run.
     pub fn close(&mut self) {
         self.samples.close();
-        if let Some([(from_s, from_cpu_s), (to_s, to_cpu_s)]) = self.seen.take().filter(|[from, to]| to.0 > from.0) {
+        if let Some([(from_s, from_cpu_s), (to_s, to_cpu_s)]) =
+            self.last_sample.take().filter(|[from, to]| to.0 > from.0)
+        {
             self.busy_cpus = rounded((to_cpu_s - from_cpu_s).max(0.0) / (to_s - from_s));
         }
     }

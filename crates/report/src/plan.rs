@@ -4,7 +4,7 @@
 //! In the skeleton no task has run and no member exists; the run fills in the rest. A task that is
 //! not updated stays `cancelled`, which is correct if the run ends early.
 
-use crate::{CriticalPath, Load, Machine, Outcome, RunSettings, WorkflowInfo};
+use crate::{CriticalPath, Load, Machine, RunOutcome, RunSettings, WorkflowInfo};
 use crate::{
     DataKind, DataRef, ElementInfo, FailureReason, Member, PoolUsage, Provenance, ReasonKind, RunReport, Status,
     TaskRecord, Totals,
@@ -21,7 +21,7 @@ impl Default for RunReport {
             version: String::new(),
             started: String::new(),
             ended: String::new(),
-            outcome: Outcome::default(),
+            outcome: RunOutcome::default(),
             exit_code: 0,
             problem: None,
             machine: Machine::default(),

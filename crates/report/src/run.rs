@@ -29,7 +29,7 @@ pub struct RunReport {
     /// The end of the run, in the format of `started`.
     pub ended: String,
     /// The outcome of the run.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// The exit code of `tidemill run`.
     pub exit_code: i32,
     /// The reason why the run as a whole failed, if no task gives it (outputs that could not be
@@ -94,7 +94,7 @@ pub struct WorkflowInfo {
 /// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Every task succeeded and every output was exported.
     Done,
     /// A task failed, or `RunReport::problem` gives the reason.

@@ -191,7 +191,7 @@ impl RunContext {
         if !command.path.is_empty() {
             put_path_first(&mut environment, &command.path);
         }
-        let own = self.own_variables(task, attempt).map(|(name, value)| (name.into(), value.into())).into_iter();
+        let own = self.task_variables(task, attempt).map(|(name, value)| (name.into(), value.into())).into_iter();
         let of_tool = command.env.iter().map(|(name, value)| (name.into(), value.into()));
         for (name, value) in own.chain(of_tool).chain(io.variables.iter().cloned()) {
             set(&mut environment, name, value);
@@ -205,7 +205,7 @@ impl RunContext {
     }
 
     /// Variables that tell a task its number, tool and attempt.
-    fn own_variables(&self, task: TaskId, attempt: u32) -> [(&'static str, String); 3] {
+    fn task_variables(&self, task: TaskId, attempt: u32) -> [(&'static str, String); 3] {
         [
             ("TIDEMILL_TASK", task.0.to_string()),
             ("TIDEMILL_TOOL", self.flow.tool_of(task).name.clone()),
@@ -229,7 +229,7 @@ impl RunContext {
             Err(failure) if failure.kind == ReasonKind::Cancelled => return Err(failure),
             Err(failure) => failure,
         };
-        let variables = self.own_variables(task, attempt).map(|(name, value)| (name.to_owned(), value)).into();
+        let variables = self.task_variables(task, attempt).map(|(name, value)| (name.to_owned(), value)).into();
         let repeat = RerunScript { task, why: failure.text.clone(), program: self.program(task), variables };
         let (kept, text) = match keep.keep(&self.flow, workspace, &repeat).await {
             Ok(kept) => (kept, failure.text.clone()),
@@ -353,8 +353,8 @@ fn over_memory(own: ByteSize, held: Option<ByteSize>) -> String {
 /// Prepends the tool's directories to PATH.
 fn put_path_first(environment: &mut Vec<(OsString, OsString)>, own: &[String]) {
     let old = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
-    let folders: Vec<PathBuf> = own.iter().map(PathBuf::from).chain(std::env::split_paths(&old)).collect();
-    if let Ok(joined) = std::env::join_paths(folders) {
+    let directories: Vec<PathBuf> = own.iter().map(PathBuf::from).chain(std::env::split_paths(&old)).collect();
+    if let Ok(joined) = std::env::join_paths(directories) {
         set(environment, "PATH".into(), joined);
     }
 }

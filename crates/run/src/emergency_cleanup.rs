@@ -22,7 +22,7 @@ impl EmergencyCleanup {
     /// any time, more than once.
     pub fn act(&self) {
         let Some(list) = self.armed().take() else { return };
-        exec::kill_marked(&list.run_env_var);
+        exec::kill_by_env_var(&list.run_env_var);
         list.rollback.run();
     }
 

@@ -168,9 +168,9 @@ impl StorageSetup<'_> {
     /// socket.
     fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<LocalEndpoint, Problem> {
         let near = self.claim.mount_point().with_file_name("door");
-        let folder = if LocalEndpoint::fits(&near) { near } else { in_memory(self.claim, "-door") };
-        private_folder(self.claim, &folder)?;
-        LocalEndpoint::open(node, &folder)
+        let directory = if LocalEndpoint::fits(&near) { near } else { in_memory(self.claim, "-door") };
+        private_directory(self.claim, &directory)?;
+        LocalEndpoint::open(node, &directory)
     }
 }
 
@@ -180,7 +180,7 @@ impl StorageSetup<'_> {
 pub fn remove_stale_runs(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.remove_stale()?;
     for name in &swept.removed {
-        exec::kill_marked(&run_env_var(name));
+        exec::kill_by_env_var(&run_env_var(name));
     }
     for (path, why) in &swept.failed {
         tracing::warn!("{} is left of a dead run and could not be removed: {why}", path.display());
@@ -198,9 +198,9 @@ pub const RUN_VARIABLE: &str = "TIDEMILL_RUN";
 
 /// Creates a directory for copies on a RAM disk.
 fn ram_disk(claim: &mut PoolRegistration) -> Result<PathBuf, Problem> {
-    let folder = in_memory(claim, "");
-    private_folder(claim, &folder).map_err(|problem| problem.hint("staging needs a RAM disk it may write to"))?;
-    Ok(folder)
+    let directory = in_memory(claim, "");
+    private_directory(claim, &directory).map_err(|problem| problem.hint("staging needs a RAM disk it may write to"))?;
+    Ok(directory)
 }
 
 /// A path on a RAM disk: below /dev/shm if that exists, else in the directory for temporary files.
@@ -212,9 +212,9 @@ fn in_memory(claim: &PoolRegistration, what: &str) -> PathBuf {
 }
 
 /// Creates a directory that only this user may enter; it is removed with the claim.
-fn private_folder(claim: &mut PoolRegistration, folder: &Path) -> Result<(), Problem> {
-    claim.add_directory(folder)?;
+fn private_directory(claim: &mut PoolRegistration, directory: &Path) -> Result<(), Problem> {
+    claim.add_directory(directory)?;
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| Problem::new(format!("{}: {error}", folder.display())))
+    builder.create(directory).map_err(|error| Problem::new(format!("{}: {error}", directory.display())))
 }

@@ -29,26 +29,26 @@ pub fn places(
 ) -> HashMap<DataId, PathBuf> {
     let plain_path = |id: DataId| {
         let element = workflow.element_of(id);
-        let folder = if element.shape.is_empty() { PathBuf::new() } else { PathBuf::from(&element.name) };
-        folder.join(file_name(id))
+        let directory = if element.shape.is_empty() { PathBuf::new() } else { PathBuf::from(&element.name) };
+        directory.join(file_name(id))
     };
     let mut claimants: BTreeMap<PathBuf, Vec<DataId>> = BTreeMap::new();
     for id in wanted {
         claimants.entry(plain_path(*id)).or_default().push(*id);
     }
     // An output whose path is a directory of another's clashes too: `E` beside `E/E_0`.
-    let folders: std::collections::BTreeSet<PathBuf> =
+    let directories: std::collections::BTreeSet<PathBuf> =
         claimants.keys().filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
     let clashing: std::collections::BTreeSet<DataId> = claimants
         .iter()
-        .filter(|(path, ids)| ids.len() > 1 || folders.contains(*path))
+        .filter(|(path, ids)| ids.len() > 1 || directories.contains(*path))
         .flat_map(|(_, ids)| ids.iter().map(|id| workflow.element_of(*id).first))
         .collect();
     let indexed_path = |id: DataId| {
         let element = workflow.element_of(id);
         let indices = element.indices(id).into_iter().map(|index| index.to_string());
-        let folder: PathBuf = std::iter::once(element.name.clone()).chain(indices).collect();
-        folder.join(file_name(id))
+        let directory: PathBuf = std::iter::once(element.name.clone()).chain(indices).collect();
+        directory.join(file_name(id))
     };
     let place =
         |id: DataId| if clashing.contains(&workflow.element_of(id).first) { indexed_path(id) } else { plain_path(id) };
@@ -78,8 +78,8 @@ pub struct ExportedFile {
 /// Names the target and the failed step. Only empty directories remain of the attempt.
 pub fn write(source: &mut dyn ChunkSource, target: &Path, mode: u32) -> io::Result<ExportedFile> {
     let describe = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", target.display(), reason(&error)));
-    let folder = target.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(describe)?;
+    let directory = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).map_err(describe)?;
     let mut part = PartialFile::create(target, mode).map_err(describe)?;
     let written = copy(source, &mut part.file).map_err(describe)?;
     part.finish(target).map_err(describe)?;
@@ -160,9 +160,9 @@ impl Drop for PartialFile {
 /// never get a name.
 fn nameless(path: &Path, mode: u32) -> io::Result<File> {
     fs::metadata("/proc/self/fd")?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let directory = path.parent().unwrap_or(Path::new("."));
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(folder, flags, Mode::from_raw_mode(mode))?.into())
+    Ok(rustix::fs::open(directory, flags, Mode::from_raw_mode(mode))?.into())
 }
 
 #[cfg(test)]
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn an_output_appears_whole_with_its_hash() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("deep/er/out.txt");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("deep/er/out.txt");
         let written = write(&mut TestSource { data: b"tide".to_vec(), fails: false }, &target, 0o600).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"tide");
         assert_eq!(written, ExportedFile { bytes: 4, hash: blake3::hash(b"tide").to_hex().to_string() });
@@ -236,33 +236,33 @@ mod tests {
 
     #[test]
     fn an_output_that_fails_half_way_leaves_the_old_one_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("out.txt");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("out.txt");
         fs::write(&target, "old").unwrap();
         let error = write(&mut TestSource { data: b"half".to_vec(), fails: true }, &target, 0o600).unwrap_err();
         assert!(error.to_string().contains("out.txt"), "{error}");
         assert_eq!(fs::read(&target).unwrap(), b"old");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_program_stays_executable_and_a_second_run_replaces_the_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("tool");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("tool");
         for text in ["one", "two"] {
             write(&mut TestSource { data: text.into(), fails: false }, &target, 0o700).unwrap();
         }
         assert_eq!(fs::read(&target).unwrap(), b"two");
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o100, 0o100);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_folder_in_the_way_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("out.txt")).unwrap();
-        let error =
-            write(&mut TestSource { data: vec![1], fails: false }, &folder.path().join("out.txt"), 0o600).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("out.txt")).unwrap();
+        let error = write(&mut TestSource { data: vec![1], fails: false }, &directory.path().join("out.txt"), 0o600)
+            .unwrap_err();
         assert!(error.to_string().contains("a folder stands where"), "{error}");
     }
 }

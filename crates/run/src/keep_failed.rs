@@ -30,7 +30,7 @@ pub const SCRIPT: &str = "run.sh";
 #[derive(Debug, Clone)]
 pub struct KeepFailed {
     /// Parent of the directories of the failed tasks.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Directory that relative input paths start from.
     pub data_dir: PathBuf,
 }
@@ -50,8 +50,8 @@ pub struct RerunScript {
 
 impl KeepFailed {
     /// The directory of one task.
-    fn folder_of(&self, flow: &CheckedWorkflow, task: TaskId) -> PathBuf {
-        self.folder.join(layout::task_dir(flow, task))
+    fn directory_of(&self, flow: &CheckedWorkflow, task: TaskId) -> PathBuf {
+        self.directory.join(layout::task_dir(flow, task))
     }
 
     /// Keeps a failed attempt and returns its directory; `None` if the maximum is kept already.
@@ -63,47 +63,47 @@ impl KeepFailed {
     ) -> Result<Option<PathBuf>, String> {
         let task = repeat.task;
         self.forget(flow, task);
-        if fs::read_dir(&self.folder).is_ok_and(|kept| kept.count() >= TASKS_KEPT_MAX) {
+        if fs::read_dir(&self.directory).is_ok_and(|kept| kept.count() >= TASKS_KEPT_MAX) {
             return Ok(None);
         }
-        let folder = self.folder_of(flow, task);
-        let describe = |error: io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(&folder).map_err(describe)?;
+        let directory = self.directory_of(flow, task);
+        let describe = |error: io::Error| format!("{}: {error}", directory.display());
+        fs::create_dir_all(&directory).map_err(describe)?;
         // Inputs and outputs may be private: permit this user only, as for the run's own directory.
-        fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(describe)?;
-        workspace.save_folder(task, &folder.join("left")).await.map_err(|error| error.to_string())?;
+        fs::set_permissions(&directory, Permissions::from_mode(0o700)).map_err(describe)?;
+        workspace.save_directory(task, &directory.join("left")).await.map_err(|error| error.to_string())?;
         let mut inputs: Vec<DataId> = flow.inputs(task).collect();
         inputs.sort_unstable();
         inputs.dedup();
         for id in inputs {
-            let target = folder.join("inputs").join(layout::member(flow, id));
+            let target = directory.join("inputs").join(layout::member(flow, id));
             workspace.save_input(id, &self.data_dir, &target).await.map_err(|error| error.to_string())?;
         }
-        write_start(flow, task, &folder).map_err(describe)?;
-        let script = folder.join(SCRIPT);
-        fs::write(&script, text(&command(flow, task, &folder, "again"), repeat, &folder)).map_err(describe)?;
+        write_start(flow, task, &directory).map_err(describe)?;
+        let script = directory.join(SCRIPT);
+        fs::write(&script, text(&command(flow, task, &directory, "again"), repeat, &directory)).map_err(describe)?;
         fs::set_permissions(&script, Permissions::from_mode(0o700)).map_err(describe)?;
-        Ok(Some(folder))
+        Ok(Some(directory))
     }
 
     /// Removes the files of an earlier attempt.
     pub fn forget(&self, flow: &CheckedWorkflow, task: TaskId) {
-        let folder = self.folder_of(flow, task);
-        if let Err(error) = fs::remove_dir_all(&folder)
+        let directory = self.directory_of(flow, task);
+        if let Err(error) = fs::remove_dir_all(&directory)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!("{}: {error}", folder.display());
+            tracing::warn!("{}: {error}", directory.display());
         }
     }
 }
 
 /// The command of a task whose working directory is `name` in the kept directory.
-fn command(flow: &CheckedWorkflow, task: TaskId, folder: &Path, name: &str) -> TaskCommand {
-    let own = folder.join(name);
+fn command(flow: &CheckedWorkflow, task: TaskId, directory: &Path, name: &str) -> TaskCommand {
+    let own = directory.join(name);
     let path_of = |id: DataId| {
         let path = match flow.writer_of(id) {
             Some(writer) if writer == task => own.join(flow.place_in_task(id)),
-            _ => folder.join("inputs").join(layout::member(flow, id)),
+            _ => directory.join("inputs").join(layout::member(flow, id)),
         };
         path.display().to_string()
     };
@@ -111,11 +111,11 @@ fn command(flow: &CheckedWorkflow, task: TaskId, folder: &Path, name: &str) -> T
 }
 
 /// Writes lists and directories of arrays to `start`, with paths as they will be in `again`.
-fn write_start(flow: &CheckedWorkflow, task: TaskId, folder: &Path) -> io::Result<()> {
-    let (start, again) = (folder.join("start"), folder.join("again"));
+fn write_start(flow: &CheckedWorkflow, task: TaskId, directory: &Path) -> io::Result<()> {
+    let (start, again) = (directory.join("start"), directory.join("again"));
     let here = |path: &str| Path::new(path).strip_prefix(&again).map_or_else(|_| path.into(), |path| start.join(path));
     fs::create_dir_all(&start)?;
-    let command = command(flow, task, folder, "again");
+    let command = command(flow, task, directory, "again");
     for (path, text) in &command.lists {
         fs::write(here(path), text)?;
     }
@@ -127,8 +127,8 @@ fn write_start(flow: &CheckedWorkflow, task: TaskId, folder: &Path) -> io::Resul
 }
 
 /// Text of the script that repeats the command.
-fn text(command: &TaskCommand, repeat: &RerunScript, folder: &Path) -> String {
-    let tool = folder.file_name().unwrap_or_default().to_string_lossy();
+fn text(command: &TaskCommand, repeat: &RerunScript, directory: &Path) -> String {
+    let tool = directory.file_name().unwrap_or_default().to_string_lossy();
     let why: String = repeat.why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let of_tool = command.env.iter().cloned();
     let variables: Vec<String> = repeat
@@ -152,9 +152,9 @@ fn text(command: &TaskCommand, repeat: &RerunScript, folder: &Path) -> String {
     format!(
         "#!/bin/sh\n# Repeats {tool} outside its run, in the folder `again` beside this script. It failed: {why}\n\
          # `left` is what it left in its folder, `inputs` is what it reads.\n\
-         cd {folder} && rm -rf again && cp -R start again && cd again || exit\n\
+         cd {directory} && rm -rf again && cp -R start again && cd again || exit\n\
          {path}exec env {variables} {words} < {input}{output}\n",
-        folder = quoted(&folder.display().to_string()),
+        directory = quoted(&directory.display().to_string()),
         variables = variables.join(" "),
         words = words.join(" "),
     )

@@ -63,7 +63,7 @@ pub use environment::remove_stale_runs;
 pub use event::{Progress, RunEvent};
 pub use layout::{member as member_place, task_dir};
 pub use memory::{MemoryBudget, POOL_BYTES_MIN, PoolSize};
-pub use preflight::folder as check_folder;
+pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;
 pub use spec::{RequestedOptions, RunSpec, StorageRequest};

@@ -21,7 +21,7 @@ const LINKS_MAX: usize = 40;
 /// A name in a directory, or a file by any name.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Place {
-    Name { device: u64, folder: u64, name: OsString },
+    Name { device: u64, directory: u64, name: OsString },
     File { device: u64, inode: u64 },
 }
 
@@ -90,10 +90,10 @@ fn places_of_input(path: &Path) -> Vec<Place> {
 
 /// The name in its directory; `None` if the directory does not exist, as nothing can be in it.
 fn name_place(path: &Path) -> Option<Place> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let about = fs::metadata(folder).ok()?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let about = fs::metadata(directory).ok()?;
     let name = path.file_name()?.to_owned();
-    Some(Place::Name { device: about.dev(), folder: about.ino(), name })
+    Some(Place::Name { device: about.dev(), directory: about.ino(), name })
 }
 
 /// The file itself, to find other names of it: hard links, or two spellings on a file system that

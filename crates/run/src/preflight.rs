@@ -74,9 +74,9 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 
 /// The problem of a directory that cannot be created or written to. `flag` is the user's option for
 /// it.
-pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
-    let describe = |why: String| Some(Problem::new(format!("{flag} {}: {why}", folder.display())));
-    let Ok(absolute) = std::path::absolute(folder) else { return describe("the current folder is gone".into()) };
+pub fn check_directory(flag: &str, directory: &Path) -> Option<Problem> {
+    let describe = |why: String| Some(Problem::new(format!("{flag} {}: {why}", directory.display())));
+    let Ok(absolute) = std::path::absolute(directory) else { return describe("the current folder is gone".into()) };
     let existing = absolute.ancestors().find(|above| above.exists())?;
     if !existing.is_dir() {
         return describe(format!("{} is not a directory", existing.display()));
@@ -92,14 +92,14 @@ pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
 
 /// Creates and removes a temporary file: permissions alone do not show that a disk is full, that a
 /// file system is virtual, or that a quota is used up.
-fn probe(folder: &Path) -> io::Result<()> {
+fn probe(directory: &Path) -> io::Result<()> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    if rustix::fs::open(folder, flags, rustix::fs::Mode::RUSR).is_ok() {
+    if rustix::fs::open(directory, flags, rustix::fs::Mode::RUSR).is_ok() {
         return Ok(());
     }
     // File systems report missing `O_TMPFILE` support by different errors, so every error is taken
     // for it.
-    let path = folder.join(format!(".tidemill-{}.probe", std::process::id()));
+    let path = directory.join(format!(".tidemill-{}.probe", std::process::id()));
     std::fs::create_dir(&path)?;
     std::fs::remove_dir(&path)
 }
@@ -122,10 +122,10 @@ mod tests {
     fn a_folder_that_can_be_made_is_fine_and_one_below_a_file_is_not() {
         let root = tempfile::tempdir().expect("made");
         std::fs::write(root.path().join("file"), "").expect("written");
-        assert_eq!(folder("--out", &root.path().join("a/b")), None);
-        let problem = folder("--report", &root.path().join("file/a")).expect("refused").to_string();
+        assert_eq!(check_directory("--out", &root.path().join("a/b")), None);
+        let problem = check_directory("--report", &root.path().join("file/a")).expect("refused").to_string();
         assert!(problem.contains("--report") && problem.contains("file is not a directory"), "{problem}");
-        let problem = folder("--report", Path::new("/proc/tidemill/report")).expect("refused").to_string();
+        let problem = check_directory("--report", Path::new("/proc/tidemill/report")).expect("refused").to_string();
         assert!(problem.contains("/proc cannot be written to"), "{problem}");
         assert_eq!(std::fs::read_dir(root.path()).expect("is there").count(), 1, "nothing is left of the look");
     }

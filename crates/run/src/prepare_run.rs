@@ -47,7 +47,7 @@ pub fn check_before_start(flow: &CheckedWorkflow, data_dir: &Path) -> Result<(),
 /// Makes all checks before it returns, so that the user sees all problems at once.
 pub fn prepare(spec: &RunSpec) -> Result<PreparedRun, Vec<Problem>> {
     let mut problems = preflight::inputs(&spec.flow, &spec.data_dir);
-    problems.extend(preflight::folder("--out", &spec.out_dir));
+    problems.extend(preflight::check_directory("--out", &spec.out_dir));
     problems.extend(lost_files(spec));
     let programs = preflight::programs(&spec.flow).map_err(|missing| problems.extend(missing)).ok();
     let tools = ToolSupport::inspect(&spec.flow, programs.as_ref().unwrap_or(&HashMap::new()));

@@ -153,11 +153,11 @@ mod tests {
     #[test]
     fn a_tool_hash_changes_with_its_files_and_not_with_its_place() {
         let (here, there) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
-        let hash = |folder: &Path, text: &str| {
-            std::fs::write(folder.join("lib.sh"), text).expect("written");
+        let hash = |directory: &Path, text: &str| {
+            std::fs::write(directory.join("lib.sh"), text).expect("written");
             let mut tool: flow::Tool =
                 serde_json::from_value(serde_json::json!({"name": "t", "command": ["sh"]})).expect("a tool");
-            (tool.here, tool.files) = (folder.display().to_string(), vec!["lib.sh".into()]);
+            (tool.here, tool.files) = (directory.display().to_string(), vec!["lib.sh".into()]);
             tool_provenance(&ResolvedTool { tool, program: "/bin/sh".into() }).hash
         };
         assert_eq!(hash(here.path(), "one"), hash(there.path(), "one"));

@@ -6,7 +6,7 @@ use crate::provenance::InputHashes;
 use crate::workspace::OutputFile;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use report::{Attempt, CapturedOutput, FailureReason, Outcome, ReasonKind, RunReport, Seconds, Status};
+use report::{Attempt, CapturedOutput, FailureReason, ReasonKind, RunOutcome, RunReport, Seconds, Status};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -129,8 +129,8 @@ impl Recorder {
             root: Some(tried.task.0),
             via: None,
             signal: failure.signal,
-            kept: failure.kept.as_ref().map(|folder| folder.display().to_string()),
-            repeat: failure.kept.as_ref().map(|folder| folder.join(keep_failed::SCRIPT).display().to_string()),
+            kept: failure.kept.as_ref().map(|directory| directory.display().to_string()),
+            repeat: failure.kept.as_ref().map(|directory| directory.join(keep_failed::SCRIPT).display().to_string()),
             stdout: of_failure.0,
             stderr: of_failure.1,
         });
@@ -261,11 +261,11 @@ impl Recorder {
     pub fn seal(&mut self, interrupted: bool) {
         let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status != Status::Done);
         self.run.outcome = match (interrupted, failed) {
-            (true, _) => Outcome::Interrupted,
-            (false, true) => Outcome::Failed,
-            (false, false) => Outcome::Done,
+            (true, _) => RunOutcome::Interrupted,
+            (false, true) => RunOutcome::Failed,
+            (false, false) => RunOutcome::Done,
         };
-        self.run.exit_code = i32::from(self.run.outcome != Outcome::Done);
+        self.run.exit_code = i32::from(self.run.outcome != RunOutcome::Done);
         let makespan = self.now();
         self.run.seal(makespan);
         self.run.ended = wall_clock();

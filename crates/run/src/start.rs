@@ -19,7 +19,7 @@ use crate::{export, layout};
 use base::Problem;
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
-use report::{AccessMode, Outcome, RunReport};
+use report::{AccessMode, RunOutcome, RunReport};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ pub async fn run(
     }
     recorder.hashed(hashes.await.unwrap_or_default());
     // A daemon that a tool left behind would keep the mount busy.
-    let left = exec::kill_marked(&run_env_var(&spec.run_id));
+    let left = exec::kill_by_env_var(&run_env_var(&spec.run_id));
     if left > 0 {
         recorder.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
@@ -162,7 +162,10 @@ fn context(
         copies_max: spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0,
         memory: None,
         keep: spec.keep,
-        keep_failed: spec.keep_failed.clone().map(|folder| KeepFailed { folder, data_dir: spec.data_dir.clone() }),
+        keep_failed: spec
+            .keep_failed
+            .clone()
+            .map(|directory| KeepFailed { directory, data_dir: spec.data_dir.clone() }),
         filled: AtomicU64::default(),
     }
 }
@@ -230,9 +233,9 @@ async fn close(context: Arc<RunContext>, environment: Option<RunEnvironment>, re
 fn ended_event(run: &RunReport) -> RunEvent {
     RunEvent::Ended {
         outcome: match run.outcome {
-            Outcome::Done => "done",
-            Outcome::Failed => "failed",
-            Outcome::Interrupted => "interrupted",
+            RunOutcome::Done => "done",
+            RunOutcome::Failed => "failed",
+            RunOutcome::Interrupted => "interrupted",
         },
         seconds: run.makespan().0,
         done: run.totals.tasks_done as usize,

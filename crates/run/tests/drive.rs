@@ -1,7 +1,7 @@
 //! Complete runs of real `sh` tools over a pool: the events during a run, and the report after it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use report::{Outcome, ReasonKind, RunReport, Status};
+use report::{ReasonKind, RunOutcome, RunReport, Status};
 use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,13 +21,13 @@ fn flow(scripts: &[&str], retries: u32) -> CheckedWorkflow {
     CheckedWorkflow::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
 }
 
-fn spec(flow: CheckedWorkflow, folder: &Path) -> RunSpec {
-    let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
+fn spec(flow: CheckedWorkflow, directory: &Path) -> RunSpec {
+    let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
     RunSpec {
         flow: flow.into(),
         run_id: format!("drive-{name}"),
-        data_dir: folder.to_path_buf(),
-        out_dir: folder.join("out"),
+        data_dir: directory.to_path_buf(),
+        out_dir: directory.join("out"),
         report_dir: None,
         warnings: Vec::new(),
         requested: RequestedOptions::default(),
@@ -69,28 +69,28 @@ fn kinds(events: &[RunEvent]) -> Vec<String> {
 
 #[test]
 fn a_run_tells_its_start_each_task_its_outputs_and_its_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let (report, events) = run(spec(flow(&["echo tide > $1"], 0), folder.path()), |_, _| ());
-    assert_eq!(report.outcome, Outcome::Done);
+    let directory = tempfile::tempdir().unwrap();
+    let (report, events) = run(spec(flow(&["echo tide > $1"], 0), directory.path()), |_, _| ());
+    assert_eq!(report.outcome, RunOutcome::Done);
     assert_eq!(kinds(&events), ["started", "task_started", "task_done", "exported", "ended"]);
-    assert_eq!(std::fs::read_to_string(folder.path().join("out/E0")).unwrap(), "tide\n");
+    assert_eq!(std::fs::read_to_string(directory.path().join("out/E0")).unwrap(), "tide\n");
     assert_eq!(report.data[0].hash.as_deref(), Some(blake3::hash(b"tide\n").to_hex().as_str()));
 }
 
 #[test]
 fn a_task_is_tried_again_as_often_as_its_tool_says_and_the_report_has_all_attempts() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = "test $TIDEMILL_ATTEMPT = 3 && echo ok > $1";
-    let (report, events) = run(spec(flow(&[script], 2), folder.path()), |_, _| ());
-    assert_eq!(report.outcome, Outcome::Done);
+    let (report, events) = run(spec(flow(&[script], 2), directory.path()), |_, _| ());
+    assert_eq!(report.outcome, RunOutcome::Done);
     assert_eq!((report.tasks[0].attempts, report.tasks[0].earlier.len()), (3, 2));
     assert_eq!(kinds(&events).iter().filter(|kind| *kind == "task_retried").count(), 2);
 }
 
 #[test]
 fn the_report_tells_of_each_tool_and_how_busy_the_machine_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let (report, _) = run(spec(flow(&["echo ok > $1", "echo ok > $1"], 0), folder.path()), |_, _| ());
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = run(spec(flow(&["echo ok > $1", "echo ok > $1"], 0), directory.path()), |_, _| ());
     let used = report.machine_use.as_ref().expect("this machine tells");
     assert!(used.cpus > 0.0 && (1..=used.memory_bytes).contains(&used.peak_memory_bytes), "{used:?}");
     assert!(used.samples.list().len() >= 2, "the first and the last");
@@ -103,10 +103,10 @@ fn the_report_tells_of_each_tool_and_how_busy_the_machine_was() {
 
 #[test]
 fn of_a_task_that_succeeds_in_the_end_nothing_is_kept_and_of_others_the_last_attempt() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let scripts = ["test $TIDEMILL_ATTEMPT = 2 && echo ok > $1", "echo $TIDEMILL_ATTEMPT > trace; exit 4"];
-    let kept = folder.path().join("failed");
-    let spec = RunSpec { keep_failed: Some(kept.clone()), ..spec(flow(&scripts, 1), folder.path()) };
+    let kept = directory.path().join("failed");
+    let spec = RunSpec { keep_failed: Some(kept.clone()), ..spec(flow(&scripts, 1), directory.path()) };
     let (report, _) = run(spec, |_, _| ());
     assert_eq!(report.tasks[0].status, Status::Done);
     assert!(!kept.join("sh.0").exists());
@@ -116,9 +116,9 @@ fn of_a_task_that_succeeds_in_the_end_nothing_is_kept_and_of_others_the_last_att
 
 #[test]
 fn a_failure_stays_with_its_task_and_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    let (report, _) = run(spec(flow(&["echo oh >&2; exit 4", "echo ok > $1"], 0), folder.path()), |_, _| ());
-    assert_eq!((report.outcome, report.exit_code), (Outcome::Failed, 1));
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = run(spec(flow(&["echo oh >&2; exit 4", "echo ok > $1"], 0), directory.path()), |_, _| ());
+    assert_eq!((report.outcome, report.exit_code), (RunOutcome::Failed, 1));
     let reason = report.tasks[0].reason.as_ref().unwrap();
     assert_eq!((reason.kind, reason.text.as_str()), (ReasonKind::Exit, "it ended with exit code 4"));
     assert_eq!(reason.stderr.as_ref().unwrap().head, "oh\n");
@@ -127,9 +127,9 @@ fn a_failure_stays_with_its_task_and_says_why() {
 
 #[test]
 fn what_a_good_tool_printed_and_took_is_kept_and_what_each_attempt_took_too() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = "echo 42 rows; echo careful >&2; test $TIDEMILL_ATTEMPT = 2 && echo ok > $1";
-    let (report, _) = run(spec(flow(&[script], 1), folder.path()), |_, _| ());
+    let (report, _) = run(spec(flow(&[script], 1), directory.path()), |_, _| ());
     let task = &report.tasks[0];
     assert_eq!((task.status, &task.reason), (Status::Done, &None));
     assert_eq!(task.stdout.as_ref().unwrap().head, "42 rows\n");
@@ -139,15 +139,15 @@ fn what_a_good_tool_printed_and_took_is_kept_and_what_each_attempt_took_too() {
 
 #[test]
 fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut spec = spec(flow(&["sleep 600", "echo never > $1"], 0), folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(flow(&["sleep 600", "echo never > $1"], 0), directory.path());
     spec.slots = 1;
     let (report, _) = run(spec, |event, cancel| {
         if matches!(event, RunEvent::TaskStarted { .. }) {
             cancel.cancel();
         }
     });
-    assert_eq!(report.outcome, Outcome::Interrupted);
+    assert_eq!(report.outcome, RunOutcome::Interrupted);
     let kinds: Vec<ReasonKind> = report.tasks.iter().map(|task| task.reason.as_ref().unwrap().kind).collect();
     assert_eq!(kinds, [ReasonKind::Cancelled, ReasonKind::Cancelled]);
     assert!(report.tasks.iter().all(|task| task.status == Status::Cancelled));
@@ -157,45 +157,45 @@ fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
 
 #[test]
 fn an_output_that_is_too_large_for_the_pool_fails_alone_and_says_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let scripts = ["head -c 64000000 /dev/zero > $1", "echo ok > $1"];
-    let (report, _) = run(spec(flow(&scripts, 0), folder.path()), |_, _| ());
+    let (report, _) = run(spec(flow(&scripts, 0), directory.path()), |_, _| ());
     let reason = report.tasks[0].reason.as_ref().unwrap();
     assert_eq!(reason.kind, ReasonKind::NoSpace);
     assert!(reason.text.contains("--memory"), "{}", reason.text);
     assert_eq!(report.tasks[1].status, Status::Done);
-    assert_eq!(std::fs::read_to_string(folder.path().join("out/E1")).unwrap(), "ok\n");
+    assert_eq!(std::fs::read_to_string(directory.path().join("out/E1")).unwrap(), "ok\n");
 }
 
 #[test]
 fn copies_that_take_more_than_there_is_for_them_end_their_task_and_not_the_run() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let hog = "head -c 20000000 /dev/zero > $1; sleep 600";
     let spec =
-        RunSpec { copies: Some(base::ByteSize::mib(8)), ..spec(flow(&[hog, "echo tide > $1"], 0), folder.path()) };
+        RunSpec { copies: Some(base::ByteSize::mib(8)), ..spec(flow(&[hog, "echo tide > $1"], 0), directory.path()) };
     let (report, _) = run(spec, |_, _| ());
     let reason = report.tasks[0].reason.as_ref().unwrap();
     assert_eq!(reason.kind, ReasonKind::NoSpace, "{}", reason.text);
     assert!(reason.text.contains("--slots"), "{}", reason.text);
     assert_eq!(report.tasks[1].status, Status::Done);
-    assert_eq!(report.outcome, Outcome::Failed);
+    assert_eq!(report.outcome, RunOutcome::Failed);
 }
 
 #[test]
 fn the_watch_over_copies_goes_on_after_a_task_was_stopped() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let hog = "head -c 20000000 /dev/zero > $1; sleep 600";
     let tasks = flow(&[hog, hog], 0);
-    let spec = RunSpec { copies: Some(base::ByteSize::mib(8)), slots: 1, ..spec(tasks, folder.path()) };
+    let spec = RunSpec { copies: Some(base::ByteSize::mib(8)), slots: 1, ..spec(tasks, directory.path()) };
     let (report, _) = run(spec, |_, _| ());
     assert!(report.tasks.iter().all(|task| task.reason.as_ref().unwrap().kind == ReasonKind::NoSpace));
 }
 
 #[test]
 fn a_task_that_was_told_to_stop_as_the_user_gave_up_is_cancelled_not_short_of_space() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let hog = "trap '' TERM; head -c 20000000 /dev/zero > $1; sleep 600";
-    let spec = RunSpec { copies: Some(base::ByteSize::mib(8)), ..spec(flow(&[hog], 0), folder.path()) };
+    let spec = RunSpec { copies: Some(base::ByteSize::mib(8)), ..spec(flow(&[hog], 0), directory.path()) };
     // The first sample that sees the copies stops the task. The task ignores SIGTERM during its
     // grace period, and the user cancels.
     let (report, _) = run(spec, |event, cancel| {
@@ -204,5 +204,5 @@ fn a_task_that_was_told_to_stop_as_the_user_gave_up_is_cancelled_not_short_of_sp
         }
     });
     assert_eq!(report.tasks[0].reason.as_ref().unwrap().kind, ReasonKind::Cancelled);
-    assert_eq!(report.outcome, Outcome::Interrupted);
+    assert_eq!(report.outcome, RunOutcome::Interrupted);
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::PlannedGroups;
-use report::{Outcome, ReasonKind, RunReport};
+use report::{ReasonKind, RunOutcome, RunReport};
 use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,13 +31,13 @@ fn flow(scripts: &[&str], with_pool: bool, retries: u32) -> CheckedWorkflow {
     CheckedWorkflow::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
 }
 
-fn spec(flow: CheckedWorkflow, folder: &Path) -> RunSpec {
-    let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
+fn spec(flow: CheckedWorkflow, directory: &Path) -> RunSpec {
+    let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
     RunSpec {
         flow: flow.into(),
         run_id: format!("memory-{name}"),
-        data_dir: folder.to_path_buf(),
-        out_dir: folder.join("out"),
+        data_dir: directory.to_path_buf(),
+        out_dir: directory.join("out"),
         report_dir: None,
         warnings: Vec::new(),
         requested: RequestedOptions::default(),
@@ -96,12 +96,12 @@ fn check_hog((report, enforced): (RunReport, bool)) {
     let reason = report.tasks[0].reason.as_ref();
     if enforced {
         let reason = reason.expect("it is ended");
-        assert_eq!((report.outcome, reason.kind), (Outcome::Failed, ReasonKind::Memory), "{reason:?}");
+        assert_eq!((report.outcome, reason.kind), (RunOutcome::Failed, ReasonKind::Memory), "{reason:?}");
         assert!(reason.text.starts_with("it took more memory than its tool declares (memory = 64 MiB; "), "{reason:?}");
         assert!(reason.text.ends_with("raise `memory` in the tool file"), "{reason:?}");
         assert!(report.warnings.is_empty(), "told once: {:?}", report.warnings);
     } else {
-        assert_eq!((report.outcome, reason), (Outcome::Done, None));
+        assert_eq!((report.outcome, reason), (RunOutcome::Done, None));
         assert!(report.warnings[0].contains("more than its `memory = \"64MiB\"`"), "{:?}", report.warnings);
     }
 }
@@ -109,37 +109,37 @@ fn check_hog((report, enforced): (RunReport, bool)) {
 #[test]
 fn a_tool_that_takes_more_memory_than_it_declares_is_ended_where_that_can_be_and_warned_about_elsewhere() {
     for with_pool in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let enforced = group_of(&spec(flow(&["true"], with_pool, 0), folder.path())).is_some();
-        check_hog(run(spec(flow(&[&hog(enforced)], with_pool, 0), folder.path())));
+        let directory = tempfile::tempdir().unwrap();
+        let enforced = group_of(&spec(flow(&["true"], with_pool, 0), directory.path())).is_some();
+        check_hog(run(spec(flow(&[&hog(enforced)], with_pool, 0), directory.path())));
     }
 }
 
 #[test]
 fn it_is_tried_again_as_its_tool_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let enforced = group_of(&spec(flow(&["true"], true, 0), folder.path())).is_some();
+    let directory = tempfile::tempdir().unwrap();
+    let enforced = group_of(&spec(flow(&["true"], true, 0), directory.path())).is_some();
     let script = format!("test $TIDEMILL_ATTEMPT = 2 || {{ {}; }}; echo ok > $1", hog(enforced));
-    let (report, _) = run(spec(flow(&[&script], true, 1), folder.path()));
-    assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);
+    let (report, _) = run(spec(flow(&[&script], true, 1), directory.path()));
+    assert_eq!(report.outcome, RunOutcome::Done, "{:?}", report.tasks[0].reason);
     assert_eq!(report.tasks[0].attempts, if enforced { 2 } else { 1 });
 }
 
 #[test]
 fn what_a_tool_writes_into_the_pool_is_not_its_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let (report, _) = run(spec(flow(&["head -c 200000000 /dev/zero > $1"], true, 0), folder.path()));
-    assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = run(spec(flow(&["head -c 200000000 /dev/zero > $1"], true, 0), directory.path()));
+    assert_eq!(report.outcome, RunOutcome::Done, "{:?}", report.tasks[0].reason);
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
 }
 
 #[test]
 fn a_daemon_that_a_tool_leaves_is_ended_with_the_run_and_its_group() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // The shell goes on once the daemon has closed its output, and by then has left its process
     // group.
     let leaves = "x=$(setsid sh -c 'exec sleep 3600 > /dev/null 2>&1' &); echo ok > $1";
-    let (report, _) = run(spec(flow(&[leaves, "echo ok > $1"], true, 0), folder.path()));
-    assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);
+    let (report, _) = run(spec(flow(&[leaves, "echo ok > $1"], true, 0), directory.path()));
+    assert_eq!(report.outcome, RunOutcome::Done, "{:?}", report.tasks[0].reason);
     assert!(report.warnings.iter().any(|warning| warning.contains("that tools left behind")), "{:?}", report.warnings);
 }

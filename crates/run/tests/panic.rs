@@ -12,12 +12,12 @@ const FLOW: &str = r#"{"tidemill_flow": 1, "name": "sleeper",
     "tools": [{"name": "sleep", "command": ["sleep", "3600.125"], "workdir": true, "params": []}],
     "elements": [], "tasks": [{"tool": "sleep"}]}"#;
 
-fn spec(run_id: &str, folder: &Path, storage: StorageRequest) -> RunSpec {
+fn spec(run_id: &str, directory: &Path, storage: StorageRequest) -> RunSpec {
     RunSpec {
         flow: CheckedWorkflow::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap().into(),
         run_id: run_id.to_owned(),
-        data_dir: folder.to_path_buf(),
-        out_dir: folder.join("out"),
+        data_dir: directory.to_path_buf(),
+        out_dir: directory.join("out"),
         report_dir: None,
         warnings: Vec::new(),
         requested: RequestedOptions::default(),
@@ -55,21 +55,21 @@ fn mentions(file: &str, name: &str) -> bool {
 /// Number of processes of the run: they have its id in their environment.
 fn processes_of(run_id: &str) -> usize {
     let run_env_var = format!("TIDEMILL_RUN={run_id}");
-    let folders = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let marked = |folder: std::fs::DirEntry| {
-        let environment = std::fs::read(folder.path().join("environ")).unwrap_or_default();
+    let directories = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let marked = |directory: std::fs::DirEntry| {
+        let environment = std::fs::read(directory.path().join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == run_env_var.as_bytes())
     };
-    folders
-        .filter(|folder| folder.file_name().to_string_lossy().parse::<u32>().is_ok())
-        .filter_map(|folder| marked(folder).then_some(()))
+    directories
+        .filter(|directory| directory.file_name().to_string_lossy().parse::<u32>().is_ok())
+        .filter_map(|directory| marked(directory).then_some(()))
         .count()
 }
 
 fn check(storage: StorageRequest, form: &str) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run_id = format!("panic-{form}-{}", std::process::id());
-    let spec = spec(&run_id, folder.path(), storage);
+    let spec = spec(&run_id, directory.path(), storage);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(spec))).is_err());
     assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
     // The processes were killed, but may not have exited yet.

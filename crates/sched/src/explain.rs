@@ -4,7 +4,7 @@ use crate::messages::FailureCause;
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, SlotId};
 use crate::space::SpaceRules;
-use crate::table::{DataState, Table, TaskState};
+use crate::table::{DataState, TaskState, TaskTable};
 use flow::{DataId, TaskId};
 
 /// The state of a task, with its explanation.
@@ -54,7 +54,7 @@ impl TaskExplanation {
     /// queue.
     pub(crate) fn find(
         task: TaskId,
-        table: &Table,
+        table: &TaskTable,
         (policy, space): (&dyn SchedulingPolicy, &SpaceRules),
         resources: &FreeResources,
         failure: impl Fn(TaskId) -> Option<FailureCause>,
@@ -75,7 +75,7 @@ impl TaskExplanation {
         }
     }
 
-    fn waiting(task: TaskId, missing: u32, table: &Table) -> Self {
+    fn waiting(task: TaskId, missing: u32, table: &TaskTable) -> Self {
         let awaited = |data: DataId| table.datum(data).filter(|datum| datum.state == DataState::Awaited);
         let undone = |task: &TaskId| table.row(*task).is_some_and(|row| row.state != TaskState::Done);
         Self::Waiting {

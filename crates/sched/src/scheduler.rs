@@ -12,7 +12,7 @@ use crate::messages::{
 use crate::policy::{Fifo, SchedulingPolicy};
 use crate::resources::{FreeResources, MachineCapacity, SlotId};
 use crate::space::{NoSpaceOutcome, SpaceRules};
-use crate::table::{DataState, Table, TaskState};
+use crate::table::{DataState, TaskState, TaskTable};
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, VecDeque};
 
@@ -63,7 +63,7 @@ enum Growth {
 /// The scheduler: the task table, the policy, the space rules and the free resources.
 #[derive(Debug)]
 pub struct Scheduler {
-    table: Table,
+    table: TaskTable,
     policy: Box<dyn SchedulingPolicy>,
     space: SpaceRules,
     resources: FreeResources,
@@ -94,7 +94,7 @@ impl Scheduler {
     /// A scheduler without tasks that chooses among ready tasks by `policy`.
     pub fn with_policy(machine: MachineCapacity, options: SchedulerOptions, policy: Box<dyn SchedulingPolicy>) -> Self {
         Self {
-            table: Table::default(),
+            table: TaskTable::default(),
             policy,
             space: SpaceRules::default(),
             resources: FreeResources::new(machine),

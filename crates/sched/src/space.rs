@@ -27,7 +27,7 @@ mod safety;
 use crate::median::RunningMedian;
 use crate::policy::OVERTAKES_MAX;
 use crate::resources::{Demand, FreeResources};
-use crate::table::Table;
+use crate::table::TaskTable;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeSet, HashMap};
 
@@ -349,7 +349,12 @@ impl SpaceRules {
 
     /// Chooses the ready task that starts next. `preferred` is the policy's choice, which the space
     /// rules may override.
-    pub fn choose(&mut self, preferred: Option<TaskId>, resources: &FreeResources, table: &Table) -> Option<TaskId> {
+    pub fn choose(
+        &mut self,
+        preferred: Option<TaskId>,
+        resources: &FreeResources,
+        table: &TaskTable,
+    ) -> Option<TaskId> {
         if self.alone.is_some_and(|task| self.refusals.contains_key(&task)) {
             return None;
         }
@@ -369,7 +374,7 @@ impl SpaceRules {
         &mut self,
         resources: &FreeResources,
         demand: &dyn Fn(TaskId) -> Demand,
-        table: &Table,
+        table: &TaskTable,
     ) -> Option<TaskId> {
         let has_space =
             |candidate: &Candidate| self.candidate_shortfall(candidate) == 0 && self.is_safe(candidate.task, table);
@@ -385,7 +390,7 @@ impl SpaceRules {
     }
 
     /// Returns whether all remaining tasks can still run after this one.
-    fn is_safe(&self, task: TaskId, table: &Table) -> bool {
+    fn is_safe(&self, task: TaskId, table: &TaskTable) -> bool {
         let grows = self.candidate(task).is_some_and(|candidate| candidate.gain < 0);
         self.pool.capacity == 0 || !grows || safety::can_finish_after(task, table, self)
     }
@@ -408,7 +413,7 @@ impl SpaceRules {
         &mut self,
         resources: &FreeResources,
         demand: &dyn Fn(TaskId) -> Demand,
-        table: &Table,
+        table: &TaskTable,
     ) -> Option<TaskId> {
         if !self.running.is_empty() || self.pool.leaving > 0 {
             return None;
@@ -418,7 +423,7 @@ impl SpaceRules {
     }
 
     /// The first task of an order in which all remaining tasks fit, if the search finds one.
-    fn planned(&mut self, table: &Table) -> Option<TaskId> {
+    fn planned(&mut self, table: &TaskTable) -> Option<TaskId> {
         if self.ready.is_empty() || self.failed_searches >= FAILED_SEARCHES_MAX {
             return None;
         }

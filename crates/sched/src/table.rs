@@ -152,14 +152,14 @@ impl DataEntry {
 
 /// All rows and edges.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct TaskTable {
     rows: Vec<Row>,
     data: Vec<DataEntry>,
     edges: Vec<Edge>,
     outputs: Vec<DataId>,
 }
 
-impl Table {
+impl TaskTable {
     /// Allocates rows for this many tasks and data in one allocation each.
     pub fn reserve(&mut self, tasks: usize, data: usize) {
         self.rows.reserve(tasks);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn readers_are_found_in_the_order_of_adding_each_once() {
-        let mut table = Table::default();
+        let mut table = TaskTable::default();
         for id in [2, 0, 1] {
             let spec = TaskSpec { inputs: vec![DataId(5), DataId(3), DataId(5)], ..TaskSpec::new(TaskId(id)) };
             table.insert(&spec, 0).expect("each is new");
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_last_reader_of_a_temporary_is_known_when_all_others_have_ended() {
-        let mut table = Table::default();
+        let mut table = TaskTable::default();
         let writer = TaskSpec { outputs: vec![DataId(5)], ..TaskSpec::new(TaskId(9)) };
         table.insert(&writer, 0).expect("new");
         for id in [2, 0, 1] {

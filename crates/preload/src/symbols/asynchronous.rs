@@ -22,7 +22,7 @@ use std::ptr::{null, null_mut};
 
 /// `struct aiocb`, including the C library's private fields.
 #[repr(C)]
-pub struct Operation {
+pub struct AioControlBlock {
     descriptor: c_int,
     kind: c_int,
     priority: c_int,
@@ -40,8 +40,8 @@ pub struct Operation {
     _reserved: [c_char; 32],
 }
 
-const _: () = assert!(size_of::<Operation>() == size_of::<libc::aiocb>());
-const _: () = assert!(offset_of!(Operation, offset) == offset_of!(libc::aiocb, aio_offset));
+const _: () = assert!(size_of::<AioControlBlock>() == size_of::<libc::aiocb>());
+const _: () = assert!(offset_of!(AioControlBlock, offset) == offset_of!(libc::aiocb, aio_offset));
 
 /// Largest priority reduction of an operation (`AIO_PRIO_DELTA_MAX`).
 const PRIORITY_MAX: c_int = 20;
@@ -50,19 +50,19 @@ const KIND_BITS: c_int = 127;
 
 symbols! {
     /// `aio_read(3)`.
-    fn aio_read(operation: *mut Operation) -> c_int | aio_read64 {
+    fn aio_read(operation: *mut AioControlBlock) -> c_int | aio_read64 {
         // SAFETY: the program's operation.
         unsafe { if is_remote((*operation).descriptor) { zero(submit(operation, LIO_READ)) } else { next(operation) } }
     }
 
     /// `aio_write(3)`.
-    fn aio_write(operation: *mut Operation) -> c_int | aio_write64 {
+    fn aio_write(operation: *mut AioControlBlock) -> c_int | aio_write64 {
         // SAFETY: the program's operation.
         unsafe { if is_remote((*operation).descriptor) { zero(submit(operation, LIO_WRITE)) } else { next(operation) } }
     }
 
     /// `aio_fsync(3)`: completes at once, because written bytes are visible to all.
-    fn aio_fsync(what: c_int, operation: *mut Operation) -> c_int | aio_fsync64 {
+    fn aio_fsync(what: c_int, operation: *mut AioControlBlock) -> c_int | aio_fsync64 {
         // SAFETY: the program's operation.
         unsafe {
             if !is_remote((*operation).descriptor) {
@@ -74,12 +74,12 @@ symbols! {
 
     /// `lio_listio(3)`: executes the operations of the pool here. The C library executes the rest,
     /// waits for it, and notifies when all is complete.
-    fn lio_listio(mode: c_int, list: *const *mut Operation, count: c_int, event: *mut sigevent) -> c_int | lio_listio64 {
+    fn lio_listio(mode: c_int, list: *const *mut AioControlBlock, count: c_int, event: *mut sigevent) -> c_int | lio_listio64 {
         // SAFETY: the program's list of `count` operations.
         unsafe {
             let known = mode == LIO_WAIT || mode == LIO_NOWAIT;
             let operations = if known { operation_list(list, count) } else { &[] };
-            let is_ours = |operation: *mut Operation| {
+            let is_ours = |operation: *mut AioControlBlock| {
                 !operation.is_null() && (*operation).kind != LIO_NOP && is_remote((*operation).descriptor)
             };
             if !operations.iter().any(|operation| is_ours(*operation)) {
@@ -101,7 +101,7 @@ symbols! {
 
 /// # Safety
 /// `list` has `count` entries.
-unsafe fn operation_list<'a>(list: *const *mut Operation, count: c_int) -> &'a [*mut Operation] {
+unsafe fn operation_list<'a>(list: *const *mut AioControlBlock, count: c_int) -> &'a [*mut AioControlBlock] {
     match usize::try_from(count) {
         // SAFETY: guaranteed by the caller.
         Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(list, count) },
@@ -116,10 +116,10 @@ unsafe fn operation_list<'a>(list: *const *mut Operation, count: c_int) -> &'a [
 ///
 /// # Safety
 /// A valid operation of the program.
-unsafe fn submit(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
+unsafe fn submit(operation: *mut AioControlBlock, kind: c_int) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let Operation { descriptor, priority, buffer, bytes, offset, .. } = *operation;
+        let AioControlBlock { descriptor, priority, buffer, bytes, offset, .. } = *operation;
         if !(0..=PRIORITY_MAX).contains(&priority) {
             ((*operation).error, (*operation).returned) = (libc::EINVAL, -1);
             return Err(Errno::INVAL);
@@ -139,7 +139,7 @@ unsafe fn submit(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
 ///
 /// # Safety
 /// A valid operation of the program.
-unsafe fn complete(operation: *mut Operation, outcome: Result<usize, Errno>) {
+unsafe fn complete(operation: *mut AioControlBlock, outcome: Result<usize, Errno>) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         (*operation).error = outcome.err().map_or(0, Errno::raw_os_error);

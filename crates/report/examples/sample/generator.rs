@@ -6,8 +6,8 @@
 
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
 use report::{
-    AccessMode, Attempt, CapturedOutput, FailureReason, FileProvenance, Machine, MachineUse, MeasurementScope, Outcome,
-    ReasonKind, RunReport, Seconds,
+    AccessMode, Attempt, CapturedOutput, FailureReason, FileProvenance, Machine, MachineUse, MeasurementScope,
+    ReasonKind, RunOutcome, RunReport, Seconds,
 };
 use report::{RunSettings, Seed, Status, TaskRecord, ToolProvenance, WorkflowInfo};
 use std::path::Path;
@@ -447,9 +447,9 @@ fn describe(run: &mut RunReport, workflow: &Workflow, story: SampleKind) {
     };
     (run.started, run.ended) = ("2026-11-20T15:41:16.250Z".to_owned(), "2026-11-20T15:42:40.501Z".to_owned());
     (run.outcome, run.exit_code) = match story {
-        SampleKind::Done => (Outcome::Done, 0),
-        SampleKind::Failed | SampleKind::Hostile => (Outcome::Failed, 1),
-        SampleKind::Interrupted => (Outcome::Interrupted, 130),
+        SampleKind::Done => (RunOutcome::Done, 0),
+        SampleKind::Failed | SampleKind::Hostile => (RunOutcome::Failed, 1),
+        SampleKind::Interrupted => (RunOutcome::Interrupted, 130),
     };
     run.machine = Machine {
         host: named(story, "tern"),

@@ -104,8 +104,8 @@ async fn remove(pool: &Vfs, place: &Path) -> Outcome<()> {
         outcome => outcome?,
     }
     // The directory is removed with its last file; before that this call fails, as it should.
-    let folder = place.parent().and_then(|folder| Some((folder.parent()?, folder.file_name()?)));
-    if let Some((above, name)) = folder {
+    let directory = place.parent().and_then(|directory| Some((directory.parent()?, directory.file_name()?)));
+    if let Some((above, name)) = directory {
         let above = pool.resolve(bytes_of(above)).await?.file;
         let _ = pool.remove_directory(above, bytes_of(name.as_ref())).await;
     }
@@ -121,8 +121,8 @@ mod tests {
         let settings = node::NodeSettings::new(base::ByteSize::mib(32));
         let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
         let pool = Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
-        for folder in ["t.1/scratch", "t.2"] {
-            pool.make_directories(folder.as_bytes()).await.unwrap();
+        for directory in ["t.1/scratch", "t.2"] {
+            pool.make_directories(directory.as_bytes()).await.unwrap();
         }
         for file in ["t.1/a", "t.1/scratch/b", "t.2/a", "t.2/kept"] {
             pool.write_file(file.as_bytes(), b"x").await.unwrap();

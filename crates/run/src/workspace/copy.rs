@@ -114,8 +114,8 @@ fn copy_in(
 pub async fn out_of_pool(base: &WorkspaceBase, place: &Path, host: PathBuf) -> Result<(), WorkspaceError> {
     let mut source = PoolReader::open(&base.pool, place).await?;
     blocking(move || {
-        let folder = host.parent().map(Path::to_path_buf).unwrap_or_default();
-        fs::create_dir_all(&folder).map_err(WorkspaceError::host(folder))?;
+        let directory = host.parent().map(Path::to_path_buf).unwrap_or_default();
+        fs::create_dir_all(&directory).map_err(WorkspaceError::host(directory))?;
         let copied = copy_out(&mut source, &host);
         if copied.is_err() {
             let _ = fs::remove_file(&host);
@@ -189,8 +189,8 @@ impl WorkspaceBase {
 
     /// The directory of `place`, created if it does not exist, and the last name.
     pub(super) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), WorkspaceError> {
-        let folder = place.parent().unwrap_or(Path::new(""));
-        let parent = self.pool.make_directories(bytes_of(folder)).await.map_err(WorkspaceError::pool(folder))?;
+        let directory = place.parent().unwrap_or(Path::new(""));
+        let parent = self.pool.make_directories(bytes_of(directory)).await.map_err(WorkspaceError::pool(directory))?;
         Ok((parent.file, place.file_name().unwrap_or_default().as_bytes().to_vec()))
     }
 

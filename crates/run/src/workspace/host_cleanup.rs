@@ -9,17 +9,17 @@ use std::path::Path;
 /// call.
 pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => remove_folder(path),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => remove_directory(path),
         outcome => outcome,
     }
 }
 
 /// Removes a directory with its content. Tools leave directories that even their owner may not
 /// enter or change; their permissions are changed first.
-fn remove_folder(path: &Path) -> io::Result<()> {
+fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_folders(path)?;
+            open_directories(path)?;
             fs::remove_dir_all(path)
         }
         outcome => outcome,
@@ -27,14 +27,14 @@ fn remove_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Gives the owner all rights on a directory and those below it. Links are not followed.
-fn open_folders(top: &Path) -> io::Result<()> {
-    let mut folders = vec![top.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&folder)? {
+fn open_directories(top: &Path) -> io::Result<()> {
+    let mut directories = vec![top.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&directory)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
+                directories.push(entry.path());
             }
         }
     }
@@ -51,8 +51,8 @@ mod tests {
         let top = root.path().join("scratch");
         fs::create_dir_all(top.join("deep/er")).unwrap();
         fs::write(top.join("deep/file"), "x").unwrap();
-        for folder in ["deep/er", "deep", ""] {
-            fs::set_permissions(top.join(folder), fs::Permissions::from_mode(0o000)).unwrap();
+        for directory in ["deep/er", "deep", ""] {
+            fs::set_permissions(top.join(directory), fs::Permissions::from_mode(0o000)).unwrap();
         }
         remove_any(&top).unwrap();
         assert!(!top.exists());

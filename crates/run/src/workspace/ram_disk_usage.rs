@@ -8,10 +8,10 @@ use std::path::Path;
 /// Unit of the block count of `stat`.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Bytes of memory that the files below `folder` take. Files that vanish meanwhile count as
+/// Bytes of memory that the files below `directory` take. Files that vanish meanwhile count as
 /// nothing; links are not followed.
-pub fn bytes_below(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+pub fn bytes_below(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
     entries.filter_map(Result::ok).map(|entry| bytes_of(&entry)).sum()
 }
 

@@ -134,8 +134,8 @@ impl StagedStorage {
     /// Makes a link to an input, which stays on the host's disk.
     pub fn link_input(&self, host: &Path, place: &Path) -> Result<(), WorkspaceError> {
         let link = self.root.join(place);
-        let folder = link.parent().map(Path::to_path_buf).unwrap_or_default();
-        fs::create_dir_all(&folder).map_err(WorkspaceError::host(folder))?;
+        let directory = link.parent().map(Path::to_path_buf).unwrap_or_default();
+        fs::create_dir_all(&directory).map_err(WorkspaceError::host(directory))?;
         symlink(host, &link).map_err(WorkspaceError::host(link))
     }
 
@@ -153,8 +153,8 @@ impl StagedStorage {
 /// Describes the thing at the path of an output, if it is not a regular file in directories of its
 /// task. A directory that the tool replaced by a link would lead to files of others.
 fn not_a_file(root: &Path, place: &Path) -> Option<&'static str> {
-    let folders = place.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    if folders.into_iter().any(|folder| root.join(folder).is_symlink()) {
+    let directories = place.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty());
+    if directories.into_iter().any(|directory| root.join(directory).is_symlink()) {
         return Some("its directory is a symbolic link, and the pool keeps files");
     }
     match fs::symlink_metadata(root.join(place)) {

@@ -17,7 +17,7 @@
 //! all tasks.
 
 use super::{Rank, ReadyTask, SpaceRules, ToolStats, claim_of_guess, signed};
-use crate::table::{Table, TaskState};
+use crate::table::{TaskState, TaskTable};
 use base::SplitMix64;
 use flow::{DataId, TaskId};
 use std::{
@@ -41,7 +41,7 @@ const CHANCES: usize = 1 << 16;
 
 /// Returns whether all remaining tasks can run if the ready `task` starts now. Also true if that is
 /// beyond the bounds of the simulation.
-pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool {
+pub fn can_finish_after(task: TaskId, table: &TaskTable, space: &SpaceRules) -> bool {
     let Some(entry) = space.ready.get(&task) else { return true };
     let mut simulation = Simulation::new(table, space);
     let before = simulation.used;
@@ -62,7 +62,7 @@ pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool
 
 /// The first task of an order in which all remaining tasks fit one after the other; `None` if the
 /// search found no such order. Call it only if nothing runs.
-pub fn find_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
+pub fn find_order(table: &TaskTable, space: &SpaceRules) -> Option<TaskId> {
     let (mut random, mut tasks_left) = (SplitMix64::new(SEED), SEARCH_MAX);
     for _ in 0..ORDERS_MAX {
         if tasks_left == 0 {
@@ -102,7 +102,7 @@ struct ToolQueue<'a> {
 
 /// The state of a simulation, as a difference from the table and the space rules.
 struct Simulation<'a> {
-    table: &'a Table,
+    table: &'a TaskTable,
     space: &'a SpaceRules,
     used: u64,
     tools: Vec<ToolQueue<'a>>,
@@ -121,7 +121,7 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     /// The state after all running tasks have ended.
-    fn new(table: &'a Table, space: &'a SpaceRules) -> Self {
+    fn new(table: &'a TaskTable, space: &'a SpaceRules) -> Self {
         let ready = |stats: &'a ToolStats| ToolQueue {
             stats,
             sorted: stats.ready.iter().rev().peekable(),

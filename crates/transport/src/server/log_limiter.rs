@@ -17,7 +17,7 @@ pub struct LogRateLimiter(Mutex<Option<LogWindow>>);
 
 #[derive(Debug)]
 struct LogWindow {
-    since: Instant,
+    window_start: Instant,
     logged: u32,
     suppressed: u64,
 }
@@ -37,10 +37,10 @@ impl LogRateLimiter {
     /// Returns whether to log a line now, and how many were suppressed in the period before.
     fn count(&self, now: Instant) -> (bool, u64) {
         let mut counted = self.0.lock();
-        let current = counted.get_or_insert(LogWindow { since: now, logged: 0, suppressed: 0 });
+        let current = counted.get_or_insert(LogWindow { window_start: now, logged: 0, suppressed: 0 });
         let mut suppressed = 0;
-        if now.saturating_duration_since(current.since) >= PERIOD {
-            (current.since, current.logged) = (now, 0);
+        if now.saturating_duration_since(current.window_start) >= PERIOD {
+            (current.window_start, current.logged) = (now, 0);
             suppressed = mem::take(&mut current.suppressed);
         }
         if current.logged < LINES_MAX {

@@ -33,7 +33,7 @@ pub const REPORTS: &str = "tidemill-report";
 
 /// Content of a data directory. Paths are relative to it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct DataFolder {
+pub struct DataDirectory {
     /// Files that scripts find by name and by pattern.
     pub files: Vec<String>,
     /// Files in directories that runs write to.
@@ -46,46 +46,46 @@ pub struct DataFolder {
 type Identity = (u64, u64);
 
 /// A directory to list.
-struct PendingFolder {
+struct PendingDirectory {
     /// Path relative to the data directory.
     path: PathBuf,
     is_set_aside: bool,
 }
 
 /// Lists `dir`, where this run writes to the directories `written`.
-pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
-    let mut listing = FolderListing {
+pub fn list(dir: &Path, written: &[&Path]) -> Result<DataDirectory, Problem> {
+    let mut listing = DirectoryListing {
         dir,
-        written: written.iter().filter_map(|folder| identity(folder)).collect(),
+        written: written.iter().filter_map(|directory| identity(directory)).collect(),
         seen: HashSet::new(),
         links: Vec::new(),
         unusable: Vec::new(),
-        found: DataFolder::default(),
+        found: DataDirectory::default(),
     };
     listing.seen.extend(identity(dir));
-    let mut folders = vec![PendingFolder { path: PathBuf::new(), is_set_aside: false }];
+    let mut directories = vec![PendingDirectory { path: PathBuf::new(), is_set_aside: false }];
     // Follow links last, so that a directory is listed by its own path.
-    while let Some(folder) = folders.pop().or_else(|| listing.next_link()) {
-        listing.list_one(&folder, &mut folders)?;
+    while let Some(directory) = directories.pop().or_else(|| listing.next_link()) {
+        listing.list_one(&directory, &mut directories)?;
     }
     listing.found.warnings = listing.warnings();
     Ok(listing.found)
 }
 
-struct FolderListing<'a> {
+struct DirectoryListing<'a> {
     dir: &'a Path,
     written: HashSet<Identity>,
     seen: HashSet<Identity>,
     /// Links to directories, in the order in which they were found.
-    links: Vec<PendingFolder>,
+    links: Vec<PendingDirectory>,
     /// Names that cannot be used, with the reasons.
     unusable: Vec<(PathBuf, &'static str)>,
-    found: DataFolder,
+    found: DataDirectory,
 }
 
-impl FolderListing<'_> {
+impl DirectoryListing<'_> {
     /// The next link to a directory that was not listed yet.
-    fn next_link(&mut self) -> Option<PendingFolder> {
+    fn next_link(&mut self) -> Option<PendingDirectory> {
         while let Some(link) = self.links.pop() {
             if self.is_new(&link.path) {
                 return Some(link);
@@ -98,17 +98,21 @@ impl FolderListing<'_> {
         identity(&self.dir.join(path)).is_some_and(|identity| self.seen.insert(identity))
     }
 
-    fn list_one(&mut self, folder: &PendingFolder, folders: &mut Vec<PendingFolder>) -> Result<(), Problem> {
-        let whole = self.dir.join(&folder.path);
+    fn list_one(
+        &mut self,
+        directory: &PendingDirectory,
+        directories: &mut Vec<PendingDirectory>,
+    ) -> Result<(), Problem> {
+        let whole = self.dir.join(&directory.path);
         let describe = |error: std::io::Error| Problem::new(format!("{}: {error}", whole.display()));
         let mut entries = fs::read_dir(&whole).map_err(describe)?.collect::<Result<Vec<_>, _>>().map_err(describe)?;
         // The order must not depend on the file system: of several links to one directory, the
         // first by name counts.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
         let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
-        let traits = FolderTraits { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
+        let traits = DirectoryTraits { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
         for entry in &entries {
-            self.add_entry(folder, entry, &traits, folders);
+            self.add_entry(directory, entry, &traits, directories);
             if self.found.files.len() + self.found.set_aside.len() > DATA_FILES_MAX {
                 return Err(Problem::new(format!("{}: more than {DATA_FILES_MAX} files", self.dir.display()))
                     .hint("name the folder of the inputs with --data"));
@@ -119,12 +123,12 @@ impl FolderListing<'_> {
 
     fn add_entry(
         &mut self,
-        folder: &PendingFolder,
+        directory: &PendingDirectory,
         entry: &DirEntry,
-        traits: &FolderTraits,
-        folders: &mut Vec<PendingFolder>,
+        traits: &DirectoryTraits,
+        directories: &mut Vec<PendingDirectory>,
     ) {
-        let path = folder.path.join(entry.file_name());
+        let path = directory.path.join(entry.file_name());
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             return;
         }
@@ -134,15 +138,15 @@ impl FolderListing<'_> {
         };
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         let Ok(about) = fs::metadata(entry.path()) else { return };
-        let is_set_aside = folder.is_set_aside || traits.sets_aside(&text);
+        let is_set_aside = directory.is_set_aside || traits.sets_aside(&text);
         if about.is_dir() {
             let is_set_aside =
                 is_set_aside || self.written.contains(&(about.dev(), about.ino())) || holds_report(entry);
-            let found = PendingFolder { path, is_set_aside };
+            let found = PendingDirectory { path, is_set_aside };
             if is_link {
                 self.links.push(found);
             } else if self.is_new(&found.path) {
-                folders.push(found);
+                directories.push(found);
             }
         } else if about.is_file() {
             let files = if is_set_aside { &mut self.found.set_aside } else { &mut self.found.files };
@@ -165,14 +169,14 @@ impl FolderListing<'_> {
 }
 
 /// Properties of a directory that tell which of its entries runs wrote.
-struct FolderTraits {
+struct DirectoryTraits {
     /// The directory is a report.
     is_report: bool,
     /// Runs were started in the directory.
     has_reports: bool,
 }
 
-impl FolderTraits {
+impl DirectoryTraits {
     fn sets_aside(&self, name: &str) -> bool {
         match name {
             REPORTS => true,
@@ -208,7 +212,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// A directory with empty files at these paths.
-    fn folder(paths: &[&str]) -> tempfile::TempDir {
+    fn make_directory(paths: &[&str]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for path in paths {
             let path = dir.path().join(path);
@@ -218,7 +222,7 @@ mod tests {
         dir
     }
 
-    fn listed(dir: &Path, written: &[&Path]) -> DataFolder {
+    fn listed(dir: &Path, written: &[&Path]) -> DataDirectory {
         let mut found = list(dir, written).unwrap();
         found.files.sort();
         found.set_aside.sort();
@@ -227,33 +231,35 @@ mod tests {
 
     #[test]
     fn a_data_folder_lists_its_files_without_the_hidden_ones() {
-        let dir = folder(&["a/x.csv", "a/.git/y", ".z", "b"]);
+        let dir = make_directory(&["a/x.csv", "a/.git/y", ".z", "b"]);
         assert_eq!(listed(dir.path(), &[]).files, ["a/x.csv", "b"]);
     }
 
     #[test]
     fn folders_that_this_run_or_earlier_ones_write_to_are_no_inputs() {
-        let dir = folder(&["in.txt", "out/E.txt", "tidemill-report/f-1/run.json", "tidemill-report/f-1/report.html"]);
+        let dir =
+            make_directory(&["in.txt", "out/E.txt", "tidemill-report/f-1/run.json", "tidemill-report/f-1/report.html"]);
         let found = listed(dir.path(), &[]);
         assert_eq!(found.files, ["in.txt"]);
         assert_eq!(found.set_aside[0], "out/E.txt", "found by its full name all the same");
-        let elsewhere = folder(&["in.txt", "a/results/E.txt", "b/run.json", "b/report.html", "b/x", "c/run.json"]);
+        let elsewhere =
+            make_directory(&["in.txt", "a/results/E.txt", "b/run.json", "b/report.html", "b/x", "c/run.json"]);
         let found = listed(elsewhere.path(), &[&elsewhere.path().join("a/results")]);
         assert_eq!(found.files, ["c/run.json", "in.txt"]);
-        let own = folder(&["out/in.txt", "run.json"]);
+        let own = make_directory(&["out/in.txt", "run.json"]);
         assert_eq!(listed(own.path(), &[]).files, ["out/in.txt", "run.json"], "no run was here");
     }
 
     #[test]
     fn a_link_to_a_folder_that_is_written_to_does_not_let_outputs_in() {
-        let dir = folder(&["in.txt", "results/E.txt"]);
+        let dir = make_directory(&["in.txt", "results/E.txt"]);
         symlink("results", dir.path().join("latest")).unwrap();
         assert_eq!(listed(dir.path(), &[&dir.path().join("latest")]).files, ["in.txt"]);
     }
 
     #[test]
     fn links_to_folders_are_followed_and_each_folder_is_listed_once() {
-        let (dir, other) = (folder(&["real/x", "in"]), folder(&["deep/y"]));
+        let (dir, other) = (make_directory(&["real/x", "in"]), make_directory(&["deep/y"]));
         for (target, name) in [(Path::new("real"), "a"), (Path::new("."), "real/round"), (other.path(), "far")] {
             symlink(target, dir.path().join(name)).unwrap();
         }
@@ -264,7 +270,7 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_used_are_named_with_the_reason() {
-        let dir = folder(&["good", "two\nlines"]);
+        let dir = make_directory(&["good", "two\nlines"]);
         fs::write(dir.path().join(OsStr::from_bytes(b"caf\xe9")), "").unwrap();
         let found = listed(dir.path(), &[]);
         assert_eq!(found.files, ["good"]);
