@@ -199,7 +199,7 @@ fn node_as_json(node: &NodeStatus) -> Value {
             "state": "up", "used": up.usage.used, "files": up.usage.files, "waiting": up.usage.waiting,
             "partitions": up.partitions,
         }),
-        NodeState::Down(why) => json!({ "state": "down", "why": why }),
+        NodeState::Down(why) => json!({ "state": "down", "reason": why }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
         shown.extend(more);

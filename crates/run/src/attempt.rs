@@ -116,7 +116,7 @@ impl RunContext {
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // Only log an error of the removal; the user needs the failure that came first.
             if let Err(error) = workspace.discard(task).await {
-                tracing::warn!(task = task.0, trouble = %error, "could not remove what a failed task left");
+                tracing::warn!(task = task.0, %error, "could not remove what a failed task left");
             }
         }
         outcome

@@ -141,7 +141,7 @@ impl DrivenConnection {
 
     fn end(&self, stage: &mut ConnectionStage, end: &ClientDisconnect) {
         let why = end.to_string();
-        tracing::debug!(address = %self.target.address, why, "a connection has ended");
+        tracing::debug!(address = %self.target.address, reason = why, "a connection has ended");
         self.connection.end(&failure(&self.target.address, end));
         if let ConnectionStage::Open(driver, _) = std::mem::replace(stage, ConnectionStage::Closed) {
             let mut framed = driver.into_framed();

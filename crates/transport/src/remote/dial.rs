@@ -85,7 +85,7 @@ async fn drive(target: Arc<ConnectTarget>, guard: EndGuard) {
     let mut driver = ConnectionDriver::new(connection.clone(), framed);
     let end = poll_fn(|context| flatten_end(driver.try_poll(context))).await;
     let why = end.to_string();
-    tracing::debug!(%address, why, "a connection has ended");
+    tracing::debug!(%address, reason = why, "a connection has ended");
     connection.end(&failure(address, &end));
     driver.into_framed().goodbye(&why).await;
 }

@@ -204,7 +204,7 @@ impl<S: Socket> ConnectionDriver<S> {
                 let writer = self.framed.take_descriptor()?.map(|file| ShmWriter::new(file, shape));
                 match writer {
                     Some(Ok(writer)) => self.connection.set_shm_writer(writer),
-                    other => tracing::debug!(?other, "nothing can be put into a node's memory"),
+                    other => tracing::debug!(writer = ?other, "nothing can be put into a node's memory"),
                 }
             }
             ToClient::ReplyInShm { id, range: placed } => {
@@ -231,7 +231,7 @@ impl<S: Socket> ConnectionDriver<S> {
                 self.connection.notify_mapped(number);
             }
             Some((_, Err(error))) => tracing::debug!(%error, "a node's memory cannot be mapped"),
-            None => tracing::debug!(number, "a part of a node's memory did not come"),
+            None => tracing::debug!(segment = number, "a part of a node's memory did not come"),
         }
     }
 

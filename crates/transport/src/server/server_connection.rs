@@ -182,8 +182,8 @@ impl ServerConnection {
             ServerDisconnect::Left
             | ServerDisconnect::Died
             | ServerDisconnect::Goodbye(_)
-            | ServerDisconnect::Stopped => tracing::debug!(%end, "a connection has ended"),
-            _ => self.state.log_limiter.warn(|| tracing::warn!(%end, "a connection has ended")),
+            | ServerDisconnect::Stopped => tracing::debug!(reason = %end, "a connection has ended"),
+            _ => self.state.log_limiter.warn(|| tracing::warn!(reason = %end, "a connection has ended")),
         }
         let Self { state, mut framed, sessions, subscribed, mut waiting, waiting_bytes, invalidations, leases, .. } =
             self;

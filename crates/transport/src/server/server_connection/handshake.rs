@@ -34,7 +34,7 @@ pub async fn serve_connection(
             drop(client.place);
         }
         Ok(Ok((framed, Err(why)))) => {
-            state.log_limiter.warn(|| tracing::warn!(%why, "a connection was refused"));
+            state.log_limiter.warn(|| tracing::warn!(reason = %why, "a connection was refused"));
             framed.close().await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a connection ended before its handshake"),
@@ -82,7 +82,7 @@ async fn shake_hands(
     let (send, admitted) = match step {
         Step::Done { send, version, short_lived, description: what } => {
             if let Some(place) = admission.try_acquire() {
-                tracing::debug!(%version, what, "a client has come");
+                tracing::debug!(%version, client = what, "a client has come");
                 framed.frames.open();
                 (send, Ok(AdmittedClient { short_lived, place }))
             } else {
