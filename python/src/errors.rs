@@ -19,7 +19,7 @@ const ANSWERS: &str = "`tidemill pool status` shows which nodes answer; what the
 /// The class, errno and hint of a refusal. Listed are refusals that have their own class, or for
 /// which file systems have no errno; all others have the errno of file systems.
 fn exception_of(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
-    let errno = vfs::errno(refusal);
+    let errno = wire::errno(refusal);
     match refusal {
         Refusal::NotFound(_) => ("NotFound", Errno::NOENT, None),
         Refusal::Exists(_) => ("Exists", errno, None),

@@ -6,7 +6,7 @@ use wire::{Object, Refusal};
 
 /// Returns the errno of a refusal of `operation`, and logs the refusal; nothing else logs it.
 pub(crate) fn log_and_map(operation: &'static str, refusal: &Refusal) -> Errno {
-    let (errno, level) = vfs::errno_and_level(refusal);
+    let (errno, level) = wire::errno_and_level(refusal);
     match level {
         Level::ERROR => tracing::error!("{}", message(operation, refusal)),
         Level::WARN => tracing::warn!("{}", message(operation, refusal)),

@@ -121,7 +121,7 @@ fn connect_to(
     reactor.block_on(Client::connect_all(nodes, retry_policy)).map_err(|refusal| {
         let errno = match &refusal {
             Refusal::Unavailable { .. } => Errno::NOTCONN,
-            other => vfs::errno(other),
+            other => wire::errno(other),
         };
         ConnectError { errno, problem: connect_problem(path, &refusal) }
     })

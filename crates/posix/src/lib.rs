@@ -126,7 +126,7 @@ pub(crate) fn errno(refusal: &Refusal) -> Errno {
     match refusal {
         Refusal::NotFound(Object::File(_)) => Errno::NOENT,
         Refusal::Unavailable { .. } => Errno::NOTCONN,
-        other => vfs::errno(other),
+        other => wire::errno(other),
     }
 }
 

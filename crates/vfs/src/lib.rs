@@ -17,7 +17,6 @@
 //! - `paths`: operations on paths, for users in this process
 //! - `program_open`: opens for programs of this host, with descriptors of their own
 //! - `subscription`: subscriptions of kernels that cache names, attributes and bytes
-//! - `errno`: the single table from refusals to errno and log level
 //!
 //! For tests: `kernel_model` (a model of a caching kernel) and `linearizability` (a linearizability
 //! checker).
@@ -43,7 +42,6 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
-mod errno;
 mod handles;
 mod lock_owners;
 mod locks;
@@ -57,7 +55,6 @@ mod vfs;
 mod xattr;
 
 pub use client::{BackingFd, ExpectedLocation, FileLocation, OnInvalidate};
-pub use errno::{errno, errno_and_level};
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use paths::PathLocation;
 pub use program_open::ProgramFile;

@@ -21,6 +21,7 @@ mod command;
 pub mod credentials;
 mod decode_limits;
 mod entry;
+mod errno;
 mod extent;
 pub mod frame;
 pub mod handshake;
@@ -43,6 +44,7 @@ pub use command::{
 };
 pub use credentials::{Credentials, DirAccess};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragment_of_cookie};
+pub use errno::{errno, errno_and_level};
 pub use extent::{Extent, ExtentAction, ExtentRequest, Times};
 pub use intent::{Decision, Intent, Part, Target};
 pub use lock::{Lock, LockKind, LockOwner, LockStyle};

@@ -1,8 +1,8 @@
 //! The single table from refusals to errno and log level.
 
+use crate::{Object, Refusal};
 use rustix::io::Errno;
 use tracing::Level;
-use wire::{Object, Refusal};
 
 /// Errno for a program.
 pub fn errno(refusal: &Refusal) -> Errno {
@@ -60,8 +60,8 @@ pub fn errno_and_level(refusal: &Refusal) -> (Errno, Level) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SpaceShortage;
     use std::time::Duration;
-    use wire::SpaceShortage;
 
     #[test]
     fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
