@@ -373,3 +373,7 @@ pub fn watch_local(arg: PoolPath<'_>, watch: impl FnOnce(*const c_char) -> c_int
     }
     outcome
 }
+
+#[cfg(test)]
+#[path = "launch_test.rs"]
+mod tests;

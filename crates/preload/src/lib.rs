@@ -56,3 +56,12 @@ mod start;
 mod statfs;
 mod stream;
 mod symbols;
+
+#[cfg(test)]
+mod classify_test;
+#[cfg(test)]
+mod environment_test;
+#[cfg(test)]
+mod memory_test;
+#[cfg(test)]
+mod pool_test;
