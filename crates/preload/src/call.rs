@@ -20,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Those of the operation, and of the connection to the pool.
 pub fn run<T>(verb: impl FnOnce(&PosixProcess) -> Result<T, Errno>) -> Result<T, Errno> {
     let _signal_mask = SignalMask::block_all();
+    let _kept_errno = KeptErrno::new();
     catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?))).unwrap_or(Err(Errno::IO))
 }
 
@@ -32,6 +33,7 @@ pub fn run<T>(verb: impl FnOnce(&PosixProcess) -> Result<T, Errno>) -> Result<T,
 pub fn run_interruptible<T>(verb: impl Fn(&PosixProcess, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         let signal_mask = SignalMask::block_all();
+        let _kept_errno = KeptErrno::new();
         let interrupted = || signal_outcome().is_some();
         let outcome = catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?, &interrupted)));
         let outcome = outcome.unwrap_or(Err(Errno::IO));
@@ -119,6 +121,26 @@ pub fn errno() -> Option<Errno> {
     // SAFETY: as above.
     let number = unsafe { *libc::__errno_location() };
     (number > 0).then(|| Errno::from_raw_os_error(number))
+}
+
+/// Guard that restores the thread's `errno`. The library's own system calls and locks change it,
+/// and a call that succeeds must not: readdir(3) and pathconf(3) tell an error from no result by it.
+#[derive(Debug)]
+pub struct KeptErrno(c_int);
+
+impl KeptErrno {
+    /// Keeps the current `errno` until the guard is dropped.
+    pub fn new() -> Self {
+        // SAFETY: the C library's own `errno` of this thread.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
 }
 
 /// Guard that blocks all signals of this thread, because a signal handler that entered the library

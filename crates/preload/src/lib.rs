@@ -58,6 +58,8 @@ mod stream;
 mod symbols;
 
 #[cfg(test)]
+mod call_test;
+#[cfg(test)]
 mod classify_test;
 #[cfg(test)]
 mod environment_test;

@@ -4,7 +4,7 @@
 //! leave the lock held. Therefore signals are blocked while a lock is held. An empty list, which is
 //! the usual case, is detected without the lock.
 
-use crate::call::SignalMask;
+use crate::call::{KeptErrno, SignalMask};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,12 @@ impl<T> SignalSafe<T> {
 
     /// Takes the lock, with signals blocked, until the guard is dropped.
     pub fn lock(&self) -> SignalSafeGuard<'_, T> {
-        let signal_mask = SignalMask::block_all();
-        SignalSafeGuard { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _signal_mask: signal_mask }
+        let (signal_mask, kept_errno) = (SignalMask::block_all(), KeptErrno::new());
+        SignalSafeGuard {
+            value: self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            _kept_errno: kept_errno,
+            _signal_mask: signal_mask,
+        }
     }
 }
 
@@ -30,6 +34,7 @@ impl<T> SignalSafe<T> {
 #[derive(Debug)]
 pub struct SignalSafeGuard<'a, T> {
     value: MutexGuard<'a, T>,
+    _kept_errno: KeptErrno,
     _signal_mask: SignalMask,
 }
 
@@ -110,6 +115,20 @@ mod tests {
         assert!(!list.is_empty());
         list.lock().retain(|known| *known != 1);
         assert!(list.is_empty());
+    }
+
+    #[test]
+    fn a_lock_leaves_errno_as_it_was() {
+        use crate::call::{clear_errno, errno, set_errno};
+        use rustix::io::Errno;
+        let list = List::new();
+        set_errno(Errno::DOM);
+        let mut held = list.lock();
+        held.push(1);
+        set_errno(Errno::AGAIN);
+        drop(held);
+        assert_eq!(errno(), Some(Errno::DOM));
+        clear_errno();
     }
 
     #[test]

@@ -256,3 +256,7 @@ unsafe fn entries(opened: NewDirStream, chosen: Filter) -> Result<Vec<*mut diren
     })?;
     Ok(entries)
 }
+
+#[cfg(test)]
+#[path = "dir_test.rs"]
+mod tests;
