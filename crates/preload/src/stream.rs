@@ -80,7 +80,7 @@ fn prepare(descriptor: c_int, mode: &[u8]) -> Result<(), Errno> {
 }
 
 /// Moves the descriptor of a stream that only appends to the end.
-fn to_end(descriptor: c_int, flags: c_int) {
+pub fn to_end(descriptor: c_int, flags: c_int) {
     if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == libc::O_WRONLY {
         // SAFETY: takes numbers only. A descriptor without an offset, such as a pipe, fails
         // harmlessly.
@@ -324,3 +324,7 @@ unsafe extern "C" fn closes(cookie: *mut c_void) -> c_int {
     // SAFETY: the stream's own descriptor.
     unsafe { close(descriptor_of(cookie)) }
 }
+
+#[cfg(test)]
+#[path = "stream_test.rs"]
+mod tests;

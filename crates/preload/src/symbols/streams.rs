@@ -21,6 +21,8 @@ unsafe fn opened(arg: PoolPath<'_>, mode: *const c_char) -> *mut FILE {
     let Some(flags) = stream::flags(unsafe { crate::cstr::bytes(mode) }) else { return pointer(Err(Errno::INVAL)) };
     match open(arg, flags, 0o666) {
         Ok(descriptor) => {
+            // fdopen(3) leaves the offset, but fopen(3) starts at the end.
+            stream::to_end(descriptor, flags);
             // SAFETY: guaranteed by the caller.
             let stream = unsafe { fdopen(descriptor, mode) };
             if stream.is_null() {
