@@ -148,7 +148,7 @@ symbols! {
         // SAFETY: the program's own arguments.
         unsafe {
             if !launch::may_be_in_pool(program) {
-                let envp = launch::complete_environment(envp);
+                let envp = launch::complete_environment_in(envp, spawn_actions::start_directory(actions).as_deref());
                 let outcome = next(process, program, actions, attributes, argv, envp.as_ptr());
                 if outcome != libc::ENOENT {
                     return outcome;
@@ -292,3 +292,7 @@ fn ipc_key(arg: PoolPath<'_>, project: c_int) -> libc::key_t {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "processes_test.rs"]
+mod tests;
