@@ -1,8 +1,8 @@
 //! File size limit of a process (`RLIMIT_FSIZE`), for files whose bytes the kernel does not have.
 
 use crate::classify::{PoolPath, borrow};
-use posix::PosixProcess;
-use rustix::fs::{AtFlags, OFlags, SeekFrom};
+use posix::{PathArg, PosixProcess};
+use rustix::fs::{Access, AtFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::ffi::c_int;
@@ -22,11 +22,30 @@ pub fn allowed_bytes(process: &PosixProcess, descriptor: c_int, at: Option<i64>,
         None => process.seek(borrow(descriptor), SeekFrom::Current(0))?,
     };
     if start >= most {
-        // SAFETY: sends a signal to this thread.
-        unsafe { libc::raise(libc::SIGXFSZ) };
-        return Err(Errno::FBIG);
+        return Err(exceeded());
     }
     Ok(usize::try_from(most - start).map_or(bytes, |left| bytes.min(left)))
+}
+
+/// Checks that a file may grow to a size.
+///
+/// # Errors
+/// `EFBIG`, with signal `SIGXFSZ`, if it may not, and those of access to the file. A size that is
+/// no larger than the file's is permitted.
+pub fn check_size(process: &PosixProcess, file: PathArg<'_>, flags: AtFlags, bytes: i64) -> Result<(), Errno> {
+    let Some(most) = getrlimit(Resource::Fsize).current else { return Ok(()) };
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes > most) && process.stat(file, flags)?.size < bytes {
+        process.access(file, Access::WRITE_OK, flags | AtFlags::EACCESS)?;
+        return Err(exceeded());
+    }
+    Ok(())
+}
+
+/// Sends the signal for a file that would become too large.
+fn exceeded() -> Errno {
+    // SAFETY: sends a signal to this thread.
+    unsafe { libc::raise(libc::SIGXFSZ) };
+    Errno::FBIG
 }
 
 fn size(process: &PosixProcess, descriptor: c_int) -> Result<u64, Errno> {

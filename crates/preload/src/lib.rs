@@ -64,6 +64,8 @@ mod classify_test;
 #[cfg(test)]
 mod environment_test;
 #[cfg(test)]
+mod fsize_limit_test;
+#[cfg(test)]
 mod memory_test;
 #[cfg(test)]
 mod pool_test;

@@ -5,6 +5,7 @@ use super::{on_descriptor, on_path, symbols};
 use crate::call::{at, number, run, set_errno, zero};
 use crate::classify::{self, PoolPath, borrow, kind};
 use crate::cstr::{checked, copy_out};
+use crate::fsize_limit::check_size;
 use crate::memory::{load, readable, store, writable};
 use libc::{
     AT_EACCESS, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, c_uint, c_void, gid_t, mode_t, off_t, size_t, ssize_t,
@@ -319,7 +320,10 @@ symbols! {
 
 on_path! {
     /// truncate(2).
-    fn truncate(path: *const c_char, bytes: off_t) -> c_int | truncate64, arg = path(path): zero(run(|process| process.truncate(arg.into(), bytes)));
+    fn truncate(path: *const c_char, bytes: off_t) -> c_int | truncate64, arg = path(path): zero(run(|process| {
+        check_size(process, arg.into(), at(0), bytes)?;
+        process.truncate(arg.into(), bytes)
+    }));
     /// getxattr(2).
     fn getxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, arg = path(path): copy_value(run(|process| process.xattr(path_target(arg, true), checked(name)?)), into, room);
     /// lgetxattr(2).

@@ -3,12 +3,12 @@
 
 use super::{on_descriptor, on_placeholder, symbols};
 use crate::call::{number, run, zero};
-use crate::classify::{borrow, is_remote, kind};
-use crate::fsize_limit::allowed_bytes;
+use crate::classify::{PoolPath, borrow, is_remote, kind};
+use crate::fsize_limit::{allowed_bytes, check_size};
 use crate::memory::{readable, writable};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
 use posix::PosixProcess;
-use rustix::fs::SeekFrom;
+use rustix::fs::{AtFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -28,6 +28,24 @@ fn is_nodes_to_shape(descriptor: c_int, end: off_t) -> bool {
     let shapes =
         || end >= RESERVED_FIRST_BYTES && getrlimit(Resource::Fsize).current.is_none() && kind(descriptor).is_some();
     is_remote(descriptor) || shapes()
+}
+
+/// Checks the file size limit before the node changes the size of a file.
+fn check_growth(process: &PosixProcess, descriptor: c_int, end: off_t) -> Result<(), Errno> {
+    if (process.flags(borrow(descriptor))? & OFlags::RWMODE).is_empty() {
+        return Ok(()); // refused by the node's check of the descriptor
+    }
+    check_size(process, PoolPath::At(descriptor, b"").into(), AtFlags::EMPTY_PATH, end)
+}
+
+/// fallocate(2) of a file that its node changes.
+fn allocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> Result<(), Errno> {
+    run(|process| {
+        if mode == 0 && at >= 0 && bytes > 0 {
+            check_growth(process, descriptor, at.saturating_add(bytes))?;
+        }
+        process.allocate(borrow(descriptor), mode.cast_unsigned(), at, bytes)
+    })
 }
 
 fn length(outcome: Result<usize, Errno>) -> ssize_t {
@@ -272,7 +290,10 @@ symbols! {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, bytes) };
         }
-        zero(run(|process| process.set_size(borrow(descriptor), bytes)))
+        zero(run(|process| {
+            check_growth(process, descriptor, bytes)?;
+            process.set_size(borrow(descriptor), bytes)
+        }))
     }
     /// fallocate(2).
     fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64 {
@@ -280,7 +301,7 @@ symbols! {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, mode, at, bytes) };
         }
-        zero(run(|process| process.allocate(borrow(descriptor), mode.cast_unsigned(), at, bytes)))
+        zero(allocate(descriptor, mode, at, bytes))
     }
     /// `posix_fallocate(3)`, which returns the error number.
     fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64 {
@@ -288,7 +309,7 @@ symbols! {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, at, bytes) };
         }
-        run(|process| process.allocate(borrow(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0)
+        allocate(descriptor, 0, at, bytes).map_or_else(Errno::raw_os_error, |()| 0)
     }
 }
 
@@ -378,3 +399,7 @@ symbols! {
         unsafe { crate::mmap::kernel_mmap(place, bytes, may, flags, descriptor, at) }
     }
 }
+
+#[cfg(test)]
+#[path = "read_write_test.rs"]
+mod tests;
