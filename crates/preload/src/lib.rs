@@ -68,4 +68,6 @@ mod fsize_limit_test;
 #[cfg(test)]
 mod memory_test;
 #[cfg(test)]
+mod mmap_test;
+#[cfg(test)]
 mod pool_test;

@@ -54,8 +54,11 @@ pub unsafe fn map_copy(
     at: off_t,
 ) -> *mut c_void {
     let written = matches!(flags & MAP_TYPE, MAP_SHARED | MAP_SHARED_VALIDATE) && may & PROT_WRITE != 0;
-    let refused = if at < 0 || at % 4096 != 0 || bytes == 0 {
+    let end = off_t::try_from(bytes).ok().and_then(|bytes| at.checked_add(bytes));
+    let refused = if at % 4096 != 0 || bytes == 0 {
         Some(Errno::INVAL)
+    } else if at < 0 || end.is_none() {
+        Some(Errno::OVERFLOW)
     } else {
         let may = run(|process| process.check_map(crate::classify::borrow(descriptor), written));
         may.err().or(written.then_some(Errno::NODEV))
