@@ -3,7 +3,7 @@
 
 use super::{on_descriptor, on_path, symbols};
 use crate::call::{at, number, run, set_errno, zero};
-use crate::classify::{self, PoolPath, borrow, kind};
+use crate::classify::{self, PoolPath, borrow};
 use crate::cstr::{checked, copy_out};
 use crate::fsize_limit::check_size;
 use crate::memory::{load, readable, store, writable};
@@ -76,8 +76,10 @@ fn as_statx(found: &Stat) -> libc::statx {
 }
 
 /// Converts the mode of access(2).
-fn access_mode(mode: c_int) -> Access {
-    Access::from_bits_retain(mode.cast_unsigned())
+fn access_mode(mode: c_int) -> Result<Access, Errno> {
+    let mode = Access::from_bits_retain(mode.cast_unsigned());
+    let known = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    if known.contains(mode) { Ok(mode) } else { Err(Errno::INVAL) }
 }
 
 /// Returns the target of an extended-attribute call on a path.
@@ -219,11 +221,11 @@ on_descriptor! {
 
 on_path! {
     /// access(2).
-    fn access(path: *const c_char, mode: c_int) -> c_int, arg = path(path): zero(run(|process| process.access(arg.into(), access_mode(mode), at(0))));
+    fn access(path: *const c_char, mode: c_int) -> c_int, arg = path(path): zero(run(|process| process.access(arg.into(), access_mode(mode)?, at(0))));
     /// faccessat(2).
-    fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.access(arg.into(), access_mode(mode), at(flags))));
+    fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.access(arg.into(), access_mode(mode)?, at(flags))));
     /// eaccess(3).
-    fn eaccess(path: *const c_char, mode: c_int) -> c_int | euidaccess, arg = path(path): zero(run(|process| process.access(arg.into(), access_mode(mode), at(AT_EACCESS))));
+    fn eaccess(path: *const c_char, mode: c_int) -> c_int | euidaccess, arg = path(path): zero(run(|process| process.access(arg.into(), access_mode(mode)?, at(AT_EACCESS))));
     /// chmod(2).
     fn chmod(path: *const c_char, mode: mode_t) -> c_int, arg = path(path): zero(run(|process| process.chmod(arg.into(), mode, at(0))));
     /// lchmod(3).
@@ -254,16 +256,9 @@ on_path! {
     fn fchownat(dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.chown(arg.into(), uid, gid, at(flags))));
 }
 
-symbols! {
-    /// utimensat(2). A null path means the descriptor's file.
-    fn utimensat(dirfd: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
-        if path.is_null() {
-            // SAFETY: forwards the program's own arguments.
-            return unsafe { match kind(dirfd) { Some(_) => futimens(dirfd, times), None => next(dirfd, path, times, flags) } };
-        }
-        // SAFETY: the program's path and times.
-        unsafe { match classify::path_at(dirfd, path) { Some(arg) => zero(run(|process| process.set_times(arg.into(), times_of(times)?, at(flags)))), None => next(dirfd, path, times, flags) } }
-    }
+on_path! {
+    /// utimensat(2).
+    fn utimensat(dirfd: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int, arg = path_at(dirfd, path): zero(run(|process| process.set_times(arg.into(), times_of(times)?, at(flags))));
 }
 
 on_descriptor! {
@@ -386,3 +381,7 @@ symbols! {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "attributes_test.rs"]
+mod tests;

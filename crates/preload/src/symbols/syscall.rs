@@ -2,6 +2,7 @@
 
 use super::{attributes, descriptors, dir, names, open, processes, read_write, rings, symbols};
 use crate::call::set_errno;
+use crate::classify::kind;
 use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
 use std::ptr::{with_exposed_provenance as read, with_exposed_provenance_mut as write};
@@ -63,7 +64,9 @@ symbols! {
                 libc::SYS_fchmod => attributes::fchmod(int(a), uint(b)),
                 libc::SYS_fchmodat2 => attributes::fchmodat(int(a), read(at(b)), uint(c), int(d)),
                 libc::SYS_fchown => attributes::fchown(int(a), uint(b), uint(c)),
-                libc::SYS_utimensat => attributes::utimensat(int(a), read(at(b)), read(at(c)), int(d)),
+                // Without a path the kernel, and not the C library's function, takes the descriptor.
+                libc::SYS_utimensat if b == 0 && d == 0 && kind(int(a)).is_some() => attributes::futimens(int(a), read(at(c))),
+                libc::SYS_utimensat if b != 0 => attributes::utimensat(int(a), read(at(b)), read(at(c)), int(d)),
                 libc::SYS_readlinkat => return names::readlinkat(int(a), read(at(b)), write(at(c)), at(d)) as c_long,
                 libc::SYS_mknodat => names::mknodat(int(a), read(at(b)), uint(c), u64::from(uint(d))),
                 libc::SYS_chdir => names::chdir(read(at(a))),
@@ -86,3 +89,7 @@ symbols! {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "syscall_test.rs"]
+mod tests;
