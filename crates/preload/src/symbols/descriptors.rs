@@ -255,6 +255,10 @@ fn set_fcntl_lock(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> 
         libc::F_OFD_SETLK => (LockOperation::Set, true),
         _ => (LockOperation::Wait, true),
     };
+    // A lock of an open names no process.
+    if of_open && lock.l_pid != 0 {
+        return Err(Errno::INVAL);
+    }
     let kind = match c_int::from(lock.l_type) {
         libc::F_RDLCK => LockKind::Read,
         libc::F_WRLCK => LockKind::Write,
@@ -331,3 +335,7 @@ pub fn close_recorded_with<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T
     // `closed` calls it exactly once in every case.
     outcome.unwrap_or_else(|| unreachable!("closed calls what it is given"))
 }
+
+#[cfg(test)]
+#[path = "descriptors_test.rs"]
+mod tests;
