@@ -158,3 +158,7 @@ fn check_sync(what: c_int, descriptor: c_int) -> Result<(), Errno> {
     }
     run(|process| process.check_not_path_only(borrow(descriptor)))
 }
+
+#[cfg(test)]
+#[path = "asynchronous_test.rs"]
+mod tests;

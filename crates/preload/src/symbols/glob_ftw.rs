@@ -98,3 +98,7 @@ on_path! {
     fn ftw(path: *const c_char, callback: FtwCallback, open: c_int) -> c_int | ftw64, _arg = path(path):
         nftw::walk(path, 0, &mut |path, found, kind, _| callback(path, found, if kind == nftw::DANGLING { nftw::UNKNOWN } else { kind }));
 }
+
+#[cfg(test)]
+#[path = "glob_ftw_test.rs"]
+mod tests;

@@ -286,3 +286,7 @@ fn record_cwd_outside(outcome: c_int) -> c_int {
     }
     outcome
 }
+
+#[cfg(test)]
+#[path = "names_test.rs"]
+mod tests;

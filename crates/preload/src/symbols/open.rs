@@ -100,3 +100,7 @@ symbols! {
         crate::call::pointer(made.map(|()| template))
     }
 }
+
+#[cfg(test)]
+#[path = "open_test.rs"]
+mod tests;

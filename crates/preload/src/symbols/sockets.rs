@@ -265,3 +265,7 @@ fn remove_name(arg: PoolPath<'_>) {
         set_errno(why);
     }
 }
+
+#[cfg(test)]
+#[path = "sockets_test.rs"]
+mod tests;
