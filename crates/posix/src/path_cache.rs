@@ -72,11 +72,12 @@ pub struct PathKey {
 
 impl PathKey {
     /// Parses a path. Returns `None` if it has no name, more than 256, one that is too long, or a
-    /// `..`, or if it ends in `/.`.
+    /// `..`, or if its last component is `.`, with or without a slash after it.
     pub fn parse(top: FileId, path: &[u8]) -> Option<Self> {
         let names = || prefix::names(path).filter(|name| *name != b".");
         let count = names().count();
-        if !(1..=DIRECTORIES_MAX).contains(&count) || names().any(|name| name == b"..") || path.ends_with(b"/.") {
+        let ends_in_dot = prefix::names(path).last() == Some(b".");
+        if !(1..=DIRECTORIES_MAX).contains(&count) || names().any(|name| name == b"..") || ends_in_dot {
             return None;
         }
         let mut directories = names().map(Name::new).collect::<Result<Vec<_>, _>>().ok()?;
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(parse("./a//./b/c/"), found(&["a", "b"], "c", true));
         assert_eq!(parse("a"), found(&[], "a", false));
         assert_eq!(parse("/./a/"), found(&[], "a", true));
-        for other in ["", "/", "a/..", "a/../b", "../a/b", "a/.", "a/b/."] {
+        for other in ["", "/", "a/..", "a/../b", "../a/b", "a/.", "a/b/.", "a/./", "a/.//"] {
             assert_eq!(parse(other), None, "{other}");
         }
         assert_eq!(parse(&format!("a/{}", "b".repeat(256))), None, "a name that is too long is refused on the walk");
