@@ -19,6 +19,9 @@ use std::time::Instant;
 use transport::{Reactor, ReservedFd};
 use wire::{Kind, OpenFlags};
 
+/// Id of no file of any pool: the counters in ids start at 1.
+const NO_FILE: FileId = FileId::new(FileId::ROOT.partition(), 0);
+
 /// A program's view of a pool; a process has one.
 #[derive(Debug)]
 pub struct PosixProcess {
@@ -92,7 +95,7 @@ impl PosixProcess {
         }
         // A directory that was removed meanwhile stays the working directory, and is not found.
         let names = crate::prefix::names(rest).map(<[u8]>::to_vec).collect();
-        let directory = ResolvedDirectory { file: file.unwrap_or(FileId(u64::MAX)), attributes: None, names };
+        let directory = ResolvedDirectory { file: file.unwrap_or(NO_FILE), attributes: None, names };
         let open = self.wait(self.open_directory(&directory)).ok();
         if let Some((_, descriptor)) = &open {
             // If this fails, the kernel's working directory stays the parent's empty placeholder.
