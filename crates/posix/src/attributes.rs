@@ -367,3 +367,72 @@ impl PosixProcess {
         self.client.stat(open.file).await.map_err(|refusal| crate::errno(&refusal))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_has_the_type_bits_of_its_kind_and_the_numbers_of_a_device() {
+        let device = u32::try_from(rustix::fs::makedev(5, 300)).unwrap();
+        let cases = [
+            (Kind::File, 0o100_000, (0, 0)),
+            (Kind::Directory, 0o040_000, (0, 0)),
+            (Kind::Symlink, 0o120_000, (0, 0)),
+            (Kind::Fifo, 0o010_000, (0, 0)),
+            (Kind::Socket, 0o140_000, (0, 0)),
+            (Kind::CharDevice(device), 0o020_000, (5, 300)),
+            (Kind::BlockDevice(device), 0o060_000, (5, 300)),
+        ];
+        for (kind, type_bits, special) in cases {
+            let stat = Stat::from(&Attributes { kind, mode: 0o177_751, ..attributes() });
+            assert_eq!((stat.mode, stat.special), (type_bits | 0o7751, special), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_stat_rounds_blocks_up_and_limits_sizes_to_those_of_the_system() {
+        for (bytes, blocks) in [(0, 0), (1, 1), (512, 1), (513, 2), (u64::MAX, 1 << 55)] {
+            assert_eq!(Stat::from(&Attributes { allocated: bytes, ..attributes() }).blocks, blocks, "{bytes}");
+        }
+        for (bytes, size) in [(7, 7), (i64::MAX.cast_unsigned(), i64::MAX), (u64::MAX, i64::MAX)] {
+            assert_eq!(Stat::from(&Attributes { size: bytes, ..attributes() }).size, size, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_now_or_omitted_or_has_nanoseconds_below_a_second() {
+        let time = |secs, nanos| Ok(Some(TimeChange::At(Timestamp { secs, nanos })));
+        let cases = [
+            ((5, UTIME_NOW), Ok(Some(TimeChange::Now))),
+            ((5, UTIME_OMIT), Ok(None)),
+            ((-5, 0), time(-5, 0)),
+            ((i64::MAX, 999_999_999), time(i64::MAX, 999_999_999)),
+            ((0, 1_000_000_000), Err(Errno::INVAL)),
+            ((0, -1), Err(Errno::INVAL)),
+        ];
+        for (asked, expected) in cases {
+            assert_eq!(time_change(asked), expected, "{asked:?}");
+        }
+    }
+
+    fn attributes() -> Attributes {
+        let never = Timestamp::default();
+        Attributes {
+            file: FileId(7),
+            kind: Kind::File,
+            size: 0,
+            allocated: 0,
+            mode: 0,
+            links: 1,
+            owner: wire::Owner { uid: 1, gid: 2 },
+            accessed: never,
+            modified: never,
+            changed: never,
+            created: never,
+            version: 0,
+            whole: None,
+            lasting: false,
+        }
+    }
+}

@@ -87,3 +87,35 @@ impl Caller {
         self.capable.get_or_init(query).contains(wanted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEARCH: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
+
+    #[test]
+    fn a_user_is_in_the_primary_group_and_in_every_other_one() {
+        let caller = Caller::new(1, 2, &[3, 4], CapabilitySet::empty());
+        assert_eq!([1, 2, 3, 4, 5].map(|gid| caller.is_in(gid)), [false, true, true, true, false]);
+    }
+
+    #[test]
+    fn a_capability_is_held_only_with_all_that_are_wanted() {
+        let caller = Caller::new(1, 2, &[], SEARCH | CapabilitySet::FOWNER);
+        assert!(caller.can(SEARCH) && caller.can(SEARCH | CapabilitySet::FOWNER) && caller.can(CapabilitySet::empty()));
+        assert!(!caller.can(CapabilitySet::CHOWN) && !caller.can(SEARCH | CapabilitySet::CHOWN));
+    }
+
+    #[test]
+    fn a_node_checks_the_path_for_a_user_whose_groups_fit_in_a_message() {
+        let groups: Vec<u32> = (0..=u32::try_from(Credentials::GROUPS_MAX).unwrap()).collect();
+        let caller = |groups: &[u32], capable| Caller::new(1, 2, groups, capable);
+        let most = caller(&groups[1..], CapabilitySet::empty()).traversal_check(Needs::Make, SEARCH).unwrap();
+        let credentials = most.credentials().unwrap();
+        assert_eq!((credentials.uid, credentials.gid, &credentials.groups[..]), (1, 2, &groups[1..]));
+        assert!(caller(&groups, CapabilitySet::empty()).traversal_check(Needs::Pass, SEARCH).is_none());
+        let free = caller(&groups, SEARCH).traversal_check(Needs::Pass, SEARCH).unwrap();
+        assert!(free.credentials().is_none(), "the capability permits everything");
+    }
+}

@@ -55,6 +55,29 @@ mod resolve;
 mod statfs;
 mod xattrs;
 
+#[cfg(test)]
+mod attributes_test;
+#[cfg(test)]
+mod listing_test;
+#[cfg(test)]
+mod locks_test;
+#[cfg(test)]
+mod names_test;
+#[cfg(test)]
+mod open_test;
+#[cfg(test)]
+mod pool_test;
+#[cfg(test)]
+mod process_test;
+#[cfg(test)]
+mod remote_io_test;
+#[cfg(test)]
+mod resolve_test;
+#[cfg(test)]
+mod socket_test;
+#[cfg(test)]
+mod xattrs_test;
+
 pub use access::{AccessDecision, EXECUTE, READ, WRITE, check_acl, check_mode};
 pub use attributes::{FileTimes, Stat};
 pub use caller::Caller;
