@@ -597,3 +597,7 @@ pub enum LayoutArg {
     /// All share a single file
     SharedFile,
 }
+
+#[cfg(test)]
+#[path = "args_test.rs"]
+mod args_test;

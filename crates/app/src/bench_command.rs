@@ -197,3 +197,7 @@ fn metadata(args: &MetadataArgs) -> Result<Metadata, Problem> {
         files: args.files,
     })
 }
+
+#[cfg(test)]
+#[path = "bench_command_test.rs"]
+mod bench_command_test;

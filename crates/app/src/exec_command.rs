@@ -133,6 +133,10 @@ fn report_not_run(why: &dyn Display, is_missing: bool) -> u8 {
 }
 
 #[cfg(test)]
+#[path = "exec_command_test.rs"]
+mod exec_command_test;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

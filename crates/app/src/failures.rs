@@ -150,4 +150,45 @@ mod tests {
         let event = RunEvent::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream };
         assert_eq!(Failures::default().add(&event), None);
     }
+
+    #[test]
+    fn a_task_that_is_kept_is_told_with_the_script_that_repeats_it() {
+        let RunEvent::TaskFailed { task, tool, reason, upstream, .. } = failed(7, "it ran out of time", "") else {
+            unreachable!()
+        };
+        let (writes, values, output, kept) = (String::new(), String::new(), String::new(), Some("/r/failed/7".into()));
+        let event =
+            RunEvent::TaskFailed { task, tool, reason, line: 0, writes, values, output, left_out: 5, kept, upstream };
+        assert_eq!(
+            Failures::default().add(&event).unwrap(),
+            "task 7 C45 failed: it ran out of time\n    it is kept in /r/failed/7; /r/failed/7/run.sh repeats it\n    \
+             | [5 B of its output left out]"
+        );
+    }
+
+    #[test]
+    fn failures_of_more_kinds_than_are_remembered_are_all_told() {
+        let mut failures = Failures::default();
+        let kinds = u32::try_from(KINDS_MAX).unwrap() + 1;
+        for task in 0..kinds {
+            assert!(failures.add(&failed(task, &format!("reason {task}"), "")).is_some());
+        }
+        assert!(failures.add(&failed(kinds, "reason 0", "")).is_none(), "it is remembered");
+        assert!(failures.add(&failed(kinds, &format!("reason {KINDS_MAX}"), "")).is_some(), "it is not");
+        assert_eq!(failures.counted().count(), 1);
+    }
+
+    #[test]
+    fn a_failure_of_another_tool_is_another_failure() {
+        let mut failures = Failures::default();
+        let RunEvent::TaskFailed { task, reason, line, writes, values, output, left_out, kept, upstream, .. } =
+            failed(1, "exit 3", "oh\n")
+        else {
+            unreachable!()
+        };
+        let tool = "SVM".to_owned();
+        let event = RunEvent::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream };
+        assert!(failures.add(&failed(0, "exit 3", "oh\n")).is_some() && failures.add(&event).is_some());
+        assert_eq!(failures.add(&RunEvent::Warning("w".into())), None, "only failures are told");
+    }
 }

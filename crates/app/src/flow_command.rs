@@ -100,3 +100,7 @@ fn summary(flow: &CheckedWorkflow, ids: &[flow::DataId]) -> String {
         _ => ids.iter().map(name).collect::<Vec<_>>().join(", "),
     }
 }
+
+#[cfg(test)]
+#[path = "flow_command_test.rs"]
+mod flow_command_test;

@@ -491,3 +491,7 @@ fn print_expected(key: &str, expected: &ExpectedLocation, as_json: bool) -> Resu
     let inode = inode.map_or_else(String::new, |node| format!("; inode on node {node}"));
     print_line(&format!("{key}: not there; would be {would}, by `{policy}`{inode}"))
 }
+
+#[cfg(test)]
+#[path = "key_command_test.rs"]
+mod key_command_test;

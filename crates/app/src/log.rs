@@ -27,3 +27,43 @@ where
         writeln!(to)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    /// Writer to memory.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn warnings_and_errors_read_like_messages_and_other_lines_name_their_target() {
+        let lines = Lines::default();
+        let to = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::DEBUG)
+            .with_ansi(false)
+            .event_format(PlainLines)
+            .with_writer(move || to.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::error!("the pool is gone");
+            tracing::warn!(node = 3, "slow");
+            tracing::debug!(target: "client", "tried again");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text, "error: the pool is gone\nwarning: slow node=3\ndebug: client: tried again\n");
+    }
+}

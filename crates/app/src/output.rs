@@ -63,4 +63,9 @@ mod tests {
         let full = PrintError::from(io::Error::from(ErrorKind::StorageFull)).problem().expect("told");
         assert!(full.message.starts_with("standard output could not be written: "), "{full}");
     }
+
+    #[test]
+    fn a_reader_that_went_away_leaves_the_exit_code_0() {
+        assert_eq!(PrintError::ReaderGone.conclude(), 0);
+    }
 }

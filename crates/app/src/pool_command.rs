@@ -284,3 +284,7 @@ fn detach(args: &NodeArgs) -> Result<u8, Problem> {
     let ended = child.try_wait().map_err(cannot)?;
     Ok(ended.and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok()).unwrap_or(0))
 }
+
+#[cfg(test)]
+#[path = "pool_command_test.rs"]
+mod pool_command_test;

@@ -259,6 +259,10 @@ pub fn duration(seconds: f64) -> String {
 }
 
 #[cfg(test)]
+#[path = "progress_test.rs"]
+mod progress_test;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

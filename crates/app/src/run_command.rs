@@ -158,6 +158,10 @@ fn write_report(report: &RunReport, dir: &Path) -> Result<(), String> {
 }
 
 #[cfg(test)]
+#[path = "run_command_test.rs"]
+mod run_command_test;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -128,4 +128,18 @@ mod tests {
         assert_eq!(mask(status) & (1 << (SIGINT - 1)), 0);
         assert_eq!(mask(""), 0);
     }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_first_signal_by_the_shells_convention() {
+        let code = |signal| ReceivedSignal(Arc::new(AtomicI32::new(signal))).exit_code();
+        assert_eq!([0, SIGHUP, SIGINT, SIGTERM].map(code), [None, Some(129), Some(130), Some(143)]);
+    }
+
+    #[test]
+    fn a_mask_that_cannot_be_read_ignores_nothing() {
+        assert_eq!(mask("SigIgn:\tffffffffffffffff\n"), u64::MAX);
+        for status in ["SigIgn:\n", "SigIgn:\tno digits\n", "SigBlk:\t1\n", "XSigIgn:\t1\n"] {
+            assert_eq!(mask(status), 0, "{status:?}");
+        }
+    }
 }

@@ -172,6 +172,10 @@ fn parse_set(text: &str) -> Result<(String, ConfigValue), Problem> {
 }
 
 #[cfg(test)]
+#[path = "source_test.rs"]
+mod source_test;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -66,9 +66,12 @@ fn chown_clears_the_set_id_bits_of_files_and_not_of_directories() {
         pool.make("f", b"");
         pool.mkdir("d");
         for (path, after) in [("f", 0o100_755), ("d", 0o046_755)] {
-            pool.process.chmod(at(path), 0o6755, NONE).unwrap();
-            pool.process.chown(at(path), uid, UNCHANGED, NONE).unwrap();
-            assert_eq!(stat(&pool, path).mode, after, "{path}");
+            let descriptor = pool.open(path, OFlags::RDONLY).unwrap();
+            for (arg, flags) in [(at(path), NONE), (of(&descriptor), AtFlags::EMPTY_PATH)] {
+                pool.process.chmod(arg, 0o6755, flags).unwrap();
+                pool.process.chown(arg, uid, UNCHANGED, flags).unwrap();
+                assert_eq!(stat(&pool, path).mode, after, "{path} {flags:?}");
+            }
         }
         let found = stat(&pool, "f");
         assert_eq!((found.uid, found.gid), (uid, gid));

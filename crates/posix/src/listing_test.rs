@@ -75,6 +75,13 @@ fn a_listing_continues_at_a_position_and_starts_again_at_zero() {
         listing.seek(entry.next);
         assert_eq!(rest(&pool, &mut listing), all[at + 1..], "after {entry:?}");
     }
+    for at in 0..all.len() {
+        listing.seek(0);
+        let first: Vec<_> = (0..3).map(|_| pool.process.next_entry(&mut listing).unwrap().unwrap()).collect();
+        assert_eq!(first, all[..3], "the others are fetched with it");
+        listing.seek(all[at].next);
+        assert_eq!(pool.process.next_entry(&mut listing).unwrap().as_ref(), all.get(at + 1));
+    }
     pool.make("d/late", b"");
     listing.seek(0);
     assert_eq!(rest(&pool, &mut listing).len(), all.len() + 1);

@@ -132,7 +132,11 @@ fn a_lock_of_the_process_ends_when_any_of_its_descriptors_of_the_file_is_closed(
     assert_eq!(meets(LockKind::Read), held, "two locks of one process are one");
     pool.close(two);
     assert_eq!(meets(LockKind::Write).kind, LockKind::Unlock);
-    drop(one);
+    process_lock(&one, LockOperation::Set, bytes(LockKind::Write, 0, 4)).unwrap();
+    let copy = one.try_clone().unwrap();
+    pool.process.record_dup(one.as_fd(), copy.as_raw_fd());
+    pool.close(copy);
+    assert_eq!(meets(LockKind::Write).kind, LockKind::Unlock, "a duplicate was closed");
 }
 
 #[test]
