@@ -91,7 +91,7 @@ fn an_element_is_shown_with_its_dimensions_and_a_long_list_by_its_ends() {
             {"name": "to", "kind": {"output": {"array": "args"}}}]}],
         "elements": [{"name": "M", "shape": [2, 3]}, {"name": "In", "shape": [3], "input": ["a", "b", "c"]}],
         "tasks": [{"tool": "Touch", "files": {"to": "M[0]"}}, {"tool": "Touch", "files": {"to": "M[1][0]"}},
-            {"tool": "Touch", "files": {"to": "M[1][1]+M[1][2]"}}]}"#;
+            {"tool": "Touch", "files": {"to": ["M[1][1]", "M[1][2]"]}}]}"#;
     let flow = CheckedWorkflow::new(flow::from_json(descriptor, "f.json").unwrap(), None).unwrap();
     let text = listing(&flow);
     for expected in ["M[2][3]  output", "In[3]  input a ... c", "Touch() -> M[0][0], M[0][1], M[0][2]\n"] {
