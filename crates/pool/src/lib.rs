@@ -48,6 +48,13 @@ mod start_lock;
 mod status;
 mod stop;
 
+#[cfg(test)]
+mod bootstrap_test;
+#[cfg(test)]
+mod connect_test;
+#[cfg(test)]
+mod start_test;
+
 pub use bootstrap::Memory;
 pub use connect::{
     ConnectError, best_address, connect, connect_short_lived, connect_with_reactor, io_runtime, runtime,
