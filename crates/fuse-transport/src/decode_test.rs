@@ -99,7 +99,7 @@ fn requests_on_inodes() {
 #[test]
 fn locks_carry_their_owner_and_style() {
     let bytes = body(&[1, 2, 3, 4], &[1, 6, 1, 0], &[]);
-    let lock = "handle: 1, owner: 2, lock: Lock { start: 3, end: 4, kind: Write, pid: 6 }, flock: true";
+    let lock = "handle: 1, owner: 2, lock: FuseLock { start: 3, end: 4, kind: Write, pid: 6 }, flock: true";
     check(op::GETLK, &bytes, &format!("Getlk {{ {lock} }}"));
     check(op::SETLK, &bytes, &format!("Setlk {{ {lock}, wait: false }}"));
     check(op::SETLKW, &bytes, &format!("Setlk {{ {lock}, wait: true }}"));
