@@ -239,7 +239,7 @@ impl Node {
         };
         match attributes.extent {
             Some(extent) if partition.extent(attributes.file) == Some(extent) => {
-                self.fill_from_extent(attributes, extent)?
+                self.fill_from_extent(attributes, extent)?;
             }
             // A resent answer; the file has left this extent since.
             Some(_) => {
