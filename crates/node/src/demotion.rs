@@ -8,7 +8,7 @@
 
 use crate::{Node, clock};
 use parking_lot::Mutex;
-use partition::{Asker, Partition, Told};
+use partition::{CommandCaller, Effects, Partition};
 use placement::FileId;
 use std::{
     collections::VecDeque,
@@ -45,7 +45,7 @@ impl DemotionQueue {
 impl Node {
     /// Acts on the effects that a partition reported beside its answer. The caller must not hold a
     /// partition's lock.
-    pub(crate) fn run_effects(&self, effects: Told) {
+    pub(crate) fn run_effects(&self, effects: Effects) {
         for extent in effects.freed {
             self.extents.free(extent);
         }
@@ -127,7 +127,7 @@ impl Node {
     /// Moves the bytes to the inode; false if that is not possible now.
     fn move_to_inode(&self, partition: &mut Partition, file: FileId, extent: Extent, small: &Attributes) -> bool {
         let Ok(bytes) = self.extents.engine().read_at(Slot(extent.slot), 0, INLINE_BYTES_MAX) else { return false };
-        let wanted = Partition::fold_bytes_max(small.size);
+        let wanted = Partition::demote_bytes_max(small.size);
         let times = Times { accessed: small.accessed, modified: small.modified, changed: small.changed };
         if wanted > 0 && self.engine.reserve(wanted).is_err() {
             return false;
@@ -152,8 +152,8 @@ impl Node {
         let file = before.file;
         let now = partition.apply(None, Command::Stat { file }, clock::now());
         if !matches!(now, Ok(Answer::Attributes(now)) if now.allocated == before.allocated) {
-            partition.recall_attributes(file);
-            self.subscribers.invalidate(Asker::default(), &partition.take_notes());
+            partition.invalidate_attributes(file);
+            self.subscribers.invalidate(CommandCaller::default(), &partition.take_invalidations());
         }
     }
 }

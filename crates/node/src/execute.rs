@@ -9,7 +9,7 @@ use crate::{
     subscriber::AckWait,
 };
 use bytes::Bytes;
-use partition::{Asker, Partition};
+use partition::{CommandCaller, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
@@ -80,14 +80,14 @@ impl Node {
         }
         let caller = self.subscribers.caller(call.session);
         self.note_sessions(call, caller);
-        if let Some(answer) = call.request_id.and_then(|request_id| partition.recall(request_id)) {
+        if let Some(answer) = call.request_id.and_then(|request_id| partition.cached_reply(request_id)) {
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
             call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);
             return Ok(self.fill_answer(&partition, answer));
         }
         if matches!(call.command, Some(Command::OpenName { .. })) {
-            call.command = call.command.take().map(|command| partition.resolved(command, call.credentials.as_ref()));
+            call.command = call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
         }
         let wished = call.command.as_mut().and_then(extent_request).copied();
         let given = call.command.as_mut().and_then(|command| self.grant_extent(&partition, command));
@@ -108,7 +108,7 @@ impl Node {
         let op = if self.extents.is_supported() { ExtentOp::from_command(&command) } else { None };
         let (answer, unneeded) = self.apply(&mut partition, caller, call.request_id, command, wanted);
         let unused = given.filter(|extent| !uses_extent(&answer, *extent));
-        let effects = partition.told();
+        let effects = partition.take_effects();
         let answer = self.finish_extent_op(&mut partition, call, op, answer);
         let answer = match object {
             Some(offset) => answer.map(|answer| answer.and_then(|answer| self.fill_object(answer, offset))),
@@ -120,7 +120,7 @@ impl Node {
         // itself causes.
         let waits = read.filter(|_| !call.skip_ack);
         let read_acks = waits.and_then(|(file, _)| self.subscribers.pending_acks_of(Recall::Attributes(file)));
-        let ack_wait = self.subscribers.invalidate(caller, &partition.take_notes());
+        let ack_wait = self.subscribers.invalidate(caller, &partition.take_invalidations());
         drop(partition);
         // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
         // and another subscriber's ack may need those pages.
@@ -180,7 +180,7 @@ impl Node {
     pub(crate) fn apply(
         &self,
         partition: &mut Partition,
-        caller: Asker,
+        caller: CommandCaller,
         request_id: Option<RequestId>,
         command: Command,
         wanted: u64,

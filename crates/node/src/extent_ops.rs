@@ -108,7 +108,7 @@ impl Node {
     }
 
     fn allocate_filled(&self, partition: &Partition, command: &Command) -> Option<Extent> {
-        let head = partition.head(command)?;
+        let head = partition.extent_head(command)?;
         let extent = self.extents.allocate()?;
         let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
         let put = head.bytes.is_empty()
@@ -176,7 +176,7 @@ impl Node {
         match done {
             Ok(Some(answer)) => {
                 if let Some(request_id) = request_id {
-                    partition.keep(request_id, Ok(answer.clone()));
+                    partition.cache_reply(request_id, Ok(answer.clone()));
                 }
                 Ok(Some(Ok(answer)))
             }
@@ -318,7 +318,7 @@ impl Node {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
         let _alone = self.append_locks.0[call.extent.slot as usize % APPEND_LOCKS].lock();
-        if let Some(answer) = partition.lock().recall(request_id) {
+        if let Some(answer) = partition.lock().cached_reply(request_id) {
             return Ok(answer);
         }
         match self.extents.engine().append(pin.slot(), data) {
@@ -326,7 +326,7 @@ impl Node {
                 let answer = Answer::ExtentWritten { offset, length };
                 let mut held = partition.lock();
                 self.session_index.note(request_id.session, call.partition);
-                held.keep(request_id, Ok(answer.clone()));
+                held.cache_reply(request_id, Ok(answer.clone()));
                 Ok(Ok(answer))
             }
             Err(error) => refusal_from(error, Object::File(call.file)).map(Err),

@@ -96,7 +96,7 @@ impl LockRequest {
     }
 
     fn holder(&self) -> Holder {
-        Holder::of(self.request_id.session, self.lock.owner)
+        Holder::new(self.request_id.session, self.lock.owner)
     }
 
     /// True if the two locks conflict.

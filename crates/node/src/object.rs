@@ -54,7 +54,7 @@ impl Node {
                 {
                     let mut held = partition.lock();
                     self.session_index.note(request_id.session, id);
-                    held.keep(request_id, answer.clone());
+                    held.cache_reply(request_id, answer.clone());
                 }
                 ReplyFuture::ready(answer.map_err(Failure::Refused))
             }
@@ -63,7 +63,7 @@ impl Node {
 
     fn is_recorded(&self, then: &WalkAction) -> bool {
         let partition = then.request_id.and_then(|request_id| Some((request_id, self.partitions.get(then.partition)?)));
-        partition.is_some_and(|(request_id, partition)| partition.lock().recall(request_id).is_some())
+        partition.is_some_and(|(request_id, partition)| partition.lock().cached_reply(request_id).is_some())
     }
 
     fn execute_at_target(
@@ -113,7 +113,7 @@ impl Node {
     /// True if a directory is held here, and its permissions surely let the user do what `needs`
     /// says.
     fn permits(&self, directory: FileId, who: &Credentials, needs: DirAccess) -> bool {
-        self.partitions.get(directory.partition()).is_some_and(|held| held.lock().lets(directory, who, needs))
+        self.partitions.get(directory.partition()).is_some_and(|held| held.lock().permits(directory, who, needs))
     }
 
     /// Looks up an entry; `None` if its directory is not held here.
@@ -154,7 +154,7 @@ impl Node {
             return Ok(Err(self.wrong_node(call.partition)));
         };
         let reserved = || partition.lock().reserved(file, session);
-        let was_done = || call.request_id.is_some_and(|request_id| partition.lock().recall(request_id).is_some());
+        let was_done = || call.request_id.is_some_and(|request_id| partition.lock().cached_reply(request_id).is_some());
         if was_done() {
             return Ok(Ok(()));
         }
@@ -292,7 +292,7 @@ impl Node {
         }
         let mut partition = partition.lock();
         let before = partition.bytes();
-        partition.purged(*file);
+        partition.purge_done(*file);
         let freed = before - partition.bytes();
         drop(partition);
         if freed > 0 {

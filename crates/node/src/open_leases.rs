@@ -12,7 +12,7 @@
 
 use crate::Node;
 use parking_lot::Mutex;
-use partition::Asker;
+use partition::CommandCaller;
 use placement::{FileId, NodeId, PartitionId};
 use rustix::fs::fstat;
 use std::{
@@ -272,9 +272,9 @@ impl Node {
         let number = self.demotions.next_number();
         let request_id = RequestId { session: Session::NONE, number, settled: number };
         let command = Command::Release { file, session, to };
-        let (answer, unneeded) = self.apply(&mut partition, Asker::default(), Some(request_id), command, 0);
-        let effects = partition.told();
-        self.subscribers.invalidate(Asker::default(), &partition.take_notes());
+        let (answer, unneeded) = self.apply(&mut partition, CommandCaller::default(), Some(request_id), command, 0);
+        let effects = partition.take_effects();
+        self.subscribers.invalidate(CommandCaller::default(), &partition.take_invalidations());
         drop(partition);
         if unneeded > 0 {
             self.engine.release(unneeded);

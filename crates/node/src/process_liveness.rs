@@ -3,7 +3,7 @@
 
 use crate::{Node, lock_queue::LockRequest};
 use parking_lot::Mutex;
-use partition::{Asker, Holder};
+use partition::{CommandCaller, Holder};
 use placement::FileId;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -72,7 +72,7 @@ impl Node {
     /// Ends the locks of an open that has ended.
     pub(crate) fn unlock_open(&self, mark: OpenLeaseId, file: FileId) {
         let owner = LockOwner::Open(mark);
-        if !self.lock_queue.files_locked_by(Holder::of(Session::NONE, owner)).is_empty() {
+        if !self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).is_empty() {
             self.unlock(owner, file);
         }
     }
@@ -83,7 +83,7 @@ impl Node {
         let owner = LockOwner::Process(process);
         if self.process_monitor.is_dead(process).is_some()
             && let Some(file) = self.leased_file(mark)
-            && self.lock_queue.files_locked_by(Holder::of(Session::NONE, owner)).contains(&file)
+            && self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).contains(&file)
         {
             self.unlock(owner, file);
         }
@@ -101,7 +101,7 @@ impl Node {
 
     fn unlock_process(&self, process: u32) {
         let owner = LockOwner::Process(process);
-        for file in self.lock_queue.files_locked_by(Holder::of(Session::NONE, owner)) {
+        for file in self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)) {
             self.unlock(owner, file);
         }
         self.process_monitor.0.lock().remove(&process);
@@ -117,7 +117,7 @@ impl Node {
             let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
             let (answer, unneeded) = self.apply(
                 &mut partition,
-                Asker::default(),
+                CommandCaller::default(),
                 Some(request_id),
                 Command::Lock { file, lock, wait: false },
                 0,
@@ -130,6 +130,6 @@ impl Node {
             }
         }
         drop(partition);
-        self.lock_queue.forget(Holder::of(Session::NONE, owner), file);
+        self.lock_queue.forget(Holder::new(Session::NONE, owner), file);
     }
 }

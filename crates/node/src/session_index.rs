@@ -3,7 +3,7 @@
 
 use crate::{Node, execute::CommandCall};
 use parking_lot::RwLock;
-use partition::{Asker, Endings};
+use partition::{CommandCaller, EndedSessions};
 use placement::PartitionId;
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use wire::{Command, Session};
 #[derive(Debug)]
 pub struct SessionIndex {
     /// Ended sessions, shared with the partitions: their late requests are refused everywhere.
-    endings: Endings,
+    endings: EndedSessions,
     /// A bit for each partition of the pool. At most one entry for each live session.
     sessions: RwLock<HashMap<Session, Box<[AtomicU64]>>>,
     words: usize,
@@ -26,10 +26,10 @@ impl SessionIndex {
     /// An empty index for a pool with this many partitions.
     pub fn new(partitions: u32) -> Self {
         let words = partitions.div_ceil(u64::BITS) as usize;
-        Self { endings: Endings::default(), sessions: RwLock::default(), words }
+        Self { endings: EndedSessions::default(), sessions: RwLock::default(), words }
     }
 
-    pub fn endings(&self) -> &Endings {
+    pub fn endings(&self) -> &EndedSessions {
         &self.endings
     }
 
@@ -84,11 +84,11 @@ impl Node {
     }
 
     /// Notes the sessions of which a command may leave state in its partition, whose lock is held.
-    pub(crate) fn note_sessions(&self, call: &CommandCall, caller: Asker) {
+    pub(crate) fn note_sessions(&self, call: &CommandCall, caller: CommandCaller) {
         if let Some(request_id) = call.request_id {
             self.session_index.note(request_id.session, call.partition);
         }
-        if caller.watcher.is_some() && call.request_id.is_none_or(|request_id| request_id.session != caller.session) {
+        if caller.subscriber.is_some() && call.request_id.is_none_or(|request_id| request_id.session != caller.session) {
             self.session_index.note(caller.session, call.partition);
         }
         if let Some(Command::Decide { intent }) = &call.command {

@@ -11,7 +11,7 @@ use crate::{
     Node, OnInvalidate,
     subscriber::{AckWait, SubscriberQueues},
 };
-use partition::{Asker, Note, Watcher};
+use partition::{CommandCaller, Invalidation, SubscriberId};
 use wire::{Object, Outcome, Recall, Refusal, Session};
 
 /// All subscribers of a node.
@@ -21,34 +21,34 @@ pub struct SubscriberSet {
     live: AtomicU32,
     /// A bit for each subscriber whose kernel supports prune notices.
     supports_prune: AtomicU32,
-    sessions: [AtomicU64; Watcher::MAX],
-    table: RwLock<[Option<SubscriberQueues>; Watcher::MAX]>,
+    sessions: [AtomicU64; SubscriberId::MAX],
+    table: RwLock<[Option<SubscriberQueues>; SubscriberId::MAX]>,
 }
 
 impl SubscriberSet {
     /// The caller's context for partitions: its session, its subscriber number, and the other
     /// subscribers. Must be called under the lock of the partition, so that no grant is made there
     /// after [`Node::unsubscribe`] has visited it.
-    pub fn caller(&self, session: Session) -> Asker {
+    pub fn caller(&self, session: Session) -> CommandCaller {
         match self.live.load(SeqCst) {
-            0 => Asker::alone(session),
+            0 => CommandCaller::unsubscribed(session),
             live => self.caller_among(live, session),
         }
     }
 
-    fn caller_among(&self, live: u32, session: Session) -> Asker {
-        let mut caller = Asker::alone(session);
+    fn caller_among(&self, live: u32, session: Session) -> CommandCaller {
+        let mut caller = CommandCaller::unsubscribed(session);
         let supports_prune = self.supports_prune.load(SeqCst);
         let mut left = live;
         while left != 0 {
             let number = left.trailing_zeros() as usize;
             left &= left - 1;
-            let watcher = Watcher::new(number).expect("only these are given");
+            let watcher = SubscriberId::new(number).expect("only these are given");
             if supports_prune & 1 << number != 0 {
                 caller.pruning = caller.pruning.with(watcher);
             }
             if self.sessions[number].load(SeqCst) == session.0 {
-                caller.watcher = Some(watcher);
+                caller.subscriber = Some(watcher);
             } else {
                 caller.others = caller.others.with(watcher);
             }
@@ -60,7 +60,7 @@ impl SubscriberSet {
     /// answer waits for. Must be called under the partition's lock, so that a request that sees the
     /// change also finds the invalidation queued. Nobody waits for the ack of a removal: the file
     /// is gone for every request, and only its space is freed later.
-    pub fn invalidate(&self, caller: Asker, notes: &[Note]) -> Option<AckWait> {
+    pub fn invalidate(&self, caller: CommandCaller, notes: &[Invalidation]) -> Option<AckWait> {
         if notes.is_empty() {
             return None;
         }
@@ -68,12 +68,13 @@ impl SubscriberSet {
         let mut waits = Vec::new();
         for note in notes {
             let waited = !matches!(note.recall, Recall::Removed(_));
-            let own = caller.watcher.filter(|_| note.seen);
-            let asked = if waited { caller.others.or(note.tell) } else { note.tell };
+            let own = caller.subscriber.filter(|_| note.seen);
+            let asked = if waited { caller.others.or(note.notify) } else { note.notify };
             for watcher in asked.iter().chain(own) {
                 let Some(queues) = &table[watcher.number()] else { continue };
                 let sender = queues.sender(note.recall);
-                let batch = if note.tell.has(watcher) {
+                let batch =
+                    if note.notify.has(watcher) {
                     Some(sender.post(note.recall))
                 } else {
                     sender.find_batch(note.recall)
@@ -85,7 +86,7 @@ impl SubscriberSet {
     }
 
     /// The outstanding acks of all other subscribers.
-    pub fn pending_acks(&self, caller: Asker) -> Option<AckWait> {
+    pub fn pending_acks(&self, caller: CommandCaller) -> Option<AckWait> {
         if caller.others.is_empty() {
             return None;
         }
@@ -107,14 +108,14 @@ impl SubscriberSet {
 
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         let mut table = self.table.write();
-        if self.caller(session).watcher.is_some() {
+        if self.caller(session).subscriber.is_some() {
             return Err(Refusal::invalid(Object::Pool, "this session watches already"));
         }
-        let limit = Watcher::MAX as u64;
+        let limit = SubscriberId::MAX as u64;
         // A subscriber that is just ending has left its slot in the table, but its number is still
         // taken.
         let live = self.live.load(SeqCst);
-        let free = (0..Watcher::MAX).find(|free| table[*free].is_none() && live & 1 << free == 0);
+        let free = (0..SubscriberId::MAX).find(|free| table[*free].is_none() && live & 1 << free == 0);
         let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
         let failed = |error: std::io::Error| Refusal::Io {
             object: Object::Pool,
@@ -128,22 +129,22 @@ impl SubscriberSet {
 
     fn declare_prune_support(&self, session: Session) {
         let _table = self.table.write();
-        if let Some(watcher) = self.caller(session).watcher {
+        if let Some(watcher) = self.caller(session).subscriber {
             self.supports_prune.fetch_or(1 << watcher.number(), SeqCst);
         }
     }
 
     /// Ends a subscriber. Its number stays taken until [`Self::free_number`].
-    fn remove(&self, session: Session) -> Option<Watcher> {
+    fn remove(&self, session: Session) -> Option<SubscriberId> {
         let mut table = self.table.write();
-        let watcher = self.caller(session).watcher?;
+        let watcher = self.caller(session).subscriber?;
         self.supports_prune.fetch_and(!(1 << watcher.number()), SeqCst);
         self.sessions[watcher.number()].store(Session::NONE.0, SeqCst);
         table[watcher.number()] = None;
         Some(watcher)
     }
 
-    fn free_number(&self, watcher: Watcher) {
+    fn free_number(&self, watcher: SubscriberId) {
         self.live.fetch_and(!(1 << watcher.number()), SeqCst);
     }
 }
@@ -168,7 +169,7 @@ impl Node {
     pub fn unsubscribe(&self, session: Session) {
         let Some(watcher) = self.subscribers.remove(session) else { return };
         for partition in &self.partitions {
-            partition.lock().watcher_ended(watcher);
+            partition.lock().remove_subscriber(watcher);
         }
         self.subscribers.free_number(watcher);
     }

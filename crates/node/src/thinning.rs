@@ -7,7 +7,7 @@
 
 use crate::{Node, extents::ExtentSlots};
 use parking_lot::Mutex;
-use partition::Asker;
+use partition::CommandCaller;
 use placement::FileId;
 use std::collections::VecDeque;
 use store::Slot;
@@ -63,8 +63,8 @@ impl Node {
         let next = if idle { self.extents.engine().thin(Slot(extent.slot), *done) } else { Some(*done) };
         self.extents.revive(*extent);
         if idle {
-            partition.recall_attributes(*file);
-            self.subscribers.invalidate(Asker::default(), &partition.take_notes());
+            partition.invalidate_attributes(*file);
+            self.subscribers.invalidate(CommandCaller::default(), &partition.take_invalidations());
         }
         next
     }

@@ -9,7 +9,7 @@
 
 use loom::{model::Builder, sync::Arc, thread};
 use loom_shim::atomic::{AtomicBool, Ordering::Relaxed};
-use partition::{Asker, Watcher};
+use partition::{CommandCaller, SubscriberId};
 use std::collections::BTreeMap;
 use wire::{Recall, Session};
 
@@ -134,13 +134,13 @@ pub struct Node {
 struct Partition(BTreeMap<usize, Session>);
 
 impl Partition {
-    fn grant(&mut self, caller: Asker) {
-        if let Some(watcher) = caller.watcher {
+    fn grant(&mut self, caller: CommandCaller) {
+        if let Some(watcher) = caller.subscriber {
             self.0.insert(watcher.number(), caller.session);
         }
     }
 
-    fn watcher_ended(&mut self, watcher: Watcher) {
+    fn remove_subscriber(&mut self, watcher: SubscriberId) {
         self.0.remove(&watcher.number());
     }
 }
@@ -205,7 +205,7 @@ fn who_changes_something_knows_all_to_whom_it_was_granted() {
         let partition = node.partitions[0].lock();
         let caller = node.subscribers.caller(TWO);
         for number in partition.0.keys() {
-            assert!(caller.others.has(Watcher::new(*number).unwrap()), "watcher {number} is not told");
+            assert!(caller.others.has(SubscriberId::new(*number).unwrap()), "watcher {number} is not told");
         }
         drop(partition);
         other.join().unwrap();

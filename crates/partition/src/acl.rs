@@ -72,7 +72,7 @@ impl Tag {
 
 /// One entry of an ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct AclEntry {
     tag: Tag,
     permissions: u16,
     id: u32,
@@ -80,11 +80,11 @@ struct Entry {
 
 /// A valid ACL: owner, named users, owning group, named groups, mask, others, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acl(Vec<Entry>);
+pub struct Acl(Vec<AclEntry>);
 
 /// Decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum AclError {
     /// Another version of the encoding.
     Version,
     /// No valid encoding, or an ACL that acl(5) does not allow.
@@ -93,22 +93,22 @@ pub enum Wrong {
 
 impl Acl {
     /// Decodes and validates an ACL. `None` if it has no entries: a request to remove the ACL.
-    pub fn decode(mut bytes: &[u8]) -> Result<Option<Self>, Wrong> {
+    pub fn decode(mut bytes: &[u8]) -> Result<Option<Self>, AclError> {
         if bytes.len() < HEADER_BYTES || !(bytes.len() - HEADER_BYTES).is_multiple_of(ENTRY_BYTES) {
-            return Err(Wrong::Form);
+            return Err(AclError::Form);
         }
         if bytes.get_u32_le() != VERSION {
-            return Err(Wrong::Version);
+            return Err(AclError::Version);
         }
         let mut entries = Vec::with_capacity(bytes.len() / ENTRY_BYTES);
         while bytes.has_remaining() {
-            entries.push(decode_entry(&mut bytes).ok_or(Wrong::Form)?);
+            entries.push(decode_entry(&mut bytes).ok_or(AclError::Form)?);
         }
         if entries.is_empty() {
             return Ok(None);
         }
         let acl = Self(entries);
-        if acl.is_valid() { Ok(Some(acl)) } else { Err(Wrong::Form) }
+        if acl.is_valid() { Ok(Some(acl)) } else { Err(AclError::Form) }
     }
 
     /// Encodes the ACL in the kernel's format.
@@ -182,11 +182,11 @@ impl Acl {
     }
 }
 
-fn decode_entry(bytes: &mut &[u8]) -> Option<Entry> {
+fn decode_entry(bytes: &mut &[u8]) -> Option<AclEntry> {
     let (tag, permissions, id) = (Tag::of(bytes.get_u16_le())?, bytes.get_u16_le(), bytes.get_u32_le());
     let id = if tag.names_somebody() { id } else { NOBODY };
     let possible = permissions & !PERMISSIONS == 0 && (!tag.names_somebody() || id != NOBODY);
-    possible.then_some(Entry { tag, permissions, id })
+    possible.then_some(AclEntry { tag, permissions, id })
 }
 
 /// Returns the three bits of a class from the mode.

@@ -1,6 +1,6 @@
 //! ACLs, checked against a literal reading of acl(5).
 
-use crate::acl::{Acl, Wrong, inherit};
+use crate::acl::{Acl, AclError, inherit};
 use bytes::{Buf, BufMut, Bytes};
 use proptest::prelude::*;
 use wire::{InheritedAttributes, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
@@ -189,10 +189,10 @@ proptest! {
 fn another_version_and_torn_bytes_are_told_apart() {
     let mut bytes = encoded(&[(TAGS[0], 7, 0), (TAGS[2], 5, 0), (TAGS[5], 5, 0)]);
     assert!(Acl::decode(&bytes).unwrap().unwrap().is_only_bits());
-    assert_eq!(Acl::decode(&bytes[..bytes.len() - 1]), Err(Wrong::Form));
-    assert_eq!(Acl::decode(&bytes[..3]), Err(Wrong::Form));
+    assert_eq!(Acl::decode(&bytes[..bytes.len() - 1]), Err(AclError::Form));
+    assert_eq!(Acl::decode(&bytes[..3]), Err(AclError::Form));
     bytes[0] = 3;
-    assert_eq!(Acl::decode(&bytes), Err(Wrong::Version));
+    assert_eq!(Acl::decode(&bytes), Err(AclError::Version));
 }
 
 #[test]

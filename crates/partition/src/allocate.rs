@@ -2,14 +2,14 @@
 //!
 //! A small file does this at once. For a striped file, the partition returns the stripes to change,
 //! as it does for a write. It records a punched stripe as a hole only after that has been cut
-//! ([`Partition::punched`]), and only if no write to it was planned meanwhile: a stripe that is
+//! ([`Partition::punch_done`]), and only if no write to it was planned meanwhile: a stripe that is
 //! reported as a hole has no bytes.
 
 use crate::{
     Partition,
     files::check_end,
-    inode::{Body, FileBody, PAGE_BYTES, Place, Striped},
-    weight,
+    inode::{DataLocation, FileBody, InodeBody, PAGE_BYTES, Striped},
+    memory_cost,
 };
 use placement::FileId;
 use std::{borrow::Cow, ops::Range};
@@ -41,10 +41,10 @@ impl Partition {
     }
 
     /// Records that the stripes inside the punched range are cut to nothing.
-    pub(crate) fn punched(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+    pub(crate) fn punch_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
-            if let Place::Striped(striped) = &mut body.place
+            if let DataLocation::Striped(striped) = &mut body.place
                 && body.generation == generation
             {
                 striped.settle_holes();
@@ -55,11 +55,11 @@ impl Partition {
     }
 
     /// Records that an allocation failed from this stripe on.
-    pub(crate) fn gave_up(&mut self, file: FileId, generation: u32, stripe: u64) -> Outcome<Answer> {
+    pub(crate) fn allocation_failed(&mut self, file: FileId, generation: u32, stripe: u64) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let stripe_bytes = body.stripe_bytes();
-            if let Place::Striped(striped) = &mut body.place
+            if let DataLocation::Striped(striped) = &mut body.place
                 && body.generation == generation
             {
                 let missing = std::mem::take(&mut striped.cutting);
@@ -72,9 +72,11 @@ impl Partition {
 
     pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
-            Body::File(FileBody { place: Place::Whole(extent), .. }) => return Ok(Answer::Extent(*extent)),
-            Body::File(body) => body.seek(offset, to),
-            Body::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
+            InodeBody::File(FileBody { place: DataLocation::Extent(extent), .. }) => {
+                return Ok(Answer::Extent(*extent));
+            }
+            InodeBody::File(body) => body.seek(offset, to),
+            InodeBody::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
             _ => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
         };
         found.map(Answer::Offset).ok_or(Refusal::BeyondEnd(Object::File(file)))
@@ -85,7 +87,7 @@ impl FileBody {
     /// Executes it inline, or returns how to change the stripes.
     fn allocate(&mut self, range: Range<u64>, mode: AllocateMode) -> Answer {
         let takes = mode != AllocateMode::PunchHole;
-        if let Place::Inline(bytes) = &mut self.place
+        if let DataLocation::Inline(bytes) = &mut self.place
             && (!takes || range.end <= INLINE_BYTES_MAX.into())
         {
             allocate_inline(bytes, &range, takes);
@@ -104,7 +106,9 @@ impl FileBody {
             self.outdate_plans();
         }
         let generation = self.generation;
-        let Place::Striped(striped) = &mut self.place else { unreachable!("it was made striped, or that is answered") };
+        let DataLocation::Striped(striped) = &mut self.place else {
+            unreachable!("it was made striped, or that is answered")
+        };
         if takes {
             let had =
                 striped.data_runs().within(stripes.clone()).ranges().next_back().map_or(stripes.start, |run| run.end);
@@ -118,58 +122,58 @@ impl FileBody {
     }
 
     /// Returns the maximum memory cost that allocating or punching this range adds.
-    pub fn allocate_weight(&self, range: Range<u64>, mode: AllocateMode) -> u64 {
+    pub fn allocate_cost(&self, range: Range<u64>, mode: AllocateMode) -> u64 {
         match &self.place {
             _ if mode == AllocateMode::PunchHole => 0,
-            Place::Inline(bytes) if range.end <= INLINE_BYTES_MAX.into() => {
+            DataLocation::Inline(bytes) if range.end <= INLINE_BYTES_MAX.into() => {
                 range.end.saturating_sub(bytes.len() as u64)
             }
-            Place::Inline(_) => 2 * weight::RUN_BYTES,
-            Place::Spilling(_) | Place::Whole(_) => 0,
-            Place::Striped(striped) => {
+            DataLocation::Inline(_) => 2 * memory_cost::RUN_BYTES,
+            DataLocation::Spilling(_) | DataLocation::Extent(_) => 0,
+            DataLocation::Striped(striped) => {
                 let stripe_bytes = self.stripe_bytes();
-                striped.plan_weight(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes))
+                striped.plan_cost(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes))
             }
         }
     }
 
     /// Returns the maximum memory cost of recording the cut stripes as holes.
-    pub fn punched_weight(&self) -> u64 {
-        if let Place::Striped(striped) = &self.place { striped.holes_weight() } else { 0 }
+    pub fn punch_cost(&self) -> u64 {
+        if let DataLocation::Striped(striped) = &self.place { striped.holes_cost() } else { 0 }
     }
 
     /// Makes the file striped, or returns the answer for a write that does not fit inline: a step
     /// to do first, or the extent that holds all bytes.
     pub(crate) fn go_striped(&mut self) -> Option<Answer> {
-        if let Place::Inline(_) = &self.place
-            && let Some(first) = self.unplaced()
+        if let DataLocation::Inline(_) = &self.place
+            && let Some(first) = self.needs_placement()
         {
             return Some(first);
         }
-        if let Place::Inline(bytes) = &mut self.place {
+        if let DataLocation::Inline(bytes) = &mut self.place {
             self.place = match std::mem::take(bytes) {
-                empty if empty.is_empty() => Place::striped(),
-                head => Place::Spilling(head),
+                empty if empty.is_empty() => DataLocation::striped(),
+                head => DataLocation::Spilling(head),
             };
         }
         match &self.place {
-            Place::Inline(bytes) | Place::Spilling(bytes) => {
+            DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
                 let (generation, layout) = (self.generation, self.placed.layout);
                 Some(Answer::NeedsSpill { generation, layout, head: bytes.clone().into() })
             }
-            Place::Striped(_) => self.truncation().map(Answer::NeedsTruncate),
-            Place::Whole(extent) => Some(Answer::Extent(*extent)),
+            DataLocation::Striped(_) => self.truncation().map(Answer::NeedsTruncate),
+            DataLocation::Extent(extent) => Some(Answer::Extent(*extent)),
         }
     }
 
     fn seek(&self, offset: u64, to: SeekTo) -> Option<u64> {
         match &self.place {
-            Place::Whole(_) => None,
-            Place::Inline(bytes) | Place::Spilling(bytes) => {
+            DataLocation::Extent(_) => None,
+            DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
                 let end = (bytes.len() as u64).min(self.size);
                 seek_in(std::iter::once(0..end), self.size, offset, to)
             }
-            Place::Striped(striped) => {
+            DataLocation::Striped(striped) => {
                 let (data, stripe_bytes) = (striped.data_runs(), self.stripe_bytes());
                 let bytes = |run: Range<u64>| run.start * stripe_bytes..run.end.saturating_mul(stripe_bytes);
                 seek_in(data.ranges().map(bytes), self.size, offset, to)
@@ -253,21 +257,21 @@ impl Striped {
     }
 
     /// Returns the maximum memory cost of settling holes.
-    pub fn holes_weight(&self) -> u64 {
-        self.holes.runs_added(self.cutting.start, self.cutting.end) as u64 * weight::RUN_BYTES
+    pub fn holes_cost(&self) -> u64 {
+        self.holes.runs_added(self.cutting.start, self.cutting.end) as u64 * memory_cost::RUN_BYTES
     }
 
     /// Returns the memory cost of the runs, bytes. Space for as many holes as runs is reserved from
     /// the start.
-    pub fn weight(&self) -> u64 {
+    pub fn memory_cost(&self) -> u64 {
         let (runs, holes) = (self.stripes.runs() as u64, self.holes.runs() as u64);
-        (runs + runs.max(holes)) * weight::RUN_BYTES
+        (runs + runs.max(holes)) * memory_cost::RUN_BYTES
     }
 
     /// Returns the maximum memory cost of planning these stripes.
-    pub fn plan_weight(&self, stripes: Range<u64>) -> u64 {
+    pub fn plan_cost(&self, stripes: Range<u64>) -> u64 {
         let (added, split) = (self.stripes.runs_added(stripes.start, stripes.end), usize::from(!self.holes.is_empty()));
-        (2 * added + split) as u64 * weight::RUN_BYTES
+        (2 * added + split) as u64 * memory_cost::RUN_BYTES
     }
 
     /// Returns the approximate space that its stripes use: full stripes, and the pages of the last

@@ -2,11 +2,11 @@
 
 use crate::{
     Partition,
-    intents::What,
+    intents::LockTarget,
     locks::Holder,
-    object::Stripes,
+    object::ReservedStripes,
     partition::split,
-    xattr::{is_handed_down, placing_of},
+    xattr::{is_inheritable, placement_attr},
 };
 use placement::FileId;
 use wire::{Answer, Command, Object, Outcome, Refusal, RequestId, Session, Timestamp, XattrMode};
@@ -16,11 +16,11 @@ impl Partition {
     ///
     /// `now` is the wall clock. A change needs a request id and is refused without one.
     pub fn apply(&mut self, request_id: Option<RequestId>, command: Command, now: Timestamp) -> Outcome<Answer> {
-        let Some(request_id) = request_id else { return self.ask(command, now) };
-        if let Some(answer) = self.answered.recall(request_id) {
+        let Some(request_id) = request_id else { return self.query(command, now) };
+        if let Some(answer) = self.replies.get(request_id) {
             return answer;
         }
-        if self.answered.has_ended(request_id.session) {
+        if self.replies.has_ended(request_id.session) {
             return self.perform_late(request_id, command, now);
         }
         let leaving = matches!(command, Command::CloseSession { session } if session == request_id.session);
@@ -28,7 +28,7 @@ impl Partition {
         let answer = self.perform(request_id, command, now);
         let comes_again = waits && matches!(answer, Err(Refusal::Locked(_)));
         if !leaving && !comes_again {
-            self.answered.keep(request_id, answer.clone());
+            self.replies.insert(request_id, answer.clone());
         }
         answer
     }
@@ -43,7 +43,7 @@ impl Partition {
     }
 
     /// Executes a query.
-    fn ask(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
+    fn query(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::Lookup { parent, name } => self.lookup(parent, &name),
             Command::Stat { file } => self.stat(file),
@@ -51,22 +51,24 @@ impl Partition {
             Command::ReadLink { file } => self.read_link(file),
             Command::Parent { directory } => self.parent(directory),
             Command::Fragments { directory } => self.fragments(directory),
-            Command::UnownedStripes { file, stripes } => Ok(Answer::UnownedStripes(self.unplanned(file, &stripes))),
+            Command::UnownedStripes { file, stripes } => {
+                Ok(Answer::UnownedStripes(self.unowned_stripes(file, &stripes)))
+            }
             Command::Placement { file } => self.placement(file),
             Command::Status { intent } => Ok(Answer::Decided(self.decision(intent))),
-            Command::CheckName { parent, name } => self.probe(parent, &name),
+            Command::CheckName { parent, name } => self.check_name(parent, &name),
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
             Command::Xattr { file, name } => self.xattr(file, &name),
             Command::Xattrs { file } => self.xattrs(file),
-            Command::TestLock { file, session, lock } => self.test_lock(Holder::of(session, lock.owner), file, &lock),
+            Command::TestLock { file, session, lock } => self.test_lock(Holder::new(session, lock.owner), file, &lock),
             Command::Seek { file, offset, to } => self.seek(file, offset, to),
-            Command::ListUnfinished => Ok(Answer::UnfinishedWork(self.leftovers())),
-            Command::ForgetInode { file } => Ok(self.forgotten(file)),
-            other => self.ask_object(other, now),
+            Command::ListUnfinished => Ok(Answer::UnfinishedWork(self.unfinished_work())),
+            Command::ForgetInode { file } => Ok(self.forget_inode(file)),
+            other => self.query_object(other, now),
         }
     }
 
-    fn ask_object(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
+    fn query_object(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::GetObject { parent, name, offset, length } => {
                 self.get_object(parent, &name, (offset, length), now)
@@ -85,7 +87,7 @@ impl Partition {
             }
             Command::Open { .. } | Command::Close { .. } | Command::Release { .. } => self.hold(session, &command, now),
             Command::OpenName { .. } => {
-                let resolved = self.resolved(command, None);
+                let resolved = self.resolve_open(command, None);
                 self.perform(request_id, resolved, now)
             }
             Command::Change { file, changes } => {
@@ -95,14 +97,14 @@ impl Partition {
             Command::Write { file, place, length, data, kill_set_id } => {
                 self.write(file, place, length, (&data, kill_set_id), now)
             }
-            Command::PublishSize { file, generation, end } => self.wrote(file, generation, end, now),
+            Command::PublishSize { file, generation, end } => self.publish_size(file, generation, end, now),
             Command::Abandon { file, generation, offset, length } => {
                 self.abandon(file, generation, offset..offset.saturating_add(length.into()))
             }
             Command::SpillDone { file, generation } => self.spill_done(file, generation),
-            Command::TruncateDone { file, generation } => self.trim_done(file, generation),
-            Command::Demote { file, extent, bytes, times } => self.fold(file, extent, &bytes, times),
-            Command::PurgeDone { file } => Ok(self.purged(file)),
+            Command::TruncateDone { file, generation } => self.truncate_done(file, generation),
+            Command::Demote { file, extent, bytes, times } => self.demote(file, extent, &bytes, times),
+            Command::PurgeDone { file } => Ok(self.purge_done(file)),
             Command::Unlink { parent, name } => self.unlink(parent, &name, now),
             Command::RemoveDirectory { parent, name } => self.remove_directory(parent, &name, now),
             Command::CloseSession { session } => Ok(self.close_session(session)),
@@ -114,7 +116,7 @@ impl Partition {
     fn perform_on_inode(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::CreateTmpfile { parent, name, inode, linkable } => {
-                self.create_unnamed((parent, name), inode, linkable, session, now)
+                self.create_tmpfile((parent, name), inode, linkable, session, now)
             }
             Command::SetXattr { file, name, value, mode, kill_set_group_id } => {
                 self.check_xattr_changeable(file, &name, (true, mode))?;
@@ -124,17 +126,17 @@ impl Partition {
                 self.check_xattr_changeable(file, &name, (false, XattrMode::Set))?;
                 self.remove_xattr(file, &name, now)
             }
-            Command::Lock { file, lock, .. } => self.lock(Holder::of(session, lock.owner), file, &lock),
+            Command::Lock { file, lock, .. } => self.lock(Holder::new(session, lock.owner), file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Place { file, partition } => self.place(file, partition),
-            Command::PunchDone { file, generation } => self.punched(file, generation),
-            Command::AllocationFailed { file, generation, stripe } => self.gave_up(file, generation, stripe),
+            Command::PunchDone { file, generation } => self.punch_done(file, generation),
+            Command::AllocationFailed { file, generation, stripe } => self.allocation_failed(file, generation, stripe),
             Command::PutObject { parent, name, condition, placing, attributes, contents } => {
                 self.put_object(session, (parent, &name), condition, (placing, attributes, contents), now)
             }
             Command::DeleteObject { parent, name, condition } => self.delete_object(parent, &name, condition, now),
             Command::Reserve { count, stripes, layout, policy: by } => {
-                self.reserve(session, count, Stripes { count: stripes, layout, by })
+                self.reserve(session, count, ReservedStripes { count: stripes, layout, by })
             }
             Command::Unreserve { file } => Ok(Answer::Removed { deleted: self.unreserve(file, session) }),
             named => self.perform_named(named, now),
@@ -156,13 +158,13 @@ impl Partition {
         match command {
             Command::Link { file, parent, name } => self.link(file, parent, name, now),
             Command::Rename { from, to, mode } => self.rename(&from, &to, mode, now),
-            Command::UpdateCtime { file } => Ok(self.touch(file, now)),
+            Command::UpdateCtime { file } => Ok(self.update_ctime(file, now)),
             Command::Prepare { intent, parts } => self.prepare(intent, parts),
             Command::Commit { intent, parts, others } => self.commit(intent, parts, others, now),
             Command::Settle { intent, commit } => Ok(self.settle(intent, commit, now)),
             Command::Decide { intent } => self.decide(intent, now),
-            Command::ForgetIntent { intent } => Ok(self.ended(intent)),
-            asked => self.ask(asked, now),
+            Command::ForgetIntent { intent } => Ok(self.forget_intent(intent)),
+            asked => self.query(asked, now),
         }
     }
 
@@ -170,10 +172,10 @@ impl Partition {
     /// others. Also checks the placement mode, because only the directory itself knows which values
     /// were set on it.
     fn check_xattr_changeable(&self, file: FileId, name: &[u8], (sets, mode): (bool, XattrMode)) -> Outcome<()> {
-        if !is_handed_down(name) {
+        if !is_inheritable(name) {
             return Ok(());
         }
-        if let Some(which) = placing_of(name) {
+        if let Some(which) = placement_attr(name) {
             self.inode(file)?.check_placing_mode(file, which, (sets, mode))?;
         }
         self.check_changeable(file)
@@ -185,6 +187,6 @@ impl Partition {
         if self.is_split(file) {
             return Err(split(file));
         }
-        self.intents.check(file, What::Shut, None)
+        self.intents.check(file, LockTarget::AllEntries, None)
     }
 }

@@ -5,8 +5,8 @@
 //! whatever was added or removed in between, and lookups need no second index.
 
 use crate::{
+    memory_cost,
     object::{first_of, is_listed},
-    weight,
 };
 use placement::{FileId, name_hash};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub const HASH_BITS: u32 = COOKIE_FIRST.trailing_zeros() - DISCRIMINATOR_BITS;
 /// Map from names to inodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Directory {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, StoredEntry>,
     subdirectories: u32,
     /// Parent directory; the root's is itself.
     pub parent: FileId,
@@ -37,7 +37,7 @@ pub struct Directory {
 
 /// A directory entry.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct StoredEntry {
     pub name: Name,
     pub file: FileId,
     pub kind: Kind,
@@ -76,8 +76,8 @@ impl Directory {
         self.subdirectories
     }
 
-    pub fn weight(&self) -> u64 {
-        self.bytes + weight::fragments(&self.fragments)
+    pub fn memory_cost(&self) -> u64 {
+        self.bytes + memory_cost::fragments(&self.fragments)
     }
 
     pub fn fragments(&self) -> &[FileId] {
@@ -95,24 +95,24 @@ impl Directory {
     pub fn fill(&mut self, directory: FileId, entries: Vec<DirEntry>) {
         self.of = Some(directory);
         for DirEntry { name, file, kind, cookie } in entries {
-            self.bytes += weight::entry(&name);
+            self.bytes += memory_cost::entry(&name);
             self.subdirectories += u32::from(kind == Kind::Directory);
-            self.entries.insert(cookie, Entry { name, file, kind });
+            self.entries.insert(cookie, StoredEntry { name, file, kind });
         }
     }
 
     /// Returns true if one more name with this hash fits, besides those that `held` locked entries
     /// may add.
-    pub fn has_room(&self, hash: NameHash, name: &Name, held: usize) -> bool {
+    pub fn has_space(&self, hash: NameHash, name: &Name, held: usize) -> bool {
         let first = hash.cookie(name);
         self.entries.range(first..first + (1 << DISCRIMINATOR_BITS)).count() + held < 1 << DISCRIMINATOR_BITS
     }
 
-    pub fn get(&self, hash: NameHash, name: &Name) -> Option<&Entry> {
+    pub fn get(&self, hash: NameHash, name: &Name) -> Option<&StoredEntry> {
         self.find(hash, name).map(|(_, entry)| entry)
     }
 
-    fn find(&self, hash: NameHash, name: &Name) -> Option<(u64, &Entry)> {
+    fn find(&self, hash: NameHash, name: &Name) -> Option<(u64, &StoredEntry)> {
         let first = hash.cookie(name);
         // Nearly every name is the only one with its hash.
         if let Some(entry) = self.entries.get(&first).filter(|entry| entry.name == *name) {
@@ -122,7 +122,7 @@ impl Directory {
         others.find(|(_, entry)| entry.name == *name).map(|(cookie, entry)| (*cookie, entry))
     }
 
-    fn get_mut(&mut self, hash: NameHash, name: &Name) -> Option<&mut Entry> {
+    fn get_mut(&mut self, hash: NameHash, name: &Name) -> Option<&mut StoredEntry> {
         let (cookie, _) = self.find(hash, name)?;
         self.entries.get_mut(&cookie)
     }
@@ -131,9 +131,9 @@ impl Directory {
     /// maliciously chosen names.
     pub fn insert(&mut self, hash: NameHash, name: Name, file: FileId, kind: Kind) -> Outcome<()> {
         let cookie = self.free_cookie(hash.cookie(&name), &name)?;
-        self.bytes += weight::entry(&name);
+        self.bytes += memory_cost::entry(&name);
         self.subdirectories += u32::from(kind == Kind::Directory);
-        self.entries.insert(cookie, Entry { name, file, kind });
+        self.entries.insert(cookie, StoredEntry { name, file, kind });
         Ok(())
     }
 
@@ -145,10 +145,10 @@ impl Directory {
         (free < end).then_some(free).ok_or_else(|| Refusal::TooLarge { object: Object::text(name.as_bytes()), limit })
     }
 
-    pub fn remove(&mut self, hash: NameHash, name: &Name) -> Option<Entry> {
+    pub fn remove(&mut self, hash: NameHash, name: &Name) -> Option<StoredEntry> {
         let (cookie, _) = self.find(hash, name)?;
         let entry = self.entries.remove(&cookie)?;
-        self.bytes -= weight::entry(&entry.name);
+        self.bytes -= memory_cost::entry(&entry.name);
         self.subdirectories -= u32::from(entry.kind == Kind::Directory);
         Some(entry)
     }
@@ -175,7 +175,7 @@ impl Directory {
     }
 }
 
-fn listed((&cookie, entry): (&u64, &Entry)) -> DirEntry {
+fn listed((&cookie, entry): (&u64, &StoredEntry)) -> DirEntry {
     DirEntry { name: entry.name.clone(), file: entry.file, kind: entry.kind, cookie }
 }
 

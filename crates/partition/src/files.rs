@@ -2,7 +2,7 @@
 
 use crate::{
     Partition,
-    inode::{Body, FileBody, Place, Striped, first_stripe},
+    inode::{DataLocation, FileBody, InodeBody, Striped, first_stripe},
 };
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
@@ -13,7 +13,7 @@ use wire::{
 };
 
 /// Result of a truncation.
-enum Resized {
+enum ResizeResult {
     /// The size is set; these stripes are still to be truncated.
     Done(Option<PendingTruncate>),
     /// Not done: an earlier truncation must be finished first.
@@ -38,7 +38,7 @@ impl Partition {
                 inode.lose_privileges(flags.kill_set_id);
                 inode.touch(now);
             }
-            inode.become_whole(whole);
+            inode.move_to_extent(whole);
             inode.opened(session);
             match inode.extent() {
                 Some(_) if flags.write => inode.granted.touch(), // written directly from now on
@@ -52,7 +52,7 @@ impl Partition {
 
     pub(crate) fn opened_answer(&self, file: FileId, truncation: Option<PendingTruncate>) -> Outcome<Answer> {
         let host = match &self.inode(file)?.body {
-            Body::Bound(host) => Some(host.clone()),
+            InodeBody::Bound(host) => Some(host.clone()),
             _ => None,
         };
         let shared = self.is_held_by_another(file);
@@ -62,7 +62,7 @@ impl Partition {
     /// Returns the last stripe of a striped file: the one that may have more memory than bytes.
     pub fn last_stripe(&self, file: FileId) -> Option<StripeNo> {
         match &self.inodes.get(&file)?.body {
-            Body::File(body) if matches!(body.place, Place::Striped(_)) => {
+            InodeBody::File(body) if matches!(body.place, DataLocation::Striped(_)) => {
                 Some(StripeNo(body.size / body.stripe_bytes()))
             }
             _ => None,
@@ -72,11 +72,11 @@ impl Partition {
     pub(crate) fn change(&mut self, file: FileId, changes: &Changes, now: Timestamp) -> Outcome<Answer> {
         let resized = match changes.size {
             Some(size) => self.truncate(file, size, now)?,
-            None => Resized::Done(None),
+            None => ResizeResult::Done(None),
         };
         let truncation = match resized {
-            Resized::First(truncation) => return Ok(Answer::NeedsTruncate(truncation)),
-            Resized::Done(truncation) => truncation,
+            ResizeResult::First(truncation) => return Ok(Answer::NeedsTruncate(truncation)),
+            ResizeResult::Done(truncation) => truncation,
         };
         self.edit(file, |inode| {
             if changes.uid.or(changes.gid).is_some() {
@@ -92,17 +92,17 @@ impl Partition {
             inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
             inode.modified = changes.modified.map_or(inode.modified, |change| moment(change, now));
             inode.changed = now; // even without any change: chown(2) to the same owner counts as one
-            inode.forget_times(changes);
+            inode.drop_times(changes);
             Ok(())
         })?;
         Ok(Answer::Changed { attributes: self.attributes(file)?, truncation })
     }
 
-    fn truncate(&mut self, file: FileId, size: u64, now: Timestamp) -> Outcome<Resized> {
+    fn truncate(&mut self, file: FileId, size: u64, now: Timestamp) -> Outcome<ResizeResult> {
         check_end(file, Some(size))?;
         self.edit(file, |inode| {
             let resized = inode.file_mut(file)?.resize(size);
-            if matches!(resized, Resized::Done(_)) {
+            if matches!(resized, ResizeResult::Done(_)) {
                 inode.touch(now);
             }
             Ok(resized)
@@ -113,10 +113,12 @@ impl Partition {
         let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
         let inode = inode.ok_or(Refusal::NotFound(Object::File(file)))?;
         let (size, content) = match &inode.body {
-            Body::File(body) => (body.size, body.content(offset, length)),
-            Body::Bound(host) => (host.size, Content::Bound(host.clone())),
-            Body::Directory(_) => return Err(Refusal::IsDirectory(Object::File(file))),
-            Body::Symlink(_) | Body::Node(_) => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
+            InodeBody::File(body) => (body.size, body.content(offset, length)),
+            InodeBody::Bound(host) => (host.size, Content::Bound(host.clone())),
+            InodeBody::Directory(_) => return Err(Refusal::IsDirectory(Object::File(file))),
+            InodeBody::Symlink(_) | InodeBody::Node(_) => {
+                return Err(Refusal::invalid(Object::File(file), "it has no bytes"));
+            }
         };
         if inode.extent().is_none() && inode.read_at(now) {
             self.grants.was_read(file, inode);
@@ -159,7 +161,7 @@ impl Partition {
         })
     }
 
-    pub(crate) fn wrote(&mut self, file: FileId, generation: u32, end: u64, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn publish_size(&mut self, file: FileId, generation: u32, end: u64, now: Timestamp) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             if body.generation != generation {
@@ -186,23 +188,23 @@ impl Partition {
     pub(crate) fn spill_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
-            if let Place::Spilling(head) = &body.place
+            if let DataLocation::Spilling(head) = &body.place
                 && body.generation == generation
             {
                 let planned = head.len() as u64;
                 body.place =
-                    Place::Striped(Box::new(Striped { stripes: first_stripe(), planned, ..Striped::default() }));
+                    DataLocation::Striped(Box::new(Striped { stripes: first_stripe(), planned, ..Striped::default() }));
                 body.generation += 1;
             }
             Ok(Answer::Done)
         })
     }
 
-    pub(crate) fn trim_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+    pub(crate) fn truncate_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let stripe_bytes = body.stripe_bytes();
-            if let Place::Striped(striped) = &mut body.place
+            if let DataLocation::Striped(striped) = &mut body.place
                 && body.generation == generation
                 && let Some(length) = striped.truncation.take()
             {
@@ -219,9 +221,9 @@ impl FileBody {
     /// progress, but the file size never reaches beyond it.
     fn content(&self, offset: u64, length: u32) -> Content {
         let bytes = match &self.place {
-            Place::Inline(bytes) | Place::Spilling(bytes) => bytes,
-            Place::Striped(_) => return Content::Striped(self.placed.layout),
-            Place::Whole(extent) => return Content::Extent(*extent),
+            DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => bytes,
+            DataLocation::Striped(_) => return Content::Striped(self.placed.layout),
+            DataLocation::Extent(extent) => return Content::Extent(*extent),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
@@ -234,7 +236,7 @@ impl FileBody {
         if range.is_empty() {
             return Answer::Written { offset: range.start };
         }
-        if let Place::Inline(bytes) = &mut self.place
+        if let DataLocation::Inline(bytes) = &mut self.place
             && range.end <= INLINE_BYTES_MAX.into()
         {
             put(bytes, &range, data);
@@ -246,7 +248,7 @@ impl FileBody {
         }
         let (offset, generation, size) = (range.start, self.generation, self.size);
         let (layout, stripe_bytes) = (self.placed.layout, self.stripe_bytes());
-        if let Place::Striped(striped) = &mut self.place {
+        if let DataLocation::Striped(striped) = &mut self.place {
             striped.plan(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes));
             striped.planned = striped.planned.max(range.end);
             self.reserved = if append { range.end } else { self.reserved };
@@ -255,33 +257,33 @@ impl FileBody {
     }
 
     /// Sets the size. Truncated bytes never reappear.
-    fn resize(&mut self, size: u64) -> Resized {
+    fn resize(&mut self, size: u64) -> ResizeResult {
         let old = std::mem::replace(&mut self.size, size);
         match &mut self.place {
-            Place::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
-            Place::Whole(_) => {}
-            Place::Spilling(head) => {
+            DataLocation::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
+            DataLocation::Extent(_) => {}
+            DataLocation::Spilling(head) => {
                 head.truncate(usize::try_from(size).unwrap_or(usize::MAX));
                 self.outdate_plans();
             }
-            Place::Striped(striped) => match striped.truncation {
-                Some(_) if size > old => return self.trim_first(old),
+            DataLocation::Striped(striped) => match striped.truncation {
+                Some(_) if size > old => return self.truncate_first(old),
                 None if size > old && striped.planned > old => {
                     striped.truncation = Some(old);
                     striped.kept = striped.kept.min(old);
                     self.outdate_plans();
-                    return self.trim_first(old);
+                    return self.truncate_first(old);
                 }
                 _ if size < old => {
                     striped.truncation = Some(size);
                     striped.kept = striped.kept.min(size);
                     self.outdate_plans();
-                    return Resized::Done(self.truncation());
+                    return ResizeResult::Done(self.truncation());
                 }
                 _ => {}
             },
         }
-        Resized::Done(None)
+        ResizeResult::Done(None)
     }
 
     /// Invalidates planned writes, and frees the ranges that appends have reserved.
@@ -291,14 +293,14 @@ impl FileBody {
     }
 
     /// Resets the size: the file cannot grow before the truncation of its stripes is finished.
-    fn trim_first(&mut self, size: u64) -> Resized {
+    fn truncate_first(&mut self, size: u64) -> ResizeResult {
         self.size = size;
-        self.truncation().map_or(Resized::Done(None), Resized::First)
+        self.truncation().map_or(ResizeResult::Done(None), ResizeResult::First)
     }
 
     /// Returns the truncation that is still to be applied to the stripes.
     pub(crate) fn truncation(&self) -> Option<PendingTruncate> {
-        let Place::Striped(striped) = &self.place else { return None };
+        let DataLocation::Striped(striped) = &self.place else { return None };
         let length = striped.truncation?;
         let stripes = striped.stripes.clone().split_off(length / self.stripe_bytes());
         Some(PendingTruncate { layout: self.placed.layout, generation: self.generation, length, stripes })
@@ -312,7 +314,7 @@ impl FileBody {
     }
 }
 
-impl Resized {
+impl ResizeResult {
     fn truncation(self) -> Option<PendingTruncate> {
         match self {
             Self::Done(truncation) => truncation,

@@ -1,6 +1,9 @@
 //! An inode: attributes, opens, and its type-specific body.
 
-use crate::{directory::Directory, extra::Extra, grants::Granted, placing::Asked, weight};
+use crate::{
+    cache_grants::InodeGrants, directory::Directory, memory_cost, placement_request::PlacementRequest,
+    rare_attributes::RareAttributes,
+};
 use bytes::Bytes;
 use placement::{FileId, PlacementDecision};
 use serde::{Deserialize, Serialize};
@@ -39,17 +42,17 @@ pub struct Inode {
     /// True if it has no name and may get one.
     pub linkable: bool,
     /// Rare attributes.
-    pub extra: Option<Box<Extra>>,
+    pub rare: Option<Box<RareAttributes>>,
     /// Requested placement of its bytes, or of the bytes of files that are created in it.
-    pub asked: Asked,
+    pub asked: PlacementRequest,
     /// Cache grants: the subscribers that may cache parts of it.
-    pub granted: Granted,
-    pub body: Body,
+    pub granted: InodeGrants,
+    pub body: InodeBody,
 }
 
 /// The type-specific part of an inode.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Body {
+pub enum InodeBody {
     File(FileBody),
     Directory(Directory),
     Symlink(Bytes),
@@ -68,12 +71,12 @@ pub struct FileBody {
     pub reserved: u64,
     /// Placement of the stripes, which may not exist yet.
     pub placed: PlacementDecision,
-    pub place: Place,
+    pub place: DataLocation,
 }
 
 /// Location of a file's bytes.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Place {
+pub enum DataLocation {
     /// With the inode. Shorter than the file if it was extended by a hole.
     Inline(Vec<u8>),
     /// Still with the inode; a client is copying them to stripe 0.
@@ -81,7 +84,7 @@ pub enum Place {
     /// In stripes. Boxed, so that small files do not pay for the space.
     Striped(Box<Striped>),
     /// In one extent of a node. That node knows the size too.
-    Whole(Extent),
+    Extent(Extent),
 }
 
 /// State of a file in stripes.
@@ -103,14 +106,14 @@ pub struct Striped {
     pub kept: u64,
 }
 
-impl Place {
+impl DataLocation {
     /// Creates a place without stripes.
     pub fn striped() -> Self {
         Self::Striped(Box::default())
     }
 }
 
-impl Default for Place {
+impl Default for DataLocation {
     fn default() -> Self {
         Self::Inline(Vec::new())
     }
@@ -119,17 +122,17 @@ impl Default for Place {
 impl Inode {
     /// Creates an inode with one name. A file needs the placement of its stripes.
     pub fn new(new: NewInode, parent: FileId, placed: Option<PlacementDecision>, now: Timestamp) -> Self {
-        let asked = Asked::handed_down(new.placing());
+        let asked = PlacementRequest::inherited(new.placing());
         let body = match new.kind {
-            NewKind::File => Body::File(FileBody::new(placed.expect("a file is told where its stripes would be"))),
-            NewKind::Directory => Body::Directory(Directory::new(parent)),
-            NewKind::Symlink(target) => Body::Symlink(target),
-            NewKind::Node(kind) => Body::Node(kind),
-            NewKind::Bound(host) => Body::Bound(Arc::from(host)),
+            NewKind::File => InodeBody::File(FileBody::new(placed.expect("a file is told where its stripes would be"))),
+            NewKind::Directory => InodeBody::Directory(Directory::new(parent)),
+            NewKind::Symlink(target) => InodeBody::Symlink(target),
+            NewKind::Node(kind) => InodeBody::Node(kind),
+            NewKind::Bound(host) => InodeBody::Bound(Arc::from(host)),
         };
-        let modified = if let Body::Bound(host) = &body { host.modified } else { now };
+        let modified = if let InodeBody::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
-        let (linkable, extra, granted, version) = (false, None, Granted::default(), 0);
+        let (linkable, rare, granted, version) = (false, None, InodeGrants::default(), 0);
         let (accessed, changed, created) = (now, now, now);
         let mut inode = Self {
             mode,
@@ -142,7 +145,7 @@ impl Inode {
             version,
             opens,
             linkable,
-            extra,
+            rare,
             asked,
             granted,
             body,
@@ -155,14 +158,14 @@ impl Inode {
     }
 
     pub fn is_file(&self) -> bool {
-        matches!(self.body, Body::File(_))
+        matches!(self.body, InodeBody::File(_))
     }
 
     /// Returns true if this session's kernel may cache the attributes: false for a file that
     /// another session has open. That session reads and writes an extent file directly, unseen by
     /// the node. With other files, an invalidation of the attributes would make the kernel drop an
     /// answer that tells it the file's length, and a read would end too early.
-    pub fn attributes_last(&self, session: Session) -> bool {
+    pub fn may_cache_attributes(&self, session: Session) -> bool {
         !self.is_file() || self.opens.iter().all(|(holder, _)| *holder == session)
     }
 
@@ -173,10 +176,10 @@ impl Inode {
 
     pub fn kind(&self) -> Kind {
         match &self.body {
-            Body::File(_) | Body::Bound(_) => Kind::File,
-            Body::Directory(_) => Kind::Directory,
-            Body::Symlink(_) => Kind::Symlink,
-            Body::Node(kind) => *kind,
+            InodeBody::File(_) | InodeBody::Bound(_) => Kind::File,
+            InodeBody::Directory(_) => Kind::Directory,
+            InodeBody::Symlink(_) => Kind::Symlink,
+            InodeBody::Node(kind) => *kind,
         }
     }
 
@@ -203,31 +206,31 @@ impl Inode {
     /// Returns file size and used space, bytes.
     fn lengths(&self) -> (u64, u64) {
         match &self.body {
-            Body::File(body) => (body.size, body.allocated()),
-            Body::Directory(directory) => (directory.len() as u64, 0),
-            Body::Symlink(target) => (target.len() as u64, 0),
-            Body::Node(_) => (0, 0),
-            Body::Bound(host) => (host.size, 0),
+            InodeBody::File(body) => (body.size, body.allocated()),
+            InodeBody::Directory(directory) => (directory.len() as u64, 0),
+            InodeBody::Symlink(target) => (target.len() as u64, 0),
+            InodeBody::Node(_) => (0, 0),
+            InodeBody::Bound(host) => (host.size, 0),
         }
     }
 
     fn links(&self) -> u32 {
         match &self.body {
-            Body::Directory(directory) if self.names > 0 => 2 + directory.subdirectories(),
+            InodeBody::Directory(directory) if self.names > 0 => 2 + directory.subdirectories(),
             _ => self.names,
         }
     }
 
     pub fn directory(&self, file: FileId) -> Outcome<&Directory> {
         match &self.body {
-            Body::Directory(directory) => Ok(directory),
+            InodeBody::Directory(directory) => Ok(directory),
             _ => Err(Refusal::NotDirectory(Object::File(file))),
         }
     }
 
     pub fn directory_mut(&mut self, file: FileId) -> Outcome<&mut Directory> {
         match &mut self.body {
-            Body::Directory(directory) => Ok(directory),
+            InodeBody::Directory(directory) => Ok(directory),
             _ => Err(Refusal::NotDirectory(Object::File(file))),
         }
     }
@@ -236,10 +239,10 @@ impl Inode {
     pub fn file_mut(&mut self, file: FileId) -> Outcome<&mut FileBody> {
         let object = Object::File(file);
         match &mut self.body {
-            Body::File(body) => Ok(body),
-            Body::Directory(_) => Err(Refusal::IsDirectory(object)),
-            Body::Bound(_) => Err(Refusal::ReadOnly(object)),
-            Body::Symlink(_) | Body::Node(_) => Err(Refusal::invalid(object, "it has no bytes")),
+            InodeBody::File(body) => Ok(body),
+            InodeBody::Directory(_) => Err(Refusal::IsDirectory(object)),
+            InodeBody::Bound(_) => Err(Refusal::ReadOnly(object)),
+            InodeBody::Symlink(_) | InodeBody::Node(_) => Err(Refusal::invalid(object, "it has no bytes")),
         }
     }
 
@@ -263,15 +266,15 @@ impl Inode {
     }
 
     /// Returns the memory cost of the inode, bytes.
-    pub fn weight(&self) -> u64 {
-        weight::INODE_BYTES
-            + self.extra.as_ref().map_or(0, |extra| extra.weight())
+    pub fn memory_cost(&self) -> u64 {
+        memory_cost::INODE_BYTES
+            + self.rare.as_ref().map_or(0, |rare| rare.memory_cost())
             + match &self.body {
-                Body::File(body) => body.weight(),
-                Body::Directory(directory) => directory.weight(),
-                Body::Symlink(target) => target.len() as u64,
-                Body::Node(_) => 0,
-                Body::Bound(host) => weight::host_file(host),
+                InodeBody::File(body) => body.memory_cost(),
+                InodeBody::Directory(directory) => directory.memory_cost(),
+                InodeBody::Symlink(target) => target.len() as u64,
+                InodeBody::Node(_) => 0,
+                InodeBody::Bound(host) => memory_cost::host_file(host),
             }
     }
 
@@ -295,7 +298,7 @@ impl Inode {
     /// Returns the directory of a fragment; for any other inode, itself.
     pub fn directory_of(&self, file: FileId) -> FileId {
         match &self.body {
-            Body::Directory(entries) => entries.of.unwrap_or(file),
+            InodeBody::Directory(entries) => entries.of.unwrap_or(file),
             _ => file,
         }
     }
@@ -320,7 +323,7 @@ impl Inode {
 impl FileBody {
     /// Creates an empty file.
     pub fn new(placed: PlacementDecision) -> Self {
-        Self { size: 0, generation: 0, reserved: 0, placed, place: Place::default() }
+        Self { size: 0, generation: 0, reserved: 0, placed, place: DataLocation::default() }
     }
 
     /// Returns the length of a stripe, bytes.
@@ -330,36 +333,38 @@ impl FileBody {
 
     fn allocated(&self) -> u64 {
         match &self.place {
-            Place::Inline(bytes) | Place::Spilling(bytes) => (bytes.len() as u64).next_multiple_of(PAGE_BYTES),
-            Place::Striped(striped) => striped.allocated(self.size, self.stripe_bytes()),
-            Place::Whole(_) => 0,
+            DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
+                (bytes.len() as u64).next_multiple_of(PAGE_BYTES)
+            }
+            DataLocation::Striped(striped) => striped.allocated(self.size, self.stripe_bytes()),
+            DataLocation::Extent(_) => 0,
         }
     }
 
-    fn weight(&self) -> u64 {
+    fn memory_cost(&self) -> u64 {
         match &self.place {
-            Place::Inline(bytes) => bytes.len() as u64,
-            Place::Spilling(bytes) => bytes.len() as u64 + 2 * weight::RUN_BYTES,
-            Place::Striped(striped) => striped.weight(),
-            Place::Whole(_) => weight::EXTENT_BYTES,
+            DataLocation::Inline(bytes) => bytes.len() as u64,
+            DataLocation::Spilling(bytes) => bytes.len() as u64 + 2 * memory_cost::RUN_BYTES,
+            DataLocation::Striped(striped) => striped.memory_cost(),
+            DataLocation::Extent(_) => memory_cost::EXTENT_BYTES,
         }
     }
 
     /// Returns the maximum memory cost that a write adds.
-    pub fn write_weight(&self, place: WritePlace, length: u32) -> u64 {
+    pub fn write_cost(&self, place: WritePlace, length: u32) -> u64 {
         let offset = match place {
             WritePlace::At(offset) => offset,
             WritePlace::End => self.append_offset(),
         };
         let end = offset.saturating_add(length.into());
         match &self.place {
-            Place::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
-            Place::Inline(_) => 2 * weight::RUN_BYTES,
-            Place::Spilling(_) | Place::Whole(_) => 0,
-            Place::Striped(striped) => {
+            DataLocation::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
+            DataLocation::Inline(_) => 2 * memory_cost::RUN_BYTES,
+            DataLocation::Spilling(_) | DataLocation::Extent(_) => 0,
+            DataLocation::Striped(striped) => {
                 let stripe_bytes = self.stripe_bytes();
                 let (first, end) = (offset / stripe_bytes, end.div_ceil(stripe_bytes));
-                striped.plan_weight(first..end)
+                striped.plan_cost(first..end)
             }
         }
     }
@@ -372,27 +377,27 @@ impl FileBody {
     /// Returns true if the stripe may exist in an engine.
     pub fn expects(&self, stripe: u64) -> bool {
         match &self.place {
-            Place::Inline(_) | Place::Whole(_) => false,
-            Place::Spilling(_) => stripe == 0,
-            Place::Striped(striped) => striped.stripes.contains(stripe),
+            DataLocation::Inline(_) | DataLocation::Extent(_) => false,
+            DataLocation::Spilling(_) => stripe == 0,
+            DataLocation::Striped(striped) => striped.stripes.contains(stripe),
         }
     }
 
     /// Returns those of these stripes that may not exist in an engine.
-    pub fn unplanned(&self, stripes: &StripeRuns) -> StripeRuns {
+    pub fn unowned_stripes(&self, stripes: &StripeRuns) -> StripeRuns {
         match &self.place {
-            Place::Inline(_) | Place::Whole(_) => stripes.clone(),
-            Place::Spilling(_) => stripes.without(&first_stripe()),
-            Place::Striped(striped) => stripes.without(&striped.stripes),
+            DataLocation::Inline(_) | DataLocation::Extent(_) => stripes.clone(),
+            DataLocation::Spilling(_) => stripes.without(&first_stripe()),
+            DataLocation::Striped(striped) => stripes.without(&striped.stripes),
         }
     }
 
     /// Takes all stripes that may exist in an engine.
     pub fn stripes(&mut self) -> StripeRuns {
         match &mut self.place {
-            Place::Inline(_) | Place::Whole(_) => StripeRuns::new(),
-            Place::Spilling(_) => first_stripe(),
-            Place::Striped(striped) => std::mem::take(&mut striped.stripes),
+            DataLocation::Inline(_) | DataLocation::Extent(_) => StripeRuns::new(),
+            DataLocation::Spilling(_) => first_stripe(),
+            DataLocation::Striped(striped) => std::mem::take(&mut striped.stripes),
         }
     }
 }

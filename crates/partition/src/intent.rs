@@ -8,8 +8,8 @@
 
 use crate::{
     Partition,
-    intents::{Decided, Prepared, What},
-    weight,
+    intents::{Decided, LockTarget, Prepared},
+    memory_cost,
 };
 use placement::{FileId, PartitionId};
 use wire::{Answer, Decision, Intent, Object, Outcome, Part, PendingDelete, Refusal, Timestamp};
@@ -29,8 +29,8 @@ impl Partition {
         }
         parts.iter().try_for_each(|part| self.check_part(intent, part))?;
         self.check_alone(intent, &parts)?;
-        let reserved = parts.iter().map(weight::part).sum::<u64>();
-        let parts: Vec<_> = parts.into_iter().map(|part| self.mark_part(intent, part)).collect();
+        let reserved = parts.iter().map(memory_cost::part).sum::<u64>();
+        let parts: Vec<_> = parts.into_iter().map(|part| self.lock_part(intent, part)).collect();
         let made = parts.iter().filter_map(|(_, made)| *made).collect();
         let prepared = self.intents.prepared.entry(intent).or_default();
         prepared.parts.extend(parts);
@@ -58,15 +58,15 @@ impl Partition {
 
     /// Applies or discards the prepared parts. An unknown intent was settled before.
     pub(crate) fn settle(&mut self, intent: Intent, commit: bool, now: Timestamp) -> Answer {
-        let Some(Prepared { parts, reserved }) = self.intents.take(intent) else {
+        let Some(Prepared { parts, reserved }) = self.intents.remove(intent) else {
             return Answer::Settled { deleted: Vec::new() };
         };
         self.bytes -= reserved;
-        self.done_for(intent.session);
-        let named: Vec<FileId> = parts.iter().filter_map(|(part, _)| named_by(part)).collect();
+        self.attribute_changes_to(intent.session);
+        let named: Vec<FileId> = parts.iter().filter_map(|(part, _)| renamed_inode(part)).collect();
         let mut deleted: Vec<PendingDelete> = Vec::new();
         if commit {
-            deleted.extend(parts.into_iter().filter_map(|(part, made)| self.do_part(part, made, now)));
+            deleted.extend(parts.into_iter().filter_map(|(part, made)| self.apply_part(part, made, now)));
         }
         deleted.extend(named.into_iter().filter_map(|file| self.remove_if_unused(file)));
         Answer::Settled { deleted }
@@ -77,7 +77,7 @@ impl Partition {
             Decision::Open => {}
             decided => return Ok(Answer::Decided(decided)),
         }
-        if !self.answered.has_ended(intent.session) {
+        if !self.replies.has_ended(intent.session) {
             if self.intents.decided.len() >= DECIDED_MAX {
                 return Err(Refusal::Busy(Object::Pool));
             }
@@ -95,7 +95,7 @@ impl Partition {
         }
     }
 
-    pub(crate) fn ended(&mut self, intent: Intent) -> Answer {
+    pub(crate) fn forget_intent(&mut self, intent: Intent) -> Answer {
         self.intents.decided.remove(&intent);
         Answer::Done
     }
@@ -106,41 +106,43 @@ impl Partition {
     }
 
     /// Sets the locks of a part, and gives an id to the inode that it creates.
-    fn mark_part(&mut self, intent: Intent, part: Part) -> (Part, Option<FileId>) {
+    fn lock_part(&mut self, intent: Intent, part: Part) -> (Part, Option<FileId>) {
         let mut made = None;
         match &part {
-            Part::Entry { directory, name, .. } => self.mark(*directory, What::Entry(name.clone()), intent),
+            Part::Entry { directory, name, .. } => {
+                self.lock_target(*directory, LockTarget::Entry(name.clone()), intent)
+            }
             Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => {
-                self.mark(*file, What::Inode, intent);
+                self.lock_target(*file, LockTarget::Inode, intent);
             }
             Part::Remove { directory, .. } | Part::Change { directory, .. } | Part::Xattr { directory, .. } => {
-                self.mark(*directory, What::Inode, intent);
-                self.mark(*directory, What::Shut, intent);
+                self.lock_target(*directory, LockTarget::Inode, intent);
+                self.lock_target(*directory, LockTarget::AllEntries, intent);
             }
-            Part::MoveLease => self.mark(FileId::ROOT, What::Moves, intent),
+            Part::MoveLease => self.lock_target(FileId::ROOT, LockTarget::MoveLease, intent),
             Part::LockEntries { directory } | Part::Split { directory, .. } => {
-                self.mark(*directory, What::Shut, intent)
+                self.lock_target(*directory, LockTarget::AllEntries, intent)
             }
             Part::CreateDirectory { .. } | Part::Fragment { .. } => {
                 let file = self.next_id();
-                self.mark(file, What::Inode, intent);
+                self.lock_target(file, LockTarget::Inode, intent);
                 made = Some(file);
             }
         }
         (part, made)
     }
 
-    fn mark(&mut self, file: FileId, what: What, intent: Intent) {
-        if what != What::Moves {
-            self.recall_held(file, matches!(what, What::Entry(_)));
+    fn lock_target(&mut self, file: FileId, what: LockTarget, intent: Intent) {
+        if what != LockTarget::MoveLease {
+            self.invalidate_locked(file, matches!(what, LockTarget::Entry(_)));
         }
-        self.intents.mark(file, what, intent);
+        self.intents.lock(file, what, intent);
     }
 }
 
 /// Returns the inode whose names the part may change, or that it kept locked while others removed
 /// the last name: it may have no name left when the intent is settled.
-fn named_by(part: &Part) -> Option<FileId> {
+fn renamed_inode(part: &Part) -> Option<FileId> {
     match part {
         Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => Some(*file),
         Part::Remove { directory, .. } => Some(*directory),

@@ -10,18 +10,18 @@ use wire::{Intent, Name, Outcome, Part, Refusal, Session};
 
 /// Part of an inode that an intent locks. The table sorts by this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum What {
+pub enum LockTarget {
     /// Its existence, link count and parent.
     Inode,
     /// All its entries, and its inheritable attributes.
-    Shut,
+    AllEntries,
     /// The lease for moving directories; only of the root.
-    Moves,
+    MoveLease,
     /// One entry.
     Entry(Name),
 }
 
-type Mark = (FileId, What);
+type LockKey = (FileId, LockTarget);
 
 /// All intents that a partition knows.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Intents {
     #[serde(with = "pairs")]
     pub prepared: BTreeMap<Intent, Prepared>,
     #[serde(with = "pairs")]
-    marks: BTreeMap<Mark, Intent>,
+    locks: BTreeMap<LockKey, Intent>,
     /// Decisions of which this partition is the coordinator.
     #[serde(with = "pairs")]
     pub decided: BTreeMap<Intent, Decided>,
@@ -56,20 +56,20 @@ pub enum Decided {
 impl Intents {
     /// Returns true if there are no locks.
     pub fn is_empty(&self) -> bool {
-        self.marks.is_empty()
+        self.locks.is_empty()
     }
 
     /// Refuses with `LockedByIntent` if another intent than `own` has this lock.
-    pub fn check(&self, file: FileId, what: What, own: Option<Intent>) -> Outcome<()> {
-        if self.marks.is_empty() {
+    pub fn check(&self, file: FileId, what: LockTarget, own: Option<Intent>) -> Outcome<()> {
+        if self.locks.is_empty() {
             return Ok(());
         }
-        refuse(self.marks.get(&(file, what)), own)
+        refuse(self.locks.get(&(file, what)), own)
     }
 
     /// Refuses with `LockedByIntent` if another intent than `own` has any lock of the inode.
     pub fn check_all(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
-        self.of(file)
+        self.locks_of(file)
             .map(|(_, intent)| intent)
             .find(|intent| own != Some(**intent))
             .map_or(Ok(()), |held| Err(Refusal::LockedByIntent { intent: *held }))
@@ -77,23 +77,23 @@ impl Intents {
 
     /// Returns the intents that have any lock of the inode.
     pub fn holders(&self, file: FileId) -> Vec<Intent> {
-        let mut holders: Vec<Intent> = self.of(file).map(|(_, intent)| *intent).collect();
+        let mut holders: Vec<Intent> = self.locks_of(file).map(|(_, intent)| *intent).collect();
         holders.sort_unstable();
         holders.dedup();
         holders
     }
 
     /// Returns the intent that has this lock of the inode.
-    pub fn holder(&self, file: FileId, what: What) -> Option<Intent> {
-        if self.marks.is_empty() {
+    pub fn holder(&self, file: FileId, what: LockTarget) -> Option<Intent> {
+        if self.locks.is_empty() {
             return None;
         }
-        self.marks.get(&(file, what)).copied()
+        self.locks.get(&(file, what)).copied()
     }
 
     /// Returns the intents that have locked entries of the directory.
     pub fn entry_holders(&self, directory: FileId) -> Vec<Intent> {
-        let entries = self.of(directory).filter(|((_, what), _)| matches!(what, What::Entry(_)));
+        let entries = self.locks_of(directory).filter(|((_, what), _)| matches!(what, LockTarget::Entry(_)));
         let mut holders: Vec<Intent> = entries.map(|(_, intent)| *intent).collect();
         holders.sort_unstable();
         holders.dedup();
@@ -102,18 +102,18 @@ impl Intents {
 
     /// Returns the number of locked entries of the directory: each may become a new one.
     pub fn entries_held(&self, directory: FileId) -> usize {
-        self.of(directory).filter(|((_, what), _)| matches!(what, What::Entry(_))).count()
+        self.locks_of(directory).filter(|((_, what), _)| matches!(what, LockTarget::Entry(_))).count()
     }
 
-    pub fn mark(&mut self, file: FileId, what: What, intent: Intent) {
-        let held = self.marks.insert((file, what), intent);
+    pub fn lock(&mut self, file: FileId, what: LockTarget, intent: Intent) {
+        let held = self.locks.insert((file, what), intent);
         assert!(held.is_none_or(|held| held == intent), "a mark is checked before it is set");
     }
 
     /// Removes an intent with its locks.
-    pub fn take(&mut self, intent: Intent) -> Option<Prepared> {
+    pub fn remove(&mut self, intent: Intent) -> Option<Prepared> {
         let prepared = self.prepared.remove(&intent)?;
-        self.marks.retain(|_, holder| *holder != intent);
+        self.locks.retain(|_, holder| *holder != intent);
         Some(prepared)
     }
 
@@ -124,9 +124,9 @@ impl Intents {
     }
 
     /// Returns all locks of an inode.
-    fn of(&self, file: FileId) -> impl Iterator<Item = (&Mark, &Intent)> {
-        let some = (!self.marks.is_empty()).then(|| self.marks.range((file, What::Inode)..));
-        some.into_iter().flatten().take_while(move |((marked, _), _)| *marked == file)
+    fn locks_of(&self, file: FileId) -> impl Iterator<Item = (&LockKey, &Intent)> {
+        let some = (!self.locks.is_empty()).then(|| self.locks.range((file, LockTarget::Inode)..));
+        some.into_iter().flatten().take_while(move |((locked, _), _)| *locked == file)
     }
 }
 

@@ -8,37 +8,38 @@
 //! Modules for commands:
 //! - `partition`: the state of one partition, and access to its inodes
 //! - `apply`: dispatch of commands, the only entry point
-//! - `answered`: reply cache for changes that may be resent
-//! - `ended`: set of ended sessions
-//! - `weight`: memory cost of metadata, and how much a command may add
+//! - `reply_cache`: reply cache for changes that may be resent
+//! - `ended_sessions`: set of ended sessions
+//! - `memory_cost`: memory cost of metadata, and how much a command may add
 //!
 //! Modules for names:
 //! - `directory`: entries of a directory, or of a fragment of one, ordered by cookie
 //! - `names`: lookup, listing and creation
-//! - `moves`: renames within this partition
-//! - `removal`: removal of names, inodes, directories and sessions; unfinished work
-//! - `passing`: permission checks on a path, and opens by name that are certainly allowed
+//! - `rename`: renames within this partition
+//! - `unlink`: removal of names, inodes, directories and sessions; unfinished work
+//! - `traverse`: permission checks on a path, and opens by name that are certainly allowed
 //! - `object`: objects: entries that are put, got and deleted as a whole
 //!
 //! Modules for inodes and files:
 //! - `inode`: attributes, opens, and the body of each type
-//! - `extra`: rare attributes, which take one word in inodes that have none
+//! - `rare_attributes`: rare attributes, which take one word in inodes that have none
 //! - `xattr`: extended attributes, including ACLs
 //! - `acl`: POSIX access control lists
 //! - `locks`: locks of one file: owners, ranges and conflicts
 //! - `files`: open, read, write, truncate, and the move from inline to stripes
 //! - `allocate`: allocating, punching, zeroing and searching ranges of a file
-//! - `whole`: extent files, all of whose bytes are in one extent of a node
-//! - `placing`: placement of bytes: what was asked for a file or directory, and the decision
+//! - `extent_file`: extent files, all of whose bytes are in one extent of a node
+//! - `placement_request`: placement of bytes: what was asked for a file or directory, and the
+//!   decision
 //!
 //! Modules for transactions over several partitions (intents):
 //! - `intent`: prepare, commit, settle: this partition's part in a transaction
 //! - `intents`: intents that the partition knows: prepared parts, their locks, decisions
-//! - `parts`: parts of intents: preconditions and effects
+//! - `transaction_parts`: parts of intents: preconditions and effects
 //!
 //! Modules for caches of kernels:
-//! - `grants`: cache grants: the state that kernels may cache, and the subscribers to notify
-//! - `kept`: unlinked inodes that still exist because kernels know them
+//! - `cache_grants`: cache grants: the state that kernels may cache, and the subscribers to notify
+//! - `unlinked`: unlinked inodes that still exist because kernels know them
 //!
 //! Invariants:
 //! - A directory's entries are stored with its inode. Above a limit they are in fragments, which
@@ -53,7 +54,7 @@
 //!   removed: none is ever leaked.
 //!
 //! A file's bytes are in one of three places, and move only to the right (an extent file's are in a
-//! fourth, see the module `whole`):
+//! fourth, see the module `extent_file`):
 //!
 //! ```text
 //!   Inline  --a write beyond 4 KiB-->  Spilling  --SpillDone-->  Striped
@@ -64,54 +65,54 @@
 
 mod acl;
 mod allocate;
-mod answered;
 mod apply;
+mod cache_grants;
 mod directory;
-mod ended;
-mod extra;
+mod ended_sessions;
+mod extent_file;
 mod files;
-mod grants;
 mod inode;
 mod intent;
 mod intents;
-mod kept;
 mod locks;
-mod moves;
+mod memory_cost;
 mod names;
 mod object;
 mod partition;
-mod parts;
-mod passing;
-mod placing;
-mod removal;
-mod weight;
-mod whole;
+mod placement_request;
+mod rare_attributes;
+mod rename;
+mod reply_cache;
+mod transaction_parts;
+mod traverse;
+mod unlink;
+mod unlinked;
 mod xattr;
 
-pub use ended::{Ended, Endings};
-pub use grants::{Asker, Note, Watcher, Watchers};
+pub use cache_grants::{CommandCaller, Invalidation, SubscriberId, SubscriberIds};
+pub use ended_sessions::{EndedSessions, SessionRanges};
+pub use extent_file::{Effects, ExtentHead};
 pub use locks::{Holder, LOCKS_MAX};
+pub use memory_cost::{ENTRY_BYTES, INODE_BYTES};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};
-pub use weight::{ENTRY_BYTES, INODE_BYTES};
-pub use whole::{Head, Told};
 
 #[cfg(test)]
 mod acl_test;
 #[cfg(test)]
-mod grants_test;
+mod cache_grants_test;
+#[cfg(test)]
+mod extent_file_test;
 #[cfg(test)]
 mod inode_test;
 #[cfg(test)]
 mod intent_test;
 #[cfg(test)]
-mod kept_test;
-#[cfg(test)]
 mod object_test;
 #[cfg(test)]
 mod partition_test;
 #[cfg(test)]
-mod passing_test;
+mod placement_request_test;
 #[cfg(test)]
-mod placing_test;
+mod traverse_test;
 #[cfg(test)]
-mod whole_test;
+mod unlinked_test;

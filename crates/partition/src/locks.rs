@@ -7,7 +7,7 @@
 //! wait for the new mode has lost the old lock. Otherwise two such owners would wait for each other
 //! forever.
 
-use crate::{Partition, inode::Inode, weight};
+use crate::{Partition, inode::Inode, memory_cost};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, Session};
@@ -27,7 +27,7 @@ pub struct Holder {
 
 impl Holder {
     /// Returns the owner that a session names.
-    pub fn of(session: Session, owner: LockOwner) -> Self {
+    pub fn new(session: Session, owner: LockOwner) -> Self {
         match owner {
             LockOwner::Session(owner) => Self { session, owner },
             LockOwner::Process(process) => Self { session: Session::NONE, owner: process.into() },
@@ -47,10 +47,10 @@ impl Holder {
 
 /// All locks of one file, ordered by their start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Locks(Vec<Held>);
+pub struct FileLocks(Vec<HeldLock>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
+struct HeldLock {
     holder: Holder,
     /// True for a `flock`, which only conflicts with others of its style.
     whole: bool,
@@ -61,7 +61,7 @@ struct Held {
     pid: u32,
 }
 
-impl Held {
+impl HeldLock {
     fn new(holder: Holder, lock: &Lock) -> Self {
         let (whole, start, end) = match lock.style {
             LockStyle::Whole => (true, 0, u64::MAX),
@@ -70,7 +70,7 @@ impl Held {
         Self { holder, whole, write: lock.kind == LockKind::Write, start, end, pid: lock.pid }
     }
 
-    fn told(&self) -> Lock {
+    fn to_lock(&self) -> Lock {
         let kind = if self.write { LockKind::Write } else { LockKind::Read };
         let style = if self.whole { LockStyle::Whole } else { LockStyle::Range { start: self.start, end: self.end } };
         Lock { owner: self.holder.owner(), kind, style, pid: self.pid }
@@ -96,18 +96,18 @@ impl Held {
     }
 }
 
-impl Locks {
+impl FileLocks {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the memory cost, bytes.
-    pub fn weight(&self) -> u64 {
-        self.0.len() as u64 * weight::LOCK_BYTES
+    pub fn memory_cost(&self) -> u64 {
+        self.0.len() as u64 * memory_cost::LOCK_BYTES
     }
 
-    fn conflicts(&self, holder: Holder, lock: &Lock) -> impl Iterator<Item = &Held> {
-        let wanted = Held::new(holder, lock);
+    fn conflicts(&self, holder: Holder, lock: &Lock) -> impl Iterator<Item = &HeldLock> {
+        let wanted = HeldLock::new(holder, lock);
         let unlocks = lock.kind == LockKind::Unlock;
         self.0.iter().filter(move |held| !unlocks && held.stands_in_the_way_of(&wanted))
     }
@@ -115,7 +115,7 @@ impl Locks {
     /// Sets or releases a lock that has no conflicts.
     fn set(&mut self, holder: Holder, lock: &Lock) {
         let unlocks = lock.kind == LockKind::Unlock;
-        let mut wanted = Held::new(holder, lock);
+        let mut wanted = HeldLock::new(holder, lock);
         let mut kept = Vec::with_capacity(self.0.len() + 2);
         for held in self.0.drain(..) {
             match () {
@@ -136,7 +136,7 @@ impl Locks {
 
     /// Returns by how many locks, at most, setting or releasing this one grows the list.
     pub fn added_by(&self, holder: Holder, lock: &Lock) -> usize {
-        let wanted = Held::new(holder, lock);
+        let wanted = HeldLock::new(holder, lock);
         let around = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted));
         let left: usize = around.map(|held| self::around(*held, &wanted).count()).sum::<usize>();
         let replaced = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted)).count();
@@ -145,7 +145,7 @@ impl Locks {
 
     /// Returns true if any owner has a range that extends beyond this one at both ends.
     fn are_split_by(&self, lock: &Lock) -> bool {
-        let cut = Held::new(Holder { session: Session(0), owner: 0 }, lock);
+        let cut = HeldLock::new(Holder { session: Session(0), owner: 0 }, lock);
         self.0.iter().any(|held| held.whole == cut.whole && held.start < cut.start && held.end > cut.end)
     }
 
@@ -163,20 +163,20 @@ impl Locks {
 }
 
 /// Returns the parts of a range before and after another.
-fn around(held: Held, cut: &Held) -> impl Iterator<Item = Held> {
-    let before = (held.start < cut.start).then(|| Held { end: cut.start - 1, ..held });
-    let behind = (held.end > cut.end).then(|| Held { start: cut.end + 1, ..held });
+fn around(held: HeldLock, cut: &HeldLock) -> impl Iterator<Item = HeldLock> {
+    let before = (held.start < cut.start).then(|| HeldLock { end: cut.start - 1, ..held });
+    let behind = (held.end > cut.end).then(|| HeldLock { start: cut.end + 1, ..held });
     before.into_iter().chain(behind)
 }
 
 impl Inode {
-    fn locks(&self) -> Option<&Locks> {
-        self.extra.as_ref().map(|extra| &extra.locks)
+    fn locks(&self) -> Option<&FileLocks> {
+        self.rare.as_ref().map(|rare| &rare.locks)
     }
 
     fn set_lock(&mut self, holder: Holder, lock: &Lock) {
-        self.extra_mut().locks.set(holder, lock);
-        self.tidy_extra();
+        self.rare_attributes_mut().locks.set(holder, lock);
+        self.free_empty_rare_attributes();
     }
 
     /// Returns true if the session has locks on the file.
@@ -186,10 +186,10 @@ impl Inode {
 
     /// Releases all locks of a session that has ended.
     pub fn unlocked_by(&mut self, session: Session) {
-        if let Some(extra) = &mut self.extra {
-            extra.locks.end_session(session);
+        if let Some(rare) = &mut self.rare {
+            rare.locks.end_session(session);
         }
-        self.tidy_extra();
+        self.free_empty_rare_attributes();
     }
 }
 
@@ -197,7 +197,7 @@ impl Partition {
     pub(crate) fn test_lock(&self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
         check(file, lock)?;
         let found = self.inode(file)?.locks().and_then(|locks| locks.conflicts(holder, lock).next());
-        Ok(Answer::Conflict(found.map(Held::told)))
+        Ok(Answer::Conflict(found.map(HeldLock::to_lock)))
     }
 
     /// Sets or releases a lock. Refuses with `Locked` on a conflict; a `flock` has then lost its
@@ -243,11 +243,16 @@ impl Partition {
     }
 
     /// Returns the maximum memory cost that a lock adds.
-    pub(crate) fn lock_weight(&self, file: FileId, lock: &Lock) -> u64 {
+    pub(crate) fn lock_cost(&self, file: FileId, lock: &Lock) -> u64 {
         let splits =
             self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.are_split_by(lock));
-        let split = if splits { weight::LOCK_BYTES } else { 0 };
-        split + if lock.kind == LockKind::Unlock { 0 } else { weight::EXTRA_BYTES + weight::LOCK_BYTES }
+        let split = if splits { memory_cost::LOCK_BYTES } else { 0 };
+        split
+            + if lock.kind == LockKind::Unlock {
+                0
+            } else {
+                memory_cost::RARE_ATTRIBUTES_BYTES + memory_cost::LOCK_BYTES
+            }
     }
 }
 
@@ -285,7 +290,7 @@ mod tests {
     }
 
     /// Returns the lock of each byte from the table.
-    fn seen(locks: &Locks) -> Model {
+    fn seen(locks: &FileLocks) -> Model {
         let mut model = Model::default();
         for held in locks.0.iter().filter(|held| !held.whole) {
             let who = (0..3).find(|number| holder(*number) == held.holder).unwrap();
@@ -298,9 +303,9 @@ mod tests {
     }
 
     /// Checks that ranges of the same owner and mode neither overlap nor touch.
-    fn check_merged(locks: &Locks) {
+    fn check_merged(locks: &FileLocks) {
         for (at, first) in locks.0.iter().enumerate() {
-            let akin = |second: &&Held| second.is_akin(first) && second.write == first.write;
+            let akin = |second: &&HeldLock| second.is_akin(first) && second.write == first.write;
             assert!(!locks.0[at + 1..].iter().filter(akin).any(|second| second.joins(first)), "{locks:?}");
         }
     }
@@ -312,7 +317,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
-        let (mut locks, mut model) = (Locks::default(), Model::default());
+        let (mut locks, mut model) = (FileLocks::default(), Model::default());
         let (mut granted, mut refused) = (0, 0);
         for _ in 0..20_000 {
             let (who, start) = (usize::try_from(next(3)).unwrap(), next(BYTES));
@@ -349,9 +354,9 @@ mod tests {
     fn processes_opens_and_sessions_are_never_the_same_holder_and_sessions_end_their_own_alone() {
         let mark = OpenLeaseId::new(NodeId(1), 7).unwrap();
         let owners = [LockOwner::Session(7), LockOwner::Process(7), LockOwner::Open(mark)];
-        let holders = owners.map(|owner| Holder::of(Session(9), owner));
+        let holders = owners.map(|owner| Holder::new(Session(9), owner));
         assert_eq!(holders.map(Holder::owner), owners);
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         for holder in holders {
             locks.set(holder, &lock(LockKind::Read, LockStyle::EVERYWHERE));
         }
@@ -361,7 +366,7 @@ mod tests {
 
     #[test]
     fn locks_of_ranges_and_of_whole_files_never_meet() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         locks.set(holder(0), &lock(LockKind::Write, LockStyle::EVERYWHERE));
         assert_eq!(locks.conflicts(holder(1), &lock(LockKind::Write, LockStyle::Whole)).count(), 0);
         locks.set(holder(1), &lock(LockKind::Write, LockStyle::Whole));

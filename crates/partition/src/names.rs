@@ -2,9 +2,9 @@
 
 use crate::{
     Partition, acl,
-    directory::{Directory, Entry, HASH_NAMES_MAX},
-    inode::{Body, Inode, LINKS_MAX},
-    intents::What,
+    directory::{Directory, HASH_NAMES_MAX, StoredEntry},
+    inode::{Inode, InodeBody, LINKS_MAX},
+    intents::LockTarget,
     partition::split,
 };
 use placement::FileId;
@@ -16,7 +16,7 @@ use wire::{
 impl Partition {
     pub(crate) fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
         let answer = match self.entry(parent, name) {
-            Ok(Entry { file, kind, .. }) => {
+            Ok(StoredEntry { file, kind, .. }) => {
                 Answer::Found { file: *file, kind: *kind, attributes: self.whole_attributes(*file).ok() }
             }
             Err(Refusal::NotFound(Object::Entry { .. })) if !self.intents.is_empty() => Answer::NoEntry,
@@ -25,7 +25,7 @@ impl Partition {
         if self.intents.is_empty() {
             return Ok(answer);
         }
-        match self.intents.holder(parent, What::Entry(name.clone())) {
+        match self.intents.holder(parent, LockTarget::Entry(name.clone())) {
             None if answer == Answer::NoEntry => Err(Refusal::NotFound(Object::entry(parent, name))),
             held => Ok(Self::unsettled(held.into_iter().collect(), answer)),
         }
@@ -51,13 +51,13 @@ impl Partition {
     pub(crate) fn fragments(&self, directory: FileId) -> Outcome<Answer> {
         let (attributes, inherited) = (self.attributes(directory)?, Box::new(self.inherited(directory)?));
         let fragments = self.directory(directory)?.fragments().to_vec();
-        let held = self.intents.holder(directory, What::Inode);
+        let held = self.intents.holder(directory, LockTarget::Inode);
         Ok(Self::unsettled(held.into_iter().collect(), Answer::Fragments { attributes, inherited, fragments }))
     }
 
     pub(crate) fn parent(&self, directory: FileId) -> Outcome<Answer> {
         let answer = Answer::Parent(self.directory(directory)?.parent);
-        let held = self.intents.holder(directory, What::Inode);
+        let held = self.intents.holder(directory, LockTarget::Inode);
         Ok(Self::unsettled(held.into_iter().collect(), answer))
     }
 
@@ -69,12 +69,12 @@ impl Partition {
 
     pub(crate) fn read_link(&self, file: FileId) -> Outcome<Answer> {
         match &self.inode(file)?.body {
-            Body::Symlink(target) => Ok(Answer::Target(target.clone())),
+            InodeBody::Symlink(target) => Ok(Answer::Target(target.clone())),
             _ => Err(Refusal::invalid(Object::File(file), "not a symbolic link")),
         }
     }
 
-    pub(crate) fn probe(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
+    pub(crate) fn check_name(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
         self.check_free(parent, name)?;
         self.inherited(parent).map(Answer::Inherited)
     }
@@ -91,7 +91,7 @@ impl Partition {
         let (new, directory) = (acl::inherit(&self.inherited(parent)?, new), self.directory_of(parent));
         let placed = self.placed_at(new.placing(), directory, name.as_bytes());
         let mut inode = Inode::new(new, directory, Some(placed), now);
-        inode.become_whole(whole);
+        inode.move_to_extent(whole);
         if let Some(session) = opener {
             inode.opened(session);
         }
@@ -105,7 +105,7 @@ impl Partition {
     }
 
     /// Creates a file without a name, open for the session.
-    pub(crate) fn create_unnamed(
+    pub(crate) fn create_tmpfile(
         &mut self,
         (parent, name): (FileId, Option<Name>),
         new: NewInode,
@@ -153,7 +153,7 @@ impl Partition {
 
     /// Checks that an inode here may get one more name.
     pub(crate) fn check_linkable(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
-        self.intents.check(file, What::Inode, own)?;
+        self.intents.check(file, LockTarget::Inode, own)?;
         let (inode, object) = (self.inode(file)?, Object::File(file));
         match inode.names {
             _ if inode.kind() == Kind::Directory => Err(Refusal::NotPermitted(object)),
@@ -172,7 +172,7 @@ impl Partition {
     }
 
     /// Returns the entry; refuses if there is none.
-    pub(crate) fn entry(&self, parent: FileId, name: &Name) -> Outcome<&Entry> {
+    pub(crate) fn entry(&self, parent: FileId, name: &Name) -> Outcome<&StoredEntry> {
         let found = self.entries_of(parent)?.get(self.names(), name);
         found.ok_or_else(|| Refusal::NotFound(Object::entry(parent, name)))
     }
@@ -189,8 +189,8 @@ impl Partition {
         if self.intents.is_empty() {
             return Ok(());
         }
-        self.intents.check(parent, What::Shut, own)?;
-        self.intents.check(parent, What::Entry(name.clone()), own)
+        self.intents.check(parent, LockTarget::AllEntries, own)?;
+        self.intents.check(parent, LockTarget::Entry(name.clone()), own)
     }
 
     /// Returns the directory if it accepts entries: it is neither removed nor about to be, and its
@@ -205,7 +205,7 @@ impl Partition {
         if self.inode(directory)?.names == 0 {
             return Err(Refusal::NotFound(Object::File(directory)));
         }
-        self.intents.check(directory, What::Shut, own)?;
+        self.intents.check(directory, LockTarget::AllEntries, own)?;
         Ok(entries)
     }
 
@@ -214,18 +214,18 @@ impl Partition {
         self.check_entry_free(parent, name, None)?;
         match entries.get(self.names(), name) {
             Some(_) => Err(Refusal::Exists(Object::entry(parent, name))),
-            None => self.check_room(parent, name),
+            None => self.check_space(parent, name),
         }
     }
 
     /// Refuses if the directory must be split before it gets one more entry, or if too many names
     /// have this hash.
-    pub(crate) fn check_room(&self, directory: FileId, name: &Name) -> Outcome<()> {
+    pub(crate) fn check_space(&self, directory: FileId, name: &Name) -> Outcome<()> {
         let (entries, held) = (self.entries_of(directory)?, self.intents.entries_held(directory));
         if entries.of.is_none() && entries.len() + held >= self.split_entries() {
             return Err(Refusal::Split { directory, bits: 0 });
         }
-        if entries.has_room(self.names(), name, held) {
+        if entries.has_space(self.names(), name, held) {
             return Ok(());
         }
         Err(Refusal::TooLarge { object: Object::text(name.as_bytes()), limit: HASH_NAMES_MAX })

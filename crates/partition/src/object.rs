@@ -13,9 +13,9 @@
 
 use crate::{
     Partition, acl,
-    inode::{Body, FileBody, Inode, Place, Striped},
-    intents::What,
-    weight,
+    inode::{DataLocation, FileBody, Inode, InodeBody, Striped},
+    intents::LockTarget,
+    memory_cost,
 };
 use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, PlacementSpec, Policy};
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,11 @@ const OBJECT_MODE: u32 = 0o644;
 
 /// Reserved files, which have no inode, each with its session.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Reserved(BTreeMap<FileId, (Session, Stripes)>);
+pub struct Reserved(BTreeMap<FileId, (Session, ReservedStripes)>);
 
 /// Stripes that a reserved file may have.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Stripes {
+pub struct ReservedStripes {
     /// Maximum number of stripes.
     pub count: u64,
     /// Layout of the stripes.
@@ -46,7 +46,7 @@ pub struct Stripes {
 
 impl Reserved {
     /// Returns the stripes of a reserved file if it is this session's.
-    fn stripes(&self, file: FileId, session: Session) -> Option<Stripes> {
+    fn stripes(&self, file: FileId, session: Session) -> Option<ReservedStripes> {
         self.0.get(&file).filter(|(holder, _)| *holder == session).map(|(_, stripes)| *stripes)
     }
 }
@@ -70,7 +70,7 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<Answer> {
         let found = self.entry(parent, name).map(|entry| (entry.file, entry.kind));
-        if !self.intents.is_empty() && self.intents.holder(parent, What::Entry(name.clone())).is_some() {
+        if !self.intents.is_empty() && self.intents.holder(parent, LockTarget::Entry(name.clone())).is_some() {
             return self.lookup(parent, name);
         }
         match found? {
@@ -107,7 +107,7 @@ impl Partition {
             return Ok(Answer::NeedsTransaction);
         }
         if taken.is_none() {
-            self.check_room(parent, name)?;
+            self.check_space(parent, name)?;
         }
         let new = self.new_object((parent, name), placing)?;
         if let Contents::Striped { file, .. } = contents
@@ -155,7 +155,7 @@ impl Partition {
             Some((_, Kind::Directory)) => return Err(Refusal::IsDirectory(object())),
             Some((file, _)) if !self.is_home_of(file) => return Ok(false),
             Some((file, _)) => {
-                self.intents.check(file, What::Inode, None)?;
+                self.intents.check(file, LockTarget::Inode, None)?;
                 Some(Version { file, change: self.inode(file)?.version })
             }
         };
@@ -192,20 +192,22 @@ impl Partition {
             Contents::Inline(bytes) if bytes.len() > INLINE_BYTES_MAX as usize => {
                 return Err(Refusal::invalid(Object::File(parent), "more bytes than live with an inode"));
             }
-            Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec()), wanted),
+            Contents::Inline(bytes) => {
+                (self.next_id(), bytes.len() as u64, DataLocation::Inline(bytes.to_vec()), wanted)
+            }
             Contents::Striped { file, size, .. } => {
                 let (place, layout) = self.take_reserved(session, file, size)?;
                 (file, size, place, PlacementDecision { layout, pending_policy: None })
             }
         };
-        inode.body = Body::File(FileBody { size, place, ..FileBody::new(placed) });
+        inode.body = InodeBody::File(FileBody { size, place, ..FileBody::new(placed) });
         Ok((file, inode))
     }
 
     /// Takes the stripes of a reserved file for its new inode.
-    fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<(Place, Layout)> {
+    fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<(DataLocation, Layout)> {
         let object = Object::File(file);
-        let Some(Stripes { count, layout, .. }) = self.reserved.stripes(file, session) else {
+        let Some(ReservedStripes { count, layout, .. }) = self.reserved.stripes(file, session) else {
             return Err(Refusal::Stale(object));
         };
         let stripes = size.div_ceil(u64::from(layout.stripe_bytes()));
@@ -215,10 +217,10 @@ impl Partition {
         self.forget_reserved(file);
         let mut runs = StripeRuns::new();
         runs.insert(0, stripes);
-        Ok((Place::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })), layout))
+        Ok((DataLocation::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })), layout))
     }
 
-    pub(crate) fn reserve(&mut self, session: Session, count: u32, stripes: Stripes) -> Outcome<Answer> {
+    pub(crate) fn reserve(&mut self, session: Session, count: u32, stripes: ReservedStripes) -> Outcome<Answer> {
         if count > RESERVED_MAX || stripes.count == 0 {
             return Err(Refusal::invalid(Object::Pool, "at most 256 files are reserved at once, of a stripe or more"));
         }
@@ -231,7 +233,7 @@ impl Partition {
             return Err(Refusal::invalid(Object::Pool, "stripes cannot lie so in this pool"));
         }
         let files: Vec<FileId> = (0..count).map(|_| self.next_id()).collect();
-        self.bytes += u64::from(count) * weight::RESERVED_BYTES;
+        self.bytes += u64::from(count) * memory_cost::RESERVED_BYTES;
         self.reserved.0.extend(files.iter().map(|file| (*file, (session, stripes))));
         Ok(Answer::Reserved(files))
     }
@@ -239,7 +241,7 @@ impl Partition {
     /// Ends the reservation of a file: it has an inode now, or its stripes are removed.
     pub(crate) fn forget_reserved(&mut self, file: FileId) {
         if self.reserved.0.remove(&file).is_some() {
-            self.bytes -= weight::RESERVED_BYTES;
+            self.bytes -= memory_cost::RESERVED_BYTES;
         }
     }
 
@@ -252,11 +254,11 @@ impl Partition {
 
     /// Cancels a session's reservation of a file; its stripes are to be removed.
     pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
-        let Stripes { count, layout, .. } = self.reserved.stripes(file, session)?;
+        let ReservedStripes { count, layout, .. } = self.reserved.stripes(file, session)?;
         self.forget_reserved(file);
         let mut stripes = StripeRuns::new();
         stripes.insert(0, count);
-        self.bytes += weight::runs(&stripes);
+        self.bytes += memory_cost::runs(&stripes);
         let deleted = PendingDelete { file, layout, stripes };
         self.deleted.insert(file, deleted.clone());
         Some(deleted)
@@ -271,7 +273,7 @@ impl Partition {
     /// has reserved it.
     pub fn expects(&self, file: FileId, stripe: u64, session: Session) -> bool {
         match self.inodes.get(&file).map(|inode| &inode.body) {
-            Some(Body::File(body)) => body.expects(stripe),
+            Some(InodeBody::File(body)) => body.expects(stripe),
             Some(_) => false,
             None => self.reserved.stripes(file, session).is_some_and(|reserved| stripe < reserved.count),
         }
@@ -279,9 +281,9 @@ impl Partition {
 
     /// Returns those of these stripes that are neither the file's nor reserved.
     #[must_use]
-    pub fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> StripeRuns {
+    pub fn unowned_stripes(&self, file: FileId, stripes: &StripeRuns) -> StripeRuns {
         match self.inodes.get(&file).map(|inode| &inode.body) {
-            Some(Body::File(body)) => body.unplanned(stripes),
+            Some(InodeBody::File(body)) => body.unowned_stripes(stripes),
             Some(_) => stripes.clone(),
             None => match self.reserved.0.get(&file) {
                 Some((_, reserved)) => stripes.within(reserved.count..u64::MAX),

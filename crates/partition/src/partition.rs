@@ -1,14 +1,14 @@
 //! State of one partition, and access to its inodes.
 
 use crate::{
-    Endings,
-    answered::Answered,
+    EndedSessions,
+    cache_grants::Grants,
     directory::{Directory, HASH_BITS, NameHash},
-    grants::Grants,
+    extent_file::Effects,
     inode::Inode,
-    intents::{Intents, What},
+    intents::{Intents, LockTarget},
     object::Reserved,
-    whole::Told,
+    reply_cache::ReplyCache,
 };
 use placement::{BuildNumberHasher, FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
@@ -59,22 +59,22 @@ pub struct Partition {
     pub(crate) deleted: BTreeMap<FileId, PendingDelete>,
     /// Files that have stripes and no inode yet.
     pub(crate) reserved: Reserved,
-    pub(crate) answered: Answered,
+    pub(crate) replies: ReplyCache,
     pub(crate) grants: Grants,
     pub(crate) intents: Intents,
     /// Memory cost of all of this, bytes.
     pub(crate) bytes: u64,
     /// Effects that the node has not collected yet.
-    pub(crate) told: Told,
+    pub(crate) effects: Effects,
 }
 
 impl Partition {
     /// Creates an empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
-        let (inodes, deleted, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
-        let (grants, told, intents) = (Grants::default(), Told::default(), Intents::default());
+        let (inodes, deleted, replies) = (HashMap::default(), BTreeMap::new(), ReplyCache::default());
+        let (grants, effects, intents) = (Grants::default(), Effects::default(), Intents::default());
         let reserved = Reserved::default();
-        Self { id, settings, made: 0, inodes, deleted, reserved, answered, grants, intents, bytes: 0, told }
+        Self { id, settings, made: 0, inodes, deleted, reserved, replies, grants, intents, bytes: 0, effects }
     }
 
     /// Creates the first partition of a pool, with the root directory.
@@ -88,8 +88,8 @@ impl Partition {
 
     /// Makes the partition share its set of ended sessions with the other partitions of the node.
     #[must_use]
-    pub fn sharing(mut self, endings: Endings) -> Self {
-        self.answered.ended = endings;
+    pub fn with_ended_sessions(mut self, endings: EndedSessions) -> Self {
+        self.replies.ended = endings;
         self
     }
 
@@ -105,14 +105,14 @@ impl Partition {
 
     /// Returns the cached reply to this change, if it was executed before. Repeating the reply
     /// needs no space.
-    pub fn recall(&self, request_id: RequestId) -> Option<Outcome<Answer>> {
-        self.answered.recall(request_id)
+    pub fn cached_reply(&self, request_id: RequestId) -> Option<Outcome<Answer>> {
+        self.replies.get(request_id)
     }
 
     /// Replaces the cached reply to this change: for work that the node itself does once.
-    pub fn keep(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
-        if !self.answered.has_ended(request_id.session) {
-            self.answered.amend(request_id, answer);
+    pub fn cache_reply(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
+        if !self.replies.has_ended(request_id.session) {
+            self.replies.replace(request_id, answer);
         }
     }
 
@@ -136,7 +136,7 @@ impl Partition {
 
     /// Returns the error for a missing inode: it is deleted, or an unsettled intent will create it.
     fn missing(&self, file: FileId) -> Refusal {
-        match self.intents.holder(file, What::Inode) {
+        match self.intents.holder(file, LockTarget::Inode) {
             Some(intent) => Refusal::LockedByIntent { intent },
             None => Refusal::NotFound(Object::File(file)),
         }
@@ -186,8 +186,8 @@ impl Partition {
 
     /// Adds an inode under an id given before.
     pub(crate) fn insert_inode(&mut self, file: FileId, mut inode: Inode) {
-        inode.granted.astray = self.grants.asker.others;
-        self.bytes += inode.weight();
+        inode.granted.unsure_holders = self.grants.caller.others;
+        self.bytes += inode.memory_cost();
         self.inodes.insert(file, Box::new(inode));
     }
 
@@ -196,9 +196,9 @@ impl Partition {
     pub(crate) fn edit<R>(&mut self, file: FileId, change: impl FnOnce(&mut Inode) -> Outcome<R>) -> Outcome<R> {
         let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
         let Some(inode) = inode else { return Err(self.missing(file)) };
-        let (before, shown) = (inode.weight(), self.grants.shown(inode));
+        let (before, shown) = (inode.memory_cost(), self.grants.visible_state(inode));
         let outcome = change(inode);
-        self.bytes = self.bytes + inode.weight() - before;
+        self.bytes = self.bytes + inode.memory_cost() - before;
         self.grants.changed(file, inode, &shown);
         outcome
     }

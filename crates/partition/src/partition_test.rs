@@ -365,8 +365,9 @@ fn what_is_counted_is_what_is_there() {
         for _ in 0..800 {
             let _ = bench.try_to(random_command(&mut next));
         }
-        let inodes: u64 = bench.partition.inodes.values().map(|inode| inode.weight()).sum();
-        let deleted: u64 = bench.partition.deleted.values().map(|deleted| crate::weight::runs(&deleted.stripes)).sum();
+        let inodes: u64 = bench.partition.inodes.values().map(|inode| inode.memory_cost()).sum();
+        let deleted: u64 =
+            bench.partition.deleted.values().map(|deleted| crate::memory_cost::runs(&deleted.stripes)).sum();
         let reserved: u64 = bench.partition.intents.prepared.values().map(|prepared| prepared.reserved).sum();
         assert_eq!(bench.partition.bytes(), inodes + deleted + reserved, "seed {seed}");
     }

@@ -6,10 +6,10 @@
 
 use crate::{
     Partition,
-    acl::{Acl, Wrong},
+    acl::{Acl, AclError},
     inode::Inode,
-    placing::Which,
-    weight,
+    memory_cost,
+    placement_request::PlacementAttr,
 };
 use bytes::Bytes;
 use placement::FileId;
@@ -62,8 +62,8 @@ impl Xattrs {
     }
 
     /// Returns the memory cost, bytes.
-    pub fn weight(&self) -> u64 {
-        self.0.iter().map(|(name, value)| weight::xattr(name, value)).sum()
+    pub fn memory_cost(&self) -> u64 {
+        self.0.iter().map(|(name, value)| memory_cost::xattr(name, value)).sum()
     }
 
     fn find(&self, name: &[u8]) -> Result<usize, usize> {
@@ -72,26 +72,26 @@ impl Xattrs {
 }
 
 /// Kind of an attribute, by its name.
-enum Meaning {
+enum AttrKind {
     Plain,
-    Access,
-    Default,
-    PlacementSpec(Which),
+    AccessAcl,
+    DefaultAcl,
+    PlacementSpec(PlacementAttr),
     /// A reserved name that no inode has.
-    Kept,
+    Reserved,
 }
 
 /// Returns true if the attribute is inherited, or may derive from one that is: fragments of a
 /// directory store it too.
-pub fn is_handed_down(name: &[u8]) -> bool {
-    matches!(name, ACL_ACCESS | ACL_DEFAULT) || placing_of(name).is_some()
+pub fn is_inheritable(name: &[u8]) -> bool {
+    matches!(name, ACL_ACCESS | ACL_DEFAULT) || placement_attr(name).is_some()
 }
 
 /// Returns the placement attribute of this name.
-pub fn placing_of(name: &[u8]) -> Option<Which> {
+pub fn placement_attr(name: &[u8]) -> Option<PlacementAttr> {
     match name {
-        PLACEMENT => Some(Which::Policy),
-        STRIPE_SIZE => Some(Which::StripeSize),
+        PLACEMENT => Some(PlacementAttr::Policy),
+        STRIPE_SIZE => Some(PlacementAttr::StripeSize),
         _ => None,
     }
 }
@@ -105,21 +105,23 @@ fn check_length(file: FileId, value: &[u8]) -> Outcome<()> {
 }
 
 /// Returns the kind of an attribute; refuses an invalid name.
-fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
+fn attr_kind(file: FileId, name: &[u8]) -> Outcome<AttrKind> {
     let object = || Object::File(file);
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(Refusal::AttributeTooLong { object: object(), limit: XATTR_NAME_BYTES_MAX });
     }
     let spaces = [&b"user."[..], b"trusted.", b"security."];
     match name {
-        ACL_ACCESS => Ok(Meaning::Access),
-        ACL_DEFAULT => Ok(Meaning::Default),
-        _ if DESCRIPTIONS.contains(&name) => Ok(Meaning::Plain),
-        _ if name.starts_with(OWN_NAMES) => Ok(placing_of(name).map_or(Meaning::Kept, Meaning::PlacementSpec)),
+        ACL_ACCESS => Ok(AttrKind::AccessAcl),
+        ACL_DEFAULT => Ok(AttrKind::DefaultAcl),
+        _ if DESCRIPTIONS.contains(&name) => Ok(AttrKind::Plain),
+        _ if name.starts_with(OWN_NAMES) => {
+            Ok(placement_attr(name).map_or(AttrKind::Reserved, AttrKind::PlacementSpec))
+        }
         _ if spaces.contains(&name) || name.contains(&0) => {
             Err(Refusal::invalid(object(), "an attribute needs a name"))
         }
-        _ if spaces.iter().any(|space| name.starts_with(space)) => Ok(Meaning::Plain),
+        _ if spaces.iter().any(|space| name.starts_with(space)) => Ok(AttrKind::Plain),
         _ => Err(Refusal::Unsupported { object: object(), what: "an attribute of this namespace".into() }),
     }
 }
@@ -127,8 +129,8 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
 impl Partition {
     pub(crate) fn xattr(&self, file: FileId, name: &[u8]) -> Outcome<Answer> {
         let inode = self.inode(file)?;
-        let value = match meaning(file, name)? {
-            Meaning::PlacementSpec(which) => inode.placing_value(which),
+        let value = match attr_kind(file, name)? {
+            AttrKind::PlacementSpec(which) => inode.placing_value(which),
             _ => inode.xattr(name).cloned(),
         };
         value.map(Answer::Xattr).ok_or(Refusal::NoAttribute(Object::File(file)))
@@ -136,7 +138,7 @@ impl Partition {
 
     pub(crate) fn xattrs(&self, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
-        let held = inode.extra.iter().flat_map(|extra| extra.xattrs.names().cloned());
+        let held = inode.rare.iter().flat_map(|rare| rare.xattrs.names().cloned());
         Ok(Answer::Xattrs(held.chain(inode.placing_names()).collect()))
     }
 
@@ -151,12 +153,12 @@ impl Partition {
         check_length(file, &value)?;
         let settings = *self.settings();
         self.edit(file, |inode| {
-            match meaning(file, &name)? {
-                Meaning::Plain => inode.set_plain(file, name, value, mode)?,
-                Meaning::Access => inode.set_access_acl(file, &value, kill_set_group_id)?,
-                Meaning::Default => inode.set_default_acl(file, &value)?,
-                Meaning::PlacementSpec(which) => inode.set_placing(&settings, file, which, Some(&value))?,
-                Meaning::Kept => return Err(Refusal::NotPermitted(Object::File(file))),
+            match attr_kind(file, &name)? {
+                AttrKind::Plain => inode.set_plain(file, name, value, mode)?,
+                AttrKind::AccessAcl => inode.set_access_acl(file, &value, kill_set_group_id)?,
+                AttrKind::DefaultAcl => inode.set_default_acl(file, &value)?,
+                AttrKind::PlacementSpec(which) => inode.set_placing(&settings, file, which, Some(&value))?,
+                AttrKind::Reserved => return Err(Refusal::NotPermitted(Object::File(file))),
             }
             inode.changed = now;
             inode.granted.outdate();
@@ -165,7 +167,7 @@ impl Partition {
     }
 
     /// Sets or removes an inheritable attribute that was checked.
-    pub(crate) fn set_handed_down(
+    pub(crate) fn set_inheritable(
         &mut self,
         file: FileId,
         name: Bytes,
@@ -182,16 +184,16 @@ impl Partition {
     pub(crate) fn remove_xattr(&mut self, file: FileId, name: &[u8], now: Timestamp) -> Outcome<Answer> {
         let settings = *self.settings();
         self.edit(file, |inode| {
-            let removed = match meaning(file, name)? {
-                Meaning::PlacementSpec(which) => {
+            let removed = match attr_kind(file, name)? {
+                AttrKind::PlacementSpec(which) => {
                     inode.set_placing(&settings, file, which, None)?;
                     true
                 }
-                Meaning::Plain | Meaning::Kept if !inode.remove_xattr(name) => {
+                AttrKind::Plain | AttrKind::Reserved if !inode.remove_xattr(name) => {
                     return Err(Refusal::NoAttribute(Object::File(file)));
                 }
-                Meaning::Plain | Meaning::Kept => true,
-                Meaning::Access | Meaning::Default => inode.remove_xattr(name),
+                AttrKind::Plain | AttrKind::Reserved => true,
+                AttrKind::AccessAcl | AttrKind::DefaultAcl => inode.remove_xattr(name),
             };
             if removed {
                 inode.changed = now;
@@ -204,19 +206,19 @@ impl Partition {
 
 impl Inode {
     pub fn xattr(&self, name: &[u8]) -> Option<&Bytes> {
-        self.extra.as_ref()?.xattrs.get(name)
+        self.rare.as_ref()?.xattrs.get(name)
     }
 
     pub fn put_xattr(&mut self, name: &'static [u8], value: Bytes) {
-        self.extra_mut().xattrs.put(Bytes::from_static(name), value);
+        self.rare_attributes_mut().xattrs.put(Bytes::from_static(name), value);
     }
 
     /// Sets the attributes of a new object, which is put into this directory.
     pub fn describe(&mut self, parent: FileId, attributes: ObjectAttributes) -> Outcome<()> {
         for (name, value) in attributes {
             check_length(parent, &value)?;
-            match meaning(parent, &name)? {
-                Meaning::Plain if name.starts_with(b"user.") => self.set_plain(parent, name, value, XattrMode::Set)?,
+            match attr_kind(parent, &name)? {
+                AttrKind::Plain if name.starts_with(b"user.") => self.set_plain(parent, name, value, XattrMode::Set)?,
                 _ => return Err(Refusal::NotPermitted(Object::File(parent))),
             }
         }
@@ -224,8 +226,8 @@ impl Inode {
     }
 
     fn remove_xattr(&mut self, name: &[u8]) -> bool {
-        let removed = self.extra.as_mut().is_some_and(|extra| extra.xattrs.remove(name));
-        self.tidy_extra();
+        let removed = self.rare.as_mut().is_some_and(|rare| rare.xattrs.remove(name));
+        self.free_empty_rare_attributes();
         removed
     }
 
@@ -240,7 +242,7 @@ impl Inode {
             (_, false) => self.check_listable(file, &name)?,
             _ => {}
         }
-        self.extra_mut().xattrs.put(name, value);
+        self.rare_attributes_mut().xattrs.put(name, value);
         Ok(())
     }
 
@@ -252,7 +254,7 @@ impl Inode {
 
     /// Returns the length of a listing of the names, each with its NUL.
     fn xattr_list_bytes(&self) -> usize {
-        let held = self.extra.iter().flat_map(|extra| extra.xattrs.names()).map(|name| name.len() + 1);
+        let held = self.rare.iter().flat_map(|rare| rare.xattrs.names()).map(|name| name.len() + 1);
         held.chain(self.placing_names().map(|name| name.len() + 1)).sum()
     }
 
@@ -270,13 +272,15 @@ impl Inode {
     }
 
     /// Checks that a directory may pass on this value.
-    pub fn check_handed_down(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
+    pub fn check_inheritable(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
         check_length(file, value.unwrap_or_default())?;
-        match (meaning(file, name)?, value) {
-            (Meaning::PlacementSpec(which), _) => self.check_placing(file, which, value).map(drop),
-            (Meaning::Access | Meaning::Default, None) => Ok(()),
-            (Meaning::Access | Meaning::Default, Some(value)) => self.decoded(file, value).map(drop),
-            (Meaning::Plain | Meaning::Kept, _) => Err(Refusal::invalid(Object::File(file), "it is not handed down")),
+        match (attr_kind(file, name)?, value) {
+            (AttrKind::PlacementSpec(which), _) => self.check_placing(file, which, value).map(drop),
+            (AttrKind::AccessAcl | AttrKind::DefaultAcl, None) => Ok(()),
+            (AttrKind::AccessAcl | AttrKind::DefaultAcl, Some(value)) => self.decoded(file, value).map(drop),
+            (AttrKind::Plain | AttrKind::Reserved, _) => {
+                Err(Refusal::invalid(Object::File(file), "it is not handed down"))
+            }
         }
     }
 
@@ -300,8 +304,8 @@ impl Inode {
             return Err(unsupported("an ACL of a symbolic link"));
         }
         Acl::decode(value).map_err(|wrong| match wrong {
-            Wrong::Version => unsupported("this version of ACLs"),
-            Wrong::Form => Refusal::invalid(Object::File(file), "not a valid access control list"),
+            AclError::Version => unsupported("this version of ACLs"),
+            AclError::Form => Refusal::invalid(Object::File(file), "not a valid access control list"),
         })
     }
 
@@ -328,7 +332,7 @@ impl Inode {
     }
 
     fn lose(&mut self, bits: u32) {
-        if self.extra.is_some() {
+        if self.rare.is_some() {
             self.remove_xattr(CAPABILITY);
         }
         if self.kind() != Kind::Directory {

@@ -8,7 +8,7 @@
 
 use crate::{
     Partition,
-    inode::{Body, FileBody, Inode, Place},
+    inode::{DataLocation, FileBody, Inode, InodeBody},
     partition::Settings,
 };
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, St
 
 /// Requested placement, and the parts of it that are listed as attributes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Asked {
+pub struct PlacementRequest {
     pub placing: PlacementSpec,
     /// True if the policy was set on this inode, and not inherited.
     policy_set: bool,
@@ -31,12 +31,12 @@ pub struct Asked {
 
 /// Extended attributes for placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum PlacementAttr {
     Policy,
     StripeSize,
 }
 
-impl Which {
+impl PlacementAttr {
     fn name(self) -> &'static [u8] {
         match self {
             Self::Policy => PLACEMENT,
@@ -45,36 +45,39 @@ impl Which {
     }
 }
 
-impl Asked {
+impl PlacementRequest {
     /// Creates a request that was inherited, or given at creation: its attributes are not listed.
-    pub fn handed_down(placing: PlacementSpec) -> Self {
+    pub fn inherited(placing: PlacementSpec) -> Self {
         Self { placing, ..Self::default() }
     }
 
-    fn value(&self, which: Which) -> Option<Bytes> {
+    fn value(&self, which: PlacementAttr) -> Option<Bytes> {
         let text = match which {
-            Which::Policy => self.placing.policy?.to_string(),
-            Which::StripeSize => self.placing.stripe_size?.to_string(),
+            PlacementAttr::Policy => self.placing.policy?.to_string(),
+            PlacementAttr::StripeSize => self.placing.stripe_size?.to_string(),
         };
         Some(text.into())
     }
 
     /// Returns the names of the attributes that were set.
     fn names(&self) -> impl Iterator<Item = &'static [u8]> {
-        [Which::Policy, Which::StripeSize].into_iter().filter(|which| self.is_set(*which)).map(Which::name)
+        [PlacementAttr::Policy, PlacementAttr::StripeSize]
+            .into_iter()
+            .filter(|which| self.is_set(*which))
+            .map(PlacementAttr::name)
     }
 
     /// Returns the request with one value changed; `None` removes the value. An attribute that is
     /// set to its current value is listed from then on.
-    fn with(mut self, which: Which, value: Option<&[u8]>) -> Result<Self, String> {
+    fn with(mut self, which: PlacementAttr, value: Option<&[u8]>) -> Result<Self, String> {
         let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
         let refused = |refused: InvalidPlacementSpec| refused.to_string();
         match which {
-            Which::Policy => {
+            PlacementAttr::Policy => {
                 self.placing.policy = text.map(|text| text.parse()).transpose().map_err(refused)?;
                 self.policy_set = value.is_some();
             }
-            Which::StripeSize => {
+            PlacementAttr::StripeSize => {
                 self.placing.stripe_size = text.map(|text| text.parse()).transpose().map_err(refused)?;
                 self.stripe_size_set = value.is_some();
             }
@@ -82,38 +85,38 @@ impl Asked {
         Ok(self)
     }
 
-    fn is_set(&self, which: Which) -> bool {
+    fn is_set(&self, which: PlacementAttr) -> bool {
         match which {
-            Which::Policy => self.policy_set,
-            Which::StripeSize => self.stripe_size_set,
+            PlacementAttr::Policy => self.policy_set,
+            PlacementAttr::StripeSize => self.stripe_size_set,
         }
     }
 }
 
 impl FileBody {
     /// Returns the answer that asks a client to place the stripes, if that is still to be done.
-    pub fn unplaced(&self) -> Option<Answer> {
+    pub fn needs_placement(&self) -> Option<Answer> {
         let policy = self.placed.pending_policy?;
         Some(Answer::NeedsPlacement { policy, layout: self.placed.layout })
     }
 
     /// Returns the stripes that may have bytes, except those beyond the end of the file.
-    fn stripes_there(&self) -> StripeRuns {
+    fn data_stripes(&self) -> StripeRuns {
         match &self.place {
-            Place::Striped(striped) => striped.data_runs().within(0..self.size.div_ceil(self.stripe_bytes())),
+            DataLocation::Striped(striped) => striped.data_runs().within(0..self.size.div_ceil(self.stripe_bytes())),
             _ => StripeRuns::new(),
         }
     }
 
     /// Returns true if the placement can still change: there is neither a stripe nor an extent.
     fn is_free(&self) -> bool {
-        matches!(self.place, Place::Inline(_))
+        matches!(self.place, DataLocation::Inline(_))
     }
 }
 
 impl Inode {
     /// Returns the value of an attribute, inherited or set.
-    pub fn placing_value(&self, which: Which) -> Option<Bytes> {
+    pub fn placing_value(&self, which: PlacementAttr) -> Option<Bytes> {
         self.asked.value(which)
     }
 
@@ -128,11 +131,11 @@ impl Inode {
         &mut self,
         settings: &Settings,
         file: FileId,
-        which: Which,
+        which: PlacementAttr,
         value: Option<&[u8]>,
     ) -> Outcome<()> {
         let asked = self.check_placing(file, which, value)?;
-        if let Body::File(body) = &mut self.body
+        if let InodeBody::File(body) = &mut self.body
             && asked.placing != self.asked.placing
         {
             if !body.is_free() {
@@ -149,7 +152,12 @@ impl Inode {
     }
 
     /// Checks that the mode allows setting, or else removing, the attribute.
-    pub fn check_placing_mode(&self, file: FileId, which: Which, (sets, mode): (bool, XattrMode)) -> Outcome<()> {
+    pub fn check_placing_mode(
+        &self,
+        file: FileId,
+        which: PlacementAttr,
+        (sets, mode): (bool, XattrMode),
+    ) -> Outcome<()> {
         let object = || Object::File(file);
         match mode {
             XattrMode::Create if self.asked.is_set(which) => Err(Refusal::Exists(object())),
@@ -161,12 +169,12 @@ impl Inode {
     }
 
     /// Returns the request with this value, after validation.
-    pub fn check_placing(&self, file: FileId, which: Which, value: Option<&[u8]>) -> Outcome<Asked> {
+    pub fn check_placing(&self, file: FileId, which: PlacementAttr, value: Option<&[u8]>) -> Outcome<PlacementRequest> {
         let object = Object::File(file);
         match self.body {
-            Body::File(_) | Body::Directory(_) => {}
-            Body::Bound(_) => return Err(Refusal::ReadOnly(object)),
-            Body::Symlink(_) | Body::Node(_) => return Err(Refusal::NotPermitted(object)),
+            InodeBody::File(_) | InodeBody::Directory(_) => {}
+            InodeBody::Bound(_) => return Err(Refusal::ReadOnly(object)),
+            InodeBody::Symlink(_) | InodeBody::Node(_) => return Err(Refusal::NotPermitted(object)),
         }
         self.asked.with(which, value).map_err(|why| Refusal::Invalid { object, why: why.into() })
     }
@@ -176,8 +184,8 @@ impl Partition {
     pub(crate) fn placement(&self, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let placing = inode.asked.placing;
-        let (layout, decided, stripes) = if let Body::File(body) = &inode.body {
-            (body.placed.layout, body.placed.pending_policy.is_none(), body.stripes_there())
+        let (layout, decided, stripes) = if let InodeBody::File(body) = &inode.body {
+            (body.placed.layout, body.placed.pending_policy.is_none(), body.data_stripes())
         } else {
             let spread = PlacementSpec { policy: None, ..placing };
             let placed = PlacementDecision::new(self.settings().stripe_bytes, spread, file.partition());
@@ -209,7 +217,7 @@ impl Partition {
             }
             Command::Open { file, .. } => {
                 let inode = self.inode(*file).ok()?;
-                let Body::File(body) = &inode.body else { return None };
+                let InodeBody::File(body) = &inode.body else { return None };
                 inode.asked.placing.policy.map(|_| body.placed)
             }
             _ => None,

@@ -3,7 +3,8 @@
 //! A *subscriber* is a session with a kernel that caches answers. A **grant** lets it cache a part
 //! of an answer; it is one bit with the inode. A change by another session clears the bits of all
 //! others and queues invalidations. The node, which holds the partition's lock, collects these
-//! ([`Partition::take_notes`]), sends them to the subscribers, and answers the change after that.
+//! ([`Partition::take_invalidations`]), sends them to the subscribers, and answers the change after
+//! that.
 //!
 //! ```text
 //!   answer                           grants the caller         invalidated by others'
@@ -33,20 +34,20 @@
 //! cache the extent's attributes. No kernel caches the bytes of an extent file: frontends read it
 //! through its backing file, or directly.
 //!
-//! The same bits record which kernels *know* an inode; `kept.rs` explains the use.
+//! The same bits record which kernels *know* an inode; `unlinked.rs` explains the use.
 //!
 //! This module sends no notices, never waits, and knows no kernels.
 
-use crate::{Partition, inode::Inode, kept::Kept};
+use crate::{Partition, inode::Inode, unlinked::UnlinkedInodes};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Attributes, Command, Outcome, Owner, Recall, Refusal, Session};
 
-/// A subscribed session, as a small number: below [`Watcher::MAX`].
+/// A subscribed session, as a small number: below [`SubscriberId::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watcher(u8);
+pub struct SubscriberId(u8);
 
-impl Watcher {
+impl SubscriberId {
     /// Maximum number of subscribers at a time.
     pub const MAX: usize = 16;
 
@@ -64,11 +65,11 @@ impl Watcher {
 
 /// A set of subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watchers(u16);
+pub struct SubscriberIds(u16);
 
-const _: () = assert!(Watcher::MAX <= u16::BITS as usize);
+const _: () = assert!(SubscriberId::MAX <= u16::BITS as usize);
 
-impl Watchers {
+impl SubscriberIds {
     /// The empty set.
     pub const NONE: Self = Self(0);
     /// The set of all possible subscribers.
@@ -80,25 +81,25 @@ impl Watchers {
     }
 
     /// Returns true if the set has this subscriber.
-    pub fn has(self, watcher: Watcher) -> bool {
-        self.0 & Self::of(watcher).0 != 0
+    pub fn has(self, subscriber: SubscriberId) -> bool {
+        self.0 & Self::of(subscriber).0 != 0
     }
 
     /// Returns the set with this subscriber added.
     #[must_use]
-    pub fn with(self, watcher: Watcher) -> Self {
-        Self(self.0 | Self::of(watcher).0)
+    pub fn with(self, subscriber: SubscriberId) -> Self {
+        Self(self.0 | Self::of(subscriber).0)
     }
 
     /// Returns the set with this subscriber removed.
     #[must_use]
-    pub fn without(self, watcher: Watcher) -> Self {
-        Self(self.0 & !Self::of(watcher).0)
+    pub fn without(self, subscriber: SubscriberId) -> Self {
+        Self(self.0 & !Self::of(subscriber).0)
     }
 
     /// Returns the subscribers in the set.
-    pub fn iter(self) -> impl Iterator<Item = Watcher> {
-        (0..Watcher::MAX).filter_map(Watcher::new).filter(move |watcher| self.has(*watcher))
+    pub fn iter(self) -> impl Iterator<Item = SubscriberId> {
+        (0..SubscriberId::MAX).filter_map(SubscriberId::new).filter(move |subscriber| self.has(*subscriber))
     }
 
     /// Returns the union.
@@ -113,8 +114,8 @@ impl Watchers {
         Self(self.0 & others.0)
     }
 
-    fn of(watcher: Watcher) -> Self {
-        Self(1 << watcher.0)
+    fn of(subscriber: SubscriberId) -> Self {
+        Self(1 << subscriber.0)
     }
 
     /// Removes the subscribers that are in `others`, and returns them.
@@ -127,69 +128,69 @@ impl Watchers {
 
 /// The caller of a command, for cache grants.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct CommandCaller {
     /// Its session.
     pub session: Session,
     /// Its subscriber number, if it is subscribed.
-    pub watcher: Option<Watcher>,
+    pub subscriber: Option<SubscriberId>,
     /// All other subscribers.
-    pub others: Watchers,
+    pub others: SubscriberIds,
     /// Subscribers, including the caller, whose kernels support prune notices.
-    pub pruning: Watchers,
+    pub pruning: SubscriberIds,
 }
 
-impl Asker {
+impl CommandCaller {
     /// Creates a caller in a pool without subscribers.
-    pub fn alone(session: Session) -> Self {
-        Self { session, watcher: None, others: Watchers::NONE, pruning: Watchers::NONE }
+    pub fn unsubscribed(session: Session) -> Self {
+        Self { session, subscriber: None, others: SubscriberIds::NONE, pruning: SubscriberIds::NONE }
     }
 }
 
-impl Asker {
+impl CommandCaller {
     /// Returns the caller of a request that no kernel made: its session's own kernel does not know
     /// of the request either.
-    fn beside_its_kernel(self) -> Self {
-        let others = self.watcher.map_or(self.others, |own| self.others.with(own));
-        Self { watcher: None, others, ..self }
+    fn bypassing_kernel(self) -> Self {
+        let others = self.subscriber.map_or(self.others, |own| self.others.with(own));
+        Self { subscriber: None, others, ..self }
     }
 }
 
-impl Default for Asker {
+impl Default for CommandCaller {
     fn default() -> Self {
-        Self::alone(Session::NONE)
+        Self::unsubscribed(Session::NONE)
     }
 }
 
 /// Invalidation of changed state, or a note of state that a query has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct Invalidation {
     /// The state.
     pub recall: Recall,
     /// Subscribers that had been granted it and must be notified.
-    pub tell: Watchers,
+    pub notify: SubscriberIds,
     /// True if it was only queried. The answer bypasses the cache of the caller's own kernel, so
     /// that kernel must have dropped its older state. Otherwise the next query, answered from that
     /// cache, would show older state.
     pub seen: bool,
 }
 
-impl Note {
-    pub(crate) fn changed(recall: Recall, tell: Watchers) -> Self {
-        Self { recall, tell, seen: false }
+impl Invalidation {
+    pub(crate) fn changed(recall: Recall, notify: SubscriberIds) -> Self {
+        Self { recall, notify, seen: false }
     }
 }
 
 /// Grants of one inode: the subscribers that may cache parts of it, or know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Granted {
-    attributes: Watchers,
+pub struct InodeGrants {
+    attributes: SubscriberIds,
     /// May cache bytes of a file, or names of a directory.
-    content: Watchers,
+    content: SubscriberIds,
     /// Subscribers whose kernel knows the inode, or did until recently.
-    pub(crate) known: Watchers,
+    pub(crate) known: SubscriberIds,
     /// Subscribers whose kernels may know other names of it than it has: other sessions created,
     /// moved or removed a name.
-    pub(crate) astray: Watchers,
+    pub(crate) unsure_holders: SubscriberIds,
     /// True if the current edit changed bytes or entries.
     touched: bool,
     /// True if the current edit changed cached state that `stat` does not show: access rules, or
@@ -197,11 +198,11 @@ pub struct Granted {
     outdated: bool,
 }
 
-impl Granted {
+impl InodeGrants {
     /// Returns the grants of a new fragment. It does not know who caches parts of its directory, so
     /// all subscribers are notified of changes.
     pub fn of_fragment() -> Self {
-        Self { attributes: Watchers::ALL, content: Watchers::ALL, ..Self::default() }
+        Self { attributes: SubscriberIds::ALL, content: SubscriberIds::ALL, ..Self::default() }
     }
 
     /// Marks the cached attributes of others as outdated, although they look the same: access rules
@@ -219,20 +220,20 @@ impl Granted {
 /// State of cache grants in a partition.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Grants {
-    pub(crate) kept: Kept,
+    pub(crate) unlinked: UnlinkedInodes,
     /// Caller of the current command.
     #[serde(skip)]
-    pub(crate) asker: Asker,
+    pub(crate) caller: CommandCaller,
     /// True if the current command asks to change mode or owner, so that the caller's kernel knows
     /// of the change.
     #[serde(skip)]
     access_asked: bool,
     #[serde(skip)]
-    pub(crate) notes: Vec<Note>,
+    pub(crate) invalidations: Vec<Invalidation>,
 }
 
 /// Visible state of an inode before a change.
-pub struct Shown {
+pub struct VisibleState {
     access: (u32, Owner),
     /// Attributes; `None` if there are no other subscribers.
     attributes: Option<Attributes>,
@@ -240,65 +241,66 @@ pub struct Shown {
 
 impl Grants {
     /// Returns the visible state of an inode before a change.
-    pub fn shown(&self, inode: &Inode) -> Shown {
-        let attributes = (!self.asker.others.is_empty()).then(|| inode.attributes(FileId::ROOT));
-        Shown { access: inode.access(), attributes }
+    pub fn visible_state(&self, inode: &Inode) -> VisibleState {
+        let attributes = (!self.caller.others.is_empty()).then(|| inode.attributes(FileId::ROOT));
+        VisibleState { access: inode.access(), attributes }
     }
 
     /// Queues invalidations if the visible state of an inode has changed. The state of a fragment
     /// belongs to its directory.
-    pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &Shown) {
+    pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &VisibleState) {
         let file = inode.directory_of(file);
-        let Asker { watcher, others, .. } = self.asker;
+        let CommandCaller { subscriber, others, .. } = self.caller;
         let touched = std::mem::take(&mut inode.granted.touched);
         let outdated = std::mem::take(&mut inode.granted.outdated);
         let unexpected = !self.access_asked && before.access != inode.access();
-        if let Some(own) = watcher.filter(|_| unexpected) {
-            let tell = inode.granted.attributes.take(Watchers::NONE.with(own));
-            self.notes.push(Note::changed(Recall::Attributes(file), tell));
+        if let Some(own) = subscriber.filter(|_| unexpected) {
+            let notify = inode.granted.attributes.take(SubscriberIds::NONE.with(own));
+            self.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
         }
         let Some(attributes) = &before.attributes else { return };
         if touched || outdated || inode.attributes(FileId::ROOT) != *attributes {
-            self.notes.push(Note::changed(Recall::Attributes(file), inode.granted.attributes.take(others)));
+            self.invalidations
+                .push(Invalidation::changed(Recall::Attributes(file), inode.granted.attributes.take(others)));
         }
         if touched && inode.is_file() {
-            self.notes.push(Note::changed(Recall::Bytes(file), inode.granted.content.take(others)));
+            self.invalidations.push(Invalidation::changed(Recall::Bytes(file), inode.granted.content.take(others)));
         }
     }
 
     /// Queues invalidations after a read has updated the atime.
     pub fn was_read(&mut self, file: FileId, inode: &mut Inode) {
-        let tell = inode.granted.attributes.take(self.asker.others);
-        if !tell.is_empty() {
-            self.notes.push(Note::changed(Recall::Attributes(file), tell));
+        let notify = inode.granted.attributes.take(self.caller.others);
+        if !notify.is_empty() {
+            self.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
         }
     }
 
     /// Queues invalidations after entries of a directory have changed. The caller may cache the
     /// entries that it changed.
     pub fn entries_changed(&mut self, directory: FileId, inode: &mut Inode) {
-        let Asker { watcher, others, .. } = self.asker;
+        let CommandCaller { subscriber, others, .. } = self.caller;
         if !others.is_empty() {
             let recall = Recall::Names(inode.directory_of(directory));
-            self.notes.push(Note::changed(recall, inode.granted.content.take(others)));
+            self.invalidations.push(Invalidation::changed(recall, inode.granted.content.take(others)));
         }
-        if let Some(watcher) = watcher {
-            inode.granted.content = inode.granted.content.with(watcher);
+        if let Some(subscriber) = subscriber {
+            inode.granted.content = inode.granted.content.with(subscriber);
         }
     }
 
     /// Notes that a query has seen this state: the answer must wait for the acks of its earlier
     /// invalidations.
-    fn seen(&mut self, recall: Recall) {
-        if self.asker.watcher.is_some() || !self.asker.others.is_empty() {
-            self.notes.push(Note { recall, tell: Watchers::NONE, seen: true });
+    fn note_seen(&mut self, recall: Recall) {
+        if self.caller.subscriber.is_some() || !self.caller.others.is_empty() {
+            self.invalidations.push(Invalidation { recall, notify: SubscriberIds::NONE, seen: true });
         }
     }
 }
 
 /// State that a command queries and that a kernel may cache.
 #[derive(Clone, Copy)]
-enum Subject {
+enum GrantScope {
     Nothing,
     /// Attributes of an inode.
     Inode,
@@ -312,7 +314,7 @@ enum Subject {
     Object(Option<FileId>),
 }
 
-impl Subject {
+impl GrantScope {
     fn of(command: &Command) -> Self {
         match command {
             Command::Stat { .. } | Command::Fragments { .. } => Self::Inode,
@@ -334,77 +336,80 @@ fn is_about_objects(command: &Command) -> bool {
 
 impl Partition {
     /// Executes a command, grants cached state to its caller, and queues invalidations for others.
-    /// Call [`Self::take_notes`] afterwards.
+    /// Call [`Self::take_invalidations`] afterwards.
     pub fn apply_for(
         &mut self,
-        asker: Asker,
+        caller: CommandCaller,
         request_id: Option<wire::RequestId>,
         command: Command,
         now: wire::Timestamp,
     ) -> Outcome<Answer> {
-        let subject =
-            if asker.watcher.is_none() && asker.others.is_empty() { Subject::Nothing } else { Subject::of(&command) };
-        self.meet(asker);
-        let asker = if is_about_objects(&command) { asker.beside_its_kernel() } else { asker };
-        self.grants.asker = asker;
+        let subject = if caller.subscriber.is_none() && caller.others.is_empty() {
+            GrantScope::Nothing
+        } else {
+            GrantScope::of(&command)
+        };
+        self.register_subscriber(caller);
+        let caller = if is_about_objects(&command) { caller.bypassing_kernel() } else { caller };
+        self.grants.caller = caller;
         self.grants.access_asked = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
         let mut outcome = self.apply(request_id, command, now);
         self.grant(subject, &mut outcome);
-        self.grants.asker = Asker::default();
+        self.grants.caller = CommandCaller::default();
         outcome
     }
 
     /// Takes the queued notes of changed or queried state.
-    pub fn take_notes(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.grants.notes)
+    pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
+        std::mem::take(&mut self.grants.invalidations)
     }
 
     /// Removes a subscriber: its number may be reused.
-    pub fn watcher_ended(&mut self, watcher: Watcher) {
+    pub fn remove_subscriber(&mut self, subscriber: SubscriberId) {
         for inode in self.inodes.values_mut() {
             let granted = &mut inode.granted;
-            granted.attributes = granted.attributes.without(watcher);
-            granted.content = granted.content.without(watcher);
-            granted.known = granted.known.without(watcher);
-            granted.astray = granted.astray.without(watcher);
+            granted.attributes = granted.attributes.without(subscriber);
+            granted.content = granted.content.without(subscriber);
+            granted.known = granted.known.without(subscriber);
+            granted.unsure_holders = granted.unsure_holders.without(subscriber);
         }
-        self.grants.kept.ended(watcher);
+        self.grants.unlinked.ended(subscriber);
     }
 
-    fn grant(&mut self, subject: Subject, outcome: &mut Outcome<Answer>) {
+    fn grant(&mut self, subject: GrantScope, outcome: &mut Outcome<Answer>) {
         match (subject, outcome) {
-            (_, Ok(Answer::Unsettled { answer, .. })) => self.show_unsettled(subject, answer),
-            (Subject::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
-                self.grants.seen(Recall::Attributes(attributes.file));
+            (_, Ok(Answer::Unsettled { answer, .. })) => self.grant_unsettled(subject, answer),
+            (GrantScope::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
+                self.grants.note_seen(Recall::Attributes(attributes.file));
                 attributes.cacheable = self.grant_attributes(attributes.file);
             }
-            (Subject::New, Ok(Answer::Opened { attributes, .. })) => {
+            (GrantScope::New, Ok(Answer::Opened { attributes, .. })) => {
                 // A cached reply may be older than a later invalidation.
                 let fresh = self.attributes(attributes.file).is_ok_and(|now| now == *attributes);
                 attributes.cacheable = fresh && self.grant_attributes(attributes.file);
             }
-            (Subject::Names(directory), found) => {
-                self.grants.seen(Recall::Names(self.directory_of(directory)));
+            (GrantScope::Names(directory), found) => {
+                self.grants.note_seen(Recall::Names(self.directory_of(directory)));
                 if let Ok(Answer::Found { attributes: Some(attributes), .. }) = found {
-                    self.grants.seen(Recall::Attributes(attributes.file));
+                    self.grants.note_seen(Recall::Attributes(attributes.file));
                     attributes.cacheable = self.grant_attributes(attributes.file);
                 }
                 if matches!(found, Ok(Answer::Found { .. } | Answer::Entries(_)) | Err(Refusal::NotFound(_))) {
                     self.grant_content(directory);
                 }
             }
-            (Subject::Object(directory), found) => {
+            (GrantScope::Object(directory), found) => {
                 if let Some(directory) = directory {
-                    self.grants.seen(Recall::Names(self.directory_of(directory)));
+                    self.grants.note_seen(Recall::Names(self.directory_of(directory)));
                 }
                 if let Ok(Answer::Object { head, .. }) = found {
-                    self.grants.seen(Recall::Attributes(head.version.file));
+                    self.grants.note_seen(Recall::Attributes(head.version.file));
                 }
             }
-            (Subject::Bytes(file), Ok(answer)) => {
+            (GrantScope::Bytes(file), Ok(answer)) => {
                 self.grant_content(file);
                 if let Answer::Stripes { size, .. } = answer
-                    && !self.grants.asker.others.is_empty()
+                    && !self.grants.caller.others.is_empty()
                 {
                     *size = 0; // always publish: others may cache the old bytes until the write
                 }
@@ -415,70 +420,70 @@ impl Partition {
 
     /// Returns true if another session than the caller's has it open.
     pub(crate) fn is_held_by_another(&self, file: FileId) -> bool {
-        let asker = self.grants.asker.session;
-        self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder != asker))
+        let caller = self.grants.caller.session;
+        self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder != caller))
     }
 
     /// Invalidates the caches of others for an inode or entry that an intent locks, before the
     /// intent is decided.
-    pub(crate) fn recall_held(&mut self, file: FileId, entry: bool) {
-        let others = self.grants.asker.others;
+    pub(crate) fn invalidate_locked(&mut self, file: FileId, entry: bool) {
+        let others = self.grants.caller.others;
         let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) else { return };
         let shown = inode.directory_of(file);
-        let tell = inode.granted.attributes.take(others);
-        self.grants.notes.push(Note::changed(Recall::Attributes(shown), tell));
+        let notify = inode.granted.attributes.take(others);
+        self.grants.invalidations.push(Invalidation::changed(Recall::Attributes(shown), notify));
         if entry {
-            let tell = inode.granted.content.take(others);
-            self.grants.notes.push(Note::changed(Recall::Names(shown), tell));
+            let notify = inode.granted.content.take(others);
+            self.grants.invalidations.push(Invalidation::changed(Recall::Names(shown), notify));
         }
     }
 
     /// Invalidates the attributes in all caches, after a change that no request has made. Nothing
     /// waits for the acks.
-    pub fn recall_attributes(&mut self, file: FileId) {
+    pub fn invalidate_attributes(&mut self, file: FileId) {
         let Some(inode) = self.inodes.get_mut(&file) else { return };
-        let tell = inode.granted.attributes.take(Watchers::ALL);
-        self.grants.notes.push(Note::changed(Recall::Attributes(file), tell));
+        let notify = inode.granted.attributes.take(SubscriberIds::ALL);
+        self.grants.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
     }
 
     /// Attributes the next changes to this session. If the caller is another session, its own
     /// kernel does not know of the changes, so its cache is invalidated too.
-    pub(crate) fn done_for(&mut self, session: Session) {
-        let Asker { session: doer, watcher, others, pruning } = self.grants.asker;
-        if let Some(own) = watcher.filter(|_| doer != session) {
-            self.grants.asker = Asker { session: doer, watcher: None, others: others.with(own), pruning };
+    pub(crate) fn attribute_changes_to(&mut self, session: Session) {
+        let CommandCaller { session: doer, subscriber, others, pruning } = self.grants.caller;
+        if let Some(own) = subscriber.filter(|_| doer != session) {
+            self.grants.caller = CommandCaller { session: doer, subscriber: None, others: others.with(own), pruning };
         }
     }
 
     fn grant_content(&mut self, file: FileId) {
-        let Some(watcher) = self.grants.asker.watcher else { return };
+        let Some(subscriber) = self.grants.caller.subscriber else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.granted.content = inode.granted.content.with(watcher);
+            inode.granted.content = inode.granted.content.with(subscriber);
         }
     }
 
     /// Handles an answer while an intent has locked the queried state: none of it may be cached,
     /// but the kernel knows the inode from now on.
-    fn show_unsettled(&mut self, subject: Subject, answer: &Answer) {
-        if let Subject::Names(directory) | Subject::Object(Some(directory)) = subject {
-            self.grants.seen(Recall::Names(self.directory_of(directory)));
+    fn grant_unsettled(&mut self, subject: GrantScope, answer: &Answer) {
+        if let GrantScope::Names(directory) | GrantScope::Object(Some(directory)) = subject {
+            self.grants.note_seen(Recall::Names(self.directory_of(directory)));
         }
         match answer {
             Answer::Attributes(attributes)
             | Answer::Fragments { attributes, .. }
             | Answer::Found { attributes: Some(attributes), .. } => {
-                self.grants.seen(Recall::Attributes(attributes.file));
+                self.grants.note_seen(Recall::Attributes(attributes.file));
                 self.note_known(attributes.file);
             }
-            Answer::Object { head, .. } => self.grants.seen(Recall::Attributes(head.version.file)),
+            Answer::Object { head, .. } => self.grants.note_seen(Recall::Attributes(head.version.file)),
             _ => {}
         }
     }
 
     fn note_known(&mut self, file: FileId) {
-        let Some(watcher) = self.grants.asker.watcher else { return };
+        let Some(subscriber) = self.grants.caller.subscriber else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.granted.known = inode.granted.known.with(watcher);
+            inode.granted.known = inode.granted.known.with(subscriber);
         }
     }
 
@@ -486,11 +491,11 @@ impl Partition {
     /// the inode in any case.
     fn grant_attributes(&mut self, file: FileId) -> bool {
         self.note_known(file);
-        let Some(watcher) = self.grants.asker.watcher else { return false };
+        let Some(subscriber) = self.grants.caller.subscriber else { return false };
         let Some(inode) = self.inodes.get_mut(&file) else { return false };
-        let lasting = inode.attributes_last(self.grants.asker.session);
+        let lasting = inode.may_cache_attributes(self.grants.caller.session);
         if lasting {
-            inode.granted.attributes = inode.granted.attributes.with(watcher);
+            inode.granted.attributes = inode.granted.attributes.with(subscriber);
         }
         lasting
     }

@@ -1,8 +1,8 @@
 //! Tests of inodes that are kept for kernels after their last name is removed.
 
 use crate::{
-    Partition, Watchers,
-    grants_test::{Bench, find, name, watcher},
+    Partition, SubscriberIds,
+    cache_grants_test::{Bench, find, name, subscriber},
 };
 use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,8 @@ const ROOT: FileId = FileId::ROOT;
 
 /// Creates `watching` subscribers; the kernels of the sessions in `pruning` support prune notices.
 fn bench(watching: usize, pruning: &[u64]) -> Bench {
-    let pruning = pruning.iter().filter_map(|session| watcher(*session)).fold(Watchers::NONE, Watchers::with);
+    let pruning =
+        pruning.iter().filter_map(|session| subscriber(*session)).fold(SubscriberIds::NONE, SubscriberIds::with);
     let mut bench = Bench::new(watching);
     bench.pruning = pruning;
     bench
@@ -174,7 +175,7 @@ fn what_is_kept_lives_on_in_a_snapshot_and_goes_with_the_last_session_it_was_kep
     let snapshot = serde_json::to_string(&bench.partition).unwrap();
     bench.partition = serde_json::from_str(&snapshot).unwrap();
     bench.told(0, Command::CloseSession { session: Session(1) });
-    bench.partition.watcher_ended(watcher(1).unwrap());
+    bench.partition.remove_subscriber(subscriber(1).unwrap());
     assert!(!is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));
     bench.told(2, Command::CloseSession { session: Session(2) });
     assert_eq!(bench.partition.files(), 1);

@@ -3,8 +3,8 @@
 
 use crate::{
     Partition,
-    intents::{Decided, What},
-    weight,
+    intents::{Decided, LockTarget},
+    memory_cost,
 };
 use placement::FileId;
 use wire::{
@@ -21,7 +21,7 @@ impl Partition {
         if !self.is_home_of(file) {
             return Ok(Answer::NeedsTransaction);
         }
-        self.intents.check(file, What::Inode, None)?;
+        self.intents.check(file, LockTarget::Inode, None)?;
         self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
         Ok(Answer::Removed { deleted: self.drop_name(file, now) })
     }
@@ -35,14 +35,14 @@ impl Partition {
             Ok(())
         })
         .ok()?;
-        self.keep_if_known(file);
+        self.keep_unlinked(file);
         self.remove_if_unused(file)
     }
 
     /// Deletes an inode that has no name and no open, that no kernel knows, and that no intent may
     /// give a name.
     pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<PendingDelete> {
-        let held = self.grants.keeps(file) || self.intents.holder(file, What::Inode).is_some();
+        let held = self.grants.keeps(file) || self.intents.holder(file, LockTarget::Inode).is_some();
         let unused = self.inodes.get(&file)?.is_unused() && !held;
         if unused { self.remove_inode(file) } else { None }
     }
@@ -50,23 +50,23 @@ impl Partition {
     /// Deletes an inode; records its stripes, if it may have some, until they are removed.
     pub(crate) fn remove_inode(&mut self, file: FileId) -> Option<PendingDelete> {
         let mut inode = self.inodes.remove(&file)?;
-        self.bytes -= inode.weight();
-        let crate::inode::Body::File(body) = &mut inode.body else { return None };
-        self.told.freed.extend(body.extent());
+        self.bytes -= inode.memory_cost();
+        let crate::inode::InodeBody::File(body) = &mut inode.body else { return None };
+        self.effects.freed.extend(body.extent());
         let (stripes, layout) = (body.stripes(), body.placed.layout);
         if stripes.is_empty() {
             return None;
         }
-        self.bytes += weight::runs(&stripes);
+        self.bytes += memory_cost::runs(&stripes);
         let deleted = PendingDelete { file, layout, stripes };
         self.deleted.insert(file, deleted.clone());
         Some(deleted)
     }
 
     /// Records that the stripes of a deleted file are removed.
-    pub fn purged(&mut self, file: FileId) -> Answer {
+    pub fn purge_done(&mut self, file: FileId) -> Answer {
         if let Some(deleted) = self.deleted.remove(&file) {
-            self.bytes -= weight::runs(&deleted.stripes);
+            self.bytes -= memory_cost::runs(&deleted.stripes);
         }
         Answer::Done
     }
@@ -120,10 +120,10 @@ impl Partition {
     pub(crate) fn close_session(&mut self, session: Session) -> Answer {
         let mut held: Vec<FileId> =
             self.inodes.iter().filter(|(_, inode)| inode.is_held_by(session)).map(|(file, _)| *file).collect();
-        held.extend(self.grants.let_go(session));
+        held.extend(self.grants.end_session(session));
         held.sort_unstable();
         held.dedup();
-        self.answered.end(session);
+        self.replies.end(session);
         self.intents.forget_aborted(session);
         let mut deleted = self.end_reserved(session);
         deleted.extend(held.into_iter().filter_map(|file| self.release(file, session)));
@@ -145,7 +145,7 @@ impl Partition {
     }
 
     /// Returns the unfinished work of ended clients: intents, and stripes of deleted files.
-    pub(crate) fn leftovers(&self) -> UnfinishedWork {
+    pub(crate) fn unfinished_work(&self) -> UnfinishedWork {
         let committed = |(intent, decided): (&Intent, &Decided)| match decided {
             Decided::Committed(_) => Some(*intent),
             Decided::Aborted => None,

@@ -1,6 +1,6 @@
 //! Tests of extent files, command by command.
 
-use crate::{Head, Partition, partition_test::*};
+use crate::{ExtentHead, Partition, partition_test::*};
 use bytes::Bytes;
 use placement::{FileId, NodeId};
 use wire::{
@@ -32,7 +32,7 @@ fn open(file: FileId, whole: ExtentRequest) -> Command {
     Command::Open { file, flags: OpenFlags::READ_WRITE, extent: whole }
 }
 
-fn fold(file: FileId, slot: u32) -> Command {
+fn demote(file: FileId, slot: u32) -> Command {
     let times = Times { accessed: at(3), modified: at(4), changed: at(5) };
     Command::Demote { file, extent: extent(slot), bytes: Bytes::from_static(b"small"), times }
 }
@@ -56,21 +56,24 @@ fn bytes_of_a_whole_file_are_in_its_extent() {
 #[test]
 fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open() {
     let mut bench = Bench::new();
-    let empty = Some(Head { bytes: &[], size: 0 });
-    assert_eq!(bench.partition.head(&create("f", ExtentRequest::Any)), empty);
+    let empty = Some(ExtentHead { bytes: &[], size: 0 });
+    assert_eq!(bench.partition.extent_head(&create("f", ExtentRequest::Any)), empty);
     let file = bench.create(FileId::ROOT, "f", NewKind::File).file;
-    assert_eq!(bench.partition.head(&create("f", ExtentRequest::Any)), None, "it is there");
+    assert_eq!(bench.partition.extent_head(&create("f", ExtentRequest::Any)), None, "it is there");
     bench.write(file, WritePlace::At(0), b"hello");
     bench.change(file, Changes { size: Some(9), ..Changes::default() });
-    let head = Some(Head { bytes: b"hello", size: 9 });
-    assert_eq!(bench.partition.head(&open(file, ExtentRequest::Any)), head);
+    let head = Some(ExtentHead { bytes: b"hello", size: 9 });
+    assert_eq!(bench.partition.extent_head(&open(file, ExtentRequest::Any)), head);
     let truncate = OpenFlags { truncate: true, ..OpenFlags::WRITE };
-    assert_eq!(bench.partition.head(&Command::Open { file, flags: truncate, extent: ExtentRequest::Any }), empty);
+    assert_eq!(
+        bench.partition.extent_head(&Command::Open { file, flags: truncate, extent: ExtentRequest::Any }),
+        empty
+    );
     let read = |whole| Command::Open { file, flags: OpenFlags::READ, extent: whole };
-    assert_eq!(bench.partition.head(&read(ExtentRequest::Any)), head, "who reads it by itself");
-    assert_eq!(bench.partition.head(&read(ExtentRequest::None)), None, "else it is best where it is");
+    assert_eq!(bench.partition.extent_head(&read(ExtentRequest::Any)), head, "who reads it by itself");
+    assert_eq!(bench.partition.extent_head(&read(ExtentRequest::None)), None, "else it is best where it is");
     bench.apply(read(ExtentRequest::None));
-    assert_eq!(bench.partition.head(&open(file, ExtentRequest::Any)), None, "somebody has it open");
+    assert_eq!(bench.partition.extent_head(&open(file, ExtentRequest::Any)), None, "somebody has it open");
     bench.apply(Command::Close { file });
     bench.apply(open(file, ExtentRequest::Allocated(extent(2))));
     assert_eq!(bench.partition.extent(file), Some(extent(2)));
@@ -80,13 +83,13 @@ fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open
 fn an_extent_is_free_when_its_file_has_neither_name_nor_opener() {
     let mut bench = Bench::new();
     let file = made(&mut bench, "f", 1);
-    assert!(bench.partition.told().is_none());
+    assert!(bench.partition.take_effects().is_none());
     bench.apply(Command::Unlink { parent: FileId::ROOT, name: name("f") });
-    assert!(bench.partition.told().is_none(), "it is open");
+    assert!(bench.partition.take_effects().is_none(), "it is open");
     bench.apply(Command::Close { file });
-    let told = bench.partition.told().unwrap();
+    let told = bench.partition.take_effects().unwrap();
     assert_eq!((told.freed, told.closed), (vec![extent(1)], vec![]));
-    assert!(bench.partition.told().is_none(), "it is told once");
+    assert!(bench.partition.take_effects().is_none(), "it is told once");
 }
 
 #[test]
@@ -95,23 +98,23 @@ fn the_last_close_is_told_whoever_closes() {
     let file = made(&mut bench, "f", 1);
     bench.apply(open(file, ExtentRequest::None));
     bench.apply(Command::Close { file });
-    assert!(bench.partition.told().is_none());
+    assert!(bench.partition.take_effects().is_none());
     bench.apply(Command::CloseSession { session: Session(1) });
-    assert_eq!(bench.partition.told().unwrap().closed, vec![(file, extent(1))]);
+    assert_eq!(bench.partition.take_effects().unwrap().closed, vec![(file, extent(1))]);
 }
 
 #[test]
 fn a_fold_is_done_only_to_a_closed_file_that_is_still_where_it_was() {
     let mut bench = Bench::new();
     let file = made(&mut bench, "f", 1);
-    assert!(matches!(bench.try_to(fold(file, 1)), Err(Refusal::Stale(_))), "it is open");
+    assert!(matches!(bench.try_to(demote(file, 1)), Err(Refusal::Stale(_))), "it is open");
     bench.apply(Command::Close { file });
-    assert!(matches!(bench.try_to(fold(file, 2)), Err(Refusal::Stale(_))), "it is elsewhere");
-    bench.apply(fold(file, 1));
+    assert!(matches!(bench.try_to(demote(file, 2)), Err(Refusal::Stale(_))), "it is elsewhere");
+    bench.apply(demote(file, 1));
     let found = bench.stat(file);
     assert_eq!((found.size, found.modified, found.changed, found.extent), (5, at(4), at(5), None));
     assert_eq!(bench.read(file), "small");
-    assert!(matches!(bench.try_to(fold(file, 1)), Err(Refusal::Stale(_))), "it is folded");
+    assert!(matches!(bench.try_to(demote(file, 1)), Err(Refusal::Stale(_))), "it is folded");
 }
 
 #[test]
@@ -138,7 +141,7 @@ fn random(next: &mut impl FnMut(u64) -> u64, wishes: &mut impl FnMut(u64) -> u64
         (Command::Open { file, flags, .. }, 0 | 1) => {
             Command::Open { file, flags, extent: ExtentRequest::Allocated(extent(slot)) }
         }
-        (Command::Close { file } | Command::PublishSize { file, .. }, 0) => fold(file, slot),
+        (Command::Close { file } | Command::PublishSize { file, .. }, 0) => demote(file, slot),
         (command, _) => command,
     }
 }
@@ -161,7 +164,7 @@ fn a_snapshot_with_whole_files_goes_on_as_its_original_does_and_counts_what_is_t
             assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }
         assert!(folded > 0, "seed {seed}");
-        let told = |partition: &mut Partition| partition.told().map(|told| (told.freed, told.closed));
+        let told = |partition: &mut Partition| partition.take_effects().map(|told| (told.freed, told.closed));
         assert_eq!(told(&mut copy), told(&mut bench.partition));
         assert_eq!(copy.bytes(), bench.partition.bytes());
     }

@@ -1,6 +1,6 @@
 //! Reply cache for changes that may be resent.
 
-use crate::Endings;
+use crate::EndedSessions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Answer, Object, Outcome, Refusal, RequestId, Session};
@@ -13,24 +13,24 @@ const SESSIONS_MAX: usize = 65_536;
 
 /// Cached replies of each session, until they settle.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Answered {
-    sessions: BTreeMap<Session, Kept>,
+pub struct ReplyCache {
+    sessions: BTreeMap<Session, SessionReplies>,
     /// Ended sessions: their late requests are refused.
-    pub ended: Endings,
+    pub ended: EndedSessions,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct SessionReplies {
     /// Lower numbers are settled and refused.
     settled: u64,
     /// A short list in order of arrival: one reply, if the client waits for each answer.
     answers: Vec<(u64, Outcome<Answer>)>,
 }
 
-impl Answered {
+impl ReplyCache {
     /// Returns the cached reply to this change if it was executed before, or an error if the change
     /// cannot be accepted.
-    pub fn recall(&self, request_id: RequestId) -> Option<Outcome<Answer>> {
+    pub fn get(&self, request_id: RequestId) -> Option<Outcome<Answer>> {
         let Some(kept) = self.sessions.get(&request_id.session) else {
             return (self.sessions.len() >= SESSIONS_MAX).then_some(Err(Refusal::Busy(Object::Pool)));
         };
@@ -45,7 +45,7 @@ impl Answered {
     }
 
     /// Caches the reply, and drops the settled ones.
-    pub fn keep(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
+    pub fn insert(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
         let kept = self.sessions.entry(request_id.session).or_default();
         kept.settled = kept.settled.max(request_id.settled);
         let settled = kept.settled;
@@ -57,11 +57,11 @@ impl Answered {
     }
 
     /// Caches this reply in place of any earlier one.
-    pub fn amend(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
+    pub fn replace(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
         if let Some(kept) = self.sessions.get_mut(&request_id.session) {
             kept.answers.retain(|(number, _)| *number != request_id.number);
         }
-        self.keep(request_id, answer);
+        self.insert(request_id, answer);
     }
 
     /// Ends the session.
@@ -86,23 +86,23 @@ mod tests {
 
     #[test]
     fn answers_are_kept_until_they_settle() {
-        let mut answered = Answered::default();
-        answered.keep(request_id(1, 1), Ok(Answer::Done));
-        answered.keep(request_id(2, 1), Ok(Answer::NeedsTransaction));
-        assert_eq!(answered.recall(request_id(1, 1)), Some(Ok(Answer::Done)));
-        answered.keep(request_id(3, 3), Ok(Answer::Done));
-        assert!(matches!(answered.recall(request_id(2, 1)), Some(Err(Refusal::Stale(_)))), "settled: never done again");
-        assert_eq!(answered.recall(request_id(4, 3)), None, "new");
+        let mut replies = ReplyCache::default();
+        replies.insert(request_id(1, 1), Ok(Answer::Done));
+        replies.insert(request_id(2, 1), Ok(Answer::NeedsTransaction));
+        assert_eq!(replies.get(request_id(1, 1)), Some(Ok(Answer::Done)));
+        replies.insert(request_id(3, 3), Ok(Answer::Done));
+        assert!(matches!(replies.get(request_id(2, 1)), Some(Err(Refusal::Stale(_)))), "settled: never done again");
+        assert_eq!(replies.get(request_id(4, 3)), None, "new");
     }
 
     #[test]
     fn a_client_that_never_settles_is_refused_before_it_fills_the_memory() {
-        let mut answered = Answered::default();
+        let mut replies = ReplyCache::default();
         for number in 1..=ANSWERS_MAX as u64 {
-            assert_eq!(answered.recall(request_id(number, 1)), None);
-            answered.keep(request_id(number, 1), Ok(Answer::Done));
+            assert_eq!(replies.get(request_id(number, 1)), None);
+            replies.insert(request_id(number, 1), Ok(Answer::Done));
         }
-        assert!(matches!(answered.recall(request_id(5000, 1)), Some(Err(Refusal::Busy(_)))));
-        assert_eq!(answered.recall(request_id(5000, 900)), None, "settling makes room");
+        assert!(matches!(replies.get(request_id(5000, 1)), Some(Err(Refusal::Busy(_)))));
+        assert_eq!(replies.get(request_id(5000, 900)), None, "settling makes room");
     }
 }

@@ -1,6 +1,6 @@
 //! Parts of intents: their preconditions and their effects.
 
-use crate::{Partition, acl, grants::Granted, inode::Inode, intents::What, partition::split};
+use crate::{Partition, acl, cache_grants::InodeGrants, inode::Inode, intents::LockTarget, partition::split};
 use placement::FileId;
 use wire::{
     DirEntry, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, PendingDelete, Refusal, Target, Timestamp,
@@ -19,17 +19,17 @@ impl Partition {
                 self.check_entry_part(own, *directory, name, *was, *becomes)
             }
             Part::AddLink { file } => self.check_linkable(*file, own),
-            Part::DropLink { file } => self.check_unname(*file, own),
+            Part::DropLink { file } => self.check_drop_link(*file, own),
             Part::Moved { file, .. } => {
-                self.intents.check(*file, What::Inode, own)?;
-                self.here_or_stale(*file).map(drop)
+                self.intents.check(*file, LockTarget::Inode, own)?;
+                self.inode_or_stale(*file).map(drop)
             }
             Part::Remove { directory, fragments } => self.check_remove(*directory, fragments, own),
             Part::LockEntries { directory } => {
                 self.intents.check_all(*directory, own)?;
                 self.open_directory_for(*directory, own).map(drop)
             }
-            Part::Split { directory, .. } => match self.intents.holder(*directory, What::Shut) {
+            Part::Split { directory, .. } => match self.intents.holder(*directory, LockTarget::AllEntries) {
                 held if held == own => Ok(()),
                 _ => Err(Refusal::Stale(Object::File(*directory))),
             },
@@ -38,9 +38,9 @@ impl Partition {
             }
             Part::Change { directory, .. } => self.check_change(*directory, own).map(drop),
             Part::Xattr { directory, name, value, .. } => {
-                self.check_change(*directory, own)?.check_handed_down(*directory, name, value.as_deref())
+                self.check_change(*directory, own)?.check_inheritable(*directory, name, value.as_deref())
             }
-            Part::MoveLease => self.intents.check(FileId::ROOT, What::Moves, own),
+            Part::MoveLease => self.intents.check(FileId::ROOT, LockTarget::MoveLease, own),
             Part::CreateDirectory { .. } | Part::Fragment { .. } => Ok(()),
         }
     }
@@ -77,14 +77,14 @@ impl Partition {
         match (was, found) {
             (None, Some(_)) => Err(Refusal::Exists(Object::entry(directory, name))),
             (was, found) if was != found => Err(Refusal::Stale(Object::entry(directory, name))),
-            (None, None) if becomes.is_some() => self.check_room(directory, name),
+            (None, None) if becomes.is_some() => self.check_space(directory, name),
             _ => Ok(()),
         }
     }
 
-    fn check_unname(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
-        self.intents.check(file, What::Inode, own)?;
-        match self.here_or_stale(file)?.names {
+    fn check_drop_link(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
+        self.intents.check(file, LockTarget::Inode, own)?;
+        match self.inode_or_stale(file)?.names {
             0 => Err(Refusal::Stale(Object::File(file))),
             _ => Ok(()),
         }
@@ -92,7 +92,7 @@ impl Partition {
 
     fn check_remove(&self, directory: FileId, fragments: &[FileId], own: Option<Intent>) -> Outcome<()> {
         self.intents.check_all(directory, own)?;
-        let inode = self.here_or_stale(directory)?;
+        let inode = self.inode_or_stale(directory)?;
         let entries = inode.directory(directory)?;
         if inode.names == 0 {
             return Err(Refusal::Stale(Object::File(directory)));
@@ -105,20 +105,20 @@ impl Partition {
 
     fn check_change(&self, directory: FileId, own: Option<Intent>) -> Outcome<&Inode> {
         self.intents.check_all(directory, own)?;
-        let inode = self.here_or_stale(directory)?;
+        let inode = self.inode_or_stale(directory)?;
         inode.directory(directory)?;
         if inode.names == 0 { Err(Refusal::Stale(Object::File(directory))) } else { Ok(inode) }
     }
 
-    fn here_or_stale(&self, file: FileId) -> Outcome<&Inode> {
+    fn inode_or_stale(&self, file: FileId) -> Outcome<&Inode> {
         self.inodes.get(&file).map(Box::as_ref).ok_or(Refusal::Stale(Object::File(file)))
     }
 
     /// Applies a part. Cannot fail.
-    pub(crate) fn do_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<PendingDelete> {
+    pub(crate) fn apply_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<PendingDelete> {
         match part {
             Part::Entry { directory, name, before: was, after: becomes } => {
-                self.do_entry(directory, name, was, becomes, now)
+                self.apply_entry(directory, name, was, becomes, now)
             }
             Part::AddLink { file } => self.add_name(file, now).expect(CHECKED),
             Part::DropLink { file } => return self.drop_name(file, now),
@@ -128,20 +128,20 @@ impl Partition {
             }
             Part::Remove { directory, .. } => return self.remove_whole(directory, now),
             Part::Moved { file, parent } => self.has_moved(file, parent, now),
-            Part::Split { directory, fragments } => self.divide(directory, fragments),
+            Part::Split { directory, fragments } => self.split_directory(directory, fragments),
             Part::Fragment { directory, inode, entries } => {
                 self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
             }
             Part::Change { directory, changes } => drop(self.change(directory, &changes, now).expect(CHECKED)),
             Part::Xattr { directory, name, value, kill_set_group_id } => {
-                self.set_handed_down(directory, name, value, kill_set_group_id, now).expect(CHECKED);
+                self.set_inheritable(directory, name, value, kill_set_group_id, now).expect(CHECKED);
             }
             Part::MoveLease | Part::LockEntries { .. } => {}
         }
         None
     }
 
-    fn do_entry(
+    fn apply_entry(
         &mut self,
         directory: FileId,
         name: Name,
@@ -176,7 +176,7 @@ impl Partition {
         self.drop_name(directory, now)
     }
 
-    fn divide(&mut self, directory: FileId, fragments: Vec<FileId>) {
+    fn split_directory(&mut self, directory: FileId, fragments: Vec<FileId>) {
         self.edit(directory, |inode| {
             inode.directory_mut(directory)?.set_fragments(fragments);
             Ok(())
@@ -228,7 +228,7 @@ fn fragment(directory: FileId, new: NewInode, entries: Vec<DirEntry>) -> Inode {
     if let Ok(body) = inode.directory_mut(directory) {
         body.fill(directory, entries);
     }
-    inode.granted = Granted::of_fragment();
+    inode.granted = InodeGrants::of_fragment();
     debug_assert_eq!(inode.kind(), Kind::Directory);
     inode
 }

@@ -1,7 +1,7 @@
 //! Renames within this partition, in one command. A rename that touches other partitions is
 //! answered with [`wire::Answer::NeedsTransaction`]: the client then uses an intent.
 
-use crate::{Partition, intents::What};
+use crate::{Partition, intents::LockTarget};
 use placement::FileId;
 use wire::{
     Answer, Kind, Object, Outcome, PendingDelete, Refusal, RenameFrom, RenameMode, RenameTo, Target, Timestamp,
@@ -51,10 +51,10 @@ impl Partition {
         taken: Target,
         now: Timestamp,
     ) -> Outcome<Answer> {
-        self.point(to, moved, now)?;
+        self.replace_entry(to, moved, now)?;
         let back = RenameTo { parent: from.parent, name: from.name.clone() };
-        self.point(&back, taken, now)?;
-        let elsewhere = self.stand_in([(moved.0, to.parent), (taken.0, from.parent)], now);
+        self.replace_entry(&back, taken, now)?;
+        let elsewhere = self.set_parents([(moved.0, to.parent), (taken.0, from.parent)], now);
         Ok(renamed(None, elsewhere))
     }
 
@@ -75,11 +75,11 @@ impl Partition {
             }
             self.check_removable(taken.0)?;
         }
-        self.intents.check(taken.0, What::Inode, None)?;
-        self.point(to, moved, now)?;
-        self.leave(from, now)?;
+        self.intents.check(taken.0, LockTarget::Inode, None)?;
+        self.replace_entry(to, moved, now)?;
+        self.remove_entry(from, now)?;
         let deleted = self.drop_name(taken.0, now);
-        Ok(renamed(deleted, self.stand_in([(moved.0, to.parent)], now)))
+        Ok(renamed(deleted, self.set_parents([(moved.0, to.parent)], now)))
     }
 
     fn rename_new(
@@ -90,22 +90,22 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<Answer> {
         if from.parent != to.parent {
-            self.check_room(to.parent, &to.name)?;
+            self.check_space(to.parent, &to.name)?;
         }
         self.edit_entries(to.parent, now, |entries, hash| entries.insert(hash, to.name.clone(), file, kind))?;
-        self.leave(from, now)?;
-        Ok(renamed(None, self.stand_in([(file, to.parent)], now)))
+        self.remove_entry(from, now)?;
+        Ok(renamed(None, self.set_parents([(file, to.parent)], now)))
     }
 
     /// Removes the old name.
-    fn leave(&mut self, from: &RenameFrom, now: Timestamp) -> Outcome<()> {
+    fn remove_entry(&mut self, from: &RenameFrom, now: Timestamp) -> Outcome<()> {
         self.edit_entries(from.parent, now, |entries, hash| {
             entries.remove(hash, &from.name);
             Ok(())
         })
     }
 
-    fn point(&mut self, to: &RenameTo, (file, kind): Target, now: Timestamp) -> Outcome<()> {
+    fn replace_entry(&mut self, to: &RenameTo, (file, kind): Target, now: Timestamp) -> Outcome<()> {
         self.edit_entries(to.parent, now, |entries, hash| {
             entries.replace(hash, &to.name, file, kind);
             Ok(())
@@ -113,7 +113,7 @@ impl Partition {
     }
 
     /// Updates the parents of renamed inodes; returns those that are in another partition.
-    fn stand_in<const N: usize>(&mut self, moved: [(FileId, FileId); N], now: Timestamp) -> Vec<FileId> {
+    fn set_parents<const N: usize>(&mut self, moved: [(FileId, FileId); N], now: Timestamp) -> Vec<FileId> {
         for (file, parent) in moved {
             self.has_moved(file, self.directory_of(parent), now);
         }
@@ -134,7 +134,7 @@ impl Partition {
     }
 
     /// Updates the ctime of an inode that was renamed in another partition.
-    pub(crate) fn touch(&mut self, file: FileId, now: Timestamp) -> Answer {
+    pub(crate) fn update_ctime(&mut self, file: FileId, now: Timestamp) -> Answer {
         let touched = self.edit(file, |inode| {
             inode.changed = now;
             Ok(())

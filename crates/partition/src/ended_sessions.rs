@@ -7,12 +7,12 @@ use wire::Session;
 /// Ended sessions as ranges. There are few, because most sessions that a node has given end at some
 /// time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Ended {
+pub struct SessionRanges {
     /// First session of each range, and the one after its last.
     runs: Vec<(u64, u64)>,
 }
 
-impl Ended {
+impl SessionRanges {
     /// Adds a session.
     pub fn add(&mut self, Session(number): Session) {
         let at = self.runs.partition_point(|(first, _)| *first <= number);
@@ -45,10 +45,10 @@ impl Ended {
 /// has ended in all, so partitions where it left nothing need not be told. Clones share one set; a
 /// decoded snapshot has a set of its own.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Ended", into = "Ended")]
-pub struct Endings(Arc<RwLock<Ended>>);
+#[serde(from = "SessionRanges", into = "SessionRanges")]
+pub struct EndedSessions(Arc<RwLock<SessionRanges>>);
 
-impl Endings {
+impl EndedSessions {
     /// Adds a session.
     pub fn add(&self, session: Session) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).add(session);
@@ -60,14 +60,14 @@ impl Endings {
     }
 }
 
-impl From<Ended> for Endings {
-    fn from(ended: Ended) -> Self {
+impl From<SessionRanges> for EndedSessions {
+    fn from(ended: SessionRanges) -> Self {
         Self(Arc::new(RwLock::new(ended)))
     }
 }
 
-impl From<Endings> for Ended {
-    fn from(Endings(shared): Endings) -> Self {
+impl From<EndedSessions> for SessionRanges {
+    fn from(EndedSessions(shared): EndedSessions) -> Self {
         shared.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn ended_sessions_are_remembered_in_few_runs() {
-        let mut ended = Ended::default();
+        let mut ended = SessionRanges::default();
         for session in [5, 1, 3, 2, 4, 9, 5] {
             ended.add(Session(session));
         }

@@ -1,9 +1,9 @@
 //! Extent files: all their bytes are in one extent of a node, which reads, writes and truncates it.
 //!
 //! ```text
-//!   (new)   --Create; a node gave an extent------------------->  Whole
-//!   Inline  --first open requests one; a node gave it--------->  Whole   (node copied the bytes)
-//!   Whole   --Fold, after the last close---------------------->  Inline  (the bytes come with it)
+//!   (new)   --Create; a node gave an extent------------------->  Extent
+//!   Inline  --first open requests one; a node gave it--------->  Extent  (node copied the bytes)
+//!   Extent  --Demote, after the last close-------------------->  Inline  (the bytes come with it)
 //! ```
 //!
 //! Size, space and times of an extent file are the extent's: its node fills them in before
@@ -15,8 +15,8 @@
 
 use crate::{
     Partition,
-    inode::{Body, FileBody, Inode, Place},
-    weight,
+    inode::{DataLocation, FileBody, Inode, InodeBody},
+    memory_cost,
 };
 use bytes::Bytes;
 use placement::FileId;
@@ -27,11 +27,11 @@ use wire::{
 };
 
 /// A time before any that a file can have: the extent's time wins.
-const FORGOTTEN: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
+const TIME_UNSET: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
 
 /// Effects of commands for the node, besides the answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct Effects {
     /// Extents that belong to no file any more.
     pub freed: Vec<Extent>,
     /// Extent files that no session has open any more.
@@ -40,7 +40,7 @@ pub struct Told {
 
 /// Contents that an extent must have before a file moves to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head<'a> {
+pub struct ExtentHead<'a> {
     /// Bytes at the start.
     pub bytes: &'a [u8],
     /// Length of the file: a hole follows the bytes.
@@ -55,26 +55,32 @@ impl Partition {
 
     /// Returns the contents that an extent for this command must have first. `None` if the command
     /// cannot use an extent.
-    pub fn head(&self, command: &Command) -> Option<Head<'_>> {
+    pub fn extent_head(&self, command: &Command) -> Option<ExtentHead<'_>> {
         match command {
             Command::Create { parent, name, inode, open: true, .. } => {
                 let makes = matches!(inode.kind, NewKind::File) && self.entry(*parent, name).is_err();
-                makes.then_some(Head { bytes: &[], size: 0 })
+                makes.then_some(ExtentHead { bytes: &[], size: 0 })
             }
             // A read-only open requests an extent only if the client can read it directly.
             Command::Open { file, flags, extent: whole } if flags.write || *whole != ExtentRequest::None => {
                 let inode = self.inodes.get(file).filter(|inode| inode.opens.is_empty())?;
-                let Body::File(FileBody { size, place: Place::Inline(bytes), .. }) = &inode.body else { return None };
-                Some(if flags.truncate { Head { bytes: &[], size: 0 } } else { Head { bytes, size: *size } })
+                let InodeBody::File(FileBody { size, place: DataLocation::Inline(bytes), .. }) = &inode.body else {
+                    return None;
+                };
+                Some(if flags.truncate {
+                    ExtentHead { bytes: &[], size: 0 }
+                } else {
+                    ExtentHead { bytes, size: *size }
+                })
             }
             _ => None,
         }
     }
 
     /// Takes the effects since the last call; `None` if there are none.
-    pub fn told(&mut self) -> Option<Told> {
-        let told = !self.told.freed.is_empty() || !self.told.closed.is_empty();
-        told.then(|| std::mem::take(&mut self.told))
+    pub fn take_effects(&mut self) -> Option<Effects> {
+        let told = !self.effects.freed.is_empty() || !self.effects.closed.is_empty();
+        told.then(|| std::mem::take(&mut self.effects))
     }
 
     /// Returns true if a session has the file open.
@@ -90,14 +96,14 @@ impl Partition {
 
     /// Demotes a small extent file: moves its bytes back to the inode. The node frees the extent
     /// itself.
-    pub(crate) fn fold(&mut self, file: FileId, extent: Extent, bytes: &Bytes, times: Times) -> Outcome<Answer> {
+    pub(crate) fn demote(&mut self, file: FileId, extent: Extent, bytes: &Bytes, times: Times) -> Outcome<Answer> {
         if bytes.len() > INLINE_BYTES_MAX as usize || !self.is_closed(file, extent) {
             return Err(Refusal::Stale(Object::File(file)));
         }
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             body.size = bytes.len() as u64;
-            body.place = Place::Inline(bytes.to_vec());
+            body.place = DataLocation::Inline(bytes.to_vec());
             (inode.accessed, inode.modified, inode.changed) = (times.accessed, times.modified, times.changed);
             inode.version += 1; // changes in the extent were not counted here
             Ok(Answer::Done)
@@ -107,13 +113,13 @@ impl Partition {
     /// Records that no session has this file open any more.
     pub(crate) fn note_closed(&mut self, file: FileId) {
         if let Some(extent) = self.extent(file) {
-            self.told.closed.push((file, extent));
+            self.effects.closed.push((file, extent));
         }
     }
 
     /// Returns the maximum memory cost that a demotion adds.
-    pub fn fold_bytes_max(length: u64) -> u64 {
-        length.saturating_sub(weight::EXTENT_BYTES)
+    pub fn demote_bytes_max(length: u64) -> u64 {
+        length.saturating_sub(memory_cost::EXTENT_BYTES)
     }
 }
 
@@ -121,30 +127,30 @@ impl Inode {
     /// Returns the extent of an extent file.
     pub fn extent(&self) -> Option<Extent> {
         match &self.body {
-            Body::File(body) => body.extent(),
+            InodeBody::File(body) => body.extent(),
             _ => None,
         }
     }
 
     /// Moves the file to the extent that a node gave; the extent has the bytes already.
-    pub fn become_whole(&mut self, wish: ExtentRequest) {
-        if let (ExtentRequest::Allocated(extent), Body::File(body)) = (wish, &mut self.body)
-            && matches!(body.place, Place::Inline(_))
+    pub fn move_to_extent(&mut self, wish: ExtentRequest) {
+        if let (ExtentRequest::Allocated(extent), InodeBody::File(body)) = (wish, &mut self.body)
+            && matches!(body.place, DataLocation::Inline(_))
         {
-            body.place = Place::Whole(extent);
+            body.place = DataLocation::Extent(extent);
         }
     }
 
     /// Drops the inode's times after they were set in the extent too.
-    pub fn forget_times(&mut self, changes: &Changes) {
+    pub fn drop_times(&mut self, changes: &Changes) {
         if self.extent().is_none() {
             return;
         }
         if changes.accessed.is_some() {
-            self.accessed = FORGOTTEN;
+            self.accessed = TIME_UNSET;
         }
         if changes.modified.is_some() {
-            self.modified = FORGOTTEN;
+            self.modified = TIME_UNSET;
         }
     }
 }
@@ -153,7 +159,7 @@ impl FileBody {
     /// Returns the extent of an extent file.
     pub fn extent(&self) -> Option<Extent> {
         match self.place {
-            Place::Whole(extent) => Some(extent),
+            DataLocation::Extent(extent) => Some(extent),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of cache grants, command by command.
 
-use crate::{Asker, Partition, Settings, Watcher, Watchers};
+use crate::{CommandCaller, Partition, Settings, SubscriberId, SubscriberIds};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId};
 use wire::{
@@ -16,12 +16,12 @@ pub struct Bench {
     pub partition: Partition,
     watching: usize,
     /// Subscribers whose kernels support prune notices.
-    pub pruning: Watchers,
+    pub pruning: SubscriberIds,
     numbers: [u64; 4],
 }
 
-pub fn watcher(session: u64) -> Option<Watcher> {
-    Watcher::new(usize::try_from(session).unwrap().checked_sub(1)?)
+pub fn subscriber(session: u64) -> Option<SubscriberId> {
+    SubscriberId::new(usize::try_from(session).unwrap().checked_sub(1)?)
 }
 
 pub fn name(text: &str) -> Name {
@@ -32,30 +32,30 @@ impl Bench {
     pub fn new(watching: usize) -> Self {
         let partition =
             Partition::with_root(Settings::new(7, 8192), Owner::default(), 0o755, Timestamp { secs: 1, nanos: 0 });
-        Self { partition, watching, pruning: Watchers::NONE, numbers: [0; 4] }
+        Self { partition, watching, pruning: SubscriberIds::NONE, numbers: [0; 4] }
     }
 
-    fn asker(&self, session: u64) -> Asker {
-        let watcher = watcher(session);
-        let all = (0..self.watching).filter_map(Watcher::new).fold(Watchers::NONE, Watchers::with);
-        let others = watcher.map_or(all, |own| all.without(own));
-        Asker { session: Session(session), watcher, others, pruning: self.pruning }
+    fn caller(&self, session: u64) -> CommandCaller {
+        let subscriber = subscriber(session);
+        let all = (0..self.watching).filter_map(SubscriberId::new).fold(SubscriberIds::NONE, SubscriberIds::with);
+        let others = subscriber.map_or(all, |own| all.without(own));
+        CommandCaller { session: Session(session), subscriber, others, pruning: self.pruning }
     }
 
     /// Executes a command for a session; returns the answer and the invalidations by session.
     pub fn apply(&mut self, session: u64, command: Command) -> (Outcome<Answer>, Vec<(u64, Recall)>) {
-        let asker = self.asker(session);
+        let caller = self.caller(session);
         let number = &mut self.numbers[usize::try_from(session).unwrap()];
         *number += 1;
         let request_id = RequestId { session: Session(session), number: *number, settled: *number };
         let request_id = command.is_mutation().then_some(request_id);
-        let answer = self.partition.apply_for(asker, request_id, command, Timestamp { secs: 9, nanos: 0 });
-        let notes = self.partition.take_notes();
-        let told = |note: &crate::Note| {
+        let answer = self.partition.apply_for(caller, request_id, command, Timestamp { secs: 9, nanos: 0 });
+        let invalidations = self.partition.take_invalidations();
+        let told = |note: &crate::Invalidation| {
             let recall = note.recall;
-            note.tell.iter().map(move |watcher| (watcher.number() as u64 + 1, recall)).collect::<Vec<_>>()
+            note.notify.iter().map(move |subscriber| (subscriber.number() as u64 + 1, recall)).collect::<Vec<_>>()
         };
-        (answer, notes.iter().flat_map(told).collect())
+        (answer, invalidations.iter().flat_map(told).collect())
     }
 
     pub fn told(&mut self, session: u64, command: Command) -> Vec<(u64, Recall)> {
@@ -237,7 +237,7 @@ fn grants_and_what_is_kept_live_on_in_a_snapshot() {
 fn a_number_that_is_given_again_inherits_nothing() {
     let mut bench = Bench::new(1);
     let file = bench.create(1, "f").file;
-    bench.partition.watcher_ended(watcher(1).unwrap());
+    bench.partition.remove_subscriber(subscriber(1).unwrap());
     assert_eq!(bench.told(0, mode(file, 0o600)), []);
     bench.told(1, Command::Unlink { parent: ROOT, name: name("f") });
     assert!(bench.apply(1, Command::Stat { file }).0.is_err(), "its kernel did not know it: it is not kept");

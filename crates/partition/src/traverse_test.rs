@@ -32,7 +32,7 @@ fn a_name_is_opened_where_it_is_a_file_that_is_surely_open_to_the_user_and_looke
     made(&mut bench, "d", NewKind::Directory, 0o777);
     made(&mut bench, "l", NewKind::Symlink("f".into()), 0o777);
     let opens = |text: &str, flags, who: Option<&Credentials>| {
-        let resolved = bench.partition.resolved(open(name(text), flags), who);
+        let resolved = bench.partition.resolve_open(open(name(text), flags), who);
         match &resolved {
             Command::Open { file: opened, .. } => assert_eq!(*opened, file),
             Command::Lookup { .. } => {}

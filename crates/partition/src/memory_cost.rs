@@ -5,7 +5,7 @@
 
 use crate::{
     Partition,
-    inode::{Body, FileBody},
+    inode::{FileBody, InodeBody},
 };
 use placement::FileId;
 use wire::{
@@ -23,7 +23,7 @@ pub const EXTENT_BYTES: u64 = 1280;
 /// One run of stripes, bytes.
 pub const RUN_BYTES: u64 = 48;
 /// The rare attributes of an inode, without their contents, bytes.
-pub const EXTRA_BYTES: u64 = 64;
+pub const RARE_ATTRIBUTES_BYTES: u64 = 64;
 /// An extended attribute without its name and value, bytes: space for a list slot and two shared
 /// buffers.
 pub const XATTR_BYTES: u64 = 192;
@@ -58,7 +58,7 @@ pub fn part(part: &Part) -> u64 {
             new_inode(inode) + acls(inode) + entries.iter().map(|listed| entry(&listed.name)).sum::<u64>()
         }
         Part::Split { fragments: ids, .. } => fragments(ids),
-        Part::Xattr { name, value: Some(value), .. } => EXTRA_BYTES + xattr(name, value),
+        Part::Xattr { name, value: Some(value), .. } => RARE_ATTRIBUTES_BYTES + xattr(name, value),
         _ => 0,
     }
 }
@@ -77,7 +77,7 @@ pub fn xattr(name: &[u8], value: &[u8]) -> u64 {
 /// that it comes from.
 pub fn inherited_acls(inherited: &InheritedAttributes) -> u64 {
     let acl = &inherited.default_acl;
-    if acl.is_empty() { 0 } else { EXTRA_BYTES + xattr(ACL_ACCESS, acl) + xattr(ACL_DEFAULT, acl) }
+    if acl.is_empty() { 0 } else { RARE_ATTRIBUTES_BYTES + xattr(ACL_ACCESS, acl) + xattr(ACL_DEFAULT, acl) }
 }
 
 /// Returns the cost of the ACLs that a new inode comes with.
@@ -85,7 +85,7 @@ fn acls(inode: &NewInode) -> u64 {
     inode
         .acls
         .as_ref()
-        .map_or(0, |acls| EXTRA_BYTES + xattr(ACL_ACCESS, &acls.access) + xattr(ACL_DEFAULT, &acls.default))
+        .map_or(0, |acls| RARE_ATTRIBUTES_BYTES + xattr(ACL_ACCESS, &acls.access) + xattr(ACL_DEFAULT, &acls.default))
 }
 
 fn new_inode(inode: &NewInode) -> u64 {
@@ -118,15 +118,15 @@ impl Partition {
     pub fn new_bytes_max(&self, command: &Command) -> u64 {
         match command {
             Command::Create { parent, name, inode, extent: whole, .. } => {
-                new_inode(inode) + entry(name) + self.inherited_weight(*parent) + given(*whole)
+                new_inode(inode) + entry(name) + self.inherited_cost(*parent) + given(*whole)
             }
             Command::Open { extent: whole, .. } => given(*whole),
-            Command::Demote { bytes, .. } => Self::fold_bytes_max(bytes.len() as u64),
+            Command::Demote { bytes, .. } => Self::demote_bytes_max(bytes.len() as u64),
             Command::Link { name, .. } => entry(name),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
             Command::Write { file, place, length, .. } => match self.inodes.get(file).map(|inode| &inode.body) {
-                Some(Body::File(body)) => body.write_weight(*place, *length),
+                Some(InodeBody::File(body)) => body.write_cost(*place, *length),
                 _ => 0,
             },
             other => self.new_inode_bytes_max(other),
@@ -136,21 +136,21 @@ impl Partition {
     /// As [`Self::new_bytes_max`], for changes of one inode.
     fn new_inode_bytes_max(&self, command: &Command) -> u64 {
         let body = |file| match self.inodes.get(file).map(|inode| &inode.body) {
-            Some(Body::File(body)) => Some(body),
+            Some(InodeBody::File(body)) => Some(body),
             _ => None,
         };
         match command {
-            Command::CreateTmpfile { parent, inode, .. } => new_inode(inode) + self.inherited_weight(*parent),
-            Command::SetXattr { name, value, .. } => EXTRA_BYTES + xattr(name, value),
+            Command::CreateTmpfile { parent, inode, .. } => new_inode(inode) + self.inherited_cost(*parent),
+            Command::SetXattr { name, value, .. } => RARE_ATTRIBUTES_BYTES + xattr(name, value),
             Command::Allocate { file, offset, length, mode } => {
-                body(file).map_or(0, |body| body.allocate_weight(*offset..offset.saturating_add(*length), *mode))
+                body(file).map_or(0, |body| body.allocate_cost(*offset..offset.saturating_add(*length), *mode))
             }
-            Command::Lock { file, lock, .. } => self.lock_weight(*file, lock),
-            Command::PunchDone { file, .. } => body(file).map_or(0, FileBody::punched_weight),
+            Command::Lock { file, lock, .. } => self.lock_cost(*file, lock),
+            Command::PunchDone { file, .. } => body(file).map_or(0, FileBody::punch_cost),
             Command::PutObject { parent, name, attributes, contents, .. } => {
-                let extra = if attributes.is_empty() { 0 } else { EXTRA_BYTES };
+                let rare = if attributes.is_empty() { 0 } else { RARE_ATTRIBUTES_BYTES };
                 let described: u64 = attributes.iter().map(|(name, value)| xattr(name, value)).sum();
-                INODE_BYTES + entry(name) + self.inherited_weight(*parent) + stored(contents) + extra + described
+                INODE_BYTES + entry(name) + self.inherited_cost(*parent) + stored(contents) + rare + described
             }
             Command::Reserve { count, .. } => u64::from(*count) * RESERVED_BYTES,
             _ => 0,
@@ -158,8 +158,8 @@ impl Partition {
     }
 
     /// Returns the maximum cost of attributes inherited from a directory in this partition.
-    fn inherited_weight(&self, parent: FileId) -> u64 {
-        let extra = self.inodes.get(&parent).is_some_and(|parent| parent.extra.is_some());
-        if extra { self.inherited(parent).map_or(0, |inherited| inherited_acls(&inherited)) } else { 0 }
+    fn inherited_cost(&self, parent: FileId) -> u64 {
+        let rare = self.inodes.get(&parent).is_some_and(|parent| parent.rare.is_some());
+        if rare { self.inherited(parent).map_or(0, |inherited| inherited_acls(&inherited)) } else { 0 }
     }
 }

@@ -8,14 +8,16 @@
 //! ```text
 //!   last name removed: who knows it? --> Recall::Removed --> kernel prunes unused names
 //!                                        (no ack)            |
-//!                                                            `--> Forgotten: not kept for this one
-//!                                                                 any more; deleted with the last
+//!                                                            `--> ForgetInode: not kept for this
+//!                                                                 one any more; deleted with the
+//!                                                                 last
 //! ```
 //!
 //! - The session that removes a name drops it in its own kernel and needs no notice, as long as no
 //!   other session had changed the inode's names. Otherwise that kernel may still have a name that
 //!   others removed. Or it may not know the inode at all, because it met the inode only by removing
-//!   a name that another session had made (`Granted::astray`). It is then notified as well.
+//!   a name that another session had made (`InodeGrants::unsure_holders`). It is then notified as
+//!   well.
 //! - A kernel without support for prune notices may remember an inode forever. For it, only inodes
 //!   that it removed itself are kept.
 //! - An answer in flight may tell a kernel of an inode after its removal here. A notified client
@@ -24,8 +26,8 @@
 //! This module does not send notices, and knows no kernels.
 
 use crate::{
-    Partition, Watcher, Watchers,
-    grants::{Asker, Grants, Note},
+    Partition, SubscriberId, SubscriberIds,
+    cache_grants::{CommandCaller, Grants, Invalidation},
     inode::Inode,
 };
 use placement::FileId;
@@ -35,32 +37,33 @@ use wire::{Answer, Recall, Session};
 
 /// Unlinked inodes, and the subscribers that they are kept for.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct UnlinkedInodes {
     /// Subscribers of each inode. With none left, the inode is deleted when the next session ends.
-    inodes: BTreeMap<FileId, Watchers>,
+    inodes: BTreeMap<FileId, SubscriberIds>,
     /// Session of each subscriber number; [`Session::NONE`] until its first command here, and after
     /// its end.
-    sessions: [Session; Watcher::MAX],
+    sessions: [Session; SubscriberId::MAX],
 }
 
-impl Default for Kept {
+impl Default for UnlinkedInodes {
     fn default() -> Self {
-        Self { inodes: BTreeMap::new(), sessions: [Session::NONE; Watcher::MAX] }
+        Self { inodes: BTreeMap::new(), sessions: [Session::NONE; SubscriberId::MAX] }
     }
 }
 
-impl Kept {
+impl UnlinkedInodes {
     /// Returns the subscribers whose sessions are alive.
-    fn living(&self) -> Watchers {
-        let all = Watchers::ALL.iter();
-        all.filter(|watcher| self.sessions[watcher.number()] != Session::NONE).fold(Watchers::NONE, Watchers::with)
+    fn alive(&self) -> SubscriberIds {
+        let all = SubscriberIds::ALL.iter();
+        all.filter(|subscriber| self.sessions[subscriber.number()] != Session::NONE)
+            .fold(SubscriberIds::NONE, SubscriberIds::with)
     }
 
     /// Records that a subscriber's kernel has forgotten the inode; returns true if it was kept for
     /// that one alone.
-    fn let_go_of(&mut self, file: FileId, watcher: Watcher) -> bool {
+    fn forget(&mut self, file: FileId, subscriber: SubscriberId) -> bool {
         let Some(keepers) = self.inodes.get_mut(&file) else { return false };
-        *keepers = keepers.without(watcher);
+        *keepers = keepers.without(subscriber);
         let last = keepers.is_empty();
         if last {
             self.inodes.remove(&file);
@@ -68,11 +71,11 @@ impl Kept {
         last
     }
 
-    /// Removes a subscriber. Inodes that were kept for it alone stay until [`Grants::let_go`].
-    pub fn ended(&mut self, watcher: Watcher) {
-        self.sessions[watcher.number()] = Session::NONE;
+    /// Removes a subscriber. Inodes that were kept for it alone stay until [`Grants::end_session`].
+    pub fn ended(&mut self, subscriber: SubscriberId) {
+        self.sessions[subscriber.number()] = Session::NONE;
         for keepers in self.inodes.values_mut() {
-            *keepers = keepers.without(watcher);
+            *keepers = keepers.without(subscriber);
         }
     }
 }
@@ -80,79 +83,83 @@ impl Kept {
 impl Grants {
     /// Returns true if an unlinked inode is kept for any kernel.
     pub fn keeps(&self, file: FileId) -> bool {
-        !self.kept.inodes.is_empty() && self.kept.inodes.contains_key(&file)
+        !self.unlinked.inodes.is_empty() && self.unlinked.inodes.contains_key(&file)
     }
 
     /// Returns true if an unlinked inode exists only for kernels of other sessions.
     pub fn hides(&self, file: FileId, inode: &Inode) -> bool {
-        let watcher = self.asker.watcher;
+        let subscriber = self.caller.subscriber;
         inode.names == 0
             && inode.opens.is_empty()
-            && self.kept.inodes.get(&file).is_some_and(|keepers| !watcher.is_some_and(|watcher| keepers.has(watcher)))
+            && self
+                .unlinked
+                .inodes
+                .get(&file)
+                .is_some_and(|keepers| !subscriber.is_some_and(|subscriber| keepers.has(subscriber)))
     }
 
     /// Ends a session; returns the inodes that were kept for it alone.
-    pub fn let_go(&mut self, session: Session) -> Vec<FileId> {
-        let number = self.kept.sessions.iter().position(|known| *known == session && session != Session::NONE);
-        if let Some(watcher) = number.and_then(Watcher::new) {
-            self.kept.ended(watcher);
+    pub fn end_session(&mut self, session: Session) -> Vec<FileId> {
+        let number = self.unlinked.sessions.iter().position(|known| *known == session && session != Session::NONE);
+        if let Some(subscriber) = number.and_then(SubscriberId::new) {
+            self.unlinked.ended(subscriber);
         }
         let deleted =
-            self.kept.inodes.iter().filter(|(_, keepers)| keepers.is_empty()).map(|(file, _)| *file).collect();
-        self.kept.inodes.retain(|_, keepers| !keepers.is_empty());
+            self.unlinked.inodes.iter().filter(|(_, keepers)| keepers.is_empty()).map(|(file, _)| *file).collect();
+        self.unlinked.inodes.retain(|_, keepers| !keepers.is_empty());
         deleted
     }
 }
 
 impl Partition {
     /// Records the session of a subscriber number if it is new.
-    pub(crate) fn meet(&mut self, Asker { session, watcher, .. }: Asker) {
-        let Some(watcher) = watcher else { return };
-        let known = self.grants.kept.sessions[watcher.number()];
-        if known != session && !self.answered.has_ended(session) {
-            self.grants.kept.sessions[watcher.number()] = session;
+    pub(crate) fn register_subscriber(&mut self, CommandCaller { session, subscriber, .. }: CommandCaller) {
+        let Some(subscriber) = subscriber else { return };
+        let known = self.grants.unlinked.sessions[subscriber.number()];
+        if known != session && !self.replies.has_ended(session) {
+            self.grants.unlinked.sessions[subscriber.number()] = session;
         }
     }
 
     /// Handles the loss of a name. If it was the last, keeps the inode for the subscribers whose
     /// kernels know it, and notifies these.
-    pub(crate) fn keep_if_known(&mut self, file: FileId) {
-        let Asker { watcher, others, pruning, .. } = self.grants.asker;
+    pub(crate) fn keep_unlinked(&mut self, file: FileId) {
+        let CommandCaller { subscriber, others, pruning, .. } = self.grants.caller;
         let Some(inode) = self.inodes.get(&file) else { return };
         if inode.names > 0 {
             return self.name_moved(file);
         }
-        let own = watcher.map_or(Watchers::NONE, |own| Watchers::NONE.with(own));
+        let own = subscriber.map_or(SubscriberIds::NONE, |own| SubscriberIds::NONE.with(own));
         let keepers = inode.granted.known.both(own.or(pruning));
         // No kernel knows a fragment, although its directory's subscribers query its attributes.
         if keepers.is_empty() || inode.directory_of(file) != file {
             return;
         }
-        let keepers = keepers.both(self.grants.kept.living());
-        let tell = keepers.both(pruning).both(others.or(inode.granted.astray));
+        let keepers = keepers.both(self.grants.unlinked.alive());
+        let notify = keepers.both(pruning).both(others.or(inode.granted.unsure_holders));
         if !keepers.is_empty() {
-            self.grants.kept.inodes.insert(file, keepers);
+            self.grants.unlinked.inodes.insert(file, keepers);
         }
-        if !tell.is_empty() {
-            self.grants.notes.push(Note::changed(Recall::Removed(file), tell));
+        if !notify.is_empty() {
+            self.grants.invalidations.push(Invalidation::changed(Recall::Removed(file), notify));
         }
     }
 
     /// Handles the removal or move of a name: kernels of other sessions may have the old one.
     pub(crate) fn name_moved(&mut self, file: FileId) {
-        let others = self.grants.asker.others;
+        let others = self.grants.caller.others;
         if let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) {
-            inode.granted.astray = inode.granted.astray.or(others);
+            inode.granted.unsure_holders = inode.granted.unsure_holders.or(others);
         }
     }
 
     /// Records that the kernel of the calling session has forgotten the inode.
-    pub(crate) fn forgotten(&mut self, file: FileId) -> Answer {
-        let Some(watcher) = self.grants.asker.watcher else { return Answer::Removed { deleted: None } };
+    pub(crate) fn forget_inode(&mut self, file: FileId) -> Answer {
+        let Some(subscriber) = self.grants.caller.subscriber else { return Answer::Removed { deleted: None } };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.granted.known = inode.granted.known.without(watcher);
+            inode.granted.known = inode.granted.known.without(subscriber);
         }
-        let last = self.grants.kept.let_go_of(file, watcher);
+        let last = self.grants.unlinked.forget(file, subscriber);
         Answer::Removed { deleted: if last { self.remove_if_unused(file) } else { None } }
     }
 }
