@@ -85,15 +85,7 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
 }
 
 /// The version, and the hash of its shapes.
-const SHAPES: (u16, &str) = (4, "
-<<<<<<< OURS
-c33e65dc03ad8963
-||||||| BASE
-887ef87aa05d5f6b
-=======
-12fd9e946d6103c7
->>>>>>> THEIRS
-");
+const SHAPES: (u16, &str) = (4, "c33e65dc03ad8963");
 
 #[test]
 fn a_change_of_a_shape_is_a_new_version() {
