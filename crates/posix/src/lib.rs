@@ -58,6 +58,8 @@ mod xattrs;
 #[cfg(test)]
 mod attributes_test;
 #[cfg(test)]
+mod like_kernel_test;
+#[cfg(test)]
 mod listing_test;
 #[cfg(test)]
 mod locks_test;

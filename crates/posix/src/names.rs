@@ -265,8 +265,14 @@ impl PosixProcess {
             let old = RenameFrom { parent: from.directory.file, name: old_name };
             let new = RenameTo { parent: to.directory.file, name: new_name };
             let renamed = self.client.rename(old, new, mode).await.map_err(|refusal| crate::errno(&refusal));
-            if renamed != Err(Errno::ISDIR) {
-                return renamed;
+            match renamed {
+                Err(Errno::ISDIR) => {}
+                // An existing name is reported before a move of a directory into itself.
+                Err(Errno::INVAL) if mode == RenameMode::NoReplace => {
+                    let is_taken = self.resolver(&caller).look_up(&to).await.is_ok();
+                    return Err(if is_taken { Errno::EXIST } else { Errno::INVAL });
+                }
+                renamed => return renamed,
             }
             let to = ResolvedPath { found: self.resolver(&caller).look_up(&to).await.ok(), ..to };
             Err(self.ancestor_error(&from, &to).await?.unwrap_or(Errno::ISDIR))
@@ -289,6 +295,7 @@ impl PosixProcess {
         };
         let replaced = match to.found {
             Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EXIST),
+            None if mode == RenameMode::NoReplace && resolver.look_up(to).await.is_ok() => return Err(Errno::EXIST),
             None if mode == RenameMode::Exchange => Some(resolver.look_up(to).await?),
             found => found,
         };
