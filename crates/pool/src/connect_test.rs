@@ -130,12 +130,15 @@ fn a_node_is_up_only_if_it_is_the_one_of_the_pool_file() {
             node["id"] = json!(id);
             node
         };
-        file["nodes"] = json!([node(9), file["nodes"][0].clone(), node(7)]);
+        let mut nodes = [9, 5, 7, 3, 8].map(node).to_vec();
+        nodes.insert(2, file["nodes"][0].clone());
+        file["nodes"] = json!(nodes);
     });
     let several = states(&several);
     let is_up = |(_, state): &(u32, String)| state.starts_with("Up(");
-    assert_eq!(several.iter().map(|node| node.0).collect::<Vec<_>>(), [own[0].0, 7, 9], "in the order of ids");
-    assert_eq!(several.iter().map(is_up).collect::<Vec<_>>(), [true, false, false], "{several:?}");
+    let shown: Vec<(u32, bool)> = several.iter().map(|node| (node.0, is_up(node))).collect();
+    let own = (own[0].0, true);
+    assert_eq!(shown, [own, (3, false), (5, false), (7, false), (8, false), (9, false)], "in the order of ids");
     let stranger = states(&pool.file_with(|file| file["token"] = json!("f".repeat(64))));
     assert!(!is_up(&stranger[0]), "{stranger:?}");
     assert!(!is_up(&states(&pool.file_of_nobody())[0]));
