@@ -92,9 +92,9 @@ fn a_shared_directory_has_the_rate_of_its_flag_or_a_part_of_a_link() {
 #[test]
 fn a_result_file_must_be_in_a_directory_that_exists() {
     let folder = tempfile::tempdir().unwrap();
-    let inside = |name: &str| check_folder(&folder.path().join(name));
-    assert!(inside("r.json").is_ok() && check_folder(Path::new("r.json")).is_ok());
-    for refused in [inside("none/r.json"), check_folder(folder.path())] {
+    let inside = |name: &str| check_directory(&folder.path().join(name));
+    assert!(inside("r.json").is_ok() && check_directory(Path::new("r.json")).is_ok());
+    for refused in [inside("none/r.json"), check_directory(folder.path())] {
         assert!(refused.unwrap_err().message.ends_with("no file can be written there"));
     }
 }

@@ -36,7 +36,7 @@ fn a_program_of_the_host_is_searched_in_the_path_and_reported_if_it_is_missing()
     let missing = found("no-such-program-of-tidemill").unwrap_err();
     assert!(missing.to_string().contains("no-such-program-of-tidemill"), "{missing}");
     assert!(matches!(found("/etc/passwd"), Err(ProgramNotFound::NotExecutable { .. })));
-    assert!(matches!(found("/etc"), Err(ProgramNotFound::IsFolder { .. })));
+    assert!(matches!(found("/etc"), Err(ProgramNotFound::IsDirectory { .. })));
 }
 
 #[test]

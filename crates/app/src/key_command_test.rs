@@ -1,7 +1,7 @@
 //! Tests of the commands on files of a pool, over a pool in memory.
 
 use super::*;
-use pool::Door;
+use pool::LocalEndpoint;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Pool with a connection to it, and a directory of the host.
 struct Fixture {
     pool: PoolHandle,
-    door: Door,
+    door: LocalEndpoint,
     host: tempfile::TempDir,
 }
 
@@ -17,7 +17,7 @@ impl Fixture {
     fn new() -> Self {
         let host = tempfile::tempdir().unwrap();
         let node = pool::embedded_node(ByteSize::mib(64), Duration::ZERO).unwrap();
-        let door = Door::open(&node, host.path()).unwrap();
+        let door = LocalEndpoint::open(&node, host.path()).unwrap();
         let pool = PoolHandle::connect(&which(&door)).unwrap_or_else(|problems| panic!("{}", problems[0]));
         Self { pool, door, host }
     }
@@ -54,7 +54,7 @@ impl Fixture {
     }
 }
 
-fn which(door: &Door) -> PoolArg {
+fn which(door: &LocalEndpoint) -> PoolArg {
     PoolArg { pool: Some(door.file().to_owned()) }
 }
 
@@ -84,7 +84,7 @@ fn a_put_with_a_condition_is_refused_with_the_version_that_exists() {
         told(put_file(&fixture.pool, &PutArgs { if_absent: absent, if_version, ..fixture.put_args("f", file) }))
     };
     assert_eq!(put(true, None), Ok(()));
-    let version = Head::from(&fixture.pool.find("f").ok().unwrap()).version;
+    let version = ObjectMeta::from(&fixture.pool.find("f").ok().unwrap()).version;
     assert!(put(true, None).unwrap_err().contains(&version.to_string()), "a file exists");
     assert_eq!(put(false, Some(version)), Ok(()));
     assert!(put(false, Some(version)).is_err(), "that version was replaced");
@@ -195,7 +195,7 @@ fn stat_tells_kind_mode_and_times_in_words_and_as_json() {
     let found = fixture.pool.find("f").ok().unwrap();
     let json = as_json("f", &found);
     assert_eq!((&json["key"], &json["kind"], &json["size"]), (&json!("f"), &json!("file"), &json!(4)));
-    assert_eq!(json["version"], json!(Head::from(&found).version.to_string()));
+    assert_eq!(json["version"], json!(ObjectMeta::from(&found).version.to_string()));
     assert_eq!((json["mode"].as_str().unwrap().len(), &json["links"]), (4, &json!(1)));
     assert!(json["modified"].as_str().unwrap().ends_with('Z'), "{json}");
     assert_eq!(shown_time(Timestamp { secs: 86_400, nanos: 1_999_999 }), "1970-01-02T00:00:00.001Z");

@@ -3,10 +3,10 @@
 use super::*;
 use crate::args::{Cli, CliCommand};
 use clap::Parser;
-use pool::Door;
+use pool::LocalEndpoint;
 use std::time::Duration;
 
-fn places_of(flags: &str) -> Result<Places, Problem> {
+fn places_of(flags: &str) -> Result<LaunchTarget, Problem> {
     match Cli::try_parse_from(format!("tidemill pool start {flags}").split_whitespace()).unwrap().command {
         CliCommand::Pool(PoolCommand::Start(args)) => places(&args),
         other => panic!("{other:?}"),
@@ -16,10 +16,10 @@ fn places_of(flags: &str) -> Result<Places, Problem> {
 #[test]
 fn nodes_start_on_the_named_hosts_or_on_this_machine() {
     let over_ssh = places_of("--hosts a,b --ssh rsh").unwrap();
-    assert!(matches!(over_ssh, Places::Ssh { hosts, ssh } if hosts == ["a", "b"] && ssh == "rsh"));
-    assert!(matches!(places_of("--nodes 3"), Ok(Places::Here(3))));
+    assert!(matches!(over_ssh, LaunchTarget::Ssh { hosts, ssh } if hosts == ["a", "b"] && ssh == "rsh"));
+    assert!(matches!(places_of("--nodes 3"), Ok(LaunchTarget::Local(3))));
     if std::env::var_os("SLURM_JOB_NUM_NODES").is_none() {
-        assert!(matches!(places_of(""), Ok(Places::Here(1))));
+        assert!(matches!(places_of(""), Ok(LaunchTarget::Local(1))));
     }
 }
 
@@ -34,10 +34,10 @@ fn a_pool_file_is_the_named_one_made_absolute() {
 fn status_shows_each_node_and_the_sum_of_those_that_answer() {
     let folder = tempfile::tempdir().unwrap();
     let node = pool::embedded_node(ByteSize::mib(64), Duration::ZERO).unwrap();
-    let door = Door::open(&node, folder.path()).unwrap();
+    let door = LocalEndpoint::open(&node, folder.path()).unwrap();
     let path = door.file().to_owned();
     let file = PoolFile::read(&path).unwrap();
-    let up = pool::roll(&path, &file).unwrap();
+    let up = pool::query_status(&path, &file).unwrap();
     let line = as_line(&up[0]);
     assert!(line.starts_with("node ") && line.contains(", unix:") && line.contains(" of 64 MiB used, "), "{line}");
     let text = summary(&path, &up);
@@ -51,7 +51,7 @@ fn status_shows_each_node_and_the_sum_of_those_that_answer() {
     assert!(shown.get("why").is_none());
 
     pool::runtime().unwrap().block_on(door.close());
-    let down = pool::roll(&path, &file).unwrap();
+    let down = pool::query_status(&path, &file).unwrap();
     assert!(as_line(&down[0]).contains(": does not answer: "), "{}", as_line(&down[0]));
     let mixed = [up[0].clone(), down[0].clone()];
     assert!(summary(&path, &mixed).starts_with("1 of 2 nodes of "), "{}", summary(&path, &mixed));

@@ -87,7 +87,8 @@ impl Node {
             return Ok(self.fill_answer(&partition, answer));
         }
         if matches!(call.command, Some(Command::OpenName { .. })) {
-            call.command = call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
+            call.command =
+                call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
         }
         let wished = call.command.as_mut().and_then(extent_request).copied();
         let given = call.command.as_mut().and_then(|command| self.grant_extent(&partition, command));

@@ -88,7 +88,8 @@ impl Node {
         if let Some(request_id) = call.request_id {
             self.session_index.note(request_id.session, call.partition);
         }
-        if caller.subscriber.is_some() && call.request_id.is_none_or(|request_id| request_id.session != caller.session) {
+        if caller.subscriber.is_some() && call.request_id.is_none_or(|request_id| request_id.session != caller.session)
+        {
             self.session_index.note(caller.session, call.partition);
         }
         if let Some(Command::Decide { intent }) = &call.command {

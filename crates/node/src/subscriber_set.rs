@@ -73,8 +73,7 @@ impl SubscriberSet {
             for watcher in asked.iter().chain(own) {
                 let Some(queues) = &table[watcher.number()] else { continue };
                 let sender = queues.sender(note.recall);
-                let batch =
-                    if note.notify.has(watcher) {
+                let batch = if note.notify.has(watcher) {
                     Some(sender.post(note.recall))
                 } else {
                     sender.find_batch(note.recall)

@@ -1,9 +1,7 @@
 //! Tests of a node's side of the bootstrap, up to the message after which it detaches from its
 //! starter. The messages are JSON, as nodes of other hosts send them.
 
-use crate::{
-    Ground as HostEnv, Member as RunningNode, Pick as NodeSelector, Unseated as BootstrapError, attend as run_node,
-};
+use crate::{BootstrapError, HostEnv, NodeSelector, RunningNode, run_node};
 use base::{ByteSize, Problem};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -29,14 +27,14 @@ impl Failed {
     /// Returns the problem that the starter cannot report.
     fn problem(&self) -> String {
         match &self.error {
-            BootstrapError::Alone(problem) => problem.to_string(),
-            BootstrapError::Told => panic!("the starter was told: {:?}", self.messages),
+            BootstrapError::Unreported(problem) => problem.to_string(),
+            BootstrapError::Reported => panic!("the starter was told: {:?}", self.messages),
         }
     }
 
     /// Returns the problem that the starter was told.
     fn refusal(&self) -> String {
-        assert!(matches!(self.error, BootstrapError::Told), "{:?}", self.error);
+        assert!(matches!(self.error, BootstrapError::Reported), "{:?}", self.error);
         let refused = &self.messages.last().unwrap()["Refused"];
         assert_eq!(refused[0], 1, "the node's id");
         refused[1].as_str().unwrap().to_owned()
@@ -52,7 +50,7 @@ fn fail(selector: NodeSelector, lines: &[String], memory: &Result<ByteSize, Prob
         requests.borrow_mut().push((size, nodes));
         memory.clone()
     };
-    let env = HostEnv { folder: folder.path(), log: &log, pool: &pool, memory: &granted };
+    let env = HostEnv { directory: folder.path(), log: &log, pool: &pool, memory: &granted };
     let mut output = Vec::new();
     let run: Result<RunningNode, _> = run_node(selector, &env, lines.concat().as_bytes(), &mut output);
     assert!(!log.exists(), "only a node that goes on writes a log");
@@ -86,13 +84,13 @@ fn a_node_without_a_starter_says_what_starts_nodes() {
 #[test]
 fn a_node_takes_the_settings_of_its_id_or_of_its_rank() {
     for (selector, id) in
-        [(NodeSelector::Id(2), 2), (NodeSelector::Id(1), 1), (NodeSelector::Place(0), 1), (NodeSelector::Place(1), 2)]
+        [(NodeSelector::Id(2), 2), (NodeSelector::Id(1), 1), (NodeSelector::Rank(0), 1), (NodeSelector::Rank(1), 2)]
     {
         let failed = fail(selector, &[line(&plan())], &Ok(ByteSize::mib(16)));
         let listening = &failed.messages[0]["Here"];
         assert_eq!((&listening["id"], &listening["slots"]), (&json!(id), &json!(id)), "{selector:?}");
     }
-    for selector in [NodeSelector::Id(0), NodeSelector::Id(3), NodeSelector::Place(2)] {
+    for selector in [NodeSelector::Id(0), NodeSelector::Id(3), NodeSelector::Rank(2)] {
         let failed = fail(selector, &[line(&plan())], &Ok(ByteSize::mib(16)));
         assert!(failed.problem().contains("the starter has no seat for"), "{}", failed.problem());
     }

@@ -1,12 +1,11 @@
 //! Tests of connecting to a pool by its pool file, and of the state that its nodes report.
 
 use crate::{
-    ConnectedPool, Door as LocalEndpoint, NoWay as ConnectError, PoolFile, Reactor, connect,
-    connect_by_hand as connect_short_lived, connect_with as connect_with_reactor, embedded, embedded_node,
-    roll as query_status, runtime, start,
+    ConnectError, ConnectedPool, LocalEndpoint, PoolFile, Reactor, connect, connect_short_lived, connect_with_reactor,
+    embedded, embedded_node, query_status, runtime, start,
 };
 use base::ByteSize;
-use client::Patience as RetryPolicy;
+use client::RetryPolicy;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::{
@@ -165,9 +164,9 @@ fn no_pool_is_started_where_one_runs() {
     let pool = TestPool::start();
     let path = pool.endpoint.file();
     let before = fs::read(path).unwrap();
-    let spec = crate::Wanted {
-        places: crate::Places::Here(1),
-        memory: crate::Memory::Usual,
+    let spec = crate::PoolSpec {
+        target: crate::LaunchTarget::Local(1),
+        memory: crate::Memory::Default,
         slots: None,
         port: None,
         max_nodes: None,

@@ -1,6 +1,6 @@
 //! Tests of starting a pool, with shell scripts as its nodes.
 
-use crate::{Memory, Places as LaunchTarget, PoolFile, Wanted as PoolSpec, start};
+use crate::{LaunchTarget, Memory, PoolFile, PoolSpec, start};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -61,7 +61,7 @@ impl Host {
 
     fn spec(&self, nodes: u32) -> PoolSpec {
         PoolSpec {
-            places: LaunchTarget::Here(nodes),
+            target: LaunchTarget::Local(nodes),
             memory: Memory::Bytes(1 << 20),
             slots: None,
             port: None,
@@ -130,7 +130,7 @@ fn nodes_of_one_host_have_consecutive_ports_and_those_of_named_hosts_are_encrypt
     // In place of `ssh -4 -o BatchMode=yes HOST COMMAND`.
     let ssh = host.command("shift 4; exec sh -c \"$1\"") + " -4";
     let hosts = ["a", "me@b", "a", "127.0.0.1"].map(str::to_owned).to_vec();
-    let spec = PoolSpec { places: LaunchTarget::Ssh { hosts, ssh }, port: Some(7000), ..host.spec(0) };
+    let spec = PoolSpec { target: LaunchTarget::Ssh { hosts, ssh }, port: Some(7000), ..host.spec(0) };
     start(&host.path("ssh-pool"), &spec).unwrap();
     let plan = host.plan(4);
     assert_eq!(ports(&plan), [7000, 7000, 7001, 7000]);
@@ -151,8 +151,8 @@ fn one_srun_starts_all_nodes_and_stays() {
         "printf '%s\\n' \"$@\" > \"$here/words\"; id=1 memory=1048576\n{TAKES_PLAN}\n\
          for id in 2 1; do\n{listens}\ndone\n{TAKES_ENTRIES}\nfor id in 2 1; do\n{IS_READY}\ndone\n{TAKES_LEAVE}"
     ));
-    let places = LaunchTarget::Slurm { hosts: 2, srun: format!("{srun} --mpi=none") };
-    let started = start(&host.path("pool"), &PoolSpec { places, port: Some(7000), ..host.spec(0) }).unwrap();
+    let target = LaunchTarget::Slurm { hosts: 2, srun: format!("{srun} --mpi=none") };
+    let started = start(&host.path("pool"), &PoolSpec { target, port: Some(7000), ..host.spec(0) }).unwrap();
     assert_eq!(started.file.nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [1, 2], "in the order of their ids");
     let plan = host.plan(1);
     assert_eq!(
@@ -171,7 +171,7 @@ fn a_specification_that_cannot_be_is_refused_before_a_node_starts() {
     let spec = |nodes| host.spec(nodes);
     let cases = [
         (spec(0), "a pool has nodes"),
-        (PoolSpec { places: LaunchTarget::Ssh { hosts: vec![], ssh: "ssh".into() }, ..spec(0) }, "a pool has nodes"),
+        (PoolSpec { target: LaunchTarget::Ssh { hosts: vec![], ssh: "ssh".into() }, ..spec(0) }, "a pool has nodes"),
         (PoolSpec { partitions: 63, ..spec(1) }, "63"),
         (PoolSpec { partitions: 0, ..spec(1) }, "0"),
         (spec(65), "a pool of 64 partitions cannot have 65 nodes"),
@@ -180,11 +180,11 @@ fn a_specification_that_cannot_be_is_refused_before_a_node_starts() {
         (PoolSpec { memory: Memory::Bytes(0), ..spec(1) }, "a pool whose nodes have no memory holds nothing"),
         (PoolSpec { port: Some(65_535), ..spec(2) }, "--port 65535: there is no port for node 2"),
         (
-            PoolSpec { places: LaunchTarget::Ssh { hosts: vec!["-x".into()], ssh: "ssh".into() }, ..spec(0) },
+            PoolSpec { target: LaunchTarget::Ssh { hosts: vec!["-x".into()], ssh: "ssh".into() }, ..spec(0) },
             "`-x` is no host",
         ),
         (
-            PoolSpec { places: LaunchTarget::Ssh { hosts: vec!["a".into()], ssh: " ".into() }, ..spec(0) },
+            PoolSpec { target: LaunchTarget::Ssh { hosts: vec!["a".into()], ssh: " ".into() }, ..spec(0) },
             "the command for `ssh` is empty",
         ),
     ];

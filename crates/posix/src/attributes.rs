@@ -431,8 +431,8 @@ mod tests {
             changed: never,
             created: never,
             version: 0,
-            whole: None,
-            lasting: false,
+            extent: None,
+            cacheable: false,
         }
     }
 }

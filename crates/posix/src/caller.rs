@@ -111,11 +111,11 @@ mod tests {
     fn a_node_checks_the_path_for_a_user_whose_groups_fit_in_a_message() {
         let groups: Vec<u32> = (0..=u32::try_from(Credentials::GROUPS_MAX).unwrap()).collect();
         let caller = |groups: &[u32], capable| Caller::new(1, 2, groups, capable);
-        let most = caller(&groups[1..], CapabilitySet::empty()).traversal_check(Needs::Make, SEARCH).unwrap();
+        let most = caller(&groups[1..], CapabilitySet::empty()).traversal_check(DirAccess::Create, SEARCH).unwrap();
         let credentials = most.credentials().unwrap();
         assert_eq!((credentials.uid, credentials.gid, &credentials.groups[..]), (1, 2, &groups[1..]));
-        assert!(caller(&groups, CapabilitySet::empty()).traversal_check(Needs::Pass, SEARCH).is_none());
-        let free = caller(&groups, SEARCH).traversal_check(Needs::Pass, SEARCH).unwrap();
+        assert!(caller(&groups, CapabilitySet::empty()).traversal_check(DirAccess::Lookup, SEARCH).is_none());
+        let free = caller(&groups, SEARCH).traversal_check(DirAccess::Lookup, SEARCH).unwrap();
         assert!(free.credentials().is_none(), "the capability permits everything");
     }
 }

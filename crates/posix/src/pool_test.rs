@@ -2,7 +2,7 @@
 
 use crate::{Errno, FdKind, OpenOutcome, PathArg, PathBase, PathOperand, PosixProcess, XattrTarget};
 use base::ByteSize;
-use pool::Door;
+use pool::LocalEndpoint;
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub const CREATE: OFlags = OFlags::CREATE.union(OFlags::RDWR);
 /// Pool with one process. It ends with this value.
 pub struct TestPool {
     pub process: PosixProcess,
-    door: Door,
+    door: LocalEndpoint,
     /// Directory of the host, for files outside the pool.
     pub host: tempfile::TempDir,
 }
@@ -27,7 +27,7 @@ impl TestPool {
     pub fn start() -> Self {
         let host = tempfile::tempdir().unwrap();
         let node = pool::embedded_node(ByteSize::mib(32), Duration::ZERO).unwrap();
-        let door = Door::open(&node, host.path()).unwrap();
+        let door = LocalEndpoint::open(&node, host.path()).unwrap();
         let process = connect(&door, None);
         Self { process, door, host }
     }
@@ -96,7 +96,7 @@ impl TestPool {
     }
 }
 
-fn connect(door: &Door, cwd: Option<&[u8]>) -> PosixProcess {
+fn connect(door: &LocalEndpoint, cwd: Option<&[u8]>) -> PosixProcess {
     PosixProcess::connect(door.file().as_os_str().as_bytes(), PREFIX, cwd).unwrap()
 }
 

@@ -43,7 +43,7 @@ fn a_refusal_has_the_errno_of_a_program_and_not_of_a_mount() {
         (Refusal::NotFound(file.clone()), Errno::NOENT),
         (unavailable, Errno::NOTCONN),
         (Refusal::Exists(file), Errno::EXIST),
-        (Refusal::Ended, Errno::STALE),
+        (Refusal::SessionEnded, Errno::STALE),
     ] {
         assert_eq!(errno(&refusal), expected, "{refusal:?}");
     }

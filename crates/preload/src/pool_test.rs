@@ -4,7 +4,7 @@
 
 use crate::call::{errno, run};
 use base::ByteSize;
-use pool::{Door, embedded_node};
+use pool::{LocalEndpoint, embedded_node};
 use rustix::io::Errno;
 use std::ffi::{CString, c_int};
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +24,7 @@ static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
 /// Pool that is served as long as the program runs.
 struct TestPool {
-    _door: Door,
+    _door: LocalEndpoint,
     has_extents: bool,
 }
 
@@ -37,13 +37,13 @@ fn pool() -> &'static TestPool {
     POOL.get_or_init(|| {
         let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap().keep());
         let node = embedded_node(ByteSize::mib(64), Duration::ZERO).unwrap();
-        let door = Door::open(&node, folder).unwrap();
+        let door = LocalEndpoint::open(&node, folder).unwrap();
         // SAFETY: tests that read the environment get here first, or take their turn.
         unsafe { std::env::set_var("TIDEMILL_POOL", door.file()) };
         // SAFETY: the handler only removes files.
         unsafe { libc::atexit(remove_folder) };
         run(|_| Ok(())).unwrap();
-        TestPool { _door: door, has_extents: node.keeps_whole_files() }
+        TestPool { _door: door, has_extents: node.supports_extent_files() }
     })
 }
 
