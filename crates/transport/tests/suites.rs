@@ -12,7 +12,7 @@ use vfs::{Handle, Vfs};
 #[path = "../../vfs/src/pool_test.rs"]
 mod theirs;
 
-#[path = "../../vfs/src/message_test.rs"]
+#[path = "../../sim/src/message_test.rs"]
 mod message_test;
 
 #[path = "common/pool.rs"]

@@ -63,52 +63,16 @@ pub use vfs::Vfs;
 #[cfg(test)]
 mod bind_test;
 #[cfg(test)]
-mod crash_test;
-#[cfg(test)]
 mod extent_file_test;
-#[cfg(test)]
-mod grants_test;
-#[cfg(test)]
-mod kept_test;
-#[cfg(test)]
-mod kernel_model;
 #[cfg(test)]
 mod like_tmpfs_test;
 #[cfg(test)]
-mod linear_test;
-#[cfg(test)]
-mod linearizability;
-#[cfg(test)]
 mod locks_test;
-#[cfg(test)]
-mod message_test;
-#[cfg(test)]
-mod model_test;
-#[cfg(test)]
-mod nodes_test;
-#[cfg(test)]
-mod object_linear_test;
-#[cfg(test)]
-mod object_test;
-#[cfg(test)]
-mod place_test;
 #[cfg(test)]
 mod pool_test;
 #[cfg(test)]
 mod program_open_test;
 #[cfg(test)]
-mod replay_test;
-#[cfg(test)]
-mod semantics_test;
-#[cfg(test)]
-mod share_test;
-#[cfg(test)]
-mod sim_test;
-#[cfg(test)]
 mod space_test;
-#[cfg(test)]
-mod split_test;
-#[cfg(test)]
-mod threads_test;
 #[cfg(test)]
 mod vfs_test;
