@@ -72,6 +72,7 @@ def layer_findings() -> list[str]:
             found.append(f"{name}: the first doc line does not say `Layer N: ...`")
             continue
         wanted = tomllib.loads((folder / "Cargo.toml").read_text()).get("dependencies", {})
+        found += [f"{name} depends on {other}, which is for tests" for other in wanted.keys() & TESTS_ONLY]
         for other in wanted.keys() & layers.keys():
             beside = (name, other) in SAME_LAYER
             if not beside and (layers[other] is None or layers[other] >= layers[name]):

@@ -99,3 +99,16 @@ pub use objects::Objects;
 pub use path_hint::PathHint;
 pub use program_open::ProgramOpen;
 pub use retry::RetryPolicy;
+
+#[cfg(test)]
+mod file_placement_test;
+#[cfg(test)]
+mod nodes_test;
+#[cfg(test)]
+mod object_test;
+#[cfg(test)]
+mod pool_test;
+#[cfg(test)]
+mod share_test;
+#[cfg(test)]
+mod split_test;

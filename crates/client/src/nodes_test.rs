@@ -1,12 +1,12 @@
 //! Pools of several nodes: one file system, parts of which may be unavailable.
 
-use crate::{Handle, Vfs, pool_test::*};
-use bytes::Bytes;
-use client::{
+use crate::{
     Client, Connection, InProcessConnection, Nodes, Objects,
     objects::Condition,
+    pool_test::*,
     testing::{CountingConnection, CrashingConnection, SteppedConnection},
 };
+use bytes::Bytes;
 use node::{Node, NodeSettings};
 use placement::{FileId, NodeId};
 use std::sync::{
@@ -19,10 +19,10 @@ use wire::{OpenFlags, Outcome, PLACEMENT, Recall, Refusal, Session, XattrMode};
 /// Enough directories that each node has some.
 const DIRECTORIES: usize = 40;
 
-async fn directories(vfs: &Vfs) -> Vec<FileId> {
+async fn directories(fs: &TestFs) -> Vec<FileId> {
     let mut made = Vec::new();
     for number in 0..DIRECTORIES {
-        made.push(vfs.make_directory(FileId::ROOT, format!("d{number}").as_bytes(), 0o755, OWNER).await.unwrap().file);
+        made.push(fs.make_directory(FileId::ROOT, format!("d{number}").as_bytes(), 0o755, OWNER).await.unwrap().file);
     }
     made
 }
@@ -32,15 +32,15 @@ fn home(file: FileId, nodes: u32) -> u32 {
     u32::from(file.partition().0) % nodes + 1
 }
 
-async fn write(vfs: &Vfs, directory: FileId, name: &[u8], length: usize) -> Outcome<Handle> {
+async fn write(fs: &TestFs, directory: FileId, name: &[u8], length: usize) -> Outcome<OpenFile> {
     let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
-    let (_, handle) = vfs.create(directory, name, 0o600, OWNER, flags).await?;
-    vfs.write(handle, 0, Bytes::from(vec![7; length])).await?;
+    let (_, handle) = fs.create(directory, name, 0o600, OWNER, flags).await?;
+    fs.write(handle, 0, Bytes::from(vec![7; length])).await?;
     Ok(handle)
 }
 
 /// A client that gets through to one of its nodes only for the remaining number of calls.
-async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<AtomicU64>) -> Vfs {
+async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<AtomicU64>) -> TestFs {
     let never = Arc::new(AtomicU64::new(u64::MAX));
     let way = |node: InProcessConnection| {
         let left = if node.0.id() == NodeId(id) { left } else { &never };
@@ -63,31 +63,31 @@ async fn until_it_answers<T, F: Future<Output = Outcome<T>>>(mut what: impl FnMu
 #[tokio::test]
 async fn what_a_silent_node_holds_is_unavailable_after_one_round_of_tries_then_at_once_and_all_else_goes_on() {
     let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
-    let vfs = with_one_at(&pool, 3, &left, &calls).await;
-    let made = directories(&vfs).await;
+    let fs = with_one_at(&pool, 3, &left, &calls).await;
+    let made = directories(&fs).await;
     assert!((1..=4).all(|node| made.iter().any(|directory| home(*directory, 4) == node)));
     left.store(0, Relaxed);
     let (mut refused, mut sent) = (0, 0);
     for directory in &made {
         let before = calls.load(Relaxed);
-        let listed = vfs.list(*directory, 0, 10).await;
+        let listed = fs.list(*directory, 0, 10).await;
         if home(*directory, 4) == 3 {
             assert!(matches!(listed, Err(Refusal::Unavailable { tries: 3, .. })), "{listed:?}");
             (refused, sent) = (refused + 1, sent + calls.load(Relaxed) - before);
         } else {
-            let handle = write(&vfs, *directory, b"f", 10).await.unwrap();
-            assert_eq!(vfs.read(handle, 0, 100).await.unwrap().len(), 10);
-            vfs.close(handle).await.unwrap();
+            let handle = write(&fs, *directory, b"f", 10).await.unwrap();
+            assert_eq!(fs.read(handle, 0, 100).await.unwrap().len(), 10);
+            fs.close_file(handle).await.unwrap();
         }
     }
     assert!(refused > 1 && (3..2 * refused).contains(&sent), "{sent} were sent for {refused} calls");
     let before = calls.load(Relaxed);
-    assert!(matches!(vfs.client.close().await, Err(Refusal::Unavailable { .. })), "not everywhere");
+    assert!(matches!(fs.close().await, Err(Refusal::Unavailable { .. })), "not everywhere");
     assert!((48..=49).contains(&(calls.load(Relaxed) - before)), "the others, and at most a probe of it");
     left.store(u64::MAX, Relaxed);
-    until_it_answers(|| vfs.client.close()).await;
+    until_it_answers(|| fs.close()).await;
     for directory in made {
-        vfs.list(directory, 0, 10).await.unwrap();
+        fs.list(directory, 0, 10).await.unwrap();
     }
 }
 
@@ -96,13 +96,13 @@ async fn a_client_that_comes_while_a_node_is_silent_finds_the_rest_and_that_node
     let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let made = directories(&pool.client().await).await;
     // The first node is the one that would have given the session.
-    let vfs = with_one_at(&pool, 1, &left, &calls).await;
+    let fs = with_one_at(&pool, 1, &left, &calls).await;
     for directory in &made {
-        assert_eq!(vfs.list(*directory, 0, 10).await.is_ok(), home(*directory, 4) != 1);
+        assert_eq!(fs.list(*directory, 0, 10).await.is_ok(), home(*directory, 4) != 1);
     }
-    assert!(matches!(vfs.lookup(FileId::ROOT, b"d0").await, Err(Refusal::Unavailable { .. })));
+    assert!(matches!(fs.lookup(FileId::ROOT, b"d0").await, Err(Refusal::Unavailable { .. })));
     left.store(u64::MAX, Relaxed);
-    assert_eq!(until_it_answers(|| vfs.lookup(FileId::ROOT, b"d0")).await.file, made[0]);
+    assert_eq!(until_it_answers(|| fs.lookup(FileId::ROOT, b"d0")).await.file, made[0]);
     let dead =
         |node: &Arc<Node>| (node.id(), Arc::new(CrashingConnection::new(direct(node), 0)) as Arc<dyn Connection>);
     let nobody = Client::connect_all(pool.nodes().iter().map(dead).collect(), IMPATIENT).await;
@@ -145,16 +145,16 @@ async fn one_session_holds_files_at_all_nodes_and_its_end_lets_go_of_them_everyw
         let made = directories(&healthy).await;
         let before = healthy.usage();
         for dies in [false, true] {
-            let vfs = pool.client().await;
+            let fs = pool.client().await;
             for directory in &made {
-                write(&vfs, *directory, b"f", 100_000).await.unwrap();
-                vfs.unlink(*directory, b"f").await.unwrap();
+                write(&fs, *directory, b"f", 100_000).await.unwrap();
+                fs.unlink(*directory, b"f").await.unwrap();
             }
             assert_eq!(healthy.usage().files - before.files, DIRECTORIES as u64, "they are open");
             if dies {
-                healthy.client.recover(vfs.client.session()).await.unwrap();
+                healthy.recover(fs.session()).await.unwrap();
             } else {
-                vfs.end_session().await.unwrap();
+                fs.end().await.unwrap();
             }
             let after = healthy.usage();
             assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, before.stripes));
@@ -166,16 +166,16 @@ async fn one_session_holds_files_at_all_nodes_and_its_end_lets_go_of_them_everyw
 async fn what_a_session_held_is_cleared_away_however_many_files_that_were() {
     for dies in [false, true] {
         let pool = Pool::of(1);
-        let (healthy, vfs) = (pool.client().await, pool.client().await);
+        let (healthy, fs) = (pool.client().await, pool.client().await);
         let before = healthy.usage();
         for _ in 0..wire::PENDING_DELETES_MAX + 100 {
-            write(&vfs, Vfs::root(), b"f", 4097).await.unwrap();
-            vfs.unlink(Vfs::root(), b"f").await.unwrap();
+            write(&fs, FileId::ROOT, b"f", 4097).await.unwrap();
+            fs.unlink(FileId::ROOT, b"f").await.unwrap();
         }
         if dies {
-            healthy.client.recover(vfs.client.session()).await.unwrap();
+            healthy.recover(fs.session()).await.unwrap();
         } else {
-            vfs.end_session().await.unwrap();
+            fs.end().await.unwrap();
         }
         let after = healthy.usage();
         assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, before.stripes));
@@ -185,9 +185,9 @@ async fn what_a_session_held_is_cleared_away_however_many_files_that_were() {
 #[tokio::test]
 async fn a_pool_holds_what_all_its_nodes_hold() {
     let pool = Pool::of(4);
-    let vfs = pool.client().await;
-    vfs.write_file(b"large", &filled(3, 64 * STRIPE)).await.unwrap();
-    let (all, each) = (vfs.usage(), pool.nodes().iter().map(|node| node.usage()).collect::<Vec<_>>());
+    let fs = pool.client().await;
+    fs.write_file(b"large", &filled(3, 64 * STRIPE)).await.unwrap();
+    let (all, each) = (fs.usage(), pool.nodes().iter().map(|node| node.usage()).collect::<Vec<_>>());
     assert_eq!((all.capacity, all.files, all.stripes), (4 * (256 << 20), 2, 64));
     assert_eq!(all.used, each.iter().map(|node| node.used).sum::<u64>());
     assert!(each.iter().all(|node| node.stripes > 0), "its stripes are everywhere: {each:?}");
@@ -197,14 +197,14 @@ async fn a_pool_holds_what_all_its_nodes_hold() {
 #[tokio::test]
 async fn a_silent_node_is_told_apart_and_counts_as_it_did_when_it_answered_last() {
     let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
-    let vfs = with_one_at(&pool, 3, &left, &calls).await;
-    let all = vfs.query_usage().await.unwrap();
+    let fs = with_one_at(&pool, 3, &left, &calls).await;
+    let all = fs.query_usage().await.unwrap();
     left.store(0, Relaxed);
-    for (id, usage) in vfs.client.usages().await {
+    for (id, usage) in fs.usages().await {
         assert!(usage.is_ok() != (id == NodeId(3)), "{id}: {usage:?}");
     }
-    assert_eq!(vfs.query_usage().await, Ok(all));
-    assert_eq!(vfs.usage(), all);
+    assert_eq!(fs.query_usage().await, Ok(all));
+    assert_eq!(fs.usage(), all);
     let newcomer = with_one_at(&pool, 3, &left, &calls).await;
     assert_eq!(newcomer.query_usage().await.unwrap().capacity, all.capacity / 4 * 3, "it was never heard of");
 }
@@ -239,10 +239,10 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
 }
 
 /// Writes 1 MiB at a time until the pool is full; returns the number of bytes written.
-async fn written_until_full(vfs: &Vfs, handle: Handle) -> u64 {
+async fn written_until_full(fs: &TestFs, handle: OpenFile) -> u64 {
     let mut written = 0;
     loop {
-        match vfs.write(handle, written, Bytes::from(vec![7; 1 << 20])).await {
+        match fs.write(handle, written, Bytes::from(vec![7; 1 << 20])).await {
             Ok(put) => written += u64::from(put),
             Err(Refusal::NoSpace(_)) => return written,
             Err(refusal) => panic!("{refusal}"),
@@ -254,22 +254,22 @@ async fn written_until_full(vfs: &Vfs, handle: Handle) -> u64 {
 async fn a_file_of_which_nothing_is_said_takes_what_all_nodes_have_free_less_five_percent() {
     for nodes in [2, 3, 8] {
         let pool = Pool::of_arenas(nodes, 16 << 20);
-        let vfs = pool.client().await;
-        let objects = Objects::new(vfs.client.clone());
-        let free = vfs.usage().capacity - vfs.usage().used;
+        let fs = pool.client().await;
+        let objects = Objects::new(fs.0.clone());
+        let free = fs.usage().capacity - fs.usage().used;
         for number in 0..4 {
             // Flags of a mount, and of a program with its own descriptor.
             let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
             let name = format!("f{number}");
-            let (made, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, flags).await.unwrap();
-            assert!(made.extent.is_none() && vfs.backing(handle).is_none(), "nobody writes past us into one node");
-            let written = written_until_full(&vfs, handle).await;
+            let (made, handle) = fs.create(FileId::ROOT, name.as_bytes(), 0o600, OWNER, flags).await.unwrap();
+            assert!(made.extent.is_none() && fs.backing(handle).is_none(), "nobody writes past us into one node");
+            let written = written_until_full(&fs, handle).await;
             assert!(written >= free * 95 / 100, "{written} of {free} bytes at {nodes} nodes");
-            vfs.close(handle).await.unwrap();
-            vfs.unlink(Vfs::root(), name.as_bytes()).await.unwrap();
+            fs.close_file(handle).await.unwrap();
+            fs.unlink(FileId::ROOT, name.as_bytes()).await.unwrap();
             let most = Bytes::from(vec![8; usize::try_from(free * 95 / 100).unwrap()]);
             objects.put(b"object", most, Condition::Always).await.unwrap();
-            vfs.unlink(Vfs::root(), b"object").await.unwrap();
+            fs.unlink(FileId::ROOT, b"object").await.unwrap();
         }
         objects.close().await.unwrap();
     }
@@ -281,25 +281,25 @@ async fn who_asks_for_one_node_gets_an_extent_there_and_may_stop_at_its_end() {
     if !pool.nodes()[0].supports_extent_files() {
         return;
     }
-    let vfs = pool.client().await;
-    vfs.set_xattr(Vfs::root(), PLACEMENT, "here".into(), XattrMode::Set, false).await.unwrap();
+    let fs = pool.client().await;
+    fs.set_xattr(FileId::ROOT, PLACEMENT, "here".into(), XattrMode::Set, false).await.unwrap();
     let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
-    let (made, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, flags).await.unwrap();
-    assert!(made.extent.is_some() && vfs.backing(handle).is_some());
-    let written = written_until_full(&vfs, handle).await;
+    let (made, handle) = fs.create(FileId::ROOT, b"f", 0o600, OWNER, flags).await.unwrap();
+    assert!(made.extent.is_some() && fs.backing(handle).is_some());
+    let written = written_until_full(&fs, handle).await;
     assert!((14 << 20..=16 << 20).contains(&written), "{written} bytes of one node of 16 MiB");
 }
 
 #[tokio::test]
 async fn who_cannot_watch_at_one_node_watches_at_none() {
     let pool = Pool::of(4);
-    let (vfs, crowded) = (pool.client().await, &pool.nodes()[2]);
-    let hear = || Arc::new(|_: &[Recall]| ()) as client::OnInvalidate;
+    let (fs, crowded) = (pool.client().await, &pool.nodes()[2]);
+    let hear = || Arc::new(|_: &[Recall]| ()) as crate::OnInvalidate;
     for session in 1..=16 {
         crowded.subscribe(Session(session), &hear()).unwrap();
     }
-    assert!(matches!(vfs.subscribe(hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
+    assert!(matches!(fs.subscribe(&hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
     crowded.unsubscribe(Session(1));
-    vfs.subscribe(hear()).await.unwrap();
-    assert!(vfs.subscribe(hear()).await.is_err(), "once is enough");
+    fs.subscribe(&hear()).await.unwrap();
+    assert!(fs.subscribe(&hear()).await.is_err(), "once is enough");
 }

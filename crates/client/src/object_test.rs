@@ -1,14 +1,14 @@
 //! Guarantees of objects, over pools of 1, 2, 4 and 8 nodes, beside files with the same names.
 
-use crate::{Vfs, pool_test::*};
-use bytes::Bytes;
-use client::{
-    Objects, RetryPolicy,
+use crate::{
+    Client, Objects, RetryPolicy,
     objects::{Condition, ListPage, ListRequest, Value},
-    testing::{CountingConnection, CrashingConnection, FaultRates, FaultyConnection},
+    pool_test::*,
+    testing::{CountingConnection, CrashingConnection, FaultRates, FaultyConnection, SteppedConnection},
 };
+use bytes::Bytes;
 use node::NodeSettings;
-use placement::{FRAGMENTS, NodeId, PlacementSpec, Policy};
+use placement::{FRAGMENTS, FileId, NodeId, PlacementSpec, Policy};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -22,8 +22,8 @@ use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, SpaceUsage};
 
 const ALWAYS: Condition = Condition::Always;
 
-fn objects(vfs: &Vfs) -> Objects {
-    Objects::new(vfs.client.clone())
+fn objects(fs: &TestFs) -> Objects {
+    Objects::new(fs.0.clone())
 }
 
 fn bytes(fill: u8, length: u32) -> Bytes {
@@ -42,18 +42,18 @@ const LENGTHS: [u32; 8] = [0, 1, 4096, 4097, STRIPE - 1, STRIPE, STRIPE + 1, 5 *
 async fn what_is_put_is_got_whole_and_seen_as_a_file() {
     for nodes in NODES {
         let pool = Pool::of(nodes);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
         for key in ["key", "a/b/c"] {
             for (fill, length) in (1..).zip(LENGTHS) {
                 let version = objects.put(key.as_bytes(), bytes(fill, length), ALWAYS).await.unwrap();
                 let value = objects.get(key.as_bytes()).await.unwrap();
                 assert_eq!((value.head.version, value.head.size), (version, length.into()));
                 assert!(value.into_bytes() == bytes(fill, length), "{key} {length}");
-                assert!(vfs.read_file(key.as_bytes()).await.unwrap() == filled(fill, length), "{key} {length}");
+                assert!(fs.read_file(key.as_bytes()).await.unwrap() == filled(fill, length), "{key} {length}");
                 assert_eq!(objects.head(key.as_bytes()).await.unwrap().version, version);
             }
         }
-        let file = vfs.resolve(b"a/b/c").await.unwrap();
+        let file = fs.resolve(b"a/b/c").await.unwrap();
         assert_eq!((file.kind, file.mode, file.owner, file.links), (Kind::File, 0o644, OWNER, 1));
     }
 }
@@ -61,21 +61,21 @@ async fn what_is_put_is_got_whole_and_seen_as_a_file() {
 #[tokio::test]
 async fn what_files_verbs_write_is_got_and_has_a_version_of_its_own() {
     for pool in [Pool::of(4), Pool::of_arenas(1, 64 << 20)] {
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
         let mut versions = Vec::new();
         for (fill, length) in (1..).zip(LENGTHS) {
-            vfs.write_file(b"f", &filled(fill, length)).await.unwrap();
+            fs.write_file(b"f", &filled(fill, length)).await.unwrap();
             let value = objects.get(b"f").await.unwrap();
             versions.push(value.head.version);
             assert!(value.into_bytes() == bytes(fill, length), "{length}");
         }
-        let file = vfs.resolve(b"f").await.unwrap().file;
-        let handle = vfs.open(file, OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE }).await.unwrap();
+        let file = fs.resolve(b"f").await.unwrap().file;
+        let handle = fs.open(file, OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE }).await.unwrap();
         for offset in [0, 0, 1, 70_000, 1 << 20] {
-            vfs.write(handle, offset, Bytes::from_static(b"x")).await.unwrap();
+            fs.write(handle, offset, Bytes::from_static(b"x")).await.unwrap();
             versions.push(objects.head(b"f").await.unwrap().version);
         }
-        vfs.close(handle).await.unwrap();
+        fs.close_file(handle).await.unwrap();
         let count = versions.len();
         versions.sort_by_key(|version| (version.file, version.change));
         versions.dedup();
@@ -86,12 +86,12 @@ async fn what_files_verbs_write_is_got_and_has_a_version_of_its_own() {
 #[tokio::test]
 async fn small_changes_of_a_whole_file_change_its_version_and_a_condition_on_it_holds() {
     let pool = Pool::of_arenas(1, 64 << 20);
-    let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+    let (fs, objects) = (pool.client().await, objects(&pool.client().await));
     let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
-    let (_, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
+    let (_, handle) = fs.create(FileId::ROOT, b"f", 0o644, OWNER, flags).await.unwrap();
     let mut last = objects.head(b"f").await.unwrap().version;
     for round in 0..50_u64 {
-        vfs.write(handle, round * 1000, bytes(7, 5000)).await.unwrap();
+        fs.write(handle, round * 1000, bytes(7, 5000)).await.unwrap();
         let now = objects.head(b"f").await.unwrap().version;
         assert_ne!(now, last, "round {round}");
         last = now;
@@ -99,8 +99,8 @@ async fn small_changes_of_a_whole_file_change_its_version_and_a_condition_on_it_
     let refused = objects.put(b"f", bytes(1, 10), Condition::Absent).await.unwrap_err();
     assert!(matches!(refused, Refusal::VersionMismatch { present: Some(present), .. } if present == last), "{refused}");
     objects.put(b"f", bytes(1, 10), Condition::Is(last)).await.unwrap();
-    assert!(vfs.read(handle, 0, 1).await.unwrap() == b"\x07"[..], "who has the old one open keeps it");
-    vfs.close(handle).await.unwrap();
+    assert!(fs.read(handle, 0, 1).await.unwrap() == b"\x07"[..], "who has the old one open keeps it");
+    fs.close_file(handle).await.unwrap();
     assert!(objects.get(b"f").await.unwrap().into_bytes() == bytes(1, 10));
 }
 
@@ -140,14 +140,14 @@ async fn a_condition_that_does_not_hold_changes_nothing_and_tells_what_is_there(
 async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any() {
     for nodes in FEW_NODES {
         let pool = Pool::of(nodes);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
-        let before = vfs.usage();
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
+        let before = fs.usage();
         for length in [10, STRIPE, 3 * STRIPE] {
             let first = objects.put(b"one/k", bytes(1, length), ALWAYS).await.unwrap();
             let (one, other) =
-                (vfs.resolve(b"one").await.unwrap().file, vfs.make_directories(b"other").await.unwrap().file);
+                (fs.resolve(b"one").await.unwrap().file, fs.make_directories(b"other").await.unwrap().file);
             assert_ne!(one.partition(), other.partition());
-            vfs.rename(from(one, "k"), to(other, "k"), RenameMode::Replace).await.unwrap();
+            fs.rename(from(one, "k"), to(other, "k"), RenameMode::Replace).await.unwrap();
             assert!(matches!(objects.get(b"one/k").await, Err(Refusal::NotFound(_))));
             let value = objects.get(b"other/k").await.unwrap();
             assert!(value.head.version == first && value.into_bytes() == bytes(1, length), "a rename changes no bytes");
@@ -158,24 +158,24 @@ async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any()
             );
             let second = objects.put(b"other/k", bytes(2, length), Condition::Is(first)).await.unwrap();
             assert_eq!(objects.head(b"other/k").await.unwrap().version, second);
-            vfs.link(second.file, one, b"linked").await.unwrap();
+            fs.link(second.file, one, b"linked").await.unwrap();
             let third = objects.put(b"one/linked", bytes(3, length), ALWAYS).await.unwrap();
             assert_ne!(second, third);
             assert!(objects.get(b"other/k").await.unwrap().into_bytes() == bytes(2, length), "other names stay");
-            vfs.link(second.file, one, b"again").await.unwrap();
+            fs.link(second.file, one, b"again").await.unwrap();
             assert!(matches!(
                 objects.delete(b"one/again", Condition::Is(third)).await,
                 Err(Refusal::VersionMismatch { .. })
             ));
             objects.delete(b"one/again", Condition::Is(second)).await.unwrap();
-            vfs.link(second.file, one, b"again").await.unwrap();
+            fs.link(second.file, one, b"again").await.unwrap();
             objects.delete(b"one/again", ALWAYS).await.unwrap();
             for top in [b"one".as_slice(), b"other"] {
-                vfs.remove_tree(top).await.unwrap();
+                fs.remove_tree(top).await.unwrap();
             }
         }
         objects.close().await.unwrap();
-        assert_eq!(vfs.usage(), before);
+        assert_eq!(fs.usage(), before);
     }
 }
 
@@ -183,25 +183,25 @@ async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any()
 async fn a_folder_that_is_moved_or_made_anew_misleads_nobody() {
     for nodes in NODES {
         let pool = Pool::of(nodes);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
-        let root = Vfs::root();
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
+        let root = FileId::ROOT;
         for length in [10, STRIPE] {
             objects.put(b"a/b/c/k", bytes(1, length), ALWAYS).await.unwrap();
             assert!(objects.get(b"a/b/c/k").await.is_ok(), "the way is remembered");
-            vfs.rename(from(root, "a"), to(root, "z"), RenameMode::Replace).await.unwrap();
+            fs.rename(from(root, "a"), to(root, "z"), RenameMode::Replace).await.unwrap();
             assert!(matches!(objects.get(b"a/b/c/k").await, Err(Refusal::NotFound(_))));
             assert!(matches!(objects.delete(b"a/b/c/k", ALWAYS).await, Err(Refusal::NotFound(_))));
             objects.put(b"a/b/c/k", bytes(2, length), Condition::Absent).await.unwrap();
             assert!(objects.get(b"z/b/c/k").await.unwrap().into_bytes() == bytes(1, length));
             let exchange = RenameMode::Exchange;
-            vfs.rename(from(root, "a"), to(root, "z"), exchange).await.unwrap();
+            fs.rename(from(root, "a"), to(root, "z"), exchange).await.unwrap();
             assert!(objects.get(b"z/b/c/k").await.unwrap().into_bytes() == bytes(2, length));
             assert!(objects.get(b"a/b/c/k").await.unwrap().into_bytes() == bytes(1, length));
-            vfs.remove_tree(b"a").await.unwrap();
+            fs.remove_tree(b"a").await.unwrap();
             objects.put(b"a/b/c/k", bytes(3, length), Condition::Absent).await.unwrap();
             assert!(objects.get(b"a/b/c/k").await.unwrap().into_bytes() == bytes(3, length));
-            vfs.remove_tree(b"z").await.unwrap();
-            vfs.remove_tree(b"a").await.unwrap();
+            fs.remove_tree(b"z").await.unwrap();
+            fs.remove_tree(b"a").await.unwrap();
         }
         objects.put(b"file", bytes(1, 1), ALWAYS).await.unwrap();
         assert!(matches!(objects.put(b"file/k", bytes(1, 1), ALWAYS).await, Err(Refusal::NotDirectory(_))));
@@ -217,7 +217,7 @@ async fn a_folder_that_is_moved_or_made_anew_misleads_nobody() {
 async fn ranges_are_what_the_object_has_there() {
     for nodes in FEW_NODES {
         let pool = Pool::of(nodes);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
         let whole: Vec<u8> = (0..5 * STRIPE + 7).map(|at| (at % 251) as u8).collect();
         objects.put(b"k", whole.clone().into(), ALWAYS).await.unwrap();
         let (length, stripe) = (whole.len() as u64, u64::from(STRIPE));
@@ -229,9 +229,9 @@ async fn ranges_are_what_the_object_has_there() {
             let end = usize::try_from(offset.saturating_add(count).min(length)).unwrap();
             assert!(value.head.size == length && value.into_bytes() == whole[start..end], "{offset} {count}");
         }
-        let file = vfs.resolve(b"k").await.unwrap().file;
+        let file = fs.resolve(b"k").await.unwrap().file;
         let size = Some(9 * stripe);
-        vfs.change(file, wire::Changes { size, ..wire::Changes::default() }).await.unwrap();
+        fs.change_attributes(file, wire::Changes { size, ..wire::Changes::default() }).await.unwrap();
         let hole = objects.get_range(b"k", 6 * stripe - 3, 2 * stripe).await.unwrap().into_bytes();
         assert!(hole.len() as u64 == 2 * stripe && hole.iter().all(|byte| *byte == 0), "holes are zeros");
     }
@@ -248,8 +248,8 @@ async fn counted<T>(calls: &AtomicU64, what: impl Future<Output = Outcome<T>>) -
 async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
     for nodes in NODES {
         let calls = Arc::new(AtomicU64::new(0));
-        let vfs = Pool::of(nodes).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
-        let objects = objects(&vfs);
+        let fs = Pool::of(nodes).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
+        let objects = objects(&fs);
         // On a single node directories cost no message; otherwise one each time that the path
         // leaves a node.
         let deep = if nodes == 1 { 1 } else { 4 };
@@ -278,8 +278,8 @@ async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
 #[tokio::test]
 async fn an_object_of_a_directory_that_was_split_is_replaced_without_asking_all_of_the_directory() {
     let calls = Arc::new(AtomicU64::new(0));
-    let vfs = Pool::that_splits(1, 8).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
-    let objects = objects(&vfs);
+    let fs = Pool::that_splits(1, 8).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
+    let objects = objects(&fs);
     let keys: Vec<String> = (0..32).map(|number| format!("k{number}")).collect();
     for key in &keys {
         objects.put(key.as_bytes(), bytes(1, 10), ALWAYS).await.unwrap();
@@ -296,15 +296,15 @@ async fn an_object_of_a_directory_that_was_split_is_replaced_without_asking_all_
 async fn keys_are_listed_in_the_order_of_their_bytes_in_pages_and_by_folders() {
     for (nodes, split) in [(1, 4096), (4, 4096), (4, 8)] {
         let pool = Pool::that_splits(nodes, split);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
         let mut keys: Vec<String> =
             ["a-b", "a.b", "a/x", "a/y/1", "a/y/2", "a0", "b", "c/d/e/f", "z"].map(str::to_owned).into();
         keys.extend((0..40).map(|number| format!("many/{number}")));
         for key in &keys {
             objects.put(key.as_bytes(), bytes(1, 1), ALWAYS).await.unwrap();
         }
-        vfs.make_directories(b"empty").await.unwrap();
-        vfs.make_symlink(Vfs::root(), b"link", b"b", OWNER).await.unwrap();
+        fs.make_directories(b"empty").await.unwrap();
+        fs.make_symlink(FileId::ROOT, b"link", b"b", OWNER).await.unwrap();
         keys.sort();
         for prefix in ["", "a", "a/", "a/y", "a/y/", "many/1", "nothing/", "b/", "zz"] {
             let expected: Vec<&String> = keys.iter().filter(|key| key.starts_with(prefix)).collect();
@@ -340,8 +340,8 @@ async fn keys_are_listed_in_the_order_of_their_bytes_in_pages_and_by_folders() {
 async fn many_at_once_are_each_for_itself() {
     for nodes in FEW_NODES {
         let pool = Pool::that_splits(nodes, 64);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
-        let before = vfs.usage();
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
+        let before = fs.usage();
         let mut names: Vec<String> = (0..300).map(|number| format!("d{}/{number}", number % 7)).collect();
         names.push("a//b".into());
         let keys: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
@@ -364,10 +364,10 @@ async fn many_at_once_are_each_for_itself() {
         let deleted = objects.delete_many(&keys).await;
         assert_eq!(deleted.iter().filter(|outcome| outcome.is_ok()).count(), 300);
         for top in 0..7 {
-            vfs.remove_tree(format!("d{top}").as_bytes()).await.unwrap();
+            fs.remove_tree(format!("d{top}").as_bytes()).await.unwrap();
         }
         objects.close().await.unwrap();
-        let after = vfs.usage();
+        let after = fs.usage();
         assert_eq!((after.stripes, after.used, after.files), (0, before.used, before.files));
     }
 }
@@ -417,21 +417,21 @@ async fn what_comes_piece_by_piece_is_put_whole_in_the_end_or_not_at_all() {
 async fn memory_returns_when_objects_are_replaced_deleted_or_refused() {
     for nodes in NODES {
         let pool = Pool::of(nodes);
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
         let lengths = [10, 4097, STRIPE, 3 * STRIPE + 5];
         for length in lengths {
             objects.put(b"k", bytes(1, length), ALWAYS).await.unwrap();
         }
         objects.put(b"k", bytes(1, 1), ALWAYS).await.unwrap();
-        let stripes = vfs.usage().stripes;
+        let stripes = fs.usage().stripes;
         assert_eq!(stripes, 0, "of replaced objects");
         for length in lengths {
             assert!(objects.put(b"k", bytes(1, length), Condition::Absent).await.is_err());
         }
-        assert_eq!(vfs.usage().stripes, 0, "of refused objects");
+        assert_eq!(fs.usage().stripes, 0, "of refused objects");
         objects.delete(b"k", ALWAYS).await.unwrap();
         objects.close().await.unwrap();
-        let SpaceUsage { used, files, .. } = vfs.usage();
+        let SpaceUsage { used, files, .. } = fs.usage();
         assert_eq!((used, files), (0, 1), "over {nodes} nodes");
     }
 }
@@ -439,12 +439,12 @@ async fn memory_returns_when_objects_are_replaced_deleted_or_refused() {
 #[tokio::test]
 async fn a_full_pool_refuses_a_put_and_keeps_what_is_there() {
     let node = node(1 << 20, Duration::ZERO);
-    let (vfs, objects) = (over(direct(&node), IMPATIENT).await, objects(&over(direct(&node), IMPATIENT).await));
+    let (fs, objects) = (over(direct(&node), IMPATIENT).await, objects(&over(direct(&node), IMPATIENT).await));
     objects.put(b"k", bytes(1, 5 * STRIPE), ALWAYS).await.unwrap();
-    let before = vfs.usage();
+    let before = fs.usage();
     for length in [20 * STRIPE, 14 * STRIPE] {
         assert!(matches!(objects.put(b"k", bytes(2, length), ALWAYS).await, Err(Refusal::NoSpace(_))));
-        assert_eq!(vfs.usage().stripes, before.stripes);
+        assert_eq!(fs.usage().stripes, before.stripes);
     }
     assert!(objects.get(b"k").await.unwrap().into_bytes() == bytes(1, 5 * STRIPE));
     objects.delete(b"k", ALWAYS).await.unwrap();
@@ -456,10 +456,10 @@ async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_bo
     for nodes in [1, 2] {
         let settings = NodeSettings { space_wait: Duration::from_millis(20), ..settings() };
         let pool = Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(u64::from(64 * STRIPE), STRIPE)));
-        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let (fs, objects) = (pool.client().await, objects(&pool.client().await));
         let all = 64 * STRIPE * nodes;
         objects.put(b"k", bytes(1, all / 2), ALWAYS).await.unwrap();
-        let refused = || vfs.usage().refused;
+        let refused = || fs.usage().refused;
         let shortage = |refusal| match refusal {
             Err(Refusal::NoSpace(shortage)) => shortage,
             other => panic!("{other:?}"),
@@ -515,12 +515,12 @@ async fn objects_over_a_bad_connection_are_what_a_map_is() {
         let bad = pool
             .over(|node| FaultyConnection::new(node, FaultRates::MANY, counter.fetch_add(1, Relaxed)), retry_policy)
             .await;
-        let (objects, vfs) = (objects(&bad), pool.client().await);
-        let (mut model, mut dice) = (Plain::new(), crate::object_linear_test::dice(seed));
+        let (objects, fs) = (objects(&bad), pool.client().await);
+        let (mut model, mut rng) = (Plain::new(), SeededRng(seed));
         for round in 0..400 {
-            let key = format!("{}{}", ["", "a/", "a/b/"][dice.below(3)], dice.below(6) + 10);
-            let length = LENGTHS[dice.below(LENGTHS.len())];
-            match dice.below(6) {
+            let key = format!("{}{}", ["", "a/", "a/b/"][rng.below(3)], rng.below(6) + 10);
+            let length = LENGTHS[rng.below(LENGTHS.len())];
+            match rng.below(6) {
                 0..=2 => {
                     let value = bytes(fill_of(round), length);
                     objects.put(key.as_bytes(), value.clone(), ALWAYS).await.unwrap();
@@ -540,13 +540,13 @@ async fn objects_over_a_bad_connection_are_what_a_map_is() {
         let listed = objects.list(ListRequest::default(), 1000).await.unwrap().keys;
         assert!(listed.iter().map(Vec::as_slice).eq(model.keys().map(String::as_bytes)), "seed {seed}");
         for (key, value) in &model {
-            assert!(vfs.read_file(key.as_bytes()).await.unwrap() == *value, "seed {seed}: {key}");
+            assert!(fs.read_file(key.as_bytes()).await.unwrap() == *value, "seed {seed}: {key}");
         }
         for key in model.keys() {
             objects.delete(key.as_bytes(), ALWAYS).await.unwrap();
         }
-        vfs.client.recover(bad.client.session()).await.unwrap();
-        assert_eq!(vfs.usage().stripes, 0, "seed {seed}");
+        fs.recover(bad.session()).await.unwrap();
+        assert_eq!(fs.usage().stripes, 0, "seed {seed}");
     }
 }
 
@@ -558,8 +558,8 @@ async fn a_client_that_dies_in_the_middle_of_a_put_or_delete_has_done_it_or_not_
                 for messages in 1.. {
                     assert!(messages < 100, "{what} never ends");
                     let pool = Pool::of(nodes);
-                    let (vfs, healthy) = (pool.client().await, objects(&pool.client().await));
-                    furnish(&vfs, &healthy, key).await;
+                    let (fs, healthy) = (pool.client().await, objects(&pool.client().await));
+                    furnish(&fs, &healthy, key).await;
                     let was = healthy.get(key.as_bytes()).await.ok().map(copied);
                     let left = Arc::new(AtomicU64::new(messages));
                     let mortal = pool.over(|node| CrashingConnection::sharing(node, left.clone()), IMPATIENT).await;
@@ -571,14 +571,14 @@ async fn a_client_that_dies_in_the_middle_of_a_put_or_delete_has_done_it_or_not_
                     let is = healthy.get(key.as_bytes()).await.ok().map(copied);
                     let new = (what == "put").then(|| filled(9, length));
                     assert!(is == was || is == new, "{what} {key} after {messages} messages");
-                    vfs.client.recover(mortal.client.session()).await.unwrap();
+                    fs.recover(mortal.session()).await.unwrap();
                     let still = healthy.get(key.as_bytes()).await.ok().map(copied);
                     assert!(still == was || still == new, "{what} {key} after {messages} messages, recovered");
-                    for entry in all(&vfs, Vfs::root()).await {
-                        vfs.remove_tree(entry.name.as_bytes()).await.unwrap();
+                    for entry in all(&fs, FileId::ROOT).await {
+                        fs.remove_tree(entry.name.as_bytes()).await.unwrap();
                     }
                     healthy.close().await.unwrap();
-                    let SpaceUsage { used, files, stripes, .. } = vfs.usage();
+                    let SpaceUsage { used, files, stripes, .. } = fs.usage();
                     assert_eq!(
                         (used, files, stripes),
                         (0, 1, 0),
@@ -599,12 +599,12 @@ fn copied(value: Value) -> Vec<u8> {
 }
 
 /// Creates the initial objects: one in the root, one in a directory, one whose inode is elsewhere.
-async fn furnish(vfs: &Vfs, objects: &Objects, key: &str) {
-    vfs.make_directories(b"a/b").await.unwrap();
+async fn furnish(fs: &TestFs, objects: &Objects, key: &str) {
+    fs.make_directories(b"a/b").await.unwrap();
     if key == "moved/k" {
-        let (a, moved) = (vfs.resolve(b"a").await.unwrap().file, vfs.make_directories(b"moved").await.unwrap().file);
+        let (a, moved) = (fs.resolve(b"a").await.unwrap().file, fs.make_directories(b"moved").await.unwrap().file);
         objects.put(b"a/k", bytes(1, 2 * STRIPE), ALWAYS).await.unwrap();
-        vfs.rename(from(a, "k"), to(moved, "k"), RenameMode::Replace).await.unwrap();
+        fs.rename(from(a, "k"), to(moved, "k"), RenameMode::Replace).await.unwrap();
     } else if key != "a/new/k" {
         objects.put(key.as_bytes(), bytes(1, 2 * STRIPE), ALWAYS).await.unwrap();
     }
@@ -613,23 +613,23 @@ async fn furnish(vfs: &Vfs, objects: &Objects, key: &str) {
 #[tokio::test]
 async fn what_a_session_had_reserved_goes_with_it_and_the_next_reserves_anew() {
     let pool = Pool::of(1);
-    let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+    let (fs, objects) = (pool.client().await, objects(&pool.client().await));
     objects.put(b"k", bytes(1, STRIPE), ALWAYS).await.unwrap();
     objects.put(b"k", bytes(1, STRIPE), ALWAYS).await.unwrap();
-    vfs.client.recover(objects.client().session()).await.unwrap();
+    fs.recover(objects.client().session()).await.unwrap();
     objects.put(b"k", bytes(2, STRIPE), ALWAYS).await.unwrap();
-    assert!(vfs.read_file(b"k").await.unwrap() == filled(2, STRIPE));
+    assert!(fs.read_file(b"k").await.unwrap() == filled(2, STRIPE));
     objects.close().await.unwrap();
-    vfs.unlink(Vfs::root(), b"k").await.unwrap();
-    assert_eq!(vfs.usage().used, 0);
+    fs.unlink(FileId::ROOT, b"k").await.unwrap();
+    assert_eq!(fs.usage().used, 0);
 }
 
 #[tokio::test]
 async fn a_put_that_is_dropped_at_any_moment_leaves_no_bytes() {
     for drops in 0..40_u32 {
         let pool = Pool::of(4);
-        let late = pool.over(client::testing::SteppedConnection::new, IMPATIENT).await;
-        let (vfs, objects) = (pool.client().await, objects(&late));
+        let late = pool.over(SteppedConnection::new, IMPATIENT).await;
+        let (fs, objects) = (pool.client().await, objects(&late));
         let mut put = Box::pin(objects.put(b"d/k", bytes(1, 3 * STRIPE), ALWAYS));
         let mut done = false;
         for _ in 0..drops {
@@ -641,7 +641,7 @@ async fn a_put_that_is_dropped_at_any_moment_leaves_no_bytes() {
         }
         drop(put);
         objects.put(b"d/k", bytes(2, 2 * STRIPE), ALWAYS).await.unwrap();
-        assert_eq!(vfs.usage().stripes, 2, "after {drops} steps");
+        assert_eq!(fs.usage().stripes, 2, "after {drops} steps");
         assert!(objects.get(b"d/k").await.unwrap().into_bytes() == bytes(2, 2 * STRIPE));
         if done {
             break;
@@ -652,7 +652,7 @@ async fn a_put_that_is_dropped_at_any_moment_leaves_no_bytes() {
 #[test]
 fn futures_of_objects_may_go_to_another_thread() {
     fn goes<T: Send>(_: &T) {}
-    let objects = objects(&pool());
+    let objects = Objects::new(Client::embedded(node(64 << 20, Duration::ZERO)));
     goes(&objects.put(b"k", Bytes::new(), ALWAYS));
     goes(&objects.get(b"k"));
     goes(&objects.delete(b"k", ALWAYS));

@@ -1,17 +1,18 @@
 //! Guarantees for several clients of one pool.
 
-use crate::{Vfs, pool_test::*};
-use bytes::Bytes;
-use client::{
+use crate::{
     RetryPolicy,
+    pool_test::*,
     testing::{FaultRates, FaultyConnection},
 };
+use bytes::Bytes;
 use node::Node;
+use placement::FileId;
 use std::{sync::Arc, time::Duration};
 use wire::{Changes, OpenFlags, Refusal};
 
 /// A client with many late answers, so that the steps of two clients interleave.
-async fn late(node: &Arc<Node>, seed: u64) -> Vfs {
+async fn late(node: &Arc<Node>, seed: u64) -> TestFs {
     let troubles = FaultRates { delayed: 500, ..FaultRates::default() };
     over(FaultyConnection::new(direct(node), troubles, seed), RetryPolicy::default()).await
 }
@@ -24,13 +25,13 @@ async fn an_unlinked_file_lives_until_its_last_close() {
     let file = one.write_file(b"f", &filled(7, 200_000)).await.unwrap().file;
     let handles =
         [one.open(file, OpenFlags::READ).await.unwrap(), other.open(file, OpenFlags::READ_WRITE).await.unwrap()];
-    one.unlink(Vfs::root(), b"f").await.unwrap();
+    one.unlink(FileId::ROOT, b"f").await.unwrap();
     assert_eq!(one.stat(file).await.unwrap().links, 0);
     assert_eq!(other.write(handles[1], 200_000, Bytes::from_static(b"more")).await, Ok(4));
     assert_eq!(one.read(handles[0], 199_999, 10).await.unwrap(), &b"\x07more"[..]);
-    one.close(handles[0]).await.unwrap();
+    one.close_file(handles[0]).await.unwrap();
     assert_eq!(other.stat(file).await.unwrap().size, 200_004, "the other still holds it");
-    other.close(handles[1]).await.unwrap();
+    other.close_file(handles[1]).await.unwrap();
     assert!(matches!(other.stat(file).await, Err(Refusal::NotFound(_))));
     assert_eq!(one.usage(), before);
 }
@@ -42,34 +43,22 @@ async fn what_a_client_held_open_goes_with_its_session() {
     let before = one.usage();
     let file = one.write_file(b"f", &filled(7, 200_000)).await.unwrap().file;
     other.open(file, OpenFlags::READ).await.unwrap();
-    one.unlink(Vfs::root(), b"f").await.unwrap();
-    one.client.recover(other.client.session()).await.unwrap();
+    one.unlink(FileId::ROOT, b"f").await.unwrap();
+    one.recover(other.session()).await.unwrap();
     assert!(matches!(one.stat(file).await, Err(Refusal::NotFound(_))));
     assert_eq!(one.usage(), before);
 }
 
-#[tokio::test]
-async fn a_handle_serves_only_what_it_was_opened_for_and_only_until_it_is_closed() {
-    let vfs = pool();
-    let file = vfs.write_file(b"f", b"x").await.unwrap().file;
-    let handle = vfs.open(file, OpenFlags::READ).await.unwrap();
-    let refused = vfs.write(handle, 0, Bytes::from_static(b"y")).await;
-    assert!(matches!(refused, Err(Refusal::BadHandle(_))));
-    vfs.close(handle).await.unwrap();
-    assert!(matches!(vfs.read(handle, 0, 1).await, Err(Refusal::BadHandle(_))));
-    assert!(matches!(vfs.close(handle).await, Err(Refusal::BadHandle(_))));
-}
-
 /// Appends records of `length` bytes, each with the writer's number and its own.
-async fn append(vfs: Vfs, writer: u8, records: u32, length: usize) {
-    let file = vfs.resolve(b"log").await.unwrap().file;
-    let handle = vfs.open(file, OpenFlags::APPEND).await.unwrap();
+async fn append(fs: TestFs, writer: u8, records: u32, length: usize) {
+    let file = fs.resolve(b"log").await.unwrap().file;
+    let handle = fs.open(file, OpenFlags::APPEND).await.unwrap();
     for number in 0..records {
         let mut record = vec![writer; length];
         record[..4].copy_from_slice(&number.to_le_bytes());
-        assert_eq!(vfs.write(handle, 0, Bytes::from(record)).await, Ok(u32::try_from(length).unwrap()));
+        assert_eq!(fs.write(handle, 0, Bytes::from(record)).await, Ok(u32::try_from(length).unwrap()));
     }
-    vfs.close(handle).await.unwrap();
+    fs.close_file(handle).await.unwrap();
 }
 
 #[tokio::test]
@@ -92,15 +81,15 @@ async fn appends_of_two_clients_never_overlap_nor_leave_gaps() {
 }
 
 /// Writes one half of a small file's head, then beyond it, so that the file spills to stripes.
-async fn grow(vfs: Vfs, half: usize) {
-    let file = vfs.resolve(b"f").await.unwrap().file;
-    let handle = vfs.open(file, OpenFlags::WRITE).await.unwrap();
+async fn grow(fs: TestFs, half: usize) {
+    let file = fs.resolve(b"f").await.unwrap().file;
+    let handle = fs.open(file, OpenFlags::WRITE).await.unwrap();
     let (fill, offset) = ([b'A', b'B'][half], half * 1000);
-    vfs.write(handle, offset as u64, Bytes::from(vec![fill; 1000])).await.unwrap();
+    fs.write(handle, offset as u64, Bytes::from(vec![fill; 1000])).await.unwrap();
     let beyond = 10_000 * (half + 1);
-    vfs.write(handle, beyond as u64, Bytes::from(vec![fill; 10_000])).await.unwrap();
-    vfs.write(handle, offset as u64, Bytes::from(vec![fill + 2; 10])).await.unwrap();
-    vfs.close(handle).await.unwrap();
+    fs.write(handle, beyond as u64, Bytes::from(vec![fill; 10_000])).await.unwrap();
+    fs.write(handle, offset as u64, Bytes::from(vec![fill + 2; 10])).await.unwrap();
+    fs.close_file(handle).await.unwrap();
 }
 
 #[tokio::test]
@@ -133,7 +122,7 @@ async fn what_was_truncated_never_comes_back_even_under_writers() {
         let (one, other) = (late(&node, seed).await, late(&node, seed + 1000).await);
         let file = one.write_file(b"f", &filled(b'o', 150_000)).await.unwrap().file;
         let handle = other.open(file, OpenFlags::WRITE).await.unwrap();
-        let resize = |size| one.change(file, Changes { size: Some(size), ..Changes::default() });
+        let resize = |size| one.change_attributes(file, Changes { size: Some(size), ..Changes::default() });
         let (cut, written) = tokio::join!(resize(500), other.write(handle, 100_000, Bytes::from(vec![b'n'; 1000])));
         cut.unwrap();
         assert_eq!(written, Ok(1000));

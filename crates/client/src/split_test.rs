@@ -1,8 +1,10 @@
 //! A directory that is split over partitions looks as it did before.
 
-use crate::{Vfs, pool_test::*};
+use crate::{
+    pool_test::*,
+    testing::{FaultRates, FaultyConnection},
+};
 use bytes::Bytes;
-use client::testing::{FaultRates, FaultyConnection};
 use placement::FileId;
 use std::collections::BTreeSet;
 use wire::{ACL_DEFAULT, Changes, Kind, OpenFlags, Refusal, RenameMode, TimeChange, Timestamp, XattrMode};
@@ -10,19 +12,19 @@ use wire::{ACL_DEFAULT, Changes, Kind, OpenFlags, Refusal, RenameMode, TimeChang
 const LIMIT: u32 = 8;
 
 /// A directory with more entries than stay in one partition.
-async fn split(vfs: &Vfs, path: &str, entries: usize) -> FileId {
-    let directory = vfs.make_directories(path.as_bytes()).await.unwrap().file;
-    fill(vfs, directory, 0..entries).await;
+async fn split(fs: &TestFs, path: &str, entries: usize) -> FileId {
+    let directory = fs.make_directories(path.as_bytes()).await.unwrap().file;
+    fill(fs, directory, 0..entries).await;
     directory
 }
 
-async fn fill(vfs: &Vfs, directory: FileId, numbers: std::ops::Range<usize>) {
+async fn fill(fs: &TestFs, directory: FileId, numbers: std::ops::Range<usize>) {
     for number in numbers {
-        vfs.make_node(directory, format!("n{number}").as_bytes(), Kind::File, 0o644, OWNER).await.unwrap();
+        fs.make_node(directory, format!("n{number}").as_bytes(), Kind::File, 0o644, OWNER).await.unwrap();
     }
 }
 
-async fn pool_that_splits(nodes: u32) -> Vfs {
+async fn pool_that_splits(nodes: u32) -> TestFs {
     Pool::that_splits(nodes, LIMIT).client().await
 }
 
@@ -33,37 +35,37 @@ fn names(entries: &[wire::DirEntry]) -> BTreeSet<String> {
 #[tokio::test]
 async fn a_split_directory_counts_and_lists_all_that_is_in_it() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let directory = split(&vfs, "d", 200).await;
+        let fs = pool_that_splits(nodes).await;
+        let directory = split(&fs, "d", 200).await;
         for number in 0..5 {
-            vfs.make_directory(directory, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap();
+            fs.make_directory(directory, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap();
         }
-        let found = vfs.stat(directory).await.unwrap();
+        let found = fs.stat(directory).await.unwrap();
         assert_eq!((found.kind, found.size, found.links), (Kind::Directory, 205, 7));
-        let entries = all(&vfs, directory).await;
+        let entries = all(&fs, directory).await;
         assert_eq!((entries.len(), names(&entries).len()), (205, 205), "each once");
         assert!(entries.is_sorted_by_key(|entry| entry.cookie));
-        let inner = vfs.lookup(directory, b"s3").await.unwrap().file;
-        assert_eq!(vfs.parent(inner).await.unwrap(), directory, "`..` is the directory, not its fragment");
+        let inner = fs.lookup(directory, b"s3").await.unwrap().file;
+        assert_eq!(fs.parent(inner).await.unwrap(), directory, "`..` is the directory, not its fragment");
     }
 }
 
 #[tokio::test]
 async fn cookies_stay_what_they_were_when_a_directory_is_split() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let directory = split(&vfs, "d", LIMIT as usize).await;
-        let before = all(&vfs, directory).await;
+        let fs = pool_that_splits(nodes).await;
+        let directory = split(&fs, "d", LIMIT as usize).await;
+        let before = all(&fs, directory).await;
         let half = before[before.len() / 2].cookie;
-        fill(&vfs, directory, 8..60).await;
-        let after = all(&vfs, directory).await;
+        fill(&fs, directory, 8..60).await;
+        let after = all(&fs, directory).await;
         assert!(before.iter().all(|entry| after.contains(entry)), "the same names, inodes and cookies");
-        let rest = vfs.list(directory, half, 1).await.unwrap();
+        let rest = fs.list(directory, half, 1).await.unwrap();
         assert!(rest[0].cookie > half, "a listing that was under way goes on");
         let expected: Vec<_> = after.iter().filter(|entry| entry.cookie > half).cloned().collect();
         let mut seen = rest;
         while let Some(last) = seen.last() {
-            let page = vfs.list(directory, last.cookie, 7).await.unwrap();
+            let page = fs.list(directory, last.cookie, 7).await.unwrap();
             if page.is_empty() {
                 break;
             }
@@ -92,20 +94,20 @@ async fn a_client_with_an_old_view_finds_its_way() {
 #[tokio::test]
 async fn a_split_directory_is_removed_when_it_is_empty_and_not_before() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let before = vfs.usage();
-        let directory = split(&vfs, "d", 50).await;
-        assert!(matches!(vfs.remove_directory(FileId::ROOT, b"d").await, Err(Refusal::NotEmpty(_))));
+        let fs = pool_that_splits(nodes).await;
+        let before = fs.usage();
+        let directory = split(&fs, "d", 50).await;
+        assert!(matches!(fs.remove_directory(FileId::ROOT, b"d").await, Err(Refusal::NotEmpty(_))));
         for number in 0..50 {
-            vfs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
+            fs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
         }
-        let handle = vfs.open(directory, OpenFlags::READ).await.unwrap();
-        vfs.remove_directory(FileId::ROOT, b"d").await.unwrap();
-        assert!(matches!(vfs.make_symlink(directory, b"n", b"t", OWNER).await, Err(Refusal::NotFound(_))));
-        assert_eq!(all(&vfs, directory).await, [], "it is open, and has nothing in it");
-        assert_eq!(vfs.stat(directory).await.unwrap().links, 0);
-        vfs.close(handle).await.unwrap();
-        let after = vfs.usage();
+        let handle = fs.open(directory, OpenFlags::READ).await.unwrap();
+        fs.remove_directory(FileId::ROOT, b"d").await.unwrap();
+        assert!(matches!(fs.make_symlink(directory, b"n", b"t", OWNER).await, Err(Refusal::NotFound(_))));
+        assert_eq!(all(&fs, directory).await, [], "it is open, and has nothing in it");
+        assert_eq!(fs.stat(directory).await.unwrap().links, 0);
+        fs.close_file(handle).await.unwrap();
+        let after = fs.usage();
         assert_eq!((after.used, after.files), (before.used, before.files), "its fragments are gone too");
     }
 }
@@ -113,25 +115,25 @@ async fn a_split_directory_is_removed_when_it_is_empty_and_not_before() {
 #[tokio::test]
 async fn entries_move_into_out_of_and_within_a_split_directory() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let (directory, plain) = (split(&vfs, "d", 50).await, vfs.make_directories(b"plain").await.unwrap().file);
-        vfs.make_directory(plain, b"sub", 0o755, OWNER).await.unwrap();
-        vfs.rename(from(plain, "sub"), to(directory, "sub"), RenameMode::NoReplace).await.unwrap();
+        let fs = pool_that_splits(nodes).await;
+        let (directory, plain) = (split(&fs, "d", 50).await, fs.make_directories(b"plain").await.unwrap().file);
+        fs.make_directory(plain, b"sub", 0o755, OWNER).await.unwrap();
+        fs.rename(from(plain, "sub"), to(directory, "sub"), RenameMode::NoReplace).await.unwrap();
         for number in 0..20 {
             let (old, new) = (format!("n{number}"), format!("m{number}"));
-            vfs.rename(from(directory, &old), to(directory, &new), RenameMode::Replace).await.unwrap();
-            vfs.rename(from(directory, &new), to(plain, &new), RenameMode::Replace).await.unwrap();
+            fs.rename(from(directory, &old), to(directory, &new), RenameMode::Replace).await.unwrap();
+            fs.rename(from(directory, &new), to(plain, &new), RenameMode::Replace).await.unwrap();
         }
-        let target = vfs.lookup(directory, b"sub").await.unwrap().file;
-        assert_eq!(vfs.parent(target).await.unwrap(), directory);
-        let found = vfs.stat(directory).await.unwrap();
-        assert_eq!((found.size, found.links, all(&vfs, plain).await.len()), (31, 3, 20));
-        vfs.rename(from(plain, "m1"), to(directory, "sub"), RenameMode::Exchange).await.unwrap();
-        assert_eq!(vfs.parent(target).await.unwrap(), plain);
-        vfs.rename(from(FileId::ROOT, "d"), to(plain, "d"), RenameMode::Replace).await.unwrap();
-        assert_eq!(vfs.parent(directory).await.unwrap(), plain);
-        assert_eq!(all(&vfs, directory).await.len(), 31);
-        let refused = vfs.rename(from(FileId::ROOT, "plain"), to(directory, "x"), RenameMode::Replace).await;
+        let target = fs.lookup(directory, b"sub").await.unwrap().file;
+        assert_eq!(fs.parent(target).await.unwrap(), directory);
+        let found = fs.stat(directory).await.unwrap();
+        assert_eq!((found.size, found.links, all(&fs, plain).await.len()), (31, 3, 20));
+        fs.rename(from(plain, "m1"), to(directory, "sub"), RenameMode::Exchange).await.unwrap();
+        assert_eq!(fs.parent(target).await.unwrap(), plain);
+        fs.rename(from(FileId::ROOT, "d"), to(plain, "d"), RenameMode::Replace).await.unwrap();
+        assert_eq!(fs.parent(directory).await.unwrap(), plain);
+        assert_eq!(all(&fs, directory).await.len(), 31);
+        let refused = fs.rename(from(FileId::ROOT, "plain"), to(directory, "x"), RenameMode::Replace).await;
         assert!(matches!(refused, Err(Refusal::Invalid { .. })), "into itself, through the split one");
     }
 }
@@ -139,34 +141,34 @@ async fn entries_move_into_out_of_and_within_a_split_directory() {
 #[tokio::test]
 async fn an_empty_split_directory_is_replaced_by_a_rename() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let before = vfs.usage();
-        let (directory, other) = (split(&vfs, "d", 20).await, vfs.make_directories(b"e/in").await.unwrap().file);
-        let over = || vfs.rename(from(FileId::ROOT, "e"), to(FileId::ROOT, "d"), RenameMode::Replace);
+        let fs = pool_that_splits(nodes).await;
+        let before = fs.usage();
+        let (directory, other) = (split(&fs, "d", 20).await, fs.make_directories(b"e/in").await.unwrap().file);
+        let over = || fs.rename(from(FileId::ROOT, "e"), to(FileId::ROOT, "d"), RenameMode::Replace);
         assert!(matches!(over().await, Err(Refusal::NotEmpty(_))));
         for number in 0..20 {
-            vfs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
+            fs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
         }
         over().await.unwrap();
-        assert_eq!(vfs.resolve(b"d/in").await.unwrap().file, other);
-        vfs.remove_tree(b"d").await.unwrap();
-        assert_eq!((vfs.usage().used, vfs.usage().files), (before.used, before.files));
+        assert_eq!(fs.resolve(b"d/in").await.unwrap().file, other);
+        fs.remove_tree(b"d").await.unwrap();
+        assert_eq!((fs.usage().used, fs.usage().files), (before.used, before.files));
     }
 }
 
 #[tokio::test]
 async fn times_and_modes_of_a_split_directory_are_those_of_the_whole() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let directory = split(&vfs, "d", 50).await;
+        let fs = pool_that_splits(nodes).await;
+        let directory = split(&fs, "d", 50).await;
         let past = Timestamp { secs: 1000, nanos: 7 };
         let changes = Changes { modified: Some(TimeChange::At(past)), mode: Some(0o2750), ..Changes::default() };
-        let changed = vfs.change(directory, changes).await.unwrap();
+        let changed = fs.change_attributes(directory, changes).await.unwrap();
         assert_eq!((changed.modified, changed.mode, changed.size), (past, 0o2750, 50));
-        assert_eq!(vfs.stat(directory).await.unwrap().modified, past);
-        vfs.unlink(directory, b"n3").await.unwrap();
-        assert!(vfs.stat(directory).await.unwrap().modified > past, "an entry went, in one of its fragments");
-        let refused = vfs.change(directory, Changes { size: Some(0), ..Changes::default() }).await;
+        assert_eq!(fs.stat(directory).await.unwrap().modified, past);
+        fs.unlink(directory, b"n3").await.unwrap();
+        assert!(fs.stat(directory).await.unwrap().modified > past, "an entry went, in one of its fragments");
+        let refused = fs.change_attributes(directory, Changes { size: Some(0), ..Changes::default() }).await;
         assert!(matches!(refused, Err(Refusal::IsDirectory(_))));
     }
 }
@@ -188,32 +190,32 @@ fn default_acl() -> Bytes {
 #[tokio::test]
 async fn what_a_split_directory_hands_down_is_handed_down_everywhere_in_it() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let before = vfs.make_directories(b"before").await.unwrap().file;
-        let set_acl = |directory| vfs.set_xattr(directory, ACL_DEFAULT, default_acl(), XattrMode::Set, false);
+        let fs = pool_that_splits(nodes).await;
+        let before = fs.make_directories(b"before").await.unwrap().file;
+        let set_acl = |directory| fs.set_xattr(directory, ACL_DEFAULT, default_acl(), XattrMode::Set, false);
         let hand_down = Changes { mode: Some(0o2770), gid: Some(77), ..Changes::default() };
-        vfs.change(before, hand_down).await.unwrap();
+        fs.change_attributes(before, hand_down).await.unwrap();
         set_acl(before).await.unwrap();
-        fill(&vfs, before, 0..50).await;
-        let after = split(&vfs, "after", 50).await;
-        vfs.change(after, hand_down).await.unwrap();
+        fill(&fs, before, 0..50).await;
+        let after = split(&fs, "after", 50).await;
+        fs.change_attributes(after, hand_down).await.unwrap();
         set_acl(after).await.unwrap();
         for directory in [before, after] {
             for number in 0..40 {
                 let name = format!("s{number}");
-                let made = vfs.make_directory(directory, name.as_bytes(), 0o755, OWNER).await.unwrap();
+                let made = fs.make_directory(directory, name.as_bytes(), 0o755, OWNER).await.unwrap();
                 assert_eq!((made.owner.gid, made.mode & 0o2000), (77, 0o2000), "{name}");
-                assert_eq!(vfs.xattr(made.file, ACL_DEFAULT).await.unwrap(), default_acl(), "{name}");
+                assert_eq!(fs.xattr(made.file, ACL_DEFAULT).await.unwrap(), default_acl(), "{name}");
                 let file =
-                    vfs.make_node(directory, format!("f{number}").as_bytes(), Kind::File, 0o666, OWNER).await.unwrap();
+                    fs.make_node(directory, format!("f{number}").as_bytes(), Kind::File, 0o666, OWNER).await.unwrap();
                 assert_eq!((file.owner.gid, file.mode & 0o7), (77, 0), "others get what the ACL says: nothing");
             }
-            vfs.remove_xattr(directory, ACL_DEFAULT).await.unwrap();
-            vfs.change(directory, Changes { mode: Some(0o755), ..Changes::default() }).await.unwrap();
+            fs.remove_xattr(directory, ACL_DEFAULT).await.unwrap();
+            fs.change_attributes(directory, Changes { mode: Some(0o755), ..Changes::default() }).await.unwrap();
             for number in 0..40 {
-                let made = vfs.make_directory(directory, format!("t{number}").as_bytes(), 0o755, OWNER).await.unwrap();
+                let made = fs.make_directory(directory, format!("t{number}").as_bytes(), 0o755, OWNER).await.unwrap();
                 assert_eq!((made.owner.gid, made.mode & 0o2000), (OWNER.gid, 0));
-                assert!(matches!(vfs.xattr(made.file, ACL_DEFAULT).await, Err(Refusal::NoAttribute(_))));
+                assert!(matches!(fs.xattr(made.file, ACL_DEFAULT).await, Err(Refusal::NoAttribute(_))));
             }
         }
     }
@@ -222,16 +224,16 @@ async fn what_a_split_directory_hands_down_is_handed_down_everywhere_in_it() {
 #[tokio::test]
 async fn a_file_has_names_in_split_directories() {
     for nodes in NODES {
-        let vfs = pool_that_splits(nodes).await;
-        let (directory, plain) = (split(&vfs, "d", 50).await, vfs.make_directories(b"plain").await.unwrap().file);
-        let file = vfs.write_file(b"plain/f", b"bytes").await.unwrap().file;
+        let fs = pool_that_splits(nodes).await;
+        let (directory, plain) = (split(&fs, "d", 50).await, fs.make_directories(b"plain").await.unwrap().file);
+        let file = fs.write_file(b"plain/f", b"bytes").await.unwrap().file;
         for number in 0..30 {
-            assert_eq!(vfs.link(file, directory, format!("l{number}").as_bytes()).await.unwrap().links, 2 + number);
+            assert_eq!(fs.link(file, directory, format!("l{number}").as_bytes()).await.unwrap().links, 2 + number);
         }
-        vfs.unlink(plain, b"f").await.unwrap();
-        assert_eq!(vfs.read_file(b"d/l29").await.unwrap(), b"bytes");
-        vfs.remove_tree(b"d").await.unwrap();
-        assert!(matches!(vfs.stat(file).await, Err(Refusal::NotFound(_))));
+        fs.unlink(plain, b"f").await.unwrap();
+        assert_eq!(fs.read_file(b"d/l29").await.unwrap(), b"bytes");
+        fs.remove_tree(b"d").await.unwrap();
+        assert!(matches!(fs.stat(file).await, Err(Refusal::NotFound(_))));
     }
 }
 
@@ -239,7 +241,7 @@ async fn a_file_has_names_in_split_directories() {
 async fn a_directory_splits_over_a_bad_connection_too() {
     for (seed, nodes) in (0..20).zip(NODES.into_iter().cycle()) {
         let pool = Pool::that_splits(nodes, LIMIT);
-        let retry_policy = client::RetryPolicy {
+        let retry_policy = crate::RetryPolicy {
             tries: 60,
             pause_first: std::time::Duration::ZERO,
             pause_max: std::time::Duration::ZERO,
@@ -256,16 +258,16 @@ async fn a_directory_splits_over_a_bad_connection_too() {
 
 #[tokio::test]
 async fn a_hundred_thousand_entries_are_found_listed_and_removed() {
-    let vfs = Pool::of(4).client().await;
-    let directory = vfs.make_directories(b"d").await.unwrap().file;
-    let before = vfs.usage();
+    let fs = Pool::of(4).client().await;
+    let directory = fs.make_directories(b"d").await.unwrap().file;
+    let before = fs.usage();
     for number in 0..100_000 {
-        vfs.make_symlink(directory, number.to_string().as_bytes(), b"t", OWNER).await.unwrap();
+        fs.make_symlink(directory, number.to_string().as_bytes(), b"t", OWNER).await.unwrap();
     }
-    assert_eq!(vfs.stat(directory).await.unwrap().size, 100_000);
-    assert_eq!(names(&all(&vfs, directory).await).len(), 100_000);
+    assert_eq!(fs.stat(directory).await.unwrap().size, 100_000);
+    assert_eq!(names(&all(&fs, directory).await).len(), 100_000);
     for number in 0..100_000 {
-        vfs.unlink(directory, number.to_string().as_bytes()).await.unwrap();
+        fs.unlink(directory, number.to_string().as_bytes()).await.unwrap();
     }
-    assert_eq!(vfs.usage().files, before.files + 16, "its fragments stay");
+    assert_eq!(fs.usage().files, before.files + 16, "its fragments stay");
 }

@@ -1,7 +1,7 @@
 //! A client that dies between any two messages leaves a consistent tree, and its unfinished work is
 //! completed or undone.
 
-use crate::{Vfs, pool_test::*};
+use crate::pool::*;
 use bytes::Bytes;
 use client::testing::{CountingConnection, CrashingConnection};
 use placement::FileId;
@@ -16,15 +16,16 @@ use std::{
     task::{Context, Waker},
     time::Duration,
 };
+use vfs::Vfs;
 use wire::{AllocateMode, Changes, Kind, OpenFlags, Outcome, RenameMode};
 
 /// Paths of all entries, with the length of a file and `None` for a directory.
-type Tree = BTreeMap<String, Option<u64>>;
+type TreeListing = BTreeMap<String, Option<u64>>;
 
 /// Walks the whole tree and checks it: every entry leads to an inode of its kind, every directory
 /// counts its subdirectories, and every file its names.
-async fn tree(vfs: &Vfs) -> Tree {
-    let (mut told, mut todo) = (Tree::new(), vec![(FileId::ROOT, String::new())]);
+async fn tree(vfs: &Vfs) -> TreeListing {
+    let (mut listing, mut todo) = (TreeListing::new(), vec![(FileId::ROOT, String::new())]);
     let mut names: BTreeMap<FileId, (u32, u32)> = BTreeMap::new();
     while let Some((directory, path)) = todo.pop() {
         let entries = all(vfs, directory).await;
@@ -35,7 +36,7 @@ async fn tree(vfs: &Vfs) -> Tree {
             let found = vfs.lookup(directory, entry.name.as_bytes()).await.unwrap();
             assert_eq!((found.file, found.kind), (entry.file, entry.kind), "{path}");
             let directory = found.kind == Kind::Directory;
-            told.insert(path.clone(), (!directory).then_some(found.size));
+            listing.insert(path.clone(), (!directory).then_some(found.size));
             if directory {
                 assert_eq!(vfs.stat(vfs.parent(found.file).await.unwrap()).await.unwrap().kind, Kind::Directory);
                 todo.push((found.file, path));
@@ -46,7 +47,7 @@ async fn tree(vfs: &Vfs) -> Tree {
         }
     }
     assert!(names.values().all(|(there, links)| there == links), "files count their names: {names:?}");
-    told
+    listing
 }
 
 /// Creates directories in the root, each with two directories, a small and a large file, so that
@@ -70,30 +71,35 @@ async fn furnish(vfs: &Vfs) {
     }
 }
 
-type Doing = Pin<Box<dyn Future<Output = Outcome<()>>>>;
+type OperationFuture = Pin<Box<dyn Future<Output = Outcome<()>>>>;
 
 /// Runs an operation on a client that dies after an ever larger number of messages, until the
 /// operation succeeds. After each death every client must see a consistent tree, either as before
 /// or as after the operation. Another client must be able to do the operation then. After the dead
 /// client's session has been ended, nothing of it may be left.
-async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
-    at_every_message_where(what, &SPLIT_LATE, operation).await;
+async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> OperationFuture) {
+    at_every_message_where(what, &SPLIT_NEVER, operation).await;
 }
 
 /// Split limit that no directory reaches.
-const SPLIT_LATE: u32 = 4096;
+const SPLIT_NEVER: u32 = 4096;
 /// Split limit equal to the number of entries in the directories of [`furnish`], so that one more
 /// splits them.
 const SPLIT_SOON: u32 = 4;
 
-async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs) -> Doing) {
+async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs) -> OperationFuture) {
     for nodes in FEW_NODES {
         let what = format!("{what} over {nodes} nodes");
         at_every_message_over(&what, || Pool::that_splits(nodes, *split), *split, &operation).await;
     }
 }
 
-async fn at_every_message_over(what: &str, start: impl Fn() -> Pool, split: u32, operation: &impl Fn(Vfs) -> Doing) {
+async fn at_every_message_over(
+    what: &str,
+    start: impl Fn() -> Pool,
+    split: u32,
+    operation: &impl Fn(Vfs) -> OperationFuture,
+) {
     let after = expected(&start(), operation).await;
     for messages in 1.. {
         assert!(messages < 300, "{what} never ends");
@@ -108,10 +114,10 @@ async fn at_every_message_over(what: &str, start: impl Fn() -> Pool, split: u32,
         if messages % 2 == 0 && left == before {
             let again = pool.client().await;
             operation(again.clone()).await.unwrap_or_else(|error| panic!("{what} after {messages}, again: {error}"));
-            again.client.close().await.unwrap();
+            again.client().close().await.unwrap();
             assert_eq!(tree(&healthy).await, after, "{what} after {messages} messages, again");
         }
-        healthy.client.recover(mortal.client.session()).await.unwrap();
+        healthy.client().recover(mortal.client().session()).await.unwrap();
         let left = tree(&healthy).await;
         assert!(left == before || left == after, "{what} after {messages} messages, recovered: {left:?}");
         for top in ["a", "b", "c"] {
@@ -136,7 +142,7 @@ async fn mortal(pool: &Pool, messages: u64) -> Vfs {
 }
 
 /// The tree after an undisturbed operation.
-async fn expected(pool: &Pool, operation: &impl Fn(Vfs) -> Doing) -> Tree {
+async fn expected(pool: &Pool, operation: &impl Fn(Vfs) -> OperationFuture) -> TreeListing {
     let vfs = pool.client().await;
     furnish(&vfs).await;
     operation(vfs.clone()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Several caching kernels on one node: each cache is consistent with the pool.
 
-use crate::{Vfs, kernel_model::Kernel, pool_test::*};
+use crate::{kernel_model::KernelModel, pool::*};
 use arena::{Arena, ArenaOptions};
 use client::Client;
 use node::NodeSettings;
@@ -15,6 +15,7 @@ use std::{
     thread,
 };
 use store::{Engine, ModelEngine};
+use vfs::Vfs;
 use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -36,18 +37,18 @@ impl Random {
 }
 
 /// Kernels, and a client without a cache to compare them with.
-struct World {
+struct CachingKernels {
     truth: Vfs,
-    kernels: Vec<Kernel>,
+    kernels: Vec<KernelModel>,
     random: Random,
     names: &'static [&'static str],
 }
 
-impl World {
+impl CachingKernels {
     async fn new(truth: Vfs, names: &'static [&'static str], seed: u64) -> Self {
         let mut kernels = Vec::new();
         for _ in 0..3 {
-            kernels.push(Kernel::beside(&truth).await);
+            kernels.push(KernelModel::mount(&truth).await);
         }
         Self { truth, kernels, random: Random(seed), names }
     }
@@ -87,12 +88,12 @@ impl World {
         }
     }
 
-    async fn change_file(kernel: &Kernel, file: FileId, verb: u64, (offset, data): (u64, Vec<u8>)) -> Outcome<()> {
+    async fn change_file(kernel: &KernelModel, file: FileId, verb: u64, (offset, data): (u64, Vec<u8>)) -> Outcome<()> {
         match verb {
             6 => kernel.write(file, offset, data, false).await,
             7 => kernel.write(file, 0, data, true).await,
             8 => kernel.change(file, Changes { size: Some(offset), ..Changes::default() }).await,
-            9 | 10 => kernel.hold(file, verb == 9).await,
+            9 | 10 => kernel.open_backing(file, verb == 9).await,
             _ => {
                 kernel
                     .change(file, Changes { mode: Some(0o600 + u32::from(data.is_empty())), ..Changes::default() })
@@ -102,19 +103,19 @@ impl World {
     }
 
     /// Writes past the pool to open extent files.
-    async fn change_past(&mut self) {
+    async fn write_to_backings(&mut self) {
         let (offset, byte) = (self.random.pick(&LENGTHS), u8::try_from(self.random.below(256)).unwrap());
-        let letting_go = self.random.below(3) == 0;
+        let closing = self.random.below(3) == 0;
         for kernel in &self.kernels {
-            kernel.write_past(offset, &[byte; 5000]);
-            if letting_go {
-                kernel.let_go().await.unwrap();
+            kernel.write_to_backings(offset, &[byte; 5000]);
+            if closing {
+                kernel.close_backings().await.unwrap();
             }
         }
     }
 
     /// A change by a session without a cache, as the workflow runner makes.
-    async fn change_beside(&mut self) {
+    async fn change_uncached(&mut self) {
         let name = self.random.pick(&NAMES);
         let done = match self.random.below(3) {
             0 => self.truth.unlink(FileId::ROOT, name.as_bytes()).await,
@@ -127,9 +128,9 @@ impl World {
     /// Ends a kernel in the middle, and starts another.
     async fn replace_a_kernel(&mut self) {
         let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
-        let fresh = Kernel::beside(&self.truth).await;
+        let fresh = KernelModel::mount(&self.truth).await;
         let old = std::mem::replace(&mut self.kernels[who], fresh);
-        old.let_go().await.unwrap();
+        old.close_backings().await.unwrap();
         old.vfs.end_session().await.unwrap();
     }
 
@@ -152,7 +153,7 @@ impl World {
     async fn check_file(&self, file: FileId) {
         for kernel in &self.kernels {
             let truth = self.truth.stat(file).await.unwrap();
-            assert_eq!(shown(kernel.stat(file).await.unwrap()), shown(truth));
+            assert_eq!(visible(kernel.stat(file).await.unwrap()), visible(truth));
             if truth.kind == wire::Kind::File {
                 let handle = self.truth.open(file, OpenFlags::READ).await.unwrap();
                 let bytes = self.truth.read(handle, 0, 1 << 20).await.unwrap();
@@ -165,14 +166,14 @@ impl World {
 
 /// Attributes that must be consistent. The access time is not: its changes are sent, but not waited
 /// for.
-fn shown(attributes: Attributes) -> Attributes {
+fn visible(attributes: Attributes) -> Attributes {
     Attributes { accessed: Timestamp::default(), cacheable: false, extent: None, ..attributes }
 }
 
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true() {
     for (seed, nodes) in (0..6).zip(NODES.into_iter().cycle()) {
-        live(Pool::of(nodes).client().await, &NAMES, 250, seed).await;
+        run_kernels(Pool::of(nodes).client().await, &NAMES, 250, seed).await;
     }
 }
 
@@ -180,29 +181,29 @@ async fn what_several_kernels_keep_is_what_is_true() {
 async fn what_several_kernels_keep_is_what_is_true_of_whole_files_too() {
     for (seed, nodes) in (10..14).zip([1, 2, 4, 1]) {
         let engine = || Arc::new(Arena::new(ArenaOptions::with_capacity(256 << 20)).unwrap()) as Arc<dyn Engine>;
-        live(Pool::start(nodes, &settings(), engine).client().await, &NAMES, 250, seed).await;
+        run_kernels(Pool::start(nodes, &settings(), engine).client().await, &NAMES, 250, seed).await;
     }
 }
 
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true_of_directories_that_split() {
     for (seed, nodes) in (20..24).zip([1, 4, 8, 1]) {
-        live(Pool::that_splits(nodes, 8).client().await, &MANY, 120, seed).await;
+        run_kernels(Pool::that_splits(nodes, 8).client().await, &MANY, 120, seed).await;
     }
 }
 
-async fn live(truth: Vfs, names: &'static [&'static str], steps: u64, seed: u64) {
-    let mut world = World::new(truth, names, seed).await;
+async fn run_kernels(truth: Vfs, names: &'static [&'static str], steps: u64, seed: u64) {
+    let mut kernels = CachingKernels::new(truth, names, seed).await;
     for step in 0..steps {
         match step % 25 {
-            7 => world.replace_a_kernel().await,
-            3 | 12 | 19 => world.change_beside().await,
-            5 | 9 | 14 | 21 => world.change_past().await,
-            _ => world.change().await,
+            7 => kernels.replace_a_kernel().await,
+            3 | 12 | 19 => kernels.change_uncached().await,
+            5 | 9 | 14 | 21 => kernels.write_to_backings().await,
+            _ => kernels.change().await,
         }
-        world.check().await;
+        kernels.check().await;
     }
-    let asked: u64 = world.kernels.iter().map(|kernel| kernel.asked.load(SeqCst)).sum();
+    let asked: u64 = kernels.kernels.iter().map(|kernel| kernel.requests.load(SeqCst)).sum();
     let looks = steps * 3 * names.len() as u64;
     assert!(asked > 0 && asked < looks * 6, "they keep what they may: {asked} of far more looks were asked for");
 }
@@ -215,7 +216,12 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 /// Makes changes on one thread while others look through the kernels. Each look must see at least
 /// the state that any earlier reply showed. `change` makes the change of this number. `look`
 /// returns the latest change that it sees, given one that must be visible.
-fn storm(steps: u64, change: impl Fn(u64) + Sync, look: impl Fn(&Kernel, u64) -> u64 + Sync, kernels: &[Kernel]) {
+fn change_while_reading(
+    steps: u64,
+    change: impl Fn(u64) + Sync,
+    look: impl Fn(&KernelModel, u64) -> u64 + Sync,
+    kernels: &[KernelModel],
+) {
     let (floor, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         for kernel in kernels {
@@ -241,10 +247,10 @@ fn storm(steps: u64, change: impl Fn(u64) + Sync, look: impl Fn(&Kernel, u64) ->
 fn who_looks_after_an_answer_sees_no_less_of_a_file_that_grows() {
     for nodes in FEW_NODES {
         let truth = now(Pool::of(nodes).client());
-        let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+        let kernels = [(); 3].map(|()| now(KernelModel::mount(&truth)));
         let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
         let change = |_| now(kernels[0].write(file, 0, vec![1], true)).unwrap();
-        storm(1500, change, |kernel, _| now(kernel.stat(file)).unwrap().size, &kernels[1..]);
+        change_while_reading(1500, change, |kernel, _| now(kernel.stat(file)).unwrap().size, &kernels[1..]);
     }
 }
 
@@ -252,14 +258,14 @@ fn who_looks_after_an_answer_sees_no_less_of_a_file_that_grows() {
 fn who_looks_after_an_answer_sees_no_less_of_names_that_come_and_go() {
     for nodes in FEW_NODES {
         let truth = now(Pool::of(nodes).client());
-        let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+        let kernels = [(); 3].map(|()| now(KernelModel::mount(&truth)));
         let file = now(kernels[0].create(FileId::ROOT, "n0")).unwrap();
         let name = |number: u64| format!("n{number}");
         let change = |step: u64| {
             now(kernels[0].rename((FileId::ROOT, &name(step - 1)), (FileId::ROOT, &name(step)), RenameMode::Replace))
                 .unwrap();
         };
-        let look = |kernel: &Kernel, least: u64| {
+        let look = |kernel: &KernelModel, least: u64| {
             // The file now has this name or a later one; the previous name is gone for good.
             if least > 0 {
                 assert_eq!(now(kernel.find(FileId::ROOT, &name(least - 1))).unwrap(), None);
@@ -268,7 +274,7 @@ fn who_looks_after_an_answer_sees_no_less_of_names_that_come_and_go() {
             assert!(here.is_none_or(|found| found == file));
             if here.is_some() { least } else { least + 1 }
         };
-        storm(800, change, look, &kernels[1..]);
+        change_while_reading(800, change, look, &kernels[1..]);
     }
 }
 
@@ -276,7 +282,7 @@ fn who_looks_after_an_answer_sees_no_less_of_names_that_come_and_go() {
 fn what_was_written_is_read_through_every_kernel_when_the_write_was_answered() {
     for nodes in FEW_NODES {
         let truth = now(Pool::of(nodes).client());
-        let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+        let kernels = [(); 3].map(|()| now(KernelModel::mount(&truth)));
         let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
         now(kernels[0].write(file, 0, vec![0; 70_000], false)).unwrap();
         let floor = AtomicU64::new(0);
@@ -303,7 +309,7 @@ fn what_was_written_is_read_through_every_kernel_when_the_write_was_answered() {
 fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_other_for_ever() {
     for nodes in FEW_NODES {
         let truth = now(Pool::of(nodes).client());
-        let kernels: Vec<Kernel> = (0..4).map(|_| now(Kernel::beside(&truth))).collect();
+        let kernels: Vec<KernelModel> = (0..4).map(|_| now(KernelModel::mount(&truth))).collect();
         let shared = now(truth.make_directory(FileId::ROOT, b"d", 0o755, OWNER)).unwrap().file;
         thread::scope(|scope| {
             for (seed, kernel) in (0..).zip(&kernels) {
@@ -322,7 +328,7 @@ fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_ot
                 });
             }
         });
-        let kernel = now(Kernel::beside(&truth));
+        let kernel = now(KernelModel::mount(&truth));
         for name in NAMES {
             let file = now(truth.lookup(shared, name.as_bytes())).ok().map(|found| found.file);
             for kernel in kernels.iter().chain([&kernel]) {
@@ -336,23 +342,27 @@ fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_ot
 async fn nobody_is_told_of_what_it_did_itself_or_does_not_keep() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
-        let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
+        let (one, other) = (KernelModel::mount(&truth).await, KernelModel::mount(&truth).await);
         let file = one.create(FileId::ROOT, "f").await.unwrap();
         one.stat(file).await.unwrap();
         one.write(file, 0, vec![1; 5000], false).await.unwrap();
         one.rename((FileId::ROOT, "f"), (FileId::ROOT, "g"), RenameMode::Replace).await.unwrap();
-        assert_eq!((one.heard.load(SeqCst), other.heard.load(SeqCst)), (0, 0));
+        assert_eq!((one.invalidations.load(SeqCst), other.invalidations.load(SeqCst)), (0, 0));
         other.stat(file).await.unwrap();
         one.write(file, 0, vec![2; 5000], false).await.unwrap();
         one.write(file, 0, vec![3; 5000], false).await.unwrap();
-        assert_eq!(other.heard.load(SeqCst), 1, "its attributes, once: it did not ask again, and keeps no bytes");
+        assert_eq!(
+            other.invalidations.load(SeqCst),
+            1,
+            "its attributes, once: it did not ask again, and keeps no bytes"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_write_that_takes_set_id_bits_away_is_told_to_its_own_kernel_too() {
     let truth = pool();
-    let kernel = Kernel::beside(&truth).await;
+    let kernel = KernelModel::mount(&truth).await;
     let file = kernel.create(FileId::ROOT, "f").await.unwrap();
     kernel.change(file, Changes { mode: Some(0o4755), ..Changes::default() }).await.unwrap();
     assert_eq!(kernel.stat(file).await.unwrap().mode, 0o4755);
@@ -365,7 +375,7 @@ async fn a_write_that_takes_set_id_bits_away_is_told_to_its_own_kernel_too() {
 async fn a_removed_inode_that_its_removers_kernel_knows_is_kept_for_it_alone_until_it_is_forgotten() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
-        let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
+        let (one, other) = (KernelModel::mount(&truth).await, KernelModel::mount(&truth).await);
         let before = truth.usage();
         for forgets in [true, false] {
             let kernel = if forgets { &one } else { &other };
@@ -396,7 +406,7 @@ async fn a_removed_inode_that_its_removers_kernel_knows_is_kept_for_it_alone_unt
 #[tokio::test]
 async fn what_is_removed_and_unknown_to_its_removers_kernel_goes_at_once() {
     let truth = pool();
-    let kernel = Kernel::beside(&truth).await;
+    let kernel = KernelModel::mount(&truth).await;
     truth.write_file(b"f", b"bytes").await.unwrap();
     let before = truth.usage().files;
     kernel.vfs.unlink(FileId::ROOT, b"f").await.unwrap();
@@ -404,34 +414,34 @@ async fn what_is_removed_and_unknown_to_its_removers_kernel_goes_at_once() {
 }
 
 /// A session whose kernel is slow to acknowledge invalidations.
-struct Slow {
+struct SlowSession {
     vfs: Vfs,
     entered: Arc<AtomicBool>,
     held: Arc<AtomicBool>,
 }
 
-impl Slow {
-    async fn beside(vfs: &Vfs) -> Self {
+impl SlowSession {
+    async fn open(vfs: &Vfs) -> Self {
         let (entered, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
         let (enter, hold) = (entered.clone(), held.clone());
-        let hear = move |_: &[wire::Recall]| {
+        let on_invalidate = move |_: &[wire::Recall]| {
             enter.store(true, SeqCst);
             while hold.load(SeqCst) {
                 thread::yield_now();
             }
         };
         let vfs = vfs.new_session().await.unwrap();
-        vfs.subscribe(Arc::new(hear)).await.unwrap();
+        vfs.subscribe(Arc::new(on_invalidate)).await.unwrap();
         Self { vfs, entered, held }
     }
 
-    async fn is_told(&self) {
+    async fn wait_invalidated(&self) {
         while !self.entered.load(SeqCst) {
             tokio::task::yield_now().await;
         }
     }
 
-    fn forgets(&self) {
+    fn acknowledge(&self) {
         self.held.store(false, SeqCst);
     }
 }
@@ -446,17 +456,17 @@ async fn who_sees_a_change_that_others_have_not_heard_of_is_answered_when_they_h
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
         truth.write_file(b"f", b"old").await.unwrap();
-        let slow = Slow::beside(&truth).await;
+        let slow = SlowSession::open(&truth).await;
         let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
         let reader = truth.new_session().await.unwrap();
         let handle = reader.open(file, OpenFlags::READ).await.unwrap();
         let change = tokio::spawn(truth.change(file, Changes { size: Some(1), ..Changes::default() }));
-        slow.is_told().await;
+        slow.wait_invalidated().await;
         let (mut stat, mut find) = (Box::pin(reader.stat(file)), Box::pin(reader.lookup(FileId::ROOT, b"f")));
         assert!(waits(&mut stat) && waits(&mut find), "else its caller could see the old size there");
         assert_eq!(reader.read(handle, 0, 10).await.unwrap().as_ref(), b"o", "a read waits for nobody");
         reader.stat(FileId::ROOT).await.unwrap();
-        slow.forgets();
+        slow.acknowledge();
         assert_eq!((stat.await.unwrap().size, find.await.unwrap().size), (1, 1));
         change.await.unwrap().unwrap();
     }
@@ -466,26 +476,26 @@ async fn who_sees_a_change_that_others_have_not_heard_of_is_answered_when_they_h
 async fn what_a_kernel_writes_of_its_own_accord_waits_for_nobody() {
     let truth = pool();
     truth.write_file(b"f", b"old").await.unwrap();
-    let slow = Slow::beside(&truth).await;
+    let slow = SlowSession::open(&truth).await;
     let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
     let handle = truth.open(file, OpenFlags::WRITE).await.unwrap();
     assert_eq!(truth.write_back(handle, 0, b"new"[..].into()).await.unwrap(), 3);
-    slow.is_told().await;
-    slow.forgets();
+    slow.wait_invalidated().await;
+    slow.acknowledge();
 }
 
 #[tokio::test]
 async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
-        let slow = Slow::beside(&truth).await;
+        let slow = SlowSession::open(&truth).await;
         slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap_err();
         let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
-        slow.is_told().await;
+        slow.wait_invalidated().await;
         assert!(!change.is_finished(), "it is not answered before it was heard");
         slow.vfs.end_session().await.unwrap();
         change.await.unwrap().unwrap();
-        slow.forgets();
+        slow.acknowledge();
     }
 }
 
@@ -496,7 +506,7 @@ async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given
         for _ in 0..3 {
             let mut kernels = Vec::new();
             for _ in 0..16 {
-                kernels.push(Kernel::beside(&truth).await);
+                kernels.push(KernelModel::mount(&truth).await);
             }
             let one_more = truth.new_session().await.unwrap();
             let refused = one_more.subscribe(Arc::new(|_: &[wire::Recall]| ())).await;
@@ -514,11 +524,11 @@ fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
     let engine = Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap());
     let settings = NodeSettings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() };
     let truth = Vfs::new(Client::embedded(node::embedded(settings, engine)));
-    let kernel = now(Kernel::beside(&truth));
+    let kernel = now(KernelModel::mount(&truth));
     let file = now(kernel.create(FileId::ROOT, "f")).unwrap();
     assert!(now(truth.stat(file)).unwrap().extent.is_some());
     now(kernel.stat(file)).unwrap();
-    assert_eq!(kernel.asked.load(SeqCst), 1, "what it was told when it made the file lasts");
+    assert_eq!(kernel.requests.load(SeqCst), 1, "what it was told when it made the file lasts");
 }
 
 #[test]
@@ -526,12 +536,12 @@ fn a_kernel_keeps_the_names_of_a_directory_that_splits() {
     let settings = NodeSettings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() };
     let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let truth = Vfs::new(Client::embedded(node));
-    let (kernel, other) = (now(Kernel::beside(&truth)), now(Kernel::beside(&truth)));
+    let (kernel, other) = (now(KernelModel::mount(&truth)), now(KernelModel::mount(&truth)));
     let made: Vec<FileId> = MANY.iter().map(|name| now(kernel.create(FileId::ROOT, name)).unwrap()).collect();
     for (name, file) in MANY.iter().zip(&made) {
         assert_eq!(now(kernel.find(FileId::ROOT, name)).unwrap(), Some(*file));
     }
-    assert_eq!(kernel.asked.load(SeqCst), MANY.len() as u64, "what it made it knows");
+    assert_eq!(kernel.requests.load(SeqCst), MANY.len() as u64, "what it made it knows");
     for name in MANY {
         now(other.remove(FileId::ROOT, name)).unwrap();
         assert_eq!(now(kernel.find(FileId::ROOT, name)).unwrap(), None, "and is told when it goes");

@@ -3,9 +3,8 @@
 //! nothing is left.
 
 use crate::{
-    Vfs,
-    linear_test::{Dice, EAGER},
-    pool_test::*,
+    clients::{RETRY_WITHOUT_PAUSES, SeededRng},
+    pool::*,
 };
 use client::{InProcessConnection, testing::SteppedConnection};
 use node::{Node, NodeSettings};
@@ -20,6 +19,7 @@ use std::{
     time::Duration,
 };
 use store::ModelEngine;
+use vfs::Vfs;
 use wire::{Kind, OpenFlags, Recall, Refusal, RenameMode};
 
 /// Poll limit; a call that needs more never ends.
@@ -29,35 +29,35 @@ const DIRECTORIES: usize = 3;
 
 /// Inodes that one kernel knows and has not forgotten. `None` marks an inode that may be gone: a
 /// directory that others can remove before its creator gets the reply.
-type Known = Arc<Mutex<BTreeMap<FileId, Option<Kind>>>>;
+type KnownInodes = Arc<Mutex<BTreeMap<FileId, Option<Kind>>>>;
 
-struct Kernel {
+struct PruningKernel {
     vfs: Vfs,
-    known: Known,
+    known: KnownInodes,
     /// Removals that were reported to it.
-    heard: Arc<Mutex<Vec<FileId>>>,
+    removals: Arc<Mutex<Vec<FileId>>>,
 }
 
 /// A request in flight.
-struct Task {
+struct KernelRequest {
     kernel: usize,
     number: u64,
     future: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-struct World {
+struct PruningKernels {
     node: Arc<Node>,
     truth: Vfs,
     /// Inodes of the root, which may be split.
     files: u64,
-    kernels: Vec<Kernel>,
+    kernels: Vec<PruningKernel>,
     directories: Vec<FileId>,
-    tasks: Vec<Task>,
+    requests: Vec<KernelRequest>,
     begun: u64,
     /// Inodes to forget once all requests of the kernel with smaller numbers have ended: kernel,
     /// number of the latest request, inode.
     removed: Vec<(usize, u64, FileId)>,
-    dice: Dice,
+    rng: SeededRng,
 }
 
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -71,7 +71,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     panic!("it never ends");
 }
 
-impl World {
+impl PruningKernels {
     fn new(seed: u64, split_entries: u32) -> Self {
         let settings = NodeSettings {
             partitions: 16,
@@ -82,54 +82,54 @@ impl World {
             ..NodeSettings::default()
         };
         let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
-        let truth = now(over(direct(&node), EAGER));
+        let truth = now(over(direct(&node), RETRY_WITHOUT_PAUSES));
         let directories = NAMES[..DIRECTORIES]
             .iter()
             .map(|name| now(truth.make_directory(FileId::ROOT, name.as_bytes(), 0o755, OWNER)));
         let directories: Vec<FileId> = directories.map(|made| made.unwrap().file).collect();
-        let kernels = (0..3).map(|_| Kernel::of(&node)).collect();
-        let (files, tasks, removed) = (node.usage().files - DIRECTORIES as u64, Vec::new(), Vec::new());
-        Self { node, truth, files, kernels, directories, tasks, begun: 0, removed, dice: Dice(seed) }
+        let kernels = (0..3).map(|_| PruningKernel::mount(&node)).collect();
+        let (files, requests, removed) = (node.usage().files - DIRECTORIES as u64, Vec::new(), Vec::new());
+        Self { node, truth, files, kernels, directories, requests, begun: 0, removed, rng: SeededRng(seed) }
     }
 
     fn begin(&mut self, kernel: usize, future: impl Future<Output = ()> + 'static) {
         self.begun += 1;
-        self.tasks.push(Task { kernel, number: self.begun, future: Box::pin(future) });
+        self.requests.push(KernelRequest { kernel, number: self.begun, future: Box::pin(future) });
     }
 
     /// One random step: starts a request, or polls one in flight.
     fn step(&mut self) {
-        let kernel = self.dice.below(self.kernels.len());
-        if self.tasks.len() < 8 && self.dice.below(4) == 0 {
-            self.begin_some(kernel);
-        } else if !self.tasks.is_empty() {
-            let at = self.dice.below(self.tasks.len());
+        let kernel = self.rng.below(self.kernels.len());
+        if self.requests.len() < 8 && self.rng.below(4) == 0 {
+            self.begin_random(kernel);
+        } else if !self.requests.is_empty() {
+            let at = self.rng.below(self.requests.len());
             self.poll(at);
         }
-        self.let_go();
+        self.forget_removed();
     }
 
     fn poll(&mut self, at: usize) {
-        if self.tasks[at].future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-            drop(self.tasks.swap_remove(at));
+        if self.requests[at].future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            drop(self.requests.swap_remove(at));
         }
     }
 
-    fn begin_some(&mut self, kernel: usize) {
-        let mut place = || (self.dice.pick(&self.directories), self.dice.pick(&NAMES));
+    fn begin_random(&mut self, kernel: usize) {
+        let mut place = || (self.rng.pick(&self.directories), self.rng.pick(&NAMES));
         let ((one, name), (other, target)) = (place(), place());
-        let verb = self.dice.below(11);
-        let Kernel { vfs, known, .. } = &self.kernels[kernel];
+        let verb = self.rng.below(11);
+        let PruningKernel { vfs, known, .. } = &self.kernels[kernel];
         let (vfs, known) = (vfs.clone(), known.clone());
         // A kernel starts nothing with an inode that it is about to forget.
-        let is_going = |file: &FileId| self.removed.iter().any(|(who, _, gone)| (*who, gone) == (kernel, file));
+        let is_removed = |file: &FileId| self.removed.iter().any(|(who, _, gone)| (*who, gone) == (kernel, file));
         let some: Vec<(FileId, Kind)> = known
             .lock()
             .iter()
-            .filter(|(file, _)| !is_going(file))
+            .filter(|(file, _)| !is_removed(file))
             .filter_map(|(file, kind)| Some((*file, (*kind)?)))
             .collect();
-        let some = (!some.is_empty()).then(|| some[self.dice.below(some.len())]);
+        let some = (!some.is_empty()).then(|| some[self.rng.below(some.len())]);
         match (verb, some) {
             (0 | 1, _) => self.begin(kernel, async move {
                 if let Ok(made) = vfs.make_node(one, name.as_bytes(), Kind::File, 0o644, OWNER).await {
@@ -152,24 +152,24 @@ impl World {
             (6, Some((file, _))) => self.begin(kernel, async move {
                 drop(vfs.link(file, one, name.as_bytes()).await);
             }),
-            (7, Some((file, kind))) => self.begin(kernel, async move { use_it(&vfs, file, kind).await }),
+            (7, Some((file, kind))) => self.begin(kernel, async move { use_inode(&vfs, file, kind).await }),
             _ => self.begin(kernel, async move {
                 if let Ok(found) = vfs.lookup(one, name.as_bytes()).await {
                     known.lock().insert(found.file, Some(found.kind));
-                    use_it(&vfs, found.file, found.kind).await;
+                    use_inode(&vfs, found.file, found.kind).await;
                 }
             }),
         }
     }
 
     /// Forgets removed inodes of which no request in flight can tell the kernel again.
-    fn let_go(&mut self) {
+    fn forget_removed(&mut self) {
         for (number, kernel) in self.kernels.iter().enumerate() {
-            let heard = std::mem::take(&mut *kernel.heard.lock());
-            self.removed.extend(heard.into_iter().map(|file| (number, self.begun, file)));
+            let removals = std::mem::take(&mut *kernel.removals.lock());
+            self.removed.extend(removals.into_iter().map(|file| (number, self.begun, file)));
         }
         let is_free = |(kernel, begun, _): &(usize, u64, FileId)| {
-            !self.tasks.iter().any(|task| task.kernel == *kernel && task.number <= *begun)
+            !self.requests.iter().any(|request| request.kernel == *kernel && request.number <= *begun)
         };
         let (free, removed) = std::mem::take(&mut self.removed).into_iter().partition(is_free);
         self.removed = removed;
@@ -187,11 +187,11 @@ impl World {
 
     fn finish(&mut self) {
         for _ in 0..POLLS_MAX {
-            self.let_go();
-            if self.tasks.is_empty() && self.removed.is_empty() {
+            self.forget_removed();
+            if self.requests.is_empty() && self.removed.is_empty() {
                 return;
             }
-            if !self.tasks.is_empty() {
+            if !self.requests.is_empty() {
                 self.poll(0);
             }
             thread::yield_now();
@@ -224,26 +224,26 @@ impl World {
     }
 }
 
-impl Kernel {
-    fn of(node: &Arc<Node>) -> Self {
-        let vfs = now(over(SteppedConnection::new(InProcessConnection(node.clone())), EAGER));
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let ear = heard.clone();
-        let hear = move |recalls: &[Recall]| {
+impl PruningKernel {
+    fn mount(node: &Arc<Node>) -> Self {
+        let vfs = now(over(SteppedConnection::new(InProcessConnection(node.clone())), RETRY_WITHOUT_PAUSES));
+        let removals = Arc::new(Mutex::new(Vec::new()));
+        let target = removals.clone();
+        let on_invalidate = move |recalls: &[Recall]| {
             let removed = recalls.iter().filter_map(|recall| match recall {
                 Recall::Removed(file) => Some(*file),
                 _ => None,
             });
-            ear.lock().extend(removed);
+            target.lock().extend(removed);
         };
-        now(vfs.subscribe(Arc::new(hear))).unwrap();
+        now(vfs.subscribe(Arc::new(on_invalidate))).unwrap();
         vfs.declare_prune_support();
-        Self { vfs, known: Known::default(), heard }
+        Self { vfs, known: KnownInodes::default(), removals }
     }
 }
 
 /// The calls that a kernel may make on an inode that it knows.
-async fn use_it(vfs: &Vfs, file: FileId, kind: Kind) {
+async fn use_inode(vfs: &Vfs, file: FileId, kind: Kind) {
     vfs.stat(file).await.expect("it was told of this, and has not let go of it");
     if kind == Kind::File {
         let handle = vfs.open(file, OpenFlags::READ).await.expect("as before");
@@ -269,11 +269,11 @@ fn clear(vfs: Vfs, directory: FileId) -> Pin<Box<dyn Future<Output = ()>>> {
 fn what_a_kernel_was_told_of_it_can_use_until_it_lets_go_and_then_nothing_is_left() {
     for (seeds, split) in [(0..60, 4096), (100..130, 2)] {
         for seed in seeds {
-            let mut world = World::new(seed, split);
+            let mut kernels = PruningKernels::new(seed, split);
             for _ in 0..1200 {
-                world.step();
+                kernels.step();
             }
-            world.end();
+            kernels.end();
         }
     }
 }
@@ -284,9 +284,9 @@ fn what_a_kernel_was_told_of_it_can_use_until_it_lets_go_and_then_nothing_is_lef
 fn a_lookup_finds_nothing_whose_last_name_has_gone_though_somebody_has_it_open() {
     let mut late = 0;
     for polls in 0..12 {
-        let world = World::new(0, 4096);
-        let (truth, kernel) = (&world.truth, &world.kernels[0].vfs);
-        let (one, other) = (world.directories[0], world.directories[1]);
+        let kernels = PruningKernels::new(0, 4096);
+        let (truth, kernel) = (&kernels.truth, &kernels.kernels[0].vfs);
+        let (one, other) = (kernels.directories[0], kernels.directories[1]);
         assert_ne!(one.partition(), other.partition());
         let (_, open) = now(truth.create(one, b"x", 0o644, OWNER, OpenFlags::READ_WRITE)).unwrap();
         now(truth.rename(from(one, "x"), to(other, "x"), RenameMode::Replace)).unwrap();

@@ -1,10 +1,10 @@
-//! Model of a caching kernel. It behaves like a mount's kernel as far as cache grants matter.
+//! ModelEngine of a caching kernel. It behaves like a mount's kernel as far as cache grants matter.
 //!
 //! It caches names and their absence, lasting attributes, and bytes. It drops invalidated data, and
 //! data that its own changes make outdated. Like FUSE, it does not cache attributes that were
 //! invalidated after they were requested, nor names from before the latest dentry epoch.
 
-use crate::{BackingFd, Handle, Vfs, pool_test::*};
+use crate::pool::{OWNER, from, to};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use placement::FileId;
@@ -15,24 +15,27 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
+use vfs::{BackingFd, Handle, Vfs};
 use wire::{Attributes, Changes, OpenFlags, Outcome, Recall, Refusal, RenameMode};
 
 /// Limit of the bytes cached of a file.
 const BYTES_MAX: u32 = 1 << 20;
 
 /// A kernel with its own mount.
-pub struct Kernel {
+pub struct KernelModel {
+    /// Its session of the pool.
     pub vfs: Vfs,
-    memory: Arc<Mutex<Memory>>,
+    cache: Arc<Mutex<KernelCache>>,
     /// Open extent files, to be written past the pool.
-    held: Mutex<Vec<Held>>,
-    /// Number of invalidations received; `asked` is the number of requests sent.
-    pub heard: Arc<AtomicU64>,
-    pub asked: AtomicU64,
+    backed: Mutex<Vec<BackedFile>>,
+    /// Number of invalidations received.
+    pub invalidations: Arc<AtomicU64>,
+    /// Number of requests sent.
+    pub requests: AtomicU64,
 }
 
 /// An open extent file.
-struct Held {
+struct BackedFile {
     file: FileId,
     handle: Handle,
     backing: BackingFd,
@@ -41,27 +44,27 @@ struct Held {
 }
 
 #[derive(Default)]
-struct Memory {
+struct KernelCache {
     names: HashMap<FileId, BTreeMap<String, Option<FileId>>>,
     attributes: HashMap<FileId, Attributes>,
     bytes: HashMap<FileId, Bytes>,
-    /// Counts invalidations; `epoch` and `recalled` have the number of the latest one of names and
+    /// Counts invalidations; `epoch` and `invalidated` have the number of the latest one of names and
     /// of each item.
     now: u64,
     epoch: u64,
-    recalled: HashMap<Recall, u64>,
+    invalidated: HashMap<Recall, u64>,
 }
 
-impl Memory {
-    fn hear(&mut self, recalls: &[Recall]) {
+impl KernelCache {
+    fn on_invalidate(&mut self, recalls: &[Recall]) {
         for recall in recalls {
-            self.recall(*recall);
+            self.invalidate(*recall);
         }
     }
 
-    fn recall(&mut self, recall: Recall) {
+    fn invalidate(&mut self, recall: Recall) {
         self.now += 1;
-        self.recalled.insert(recall, self.now);
+        self.invalidated.insert(recall, self.now);
         match recall {
             Recall::Attributes(file) => {
                 self.attributes.remove(&file);
@@ -84,15 +87,15 @@ impl Memory {
         }
     }
 
-    fn keep_attributes(&mut self, asked: u64, found: &Attributes) {
-        let recalled = self.recalled.get(&Recall::Attributes(found.file)).is_some_and(|at| *at > asked);
-        if found.cacheable && !recalled {
+    fn cache_attributes(&mut self, begun: u64, found: &Attributes) {
+        let invalidated = self.invalidated.get(&Recall::Attributes(found.file)).is_some_and(|at| *at > begun);
+        if found.cacheable && !invalidated {
             self.attributes.insert(found.file, *found);
         }
     }
 
-    fn keep_name(&mut self, asked: u64, directory: FileId, name: &str, file: Option<FileId>) {
-        if self.epoch <= asked {
+    fn cache_name(&mut self, begun: u64, directory: FileId, name: &str, file: Option<FileId>) {
+        if self.epoch <= begun {
             self.names.entry(directory).or_default().insert(name.to_owned(), file);
         }
     }
@@ -108,117 +111,125 @@ impl Memory {
     }
 }
 
-impl Kernel {
+impl KernelModel {
     /// Creates a kernel with its own session of the pool of `vfs`.
-    pub async fn beside(vfs: &Vfs) -> Self {
-        let (vfs, memory, heard) =
-            (vfs.new_session().await.unwrap(), Arc::new(Mutex::new(Memory::default())), Arc::new(AtomicU64::new(0)));
-        let (ear, count) = (memory.clone(), heard.clone());
-        let hear = Arc::new(move |recalls: &[Recall]| {
+    pub async fn mount(vfs: &Vfs) -> Self {
+        let (vfs, cache, invalidations) = (
+            vfs.new_session().await.unwrap(),
+            Arc::new(Mutex::new(KernelCache::default())),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let (target, count) = (cache.clone(), invalidations.clone());
+        let on_invalidate = Arc::new(move |recalls: &[Recall]| {
             count.fetch_add(recalls.len() as u64, Relaxed);
-            ear.lock().hear(recalls);
+            target.lock().on_invalidate(recalls);
         });
-        vfs.subscribe(hear).await.unwrap();
-        Self { vfs, memory, held: Mutex::default(), heard, asked: AtomicU64::new(0) }
+        vfs.subscribe(on_invalidate).await.unwrap();
+        Self { vfs, cache, backed: Mutex::default(), invalidations, requests: AtomicU64::new(0) }
     }
 
-    fn ask(&self) -> u64 {
-        self.asked.fetch_add(1, Relaxed);
-        self.memory.lock().now
+    fn begin_request(&self) -> u64 {
+        self.requests.fetch_add(1, Relaxed);
+        self.cache.lock().now
     }
 
     /// File id of a name, from the cache or the pool.
     pub async fn find(&self, directory: FileId, name: &str) -> Outcome<Option<FileId>> {
-        if let Some(kept) = self.memory.lock().names.get(&directory).and_then(|names| names.get(name)) {
+        if let Some(kept) = self.cache.lock().names.get(&directory).and_then(|names| names.get(name)) {
             return Ok(*kept);
         }
-        let asked = self.ask();
+        let begun = self.begin_request();
         let found = match self.vfs.lookup(directory, name.as_bytes()).await {
             Ok(found) => Some(found),
             Err(Refusal::NotFound(_)) => None,
             Err(refusal) => return Err(refusal),
         };
-        let mut memory = self.memory.lock();
+        let mut cache = self.cache.lock();
         if let Some(found) = &found {
-            memory.keep_attributes(asked, found);
+            cache.cache_attributes(begun, found);
         }
-        memory.keep_name(asked, directory, name, found.map(|found| found.file));
+        cache.cache_name(begun, directory, name, found.map(|found| found.file));
         Ok(found.map(|found| found.file))
     }
 
     /// Attributes of a file, from the cache or the pool.
     pub async fn stat(&self, file: FileId) -> Outcome<Attributes> {
-        if let Some(kept) = self.memory.lock().attributes.get(&file) {
+        if let Some(kept) = self.cache.lock().attributes.get(&file) {
             return Ok(*kept);
         }
-        let asked = self.ask();
+        let begun = self.begin_request();
         let found = self.vfs.stat(file).await?;
-        self.memory.lock().keep_attributes(asked, &found);
+        self.cache.lock().cache_attributes(begun, &found);
         Ok(found)
     }
 
     /// Bytes of a file, from the cache or the pool.
     pub async fn bytes(&self, file: FileId) -> Outcome<Bytes> {
-        if let Some(kept) = self.memory.lock().bytes.get(&file) {
+        if let Some(kept) = self.cache.lock().bytes.get(&file) {
             return Ok(kept.clone());
         }
-        let asked = self.ask();
+        let begun = self.begin_request();
         let handle = self.vfs.open(file, OpenFlags::READ).await?;
         let read = self.vfs.read(handle, 0, BYTES_MAX).await;
         let whole = self.vfs.stat(file).await.map(|found| found.extent);
         self.vfs.close(handle).await?;
         let (read, whole) = (read?, whole?);
-        let mut memory = self.memory.lock();
+        let mut cache = self.cache.lock();
         // The kernel's pages are locked while they are read: an invalidation that arrived meanwhile
         // drops them afterwards.
-        let recalled = memory.recalled.get(&Recall::Bytes(file)).is_some_and(|at| *at > asked);
+        let invalidated = cache.invalidated.get(&Recall::Bytes(file)).is_some_and(|at| *at > begun);
         // A mount caches no bytes of an extent file: its pages are those of its backing.
-        if !recalled && whole.is_none() {
-            memory.bytes.insert(file, read.clone());
+        if !invalidated && whole.is_none() {
+            cache.bytes.insert(file, read.clone());
         }
-        memory.attributes.remove(&file); // the time of the last read changed
+        cache.attributes.remove(&file); // the time of the last read changed
         Ok(read)
     }
 
+    /// Creates a file, an extent file if the pool makes one.
     pub async fn create(&self, directory: FileId, name: &str) -> Outcome<FileId> {
-        let asked = self.ask();
+        let begun = self.begin_request();
         let flags = OpenFlags { exclusive: true, use_extent: true, ..OpenFlags::WRITE };
         let (found, handle) = self.vfs.create(directory, name.as_bytes(), 0o644, OWNER, flags).await?;
         self.vfs.close(handle).await?;
-        let mut memory = self.memory.lock();
-        memory.attributes.remove(&directory);
-        memory.keep_attributes(asked, &found);
-        memory.keep_name(asked, directory, name, Some(found.file));
+        let mut cache = self.cache.lock();
+        cache.attributes.remove(&directory);
+        cache.cache_attributes(begun, &found);
+        cache.cache_name(begun, directory, name, Some(found.file));
         Ok(found.file)
     }
 
+    /// Creates a directory.
     pub async fn make_directory(&self, directory: FileId, name: &str) -> Outcome<FileId> {
         let made = self.vfs.make_directory(directory, name.as_bytes(), 0o755, OWNER).await;
-        self.memory.lock().drop_name(directory, name);
+        self.cache.lock().drop_name(directory, name);
         Ok(made?.file)
     }
 
+    /// Removes a file or an empty directory.
     pub async fn remove(&self, directory: FileId, name: &str) -> Outcome<()> {
         let removed = match self.vfs.unlink(directory, name.as_bytes()).await {
             Err(Refusal::IsDirectory(_)) => self.vfs.remove_directory(directory, name.as_bytes()).await,
             removed => removed,
         };
         if removed.is_ok() {
-            self.memory.lock().drop_name(directory, name);
+            self.cache.lock().drop_name(directory, name);
         }
         removed
     }
 
+    /// Renames an entry.
     pub async fn rename(&self, old: (FileId, &str), new: (FileId, &str), mode: RenameMode) -> Outcome<()> {
         let renamed = self.vfs.rename(from(old.0, old.1), to(new.0, new.1), mode).await;
         if renamed.is_ok() {
-            let mut memory = self.memory.lock();
-            memory.drop_name(old.0, old.1);
-            memory.drop_name(new.0, new.1);
+            let mut cache = self.cache.lock();
+            cache.drop_name(old.0, old.1);
+            cache.drop_name(new.0, new.1);
         }
         renamed
     }
 
+    /// Writes to a file through the pool.
     pub async fn write(&self, file: FileId, offset: u64, data: Vec<u8>, append: bool) -> Outcome<()> {
         let handle = self.vfs.open(file, OpenFlags { append, use_extent: true, ..OpenFlags::WRITE }).await?;
         let written = self.vfs.write(handle, offset, Bytes::from(data)).await;
@@ -228,38 +239,39 @@ impl Kernel {
     }
 
     /// Opens a file, and if it is an extent file keeps it open for writes past the pool.
-    pub async fn hold(&self, file: FileId, mapped: bool) -> Outcome<()> {
+    pub async fn open_backing(&self, file: FileId, mapped: bool) -> Outcome<()> {
         let handle = self.vfs.open(file, OpenFlags { read: mapped, use_extent: true, ..OpenFlags::WRITE }).await?;
         let Some(backing) = self.vfs.backing(handle) else { return self.vfs.close(handle).await };
         if mapped {
-            self.memory.lock().recall(Recall::Attributes(file)); // as a mount does at such an open
+            self.cache.lock().invalidate(Recall::Attributes(file)); // as a mount does at such an open
         }
-        self.held.lock().push(Held { file, handle, backing, mapped });
+        self.backed.lock().push(BackedFile { file, handle, backing, mapped });
         Ok(())
     }
 
     /// Writes to all files that it keeps open, past the pool.
-    pub fn write_past(&self, offset: u64, data: &[u8]) {
-        for held in self.held.lock().iter() {
-            rustix::io::pwrite(&held.backing, data, offset).unwrap();
-            let mut memory = self.memory.lock();
-            memory.bytes.remove(&held.file); // it reads through the backing
-            if !held.mapped {
-                memory.attributes.remove(&held.file);
+    pub fn write_to_backings(&self, offset: u64, data: &[u8]) {
+        for file in self.backed.lock().iter() {
+            rustix::io::pwrite(&file.backing, data, offset).unwrap();
+            let mut cache = self.cache.lock();
+            cache.bytes.remove(&file.file); // it reads through the backing
+            if !file.mapped {
+                cache.attributes.remove(&file.file);
             }
         }
     }
 
     /// Closes all files that it keeps open.
-    pub async fn let_go(&self) -> Outcome<()> {
-        let held = std::mem::take(&mut *self.held.lock());
-        for Held { handle, backing, .. } in held {
+    pub async fn close_backings(&self) -> Outcome<()> {
+        let backed = std::mem::take(&mut *self.backed.lock());
+        for BackedFile { handle, backing, .. } in backed {
             drop(backing);
             self.vfs.close(handle).await?;
         }
         Ok(())
     }
 
+    /// Changes attributes.
     pub async fn change(&self, file: FileId, changes: Changes) -> Outcome<()> {
         let changed = self.vfs.change(file, changes).await;
         self.forget_file(file);
@@ -268,8 +280,8 @@ impl Kernel {
     }
 
     fn forget_file(&self, file: FileId) {
-        let mut memory = self.memory.lock();
-        memory.attributes.remove(&file);
-        memory.bytes.remove(&file);
+        let mut cache = self.cache.lock();
+        cache.attributes.remove(&file);
+        cache.bytes.remove(&file);
     }
 }

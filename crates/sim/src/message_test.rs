@@ -1,7 +1,7 @@
 //! Number of messages of the usual operations: each costs a round trip if the partition is on
 //! another host.
 
-use crate::{Vfs, pool_test::*};
+use crate::pool::*;
 use bytes::Bytes;
 use client::testing::{CountingConnection, CrashingConnection};
 use node::NodeSettings;
@@ -13,14 +13,15 @@ use std::{
     },
     time::Duration,
 };
+use vfs::Vfs;
 use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 
-struct Counted {
+struct CountingClient {
     vfs: Vfs,
     calls: Arc<AtomicU64>,
 }
 
-impl Counted {
+impl CountingClient {
     async fn over(pool: &Pool) -> Self {
         let calls = Arc::new(AtomicU64::new(0));
         let vfs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
@@ -38,7 +39,7 @@ impl Counted {
 #[tokio::test]
 async fn the_usual_operations_in_a_directory_are_one_message() {
     for nodes in NODES {
-        let counted = Counted::over(&Pool::of(nodes)).await;
+        let counted = CountingClient::over(&Pool::of(nodes)).await;
         let vfs = &counted.vfs;
         let directory = vfs.make_directories(b"d").await.unwrap().file;
         let flags = OpenFlags::READ_WRITE;
@@ -65,7 +66,7 @@ async fn the_usual_operations_in_a_split_directory_are_one_message_when_the_spli
         for number in 0..100 {
             healthy.make_symlink(directory, format!("n{number}").as_bytes(), b"t", OWNER).await.unwrap();
         }
-        let counted = Counted::over(&pool).await;
+        let counted = CountingClient::over(&pool).await;
         let vfs = &counted.vfs;
         counted.expect(3, "a lookup that learns of the split", vfs.lookup(directory, b"n99")).await;
         let flags = OpenFlags::READ_WRITE;
@@ -97,7 +98,7 @@ async fn beside(vfs: &Vfs, directory: placement::FileId, name: &str) -> String {
 #[tokio::test]
 async fn what_touches_two_partitions_is_four_messages_after_it_was_looked_at() {
     for nodes in NODES {
-        let counted = Counted::over(&Pool::of(nodes)).await;
+        let counted = CountingClient::over(&Pool::of(nodes)).await;
         let vfs = &counted.vfs;
         let (one, other) =
             (vfs.make_directories(b"a").await.unwrap().file, vfs.make_directories(b"b").await.unwrap().file);
@@ -114,7 +115,7 @@ async fn what_touches_two_partitions_is_four_messages_after_it_was_looked_at() {
 #[tokio::test]
 async fn large_files_take_a_message_to_the_inode_and_one_for_each_stripe() {
     for nodes in NODES {
-        let counted = Counted::over(&Pool::of(nodes)).await;
+        let counted = CountingClient::over(&Pool::of(nodes)).await;
         let vfs = &counted.vfs;
         let (made, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
         let stripe = Bytes::from(vec![7; STRIPE as usize]);
@@ -148,8 +149,8 @@ async fn a_read_within_a_stripe_is_a_view_of_its_bytes() {
 #[test]
 fn futures_of_the_hot_path_stay_small_enough_to_be_made_for_every_request() {
     let vfs = pool();
-    let read = size_of_val(&vfs.read(crate::Handle(1), 0, 1));
-    let write = size_of_val(&vfs.write(crate::Handle(1), 0, Bytes::new()));
+    let read = size_of_val(&vfs.read(vfs::Handle(1), 0, 1));
+    let write = size_of_val(&vfs.write(vfs::Handle(1), 0, Bytes::new()));
     let lookup = size_of_val(&vfs.lookup(Vfs::root(), b"f"));
     assert!(read <= 2048 && write <= 3072 && lookup <= 2112, "read {read}, write {write}, lookup {lookup} bytes");
 }
@@ -158,7 +159,7 @@ fn futures_of_the_hot_path_stay_small_enough_to_be_made_for_every_request() {
 async fn a_client_with_an_old_map_learns_the_new_one_with_its_next_call() {
     for nodes in NODES {
         let pool = Pool::of(nodes);
-        let counted = Counted::over(&pool).await;
+        let counted = CountingClient::over(&pool).await;
         let vfs = &counted.vfs;
         pool.nodes().iter().for_each(|node| node.renew_map());
         counted.expect(2, "refused with the new map, sent by it", vfs.stat(Vfs::root())).await;
@@ -181,7 +182,7 @@ async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
 async fn a_watching_session_asks_only_for_what_may_have_changed_of_a_split_directory() {
     for nodes in NODES {
         let pool = Pool::that_splits(nodes, 8);
-        let counted = Counted::over(&pool).await;
+        let counted = CountingClient::over(&pool).await;
         let (vfs, other) = (&counted.vfs, pool.client().await);
         vfs.subscribe(Arc::new(|_| {})).await.unwrap();
         let directory = vfs.make_directories(b"d").await.unwrap().file;

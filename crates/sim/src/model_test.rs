@@ -1,8 +1,8 @@
 //! Compares the whole stack with a reference file system, simple enough to be right by reading it,
-//! by thousands of random operations. Over a perfect connection and one that loses, duplicates and
+//! by thousands of rng operations. Over a perfect connection and one that loses, duplicates and
 //! delays messages; over the model engine and the arena.
 
-use crate::{Vfs, pool_test::*};
+use crate::{clients::SeededRng, pool::*, reference_fs::*};
 use bytes::Bytes;
 use client::{
     RetryPolicy,
@@ -10,192 +10,41 @@ use client::{
 };
 use placement::FileId;
 use std::{collections::BTreeMap, time::Duration};
+use vfs::Vfs;
 use wire::{Changes, Kind, OpenFlags, PLACEMENT, Refusal, RenameMode, STRIPE_SIZE, XattrMode};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Offsets and lengths around the limits at which a file's storage changes.
 const LENGTHS: [usize; 10] = [0, 1, 100, 4095, 4096, 4097, 9000, 65_535, 65_537, 140_000];
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Why {
-    NotFound,
-    Exists,
-    NotDirectory,
-    IsDirectory,
-    NotEmpty,
-    Invalid,
-}
-
-fn why(refusal: &Refusal) -> Why {
-    match refusal {
-        Refusal::NotFound(_) => Why::NotFound,
-        Refusal::Exists(_) => Why::Exists,
-        Refusal::NotDirectory(_) => Why::NotDirectory,
-        Refusal::IsDirectory(_) => Why::IsDirectory,
-        Refusal::NotEmpty(_) => Why::NotEmpty,
-        Refusal::Invalid { .. } => Why::Invalid,
-        other => panic!("unexpected: {other}"),
-    }
-}
-
-#[derive(Debug)]
-enum Node {
-    File(Vec<u8>),
-    Directory { entries: BTreeMap<&'static str, usize>, parent: usize },
-}
-
-/// Reference file system: nodes by number; 0 is the root. Removed nodes stay in the list,
-/// unreachable.
-#[derive(Debug)]
-struct Plain(Vec<Node>);
-
-impl Plain {
-    fn entries(&mut self, directory: usize) -> &mut BTreeMap<&'static str, usize> {
-        match &mut self.0[directory] {
-            Node::Directory { entries, .. } => entries,
-            Node::File(_) => panic!("only directories are asked"),
-        }
-    }
-
-    fn is_directory(&self, node: usize) -> bool {
-        matches!(self.0[node], Node::Directory { .. })
-    }
-
-    fn find(&mut self, directory: usize, name: &str) -> Result<usize, Why> {
-        self.entries(directory).get(name).copied().ok_or(Why::NotFound)
-    }
-
-    fn make(&mut self, parent: usize, name: &'static str, node: Node) -> Result<usize, Why> {
-        if self.entries(parent).contains_key(name) {
-            return Err(Why::Exists);
-        }
-        self.0.push(node);
-        let made = self.0.len() - 1;
-        self.entries(parent).insert(name, made);
-        Ok(made)
-    }
-
-    fn remove(&mut self, parent: usize, name: &str, directory: bool) -> Result<(), Why> {
-        let node = self.find(parent, name)?;
-        match (self.is_directory(node), directory) {
-            (true, false) => return Err(Why::IsDirectory),
-            (false, true) => return Err(Why::NotDirectory),
-            (true, true) if !self.entries(node).is_empty() => return Err(Why::NotEmpty),
-            _ => {}
-        }
-        self.entries(parent).remove(name);
-        Ok(())
-    }
-
-    /// True if `node` is `above` or a descendant of it.
-    fn is_in(&self, mut node: usize, above: usize) -> bool {
-        while node != above {
-            match self.0[node] {
-                Node::Directory { parent, .. } if node != 0 => node = parent,
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    fn rename(&mut self, from: (usize, &'static str), to: (usize, &'static str), mode: RenameMode) -> Result<(), Why> {
-        let moved = self.find(from.0, from.1)?;
-        let taken = self.find(to.0, to.1).ok();
-        if mode == RenameMode::Exchange && taken.is_none() {
-            return Err(Why::NotFound);
-        }
-        if from == to {
-            return if mode == RenameMode::NoReplace { Err(Why::Exists) } else { Ok(()) };
-        }
-        if self.is_directory(moved) && self.is_in(to.0, moved) {
-            return Err(Why::Invalid);
-        }
-        match (mode, taken) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Why::Exists),
-            (RenameMode::Exchange, Some(other)) => {
-                if self.is_directory(other) && self.is_in(from.0, other) {
-                    return Err(Why::Invalid);
-                }
-                self.put(from.0, from.1, other);
-                self.put(to.0, to.1, moved);
-                return Ok(());
-            }
-            (_, Some(other)) => match (self.is_directory(moved), self.is_directory(other)) {
-                (true, false) => return Err(Why::NotDirectory),
-                (false, true) => return Err(Why::IsDirectory),
-                (true, true) if !self.entries(other).is_empty() => return Err(Why::NotEmpty),
-                _ => {}
-            },
-            _ => {}
-        }
-        self.entries(from.0).remove(from.1);
-        self.put(to.0, to.1, moved);
-        Ok(())
-    }
-
-    fn put(&mut self, directory: usize, name: &'static str, node: usize) {
-        self.entries(directory).insert(name, node);
-        if let Node::Directory { parent, .. } = &mut self.0[node] {
-            *parent = directory;
-        }
-    }
-
-    fn live(&mut self) -> Vec<usize> {
-        let (mut live, mut next) = (vec![0], 0);
-        while next < live.len() {
-            let children: Vec<usize> = self.entries(live[next]).values().copied().collect();
-            live.extend(children.into_iter().filter(|child| self.is_directory(*child)));
-            next += 1;
-        }
-        live
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.below(256)).unwrap()
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
-
 /// The two file systems that are compared.
-struct Pair {
-    plain: Plain,
+struct Comparison {
+    reference: ReferenceFs,
     vfs: Vfs,
-    /// Another client of the pool; each step uses a random one of the two.
+    /// Another client of the pool; each step uses a rng one of the two.
     other: Vfs,
     /// Ids of the reference file system's numbers.
     ids: BTreeMap<usize, FileId>,
-    random: Random,
+    rng: SeededRng,
 }
 
-impl Pair {
+impl Comparison {
     fn new(vfs: Vfs, other: Vfs, seed: u64) -> Self {
-        let plain = Plain(vec![Node::Directory { entries: BTreeMap::new(), parent: 0 }]);
-        Self { plain, vfs, other, ids: [(0, FileId::ROOT)].into(), random: Random(seed) }
+        let reference = ReferenceFs::default();
+        Self { reference, vfs, other, ids: [(0, FileId::ROOT)].into(), rng: SeededRng(seed) }
     }
 
     fn place(&mut self) -> (usize, FileId, &'static str) {
-        let directories = self.plain.live();
-        let directory = self.random.pick(&directories);
-        (directory, self.ids[&directory], self.random.pick(&NAMES))
+        let directories = self.reference.directories();
+        let directory = self.rng.pick(&directories);
+        (directory, self.ids[&directory], self.rng.pick(&NAMES))
     }
 
     async fn step(&mut self) {
-        if self.random.below(2) == 0 {
+        if self.rng.below(2) == 0 {
             std::mem::swap(&mut self.vfs, &mut self.other);
         }
-        match self.random.below(12) {
+        match self.rng.below(12) {
             0 | 1 => self.create().await,
             2 => self.make_directory().await,
             3 => self.remove().await,
@@ -207,17 +56,17 @@ impl Pair {
         }
     }
 
-    fn agree<A, B>(plain: &Result<A, Why>, real: &Result<B, Refusal>) {
-        assert_eq!(plain.as_ref().err().copied(), real.as_ref().err().map(why), "{:?}", real.as_ref().err());
+    fn agree<A, B>(reference: &Result<A, FsError>, real: &Result<B, Refusal>) {
+        assert_eq!(reference.as_ref().err().copied(), real.as_ref().err().map(fs_error), "{:?}", real.as_ref().err());
     }
 
     async fn create(&mut self) {
         let (directory, id, name) = self.place();
-        let plain = self.plain.make(directory, name, Node::File(Vec::new()));
-        let flags = OpenFlags { exclusive: true, use_extent: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
+        let reference = self.reference.make(directory, name, ReferenceInode::File(Vec::new()));
+        let flags = OpenFlags { exclusive: true, use_extent: self.rng.below(2) == 0, ..OpenFlags::READ_WRITE };
         let real = self.vfs.create(id, name.as_bytes(), 0o644, OWNER, flags).await;
-        Self::agree(&plain, &real);
-        if let (Ok(number), Ok((attributes, handle))) = (plain, real) {
+        Self::agree(&reference, &real);
+        if let (Ok(number), Ok((attributes, handle))) = (reference, real) {
             self.ids.insert(number, attributes.file);
             self.vfs.close(handle).await.unwrap();
         }
@@ -225,56 +74,53 @@ impl Pair {
 
     async fn make_directory(&mut self) {
         let (directory, id, name) = self.place();
-        let node = Node::Directory { entries: BTreeMap::new(), parent: directory };
-        let plain = self.plain.make(directory, name, node);
+        let node = ReferenceInode::Directory { entries: BTreeMap::new(), parent: directory };
+        let reference = self.reference.make(directory, name, node);
         let real = self.vfs.make_directory(id, name.as_bytes(), 0o755, OWNER).await;
-        Self::agree(&plain, &real);
-        if let (Ok(number), Ok(attributes)) = (plain, real) {
+        Self::agree(&reference, &real);
+        if let (Ok(number), Ok(attributes)) = (reference, real) {
             self.ids.insert(number, attributes.file);
         }
     }
 
     async fn remove(&mut self) {
         let (directory, id, name) = self.place();
-        let directories = self.random.below(2) == 0;
-        let plain = self.plain.remove(directory, name, directories);
+        let directories = self.rng.below(2) == 0;
+        let reference = self.reference.remove(directory, name, directories);
         let real = if directories {
             self.vfs.remove_directory(id, name.as_bytes()).await
         } else {
             self.vfs.unlink(id, name.as_bytes()).await
         };
-        Self::agree(&plain, &real);
+        Self::agree(&reference, &real);
     }
 
     async fn rename(&mut self) {
         let ((source, from_id, from_name), (target, to_id, to_name)) = (self.place(), self.place());
-        let mode = self.random.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
-        let plain = self.plain.rename((source, from_name), (target, to_name), mode);
+        let mode = self.rng.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+        let reference = self.reference.rename((source, from_name), (target, to_name), mode);
         let real = self.vfs.rename(from(from_id, from_name), to(to_id, to_name), mode).await;
-        Self::agree(&plain, &real);
+        Self::agree(&reference, &real);
     }
 
-    /// A random existing file, if the random name is one.
+    /// A rng existing file, if the rng name is one.
     fn file(&mut self) -> Option<(usize, FileId)> {
         let (directory, _, name) = self.place();
-        let found = self.plain.find(directory, name).ok().filter(|found| !self.plain.is_directory(*found))?;
+        let found = self.reference.find(directory, name).ok().filter(|found| !self.reference.is_directory(*found))?;
         Some((found, self.ids[&found]))
     }
 
     fn bytes(&mut self, file: usize) -> &mut Vec<u8> {
-        match &mut self.plain.0[file] {
-            Node::File(bytes) => bytes,
-            Node::Directory { .. } => panic!("only files are asked"),
-        }
+        self.reference.bytes(file)
     }
 
     async fn write(&mut self) {
         let Some((file, id)) = self.file() else { return };
-        let append = self.random.below(2) == 0;
-        let (start, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
-        let data: Vec<u8> = (0..length).map(|_| self.random.byte()).collect();
+        let append = self.rng.below(2) == 0;
+        let (start, length) = (self.rng.pick(&LENGTHS), self.rng.pick(&LENGTHS));
+        let data: Vec<u8> = (0..length).map(|_| u8::try_from(self.rng.below(256)).unwrap()).collect();
         let flags = if append { OpenFlags::APPEND } else { OpenFlags::WRITE };
-        let flags = OpenFlags { use_extent: self.random.below(3) == 0, truncate: self.random.below(8) == 0, ..flags };
+        let flags = OpenFlags { use_extent: self.rng.below(3) == 0, truncate: self.rng.below(8) == 0, ..flags };
         let handle = self.vfs.open(id, flags).await.unwrap();
         let written = self.vfs.write(handle, start as u64, Bytes::from(data.clone())).await.unwrap();
         assert_eq!(written as usize, length);
@@ -292,7 +138,7 @@ impl Pair {
 
     async fn truncate(&mut self) {
         let Some((file, id)) = self.file() else { return };
-        let size = self.random.pick(&LENGTHS);
+        let size = self.rng.pick(&LENGTHS);
         let changes = Changes { size: Some(size as u64), ..Changes::default() };
         let attributes = self.vfs.change(id, changes).await.unwrap();
         assert_eq!(attributes.size, size as u64);
@@ -302,7 +148,7 @@ impl Pair {
     async fn read(&mut self) {
         let Some((file, id)) = self.file() else { return };
         let handle = self.vfs.open(id, OpenFlags::READ).await.unwrap();
-        let (start, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
+        let (start, length) = (self.rng.pick(&LENGTHS), self.rng.pick(&LENGTHS));
         let real = self.vfs.read(handle, start as u64, u32::try_from(length).unwrap()).await.unwrap();
         let size = self.vfs.stat(id).await.unwrap().size;
         self.vfs.close(handle).await.unwrap();
@@ -317,9 +163,9 @@ impl Pair {
         let real = all(&self.vfs, id).await;
         let mut real: Vec<_> = real.iter().map(|e| (e.name.to_string(), e.kind == Kind::Directory, e.file)).collect();
         real.sort();
-        let entries = self.plain.entries(directory).clone();
+        let entries = self.reference.entries(directory).clone();
         let told =
-            entries.iter().map(|(name, node)| ((*name).to_owned(), self.plain.is_directory(*node), self.ids[node]));
+            entries.iter().map(|(name, node)| ((*name).to_owned(), self.reference.is_directory(*node), self.ids[node]));
         assert_eq!(real, told.collect::<Vec<_>>());
         let subdirectories = real.iter().filter(|(_, directory, _)| *directory).count();
         assert_eq!(self.vfs.stat(id).await.unwrap().links as usize, 2 + subdirectories);
@@ -328,7 +174,7 @@ impl Pair {
 
 /// Runs the comparison. `judge` is a client of the pool over a perfect connection.
 async fn compare(judge: Vfs, [vfs, other]: [Vfs; 2], seed: u64, steps: usize) {
-    let mut pair = Pair::new(vfs, other, seed);
+    let mut pair = Comparison::new(vfs, other, seed);
     let before = judge.usage();
     for _ in 0..steps {
         pair.step().await;

@@ -1,62 +1,107 @@
-//! Linearizability checker: a reference model of names, simple enough to be right by reading it,
-//! and the search for an order in which the model gives the clients' results.
+//! Sequential model of names: what a plain file system answers to creations, removals, renames,
+//! links and lookups. For the linearizability checker.
 
+use crate::linearizability::{Event, Model};
 use placement::FileId;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use wire::RenameMode;
+use std::collections::BTreeMap;
+use wire::{Refusal, RenameMode};
 
-pub type Place = (FileId, &'static str);
+/// Placeholder for the id of an entry whose creator died before the reply, until a client sees it.
+const UNKNOWN: FileId = FileId(u64::MAX);
 
+/// An operation on names with its start and its end.
+pub type NameEvent = Event<NameOperation, NameReply>;
+
+/// A directory and the name of an entry in it.
+pub type EntryKey = (FileId, &'static str);
+
+/// An operation on names.
 #[derive(Clone, Copy, Debug)]
-pub enum Action {
-    Create(Place),
-    MakeDirectory(Place),
-    Unlink(Place),
-    RemoveDirectory(Place),
-    Rename(Place, Place, RenameMode),
-    Link(FileId, Place),
-    Lookup(Place),
+pub enum NameOperation {
+    /// Creates a file; fails if the name exists.
+    Create(EntryKey),
+    /// Creates a directory.
+    MakeDirectory(EntryKey),
+    /// Removes an entry of a file.
+    Unlink(EntryKey),
+    /// Removes an empty directory.
+    RemoveDirectory(EntryKey),
+    /// Renames the first entry to the second.
+    Rename(EntryKey, EntryKey, RenameMode),
+    /// Adds a name of a file.
+    Link(FileId, EntryKey),
+    /// Looks up a name.
+    Lookup(EntryKey),
+    /// Lists a directory.
     List(FileId),
+    /// Counts the names of a file.
     Links(FileId),
+    /// Finds the parent of a directory.
     Parent(FileId),
 }
 
+/// What a successful operation returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    Nothing,
+pub enum NameOutcome {
+    /// No value.
+    Done,
+    /// The file that was created or found.
     File(FileId),
+    /// Entries of a directory, sorted.
     Entries(Vec<(String, FileId)>),
+    /// Number of names.
     Links(u32),
 }
 
+/// What a failed operation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum NameError {
+    /// ENOENT.
     NotFound,
+    /// EEXIST.
     Exists,
+    /// ENOTDIR.
     NotDirectory,
+    /// EISDIR.
     IsDirectory,
+    /// ENOTEMPTY.
     NotEmpty,
+    /// EINVAL.
     Invalid,
+    /// EPERM.
     NotPermitted,
     /// A reply that a plain file system never gives.
-    Strange,
+    Unexpected,
 }
 
-/// An operation with its start and its end with result; no end if its client died.
-#[derive(Clone, Debug)]
-pub struct Event {
-    pub action: Action,
-    pub began: usize,
-    pub ended: Option<(usize, Result<Seen, Why>)>,
+impl From<&Refusal> for NameError {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound(_) => Self::NotFound,
+            Refusal::Exists(_) => Self::Exists,
+            Refusal::NotDirectory(_) => Self::NotDirectory,
+            Refusal::IsDirectory(_) => Self::IsDirectory,
+            Refusal::NotEmpty(_) => Self::NotEmpty,
+            Refusal::Invalid { .. } => Self::Invalid,
+            Refusal::NotPermitted(_) => Self::NotPermitted,
+            _ => Self::Unexpected,
+        }
+    }
 }
 
+/// Reply to an operation on names.
+pub type NameReply = Result<NameOutcome, NameError>;
+
+/// The inode that an entry leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Thing {
+pub enum EntryTarget {
+    /// A file.
     File(FileId),
+    /// A directory.
     Directory(FileId),
 }
 
-impl Thing {
+impl EntryTarget {
     fn id(self) -> FileId {
         match self {
             Self::File(id) | Self::Directory(id) => id,
@@ -68,17 +113,37 @@ impl Thing {
     }
 }
 
-/// Reference model: the names in all directories.
+/// State of the model: the names in all directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tree {
-    entries: BTreeMap<FileId, BTreeMap<String, Thing>>,
+pub struct NameTree {
+    entries: BTreeMap<FileId, BTreeMap<String, EntryTarget>>,
     /// All directories that existed at first, the root before the others, in the order of their
     /// creation.
     pub directories: Vec<FileId>,
+    /// All files that existed at first.
     pub files: Vec<FileId>,
 }
 
-impl Tree {
+impl Model for NameTree {
+    type Operation = NameOperation;
+    type Reply = NameReply;
+
+    fn after(&self, operation: &NameOperation, reply: Option<&NameReply>) -> Vec<Self> {
+        let mut next = self.clone();
+        if let Some(reply) = reply {
+            return next.apply(*operation, reply).then_some(next).into_iter().collect();
+        }
+        let guess = match operation {
+            NameOperation::Create(_) | NameOperation::MakeDirectory(_) => NameOutcome::File(UNKNOWN),
+            _ => NameOutcome::Done,
+        };
+        let applied = next.apply(*operation, &Ok(guess)).then_some(next);
+        [Some(self.clone()), applied].into_iter().flatten().collect()
+    }
+}
+
+impl NameTree {
+    /// A tree with an empty root directory.
     pub fn new() -> Self {
         let mut tree = Self::default();
         tree.add(FileId::ROOT);
@@ -91,28 +156,28 @@ impl Tree {
     }
 
     /// Adds an entry before the test.
-    pub fn put(&mut self, parent: FileId, name: &str, thing: Thing) {
-        self.set((parent, name), Some(thing));
-        match thing {
-            Thing::Directory(directory) => self.add(directory),
-            Thing::File(file) if !self.files.contains(&file) => self.files.push(file),
-            Thing::File(_) => {}
+    pub fn insert_initial(&mut self, parent: FileId, name: &str, target: EntryTarget) {
+        self.set((parent, name), Some(target));
+        match target {
+            EntryTarget::Directory(directory) => self.add(directory),
+            EntryTarget::File(file) if !self.files.contains(&file) => self.files.push(file),
+            EntryTarget::File(_) => {}
         }
     }
 
-    fn get(&self, (parent, name): (FileId, &str)) -> Option<Thing> {
+    fn get(&self, (parent, name): (FileId, &str)) -> Option<EntryTarget> {
         self.entries.get(&parent)?.get(name).copied()
     }
 
-    fn set(&mut self, (parent, name): (FileId, &str), thing: Option<Thing>) {
+    fn set(&mut self, (parent, name): (FileId, &str), target: Option<EntryTarget>) {
         let Some(entries) = self.entries.get_mut(&parent) else { return };
-        match thing {
-            Some(thing) => drop(entries.insert(name.to_owned(), thing)),
+        match target {
+            Some(target) => drop(entries.insert(name.to_owned(), target)),
             None => drop(entries.remove(name)),
         }
     }
 
-    fn is_there(&self, directory: FileId) -> bool {
+    fn exists(&self, directory: FileId) -> bool {
         self.entries.contains_key(&directory)
     }
 
@@ -120,116 +185,120 @@ impl Tree {
         self.entries.get(&directory).is_none_or(BTreeMap::is_empty)
     }
 
-    fn names_of(&self, file: FileId) -> u32 {
-        let things = self.entries.values().flat_map(BTreeMap::values);
-        u32::try_from(things.filter(|thing| thing.id() == file).count()).unwrap()
+    fn link_count(&self, file: FileId) -> u32 {
+        let targets = self.entries.values().flat_map(BTreeMap::values);
+        u32::try_from(targets.filter(|target| target.id() == file).count()).unwrap()
     }
 
-    fn above(&self, directory: FileId) -> Option<FileId> {
-        let thing = Thing::Directory(directory);
-        self.entries.iter().find(|(_, entries)| entries.values().any(|entry| *entry == thing)).map(|(above, _)| *above)
+    fn parent_of(&self, directory: FileId) -> Option<FileId> {
+        let target = EntryTarget::Directory(directory);
+        self.entries.iter().find(|(_, entries)| entries.values().any(|entry| *entry == target)).map(|(above, _)| *above)
     }
 
     /// True if the directory is `above` or a descendant of it.
-    fn stands_in(&self, directory: FileId, above: FileId) -> bool {
-        std::iter::successors(Some(directory), |at| self.above(*at)).any(|at| at == above)
+    fn is_below(&self, directory: FileId, above: FileId) -> bool {
+        std::iter::successors(Some(directory), |at| self.parent_of(*at)).any(|at| at == above)
     }
 
-    /// Applies an action if the model allows this reply; returns whether it does.
-    fn does(&mut self, action: Action, answer: &Result<Seen, Why>) -> bool {
-        let reasons = self.reasons(action);
-        match answer {
-            Err(why) => reasons.contains(why),
-            Ok(seen) => reasons.is_empty() && self.perform(action, seen),
+    /// Applies an operation if the model allows this reply; returns whether it does.
+    fn apply(&mut self, operation: NameOperation, reply: &NameReply) -> bool {
+        let errors = self.errors(operation);
+        match reply {
+            Err(error) => errors.contains(error),
+            Ok(outcome) => errors.is_empty() && self.apply_success(operation, outcome),
         }
     }
 
-    /// All errors that apply to an action; a reply may have any of them.
-    fn reasons(&self, action: Action) -> Vec<Why> {
-        let mut reasons = Vec::new();
-        let mut unless = |right: bool, why: Why| {
+    /// All errors that apply to an operation; a reply may have any of them.
+    fn errors(&self, operation: NameOperation) -> Vec<NameError> {
+        let mut errors = Vec::new();
+        let mut require = |right: bool, error: NameError| {
             if !right {
-                reasons.push(why);
+                errors.push(error);
             }
         };
-        match action {
-            Action::Create(place) | Action::MakeDirectory(place) => {
-                unless(self.is_there(place.0), Why::NotFound);
-                unless(self.get(place).is_none(), Why::Exists);
+        match operation {
+            NameOperation::Create(key) | NameOperation::MakeDirectory(key) => {
+                require(self.exists(key.0), NameError::NotFound);
+                require(self.get(key).is_none(), NameError::Exists);
             }
-            Action::Unlink(place) => {
-                unless(self.get(place).is_some(), Why::NotFound);
-                unless(!self.get(place).is_some_and(Thing::is_directory), Why::IsDirectory);
+            NameOperation::Unlink(key) => {
+                require(self.get(key).is_some(), NameError::NotFound);
+                require(!self.get(key).is_some_and(EntryTarget::is_directory), NameError::IsDirectory);
             }
-            Action::RemoveDirectory(place) => {
-                unless(self.get(place).is_some(), Why::NotFound);
-                unless(self.get(place).is_none_or(Thing::is_directory), Why::NotDirectory);
-                unless(self.get(place).is_none_or(|thing| self.is_empty(thing.id())), Why::NotEmpty);
+            NameOperation::RemoveDirectory(key) => {
+                require(self.get(key).is_some(), NameError::NotFound);
+                require(self.get(key).is_none_or(EntryTarget::is_directory), NameError::NotDirectory);
+                require(self.get(key).is_none_or(|target| self.is_empty(target.id())), NameError::NotEmpty);
             }
-            Action::Rename(from, to, mode) => return self.rename_reasons(from, to, mode),
-            Action::Link(file, place) => {
-                unless(self.is_there(place.0) && self.names_of(file) > 0, Why::NotFound);
-                unless(self.get(place).is_none(), Why::Exists);
+            NameOperation::Rename(from, to, mode) => return self.rename_errors(from, to, mode),
+            NameOperation::Link(file, key) => {
+                require(self.exists(key.0) && self.link_count(file) > 0, NameError::NotFound);
+                require(self.get(key).is_none(), NameError::Exists);
             }
-            Action::Lookup(place) => unless(self.get(place).is_some(), Why::NotFound),
-            Action::List(directory) | Action::Parent(directory) => unless(self.is_there(directory), Why::NotFound),
-            Action::Links(file) => unless(self.names_of(file) > 0, Why::NotFound),
+            NameOperation::Lookup(key) => require(self.get(key).is_some(), NameError::NotFound),
+            NameOperation::List(directory) | NameOperation::Parent(directory) => {
+                require(self.exists(directory), NameError::NotFound);
+            }
+            NameOperation::Links(file) => require(self.link_count(file) > 0, NameError::NotFound),
         }
-        reasons
+        errors
     }
 
-    fn rename_reasons(&self, from: Place, to: Place, mode: RenameMode) -> Vec<Why> {
-        let mut reasons = Vec::new();
-        let mut when = |wrong: bool, why: Why| {
+    fn rename_errors(&self, from: EntryKey, to: EntryKey, mode: RenameMode) -> Vec<NameError> {
+        let mut errors = Vec::new();
+        let mut fail_if = |wrong: bool, error: NameError| {
             if wrong {
-                reasons.push(why);
+                errors.push(error);
             }
         };
-        let (moved, taken) = (self.get(from), self.get(to));
-        when(moved.is_none() || !self.is_there(to.0), Why::NotFound);
-        when(mode == RenameMode::Exchange && taken.is_none(), Why::NotFound);
-        when(mode == RenameMode::NoReplace && taken.is_some(), Why::Exists);
-        let Some(moved) = moved else { return reasons };
-        when(moved.is_directory() && self.stands_in(to.0, moved.id()), Why::Invalid);
-        let Some(taken) = taken.filter(|taken| *taken != moved) else { return reasons };
+        let (moved, replaced) = (self.get(from), self.get(to));
+        fail_if(moved.is_none() || !self.exists(to.0), NameError::NotFound);
+        fail_if(mode == RenameMode::Exchange && replaced.is_none(), NameError::NotFound);
+        fail_if(mode == RenameMode::NoReplace && replaced.is_some(), NameError::Exists);
+        let Some(moved) = moved else { return errors };
+        fail_if(moved.is_directory() && self.is_below(to.0, moved.id()), NameError::Invalid);
+        let Some(replaced) = replaced.filter(|replaced| *replaced != moved) else { return errors };
         match mode {
-            RenameMode::Exchange => when(taken.is_directory() && self.stands_in(from.0, taken.id()), Why::Invalid),
+            RenameMode::Exchange => {
+                fail_if(replaced.is_directory() && self.is_below(from.0, replaced.id()), NameError::Invalid);
+            }
             RenameMode::Replace => {
-                when(moved.is_directory() && !taken.is_directory(), Why::NotDirectory);
-                when(!moved.is_directory() && taken.is_directory(), Why::IsDirectory);
-                when(taken.is_directory() && !self.is_empty(taken.id()), Why::NotEmpty);
+                fail_if(moved.is_directory() && !replaced.is_directory(), NameError::NotDirectory);
+                fail_if(!moved.is_directory() && replaced.is_directory(), NameError::IsDirectory);
+                fail_if(replaced.is_directory() && !self.is_empty(replaced.id()), NameError::NotEmpty);
             }
             RenameMode::NoReplace => {}
         }
-        reasons
+        errors
     }
 
-    /// Applies an action that has no error; false if its reply does not match the model.
-    fn perform(&mut self, action: Action, seen: &Seen) -> bool {
-        match (action, seen) {
-            (Action::Create(place), Seen::File(made)) => self.set(place, Some(Thing::File(*made))),
-            (Action::MakeDirectory(place), Seen::File(made)) => {
-                self.set(place, Some(Thing::Directory(*made)));
+    /// Applies an operation that has no error; false if its reply does not match the model.
+    fn apply_success(&mut self, operation: NameOperation, outcome: &NameOutcome) -> bool {
+        match (operation, outcome) {
+            (NameOperation::Create(key), NameOutcome::File(made)) => self.set(key, Some(EntryTarget::File(*made))),
+            (NameOperation::MakeDirectory(key), NameOutcome::File(made)) => {
+                self.set(key, Some(EntryTarget::Directory(*made)));
                 self.entries.insert(*made, BTreeMap::new());
             }
-            (Action::Unlink(place) | Action::RemoveDirectory(place), _) => self.remove(place),
-            (Action::Rename(from, to, mode), _) => self.rename(from, to, mode),
-            (Action::Link(file, place), _) => self.set(place, Some(Thing::File(file))),
-            (Action::Lookup(place), Seen::File(found)) => {
-                self.learn(place, *found);
-                return self.get(place).map(Thing::id) == Some(*found);
+            (NameOperation::Unlink(key) | NameOperation::RemoveDirectory(key), _) => self.remove(key),
+            (NameOperation::Rename(from, to, mode), _) => self.rename(from, to, mode),
+            (NameOperation::Link(file, key), _) => self.set(key, Some(EntryTarget::File(file))),
+            (NameOperation::Lookup(key), NameOutcome::File(found)) => {
+                self.learn_id(key, *found);
+                return self.get(key).map(EntryTarget::id) == Some(*found);
             }
-            (Action::List(directory), Seen::Entries(found)) => {
+            (NameOperation::List(directory), NameOutcome::Entries(found)) => {
                 for (name, id) in found {
-                    self.learn((directory, name), *id);
+                    self.learn_id((directory, name), *id);
                 }
                 let there: Vec<(String, FileId)> =
-                    self.entries[&directory].iter().map(|(name, thing)| (name.clone(), thing.id())).collect();
+                    self.entries[&directory].iter().map(|(name, target)| (name.clone(), target.id())).collect();
                 return there == *found;
             }
-            (Action::Links(file), Seen::Links(count)) => return self.names_of(file) == *count,
-            (Action::Parent(directory), Seen::File(above)) => {
-                return self.above(directory).unwrap_or(FileId::ROOT) == *above;
+            (NameOperation::Links(file), NameOutcome::Links(count)) => return self.link_count(file) == *count,
+            (NameOperation::Parent(directory), NameOutcome::File(above)) => {
+                return self.parent_of(directory).unwrap_or(FileId::ROOT) == *above;
             }
             _ => return false,
         }
@@ -237,32 +306,32 @@ impl Tree {
     }
 
     /// Sets the id of an entry that a dead client created, when another client sees it.
-    fn learn(&mut self, place: (FileId, &str), id: FileId) {
-        if self.get(place).map(Thing::id) != Some(UNKNOWN) {
+    fn learn_id(&mut self, key: (FileId, &str), id: FileId) {
+        if self.get(key).map(EntryTarget::id) != Some(UNKNOWN) {
             return;
         }
-        for thing in self.entries.values_mut().flat_map(BTreeMap::values_mut).filter(|thing| thing.id() == UNKNOWN) {
-            *thing = if thing.is_directory() { Thing::Directory(id) } else { Thing::File(id) };
+        for target in self.entries.values_mut().flat_map(BTreeMap::values_mut).filter(|target| target.id() == UNKNOWN) {
+            *target = if target.is_directory() { EntryTarget::Directory(id) } else { EntryTarget::File(id) };
         }
         if let Some(entries) = self.entries.remove(&UNKNOWN) {
             self.entries.insert(id, entries);
         }
     }
 
-    fn remove(&mut self, place: Place) {
-        if let Some(Thing::Directory(directory)) = self.get(place) {
+    fn remove(&mut self, key: EntryKey) {
+        if let Some(EntryTarget::Directory(directory)) = self.get(key) {
             self.entries.remove(&directory);
         }
-        self.set(place, None);
+        self.set(key, None);
     }
 
-    fn rename(&mut self, from: Place, to: Place, mode: RenameMode) {
-        let (moved, taken) = (self.get(from), self.get(to));
-        if moved == taken {
+    fn rename(&mut self, from: EntryKey, to: EntryKey, mode: RenameMode) {
+        let (moved, replaced) = (self.get(from), self.get(to));
+        if moved == replaced {
             return;
         }
         if mode == RenameMode::Exchange {
-            self.set(from, taken);
+            self.set(from, replaced);
         } else {
             self.remove(to);
             self.set(from, None);
@@ -270,53 +339,3 @@ impl Tree {
         self.set(to, moved);
     }
 }
-
-/// True if some order of the operations explains all replies.
-pub fn fits(tree: &Tree, history: &[Event]) -> bool {
-    search(tree, history, &mut (0..history.len()).collect(), &mut HashSet::new())
-}
-
-fn search(
-    tree: &Tree,
-    history: &[Event],
-    left: &mut BTreeSet<usize>,
-    failed: &mut HashSet<(Tree, BTreeSet<usize>)>,
-) -> bool {
-    let ended = |event: &Event| event.ended.as_ref().map_or(usize::MAX, |(at, _)| *at);
-    let Some(first_end) = left.iter().map(|at| ended(&history[*at])).min() else { return true };
-    if left.iter().all(|at| history[*at].ended.is_none()) {
-        return true;
-    }
-    if failed.contains(&(tree.clone(), left.clone())) {
-        return false;
-    }
-    let candidates: Vec<usize> = left.iter().copied().filter(|at| history[*at].began <= first_end).collect();
-    for at in candidates {
-        left.remove(&at);
-        let found = outcomes(tree, &history[at]).into_iter().any(|next| search(&next, history, left, failed));
-        left.insert(at);
-        if found {
-            return true;
-        }
-    }
-    failed.insert((tree.clone(), left.clone()));
-    false
-}
-
-/// The possible trees after an operation with this reply. An operation without a reply may or may
-/// not have been applied.
-fn outcomes(tree: &Tree, event: &Event) -> Vec<Tree> {
-    let mut next = tree.clone();
-    if let Some((_, answer)) = &event.ended {
-        return next.does(event.action, answer).then_some(next).into_iter().collect();
-    }
-    let guess = match event.action {
-        Action::Create(_) | Action::MakeDirectory(_) => Seen::File(UNKNOWN),
-        _ => Seen::Nothing,
-    };
-    let done = next.does(event.action, &Ok(guess)).then_some(next);
-    [Some(tree.clone()), done].into_iter().flatten().collect()
-}
-
-/// Placeholder for the id of an entry whose creator died before the reply, until a client sees it.
-const UNKNOWN: FileId = FileId(u64::MAX);

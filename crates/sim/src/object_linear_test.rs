@@ -3,7 +3,12 @@
 //! order in which a single map gives these results, and in which no operation precedes another that
 //! had ended before it began.
 
-use crate::{Vfs, linear_test::*, pool_test::*};
+use crate::{
+    clients::{RETRY_WITHOUT_PAUSES, SeededRng, block_on},
+    linearizability::*,
+    object_model::*,
+    pool::*,
+};
 use bytes::Bytes;
 use client::{
     Objects,
@@ -11,7 +16,6 @@ use client::{
     testing::{CountingConnection, SteppedConnection},
 };
 use std::{
-    collections::{BTreeSet, HashSet},
     future::Future,
     pin::{Pin, pin},
     sync::{
@@ -22,157 +26,17 @@ use std::{
     time::Duration,
 };
 use store::ModelEngine;
+use vfs::Vfs;
 use wire::{Refusal, RenameMode};
 
-pub fn dice(seed: u64) -> Dice {
-    Dice(seed)
-}
+type InFlightCall = Pin<Box<dyn Future<Output = ObjectReply>>>;
 
-const KEYS: [&str; 3] = ["k", "a/k", "b/k"];
-
-#[derive(Clone, Copy, Debug)]
-enum Action {
-    /// Key and bytes of a put. `PutAbsent` and `Swap` have conditions; `Swap` expects the version
-    /// that this client saw last.
-    Put(usize, u8),
-    PutAbsent(usize, u8),
-    Swap(usize, u8),
-    Get(usize),
-    Delete(usize),
-    /// Renames the object of one key to another key, as a file.
-    Move(usize, usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    Done(Option<Version>),
-    Value(u8, Version),
-    Missing,
-    /// The condition failed; the version that is present.
-    Changed(Option<Version>),
-}
-
-#[derive(Clone, Debug)]
-struct Event {
-    action: Action,
-    /// The version that the condition requires.
-    asked: Option<Version>,
-    began: usize,
-    ended: Option<(usize, Seen)>,
-}
-
-/// State of the map: bytes of each key, and the version once a client has seen it.
-type State = [Option<(u8, Option<Version>)>; KEYS.len()];
-
-fn same(known: Option<Version>, told: Version) -> bool {
-    known.is_none_or(|known| known == told)
-}
-
-/// Possible states after an event; empty if its reply is not allowed.
-fn after(state: &State, event: &Event) -> Vec<State> {
-    let put = |key: usize, fill: u8, version: Option<Version>| {
-        let mut next = *state;
-        next[key] = Some((fill, version));
-        next
-    };
-    let Some((_, seen)) = event.ended else { return unanswered(state, event, put) };
-    match (event.action, seen) {
-        (Action::Put(key, fill), Seen::Done(version)) => vec![put(key, fill, version)],
-        (Action::PutAbsent(key, fill), Seen::Done(version)) if state[key].is_none() => vec![put(key, fill, version)],
-        (Action::Swap(key, fill), Seen::Done(version)) => match (state[key], event.asked) {
-            (Some((_, known)), Some(asked)) if same(known, asked) => vec![put(key, fill, version)],
-            _ => Vec::new(),
-        },
-        (Action::PutAbsent(key, _) | Action::Swap(key, _), Seen::Changed(present)) => match (state[key], present) {
-            (None, None) => vec![*state],
-            (Some((fill, known)), Some(present)) if same(known, present) && event.asked != Some(present) => {
-                vec![put(key, fill, Some(present))]
-            }
-            _ => Vec::new(),
-        },
-        (Action::Get(key), Seen::Value(fill, version)) => match state[key] {
-            Some((there, known)) if there == fill && same(known, version) => vec![put(key, fill, Some(version))],
-            _ => Vec::new(),
-        },
-        (Action::Get(key) | Action::Delete(key), Seen::Missing) if state[key].is_none() => vec![*state],
-        (Action::Delete(key), Seen::Done(_)) if state[key].is_some() => {
-            let mut next = *state;
-            next[key] = None;
-            vec![next]
-        }
-        (Action::Move(from, _), Seen::Missing) if state[from].is_none() => vec![*state],
-        (Action::Move(from, to), Seen::Done(_)) if state[from].is_some() => {
-            let mut next = *state;
-            next[to] = next[from].take();
-            vec![next]
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Possible states after an operation of a client that died: applied or not.
-fn unanswered(state: &State, event: &Event, put: impl Fn(usize, u8, Option<Version>) -> State) -> Vec<State> {
-    let mut states = vec![*state];
-    match event.action {
-        Action::Put(key, fill) => states.push(put(key, fill, None)),
-        Action::PutAbsent(key, fill) if state[key].is_none() => states.push(put(key, fill, None)),
-        Action::Swap(key, fill) if matches!((state[key], event.asked), (Some((_, known)), Some(asked)) if same(known, asked)) =>
-        {
-            states.push(put(key, fill, None));
-        }
-        Action::Delete(key) => {
-            let mut next = *state;
-            next[key] = None;
-            states.push(next);
-        }
-        Action::Move(from, to) if state[from].is_some() => {
-            let mut next = *state;
-            next[to] = next[from].take();
-            states.push(next);
-        }
-        _ => {}
-    }
-    states
-}
-
-fn fits(history: &[Event]) -> bool {
-    let left = (0..history.len()).collect();
-    search([None; KEYS.len()], history, &left, &mut HashSet::new())
-}
-
-fn search(
-    state: State,
-    history: &[Event],
-    left: &BTreeSet<usize>,
-    failed: &mut HashSet<(State, BTreeSet<usize>)>,
-) -> bool {
-    let ended = |event: &Event| event.ended.map_or(usize::MAX, |(at, _)| at);
-    if left.iter().all(|at| history[*at].ended.is_none()) {
-        return true;
-    }
-    if failed.contains(&(state, left.clone())) {
-        return false;
-    }
-    let first_end = left.iter().map(|at| ended(&history[*at])).min().unwrap_or(usize::MAX);
-    for at in left.iter().copied().filter(|at| history[*at].began <= first_end) {
-        let mut rest = left.clone();
-        rest.remove(&at);
-        if after(&state, &history[at]).into_iter().any(|next| search(next, history, &rest, failed)) {
-            return true;
-        }
-    }
-    failed.insert((state, left.clone()));
-    false
-}
-
-type Doing = Pin<Box<dyn Future<Output = Seen>>>;
-
-struct Actor {
+struct ObjectClient {
     vfs: Vfs,
     objects: Objects,
-    todo: Vec<Action>,
+    remaining: Vec<ObjectAction>,
     last: [Option<Version>; KEYS.len()],
-    doing: Option<(usize, Doing)>,
+    in_flight: Option<(usize, InFlightCall)>,
 }
 
 /// Value of a put: one byte repeated, for a length that is inline, one stripe, or several stripes.
@@ -181,99 +45,106 @@ fn value(fill: u8) -> Bytes {
     filled(fill, length).into()
 }
 
-async fn act(vfs: Vfs, objects: Objects, action: Action, asked: Option<Version>) -> Seen {
+async fn execute_action(vfs: Vfs, objects: Objects, action: ObjectAction, expected: Option<Version>) -> ObjectReply {
     let put = async |key: usize, fill, condition| match objects.put(KEYS[key].as_bytes(), value(fill), condition).await
     {
-        Ok(version) => Seen::Done(Some(version)),
-        Err(Refusal::VersionMismatch { present, .. }) => Seen::Changed(present),
+        Ok(version) => ObjectReply::Done(Some(version)),
+        Err(Refusal::VersionMismatch { present, .. }) => ObjectReply::Changed(present),
         Err(refusal) => panic!("{action:?}: {refusal}"),
     };
     match action {
-        Action::Put(key, fill) => put(key, fill, Condition::Always).await,
-        Action::PutAbsent(key, fill) => put(key, fill, Condition::Absent).await,
-        Action::Swap(key, fill) => put(key, fill, asked.map_or(Condition::Absent, Condition::Is)).await,
-        Action::Get(key) => match objects.get(KEYS[key].as_bytes()).await {
+        ObjectAction::Put(key, fill) => put(key, fill, Condition::Always).await,
+        ObjectAction::PutAbsent(key, fill) => put(key, fill, Condition::Absent).await,
+        ObjectAction::Swap(key, fill) => put(key, fill, expected.map_or(Condition::Absent, Condition::Is)).await,
+        ObjectAction::Get(key) => match objects.get(KEYS[key].as_bytes()).await {
             Ok(got) => {
                 let version = got.head.version;
                 let bytes = got.into_bytes();
                 assert!(bytes == value(bytes[0]), "torn: {} bytes of {}", bytes.len(), bytes[0]);
-                Seen::Value(bytes[0], version)
+                ObjectReply::Value(bytes[0], version)
             }
-            Err(Refusal::NotFound(_)) => Seen::Missing,
+            Err(Refusal::NotFound(_)) => ObjectReply::Missing,
             Err(refusal) => panic!("{action:?}: {refusal}"),
         },
-        Action::Delete(key) => match objects.delete(KEYS[key].as_bytes(), Condition::Always).await {
-            Ok(()) => Seen::Done(None),
-            Err(Refusal::NotFound(_)) => Seen::Missing,
+        ObjectAction::Delete(key) => match objects.delete(KEYS[key].as_bytes(), Condition::Always).await {
+            Ok(()) => ObjectReply::Done(None),
+            Err(Refusal::NotFound(_)) => ObjectReply::Missing,
             Err(refusal) => panic!("{action:?}: {refusal}"),
         },
-        Action::Move(source, target) => moved(&vfs, source, target).await,
+        ObjectAction::Move(source, target) => moved(&vfs, source, target).await,
     }
 }
 
-async fn moved(vfs: &Vfs, source: usize, target: usize) -> Seen {
+async fn moved(vfs: &Vfs, source: usize, target: usize) -> ObjectReply {
     let above = async |key: usize| match KEYS[key].split_once('/') {
-        Some((folder, _)) => vfs.lookup(Vfs::root(), folder.as_bytes()).await.unwrap().file,
+        Some((directory, _)) => vfs.lookup(Vfs::root(), directory.as_bytes()).await.unwrap().file,
         None => Vfs::root(),
     };
     let (old, new) = (above(source).await, above(target).await);
     match vfs.rename(from(old, "k"), to(new, "k"), RenameMode::Replace).await {
-        Ok(()) => Seen::Done(None),
-        Err(Refusal::NotFound(_)) => Seen::Missing,
+        Ok(()) => ObjectReply::Done(None),
+        Err(Refusal::NotFound(_)) => ObjectReply::Missing,
         Err(refusal) => panic!("move: {refusal}"),
     }
 }
 
-fn draw(dice: &mut Dice, fill: u8) -> Action {
-    let key = dice.below(KEYS.len());
-    match dice.below(12) {
-        0..=2 => Action::Put(key, fill),
-        3 => Action::PutAbsent(key, fill),
-        4 | 5 => Action::Swap(key, fill),
-        6..=8 => Action::Get(key),
-        9 => Action::Delete(key),
-        _ => Action::Move(key, (key + 1) % KEYS.len()),
+fn random_action(rng: &mut SeededRng, fill: u8) -> ObjectAction {
+    let key = rng.below(KEYS.len());
+    match rng.below(12) {
+        0..=2 => ObjectAction::Put(key, fill),
+        3 => ObjectAction::PutAbsent(key, fill),
+        4 | 5 => ObjectAction::Swap(key, fill),
+        6..=8 => ObjectAction::Get(key),
+        9 => ObjectAction::Delete(key),
+        _ => ObjectAction::Move(key, (key + 1) % KEYS.len()),
     }
 }
 
-fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec<wire::Session>) {
-    let (mut history, mut dead, mut clock): (Vec<Event>, _, usize) = (Vec::new(), Vec::new(), 0);
-    let death = if dies { dice.below(150) } else { usize::MAX };
-    while !actors.is_empty() {
+fn interleave(
+    clients: &mut Vec<ObjectClient>,
+    rng: &mut SeededRng,
+    dies: bool,
+) -> (Vec<ObjectEvent>, Vec<wire::Session>) {
+    let (mut history, mut dead, mut clock): (Vec<ObjectEvent>, _, usize) = (Vec::new(), Vec::new(), 0);
+    let death = if dies { rng.below(150) } else { usize::MAX };
+    while !clients.is_empty() {
         clock += 1;
         assert!(clock < 200_000, "clients wait for each other for ever: {history:?}");
-        let at = dice.below(actors.len());
+        let at = rng.below(clients.len());
         if clock == death {
-            dead.push(actors.swap_remove(at).vfs.client.session());
+            dead.push(clients.swap_remove(at).vfs.client().session());
             continue;
         }
-        let actor = &mut actors[at];
-        let Some((event, doing)) = &mut actor.doing else {
-            let Some(action) = actor.todo.pop() else {
-                drop(actors.swap_remove(at));
+        let client = &mut clients[at];
+        let Some((event, in_flight)) = &mut client.in_flight else {
+            let Some(action) = client.remaining.pop() else {
+                drop(clients.swap_remove(at));
                 continue;
             };
-            let asked = if let Action::Swap(key, _) = action { actor.last[key] } else { None };
+            let expected = if let ObjectAction::Swap(key, _) = action { client.last[key] } else { None };
             let action = match action {
-                Action::Swap(key, fill) if asked.is_none() => Action::PutAbsent(key, fill),
+                ObjectAction::Swap(key, fill) if expected.is_none() => ObjectAction::PutAbsent(key, fill),
                 action => action,
             };
-            history.push(Event { action, asked, began: clock, ended: None });
-            let doing = act(actor.vfs.clone(), actor.objects.clone(), action, asked);
-            actor.doing = Some((history.len() - 1, Box::pin(doing)));
+            history.push(Event { operation: ObjectOperation { action, expected }, began: clock, ended: None });
+            let in_flight = execute_action(client.vfs.clone(), client.objects.clone(), action, expected);
+            client.in_flight = Some((history.len() - 1, Box::pin(in_flight)));
             continue;
         };
-        if let Poll::Ready(seen) = doing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(reply) = in_flight.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             let event = &mut history[*event];
-            event.ended = Some((clock, seen));
-            match (event.action, seen) {
-                (Action::Put(key, _) | Action::PutAbsent(key, _) | Action::Swap(key, _), Seen::Done(version)) => {
-                    actor.last[key] = version;
+            event.ended = Some((clock, reply));
+            match (event.operation.action, reply) {
+                (
+                    ObjectAction::Put(key, _) | ObjectAction::PutAbsent(key, _) | ObjectAction::Swap(key, _),
+                    ObjectReply::Done(version),
+                ) => {
+                    client.last[key] = version;
                 }
-                (Action::Get(key), Seen::Value(_, version)) => actor.last[key] = Some(version),
+                (ObjectAction::Get(key), ObjectReply::Value(_, version)) => client.last[key] = Some(version),
                 _ => {}
             }
-            actor.doing = None;
+            client.in_flight = None;
         }
     }
     (history, dead)
@@ -283,36 +154,49 @@ fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
     let settings = node::NodeSettings { partitions: 16, space_wait: Duration::ZERO, ..settings() };
     let pool = Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
-    let healthy = now(pool.over(|node| node, EAGER));
-    for folder in ["a", "b"] {
-        now(healthy.make_directories(folder.as_bytes())).unwrap();
+    let healthy = block_on(pool.over(|node| node, RETRY_WITHOUT_PAUSES));
+    for directory in ["a", "b"] {
+        block_on(healthy.make_directories(directory.as_bytes())).unwrap();
     }
-    let (before, mut dice, mut fill) = (healthy.usage(), Dice(seed), 0);
-    let mut actor = |dice: &mut Dice| {
-        let vfs = now(pool.over(SteppedConnection::new, EAGER));
-        let mut drawn = || {
+    let (before, mut rng, mut fill) = (healthy.usage(), SeededRng(seed), 0);
+    let mut client = |rng: &mut SeededRng| {
+        let vfs = block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES));
+        let mut next_action = || {
             fill += 1;
-            draw(dice, fill)
+            random_action(rng, fill)
         };
-        let todo = (0..operations).map(|_| drawn()).collect();
-        Actor { objects: Objects::new(vfs.client.clone()), vfs, todo, last: [None; KEYS.len()], doing: None }
+        let remaining = (0..operations).map(|_| next_action()).collect();
+        ObjectClient {
+            objects: Objects::new(vfs.client().clone()),
+            vfs,
+            remaining,
+            last: [None; KEYS.len()],
+            in_flight: None,
+        }
     };
-    let mut actors: Vec<Actor> = (0..clients).map(|_| actor(&mut dice)).collect();
-    let sessions: Vec<wire::Session> = actors.iter().map(|actor| actor.vfs.client.session()).collect();
-    let (mut history, _) = run(&mut actors, &mut dice, dies);
-    let objects = Objects::new(healthy.client.clone());
+    let mut clients: Vec<ObjectClient> = (0..clients).map(|_| client(&mut rng)).collect();
+    let sessions: Vec<wire::Session> = clients.iter().map(|client| client.vfs.client().session()).collect();
+    let (mut history, _) = interleave(&mut clients, &mut rng, dies);
+    let objects = Objects::new(healthy.client().clone());
     for key in 0..KEYS.len() {
-        let action = Action::Get(key);
-        let seen = now(act(healthy.clone(), objects.clone(), action, None));
-        history.push(Event { action, asked: None, began: usize::MAX - 1, ended: Some((usize::MAX, seen)) });
+        let action = ObjectAction::Get(key);
+        let reply = block_on(execute_action(healthy.clone(), objects.clone(), action, None));
+        history.push(Event {
+            operation: ObjectOperation { action, expected: None },
+            began: usize::MAX - 1,
+            ended: Some((usize::MAX, reply)),
+        });
     }
-    let lines: Vec<String> = history.iter().map(|event| format!("{event:?}")).collect();
-    assert!(fits(&history), "seed {seed}: in no order it is so:\n{}", lines.join("\n"));
+    assert!(
+        is_linearizable(&ObjectMap::default(), &history),
+        "seed {seed}: in no order it is so:\n{}",
+        format_history(&history)
+    );
     for key in KEYS {
-        drop(now(objects.delete(key.as_bytes(), Condition::Always)));
+        drop(block_on(objects.delete(key.as_bytes(), Condition::Always)));
     }
     for session in sessions {
-        now(healthy.client.recover(session)).unwrap();
+        block_on(healthy.client().recover(session)).unwrap();
     }
     let after = healthy.usage();
     assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, 0), "seed {seed}: space was left");
@@ -333,11 +217,11 @@ fn a_client_that_dies_among_others_has_done_its_last_put_or_not() {
 fn an_object_of_several_stripes_is_got_with_a_message_for_each_and_one_more() {
     for nodes in FEW_NODES {
         let calls = Arc::new(AtomicU64::new(0));
-        let vfs = now(Pool::of(nodes).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT));
-        let objects = Objects::new(vfs.client.clone());
-        now(objects.put(b"k", filled(1, 5 * STRIPE).into(), Condition::Always)).unwrap();
+        let vfs = block_on(Pool::of(nodes).over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT));
+        let objects = Objects::new(vfs.client().clone());
+        block_on(objects.put(b"k", filled(1, 5 * STRIPE).into(), Condition::Always)).unwrap();
         let before = calls.load(Relaxed);
-        now(objects.get(b"k")).unwrap();
+        block_on(objects.get(b"k")).unwrap();
         let messages = calls.load(Relaxed) - before;
         assert!(messages <= if nodes == 1 { 5 } else { 6 }, "{messages} messages over {nodes} nodes");
     }
@@ -352,9 +236,9 @@ fn an_object_that_goes_at_any_moment_of_a_get_is_got_whole_or_is_the_next() {
     {
         for moment in 0.. {
             let pool = Pool::of(nodes);
-            let (other, getter) = (now(pool.client()), now(pool.over(SteppedConnection::new, IMPATIENT)));
-            let (other, getter) = (Objects::new(other.client.clone()), Objects::new(getter.client.clone()));
-            now(other.put(b"k", long(1, length), Condition::Always)).unwrap();
+            let (other, getter) = (block_on(pool.client()), block_on(pool.over(SteppedConnection::new, IMPATIENT)));
+            let (other, getter) = (Objects::new(other.client().clone()), Objects::new(getter.client().clone()));
+            block_on(other.put(b"k", long(1, length), Condition::Always)).unwrap();
             let mut get = pin!(getter.get(b"k"));
             let mut context = Context::from_waker(Waker::noop());
             let early = (0..moment).find_map(|_| match get.as_mut().poll(&mut context) {
@@ -365,10 +249,10 @@ fn an_object_that_goes_at_any_moment_of_a_get_is_got_whole_or_is_the_next() {
                 break;
             }
             match next {
-                Some(length) => assert!(now(other.put(b"k", long(2, length), Condition::Always)).is_ok()),
-                None => now(other.delete(b"k", Condition::Always)).unwrap(),
+                Some(length) => assert!(block_on(other.put(b"k", long(2, length), Condition::Always)).is_ok()),
+                None => block_on(other.delete(b"k", Condition::Always)).unwrap(),
             }
-            let got = now(get).map(Value::into_bytes);
+            let got = block_on(get).map(Value::into_bytes);
             let whole = |value: &Bytes| *value == long(1, length) || next.is_some_and(|next| *value == long(2, next));
             let right =
                 got.as_ref().map_or_else(|refusal| matches!(refusal, Refusal::NotFound(_)) && next.is_none(), whole);
@@ -380,12 +264,19 @@ fn an_object_that_goes_at_any_moment_of_a_get_is_got_whole_or_is_the_next() {
 #[test]
 fn a_history_that_cannot_be_is_found_out() {
     let version = |change| Version { file: placement::FileId(1), change };
-    let event = |action, began, seen| Event { action, asked: None, began, ended: Some((began + 1, seen)) };
-    let put = event(Action::Put(0, 1), 1, Seen::Done(Some(version(1))));
-    assert!(fits(&[put.clone(), event(Action::Get(0), 3, Seen::Value(1, version(1)))]));
-    for lie in [Seen::Missing, Seen::Value(2, version(1)), Seen::Value(1, version(2))] {
-        assert!(!fits(&[put.clone(), event(Action::Get(0), 3, lie)]));
+    let event = |action, began, reply| Event {
+        operation: ObjectOperation { action, expected: None },
+        began,
+        ended: Some((began + 1, reply)),
+    };
+    let put = event(ObjectAction::Put(0, 1), 1, ObjectReply::Done(Some(version(1))));
+    assert!(is_linearizable(
+        &ObjectMap::default(),
+        &[put.clone(), event(ObjectAction::Get(0), 3, ObjectReply::Value(1, version(1)))]
+    ));
+    for lie in [ObjectReply::Missing, ObjectReply::Value(2, version(1)), ObjectReply::Value(1, version(2))] {
+        assert!(!is_linearizable(&ObjectMap::default(), &[put.clone(), event(ObjectAction::Get(0), 3, lie)]));
     }
-    let both = [1, 2].map(|fill| event(Action::PutAbsent(1, fill), fill.into(), Seen::Done(None)));
-    assert!(!fits(&both), "two that both found nothing");
+    let both = [1, 2].map(|fill| event(ObjectAction::PutAbsent(1, fill), fill.into(), ObjectReply::Done(None)));
+    assert!(!is_linearizable(&ObjectMap::default(), &both), "two that both found nothing");
 }

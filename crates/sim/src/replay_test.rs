@@ -1,7 +1,7 @@
 //! A partition can be saved and restored between any two commands, and its commands replayed, with
 //! equal answers.
 
-use crate::{linear_test::*, linearizability::*, pool_test::*};
+use crate::{clients::*, names_model::NameTree, pool::*};
 use client::{Connection, testing::SteppedConnection};
 use node::ReplyFuture;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use wire::{
 const PARTITIONS: u16 = 8;
 
 /// A command of a partition, and its answer.
-struct Done {
+struct JournalEntry {
     request_id: Option<RequestId>,
     command: Command,
     now: Timestamp,
@@ -27,29 +27,30 @@ struct Done {
 }
 
 #[derive(Default)]
-struct Journal(Vec<Done>);
+struct Journal(Vec<JournalEntry>);
 
 /// Partitions without a node. Each is serialized and restored before every command.
-struct Bare {
+struct BarePartitions {
     partitions: Vec<Mutex<(Partition, Journal)>>,
     settings: Settings,
     sessions: AtomicU64,
     clock: AtomicU64,
 }
 
-impl Bare {
+impl BarePartitions {
     fn new(split_entries: u32) -> Arc<Self> {
         let settings = Settings { split_entries, ..Settings::new(7, STRIPE) };
-        let partitions = (0..PARTITIONS).map(|id| Mutex::new((empty(id, settings), Journal::default()))).collect();
+        let partitions =
+            (0..PARTITIONS).map(|id| Mutex::new((empty_partition(id, settings), Journal::default()))).collect();
         Arc::new(Self { partitions, settings, sessions: AtomicU64::new(0), clock: AtomicU64::new(0) })
     }
 
     fn meta(&self, partition: PartitionId, request_id: Option<RequestId>, command: Command) -> Outcome<Answer> {
         let secs = self.clock.fetch_add(1, Relaxed).cast_signed();
         let now = Timestamp { secs, nanos: 0 };
-        let mut held = self.partitions[usize::from(partition.0)].lock();
-        let (partition, journal) = &mut *held;
-        let mut copy = copied(partition);
+        let mut guard = self.partitions[usize::from(partition.0)].lock();
+        let (partition, journal) = &mut *guard;
+        let mut copy = round_trip(partition);
         let answer = partition.apply(request_id, command.clone(), now);
         assert_eq!(
             copy.apply(request_id, command.clone(), now),
@@ -57,16 +58,16 @@ impl Bare {
             "what was written down answers the same: {command:?}"
         );
         *partition = copy;
-        journal.0.push(Done { request_id, command, now, answer: answer.clone() });
+        journal.0.push(JournalEntry { request_id, command, now, answer: answer.clone() });
         answer
     }
 
     /// Replays all commands from the start.
     fn check_replay(&self) {
-        for (id, held) in (0..PARTITIONS).zip(&self.partitions) {
-            let (partition, journal) = &*held.lock();
-            let mut again = empty(id, self.settings);
-            for Done { request_id, command, now, answer } in &journal.0 {
+        for (id, guard) in (0..PARTITIONS).zip(&self.partitions) {
+            let (partition, journal) = &*guard.lock();
+            let mut again = empty_partition(id, self.settings);
+            for JournalEntry { request_id, command, now, answer } in &journal.0 {
                 assert_eq!(again.apply(*request_id, command.clone(), *now), *answer, "{command:?}");
             }
             assert_eq!((again.bytes(), again.files()), (partition.bytes(), partition.files()));
@@ -74,27 +75,27 @@ impl Bare {
     }
 }
 
-fn empty(id: u16, settings: Settings) -> Partition {
+fn empty_partition(id: u16, settings: Settings) -> Partition {
     match id {
         0 => Partition::with_root(settings, Owner::default(), 0o755, Timestamp::default()),
         id => Partition::new(PartitionId(id), settings),
     }
 }
 
-fn copied(partition: &Partition) -> Partition {
+fn round_trip(partition: &Partition) -> Partition {
     serde_json::from_str(&serde_json::to_string(partition).unwrap()).unwrap()
 }
 
 #[derive(Clone)]
-struct ToBare(Arc<Bare>);
+struct BareConnection(Arc<BarePartitions>);
 
-impl std::fmt::Debug for ToBare {
+impl std::fmt::Debug for BareConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ToBare")
+        f.write_str("BareConnection")
     }
 }
 
-impl Connection for ToBare {
+impl Connection for BareConnection {
     fn call(&self, request: Request) -> ReplyFuture {
         let answer = match request.body {
             Body::Hello => Ok(Answer::Hello(HelloReply {
@@ -114,23 +115,23 @@ impl Connection for ToBare {
 }
 
 fn try_seed(seed: u64, split_entries: u32) {
-    let bare = Bare::new(split_entries);
-    let healthy = now(over(ToBare(bare.clone()), EAGER));
-    let (mut tree, mut dice) = (Tree::new(), Dice(seed));
-    now(furnish(&healthy, &mut tree));
-    let actor = |dice: &mut Dice| Actor {
-        vfs: now(over(SteppedConnection::new(ToBare(bare.clone())), EAGER)),
-        todo: (0..6).map(|_| draw(dice, &tree)).collect(),
-        doing: None,
+    let partitions = BarePartitions::new(split_entries);
+    let healthy = block_on(over(BareConnection(partitions.clone()), RETRY_WITHOUT_PAUSES));
+    let (mut tree, mut rng) = (NameTree::new(), SeededRng(seed));
+    block_on(create_initial_tree(&healthy, &mut tree));
+    let client = |rng: &mut SeededRng| InterleavedClient {
+        vfs: block_on(over(SteppedConnection::new(BareConnection(partitions.clone())), RETRY_WITHOUT_PAUSES)),
+        remaining: (0..6).map(|_| random_operation(rng, &tree)).collect(),
+        in_flight: None,
     };
-    let mut actors: Vec<Actor> = (0..3).map(|_| actor(&mut dice)).collect();
-    let (mut history, dead) = run(&mut actors, &mut dice, true);
-    look_around(&healthy, &tree, &mut history);
+    let mut clients: Vec<InterleavedClient> = (0..3).map(|_| client(&mut rng)).collect();
+    let (mut history, dead) = interleave(&mut clients, &mut rng, true);
+    read_back(&healthy, &tree, &mut history);
     for session in dead {
-        now(healthy.client.recover(session)).unwrap();
+        block_on(healthy.client().recover(session)).unwrap();
     }
-    assert!(now(healthy.lookup(FileId::ROOT, b"nothing")).is_err());
-    bare.check_replay();
+    assert!(block_on(healthy.lookup(FileId::ROOT, b"nothing")).is_err());
+    partitions.check_replay();
 }
 
 #[test]

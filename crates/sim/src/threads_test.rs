@@ -1,6 +1,6 @@
 //! Many threads on one pool over the arena: the tree stays consistent, and nothing is lost.
 
-use crate::{Vfs, pool_test::*};
+use crate::pool::*;
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
@@ -14,6 +14,7 @@ use std::{
     thread,
     time::Duration,
 };
+use vfs::Vfs;
 use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 
 const THREADS: u64 = 4;

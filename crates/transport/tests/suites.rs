@@ -1,4 +1,4 @@
-//! Suites of `vfs` over sockets: the same tests, each connection a server and a `Remote`.
+//! Message suite of `sim` over sockets: the same tests, each connection a server and a `Remote`.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -6,17 +6,12 @@ mod common;
 use node::Node;
 use std::sync::Arc;
 use transport::{Remote, Server};
-use vfs::{Handle, Vfs};
-
-#[allow(dead_code, reason = "the suite uses some of it")]
-#[path = "../../vfs/src/pool_test.rs"]
-mod theirs;
 
 #[path = "../../sim/src/message_test.rs"]
 mod message_test;
 
 #[path = "common/pool.rs"]
-mod pool_test;
+mod pool;
 
 /// Server of a node, and a connection to it.
 fn serve_remote(node: &Arc<Node>) -> (Server, Remote) {

@@ -1,4 +1,4 @@
-//! Message suite of `vfs`, within TLS.
+//! Message suite of `sim`, within TLS.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -6,17 +6,12 @@ mod common;
 use node::Node;
 use std::sync::{Arc, LazyLock};
 use transport::{Identity, Listener, Remote, Server, ServerLimits};
-use vfs::{Handle, Vfs};
-
-#[allow(dead_code, reason = "the suite uses some of it")]
-#[path = "../../vfs/src/pool_test.rs"]
-mod theirs;
 
 #[path = "../../sim/src/message_test.rs"]
 mod message_test;
 
 #[path = "common/pool.rs"]
-mod pool_test;
+mod pool;
 
 static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::generate().unwrap());
 

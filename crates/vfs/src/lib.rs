@@ -18,9 +18,6 @@
 //! - `program_open`: opens for programs of this host, with descriptors of their own
 //! - `subscription`: subscriptions of kernels that cache names, attributes and bytes
 //!
-//! For tests: `kernel_model` (a model of a caching kernel) and `linearizability` (a linearizability
-//! checker).
-//!
 //! An embedded pool in five lines:
 //!
 //! ```

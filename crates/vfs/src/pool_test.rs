@@ -42,14 +42,6 @@ impl Pool {
         Self::that_splits(nodes, NodeSettings::default().split_entries)
     }
 
-    /// A pool over arenas, with extent files if this process may have them. Small closed ones are
-    /// demoted to inline immediately.
-    pub fn of_arenas(nodes: u32, memory: u64) -> Self {
-        let settings = NodeSettings { space_wait: Duration::ZERO, closed_extents_max: 0, ..settings() };
-        let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(memory) };
-        Self::start(nodes, &settings, || Arc::new(Arena::new(options).unwrap()))
-    }
-
     /// A client over connections that the test wraps around the in-process ones.
     pub async fn over<C: Connection + 'static>(
         &self,
@@ -64,10 +56,6 @@ impl Pool {
     /// A client that reaches all nodes.
     pub async fn client(&self) -> Vfs {
         self.over(|node| node, IMPATIENT).await
-    }
-
-    pub fn nodes(&self) -> &[Arc<Node>] {
-        &self.0
     }
 }
 
@@ -90,17 +78,6 @@ pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
         settings,
         Arc::new(Arena::new(ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(memory) }).unwrap()),
     )
-}
-
-/// All entries of a directory, in the order of their cookies.
-pub async fn all(vfs: &Vfs, directory: placement::FileId) -> Vec<wire::DirEntry> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    loop {
-        let page = vfs.list(directory, after, 1000).await.unwrap();
-        let Some(last) = page.last() else { return all };
-        after = last.cookie;
-        all.extend(page);
-    }
 }
 
 /// A pool with plenty of memory.

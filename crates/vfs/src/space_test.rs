@@ -1,15 +1,19 @@
 //! Behaviour of a full pool.
 
 use crate::{Handle, Vfs, pool_test::*};
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use client::Client;
+use client::{Client, Objects, objects::Condition};
+use node::NodeSettings;
 use std::{
     future::Future,
     pin::pin,
+    sync::Arc,
     task::{Context, Waker},
     time::Duration,
 };
-use wire::{Changes, Object, OpenFlags, Refusal, RenameMode};
+use store::Engine;
+use wire::{Changes, Object, OpenFlags, PLACEMENT, Refusal, RenameMode, STRIPE_SIZE, XattrMode};
 
 const MEMORY: u64 = 1 << 20;
 
@@ -169,5 +173,33 @@ async fn fill_to_the_brim(vfs: &Vfs) {
     while left.capacity - left.used > 4000 {
         vfs.make_symlink(Vfs::root(), format!("s{}", left.files).as_bytes(), &[b't'; 1000], OWNER).await.unwrap();
         left = vfs.usage();
+    }
+}
+
+#[tokio::test]
+async fn short_stripes_and_objects_keep_no_room_that_nobody_will_want() {
+    let memory = || Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap()) as Arc<dyn Engine>;
+    let settings = NodeSettings { stripe_bytes: 1 << 20, space_wait: Duration::ZERO, ..settings() };
+    for nodes in NODES {
+        let vfs = Pool::start(nodes, &settings, memory).client().await;
+        let objects = Objects::new(vfs.client.clone());
+        let folder = vfs.make_directories(b"d").await.unwrap().file;
+        for (name, value) in [(PLACEMENT, "striped"), (STRIPE_SIZE, "64KiB")] {
+            vfs.set_xattr(folder, name, value.into(), XattrMode::Set, false).await.unwrap();
+        }
+        let before = vfs.usage().used;
+        let (_, handle) = vfs.create(folder, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+        for at in 0..100 {
+            vfs.write(handle, at * 30_000, Bytes::from(vec![1; 30_000])).await.unwrap();
+        }
+        vfs.close(handle).await.unwrap();
+        for number in 0..8 {
+            objects
+                .put(format!("o{number}").as_bytes(), Bytes::from(vec![2; 250 << 10]), Condition::Always)
+                .await
+                .unwrap();
+        }
+        let used = vfs.usage().used - before;
+        assert!((5_000_000..5_500_000).contains(&used), "{used} bytes are used for 5,048,000");
     }
 }

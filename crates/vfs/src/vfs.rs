@@ -19,6 +19,11 @@ impl Vfs {
         Self { client, handles: Arc::default() }
     }
 
+    /// The client below, for what is not an operation on files: objects, recovery of sessions.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Id of the root directory.
     pub fn root() -> FileId {
         FileId::ROOT

@@ -225,3 +225,15 @@ fn the_stripes_of_a_long_write_or_read_are_under_way_together() {
         assert!(bytes == filled(7, 11 * STRIPE)[5..]);
     }
 }
+
+#[tokio::test]
+async fn a_handle_serves_only_what_it_was_opened_for_and_only_until_it_is_closed() {
+    let vfs = pool();
+    let file = vfs.write_file(b"f", b"x").await.unwrap().file;
+    let handle = vfs.open(file, OpenFlags::READ).await.unwrap();
+    let refused = vfs.write(handle, 0, Bytes::from_static(b"y")).await;
+    assert!(matches!(refused, Err(Refusal::BadHandle(_))));
+    vfs.close(handle).await.unwrap();
+    assert!(matches!(vfs.read(handle, 0, 1).await, Err(Refusal::BadHandle(_))));
+    assert!(matches!(vfs.close(handle).await, Err(Refusal::BadHandle(_))));
+}

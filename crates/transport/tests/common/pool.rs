@@ -1,10 +1,9 @@
-//! Stands in for the pool that the suites of `vfs` have in their own crate, with sockets below.
+//! Replaces `sim::pool` for the suites of `sim`, with sockets below.
 #![allow(dead_code, reason = "each suite uses some of it")]
 
-use super::theirs;
-pub use super::theirs::*;
 use client::{Client, Connection, Nodes, OnInvalidate, RetryPolicy};
 use node::{Node, ReplyFuture};
+pub use sim::pool::*;
 use std::sync::Arc;
 use transport::{Remote, Server};
 use vfs::Vfs;
@@ -41,15 +40,15 @@ pub fn direct(node: &Arc<Node>) -> Served {
 }
 
 /// Nodes that are reached over sockets.
-pub struct Pool(theirs::Pool);
+pub struct Pool(sim::pool::Pool);
 
 impl Pool {
     pub fn of(nodes: u32) -> Self {
-        Self(theirs::Pool::of(nodes))
+        Self(sim::pool::Pool::of(nodes))
     }
 
     pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
-        Self(theirs::Pool::that_splits(nodes, split_entries))
+        Self(sim::pool::Pool::that_splits(nodes, split_entries))
     }
 
     pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(Served) -> C, retry_policy: RetryPolicy) -> Vfs {
