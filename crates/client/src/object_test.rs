@@ -504,7 +504,7 @@ async fn bytes_that_an_upload_found_no_space_for_stand_there_once_when_they_are_
 }
 
 /// Reference model of objects, simple enough to be right by reading it.
-type Plain = BTreeMap<String, Vec<u8>>;
+type ObjectMap = BTreeMap<String, Vec<u8>>;
 
 #[tokio::test]
 async fn objects_over_a_bad_connection_are_what_a_map_is() {
@@ -516,7 +516,7 @@ async fn objects_over_a_bad_connection_are_what_a_map_is() {
             .over(|node| FaultyConnection::new(node, FaultRates::MANY, counter.fetch_add(1, Relaxed)), retry_policy)
             .await;
         let (objects, fs) = (objects(&bad), pool.client().await);
-        let (mut model, mut rng) = (Plain::new(), SeededRng(seed));
+        let (mut model, mut rng) = (ObjectMap::new(), SeededRng(seed));
         for round in 0..400 {
             let key = format!("{}{}", ["", "a/", "a/b/"][rng.below(3)], rng.below(6) + 10);
             let length = LENGTHS[rng.below(LENGTHS.len())];

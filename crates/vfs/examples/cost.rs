@@ -25,7 +25,7 @@ use vfs::Vfs;
 use wire::{OpenFlags, Owner};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum WritePath {
     Ordinary,
     Whole,
     PastUs,
@@ -40,17 +40,17 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let way = match arguments.next().as_deref() {
-        Some("ordinary") => Way::Ordinary,
-        Some("whole") => Way::Whole,
-        Some("past-us") => Way::PastUs,
+    let path = match arguments.next().as_deref() {
+        Some("ordinary") => WritePath::Ordinary,
+        Some("whole") => WritePath::Whole,
+        Some("past-us") => WritePath::PastUs,
         _ => panic!("say ordinary, whole or past-us"),
     };
     let files = arguments.next().map_or(100_000, |text| text.parse().unwrap());
     let (arena, vfs) = pool();
     // Memory first: the allocator retains what the timing run frees.
-    memory(&arena, &vfs, way, files);
-    time(&vfs, way, files / 5);
+    memory(&arena, &vfs, path, files);
+    time(&vfs, path, files / 5);
 }
 
 fn pool() -> (Arc<Arena>, Vfs) {
@@ -59,11 +59,11 @@ fn pool() -> (Arc<Arena>, Vfs) {
     (arena, Vfs::new(Client::embedded(node)))
 }
 
-fn make(vfs: &Vfs, directory: placement::FileId, number: u32, way: Way, data: &Bytes) {
-    let flags = OpenFlags { use_extent: way != Way::Ordinary, ..OpenFlags::READ_WRITE };
+fn make(vfs: &Vfs, directory: placement::FileId, number: u32, path: WritePath, data: &Bytes) {
+    let flags = OpenFlags { use_extent: path != WritePath::Ordinary, ..OpenFlags::READ_WRITE };
     let name = format!("file-{number:06}");
     let (_, handle) = now(vfs.create(directory, name.as_bytes(), 0o644, Owner::default(), flags)).unwrap();
-    if let Some(backing) = vfs.backing(handle).filter(|_| way == Way::PastUs) {
+    if let Some(backing) = vfs.backing(handle).filter(|_| path == WritePath::PastUs) {
         rustix::io::pwrite(&backing, data, 0).unwrap();
     } else {
         now(vfs.write(handle, 0, data.clone())).unwrap();
@@ -71,29 +71,29 @@ fn make(vfs: &Vfs, directory: placement::FileId, number: u32, way: Way, data: &B
     now(vfs.close(handle)).unwrap();
 }
 
-fn time(vfs: &Vfs, way: Way, files: u32) {
+fn time(vfs: &Vfs, path: WritePath, files: u32) {
     let data = Bytes::from(vec![7; 4096]);
     let mut best = f64::MAX;
     for _ in 0..5 {
         let directory = now(vfs.make_directories(b"time")).unwrap().file;
         let start = Instant::now();
-        (0..files).for_each(|number| make(vfs, directory, number, way, &data));
+        (0..files).for_each(|number| make(vfs, directory, number, path, &data));
         best = best.min(start.elapsed().as_secs_f64());
         now(vfs.remove_tree(b"time")).unwrap();
     }
-    println!("{way:?}: create, write 4 KiB, close: {:.2} us a file", best * 1e6 / f64::from(files));
+    println!("{path:?}: create, write 4 KiB, close: {:.2} us a file", best * 1e6 / f64::from(files));
 }
 
-fn memory(arena: &Arena, vfs: &Vfs, way: Way, files: u32) {
+fn memory(arena: &Arena, vfs: &Vfs, path: WritePath, files: u32) {
     let directory = now(vfs.make_directories(b"memory")).unwrap().file;
     let data = Bytes::from(vec![7; 1024]);
     let before = anonymous() + arena.resident().unwrap();
-    (0..files).for_each(|number| make(vfs, directory, number, way, &data));
+    (0..files).for_each(|number| make(vfs, directory, number, path, &data));
     let used = vfs.usage().used;
     let taken = anonymous() + arena.resident().unwrap() - before;
     let beside = taken.saturating_sub(u64::from(files) * 1024) / u64::from(files);
     println!(
-        "{way:?}: {files} files of 1 KiB: {beside} B a file beside their bytes; the pool counts {} B a file",
+        "{path:?}: {files} files of 1 KiB: {beside} B a file beside their bytes; the pool counts {} B a file",
         used / u64::from(files)
     );
 }

@@ -144,17 +144,17 @@ async fn a_mapping_outlives_close_and_unlink_and_nobody_is_given_its_memory() {
 }
 
 /// The process's own memory as a file, by which a raw mapping is written without references to it.
-struct Memory {
+struct MappedMemory {
     file: File,
     start: u64,
 }
 
-fn kernel_of(map: &memmap2::MmapRaw) -> Memory {
+fn kernel_of(map: &memmap2::MmapRaw) -> MappedMemory {
     let file = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
-    Memory { file, start: map.as_ptr() as u64 }
+    MappedMemory { file, start: map.as_ptr() as u64 }
 }
 
-impl Memory {
+impl MappedMemory {
     fn write_all_at(&self, bytes: &[u8], at: u64) -> std::io::Result<()> {
         self.file.write_all_at(bytes, self.start + at)
     }

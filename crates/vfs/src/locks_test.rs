@@ -15,16 +15,16 @@ use std::{
 };
 use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags, Outcome, Refusal};
 
-type Waiting = Pin<Box<dyn Future<Output = Outcome<()>> + Send>>;
+type PendingLock = Pin<Box<dyn Future<Output = Outcome<()>> + Send>>;
 
 /// Two sessions that have one file open.
-struct Bench {
+struct LockSessions {
     vfs: [Vfs; 2],
     handles: [Handle; 2],
     file: FileId,
 }
 
-impl Bench {
+impl LockSessions {
     async fn over(nodes: u32) -> Self {
         let pool = Pool::of(nodes);
         let vfs = [pool.client().await, pool.client().await];
@@ -40,14 +40,14 @@ impl Bench {
     }
 
     /// Requests a lock that must wait, and polls it once.
-    fn wait(&self, session: usize, lock: Lock) -> Waiting {
-        let mut waiting: Waiting = Box::pin(self.vfs[session].lock(self.handles[session], lock, true));
+    fn wait(&self, session: usize, lock: Lock) -> PendingLock {
+        let mut waiting: PendingLock = Box::pin(self.vfs[session].lock(self.handles[session], lock, true));
         assert_eq!(poll(&mut waiting), None, "it waits");
         waiting
     }
 }
 
-fn poll(waiting: &mut Waiting) -> Option<Outcome<()>> {
+fn poll(waiting: &mut PendingLock) -> Option<Outcome<()>> {
     match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
@@ -77,16 +77,19 @@ fn flock(owner: u64, kind: LockKind) -> Lock {
 #[tokio::test]
 async fn a_lock_that_is_taken_is_refused_told_and_waited_for() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, write(1)).await.unwrap();
-        assert!(matches!(bench.now(1, read(1)).await, Err(Refusal::Locked(_))), "the same number of another session");
-        let told = bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Read, 5, 50)).await.unwrap();
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, write(1)).await.unwrap();
+        assert!(
+            matches!(sessions.now(1, read(1)).await, Err(Refusal::Locked(_))),
+            "the same number of another session"
+        );
+        let told = sessions.vfs[1].test_lock(sessions.handles[1], range(1, LockKind::Read, 5, 50)).await.unwrap();
         assert_eq!(told, Some(write(1)));
-        assert_eq!(bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Write, 10, 50)).await, Ok(None));
-        let mut waiting = bench.wait(1, read(1));
-        bench.now(0, range(1, LockKind::Unlock, 0, 4)).await.unwrap();
+        assert_eq!(sessions.vfs[1].test_lock(sessions.handles[1], range(1, LockKind::Write, 10, 50)).await, Ok(None));
+        let mut waiting = sessions.wait(1, read(1));
+        sessions.now(0, range(1, LockKind::Unlock, 0, 4)).await.unwrap();
         assert_eq!(poll(&mut waiting), None, "a part of it is held still");
-        bench.now(0, range(1, LockKind::Read, 5, 9)).await.unwrap();
+        sessions.now(0, range(1, LockKind::Read, 5, 9)).await.unwrap();
         assert_eq!(poll(&mut waiting), Some(Ok(())), "readers are among themselves");
     }
 }
@@ -94,14 +97,14 @@ async fn a_lock_that_is_taken_is_refused_told_and_waited_for() {
 #[tokio::test]
 async fn who_waits_first_is_served_first_and_newcomers_do_not_overtake() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, read(1)).await.unwrap();
-        let mut writer = bench.wait(1, write(2));
-        let mut newcomer = bench.wait(0, read(3));
-        bench.now(0, unlock(1)).await.unwrap();
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, read(1)).await.unwrap();
+        let mut writer = sessions.wait(1, write(2));
+        let mut newcomer = sessions.wait(0, read(3));
+        sessions.now(0, unlock(1)).await.unwrap();
         assert_eq!(poll(&mut newcomer), None, "the writer came before");
         assert_eq!(poll(&mut writer), Some(Ok(())));
-        bench.now(1, unlock(2)).await.unwrap();
+        sessions.now(1, unlock(2)).await.unwrap();
         assert_eq!(poll(&mut newcomer), Some(Ok(())));
     }
 }
@@ -109,12 +112,12 @@ async fn who_waits_first_is_served_first_and_newcomers_do_not_overtake() {
 #[tokio::test]
 async fn who_holds_a_lock_goes_past_those_who_wait() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, read(1)).await.unwrap();
-        let mut writer = bench.wait(1, range(2, LockKind::Write, 0, 20));
-        let more = bench.vfs[0].lock(bench.handles[0], range(1, LockKind::Read, 10, 20), true).await;
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, read(1)).await.unwrap();
+        let mut writer = sessions.wait(1, range(2, LockKind::Write, 0, 20));
+        let more = sessions.vfs[0].lock(sessions.handles[0], range(1, LockKind::Read, 10, 20), true).await;
         assert_eq!(more, Ok(()), "the writer waits for him: he must not wait for the writer");
-        bench.vfs[0].unlock_all(bench.file, LockOwner::Session(1), LockStyle::EVERYWHERE).await.unwrap();
+        sessions.vfs[0].unlock_all(sessions.file, LockOwner::Session(1), LockStyle::EVERYWHERE).await.unwrap();
         assert_eq!(poll(&mut writer), Some(Ok(())));
     }
 }
@@ -122,32 +125,32 @@ async fn who_holds_a_lock_goes_past_those_who_wait() {
 #[tokio::test]
 async fn who_is_dropped_while_waiting_leaves_nothing() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, read(1)).await.unwrap();
-        let writer = bench.wait(1, write(2));
-        let mut reader = bench.wait(1, read(3));
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, read(1)).await.unwrap();
+        let writer = sessions.wait(1, write(2));
+        let mut reader = sessions.wait(1, read(3));
         drop(writer);
         assert_eq!(poll(&mut reader), Some(Ok(())), "nobody waits before him any more");
-        bench.now(0, unlock(1)).await.unwrap();
-        bench.now(1, unlock(3)).await.unwrap();
-        assert_eq!(bench.now(0, write(4)).await, Ok(()), "the dropped one holds nothing");
+        sessions.now(0, unlock(1)).await.unwrap();
+        sessions.now(1, unlock(3)).await.unwrap();
+        assert_eq!(sessions.now(0, write(4)).await, Ok(()), "the dropped one holds nothing");
     }
 }
 
 #[tokio::test]
 async fn whoever_closes_a_circle_of_waiting_is_told() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
+        let sessions = LockSessions::over(nodes).await;
         let part = |owner, start| range(owner, LockKind::Write, start, start);
         for owner in 1..=3 {
-            bench.now(0, part(owner, owner)).await.unwrap();
+            sessions.now(0, part(owner, owner)).await.unwrap();
         }
-        let mut first = bench.wait(0, part(1, 2));
-        let second = bench.wait(0, part(2, 3));
-        let last = bench.vfs[0].lock(bench.handles[0], part(3, 1), true).await;
+        let mut first = sessions.wait(0, part(1, 2));
+        let second = sessions.wait(0, part(2, 3));
+        let last = sessions.vfs[0].lock(sessions.handles[0], part(3, 1), true).await;
         assert!(matches!(last, Err(Refusal::Deadlock(_))), "{last:?}");
         drop(second);
-        bench.now(0, range(2, LockKind::Unlock, 2, 2)).await.unwrap();
+        sessions.now(0, range(2, LockKind::Unlock, 2, 2)).await.unwrap();
         assert_eq!(poll(&mut first), Some(Ok(())), "the others go on");
     }
 }
@@ -155,16 +158,16 @@ async fn whoever_closes_a_circle_of_waiting_is_told() {
 #[tokio::test]
 async fn closing_ends_the_locks_that_were_made_through_the_handle() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, flock(1, LockKind::Write)).await.unwrap();
-        bench.now(0, write(1)).await.unwrap();
-        bench.vfs[0].close(bench.handles[0]).await.unwrap();
-        bench.now(1, flock(2, LockKind::Write)).await.unwrap();
-        bench.now(1, write(2)).await.unwrap();
-        bench.vfs[1].unlock_all(bench.file, LockOwner::Session(2), LockStyle::EVERYWHERE).await.unwrap();
-        let other = bench.vfs[0].open(bench.file, OpenFlags::READ).await.unwrap();
-        assert_eq!(bench.vfs[0].lock(other, write(1), false).await, Ok(()));
-        let whole = bench.vfs[0].lock(other, flock(1, LockKind::Read), false).await;
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, flock(1, LockKind::Write)).await.unwrap();
+        sessions.now(0, write(1)).await.unwrap();
+        sessions.vfs[0].close(sessions.handles[0]).await.unwrap();
+        sessions.now(1, flock(2, LockKind::Write)).await.unwrap();
+        sessions.now(1, write(2)).await.unwrap();
+        sessions.vfs[1].unlock_all(sessions.file, LockOwner::Session(2), LockStyle::EVERYWHERE).await.unwrap();
+        let other = sessions.vfs[0].open(sessions.file, OpenFlags::READ).await.unwrap();
+        assert_eq!(sessions.vfs[0].lock(other, write(1), false).await, Ok(()));
+        let whole = sessions.vfs[0].lock(other, flock(1, LockKind::Read), false).await;
         assert!(matches!(whole, Err(Refusal::Locked(_))), "the other style stays");
     }
 }
@@ -189,11 +192,11 @@ async fn an_owner_that_never_locked_costs_no_message_when_it_closes() {
 #[tokio::test]
 async fn a_session_takes_its_locks_and_its_waiters_with_it() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, write(1)).await.unwrap();
-        let mut heir = bench.wait(1, write(2));
-        let mut own = bench.wait(0, write(3));
-        bench.vfs[0].client.close().await.unwrap();
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, write(1)).await.unwrap();
+        let mut heir = sessions.wait(1, write(2));
+        let mut own = sessions.wait(0, write(3));
+        sessions.vfs[0].client.close().await.unwrap();
         assert!(matches!(poll(&mut own), Some(Err(Refusal::Interrupted(_)))));
         assert_eq!(poll(&mut heir), Some(Ok(())));
     }
@@ -202,12 +205,12 @@ async fn a_session_takes_its_locks_and_its_waiters_with_it() {
 #[tokio::test]
 async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
     for nodes in NODES {
-        let bench = Bench::over(nodes).await;
-        bench.now(0, flock(1, LockKind::Read)).await.unwrap();
-        bench.now(1, flock(2, LockKind::Read)).await.unwrap();
-        let mut first = bench.wait(0, flock(1, LockKind::Write));
-        let second = bench.vfs[1].lock(bench.handles[1], flock(2, LockKind::Write), true);
-        let mut second: Waiting = Box::pin(second);
+        let sessions = LockSessions::over(nodes).await;
+        sessions.now(0, flock(1, LockKind::Read)).await.unwrap();
+        sessions.now(1, flock(2, LockKind::Read)).await.unwrap();
+        let mut first = sessions.wait(0, flock(1, LockKind::Write));
+        let second = sessions.vfs[1].lock(sessions.handles[1], flock(2, LockKind::Write), true);
+        let mut second: PendingLock = Box::pin(second);
         let (one, two) = (poll(&mut second), poll(&mut first));
         assert!(one.is_some() != two.is_some(), "one of them has it: {one:?} {two:?}");
     }
@@ -218,25 +221,25 @@ async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
 async fn of_many_that_wait_at_once_each_has_the_lock_alone_and_none_is_forgotten() {
     const WATCHDOG: Duration = Duration::from_mins(1);
     const ROUNDS: u64 = 100;
-    let bench = Arc::new(Bench::over(4).await);
+    let sessions = Arc::new(LockSessions::over(4).await);
     let inside = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..8_u64)
         .map(|number| {
-            let (bench, inside) = (bench.clone(), inside.clone());
+            let (sessions, inside) = (sessions.clone(), inside.clone());
             tokio::spawn(async move {
                 let session = usize::from(!number.is_multiple_of(2));
-                let vfs = bench.vfs[session].clone();
+                let vfs = sessions.vfs[session].clone();
                 for round in 0..ROUNDS {
                     let whole = (number + round).is_multiple_of(3);
                     let lock = if whole { flock(number, LockKind::Write) } else { write(number) };
                     let unit = if whole { 1 << 32 } else { 1 };
-                    vfs.lock(bench.handles[session], lock, true).await.unwrap();
+                    vfs.lock(sessions.handles[session], lock, true).await.unwrap();
                     let before = inside.fetch_add(unit, Relaxed);
                     assert_eq!(before / unit % (1 << 32), 0, "alone");
                     tokio::task::yield_now().await;
                     inside.fetch_sub(unit, Relaxed);
                     let unlock = Lock { kind: LockKind::Unlock, ..lock };
-                    vfs.lock(bench.handles[session], unlock, false).await.unwrap();
+                    vfs.lock(sessions.handles[session], unlock, false).await.unwrap();
                 }
             })
         })

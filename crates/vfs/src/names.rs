@@ -93,7 +93,7 @@ impl Vfs {
         let (client, name, host) = (self.client.clone(), Name::new(name), host.to_owned());
         async move {
             let name = name?;
-            let (kind, mode, owner) = bound(&host)?;
+            let (kind, mode, owner) = bind_source(&host)?;
             Ok(client
                 .create(parent, &name, NewInode::new(kind, mode, owner), false, ExtentRequest::None)
                 .await?
@@ -195,7 +195,7 @@ fn check_target(target: &[u8]) -> Outcome<()> {
 }
 
 /// Attributes of a bound file for this host file.
-fn bound(host: &Path) -> Outcome<(NewKind, u32, Owner)> {
+fn bind_source(host: &Path) -> Outcome<(NewKind, u32, Owner)> {
     let object = || Object::Text(host.display().to_string());
     let failed =
         |error: std::io::Error| Refusal::Io { object: object(), why: format!("cannot bind it: {error}").into() };

@@ -26,7 +26,7 @@ pub enum PathLocation {
 }
 
 /// Remaining part of a path walk.
-struct Walk {
+struct RemainingPath {
     /// Names still to be walked, in reverse order.
     names: Vec<Vec<u8>>,
 }
@@ -129,7 +129,7 @@ impl Vfs {
     pub fn write_file(&self, path: &[u8], bytes: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (vfs, path, bytes) = (self.clone(), path.to_vec(), Bytes::copy_from_slice(bytes));
         async move {
-            let (above, name) = vfs.walk_above(&path).await?;
+            let (above, name) = vfs.walk_to_parent(&path).await?;
             let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
             let (made, handle) = vfs.create(above.file, &name, FILE_MODE, above.owner, flags).await?;
             let written = vfs.write_whole(handle, bytes).await;
@@ -153,7 +153,7 @@ impl Vfs {
     pub fn remove_tree(&self, path: &[u8]) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move {
-            let (above, name) = vfs.walk_above(&path).await?;
+            let (above, name) = vfs.walk_to_parent(&path).await?;
             let found = vfs.lookup(above.file, &name).await?;
             if found.kind != Kind::Directory {
                 return vfs.unlink(above.file, &name).await;
@@ -187,7 +187,7 @@ impl Vfs {
     }
 
     /// The parent directory of a path's last name, and that name.
-    async fn walk_above(&self, path: &[u8]) -> Outcome<(Attributes, Vec<u8>)> {
+    async fn walk_to_parent(&self, path: &[u8]) -> Outcome<(Attributes, Vec<u8>)> {
         let mut names: Vec<&[u8]> = names(path).collect();
         let last = names.pop().filter(|last| *last != b"..");
         let last = last.ok_or_else(|| Refusal::invalid(Object::text(path), "the path has no last name"))?;
@@ -196,7 +196,7 @@ impl Vfs {
     }
 
     async fn walk(&self, path: &[u8], follow_last: bool) -> Outcome<Attributes> {
-        let mut remaining = Walk::new(path);
+        let mut remaining = RemainingPath::new(path);
         let mut links = 0;
         let mut current = self.stat(FileId::ROOT).await?;
         while let Some(name) = remaining.names.pop() {
@@ -223,7 +223,7 @@ impl Vfs {
     }
 }
 
-impl Walk {
+impl RemainingPath {
     fn new(path: &[u8]) -> Self {
         Self { names: names(path).rev().map(<[u8]>::to_vec).collect() }
     }

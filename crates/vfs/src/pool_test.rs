@@ -48,8 +48,8 @@ impl Pool {
         wrap: impl Fn(InProcessConnection) -> C,
         retry_policy: RetryPolicy,
     ) -> Vfs {
-        let way = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
-        let nodes: Nodes = self.0.iter().map(way).collect();
+        let connection = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
+        let nodes: Nodes = self.0.iter().map(connection).collect();
         Vfs::new(Client::connect_all(nodes, retry_policy).await.unwrap())
     }
 

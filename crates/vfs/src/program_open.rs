@@ -42,7 +42,7 @@ impl Vfs {
         flags: OpenFlags,
     ) -> impl Future<Output = Outcome<ProgramFile>> + Send + use<M> {
         let (client, name) = (self.client.clone(), Name::new(name));
-        let (inode, flags) = (NewInode::new(NewKind::File, mode, owner), whole(flags));
+        let (inode, flags) = (NewInode::new(NewKind::File, mode, owner), with_extent(flags));
         async move {
             let name = &name?;
             let open = |client: Client| {
@@ -64,7 +64,7 @@ impl Vfs {
         file: FileId,
         flags: OpenFlags,
     ) -> impl Future<Output = Outcome<ProgramFile>> + Send + use<> {
-        let (client, flags) = (self.client.clone(), whole(flags));
+        let (client, flags) = (self.client.clone(), with_extent(flags));
         async move {
             let open = |client: Client| async move { client.open_for_program(file, flags).await };
             client.open_with_fd(flags, open).await.map(ProgramFile::from)
@@ -81,7 +81,8 @@ impl Vfs {
         flags: OpenFlags,
         linkable: bool,
     ) -> impl Future<Output = Outcome<ProgramFile>> + Send + use<M> {
-        let (client, inode, flags) = (self.client.clone(), NewInode::new(NewKind::File, mode, owner), whole(flags));
+        let (client, inode, flags) =
+            (self.client.clone(), NewInode::new(NewKind::File, mode, owner), with_extent(flags));
         async move {
             let open = |client: Client| {
                 let inode = inode.clone();
@@ -166,7 +167,7 @@ impl Vfs {
 }
 
 /// Sets the flag that asks for an extent.
-fn whole(flags: OpenFlags) -> OpenFlags {
+fn with_extent(flags: OpenFlags) -> OpenFlags {
     OpenFlags { use_extent: true, ..flags }
 }
 

@@ -241,75 +241,75 @@ fn who_wants_space_finds_what_a_program_has_let_go_of_without_a_word() {
 }
 
 /// A file, one of its opens, and a copy of the descriptor.
-type Open = (FileId, OpenLeaseId, OwnedFd);
+type ProgramDescriptor = (FileId, OpenLeaseId, OwnedFd);
 
 /// Model of processes: the session and descriptors of each.
 #[derive(Default)]
-struct Family {
-    members: Vec<(Vfs, Vec<Open>)>,
+struct OpenCopies {
+    members: Vec<(Vfs, Vec<ProgramDescriptor>)>,
 }
 
 #[test]
 fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer() {
     for seed in 0..60 {
         let (node, engine) = model();
-        let mut dice = Dice(seed);
-        let mut family = Family::default();
-        family.members.push((client(&node), Vec::new()));
+        let mut rng = SeededRng(seed);
+        let mut copies = OpenCopies::default();
+        copies.members.push((client(&node), Vec::new()));
         for _ in 0..200 {
-            step(&node, &mut family, &mut dice);
+            step(&node, &mut copies, &mut rng);
             let mut held: BTreeMap<FileId, Vec<OpenLeaseId>> = BTreeMap::new();
-            for (file, mark, _) in family.members.iter().flat_map(|(_, open)| open) {
+            for (file, mark, _) in copies.members.iter().flat_map(|(_, open)| open) {
                 held.entry(*file).or_default().push(*mark);
             }
             let watcher = client(&node);
             assert!(held.keys().all(|file| is_there(&watcher, *file)), "seed {seed}: somebody has it");
         }
-        family.members.clear();
+        copies.members.clear();
         node.scan_leases();
         assert_eq!((node.scan_leases(), engine.usage().used), ((0, 0), 0), "seed {seed}: nobody has anything");
     }
 }
 
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % end
     }
 }
 
-fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
-    if family.members.is_empty() {
-        family.members.push((client(node), Vec::new()));
+fn step(node: &Arc<Node>, copies: &mut OpenCopies, rng: &mut SeededRng) {
+    if copies.members.is_empty() {
+        copies.members.push((client(node), Vec::new()));
     }
-    let at = dice.below(family.members.len());
-    let (vfs, open) = &mut family.members[at];
-    match dice.below(8) {
+    let at = rng.below(copies.members.len());
+    let (vfs, open) = &mut copies.members[at];
+    match rng.below(8) {
         0..3 => {
             let program = create(vfs, "f", OpenFlags::READ_WRITE);
             now(vfs.unlink(Vfs::root(), b"f")).unwrap();
             open.push((program.attributes.file, program.lease.id, program.descriptor));
         }
         3 | 4 if !open.is_empty() => {
-            let (_, mark, descriptor) = open.swap_remove(dice.below(open.len()));
+            let (_, mark, descriptor) = open.swap_remove(rng.below(open.len()));
             drop(descriptor);
             // The process may or may not report the close.
-            if dice.below(2) == 0 {
+            if rng.below(2) == 0 {
                 now(vfs.probe_lease(mark)).unwrap();
             }
         }
-        5 if family.members.len() < 6 => {
+        5 if copies.members.len() < 6 => {
             // A child inherits all open descriptors.
-            let inherited = family.members[at].1.iter().map(|(file, mark, fd)| (*file, *mark, fd.try_clone().unwrap()));
+            let inherited = copies.members[at].1.iter().map(|(file, mark, fd)| (*file, *mark, fd.try_clone().unwrap()));
             let inherited = inherited.collect();
-            family.members.push((client(node), inherited));
+            copies.members.push((client(node), inherited));
         }
         6 => {
-            let (vfs, open) = family.members.swap_remove(at);
+            let (vfs, open) = copies.members.swap_remove(at);
             // When a process is killed, the system may close the socket before its descriptors.
-            let kept = if dice.below(2) == 0 { open } else { Vec::new() };
+            let kept = if rng.below(2) == 0 { open } else { Vec::new() };
             now(node_ends(node, &vfs)).unwrap();
             drop(kept);
         }

@@ -43,7 +43,7 @@ struct Pool {
 
 /// Memory in use: of the process, in files of memory, and by the pool's own count.
 #[derive(Debug)]
-struct Held {
+struct MemoryUse {
     anonymous: u64,
     memory: u64,
     used: u64,
@@ -57,10 +57,10 @@ impl Pool {
         Self { arena, vfs: Vfs::new(Client::embedded(node)) }
     }
 
-    fn held(&self) -> Held {
+    fn memory_use(&self) -> MemoryUse {
         let usage = self.vfs.usage();
         let memory = self.arena.resident().unwrap();
-        Held { anonymous: anonymous(), memory, used: usage.used, files: usage.files }
+        MemoryUse { anonymous: anonymous(), memory, used: usage.used, files: usage.files }
     }
 
     fn make(&self, name: &str, data: &Bytes, whole: bool) {
@@ -80,7 +80,7 @@ impl Pool {
 }
 
 /// Asserts that memory use is as before, within a constant.
-fn is_back(before: &Held, after: &Held, warm: u64) {
+fn assert_restored(before: &MemoryUse, after: &MemoryUse, warm: u64) {
     assert_eq!((after.used, after.files), (before.used, before.files));
     assert!(after.anonymous <= before.anonymous + SLACK, "{before:?} {after:?}");
     assert!(after.memory <= before.memory + warm, "{before:?} {after:?}");
@@ -92,7 +92,7 @@ fn what_was_made_and_removed_leaves_no_memory_behind() {
     let large = Bytes::from(vec![7; 1 << 20]);
     for whole in [false, true] {
         let pool = Pool::new();
-        let before = pool.held();
+        let before = pool.memory_use();
         // More files at a time than may stay extent files after their close.
         for number in 0..100_000_u32 {
             pool.make(&format!("small{number}"), &small, whole);
@@ -101,14 +101,14 @@ fn what_was_made_and_removed_leaves_no_memory_behind() {
             }
         }
         (99_500..100_000).for_each(|number| pool.remove(&format!("small{number}")));
-        is_back(&before, &pool.held(), 0);
+        assert_restored(&before, &pool.memory_use(), 0);
         let slots = pool.arena.extents().map_or(0, |extents| extents.slot_counts().0);
         for _ in 0..10_000 {
             pool.make("large", &large, whole);
             pool.remove("large");
         }
         // A freed block stays resident for reuse.
-        is_back(&before, &pool.held(), 2 * MIB);
+        assert_restored(&before, &pool.memory_use(), 2 * MIB);
         let after = pool.arena.extents().map_or((0, 0), |extents| extents.slot_counts());
         assert!(after.0 <= slots + 1 && after.0 == after.1, "all slots are in the stock: {after:?}");
     }
