@@ -24,23 +24,33 @@ SAME_LAYER = {
 }  # fmt: skip
 
 
+# Crates that only tests may use.
+TESTS_ONLY = {"sim"}
 # Names of `pub` types that several crates have, each with the reason.
-SHARED_NAMES: dict[str, str] = {}
+SHARED_NAMES = {
+    "Pool": "a pool of a process: of nodes in it (sim), and what Python calls it",
+    "Upload": "Python's class holds client's",
+}
 # Types, modules and functions that were renamed (docs/TERMS.md has the terms): pronouns, adverbs,
 # participles and words of ours alone. None of them comes back.
 OLD_TYPES = (
-    "Across Asked Bare Bay Bays Begun Below Bell Berth Born Brisk Brought Claim Counted Crew Crowded Due Ears Elsewhere Early Endings "
-    "Face Few Gave Garbled Gear Gift Given Going Gone Granted Ground Guess Guest Hand Heard Hearing Held Here Heritage House Inside Keeps "
-    "Kept Known Landed Landing Lane Leftovers Lent Life Line Looked Loan Loans Made Manner Manners Marked Meant Meeting Meetings Near "
-    "Noted Orders Own Passing Patient Placing Present Publish Reach Reached Remains Ringer Roll Room Runway Said Seat Seen Shelf Shelves "
-    "Shortage Show Shown Side Site Spill Spot Stocked Story Stuck Taken Then There Through Todo Told Touched Tried Trouble Turn Twin "
-    "Unplaced Unreached Unseated Up Verdict Wanted Watching Way Ways Welcome Which Who Whose Wholes Wish"
+    "Across After Asked At Bare Bay Bays Because Begun Bell Below Berth Born Brisk Brought Carried Claim Coming Counted Crew Crowded "
+    "Due Dying Early Ears Elsewhere Ended Endings Face Few Garbled Gave Gear Gift Given Going Gone Granted Ground Guess Guest Hand "
+    "Hashed Heard Hearing Held Here Heritage Holding House Inside Keeps Kept Known Landed Landing Lane Leftovers Lent Life Line "
+    "Listed Listening Loaded Loan Loans Looked Looks Lossy Made Manner Manners Marked Marks Meaning Meant Meeting Meetings Near Needs "
+    "NoWay Noted Now Orders OtherEnd Own OwnSession Parking Passing PathIn Patience Patient Paused Pick Placed Places Placing Present "
+    "Publish Quiet Reach Reached Remains Ringer Roll Room Runway Said Seat Seen Shared Shelf Shelves Shortage Show Shown Site Speaks "
+    "Spill Spot Spread Standing Stepped Stocked Stored Story Stuck Taken Then There Through Todo Told Touched Tried Trouble Troubles "
+    "Turn Twin Unplaced Unreached Unseated Up Verdict Via Wanted Watched Watching Way Ways Whereabouts Which Who Whole Wholes Whose "
+    "Window Wish"
 ).split()
 OLD_MODULES = (
-    "answered apart bare bay begin below brief brisk carried carrier checked crew crowded door ears ended extra face fold giving greet "
-    "ground guess guest hand held hidden janitor kept known landing lane last_resort life line loan loans lockers look manners marked "
-    "marks meant meet moves near numbers odd own owners park passing placing place point removed roll said seldom shown sit site spot "
-    "stand_in stitch sweep through told touched traffic twin unnamed ways weight who whole whole_calls"
+    "answered apart astray bare bay begin below bounds bridge brief brisk carried carrier checked choice crew crowded dealt door "
+    "drive ears ended extra face failing faults fold folders gate giving go grants greet ground guess guest hand heed held hidden "
+    "janitor keeper kept kernel_twin known landing lane last_resort life line linear_model listed loan loans lockers look make_way "
+    "manners many marked marks meant meet moves near numbers odd own owners park passing place placing placings point removed "
+    "resolved roll runaway said seldom shown sit site special split_stat spot spread stand_in stitch sweep through told touched "
+    "traffic trouble turn twin unnamed waited watch ways weight when_lost who whole whole_calls window"
 ).split()
 
 
@@ -120,8 +130,17 @@ def long_functions(lines: list[str]) -> list[tuple[int, int]]:
 def names_of_types(path: Path) -> list[tuple[bool, str]]:
     """(seen outside of the crate, name) of the types that a file declares, without its tests."""
     code = re.split(r"\n#\[cfg\(test\)\]", path.read_text())[0]
-    items = re.findall(r"^(pub(?:\([a-z ]+\))? )?(?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", code, re.M)
+    items = re.findall(r"^(pub(?:\([a-z ]+\))? )?(?:unsafe )?(?:struct|enum|union|trait|type) (\w+)", code, re.MULTILINE)
     return [(visibility == "pub ", name) for visibility, name in items]
+
+
+def declared() -> list[tuple[str, Path, bool, str]]:
+    """(crate, file, seen outside of the crate, name) of every type, tests left out."""
+    found = []
+    for crate, folder in crates().items():
+        files = [path for path in sorted((folder / "src").rglob("*.rs")) if not path.name.endswith("_test.rs")]
+        found += [(crate, path, visible, name) for path in files for visible, name in names_of_types(path)]
+    return found
 
 
 def name_findings() -> list[str]:
@@ -130,27 +149,19 @@ def name_findings() -> list[str]:
     A `pub` type has a name of its own in the workspace, any other one in its crate.
     """
     found: list[str] = []
-    public: dict[str, dict[str, Path]] = {}
-    for crate, folder in crates().items():
-        own: dict[str, Path] = {}
-        for path in sorted((folder / "src").rglob("*.rs")):
-            if path.name.endswith("_test.rs"):
-                continue
-            where = path.relative_to(ROOT)
-            if path.stem in OLD_MODULES:
-                found.append(f"{where}: a name that was given up (OLD_MODULES)")
-            for visible, name in names_of_types(path):
-                if name in own:
-                    found.append(f"{where}: {name} is declared in {own[name]} too")
-                if name in OLD_TYPES:
-                    found.append(f"{where}: {name} is a name that was given up (OLD_TYPES)")
-                own[name] = where
-                if visible:
-                    public.setdefault(name, {})[crate] = where
-    for name, places in public.items():
-        if len(places) > 1 and name not in SHARED_NAMES:
-            found.append(f"{' and '.join(map(str, places.values()))} have a type {name} each: take two names, or give the reason in SHARED_NAMES")
-    return found + [f"SHARED_NAMES: only one crate has {name}" for name in SHARED_NAMES if len(public.get(name, {})) < 2]
+    places: dict[str, list[tuple[str, Path, bool]]] = {}
+    for crate, path, visible, name in declared():
+        if name in OLD_TYPES:
+            found.append(f"{path.relative_to(ROOT)}: {name} is a name that was given up (OLD_TYPES)")
+        places.setdefault(name, []).append((crate, path.relative_to(ROOT), visible))
+    for name, there in places.items():
+        own_crate = [path for crate, path, _ in there if sum(crate == other for other, _, _ in there) > 1]
+        public = [path for _, path, visible in there if visible]
+        for doubled in (own_crate, public if name not in SHARED_NAMES else []):
+            if len(doubled) > 1:
+                found.append(f"{' and '.join(map(str, doubled))} have a type {name} each: take two names, or give the reason in SHARED_NAMES")
+    modules = [path.relative_to(ROOT) for folder in crates().values() for path in (folder / "src").rglob("*.rs")]
+    return found + [f"{path}: a name that was given up (OLD_MODULES)" for path in modules if path.stem in OLD_MODULES]
 
 
 def link_findings() -> list[str]:

@@ -33,6 +33,9 @@ type CallFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
 /// Number of a call that is done, and its result or exception.
 type CompletedCall = (u64, Option<Py<PyAny>>, Option<Py<PyAny>>);
 
+/// The argument of a method that is waited for (`None`), or is pending in an asyncio loop.
+pub type PendingCallsArg<'py> = Option<PyRef<'py, PendingCalls>>;
+
 /// The pending calls of one asyncio loop. Only that loop's thread uses it.
 #[pyclass(frozen, module = "tidemill._native")]
 pub struct PendingCalls {

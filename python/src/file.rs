@@ -2,7 +2,7 @@
 //! it.
 
 use crate::{
-    asyncio_loop::{PendingCalls, run_or_submit},
+    asyncio_loop::{PendingCallsArg, run_or_submit},
     buffer::{OutBuffer, pinned_bytes},
     open_pool::OpenPool,
     operations,
@@ -23,8 +23,6 @@ pub struct File {
     /// `None` after the file was closed.
     handle: Mutex<Option<Handle>>,
 }
-
-type PendingCallsArg<'py> = Option<PyRef<'py, PendingCalls>>;
 
 impl File {
     pub fn new(pool: Arc<OpenPool>, path: Arc<[u8]>, (inode, handle): (FileId, Handle)) -> Self {

@@ -1,8 +1,8 @@
 //! The Python class of a pool. Each method takes plain values and returns the values described in
-//! `results`, waited for or through a [`PendingCalls`].
+//! `results`, waited for or through a [`PendingCalls`](crate::asyncio_loop::PendingCalls).
 
 use crate::{
-    asyncio_loop::{PendingCalls, run_or_submit},
+    asyncio_loop::{PendingCallsArg, run_or_submit},
     buffer::pinned_bytes,
     errors::{self, CallError},
     file::File,
@@ -22,8 +22,6 @@ use pyo3::{
 };
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use wire::OpenFlags;
-
-type PendingCallsArg<'py> = Option<PyRef<'py, PendingCalls>>;
 
 /// A path in a pool: a string as Python's file functions take it, or bytes.
 pub struct PyPath(Vec<u8>);

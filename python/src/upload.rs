@@ -2,7 +2,7 @@
 //! complete.
 
 use crate::{
-    asyncio_loop::{PendingCalls, run_or_submit},
+    asyncio_loop::{PendingCallsArg, run_or_submit},
     buffer::pinned_bytes,
     errors::CallError,
     open_pool::OpenPool,
@@ -56,8 +56,6 @@ impl Upload {
         Ok((self.state.clone(), self.state.acquire()?))
     }
 }
-
-type PendingCallsArg<'py> = Option<PyRef<'py, PendingCalls>>;
 
 #[pymethods]
 impl Upload {

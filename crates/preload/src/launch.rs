@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::ptr::null;
 
-type StringList = *const *const c_char;
+/// An array of C strings that ends with a null pointer: `argv`, `envp`.
+pub type StringList = *const *const c_char;
 
 /// Maximum depth of nested interpreters, as in the kernel.
 const INTERPRETERS_MAX: usize = 4;

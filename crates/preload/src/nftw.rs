@@ -40,14 +40,14 @@ const SKIP_REST: c_int = 3;
 const ONE_DEVICE: c_int = 2;
 const CHANGES_DIRECTORY: c_int = 4;
 
-type NftwCallback<'a> = &'a mut dyn FnMut(*const c_char, *const libc::stat, c_int, *mut FtwInfo) -> c_int;
+type WalkCallback<'a> = &'a mut dyn FnMut(*const c_char, *const libc::stat, c_int, *mut FtwInfo) -> c_int;
 
 /// Walks a tree, and calls `callback` for each path. Returns the result that ended the walk: 0 at
 /// its end, -1 with `errno` if the first path does not exist.
 ///
 /// # Safety
 /// The path is nul-terminated.
-pub unsafe fn walk(path: *const c_char, flags: c_int, callback: NftwCallback<'_>) -> c_int {
+pub unsafe fn walk(path: *const c_char, flags: c_int, callback: WalkCallback<'_>) -> c_int {
     // SAFETY: guaranteed by the caller.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
@@ -73,7 +73,7 @@ struct Walk<'a> {
     /// Visited directories, if symlinks are followed: each is visited once, so that symlinks make
     /// no cycle.
     entered: HashSet<(libc::dev_t, libc::ino_t)>,
-    callback: NftwCallback<'a>,
+    callback: WalkCallback<'a>,
 }
 
 impl Walk<'_> {

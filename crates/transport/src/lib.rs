@@ -67,3 +67,6 @@ pub use server::{
     serve, serve_on,
 };
 pub use socket::reserved_fd::{RESERVED_FDS, ReservedFd, is_reserved};
+
+/// The reply to one request.
+type ReplyResult = Result<wire::Answer, wire::Failure>;

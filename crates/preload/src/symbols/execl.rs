@@ -3,10 +3,9 @@
 //! stack, so that all form one list, and calls the function that takes a list.
 
 use super::processes::{execv, execve, execvp};
+use crate::launch::StringList;
 use libc::{c_char, c_int};
 use std::arch::naked_asm;
-
-type StringList = *const *const c_char;
 
 /// `execle(3)`: the environment follows the null that ends the arguments.
 unsafe extern "C" fn execle_list(path: *const c_char, argv: StringList) -> c_int {

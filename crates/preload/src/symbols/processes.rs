@@ -4,12 +4,11 @@
 use super::{on_path, symbols};
 use crate::call::{at, errno, run, set_errno, zero};
 use crate::classify::{self, PoolPath};
-use crate::{launch, spawn_actions};
+use crate::launch::{self, StringList};
+use crate::spawn_actions;
 use libc::{c_char, c_int, c_long, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-
-type StringList = *const *const c_char;
 
 symbols! {
     /// umask(2).

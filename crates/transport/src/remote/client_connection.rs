@@ -5,6 +5,7 @@
 //! another.
 
 use crate::{
+    ReplyResult,
     remote::{
         invalidation_threads::InvalidationThreads,
         lease::{FdLease, LeaseGuard, LivenessPipe},
@@ -49,8 +50,6 @@ const OWN_BYTES_MAX: usize = 64 << 10;
 const CLOSED_MAX: usize = 64;
 /// Most buffers of one write by a caller.
 const PIECES_MAX: usize = 8;
-
-type ReplyResult = Result<Answer, Failure>;
 
 /// One connection, from the connect to its end.
 #[derive(Debug, Default)]

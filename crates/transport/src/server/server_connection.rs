@@ -7,7 +7,7 @@ mod handshake;
 pub use handshake::serve_connection;
 
 use crate::{
-    ServerLimits,
+    ReplyResult, ServerLimits,
     server::{
         busy_poll::BusyPoll,
         exported_segments::ExportedSegments,
@@ -101,8 +101,6 @@ enum ServerDisconnect {
     #[error("a request has made the node panic, which is a bug of Tidemill: see the node's log")]
     Panicked,
 }
-
-type ReplyResult = Result<Answer, Failure>;
 
 /// One connection after its handshake.
 struct ServerConnection {

@@ -1,6 +1,7 @@
 //! Descriptors that a client of this host leases, or gets for its programs.
 
-use super::{ReplyResult, ServerConnection};
+use super::ServerConnection;
+use crate::ReplyResult;
 use wire::{
     Answer, LeaseKind, OpenLeaseId, Session,
     codec::{LeaseFd, ProgramFd, encode_granted_fd, encode_leased_fd},
