@@ -150,7 +150,7 @@ def test_an_interrupted_benchmark_leaves_nothing(binary: Path, folder: Path) -> 
     ("words", "said"),
     [
         (["filecopy", "--on", "disk:/tmp"], "`disk:/tmp` is nothing to measure"),
-        (["filecopy", "--on", "dir:/not/there"], "/not/there: there is no such folder"),
+        (["filecopy", "--on", "dir:/not/there"], "/not/there: there is no such directory"),
         (["filecopy", "--on", "redis:127.0.0.1:1"], "redis at 127.0.0.1:1: Connection refused"),
         (["filecopy", "--links", "480"], "--links takes two numbers"),
         (["filecopy", "--links", "1,1", "--on", "dir:/tmp"], "has no links that could be shaped"),

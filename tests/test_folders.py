@@ -39,7 +39,7 @@ def test_a_run_does_not_take_the_outputs_of_earlier_ones_for_inputs(bench: Workb
     assert (bench.data / "out/C.txt").read_text() == "tide\n"
 
 
-@pytest.mark.parametrize("out", ["the data folder", "a link to it"])
+@pytest.mark.parametrize("out", ["the data directory", "a link to it"])
 def test_an_output_that_would_overwrite_an_input_is_refused_with_both_paths(bench: Workbench, out: str) -> None:
     bench.script('var a = Data.get("B"); var b = Data.define("B"); copy({from: a, to: b});'.replace('"B")', '"B.txt")', 1))
     (bench.data / "B.txt").write_text("precious\n")
@@ -83,7 +83,7 @@ def test_links_to_folders_are_followed_and_names_that_cannot_be_used_are_named(b
     assert run.code == 0, run.err
     assert [member["path"] for member in run.report["data"] if "path" in member] == ["in.txt", "link/far.txt"]
     assert "warning: " in run.err
-    assert r"caf\xe9.txt is no input: its name is not UTF-8 text" in run.err
+    assert r"caf\xe9.txt is not an input: its name is not UTF-8 text" in run.err
 
 
 COMMANDS = {

@@ -218,14 +218,14 @@ def test_a_put_under_a_condition_replaces_what_was_looked_at_and_nothing_else(ho
 def test_the_command_line_says_what_was_wrong_with_which_key(home: Home) -> None:
     home.ok("pool", "start", "--memory", "64MiB")
     home.ok("put", "a/b", "-", stdin=b"x")
-    assert "a/x: there is no such file or folder" in home.fails("get", "a/x", "-", code=1)
+    assert "a/x: no such file or directory" in home.fails("get", "a/x", "-", code=1)
     assert "a/b is there, in version" in home.fails("put", "--if-absent", "a/b", "-", code=1)
-    assert "a is a folder" in home.fails("cat", "a", code=1)
+    assert "a is a directory" in home.fails("cat", "a", code=1)
     assert "rm -r" in home.fails("rm", "a", code=1)
-    assert "a part of it is no folder" in home.fails("put", "a/b/c", "-", code=1)
+    assert "a part of its path is not a directory" in home.fails("put", "a/b/c", "-", code=1)
     assert "no part of a key is" in home.fails("put", "a/..", "-", code=1)
-    assert home.fails("put", "/", "-", code=1) == "error: / is a folder\n  hint: say which name the file gets in it\n", "what and why once"
-    assert "the root folder stays" in home.fails("rm", "-r", "/", code=1)
+    assert home.fails("put", "/", "-", code=1) == "error: / is a directory\n  hint: say which name the file gets in it\n", "what and why once"
+    assert "the root directory cannot be removed" in home.fails("rm", "-r", "/", code=1)
     assert "not a version" in home.fails("put", "--if-version", "1", "a/b", "-")
     said = home.fails("put", "n" * 256, "-", code=1)
     assert "too long" in said

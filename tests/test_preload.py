@@ -353,7 +353,7 @@ def test_a_pool_that_is_not_there_is_refused_in_one_line(binary: Path, tmp_path:
 
 @pytest.mark.parametrize("prefix", ["relative", "/", "/a/../b"])
 def test_a_prefix_that_stands_for_nothing_is_refused(pool: Home, prefix: str) -> None:
-    assert "cannot stand for a pool" in pool.fails("exec", "--prefix", prefix, "--", "true")
+    assert "cannot be the prefix of a pool" in pool.fails("exec", "--prefix", prefix, "--", "true")
 
 
 def test_a_prefix_may_have_dots_and_slashes_more_than_it_needs(pool: Home) -> None:

@@ -123,7 +123,7 @@ def test_a_pool_file_of_another_version(binary: Path, shared_dir: Path) -> None:
 def test_a_file_that_is_no_pool_file(binary: Path, tmp_path: Path) -> None:
     other = tmp_path / "pool"
     other.write_text("nothing of the kind\n")
-    check_refused(binary, other, "EINVAL", "is no pool file")
+    check_refused(binary, other, "EINVAL", "is not a pool file")
 
 
 @pytest.mark.usefixtures("root")

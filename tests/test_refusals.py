@@ -234,4 +234,4 @@ def test_a_folder_that_is_gone_is_told(bench: Workbench) -> None:
     command = f"cd {gone} && rmdir {gone} && {bench.binary} run {bench.workflow} --data {bench.data} --tools {bench.tools}"
     done = subprocess.run(["bash", "-c", command], env=bench.environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "the current folder is gone" in done.stderr
+    assert "the current directory no longer exists" in done.stderr

@@ -87,6 +87,6 @@ impl Drop for ContiguousMap {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map_contiguous`, and nobody uses it any more.
         let unmapped = unsafe { munmap(self.at, self.mapped) };
-        debug_assert!(unmapped.is_ok(), "what was mapped can be unmapped");
+        debug_assert!(unmapped.is_ok(), "a mapping can be unmapped");
     }
 }

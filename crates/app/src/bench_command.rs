@@ -60,7 +60,7 @@ fn run(
     measure: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<BenchReport, Problem>,
 ) -> u8 {
     let done = || -> Result<Option<u8>, Problem> {
-        let own = |error| Problem::new(format!("this program cannot be led: {error}"));
+        let own = |error| Problem::new(format!("this program's own path is unknown: {error}"));
         let (program, interrupt) = (std::env::current_exe().map_err(own)?, Interrupt::new().map_err(own)?);
         let raised = interrupt.clone();
         let received = signals::watch(move || raised.raise(), || {}).map_err(own)?;
@@ -94,7 +94,7 @@ fn check_directory(path: &Path) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(format!("{}: no file can be written there", path.display()))
-        .hint("name a file in a folder that is there"))
+        .hint("name a file in a directory that exists"))
 }
 
 fn targets(args: &BenchArgs) -> Result<Vec<BenchTarget>, Problem> {
@@ -151,7 +151,7 @@ fn locality(args: &LocalityArgs) -> Result<Locality, Problem> {
     let shared = |path: &PathBuf| -> Result<SharedDirectory, Problem> {
         let path = std::path::absolute(path).map_err(|error| Problem::new(format!("--shared: {error}")))?;
         if !path.is_dir() {
-            return Err(Problem::new(format!("--shared: {}: there is no such folder", path.display())));
+            return Err(Problem::new(format!("--shared: {}: there is no such directory", path.display())));
         }
         Ok(SharedDirectory { path, rate })
     };

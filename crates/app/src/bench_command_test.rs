@@ -85,7 +85,7 @@ fn a_shared_directory_has_the_rate_of_its_flag_or_a_part_of_a_link() {
     assert!((rate("--link 1000 --shared-rate 7") - 7.0).abs() < 1e-9);
     assert_eq!(locality_of("").unwrap().shared, None);
     let refused = locality_of("--shared /none/such").unwrap_err();
-    assert_eq!(refused.message, "--shared: /none/such: there is no such folder");
+    assert_eq!(refused.message, "--shared: /none/such: there is no such directory");
     assert_eq!(locality_of("--across workers").unwrap().axes, [SweepAxis::Workers]);
 }
 

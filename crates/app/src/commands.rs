@@ -15,8 +15,7 @@ use std::path::Path;
 const POOL: &str = "\0";
 
 /// Beginning of the script: creates the parent of the tasks' directories.
-const OPENING: &str =
-    "# What `tidemill run` starts, with $POOL in the place of the pool's folder.\nPOOL=$(mktemp -d)\n";
+const OPENING: &str = "# What `tidemill run` starts, with $POOL in place of the pool's directory.\nPOOL=$(mktemp -d)\n";
 
 /// The commands of all tasks.
 pub fn listing(loaded: &LoadedWorkflow) -> String {

@@ -115,7 +115,7 @@ impl DirectoryListing<'_> {
             self.add_entry(directory, entry, &traits, directories);
             if self.found.files.len() + self.found.set_aside.len() > DATA_FILES_MAX {
                 return Err(Problem::new(format!("{}: more than {DATA_FILES_MAX} files", self.dir.display()))
-                    .hint("name the folder of the inputs with --data"));
+                    .hint("name the directory of the inputs with --data"));
             }
         }
         Ok(())
@@ -157,7 +157,7 @@ impl DirectoryListing<'_> {
     fn warnings(&self) -> Vec<String> {
         let describe = |(path, why): &(PathBuf, &str)| {
             let shown: String = path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
-            format!("{}: {shown} is no input: its name {why}", self.dir.display())
+            format!("{}: {shown} is not an input: its name {why}", self.dir.display())
         };
         let mut warnings: Vec<String> = self.unusable.iter().take(UNUSABLE_LISTED_MAX).map(describe).collect();
         let more = self.unusable.len().saturating_sub(UNUSABLE_LISTED_MAX);
@@ -275,8 +275,8 @@ mod tests {
         let found = listed(dir.path(), &[]);
         assert_eq!(found.files, ["good"]);
         let shown = found.warnings.join("; ");
-        assert!(shown.contains("caf\\xe9 is no input: its name is not UTF-8 text"), "{shown}");
-        assert!(shown.contains("two\\nlines is no input: its name holds a line end"), "{shown}");
+        assert!(shown.contains("caf\\xe9 is not an input: its name is not UTF-8 text"), "{shown}");
+        assert!(shown.contains("two\\nlines is not an input: its name holds a line end"), "{shown}");
         for number in 0..20 {
             fs::write(dir.path().join(format!("bad\t{number}")), "").unwrap();
         }

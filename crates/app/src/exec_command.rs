@@ -98,7 +98,7 @@ fn check_prefix(prefix: &Path) -> Result<PathBuf, Problem> {
     if prefix.is_absolute() && plain && prefix.parent().is_some() {
         return Ok(prefix.components().collect());
     }
-    let why = format!("`{}` cannot stand for a pool", prefix.display());
+    let why = format!("`{}` cannot be the prefix of a pool", prefix.display());
     Err(Problem::new(why).hint("--prefix takes an absolute path without `..`, such as /tidemill"))
 }
 
@@ -106,7 +106,7 @@ fn check_prefix(prefix: &Path) -> Result<PathBuf, Problem> {
 fn connected_pool_file(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
     let file = pool_command::file(&args.which)?;
     if file.starts_with(prefix) {
-        let why = format!("`{}` cannot stand for a pool whose file is {}", prefix.display(), file.display());
+        let why = format!("`{}` cannot be the prefix of a pool whose file is {}", prefix.display(), file.display());
         return Err(Problem::new(why).hint("--prefix takes a path that the pool's own files are not below"));
     }
     pool::runtime()?.block_on(pool::connect(&file, RetryPolicy::default()))?;

@@ -48,7 +48,7 @@ fn a_prefix_above_the_pool_file_is_refused() {
         command: vec!["true".into()],
     };
     let refused = connected_pool_file(&args("/run/tidemill/pool"), Path::new("/run")).unwrap_err();
-    assert_eq!(refused.message, "`/run` cannot stand for a pool whose file is /run/tidemill/pool");
+    assert_eq!(refused.message, "`/run` cannot be the prefix of a pool whose file is /run/tidemill/pool");
     let missing = connected_pool_file(&args("/none/such/pool"), Path::new("/tidemill")).unwrap_err();
     assert!(missing.message.contains("/none/such/pool"), "{missing}");
 }

@@ -141,11 +141,11 @@ fn code(done: Result<(), KeyCommandError>) -> u8 {
 fn refused(key: &str, refusal: &Refusal) -> KeyCommandError {
     let key = shown(key);
     KeyCommandError::Reported(match refusal {
-        Refusal::NotFound(_) => Problem::new(format!("{key}: there is no such file or folder")),
-        Refusal::IsDirectory(_) => Problem::new(format!("{key} is a folder")),
+        Refusal::NotFound(_) => Problem::new(format!("{key}: no such file or directory")),
+        Refusal::IsDirectory(_) => Problem::new(format!("{key} is a directory")),
         Refusal::VersionMismatch { present, .. } => changed(&key, *present),
-        Refusal::NotDirectory(_) => Problem::new(format!("{key}: a part of it is no folder")),
-        Refusal::NotEmpty(_) => Problem::new(format!("{key}: the folder is not empty")),
+        Refusal::NotDirectory(_) => Problem::new(format!("{key}: a part of its path is not a directory")),
+        Refusal::NotEmpty(_) => Problem::new(format!("{key}: the directory is not empty")),
         Refusal::NameTooLong(_) => {
             let limits = format!("each name in it at most {NAME_BYTES_MAX} bytes, all of it {KEY_BYTES_MAX}");
             Problem::new(format!("{key}: too long a key")).hint(limits)
@@ -371,7 +371,7 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
         let found = pool.find(&args.from)?;
         if found.kind != Kind::File {
             return Err(KeyCommandError::Reported(
-                Problem::new(format!("{} is no file", shown(&args.from))).hint("cp copies one file"),
+                Problem::new(format!("{} is not a file", shown(&args.from))).hint("cp copies one file"),
             ));
         }
         let fails = |refusal| refused(&args.from, &refusal);
@@ -401,7 +401,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
         }
         if found.file == FileId::ROOT {
             return Err(KeyCommandError::Reported(
-                Problem::new("the root folder stays".to_owned()).hint("name what is in it"),
+                Problem::new("the root directory cannot be removed".to_owned()).hint("name the entries to remove"),
             ));
         }
         pool.wait(pool.vfs.remove_tree(key.as_bytes())).map_err(fails)

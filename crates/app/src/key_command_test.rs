@@ -100,7 +100,7 @@ fn a_key_that_ends_in_a_slash_gets_the_name_of_the_file() {
     assert_eq!(key("a/", "/x/f"), Ok("a/f".to_owned()));
     assert_eq!(key("/", "x/f.txt"), Ok("/f.txt".to_owned()));
     for from in ["-", "/", ".."] {
-        assert!(key("a/", from).unwrap_err().starts_with("a/ is a folder"), "{from}");
+        assert!(key("a/", from).unwrap_err().starts_with("a/ is a directory"), "{from}");
     }
 }
 
@@ -113,7 +113,7 @@ fn a_source_that_is_no_file_of_the_host_is_named() {
         let refused = told(put_file(&fixture.pool, &fixture.put_args("f", path.clone()))).unwrap_err();
         assert!(refused.starts_with(&path.display().to_string()) && refused.contains(expected), "{refused}");
     }
-    assert_eq!(fixture.text("f").unwrap_err(), "f: there is no such file or folder");
+    assert_eq!(fixture.text("f").unwrap_err(), "f: no such file or directory");
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn keys_that_lead_nowhere_are_refused_in_words() {
     let fixture = Fixture::new();
     fixture.put("d/f", b"tide").unwrap();
     let cases = [
-        ("none", "none: there is no such file or folder".to_owned()),
+        ("none", "none: no such file or directory".to_owned()),
         ("d", "d is a folder".to_owned()),
-        ("", "/ is a folder".to_owned()),
-        ("d/f/x", "d/f/x: a part of it is no folder".to_owned()),
+        ("", "/ is a directory".to_owned()),
+        ("d/f/x", "d/f/x: a part of its path is not a directory".to_owned()),
     ];
     for (key, expected) in cases {
         assert_eq!(fixture.text(key).unwrap_err(), expected);
@@ -177,7 +177,7 @@ fn cp_copies_one_file_and_rm_spares_the_root_and_folders() {
     assert_eq!(rm(&["/"], true), Ok(1));
     assert!(fixture.text("d/f").is_ok());
     assert_eq!(rm(&["none", "d"], true), Ok(1), "an error with one key does not spare the next");
-    assert_eq!(fixture.text("d/f").unwrap_err(), "d/f: there is no such file or folder");
+    assert_eq!(fixture.text("d/f").unwrap_err(), "d/f: no such file or directory");
     assert!(fixture.text("e/f").is_ok());
 }
 

@@ -60,10 +60,7 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
     let started = pool::start(&path, &wanted)?;
     if !args.quiet {
         if started.replaced {
-            console::warn(&format!(
-                "the pool that {} told of does not run any more: its file is replaced",
-                path.display()
-            ));
+            console::warn(&format!("the pool of {} does not run any more: its file is replaced", path.display()));
         }
         let (nodes, memory) = (started.file.nodes.len(), started.file.nodes.iter().map(|node| node.memory).sum());
         let (plural, memory) = (if nodes == 1 { "" } else { "s" }, ByteSize(memory));
@@ -98,7 +95,7 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
         let (id, host, pid) = (node.id, &node.host, node.pid());
         match how {
             StopResult::Ended => {}
-            StopResult::PendingDelete => console::say(&format!("node {id} at {host} was not there any more")),
+            StopResult::PendingDelete => console::say(&format!("node {id} at {host} had already ended")),
             StopResult::Killed => {
                 console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"));
             }
@@ -257,7 +254,8 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
 /// The rank of this task in its Slurm step.
 fn rank() -> Result<usize, Problem> {
     let text = std::env::var("SLURM_PROCID").unwrap_or_default();
-    let no_rank = |_| Problem::new(format!("SLURM_PROCID={text}: no rank")).hint("--slurm is for what `srun` starts");
+    let no_rank =
+        |_| Problem::new(format!("SLURM_PROCID={text}: not a rank")).hint("--slurm is for what `srun` starts");
     text.parse().map_err(no_rank)
 }
 

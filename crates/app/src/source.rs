@@ -134,7 +134,7 @@ fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
 fn directory_name(dir: &Path, is_named: bool) -> String {
     let shown = dir.display();
     let default = if is_named { "" } else { " (the current one, which is the default of --data)" };
-    format!("the data folder {shown}{default}")
+    format!("the data directory {shown}{default}")
 }
 
 fn evaluate(
@@ -196,7 +196,7 @@ mod tests {
             evaluate("w.js", "Data.get('Poem')", Vec::new(), directory, &[]).expect_err("there is none").message
         };
         let beginning =
-            format!("no file `Poem` or `Poem.*` among the 0 files of the data folder {}", dir.path().display());
+            format!("no file `Poem` or `Poem.*` among the 0 files of the data directory {}", dir.path().display());
         assert_eq!(describe(true), beginning);
         assert_eq!(describe(false), beginning + " (the current one, which is the default of --data)");
     }

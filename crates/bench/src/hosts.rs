@@ -40,8 +40,8 @@ impl Hosts {
             return Err(Problem::new("hosts with links of their own are network namespaces, which need root")
                 .hint("leave out --links to measure on this host"));
         }
-        let directory =
-            tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for what runs: {error}")))?;
+        let directory = tempfile::tempdir()
+            .map_err(|error| Problem::new(format!("cannot create a directory for processes: {error}")))?;
         let used = ip(&["address"])?;
         let free = |prefix: &&str| !used.contains(&format!(" {prefix}"));
         let prefix = PREFIXES.into_iter().find(free).ok_or_else(|| Problem::new("no network is free"))?;

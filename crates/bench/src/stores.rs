@@ -62,7 +62,7 @@ pub fn open(target: &BenchTarget) -> Result<Box<dyn Store>, Problem> {
         BenchTarget::Pool(Some(file)) => Box::new(PoolStore::open(file)?),
         BenchTarget::Directory(path) if path.is_dir() => Box::new(DirectoryStore(path.clone())),
         BenchTarget::Directory(path) => {
-            return Err(Problem::new(format!("{}: there is no such folder", path.display())));
+            return Err(Problem::new(format!("{}: there is no such directory", path.display())));
         }
         BenchTarget::Redis(address) => Box::new(key_values::KeyValueServer::redis(address)?),
         BenchTarget::Memcached(address) => Box::new(key_values::KeyValueServer::memcached(address)?),

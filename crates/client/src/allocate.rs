@@ -118,7 +118,7 @@ impl Client {
         }
         let command = Command::AllocationFailed { file: plan.file, generation: plan.generation, stripe };
         if let Err(error) = self.mutate(plan.file.partition(), command).await {
-            tracing::debug!(%error, "a file seems to hold space that it did not get");
+            tracing::debug!(%error, "a file may hold space that was not allocated to it");
         }
     }
 }

@@ -215,7 +215,7 @@ pub fn poll_now<T>(future: impl Future<Output = T>) -> Option<T> {
 /// The refusal for an answer of the wrong kind: the node speaks another protocol version.
 pub(crate) fn unexpected_answer(answer: &Answer) -> Refusal {
     let shown: String = format!("{answer:?}").chars().take(80).collect();
-    let why = format!("the node gave an answer of the wrong kind ({shown}); it may be of another version");
+    let why = format!("the node gave an unexpected answer ({shown}); it may have another version");
     Refusal::Io { object: Object::Pool, why: why.into() }
 }
 

@@ -362,7 +362,7 @@ impl Client {
             let length = u32::try_from(range.len()).expect("at most a stripe");
             let action = StripeAction::Zero { generation: plan.generation, offset, length };
             if let Err(error) = self.send_stripe(plan.file, plan.layout, stripe, action).await {
-                tracing::debug!(%error, file = %plan.file, "what a write did not come to may be there");
+                tracing::debug!(%error, file = %plan.file, "space that a failed write planned could not be released");
             }
         }
         (written, stopped)

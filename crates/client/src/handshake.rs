@@ -97,7 +97,7 @@ fn check_same_pool(known: Option<HelloReply>, asked: NodeId, welcome: HelloReply
     if pool(&known) != pool(&welcome) || known.session != welcome.session {
         let (one, other) = (known.node, welcome.node);
         return Err(pool_mismatch(format!(
-            "nodes {one} and {other} are not of one pool: start them with the same settings"
+            "nodes {one} and {other} are not of the same pool: start them with the same settings"
         )));
     }
     Ok(if welcome.map.epoch() > known.map.epoch() { welcome } else { known })

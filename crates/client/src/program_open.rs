@@ -99,7 +99,7 @@ impl Client {
         if obtained.is_err()
             && let Err(error) = self.close_file(opened.attributes.file).await
         {
-            tracing::debug!(%error, "what got no descriptor is open until the session ends");
+            tracing::debug!(%error, "an open without a descriptor could not be closed: it ends with the session");
         }
         obtained
     }
@@ -136,7 +136,7 @@ impl Client {
                 return Ok((descriptor, OpenLease { id: mark, file, flags, kind: lent }));
             }
         }
-        let why = "no node of this host has a descriptor to give: is one of the pool's here, and of this user?".into();
+        let why = "no node of this host can give a descriptor: does a node of the pool run here, as this user?".into();
         Err(Refusal::Unavailable { object: Object::File(file), tries: 1, why })
     }
 

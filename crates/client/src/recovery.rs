@@ -38,7 +38,7 @@ impl Client {
             && let Err(error) = self.remove_stripes(&deleted).await
         {
             tracing::debug!(file = %deleted.file, "its stripes could not be removed");
-            tracing::warn!(%error, "the memory of a file that was removed is not free yet: it is when a client that used it ends");
+            tracing::warn!(%error, "the memory of a removed file is not free yet: it is freed when the client that used it ends");
         }
     }
 
@@ -57,7 +57,7 @@ impl Client {
         for stripe in stripes {
             yield_between(stripe).await;
             if let Err(error) = self.send_stripe(file, layout, StripeNo(stripe), StripeAction::Remove).await {
-                tracing::debug!(%error, %file, stripe, "a stripe of a removed file goes no earlier than this session");
+                tracing::debug!(%error, %file, stripe, "a stripe of a removed file is freed when this session ends at the latest");
             }
         }
     }

@@ -70,7 +70,7 @@ impl Client {
     async fn update_ctimes(&self, files: Vec<FileId>) {
         for file in files {
             if let Err(error) = self.mutate(file.partition(), Command::UpdateCtime { file }).await {
-                tracing::debug!(%error, %file, "a renamed inode does not show when that was");
+                tracing::debug!(%error, %file, "the change time of a renamed inode could not be set");
             }
         }
     }

@@ -143,7 +143,7 @@ impl Client {
             loop {
                 let Some(session) = self.inner.earlier_sessions.lock().first().copied() else { return };
                 if let Err(error) = self.recover(session).await {
-                    tracing::debug!(%error, session = session.0, "a session that has ended is not ended everywhere");
+                    tracing::debug!(%error, session = session.0, "a session has ended, but not at every node yet");
                     return;
                 }
                 self.inner.earlier_sessions.lock().retain(|earlier| *earlier != session);
@@ -186,7 +186,7 @@ impl Inner {
         tracing::warn!(
             ended = ended.id.0,
             begun = state.id.0,
-            "a connection broke: what was open or locked is lost, and a new session has begun"
+            "a connection broke: open files and locks are lost, and a new session has begun"
         );
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Inner {
         let started = thread.spawn(move || on_invalidate(&[Recall::All])).map(drop);
         started.map_err(|error| Refusal::Io {
             object: Object::Pool,
-            why: format!("no thread to make a mount forget: {error}").into(),
+            why: format!("no thread for cache invalidations: {error}").into(),
         })
     }
 

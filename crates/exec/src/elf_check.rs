@@ -62,7 +62,7 @@ pub enum PreloadObstacle {
     },
     /// The program has set-id bits for another user or group, or capabilities: loaders then ignore
     /// the environment.
-    #[error("`{}` runs with rights of its own, so the system ignores the library", .program.display())]
+    #[error("`{}` has privileges of its own (set-uid or capabilities), so the system ignores the library", .program.display())]
     OwnRights {
         /// The program.
         program: PathBuf,

@@ -55,7 +55,7 @@ impl ProcessGroup {
         }
         tracing::warn!(
             group = self.leader.as_raw_nonzero(),
-            "killed processes of a task do not end; going on without them"
+            "killed processes of a task do not end; the run continues without waiting for them"
         );
         Ok(ended)
     }

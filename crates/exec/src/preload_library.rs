@@ -18,10 +18,10 @@ const PRELOAD_LIST: &str = "LD_PRELOAD";
 #[non_exhaustive]
 pub enum PreloadLibraryError {
     /// The path in the environment variable is not a file.
-    #[error("{VARIABLE} names {}, which is no file", .0.display())]
+    #[error("{VARIABLE} names {}, which is not a file", .0.display())]
     NotAFile(PathBuf),
     /// The file named in the environment variable is not a library of this processor type.
-    #[error("{VARIABLE} names {}, which is no library for this kind of processor", .0.display())]
+    #[error("{VARIABLE} names {}, which is not a library for this kind of processor", .0.display())]
     NotALibrary(PathBuf),
     /// The library is in none of the default places.
     #[error("{LIBRARY} is neither in {} nor in ../lib or ../lib/tidemill", .0.display())]

@@ -76,7 +76,7 @@ impl Reaper {
     fn clear(&self, slot: u64) {
         // Cannot run out of space: the entry's memory is already allocated.
         if let Err(error) = self.list.write_all_at(&BLANK, slot * LINE_BYTES as u64) {
-            tracing::warn!(%error, "the list of running tasks is not in order");
+            tracing::warn!(%error, "the list of running tasks is invalid");
         }
     }
 

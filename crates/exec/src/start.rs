@@ -159,7 +159,7 @@ fn hint(launch: &Launch, failed: &FailedStep) -> String {
         libc::ENOENT if !program.exists() => "there is no such file; install it, or correct `command` or `path` of the tool".into(),
         libc::ENOENT => missing_interpreter(program),
         libc::EACCES if !is_executable(program) => format!("it is not executable; try: chmod +x {}", program.display()),
-        libc::EACCES => "its interpreter or a folder on the way may not be used, or its file system is mounted noexec".into(),
+        libc::EACCES => "its interpreter or a directory of its path cannot be accessed, or its file system is mounted noexec".into(),
         libc::ENOEXEC => "it is neither a program for this machine nor a script whose first line names its interpreter, such as `#!/bin/sh`".into(),
         libc::E2BIG => "its arguments and environment are too long; pass arrays by a list: `array = \"list\"`".into(),
         libc::ETXTBSY => "somebody still writes to the program".into(),

@@ -175,7 +175,7 @@ impl Catalogue {
                 None => String::new(),
             };
             return Err(
-                Problem::new(message).hint(format!("it is matched with paths relative to the data folder{apart}"))
+                Problem::new(message).hint(format!("it is matched with paths relative to the data directory{apart}"))
             );
         }
         Ok(found)
@@ -251,7 +251,7 @@ impl Catalogue {
 
     fn summary(&self) -> String {
         let paths: Vec<&str> = self.paths().take(SHOWN_MAX + 1).collect();
-        let folder = if self.folder.is_empty() { "the data folder" } else { &self.folder };
+        let folder = if self.folder.is_empty() { "the data directory" } else { &self.folder };
         if paths.is_empty() {
             return format!("0 files of {folder}");
         }
@@ -333,14 +333,14 @@ mod tests {
         );
         assert_eq!(
             refused(files.one("Tran")),
-            "no file `Tran` or `Tran.*` among the 5 files of the data folder: T.a, T.b, Train.csv, Unlab/1, Unlab/2\n  \
+            "no file `Tran` or `Tran.*` among the 5 files of the data directory: T.a, T.b, Train.csv, Unlab/1, Unlab/2\n  \
              hint: did you mean `Train`?"
         );
         assert_eq!(
             refused(files.one("Unlab")),
             "no file `Unlab` or `Unlab.*`; `Unlab/*` is 2 files\n  hint: take them all: Data.get(\"Unlab\", \"all\")"
         );
-        assert_eq!(refused(catalogue(&[]).one("T")), "no file `T` or `T.*` among the 0 files of the data folder");
+        assert_eq!(refused(catalogue(&[]).one("T")), "no file `T` or `T.*` among the 0 files of the data directory");
     }
 
     #[test]
@@ -422,8 +422,8 @@ mod tests {
         assert_eq!(files.matching("/a/", |path| path.contains('a')), Ok(vec!["a2", "a10"]));
         assert_eq!(
             refused(files.matching("/z/", |path| path.contains('z'))),
-            "/z/ matches none of the 3 files of the data folder: a2, a10, b\n  \
-             hint: it is matched with paths relative to the data folder"
+            "/z/ matches none of the 3 files of the data directory: a2, a10, b\n  \
+             hint: it is matched with paths relative to the data directory"
         );
     }
 }

@@ -68,7 +68,7 @@ fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     let location = SourceLocation::at_line(file, text, (at(error.line()), at(error.column())));
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    Problem::new(format!("this is no {what}: {message}")).at(location)
+    Problem::new(format!("this is not a {what}: {message}")).at(location)
 }
 
 fn check_version(version: u64) -> Result<(), Problem> {

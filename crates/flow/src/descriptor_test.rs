@@ -138,7 +138,7 @@ fn what_is_wrong_is_told_with_its_path_or_line() {
             &call(r#""in": "A[2]""#),
             "f.json: tasks[0].files.in: index 2 of `A` is out of bounds: dimension 0 has 2 members",
         ),
-        (&call(r#""in": "A[x]""#), "f.json: tasks[0].files.in: `A[x]`: `[x]` is no index and no slice `[2:5]`"),
+        (&call(r#""in": "A[x]""#), "f.json: tasks[0].files.in: `A[x]`: `[x]` is neither an index nor a slice `[2:5]`"),
         (&call(r#""in": "I", "in": "I""#), "f.json:"),
         (&with(a, r#"{"tool": "Copy", "after": [1]}"#), "f.json: tasks[0].after: there is no task 1"),
         (&with(r#"{"name": "A", "shape": [0]}"#, ""), "f.json: elements[0].shape: a length is 0"),

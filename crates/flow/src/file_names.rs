@@ -197,7 +197,7 @@ impl OutputNamer<'_> {
 fn check_distinct(mut names: Vec<String>, folder: &str) -> Result<(), String> {
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("two files in {folder} would be called `{}`", pair[0])),
+        Some(pair) => Err(format!("two files in {folder} would have the name `{}`", pair[0])),
         None => Ok(()),
     }
 }

@@ -33,7 +33,9 @@ pub(crate) fn parse(text: &str) -> Result<(&str, Vec<Index>), String> {
     let mut name = text;
     while let Some(rest) = name.strip_suffix(']') {
         let (before, inside) = rest.rsplit_once('[').ok_or_else(|| format!("`{text}`: a `]` without its `[`"))?;
-        indices.push(index(inside).ok_or_else(|| format!("`{text}`: `[{inside}]` is no index and no slice `[2:5]`"))?);
+        indices.push(
+            index(inside).ok_or_else(|| format!("`{text}`: `[{inside}]` is neither an index nor a slice `[2:5]`"))?,
+        );
         name = before;
         if indices.len() > INDICES_MAX {
             return Err(format!("a reference has more than {INDICES_MAX} indices"));

@@ -153,7 +153,7 @@ impl<'a> TemplateCompiler<'a> {
         }
         for (index, (name, value)) in tool.env.iter().enumerate() {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                self.refuse(ToolPart::Env(index), "this is no name and value of a variable");
+                self.refuse(ToolPart::Env(index), "this is not a name and value of a variable");
             }
         }
         for (index, param) in tool.params.iter().enumerate().take(PARAMS_MAX) {

@@ -72,7 +72,7 @@ fn check_element(element: &Element, first: u32) -> Option<Problem> {
         }
         Source::Input(paths) => check_element_name(name).err().or_else(|| {
             let wrong = paths.iter().find(|path| !is_file_path(path))?;
-            Some(Problem::new(format!("`{name}`: {wrong:?} is no path of an input file")))
+            Some(Problem::new(format!("`{name}`: {wrong:?} is not the path of an input file")))
         }),
     }
 }

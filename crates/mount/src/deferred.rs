@@ -187,7 +187,7 @@ impl DeferredReplies {
             WaitQueue::Locks => (&self.lock_permits, Errno::NOLCK),
         };
         let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
-            tracing::warn!("{}: too many requests wait already, so this one is refused", options.operation);
+            tracing::warn!("{}: too many requests wait already: this one is refused", options.operation);
             return reply.send_error(refusal);
         };
         self.counters.parked();

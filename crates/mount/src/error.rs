@@ -174,7 +174,7 @@ impl MountError {
             }
             Self::Mounted { .. } => Some("choose an empty directory inside it".to_owned()),
             Self::Io { action, .. } if *action == CREATING_RUNTIME => {
-                Some("set TMPDIR to a folder that you may write to".to_owned())
+                Some("set TMPDIR to a directory that you can write to".to_owned())
             }
             Self::Untrusted { .. } => Some("set XDG_RUNTIME_DIR or TMPDIR to a directory of your own".to_owned()),
             Self::AlreadyRegistered { .. } => Some("choose another name, or end that pool".to_owned()),

@@ -72,7 +72,7 @@ pub(crate) fn on_invalidate(kernel: &Arc<KernelState>, recalls: &[Recall]) {
 fn store_last_byte(kernel: &KernelState, file: FileId) {
     let Some((last, byte)) = kernel.last_byte(file) else { return };
     if let Err(error) = kernel.notifier().store(file.0, last, &[byte]) {
-        tracing::debug!("the length of {file} is not told: {error}");
+        tracing::debug!("the length of {file} could not be sent to the kernel: {error}");
     }
 }
 
@@ -95,14 +95,14 @@ fn invalidate_known(kernel: &KernelState) {
     for file in kernel.inodes() {
         if let Err(error) = notifier.invalidate_bytes(file.0, 0, 0).and_then(|_| notifier.invalidate_attributes(file.0))
         {
-            tracing::debug!("{file} is not forgotten: {error}");
+            tracing::debug!("{file}: the kernel's cache could not be invalidated: {error}");
         }
     }
 }
 
 fn new_dentry_epoch(notifier: &Notifier) {
     if let Err(error) = notifier.increment_epoch() {
-        tracing::debug!("names are not forgotten: {error}");
+        tracing::debug!("the kernel's cached names could not be invalidated: {error}");
     }
 }
 
@@ -115,7 +115,7 @@ fn retry_until_known(kernel: &KernelState, file: FileId, notice: impl Fn() -> st
             Ok(true) => return,
             Ok(false) if !kernel.is_known(file) || begin.elapsed() > ARRIVAL_WAIT => return,
             Ok(false) => thread::yield_now(),
-            Err(error) => return tracing::debug!("{file} is not forgotten: {error}"),
+            Err(error) => return tracing::debug!("{file}: the kernel's cache could not be invalidated: {error}"),
         }
     }
 }

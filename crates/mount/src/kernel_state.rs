@@ -160,7 +160,7 @@ impl KernelState {
     pub(crate) fn start_pruning(self: &Arc<Self>) -> bool {
         let started = self.pruner.start(self);
         if let Err(error) = &started {
-            tracing::warn!("names that other mounts remove may be stale for a moment: no thread: {error}");
+            tracing::warn!("cannot start a thread: {error}; names that other mounts remove may be stale for a moment");
         }
         started.is_ok()
     }
@@ -177,7 +177,7 @@ impl KernelState {
     pub(crate) fn prune_due(&self, due: &DueItems) {
         let inodes: Vec<u64> = due.prune.iter().map(|file| file.0).collect();
         if let Err(error) = self.notifier.prune(&inodes) {
-            tracing::debug!("{} inodes are not let go of: {error}", inodes.len());
+            tracing::debug!("{} inodes could not be pruned: {error}", inodes.len());
         }
         for file in &due.forgotten {
             self.deferred.run("forget", self.vfs.report_forgotten(*file));
@@ -231,7 +231,7 @@ impl KernelState {
         if can_map(flags)
             && let Err(error) = self.notifier.invalidate_attributes(file.0)
         {
-            tracing::trace!("attributes of {file} are not dropped: {error}");
+            tracing::trace!("{file}: cached attributes could not be invalidated: {error}");
         }
     }
 }

@@ -46,7 +46,7 @@ impl Drop for BackingGuard {
         if let BackingKind::Host(backings) = &self.kind
             && let Err(error) = backings.close(self.id)
         {
-            tracing::debug!("a backing is not closed: {error}");
+            tracing::debug!("a backing file could not be closed: {error}");
         }
     }
 }
@@ -111,7 +111,7 @@ impl Passthrough {
                 if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) {
                     self.refused.store(true, Relaxed);
                 }
-                tracing::debug!("a file is not passed through: {error}");
+                tracing::debug!("a file cannot use passthrough: {error}");
                 None
             }
         }

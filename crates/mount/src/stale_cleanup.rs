@@ -206,7 +206,7 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
         other => other?,
     };
     if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("it is not a folder of this user"));
+        return Err(io::Error::other("it is not a directory of this user"));
     }
     if mountinfo::any_below(dir)? {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));

@@ -194,7 +194,7 @@ impl Node {
         mark: OpenLeaseId,
     ) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
         let made = self.engine.create_placeholder(kind, number(mark));
-        let made = made.inspect_err(|error| tracing::warn!(%error, "a program gets no descriptor")).ok();
+        let made = made.inspect_err(|error| tracing::warn!(%error, "a program could not get a descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }
 

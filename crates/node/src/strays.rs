@@ -238,8 +238,8 @@ impl Node {
 
     fn remove_stray(&self, key: StripeKey) {
         if let Err(error) = self.engine.remove(key) {
-            tracing::debug!(file = %key.file, stripe = key.stripe.0, "it belongs to nothing and stays");
-            tracing::warn!(%error, "memory that a client has left, and that no file uses, could not be freed");
+            tracing::debug!(file = %key.file, stripe = key.stripe.0, "a stripe that belongs to no file could not be removed");
+            tracing::warn!(%error, "stripes that an ended client left, and that no file uses, could not be freed");
         }
     }
 }

@@ -103,7 +103,7 @@ impl AckWait {
         for (sender, batch) in self.0 {
             if !sender.wait_acked(batch, end).await && !OVERDUE.swap(true, Relaxed) {
                 tracing::warn!(
-                    "a mount's kernel has not forgotten what changed for {} s: programs there may see an old state",
+                    "a mount's kernel has not acknowledged a cache invalidation for {} s: programs there may see old data",
                     ACK_WAIT_MAX.as_secs()
                 );
             }

@@ -118,7 +118,7 @@ impl SubscriberSet {
         let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
         let failed = |error: std::io::Error| Refusal::Io {
             object: Object::Pool,
-            why: format!("no thread for a mount's recalls: {error}").into(),
+            why: format!("no thread for cache invalidations: {error}").into(),
         };
         table[free] = Some(SubscriberQueues::start(on_invalidate).map_err(failed)?);
         self.sessions[free].store(session.0, SeqCst);

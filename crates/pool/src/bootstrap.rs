@@ -132,7 +132,8 @@ pub fn read_message<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<
     if line.is_empty() {
         return Ok(None);
     }
-    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, format!("this is no line of ours: {error}"));
+    let wrong =
+        |error| io::Error::new(io::ErrorKind::InvalidData, format!("not a message of `tidemill pool start`: {error}"));
     serde_json::from_slice(&line).map(Some).map_err(wrong)
 }
 

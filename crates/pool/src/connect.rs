@@ -148,7 +148,7 @@ fn connect_problem(path: &Path, refusal: &Refusal) -> Problem {
     let pool = path.display();
     let why = match refusal {
         Refusal::Unavailable { why, .. } => format!("no node of the pool of {pool} answers; the first: {why}"),
-        other => format!("the pool of {pool} does not let us in: {other}"),
+        other => format!("the pool of {pool} refuses this client: {other}"),
     };
     Problem::new(why)
         .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")

@@ -67,7 +67,7 @@ fn a_connection_that_fails_has_an_errno_for_a_program_and_words_for_a_person() {
     assert!(missing.problem.to_string().contains("`tidemill pool start` starts a pool"), "{}", missing.problem);
     let cases: [(&dyn Fn() -> PathBuf, Errno, &str); 8] = [
         (&|| pool.write(""), Errno::NOTCONN, "is just being started"),
-        (&|| pool.write("no JSON"), Errno::INVAL, "is no pool file"),
+        (&|| pool.write("no JSON"), Errno::INVAL, "is not a pool file"),
         (&|| pool.write(r#"{"tidemill_pool": 99}"#), Errno::PROTO, "version 99"),
         (&|| pool.file_with(|file| file["nodes"][0]["addresses"] = json!([])), Errno::INVAL, "no address of node"),
         (&|| pool.file_with(|file| file["certificate"] = json!("none")), Errno::INVAL, "other"),
@@ -185,7 +185,7 @@ fn no_pool_is_started_where_one_runs() {
     assert_eq!(refused.hint.as_deref(), Some("`tidemill pool stop` ends it"));
     let no_pool = pool.write("precious text");
     assert!(start(&no_pool, &spec).is_err());
-    assert_eq!(fs::read_to_string(&no_pool).unwrap(), "precious text", "it is no pool file, and stays");
+    assert_eq!(fs::read_to_string(&no_pool).unwrap(), "precious text", "it is not a pool file, and stays");
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl PoolFile {
             return Err((Errno::NOTCONN, problem.hint("try again; `tidemill pool start` takes over what was cut off")));
         }
         let none = |why: &dyn std::fmt::Display| {
-            let problem = Problem::new(format!("{shown} is no pool file: {why}"));
+            let problem = Problem::new(format!("{shown} is not a pool file: {why}"));
             (Errno::INVAL, problem.hint("give one that `tidemill pool start` wrote"))
         };
         let is_ours = |error: serde_json::Error| none(&error);
@@ -167,7 +167,7 @@ fn read_text(path: &Path) -> Result<String, OpenError> {
     let (file, mut text) = (ownership::open(path)?, String::new());
     let length = file.metadata()?.len();
     if length > BYTES_MAX {
-        return Err(io::Error::other(format!("it is no pool file: it has {length} bytes")).into());
+        return Err(io::Error::other(format!("it is not a pool file: it has {length} bytes")).into());
     }
     file.take(BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)

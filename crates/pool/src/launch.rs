@@ -184,10 +184,10 @@ impl Launched {
         let process = &mut self.processes[index];
         let how = match wait(&mut process.child, Duration::from_secs(1)) {
             Some(status) => status.to_string(),
-            None => "it closed its output".to_owned(),
+            None => "it closed its standard output".to_owned(),
         };
         Problem::new(format!("{} ended before it was ready: {how}", process.description))
-            .hint("what it printed stands above; a host needs the same tidemill at the same path")
+            .hint("its output is above; every host needs the same tidemill at the same path")
     }
 
     /// Releases the processes, which keep running. Waits until all but `srun` have closed their
@@ -258,7 +258,9 @@ fn local_command(command_line: &NodeCommandLine, id: u32) -> Command {
 /// The remote shell splits the command line again, so each word is quoted.
 fn ssh_command(command_line: &NodeCommandLine, id: u32, host: &str, ssh: &str) -> Result<Command, Problem> {
     if host.is_empty() || host.starts_with('-') {
-        return Err(Problem::new(format!("`{host}` is no host")).hint("--hosts takes names, a comma between two"));
+        return Err(
+            Problem::new(format!("`{host}` is not a host name")).hint("--hosts takes names, a comma between two")
+        );
     }
     let mut command = parse_command(ssh, "ssh")?;
     let mut remote = shell_quote(&command_line.program.to_string_lossy());

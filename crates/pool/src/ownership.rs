@@ -57,7 +57,7 @@ pub fn target(path: &Path) -> Result<PathBuf, OpenError> {
 /// Refuses a file that other users may have written.
 pub fn check(path: &Path, about: &Metadata) -> Result<(), Problem> {
     if !about.is_file() {
-        return Err(Problem::new(format!("{} is no pool file: it is no regular file", path.display())));
+        return Err(Problem::new(format!("{} is not a pool file: it is not a regular file", path.display())));
     }
     check_owner(path, about)?;
     if about.mode() & OTHERS_WRITE != 0 {

@@ -181,7 +181,7 @@ fn a_specification_that_cannot_be_is_refused_before_a_node_starts() {
         (PoolSpec { port: Some(65_535), ..spec(2) }, "--port 65535: there is no port for node 2"),
         (
             PoolSpec { target: LaunchTarget::Ssh { hosts: vec!["-x".into()], ssh: "ssh".into() }, ..spec(0) },
-            "`-x` is no host",
+            "`-x` is not a host name",
         ),
         (
             PoolSpec { target: LaunchTarget::Ssh { hosts: vec!["a".into()], ssh: " ".into() }, ..spec(0) },

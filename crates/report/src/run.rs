@@ -186,7 +186,7 @@ impl RunReport {
         // Check the version first, because a later one may have fields that this reader does not
         // know.
         let found: FormatVersion =
-            serde_json::from_str(text).map_err(|error| format!("this is no run.json: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("this is not a run.json: {error}"))?;
         if found.tidemill_run != FORMAT_VERSION {
             let found = found.tidemill_run;
             return Err(format!(

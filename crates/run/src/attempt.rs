@@ -98,7 +98,7 @@ impl RunContext {
             workspace
                 .prepare_task(task, &command)
                 .await
-                .map_err(|error| setup_failure(&error, "its folder could not be prepared"))?;
+                .map_err(|error| setup_failure(&error, "the task's directory could not be prepared"))?;
         }
         let outcome = self.execute(&command, attempt, cancel, tried).await;
         let outcome = match (outcome, workspace) {

@@ -90,9 +90,9 @@ pub fn write(source: &mut dyn ChunkSource, target: &Path, mode: u32) -> io::Resu
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("{error}; make room there or choose another folder with --out")
+            format!("{error}; make room there or choose another directory with --out")
         }
-        io::ErrorKind::IsADirectory => format!("{error}; a folder stands where the output belongs"),
+        io::ErrorKind::IsADirectory => format!("{error}; a directory is where the output belongs"),
         _ => error.to_string(),
     }
 }

@@ -150,8 +150,8 @@ fn text(command: &TaskCommand, repeat: &RerunScript, directory: &Path) -> String
     let input = quoted(command.stdin.as_deref().unwrap_or("/dev/null"));
     let output = command.stdout.as_ref().map_or(String::new(), |path| format!(" > {}", quoted(path)));
     format!(
-        "#!/bin/sh\n# Repeats {tool} outside its run, in the folder `again` beside this script. It failed: {why}\n\
-         # `left` is what it left in its folder, `inputs` is what it reads.\n\
+        "#!/bin/sh\n# Repeats {tool} outside its run, in the directory `again` beside this script. It failed: {why}\n\
+         # `left` has the files that it left in its directory, `inputs` has its inputs.\n\
          cd {directory} && rm -rf again && cp -R start again && cd again || exit\n\
          {path}exec env {variables} {words} < {input}{output}\n",
         directory = quoted(&directory.display().to_string()),

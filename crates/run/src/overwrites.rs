@@ -73,7 +73,7 @@ pub fn overwrites(
 fn describe(file: &NamedPath, before: &NamedPath) -> Problem {
     let (path, other) = (file.path.display(), before.path.display());
     Problem::new(format!("{} at {path} would overwrite {} at {other}", file.what, before.what))
-        .hint("choose another folder with --out or --report, or another file name")
+        .hint("choose another directory with --out or --report, or another file name")
 }
 
 /// All places of an input: overwriting any of them would lose it.

@@ -34,7 +34,7 @@ pub fn programs(flow: &CheckedWorkflow) -> Result<HashMap<ToolId, PathBuf>, Vec<
             Ok(program) => drop(found.insert(id, program)),
             Err(why) => problems.push(
                 Problem::new(format!("tool {}: {why}", tool.name))
-                    .hint("install it, or name its folder in the tool's `path`"),
+                    .hint("install it, or name its directory in the tool's `path`"),
             ),
         }
     }
@@ -76,7 +76,9 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// it.
 pub fn check_directory(flag: &str, directory: &Path) -> Option<Problem> {
     let describe = |why: String| Some(Problem::new(format!("{flag} {}: {why}", directory.display())));
-    let Ok(absolute) = std::path::absolute(directory) else { return describe("the current folder is gone".into()) };
+    let Ok(absolute) = std::path::absolute(directory) else {
+        return describe("the current directory no longer exists".into());
+    };
     let existing = absolute.ancestors().find(|above| above.exists())?;
     if !existing.is_dir() {
         return describe(format!("{} is not a directory", existing.display()));

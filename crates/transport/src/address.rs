@@ -30,13 +30,13 @@ pub enum Address {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The scheme is neither `tcp`, `tls` nor `unix`.
-    #[error("`{0}` is no address: write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")]
+    #[error("`{0}` is not an address: write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")]
     Kind(String),
     /// `:PORT` is missing.
     #[error("`{0}` has no port: write tcp:HOST:PORT or tls:HOST:PORT")]
     NoPort(String),
     /// The port is not a number, or is above 65535.
-    #[error("`{port}` in `{address}` is no port: that is a number from 0 to 65535")]
+    #[error("`{port}` in `{address}` is not a port: a port is a number from 0 to 65535")]
     Port {
         /// The full text.
         address: String,

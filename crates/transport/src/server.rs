@@ -170,7 +170,7 @@ impl Drop for Server {
         // A runtime cannot be dropped within another one; if no thread can be started, it is
         // dropped here.
         if let Err(error) = thread::Builder::new().name("tidemill-end".into()).spawn(last) {
-            tracing::warn!(%error, "a server has ended without its last words");
+            tracing::warn!(%error, "a server ended before its last messages were sent");
         }
     }
 }

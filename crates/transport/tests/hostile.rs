@@ -76,7 +76,7 @@ fn who_publishes_what_it_has_not_put_down_is_cut_off() {
     encode_request_in_shm(&Request { body, ..hello() }, ShmPayload { slot: 0, length: 5 }, 1, &mut bytes).unwrap();
     raw.stream.write_all(&bytes).unwrap();
     let Some(ToClient::Goodbye(why)) = raw.next() else { panic!("a goodbye") };
-    assert!(why.contains("nothing was put down"), "{why}");
+    assert!(why.contains("there are no bytes where the request said"), "{why}");
 }
 
 #[tokio::test]

@@ -52,8 +52,8 @@ impl Vfs {
         let file = open.file;
         for (owner, style) in self.handles.lock_owners.close(file, handle) {
             if let Err(error) = unlock(&open.client, file, owner, style).await {
-                tracing::debug!(%file, "its locks could not be ended with it");
-                tracing::warn!(%error, "locks of a file that was closed are held until this mount or program ends");
+                tracing::debug!(%file, "the locks of a closed file could not be released");
+                tracing::warn!(%error, "the locks of a closed file stay until this mount or program ends");
             }
         }
     }

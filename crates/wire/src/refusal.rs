@@ -176,7 +176,7 @@ pub enum Refusal {
         bits: u8,
     },
     /// The inode has the maximum number of names.
-    #[error("{object}: has {limit} names, more there cannot be")]
+    #[error("{object}: has {limit} names, which is the limit")]
     TooManyLinks {
         /// The inode.
         object: Object,
@@ -185,16 +185,16 @@ pub enum Refusal {
     },
     /// The request refers to a past state: an older generation, or a request id that is already
     /// settled.
-    #[error("{0}: the request speaks of a state that has passed")]
+    #[error("{0}: the request refers to a state that no longer exists")]
     Stale(Object),
     /// The session has ended, or has not sent `Hello` to this node on this connection. Clients
     /// start a new session: frontends see this only for files and locks of the old one.
-    #[error("the session has ended, and what it held with it: open the file again")]
+    #[error("the session has ended, with its open files and locks: open the file again")]
     SessionEnded,
     /// The connection broke during a change and the session ended with it. The change is not
     /// resent.
     #[error(
-        "{0}: the connection broke while it was changed; whether that was done is not known: look before you do it again"
+        "{0}: the connection broke while it was changed; it is not known whether the change was made: check before you repeat it"
     )]
     OutcomeUnknown(Object),
     /// The object is not in the expected version. Nothing was done.
@@ -219,7 +219,7 @@ pub enum Refusal {
         why: Cow<'static, str>,
     },
     /// The placement of a file cannot change: it already has bytes in stripes.
-    #[error("{0}: its bytes lie where they are; copy it to where they are to lie otherwise")]
+    #[error("{0}: it has bytes, so its placement cannot change; copy it to a file that has the new placement")]
     AlreadyPlaced(Object),
     /// The inode has no such extended attribute.
     #[error("{0}: no such attribute")]
@@ -239,7 +239,7 @@ pub enum Refusal {
     #[error("{0}: locked by another owner")]
     Locked(Object),
     /// Waiting would deadlock: the lock's holder waits for the caller, directly or through others.
-    #[error("{0}: waiting for this lock would never end")]
+    #[error("{0}: waiting for this lock would never end (a deadlock)")]
     Deadlock(Object),
     /// The file has the maximum number of locks, or the node the maximum number of lock waiters.
     #[error("{object}: too many locks, at most {limit}")]
@@ -298,8 +298,8 @@ impl Refusal {
 
 fn changed(present: Option<Version>) -> String {
     match present {
-        Some(version) => format!("is not in the state that was asked for, but in {version}; get it, then try again"),
-        None => "is not there, and was to be in a certain state; see whether it was deleted".to_owned(),
+        Some(version) => format!("is not in the expected version, but in {version}; get it, then try again"),
+        None => "does not exist, and was expected in a certain version; see whether it was deleted".to_owned(),
     }
 }
 

@@ -127,7 +127,7 @@ impl Objects {
         name: &Name,
         command: &(impl Fn(FileId) -> Command + Sync),
     ) -> Outcome<Option<Answer>> {
-        let (last, before) = path.stretches.split_last().expect("a folder has a name");
+        let (last, before) = path.stretches.split_last().expect("a directory has a name");
         let ends = path.stretches.iter().skip(1);
         for ((top, from), (end, to)) in before.iter().zip(ends) {
             if self.client.walk_down(*top, &path.names[*from..*to], None).await? != (*end, 0) {

@@ -112,9 +112,9 @@ async fn release(client: &Client, file: FileId) {
     match client.mutate(file.partition(), Command::Unreserve { file }).await {
         Ok(Answer::Removed { deleted }) => client.purge(deleted).await,
         Ok(other) => {
-            tracing::debug!(error = %unexpected_answer(&other), %file, "what was put in vain goes with the session");
+            tracing::debug!(error = %unexpected_answer(&other), %file, "stripes of a failed put are removed when the session ends");
         }
-        Err(error) => tracing::debug!(%error, %file, "what was put in vain goes with the session"),
+        Err(error) => tracing::debug!(%error, %file, "stripes of a failed put are removed when the session ends"),
     }
 }
 

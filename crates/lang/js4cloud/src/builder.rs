@@ -216,7 +216,7 @@ impl Builder {
     /// `Data.define(name)`, or with a shape.
     pub fn define(&mut self, name: &str, shape: &[f64]) -> Result<Vec<u32>, Problem> {
         if let Some(element) = self.element(name) {
-            let how = if element.source == Source::Defined { "defined" } else { "taken from the data folder" };
+            let how = if element.source == Source::Defined { "defined" } else { "taken from the data directory" };
             return Err(Problem::new(format!("`{name}` was {how} before")).hint("a data element has one meaning"));
         }
         flow::check_defined_name(name)?;
@@ -358,7 +358,7 @@ impl Builder {
             }
             ArgumentValue::List(members) if members.is_empty() => Err(refused("data")),
             ArgumentValue::List(members) if members.iter().all(|id| known(*id, 1)) => Ok(DataRefs::array(members)),
-            _ => Err(Problem::new(format!("parameter `{name}` of `{}` is no data of this script", tool.name))),
+            _ => Err(Problem::new(format!("parameter `{name}` of `{}` is not data of this script", tool.name))),
         }
     }
 

@@ -90,7 +90,7 @@ impl Default for Limits {
 pub fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
     if let Some(at) = script.source.find('\0') {
         let location = SourceLocation::at_offset(&script.file, &script.source, at);
-        return Err(Problem::new("a zero byte: this is no text of a script").at(location));
+        return Err(Problem::new("a zero byte: a script is text").at(location));
     }
     engine::evaluate(script, inputs)
 }

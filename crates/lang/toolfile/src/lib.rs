@@ -45,7 +45,7 @@ pub fn parse(file: &ToolFile<'_>, exists: &dyn Fn(&Path) -> bool) -> Result<Vec<
 
 fn syntax(file: &ToolFile<'_>, error: &toml::de::Error) -> Problem {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
-    let problem = Problem::new(format!("this is no TOML: {message}"));
+    let problem = Problem::new(format!("this is not TOML: {message}"));
     match error.span() {
         Some(span) => problem.at(SourceLocation::at_offset(file.name, file.text, span.start)),
         None => problem.at(SourceLocation::file(file.name)),
@@ -70,7 +70,7 @@ fn read(
         },
     }
     let Some(here) = file.here.to_str() else {
-        top.refuse("the path of the tool file's folder is not UTF-8", None);
+        top.refuse("the path of the tool file's directory is not UTF-8", None);
         return Vec::new();
     };
     let tools = top.tables("tools", |name| format!("tool `{name}`"));

@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_tool_is_told_with_place_and_nearest_name() {
         ),
         (
             &format!("{run}files = [\"missing.py\"]"),
-            "tools.toml:4:10: tool `T`: the file `missing.py` does not exist\n    4 | files = [\"missing.py\"]\n      |          ^\n  hint: `files` are found from the tool file's folder, /t",
+            "tools.toml:4:10: tool `T`: the file `missing.py` does not exist\n    4 | files = [\"missing.py\"]\n      |          ^\n  hint: `files` are found from the tool file's directory, /t",
         ),
         (
             &format!("{run}env = {{ A = 1 }}"),
@@ -201,8 +201,8 @@ fn the_file_as_a_whole_is_checked() {
             "version = 1\n[tools.\"a b\"]\ncommand = [\"x\"]",
             "tools.toml:2:8: tool `a b`: a tool's name is made of letters",
         ),
-        ("version = 1\n[tools.T\n", "tools.toml:2:9: this is no TOML: "),
-        ("version = 1\nversion = 1\n", "tools.toml:2:1: this is no TOML: duplicate key"),
+        ("version = 1\n[tools.T\n", "tools.toml:2:9: this is not TOML: "),
+        ("version = 1\nversion = 1\n", "tools.toml:2:1: this is not TOML: duplicate key"),
     ] {
         let problems = read(text).expect_err("the file is wrong");
         assert!(problems[0].to_string().starts_with(expected), "{text:?} is told:\n{}", problems[0]);

@@ -137,8 +137,10 @@ fn files(section: &Section<'_>, here: &str, exists: &dyn Fn(&Path) -> bool) -> V
     for (offset, file) in &files {
         if !exists(&Path::new(here).join(file)) {
             let problem = Problem::new(section.with_subject(&format!("the file `{file}` does not exist")));
-            section
-                .add_problem(*offset, problem.hint(format!("`files` are found from the tool file's folder, {here}")));
+            section.add_problem(
+                *offset,
+                problem.hint(format!("`files` are found from the tool file's directory, {here}")),
+            );
         }
     }
     files.into_iter().map(|(_, file)| file).collect()

@@ -52,7 +52,7 @@ impl PoolStorage {
                     }
                     Kind::Directory => "a directory is there",
                     Kind::Symlink => "a symbolic link is there, and the pool keeps files",
-                    _ => "something is there that is no regular file",
+                    _ => "what is there is not a regular file",
                 },
             };
             missing.push(MissingOutput { data, path: self.root.join(place), found });

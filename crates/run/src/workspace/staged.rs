@@ -162,7 +162,7 @@ fn not_a_file(root: &Path, place: &Path) -> Option<&'static str> {
         Ok(metadata) if metadata.is_file() => None,
         Ok(metadata) if metadata.is_dir() => Some("a directory is there"),
         Ok(metadata) if metadata.is_symlink() => Some("a symbolic link is there, and the pool keeps files"),
-        Ok(_) => Some("something is there that is no regular file"),
+        Ok(_) => Some("what is there is not a regular file"),
     }
 }
 

@@ -47,7 +47,7 @@ pub enum ClientDisconnect {
     DecodeError(#[from] DecodeError),
     #[error("the node has ended the connection: {0}")]
     Goodbye(String),
-    #[error("the node has placed bytes where none are: {0:?}")]
+    #[error("the node refers to bytes outside of its memory: {0:?}")]
     Misplaced(ShmRange),
     #[error("the node has closed the connection")]
     Left,
@@ -204,7 +204,7 @@ impl<S: Socket> ConnectionDriver<S> {
                 let writer = self.framed.take_descriptor()?.map(|file| ShmWriter::new(file, shape));
                 match writer {
                     Some(Ok(writer)) => self.connection.set_shm_writer(writer),
-                    other => tracing::debug!(writer = ?other, "nothing can be put into a node's memory"),
+                    other => tracing::debug!(writer = ?other, "no write segment of a node can be mapped"),
                 }
             }
             ToClient::ReplyInShm { id, range: placed } => {
@@ -231,7 +231,7 @@ impl<S: Socket> ConnectionDriver<S> {
                 self.connection.notify_mapped(number);
             }
             Some((_, Err(error))) => tracing::debug!(%error, "a node's memory cannot be mapped"),
-            None => tracing::debug!(segment = number, "a part of a node's memory did not come"),
+            None => tracing::debug!(segment = number, "a segment of a node's memory was not received"),
         }
     }
 

@@ -41,7 +41,7 @@ impl InvalidationThreads {
         };
         let failed = |error: std::io::Error| Refusal::Io {
             object: Object::Pool,
-            why: format!("no thread for a mount's recalls: {error}").into(),
+            why: format!("no thread for cache invalidations: {error}").into(),
         };
         Ok(Self { fast: start("tidemill-recall").map_err(failed)?, slow: start("tidemill-bytes").map_err(failed)? })
     }

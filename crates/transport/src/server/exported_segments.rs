@@ -79,7 +79,7 @@ impl ExportedSegments {
         self.known.insert(number, false);
         match self.segments.open(number) {
             Ok(descriptor) => framed.push_with_fd(descriptor, |out| encode_segment(Segment { length }, number, out)),
-            Err(error) => tracing::warn!(%error, "a client of this host cannot look at some of the node's memory"),
+            Err(error) => tracing::warn!(%error, "a segment could not be exported to a client of this host"),
         }
     }
 

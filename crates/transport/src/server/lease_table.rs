@@ -136,7 +136,7 @@ impl LeaseTable {
                 Err(error) => {
                     // In a full pool there may be room for one later.
                     self.has_no_segment = error.kind() != io::ErrorKind::StorageFull;
-                    tracing::debug!(%error, "a client of this host sends its bytes");
+                    tracing::debug!(%error, "a client of this host sends bytes through its socket: it got no write segment");
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Drop for LeaseTable {
         if !self.leases.is_empty() {
             tracing::warn!(
                 loans = self.leases.len(),
-                "what a client still uses of a node that is not served any more is kept"
+                "a node is no longer served, and a client still uses its memory: that memory stays"
             );
             mem::forget(mem::take(&mut self.leases));
         }

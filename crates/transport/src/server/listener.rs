@@ -35,7 +35,7 @@ enum ListeningSocket {
 
 /// Error of an address that cannot be listened at.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen at {address}: {source}; choose another address, or end who uses it")]
+#[error("cannot listen at {address}: {source}; choose another address, or end the process that uses it")]
 pub struct ListenError {
     /// The address.
     pub address: Address,
@@ -58,7 +58,7 @@ impl Listener {
     pub fn bind(address: &Address) -> Result<Self, ListenError> {
         Self::bind_with(address, |address| match address {
             Address::Tcp { host, port } if !is_loopback(host, *port)? => Err(io::Error::other(
-                "others could read there what is said: listen within TLS (tls:HOST:PORT), or plainly by name",
+                "others could read the traffic there: listen with TLS (tls:HOST:PORT), or ask for plain TCP by name",
             )),
             Address::Tls { .. } => Err(io::Error::other("TLS needs the pool's certificate and key")),
             address => Self::try_bind(address, None),

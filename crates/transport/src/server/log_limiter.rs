@@ -27,7 +27,7 @@ impl LogRateLimiter {
     pub fn warn(&self, log: impl FnOnce()) {
         let (may_log, suppressed) = self.count(Instant::now());
         if suppressed > 0 {
-            tracing::warn!(suppressed, "connections were refused or ended about which nothing was told");
+            tracing::warn!(suppressed, "connections were refused or ended without a log line each");
         }
         if may_log {
             log();

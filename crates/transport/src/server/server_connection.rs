@@ -90,7 +90,7 @@ enum ServerDisconnect {
     DecodeError(#[from] DecodeError),
     #[error("request {id} came after request {last}: ids grow")]
     Ids { id: u64, last: u64 },
-    #[error("nothing was put down where it was said to be: {0:?}")]
+    #[error("there are no bytes where the request said: {0:?}")]
     NotFilled(ShmPayload),
     #[error("the bytes of a request have not come within {} s, and others wait for their room", ARRIVAL_WAIT.as_secs())]
     Slow,
@@ -187,7 +187,7 @@ impl ServerConnection {
             self;
         invalidations.end();
         if let Err(error) = framed.stream_mut().block() {
-            tracing::debug!(%error, "a connection has ended without its last words");
+            tracing::debug!(%error, "a connection ended before its last messages were sent");
         }
         leases.map(|leases| tokio::spawn(leases.wait_until_unused()));
         waiting.shutdown().await;
@@ -430,7 +430,7 @@ impl ServerConnection {
         if self.claim_session(session) {
             return Ok(());
         }
-        Err(Failure::Unreachable("another connection of this session has not ended yet".into()))
+        Err(Failure::Unreachable("another connection of this session is still open".into()))
     }
 
     fn claim_session(&mut self, session: Session) -> bool {
@@ -498,7 +498,7 @@ fn start_leasing(state: &ServerState, framed: &mut Framed) -> Option<LeaseTable>
     let (leases, liveness_pipe) = match LeaseTable::for_client(framed.stream(), state.limits) {
         Ok(lends) => lends.filter(|_| state.segments.is_some() || state.node.supports_extent_files())?,
         Err(error) => {
-            tracing::warn!(%error, "nothing can be lent to a client of this host");
+            tracing::warn!(%error, "no descriptor can be leased to a client of this host");
             return None;
         }
     };
@@ -520,7 +520,7 @@ impl ServerState {
     async fn end_sessions(&self, sessions: BTreeSet<Session>, stopping: bool) {
         for session in sessions {
             if let Err(error) = self.end_session(session, stopping).await {
-                tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
+                tracing::error!(%error, session = session.0, "cleanup after a client failed: its opens and locks stay");
             }
             if !stopping {
                 self.remove_strays(session).await;
@@ -538,7 +538,7 @@ impl ServerState {
         }
         match self.cleanup.end_session(session).await {
             Err(refusal @ Refusal::Unavailable { .. }) => {
-                tracing::warn!(%refusal, session = session.0, "what a client left at another node stays there");
+                tracing::warn!(%refusal, session = session.0, "cleanup after a client failed at another node: its stripes stay there");
                 Ok(())
             }
             ended => ended.map_err(Failure::Refused),
@@ -553,8 +553,8 @@ impl ServerState {
             match self.cleanup.unplanned(file, &question.stripes).await {
                 Ok(unplanned) => self.node.remove_strays(&question, &unplanned),
                 Err(refusal) => {
-                    tracing::debug!(%file, "nobody says which of its stripes here are planned");
-                    tracing::warn!(%refusal, "memory that a client has left stays in use until the pool ends, if no file uses it");
+                    tracing::debug!(%file, "its home does not answer which of its stripes here are planned");
+                    tracing::warn!(%refusal, "stripes of a client that has ended could not be checked: those of no file stay in use until the pool ends");
                     self.node.end_stray_query(&question);
                 }
             }

@@ -47,7 +47,8 @@ impl ShmWriter {
         let file = File::from(move_high(file));
         let table = OfferTable::map(&file, layout.length)?;
         let map = MappedSegmentMut::map(&file, layout.length);
-        let map = map.inspect_err(|error| tracing::debug!(%error, "nothing is stored into a bay")).ok();
+        let map =
+            map.inspect_err(|error| tracing::debug!(%error, "no write segment: bytes go through the socket")).ok();
         let blocks = layout.length / u64::from(layout.block_bytes.max(1));
         let was_filled = (0..blocks.min(BLOCKS_MAX)).map(|_| AtomicBool::new(false)).collect();
         Ok(Self { table, file, layout, next: AtomicU32::new(0), map, was_filled })
@@ -72,7 +73,9 @@ impl ShmWriter {
         {
             was_filled.store(true, Relaxed);
         }
-        written.inspect_err(|error| tracing::debug!(%error, "bytes are sent that could not be put down")).ok()?;
+        written
+            .inspect_err(|error| tracing::debug!(%error, "the write segment is full: bytes go through the socket"))
+            .ok()?;
         Some(claimed)
     }
 }
@@ -84,7 +87,10 @@ impl ShmWriter {
         let map = self.map.as_ref()?;
         self.was_filled.get(block as usize).filter(|was_filled| was_filled.load(Relaxed))?;
         let stored = map.store(usize::try_from(at).ok()?, bytes);
-        stored.inspect_err(|error| tracing::debug!(%error, "bytes could not be stored into a bay")).ok().map(Ok)
+        stored
+            .inspect_err(|error| tracing::debug!(%error, "bytes could not be written to the write segment"))
+            .ok()
+            .map(Ok)
     }
 }
 

@@ -27,7 +27,7 @@ struct ProtocolVersionsAsRead {
 
 /// The range of versions is empty or contains 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("versions {lowest} to {highest} are none: they are counted from 1, the lowest first")]
+#[error("versions {lowest} to {highest} are not a range: versions are counted from 1, the lowest first")]
 pub struct ProtocolVersionsRefused {
     /// Lowest version.
     pub lowest: ProtocolVersion,

@@ -62,7 +62,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "var a = Data.get('Trian');",
-        "dir/w.js:1:13: no file `Trian` or `Trian.*` among the 82 files of the data folder: Test.csv, Train.csv, Unlab/0.csv, Unlab/1.csv, Unlab/2.csv, ...\n\
+        "dir/w.js:1:13: no file `Trian` or `Trian.*` among the 82 files of the data directory: Test.csv, Train.csv, Unlab/0.csv, Unlab/1.csv, Unlab/2.csv, ...\n\
          \x20   1 | var a = Data.get('Trian');\n\
          \x20     |             ^\n\
          \x20 hint: did you mean `Train`?",
@@ -75,16 +75,16 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "Data.get('Nope', 3)",
-        "dir/w.js:1:5: `Nope` needs 3 files `Nope/*`, `Nope.*` or `Nope_*`, and none is among the 82 files of the data folder: Test.csv, Train.csv, Unlab/0.csv, Unlab/1.csv, Unlab/2.csv, ...\n\
+        "dir/w.js:1:5: `Nope` needs 3 files `Nope/*`, `Nope.*` or `Nope_*`, and none is among the 82 files of the data directory: Test.csv, Train.csv, Unlab/0.csv, Unlab/1.csv, Unlab/2.csv, ...\n\
          \x20   1 | Data.get('Nope', 3)\n\
          \x20     |     ^",
     ),
     (
         "Data.get(/nope/)",
-        "dir/w.js:1:5: /nope/ matches none of the 82 files of the data folder: Test.csv, Train.csv, Unlab/0.csv, Unlab/1.csv, Unlab/2.csv, ...\n\
+        "dir/w.js:1:5: /nope/ matches none of the 82 files of the data directory: Test.csv, Train.csv, Unlab/0.csv, Unlab/1.csv, Unlab/2.csv, ...\n\
          \x20   1 | Data.get(/nope/)\n\
          \x20     |     ^\n\
-         \x20 hint: it is matched with paths relative to the data folder",
+         \x20 hint: it is matched with paths relative to the data directory",
     ),
     (
         "Data.get(/Tr/, 2)",
@@ -179,7 +179,7 @@ const CASES: &[(&str, &str)] = &[
     (
         "Data.get('Train');\n\
          Data.define('Train');",
-        "dir/w.js:2:6: `Train` was taken from the data folder before\n\
+        "dir/w.js:2:6: `Train` was taken from the data directory before\n\
          \x20   2 | Data.define('Train');\n\
          \x20     |      ^\n\
          \x20 hint: a data element has one meaning",

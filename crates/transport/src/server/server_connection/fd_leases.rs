@@ -16,7 +16,7 @@ impl ServerConnection {
         match leases.lease_fd(id, backing) {
             Ok(descriptor) => self.framed.push_with_fd(descriptor, |out| encode_leased_fd(id, out)),
             Err(error) => {
-                tracing::warn!(%error, "a descriptor could not be lent");
+                tracing::warn!(%error, "a descriptor could not be leased");
                 return false;
             }
         }

@@ -24,7 +24,7 @@ pub async fn serve_connection(
     let mut stopping = state.stopping.clone();
     let opened = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => return,
-        () = unauthenticated.evicted() => return tracing::debug!("a connection made way for others before its handshake"),
+        () = unauthenticated.evicted() => return tracing::debug!("a connection was closed before its handshake, to admit others"),
         opened = timeout(state.limits.handshake, accept(accepted, &unauthenticated, &state)) => opened,
     };
     drop(unauthenticated);
