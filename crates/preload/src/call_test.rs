@@ -3,7 +3,7 @@
 use crate::call::{
     SignalMask, at, clear_errno, errno, is_interrupted, number, pointer, run, run_interruptible, set_errno, zero,
 };
-use crate::pool_test::turn;
+use crate::pool_test::{start_pool, turn};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::ffi::c_int;
@@ -177,6 +177,7 @@ fn a_long_call_ends_with_eintr_or_starts_again_as_the_handler_asks() {
 
 #[test]
 fn an_error_of_a_long_call_that_is_not_of_a_signal_is_final() {
+    start_pool();
     let starts = AtomicU32::new(0);
     let ended: Result<(), _> = run_interruptible(|_, _| {
         starts.fetch_add(1, Ordering::Relaxed);
@@ -200,6 +201,7 @@ fn results_have_the_form_of_c_and_success_leaves_errno_alone() {
 
 #[test]
 fn an_operation_leaves_errno_as_it_was_whatever_its_own_system_calls_set() {
+    start_pool();
     let sets = || {
         set_errno(Errno::AGAIN);
         Ok(())

@@ -1,7 +1,7 @@
 //! Programs that lie in the pool, and scripts whose interpreters do.
 
 use super::*;
-use crate::pool_test::{Folder, Place, turn};
+use crate::pool_test::{Folder, Place, turn, with_children};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -243,7 +243,7 @@ fn a_script_gets_a_path_by_which_it_can_open_itself() {
 
 #[test]
 fn programs_and_scripts_of_the_pool_run_with_their_arguments() {
-    let _turn = turn();
+    let (_turn, _children) = (turn(), with_children());
     for place in [Place::Local, Place::Striped] {
         let folder = Folder::new(place);
         fs::copy("/bin/echo", folder.path("echo")).unwrap();

@@ -14,8 +14,8 @@ use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -47,6 +47,11 @@ fn pool() -> &'static TestPool {
     })
 }
 
+/// Starts the pool for a test that needs nothing else of this module.
+pub fn start_pool() {
+    pool();
+}
+
 /// Returns whether new files outside [`Place::Striped`] are local.
 pub fn has_extents() -> bool {
     pool().has_extents
@@ -58,6 +63,21 @@ pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     pool();
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held shared while there are children, which have copies of this program's descriptors.
+static CHILDREN: RwLock<()> = RwLock::new(());
+/// True in a child process, whose copy of the lock has no other holders.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Announces a child until the guard is dropped.
+pub fn with_children() -> Option<RwLockReadGuard<'static, ()>> {
+    (!IS_CHILD.load(Ordering::Relaxed)).then(|| CHILDREN.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits until there are no children, for a test in which a close must be the last one.
+pub fn without_children() -> RwLockWriteGuard<'static, ()> {
+    CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Directory of a tmpfs, whose limits are those of the pool.
@@ -183,10 +203,12 @@ pub fn number(file: &File) -> c_int {
 /// Runs a story in a child process, and returns what it tells. The child has a copy of this thread
 /// alone, so it may change what the whole program shares.
 pub fn in_child(story: impl FnOnce() -> String) -> String {
+    let _children = with_children();
     let (mut reads, mut writes) = io::pipe().unwrap();
     // SAFETY: the child only runs the story, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        IS_CHILD.store(true, Ordering::Relaxed);
         let told = catch_unwind(AssertUnwindSafe(story)).unwrap_or_else(|_| "panicked".to_owned());
         let _ = writes.write_all(told.as_bytes());
         // SAFETY: ends the child without running the handlers of its parent.

@@ -1,9 +1,9 @@
 //! Attributes: read and changed in the pool as on the host.
 
 use super::*;
-use crate::pool_test::{Folder, Place, answer, number, same_everywhere, turn, why};
+use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere, why};
 use libc::stat as Found;
-use std::fs::{self, File, FileTimes as Times, Permissions};
+use std::fs::{self, FileTimes as Times, Permissions};
 use std::mem::zeroed;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::ptr::{null, null_mut, without_provenance, without_provenance_mut};
@@ -302,20 +302,18 @@ fn a_location_has_attributes_that_cannot_be_changed_through_it() {
 
 #[test]
 fn the_umask_takes_bits_from_the_modes_of_new_files() {
-    let _turn = turn();
     same_everywhere(|folder| {
-        // SAFETY: takes a number.
-        let before = unsafe { libc::umask(0o027) };
-        fs::create_dir(folder.path("d")).unwrap();
-        fs::write(folder.path("f"), "").unwrap();
-        // SAFETY: takes a number.
-        let within = unsafe { libc::umask(before) };
-        fs::set_permissions(folder.path("f"), Permissions::from_mode(0o777)).unwrap();
-        (
-            within,
-            fs::metadata(folder.path("d")).unwrap().mode() & 0o777,
-            File::open(folder.path("f")).unwrap().metadata().unwrap().mode(),
-        )
+        in_child(|| {
+            // SAFETY: takes a number; a child of its own.
+            unsafe { libc::umask(0o027) };
+            fs::create_dir(folder.path("d")).unwrap();
+            fs::write(folder.path("f"), "").unwrap();
+            let made = ["d", "f"].map(|name| fs::metadata(folder.path(name)).unwrap().mode() & 0o777);
+            fs::set_permissions(folder.path("f"), Permissions::from_mode(0o777)).unwrap();
+            let set = fs::metadata(folder.path("f")).unwrap().mode();
+            // SAFETY: takes a number.
+            format!("{made:?} {set:o} {:o}", unsafe { libc::umask(0) })
+        })
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::classify::{FdKind, is_recorded};
-use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere, turn, why};
+use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere, turn, why, without_children};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -386,6 +386,7 @@ fn lockf_locks_from_the_offset_on() {
 
 #[test]
 fn whole_file_locks_are_of_the_open_and_its_duplicates() {
+    let _no_children = without_children();
     same_everywhere(|folder| {
         let (first, second) = (folder.file("f", b""), File::open(folder.path("f")).unwrap());
         let copy = first.try_clone().unwrap();

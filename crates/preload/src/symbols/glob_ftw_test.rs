@@ -20,7 +20,7 @@ unsafe extern "C" fn visit(path: *const c_char, _: *const libc::stat, kind: c_in
     let name = &path[usize::try_from(base).unwrap()..];
     VISITED.lock().unwrap().push((name.to_owned(), kind, level));
     let (stop, result) = *STOP.lock().unwrap();
-    if name == stop && kind != 5 { result } else { 0 }
+    if name == stop && kind != 5 || stop == "a file" && kind == 0 { result } else { 0 }
 }
 
 unsafe extern "C" fn visit_plain(path: *const c_char, _: *const libc::stat, kind: c_int) -> c_int {
@@ -91,6 +91,21 @@ fn a_callback_ends_the_walk_or_skips_what_follows() {
         });
         *STOP.lock().unwrap() = ("", 0);
         ends
+    });
+}
+
+#[test]
+fn a_callback_skips_the_siblings_of_a_name() {
+    let _turn = turn();
+    same_everywhere(|folder| {
+        fs::create_dir_all(folder.path("tree")).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(folder.path("tree").join(name), "").unwrap();
+        }
+        *STOP.lock().unwrap() = ("a file", 3);
+        let (outcome, visited) = walked(folder, "tree", 16);
+        *STOP.lock().unwrap() = ("", 0);
+        (outcome, visited.len())
     });
 }
 

@@ -143,7 +143,12 @@ fn a_temporary_directory_is_private() {
             let bad = folder.c("dir-XXXXX").into_raw();
             let refused = (libc::mkdtemp(bad).is_null(), crate::call::errno());
             drop(CString::from_raw(bad));
-            (same, why(fs::metadata(&path)).map(|found| (found.mode(), found.is_dir())), path.ends_with('X'), refused)
+            (
+                same,
+                why(fs::metadata(&path)).map(|found| (found.mode(), found.is_dir())),
+                path.ends_with("XXXXXX"),
+                refused,
+            )
         }
     });
 }

@@ -1,7 +1,9 @@
 //! Programs that are started: in directories, with files and from files of the pool.
 
 use super::*;
-use crate::pool_test::{Folder, Place, answer, has_extents, in_child, number, same_everywhere, turn, why};
+use crate::pool_test::{
+    Folder, Place, answer, has_extents, in_child, number, same_everywhere, turn, why, with_children,
+};
 use crate::spawn_actions::{SpawnRecord, all, start_directory};
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -62,7 +64,7 @@ fn shell(actions: &mut Actions, command: &CStr) -> Result<ExitStatus, c_int> {
 
 #[test]
 fn a_started_program_gets_files_of_the_pool_by_its_actions() {
-    let _turn = turn();
+    let (_turn, _children) = (turn(), with_children());
     if !has_extents() {
         return; // the shell cannot write to a placeholder
     }
@@ -109,8 +111,12 @@ fn descriptors_for_actions_are_closed_with_the_actions() {
         .collect();
     assert_eq!((opened.len(), actions.records()), (2, 3));
     assert!(opened.iter().all(|descriptor| classify::is_recorded(*descriptor)));
-    drop(actions);
-    assert!(opened.iter().all(|descriptor| !classify::is_recorded(*descriptor)));
+    // In the child no other thread takes the numbers. Both drop the actions.
+    let closed = in_child(|| {
+        drop(actions);
+        opened.iter().all(|descriptor| !classify::is_recorded(*descriptor)).to_string()
+    });
+    assert_eq!(closed, "true");
     assert!(!all().iter().any(|(known, _)| *known == at));
 }
 
@@ -143,7 +149,7 @@ fn the_last_directory_of_the_actions_is_where_relative_paths_and_the_program_sta
 
 #[test]
 fn a_program_that_is_started_in_the_pool_is_told_where() {
-    let _turn = turn();
+    let (_turn, _children) = (turn(), with_children());
     let (folder, host) = (Folder::new(Place::Local), Folder::new(Place::Host));
     let mut actions = Actions::new();
     // SAFETY: nul-terminated strings; initialized actions.
@@ -204,7 +210,7 @@ unsafe extern "C" {
 
 #[test]
 fn every_function_of_the_family_of_exec_passes_arguments_and_environment() {
-    let _turn = turn();
+    let (_turn, _children) = (turn(), with_children());
     let folder = Folder::new(Place::Local);
     fs::copy("/bin/sh", folder.path("sh")).unwrap();
     let (path, script) = (folder.c("sh"), c"echo $0 $1 $2 $3 $4 $5 $6 $7 $WORD");
@@ -257,6 +263,7 @@ fn every_function_of_the_family_of_exec_passes_arguments_and_environment() {
 
 #[test]
 fn a_vfork_child_does_not_change_its_parent() {
+    let _children = with_children();
     let folder = Folder::new(Place::Striped);
     let file = folder.file("f", b"bytes");
     // SAFETY: a child that closes a descriptor and ends.
@@ -309,7 +316,7 @@ fn many_children_of_many_threads_use_the_pool_at_once() {
 
 #[test]
 fn a_program_of_the_standard_library_starts_in_a_directory_of_the_pool() {
-    let _turn = turn();
+    let (_turn, _children) = (turn(), with_children());
     let folder = Folder::new(Place::Local);
     let output = Command::new("sh")
         .args(["-c", "echo \"$TIDEMILL_CWD\""])

@@ -238,7 +238,13 @@ fn copy_bytes(
                 Ok(more) => written += more,
                 // A partial copy succeeds; the next call reports the error.
                 Err(_) if done + written > 0 => break,
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    // Nothing was copied, so the source's offset stays. A pipe has none.
+                    if from_at.is_none() {
+                        let _ = process.seek_any(borrow(from.0), -offset(read));
+                    }
+                    return Err(errno);
+                }
             }
         }
         done += written;

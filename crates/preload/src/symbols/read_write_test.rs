@@ -365,6 +365,20 @@ fn a_pipe_takes_and_gives_the_bytes_of_a_file() {
 }
 
 #[test]
+fn a_copy_that_is_cut_short_leaves_the_offset_after_what_was_copied() {
+    same_everywhere(|folder| {
+        let (file, (reads, writes)) = (folder.file("f", &pattern(200_000)), std::io::pipe().unwrap());
+        // SAFETY: takes numbers, and no offset.
+        let sent = unsafe {
+            assert_eq!(libc::fcntl(writes.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK), 0);
+            [(), ()].map(|()| answer(libc::sendfile(writes.as_raw_fd(), number(&file), null_mut(), 200_000)))
+        };
+        drop(reads);
+        (sent, (&file).stream_position().unwrap())
+    });
+}
+
+#[test]
 fn a_copy_by_the_standard_library_is_the_same_file() {
     let bytes = pattern(LONG);
     same_everywhere(|folder| {
