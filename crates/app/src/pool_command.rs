@@ -95,7 +95,7 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
         let (id, host, pid) = (node.id, &node.host, node.pid());
         match how {
             StopResult::Ended => {}
-            StopResult::PendingDelete => console::say(&format!("node {id} at {host} had already ended")),
+            StopResult::AlreadyEnded => console::say(&format!("node {id} at {host} had already ended")),
             StopResult::Killed => {
                 console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"));
             }

@@ -33,14 +33,14 @@ pub(crate) enum ProcessState {
     /// kernel.
     Dying,
     /// The process does not exist, as far as this process can see.
-    PendingDelete,
+    Ended,
 }
 
 impl ProcessIdentity {
     pub(crate) fn state(self) -> ProcessState {
         let directory = format!("/proc/{}", self.pid);
         if start_time(&format!("{directory}/stat")).ok() != Some(self.start_time) {
-            return ProcessState::PendingDelete;
+            return ProcessState::Ended;
         }
         let status = fs::read_to_string(format!("{directory}/status")).unwrap_or_default();
         if is_dying(&status) { ProcessState::Dying } else { ProcessState::Alive }
@@ -195,7 +195,7 @@ mod tests {
     fn a_process_with_a_reused_number_is_another() {
         let own = ProcessIdentity { pid: std::process::id(), start_time: start_time("/proc/self/stat").unwrap() };
         assert_eq!(own.state(), ProcessState::Alive);
-        assert_eq!(ProcessIdentity { start_time: own.start_time + 1, ..own }.state(), ProcessState::PendingDelete);
+        assert_eq!(ProcessIdentity { start_time: own.start_time + 1, ..own }.state(), ProcessState::Ended);
     }
 
     #[test]

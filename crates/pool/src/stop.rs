@@ -26,7 +26,7 @@ pub enum StopResult {
     /// The node ended on request.
     Ended,
     /// The node had already ended.
-    PendingDelete,
+    AlreadyEnded,
     /// The node did not answer, or did not end in time, so its process was ended by a signal.
     Killed,
     /// The node may still run: its process is on another machine, or cannot be verified as a node
@@ -82,7 +82,7 @@ fn stop_node(node: &NodeEntry, secret: &PoolSecret, file: &Path) -> StopResult {
     match (request_stop(node, secret), handle) {
         (Ok(()), None) => StopResult::Ended,
         (Ok(()), Some(handle)) if handle.wait(END_WAIT) => StopResult::Ended,
-        (Err(_), None) if node.process.is_of_this_machine() => StopResult::PendingDelete,
+        (Err(_), None) if node.process.is_of_this_machine() => StopResult::AlreadyEnded,
         (Err(why), None) => StopResult::Unknown(why),
         (_, Some(_)) if !node.process.is_node_of(file) => {
             let why = format!(
@@ -142,7 +142,7 @@ mod tests {
         child.wait().unwrap();
         symlink(&path, &link).unwrap();
         let stopped = stop(&link, Some(Path::new("/run/other"))).unwrap();
-        assert!(stopped.iter().all(|(_, how)| *how == StopResult::PendingDelete) && victim.exists());
+        assert!(stopped.iter().all(|(_, how)| *how == StopResult::AlreadyEnded) && victim.exists());
         assert!(
             !path.exists() && fs::symlink_metadata(&link).is_err(),
             "neither the file nor the link looks like a pool"
