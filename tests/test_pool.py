@@ -317,7 +317,7 @@ def test_the_file_of_a_pool_that_is_no_more_is_replaced_and_other_files_are_not(
     assert not home.node_processes()
     foreign = home.folder / "notes.txt"
     foreign.write_text("mine")
-    assert "no pool file" in home.fails("pool", "start", "--pool", foreign)
+    assert "not a pool file" in home.fails("pool", "start", "--pool", foreign)
     assert foreign.read_text() == "mine"
 
 

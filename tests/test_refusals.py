@@ -134,7 +134,7 @@ def test_descriptor(bench: Workbench, text: str) -> None:
     done = bench.tidemill("run", flow, "--data", bench.data)
     assert done.returncode == 2
     assert "flow.json" in done.stderr
-    assert ("this is no JSON" in done.stderr) == (not text.endswith("}")), done.stderr
+    assert ("this is not JSON" in done.stderr) == (not text.endswith("}")), done.stderr
 
 
 @pytest.mark.parametrize("storage", ["mount"])

@@ -158,7 +158,7 @@ def test_a_pool_file_that_is_not_there_or_is_none_says_so(tmp_path: Path) -> Non
     with pytest.raises(tidemill.Invalid, match="is not a pool file") as none:
         tidemill.connect(tmp_path / "garbage")
     assert none.value.path == str(tmp_path / "garbage")
-    with pytest.raises(tidemill.Denied, match="is no regular file"):
+    with pytest.raises(tidemill.Denied, match="is not a regular file"):
         tidemill.connect(tmp_path)
 
 

@@ -58,6 +58,6 @@ fn status_shows_each_node_and_the_sum_of_those_that_answer() {
     let json = as_json(&path, &file, &down);
     assert_eq!((&json["up"], &json["memory"], &json["used"]), (&json!(0), &json!(0), &json!(0)));
     assert_eq!(json["nodes"][0]["state"], "down");
-    assert!(!json["nodes"][0]["why"].as_str().unwrap().is_empty());
+    assert!(!json["nodes"][0]["reason"].as_str().unwrap().is_empty());
     assert!(json["nodes"][0].get("used").is_none(), "nobody knows it");
 }

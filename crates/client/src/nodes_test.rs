@@ -133,7 +133,7 @@ async fn connections_that_are_not_to_the_nodes_of_one_pool_are_refused_by_what_i
     let strange = NodeSettings { seed: 9, ..settings() };
     let strange = Pool::start(2, &strange, || Arc::new(ModelEngine::new(1 << 20, STRIPE)));
     let strange = refused([way(1, one), way(2, &strange.nodes()[1])]).await;
-    assert!(strange.contains("nodes 1 and 2 are not of one pool"), "{strange}");
+    assert!(strange.contains("nodes 1 and 2 are not of the same pool"), "{strange}");
     assert!(refused([]).await.contains("connect to them"));
 }
 

@@ -62,13 +62,13 @@ fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     let broken = serde_json::from_str::<serde::de::IgnoredAny>(text).err();
     let (error, what) = match &broken {
         Some(error) => (error, "JSON"),
-        None => (error, "descriptor of a workflow"),
+        None => (error, "a workflow descriptor"),
     };
     let at = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let location = SourceLocation::at_line(file, text, (at(error.line()), at(error.column())));
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    Problem::new(format!("this is not a {what}: {message}")).at(location)
+    Problem::new(format!("this is not {what}: {message}")).at(location)
 }
 
 fn check_version(version: u64) -> Result<(), Problem> {

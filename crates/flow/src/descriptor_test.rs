@@ -119,14 +119,14 @@ fn what_is_wrong_is_told_with_its_path_or_line() {
     let file = r#"{"name": "I", "input": "I.csv"}"#;
     let call = |params: &str| with(&format!("{a}, {file}"), &format!(r#"{{"tool": "Copy", "files": {{{params}}}}}"#));
     for (text, expected) in [
-        ("{", "f.json:1:1: this is no JSON: EOF while parsing an object"),
-        ("{\"tidemill_flow\": 1,\n \"surprise\": 2", "f.json:2:14: this is no JSON: EOF while parsing an object"),
-        ("{\"a\": 1}", "f.json:1:4: this is no descriptor of a workflow: unknown field `a`"),
-        ("", "f.json:1: this is no JSON: EOF while parsing a value"),
+        ("{", "f.json:1:1: this is not JSON: EOF while parsing an object"),
+        ("{\"tidemill_flow\": 1,\n \"surprise\": 2", "f.json:2:14: this is not JSON: EOF while parsing an object"),
+        ("{\"a\": 1}", "f.json:1:4: this is not a workflow descriptor: unknown field `a`"),
+        ("", "f.json:1: this is not JSON: EOF while parsing a value"),
         (r#"{"tidemill_flow": 2, "more": 1}"#, "f.json: tidemill_flow: version 2 is not known; this program reads 1"),
         (
             r#"{"tidemill_flow": 1, "tool": 1}"#,
-            "f.json:1:27: this is no descriptor of a workflow: unknown field `tool`",
+            "f.json:1:27: this is not a workflow descriptor: unknown field `tool`",
         ),
         (&with(a, r#"{"tool": "Coppy"}"#), "f.json: tasks[0].tool: unknown tool `Coppy`\n  hint: did you mean `Copy`?"),
         (

@@ -278,7 +278,7 @@ fn two_files_of_one_name_in_one_folder_are_refused() {
         .tool("Two", "two {a} {b}", vec![named("a", None, "same"), named("b", None, "same")])
         .define("A", &[2])
         .call("Two", "a=A[0] b=A[1]");
-    assert_eq!(refused(&builder), ["task 0 (`Two`): two files in the task's directory would be called `same`"]);
+    assert_eq!(refused(&builder), ["task 0 (`Two`): two files in the task's directory would have the name `same`"]);
     let builder = WorkflowBuilder::default()
         .tool("All", "all {in} {out}", vec![inputs("in", ArrayForm::Dir), output("out", "")])
         .inputs("I", &["a/x.csv", "b/x.csv"])
@@ -286,14 +286,14 @@ fn two_files_of_one_name_in_one_folder_are_refused() {
         .call("All", "in=I out=O");
     assert_eq!(
         refused(&builder),
-        ["task 0 (`All`): two files in the directory that `in` gets would be called `x.csv`"]
+        ["task 0 (`All`): two files in the directory that `in` gets would have the name `x.csv`"]
     );
     let builder = WorkflowBuilder::default()
         .tool("Cut", "cut {p} {q}", vec![outputs("p", ArrayForm::Dir), named("q", None, "p")])
         .define("A", &[2])
         .define("Q", &[])
         .call("Cut", "p=A q=Q");
-    assert_eq!(refused(&builder), ["task 0 (`Cut`): two files in the task's directory would be called `p`"]);
+    assert_eq!(refused(&builder), ["task 0 (`Cut`): two files in the task's directory would have the name `p`"]);
 }
 
 #[test]

@@ -133,7 +133,7 @@ pub fn read_message<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<
         return Ok(None);
     }
     let wrong =
-        |error| io::Error::new(io::ErrorKind::InvalidData, format!("not a message of `tidemill pool start`: {error}"));
+        |error| io::Error::new(io::ErrorKind::InvalidData, format!("this line is not a message of Tidemill: {error}"));
     serde_json::from_slice(&line).map(Some).map_err(wrong)
 }
 

@@ -71,9 +71,9 @@ fn a_connection_that_fails_has_an_errno_for_a_program_and_words_for_a_person() {
         (&|| pool.write(r#"{"tidemill_pool": 99}"#), Errno::PROTO, "version 99"),
         (&|| pool.file_with(|file| file["nodes"][0]["addresses"] = json!([])), Errno::INVAL, "no address of node"),
         (&|| pool.file_with(|file| file["certificate"] = json!("none")), Errno::INVAL, "other"),
-        (&|| pool.file_with(|file| file["token"] = json!("f".repeat(64))), Errno::ACCESS, "does not let us in"),
+        (&|| pool.file_with(|file| file["token"] = json!("f".repeat(64))), Errno::ACCESS, "refuses this client"),
         (&|| pool.file_of_nobody(), Errno::NOTCONN, "no node of the pool of"),
-        (&|| pool.folder.path().to_owned(), Errno::ACCESS, "no regular file"),
+        (&|| pool.folder.path().to_owned(), Errno::ACCESS, "not a regular file"),
     ];
     for (path, errno, expected) in cases {
         let refused = refusal(&path());

@@ -242,7 +242,7 @@ pub(crate) mod tests {
         let good = serde_json::to_string(&sample()).unwrap();
         let cases = [
             (String::new(), "being started"),
-            ("{".into(), "no pool file"),
+            ("{".into(), "not a pool file"),
             ("{}".into(), "no `tidemill_pool`"),
             (r#"{"tidemill_pool": 1}"#.into(), "version 1"),
             (r#"{"tidemill_pool": 2}"#.into(), "missing field"),

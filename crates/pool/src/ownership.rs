@@ -111,7 +111,7 @@ mod tests {
             }
         }
         assert!(refused(&path).contains("others than its owner may write"));
-        assert!(refused(directory.path()).contains("no regular file"));
+        assert!(refused(directory.path()).contains("not a regular file"));
         if !geteuid().is_root() {
             return;
         }

@@ -199,7 +199,7 @@ fn a_specification_that_cannot_be_is_refused_before_a_node_starts() {
 fn a_node_that_cannot_start_ends_the_start_with_its_reason() {
     let cases = [
         ("exit 3", "node 1 ended before it was ready: exit status: 3"),
-        ("echo Welcome", "node 1: this is no line of ours"),
+        ("echo Welcome", "node 1: this line is not a message of Tidemill"),
         ("echo '{\"Refused\": [1, \"no memory\", \"give less\"]}'; read -r plan", "node 1 cannot start: no memory"),
         ("memory=0\nANSWERS", "no node of the pool has memory"),
     ];
