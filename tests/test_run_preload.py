@@ -146,7 +146,7 @@ def test_a_library_that_is_not_there_is_an_error_with_what_to_do(bench: Workbenc
     bench.script(COPY)
     run = bench.run(env={"TIDEMILL_PRELOAD": "/none/library.so"})
     assert run.code == 2
-    assert "TIDEMILL_PRELOAD names /none/library.so, which is no file" in run.err
+    assert "TIDEMILL_PRELOAD names /none/library.so, which is not a file" in run.err
     assert "hint:" in run.err
     nothing_is_left(bench)
 

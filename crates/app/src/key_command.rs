@@ -226,7 +226,7 @@ fn key_for(key: &str, from: &Path) -> Result<String, KeyCommandError> {
         return Ok(key.to_owned());
     }
     let Some(name) = from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") else {
-        let problem = Problem::new(format!("{} is a folder", shown(key)));
+        let problem = Problem::new(format!("{} is a directory", shown(key)));
         return Err(KeyCommandError::Reported(problem.hint("say which name the file gets in it")));
     };
     Ok(format!("{key}{name}"))
@@ -396,7 +396,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
         let found = pool.find(key)?;
         if found.kind == Kind::Directory && !args.recursive {
             return Err(KeyCommandError::Reported(
-                Problem::new(format!("{} is a folder", shown(key))).hint("rm -r removes it with all that is in it"),
+                Problem::new(format!("{} is a directory", shown(key))).hint("rm -r removes it with all that is in it"),
             ));
         }
         if found.file == FileId::ROOT {

@@ -132,7 +132,7 @@ fn keys_that_lead_nowhere_are_refused_in_words() {
     fixture.put("d/f", b"tide").unwrap();
     let cases = [
         ("none", "none: no such file or directory".to_owned()),
-        ("d", "d is a folder".to_owned()),
+        ("d", "d is a directory".to_owned()),
         ("", "/ is a directory".to_owned()),
         ("d/f/x", "d/f/x: a part of its path is not a directory".to_owned()),
     ];
@@ -140,7 +140,7 @@ fn keys_that_lead_nowhere_are_refused_in_words() {
         assert_eq!(fixture.text(key).unwrap_err(), expected);
     }
     assert!(fixture.put(&"n".repeat(300), b"").unwrap_err().contains("too long a key"));
-    assert!(fixture.put("d", b"").unwrap_err().contains("d is a folder"));
+    assert!(fixture.put("d", b"").unwrap_err().contains("d is a directory"));
 }
 
 #[test]

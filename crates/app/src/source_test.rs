@@ -152,7 +152,7 @@ fn an_unusable_name_in_the_data_directory_is_a_warning_only_for_scripts_that_sea
     let project = Project::new();
     project.write("data/two\nlines", "");
     let warned = project.load(&project.args("w.js")).unwrap().warnings;
-    assert!(warned.len() == 1 && warned[0].contains("two\\nlines is no input"), "{warned:?}");
+    assert!(warned.len() == 1 && warned[0].contains("two\\nlines is not an input"), "{warned:?}");
     project.write("idle.js", "var n = 1;");
     assert_eq!(project.load(&project.args("idle.js")).unwrap().warnings.len(), 1, "only that it has no tasks");
 }

@@ -205,7 +205,7 @@ fn check_distinct(mut names: Vec<String>, folder: &str) -> Result<(), String> {
 fn check_name(name: &str) -> Result<(), &'static str> {
     match name {
         "" => Err("is empty"),
-        "." | ".." => Err("is a folder"),
+        "." | ".." => Err("is a directory"),
         _ if name.len() > NAME_BYTES_MAX => Err("has more than 255 bytes"),
         _ if name.contains(['/', '\0', '\n', '\r']) => Err("holds a `/` or a line end"),
         _ => Ok(()),

@@ -298,7 +298,7 @@ fn two_files_of_one_name_in_one_folder_are_refused() {
 
 #[test]
 fn what_no_file_can_be_called_is_refused() {
-    for (value, expected) in [("a/b", "holds a `/` or a line end"), ("..", "is a folder"), ("", "is empty")] {
+    for (value, expected) in [("a/b", "holds a `/` or a line end"), ("..", "is a directory"), ("", "is empty")] {
         let params = vec![named("out", None, "{name}"), config("name", ConfigType::String, None)];
         let mut builder =
             WorkflowBuilder::default().tool("T", "t {out}", params).define("A", &[]).call("T", "out=A name=x");

@@ -178,7 +178,7 @@ mod tests {
         assert!(none.line.contains("since x, and the preload library reaches no tool: `/bin/0` is"), "{none:?}");
         let missing = tools(0, Err(PreloadLibraryError::NotAFile("/no".into()))).without_mount("x");
         assert_eq!(missing.mode, AccessMode::Staging);
-        assert!(missing.line.contains("/no, which is no file"), "{missing:?}");
+        assert!(missing.line.contains("/no, which is not a file"), "{missing:?}");
     }
 
     #[test]

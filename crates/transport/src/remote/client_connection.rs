@@ -30,7 +30,7 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 use wire::{
-    Answer, Failure, OpenFlags, OpenLeaseId, Recall, Request, Session,
+    Failure, OpenFlags, OpenLeaseId, Recall, Request, Session,
     codec::{
         LeaseFd, ProgramFd, begins_stripe, encode_ack, encode_cancel, encode_lease_fd, encode_leases_closed,
         encode_leases_returned, encode_open_with_fd, encode_pong, encode_program_fd, encode_request,
