@@ -92,7 +92,7 @@ suites:
 soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
-	KILLS=$${KILLS:-2000} cargo test --release --package transport --test programs --locked
+	KILLS=$${KILLS:-2000} cargo test --release --package transport --test suite --locked -- --skip with_reactor programs::
 
 # Runs the simulations of crates/sim/src/sim_test.rs with SIM_SEEDS more seeds; SIM_SEED=N repeats
 # one of them.

@@ -1,7 +1,7 @@
 //! Number of messages of the usual operations: each costs a round trip if the partition is on
 //! another host.
 
-use crate::pool::*;
+use super::pool::*;
 use bytes::Bytes;
 use client::testing::{CountingConnection, CrashingConnection};
 use node::NodeSettings;

@@ -1,10 +1,12 @@
 //! Reactor: threads that share one, waits that are cancelled, processes that fork, nodes that go.
+//! In a binary of its own, because it forks and counts the threads of the process.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     reason = "in a test a panic is the failure; processes talk by their output"
 )]
 
+#[path = "suite/common/mod.rs"]
 mod common;
 
 use client::{Client, RetryPolicy};

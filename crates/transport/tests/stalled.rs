@@ -1,7 +1,8 @@
 //! Memory growth of a node's process when many connections announce as much as they may, send most
-//! of it, and then stall. The test is alone in its process: nothing else takes memory meanwhile.
+//! of it, and then stall. In a binary of its own: nothing else takes memory meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test a panic is the failure; the growth is told")]
 
+#[path = "suite/common/mod.rs"]
 mod common;
 
 use common::*;

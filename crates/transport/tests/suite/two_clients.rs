@@ -1,10 +1,8 @@
 //! Two clients of one node, over sockets of both kinds.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use bytes::Bytes;
-use common::*;
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering::SeqCst},

@@ -8,14 +8,12 @@
     reason = "in a test a panic is the failure; processes talk by their output"
 )]
 
-mod common;
-
-use client::{Client, PathHint, RetryPolicy, testing::CountingConnection};
-use common::{
+use super::common::{
     OWNER, any_port,
-    host::{Host, child_orders, connect},
+    host::{ChildTest, Host, child_orders, connect},
     node, remote, serve, until,
 };
+use client::{Client, PathHint, RetryPolicy, testing::CountingConnection};
 use placement::FileId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -37,6 +35,8 @@ use wire::{
     NewKind, Object, OpenFlags, OpenLeaseId, Owner, Refusal, RenameFrom, RenameMode, RenameTo,
 };
 
+/// Client that the tests start.
+const CLIENT: ChildTest = ChildTest(concat!(module_path!(), "::a_client_in_a_process_of_its_own"));
 /// Number of processes to kill, unless `KILLS` says otherwise.
 const KILLS: u64 = 12;
 /// Longest life of one of them.
@@ -72,7 +72,7 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
 #[tokio::test]
 async fn what_a_child_has_inherited_stays_the_file_though_its_parent_was_killed_and_goes_with_the_child() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
-    let mut parent = host.child("leave a child");
+    let mut parent = host.child(CLIENT, "leave a child");
     parent.send_line("f");
     parent.expect_line("left");
     let mut child = String::new();
@@ -115,7 +115,7 @@ fn lock(owner: LockOwner, kind: LockKind) -> Lock {
 #[tokio::test]
 async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_nothing() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
-    let mut child = host.child("lock");
+    let mut child = host.child(CLIENT, "lock");
     child.send_line("f");
     child.expect_line("locked");
     // The process has no session any more, as after an exec, but still its descriptor.
@@ -391,7 +391,7 @@ async fn programs_that_are_killed_at_any_moment_leave_nothing() {
     let mut state = env::var("KILL_SEED").map_or(1, |seed| seed.parse::<u64>().unwrap());
     for round in 0..kills {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut child = host.child("work");
+        let mut child = host.child(CLIENT, "work");
         child.send_line(&round.to_string());
         let life = Duration::from_micros((state >> 33) % LIFE_MAX_MICROS);
         tokio::time::sleep(life).await;

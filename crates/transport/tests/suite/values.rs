@@ -2,11 +2,9 @@
 //! client notices nothing.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use bytes::Bytes;
 use client::{Client, Connection, RetryPolicy};
-use common::*;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::sync::Arc;
 use transport::{Address, Remote, ServerLimits};

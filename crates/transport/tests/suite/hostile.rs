@@ -1,11 +1,9 @@
 //! Garbage, silence and floods on one connection affect no other.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use bytes::Bytes;
 use client::Connection;
-use common::*;
 use placement::{Epoch, FileId, NodeId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, time::Duration};
 use transport::{Remote, ServerLimits};

@@ -2,11 +2,9 @@
 //! complete afterwards, or nothing is left of it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use bytes::Bytes;
 use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
-use common::*;
 use node::{Node, NodeSettings, OnInvalidate, ReplyFuture};
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
 use std::{

@@ -1,13 +1,12 @@
 //! Message suite of `sim` over sockets: the same tests, each connection a server and a `Remote`.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common;
 use node::Node;
 use std::sync::Arc;
 use transport::{Remote, Server};
 
-#[path = "../../sim/src/message_test.rs"]
+#[path = "../../../sim/src/message_test.rs"]
 mod message_test;
 
 #[path = "common/pool.rs"]

@@ -3,9 +3,10 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::duplicate_mod,
-    reason = "in a test a panic is the failure; processes talk by their output; each file brings what the tests share"
+    reason = "in a test a panic is the failure; processes talk by their output; the same files once more"
 )]
 
+#[path = "common/mod.rs"]
 mod common;
 
 use client::{Client, RetryPolicy};

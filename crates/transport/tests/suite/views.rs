@@ -6,14 +6,12 @@
     reason = "in a test a panic is the failure; processes talk by their output"
 )]
 
-mod common;
-
-use bytes::Bytes;
-use common::{
+use super::common::{
     OWNER,
-    host::{ChildProcess, Host, child_orders, connect},
+    host::{ChildProcess, ChildTest, Host, child_orders, connect},
     is_view, until,
 };
+use bytes::Bytes;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use store::Engine;
@@ -21,6 +19,8 @@ use transport::ServerLimits;
 use vfs::{Handle, Vfs};
 use wire::{Changes, OpenFlags, WritePlace};
 
+/// Client that the tests start.
+const CLIENT: ChildTest = ChildTest(concat!(module_path!(), "::a_client_in_a_process_of_its_own"));
 const STRIPE: usize = 64 << 10;
 const STRIPES: u64 = 16;
 /// Views that a reader holds at a time.
@@ -153,7 +153,7 @@ async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps
     let host = Host::start((STRIPES + 3 * HELD as u64 + 8) * STRIPE as u64 * 2);
     for seed in 1..8_u64 {
         let mut writer = Writer::new(&host, seed).await;
-        let mut readers: Vec<ChildProcess> = (0..3).map(|_| host.child("read")).collect();
+        let mut readers: Vec<ChildProcess> = (0..3).map(|_| host.child(CLIENT, "read")).collect();
         for (at, reader) in (0_u64..).zip(&mut readers) {
             reader.send_line(&(seed * 10 + at).to_string());
             reader.expect_line("reading");
@@ -181,7 +181,8 @@ async fn no_reader_sees_bytes_of_two_writes_when_other_processes_put_them_where_
     let host = Host::start_with((STRIPES + 2 * HELD as u64 + 20) * STRIPE as u64 * 2, limits);
     for seed in 1..5_u64 {
         let mut writer = Writer::new(&host, seed).await;
-        let mut children: Vec<ChildProcess> = ["write", "write", "read", "read"].map(|what| host.child(what)).into();
+        let mut children: Vec<ChildProcess> =
+            ["write", "write", "read", "read"].map(|what| host.child(CLIENT, what)).into();
         for (at, child) in (0_u64..).zip(&mut children) {
             child.send_line(&(seed * 10 + at).to_string());
             child.expect_line(if at < WRITERS { "writing" } else { "reading" });

@@ -1,13 +1,16 @@
 //! Message suite of `sim`, within TLS.
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::duplicate_mod,
+    reason = "in a test a panic is the failure; the same files once more, over other connections"
+)]
 
-mod common;
-
+use super::common;
 use node::Node;
 use std::sync::{Arc, LazyLock};
 use transport::{Identity, Listener, Remote, Server, ServerLimits};
 
-#[path = "../../sim/src/message_test.rs"]
+#[path = "../../../sim/src/message_test.rs"]
 mod message_test;
 
 #[path = "common/pool.rs"]

@@ -66,7 +66,8 @@ pub fn serve_with(node: &Arc<Node>, address: &Address, limits: ServerLimits) -> 
 }
 
 /// True if a reactor drives the connections instead of a runtime; then subscribing is not possible.
-pub const WITH_REACTOR: bool = is_same(env!("CARGO_CRATE_NAME"), "with_reactor");
+/// So it is in the copy of this module that `with_reactor` has.
+pub const WITH_REACTOR: bool = is_same(module_path!(), "suite::with_reactor::common");
 
 /// Reactor that a thread always drives, so that any thread may poll futures over its connections.
 static REACTOR: LazyLock<Reactor> = LazyLock::new(|| {

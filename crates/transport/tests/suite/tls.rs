@@ -1,10 +1,8 @@
 //! Node served within TLS: clients that are admitted, and refusals of the others.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use client::{Client, Connection, RetryPolicy};
-use common::*;
 use placement::{Epoch, PartitionId};
 use std::sync::Arc;
 use transport::{Address, Identity, Listener, Remote, Server, ServerLimits};

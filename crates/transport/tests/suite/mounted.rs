@@ -5,9 +5,7 @@
     reason = "a test that cannot go on has failed, or says why it is skipped"
 )]
 
-mod common;
-
-use common::*;
+use super::common::*;
 use mount::{Mount, MountOptions};
 use std::{
     fs::{self, File},

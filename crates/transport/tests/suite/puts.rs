@@ -6,14 +6,12 @@
     reason = "in a test a panic is the failure; processes talk by their output"
 )]
 
-mod common;
-
-use bytes::Bytes;
-use client::{Client, Objects, RetryPolicy, objects::Condition};
-use common::{
-    host::{ChildProcess, Host, child_orders},
+use super::common::{
+    host::{ChildProcess, ChildTest, Host, child_orders},
     remote, until,
 };
+use bytes::Bytes;
+use client::{Client, Objects, RetryPolicy, objects::Condition};
 use placement::{FileId, StripeNo};
 use rustix::process::Signal;
 use std::{io::BufRead, sync::Arc};
@@ -21,6 +19,8 @@ use store::{Engine, Generation, StripeKey};
 use transport::{Address, ServerLimits};
 use wire::Refusal;
 
+/// Client that the tests start.
+const CLIENT: ChildTest = ChildTest(concat!(module_path!(), "::a_client_in_a_process_of_its_own"));
 const STRIPE: usize = 64 << 10;
 const MEMORY: u64 = 8 << 20;
 
@@ -134,7 +134,7 @@ async fn a_writer_that_is_killed_leaves_what_was_acknowledged_and_nothing_that_w
     let host = host();
     let healthy = objects(host.server.address()).await;
     for round in 0..12 {
-        let mut child = host.child("put");
+        let mut child = host.child(CLIENT, "put");
         child.send_line(&(round * 1000).to_string());
         let last = acknowledged(&mut child, 1 + round * round % 37);
         child.kill();
@@ -155,7 +155,7 @@ async fn a_writer_that_is_killed_leaves_what_was_acknowledged_and_nothing_that_w
 #[tokio::test]
 async fn a_writer_that_sleeps_keeps_nobody_from_what_it_was_offered() {
     let host = host();
-    let mut child = host.child("put");
+    let mut child = host.child(CLIENT, "put");
     child.send_line("0");
     for round in 0..10 {
         acknowledged(&mut child, 3 + round);

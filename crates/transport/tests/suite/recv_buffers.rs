@@ -1,12 +1,10 @@
 //! Payloads that come over TCP are received into blocks where they stay, if there is room.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{Client, Objects, RetryPolicy, objects::Condition};
-use common::*;
 use node::NodeSettings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, sync::Arc};

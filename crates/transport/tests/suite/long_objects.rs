@@ -2,11 +2,9 @@
 //! message, as few pieces.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::{OWNER, host::Host, remote, until};
 use bytes::Bytes;
 use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
-use common::{OWNER, host::Host, remote, until};
 use placement::{Epoch, FileId};
 use rustix::io::pwrite;
 use std::{io::Write, sync::Arc};

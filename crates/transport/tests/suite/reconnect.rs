@@ -1,11 +1,9 @@
 //! Work that goes on after a connection broke, and state that does not.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use bytes::Bytes;
 use client::{Client, Connection, Nodes, RetryPolicy};
-use common::*;
 use node::{Node, NodeSettings, ReplyFuture};
 use placement::{NodeId, PartitionMap};
 use std::sync::{

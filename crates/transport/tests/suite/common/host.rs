@@ -1,5 +1,5 @@
-//! Node of this host, with clients in processes of their own: the test binary again, with their job
-//! in `CHILD`.
+//! Node of this host, with clients in processes of their own: the test binary again, with one test
+//! and its job in `CHILD`.
 
 use super::{LONG, OWNER, remote, token};
 use arena::{Arena, ArenaOptions};
@@ -75,12 +75,11 @@ impl Host {
         }
     }
 
-    pub fn child(&self, what: &str) -> ChildProcess {
+    /// Starts a client, and waits until it is connected.
+    pub fn child(&self, test: ChildTest, what: &str) -> ChildProcess {
         let mut command = Command::new(env::current_exe().unwrap());
-        // If another test includes this file, its tests are in a module of that name.
-        let within = module_path!().split("::").skip(1).take_while(|part| *part != "common");
-        let test: Vec<&str> = within.chain(["a_client_in_a_process_of_its_own"]).collect();
-        command.args(["--exact", &test.join("::"), "--nocapture"]);
+        let (_crate, test) = test.0.split_once("::").unwrap();
+        command.args(["--exact", test, "--nocapture"]);
         command.envs([("CHILD", what), ("ADDRESS", &self.server.address().to_string())]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -89,6 +88,10 @@ impl Host {
         process
     }
 }
+
+/// Path of the test that a client's process runs, with the crate.
+#[derive(Clone, Copy)]
+pub struct ChildTest(pub &'static str);
 
 /// Process of a client, killed on drop.
 pub struct ChildProcess {

@@ -7,14 +7,12 @@
     reason = "in a test a panic is the failure; processes talk by their output"
 )]
 
-mod common;
-
-use client::BackingFd;
-use common::{
+use super::common::{
     OWNER,
-    host::{Host, child_orders, connect},
+    host::{ChildTest, Host, child_orders, connect},
     until,
 };
+use client::BackingFd;
 use rustix::{
     io::{FdFlags, fcntl_setfd, pread, pwrite},
     process::{Pid, Signal, kill_process},
@@ -27,6 +25,8 @@ use std::{
 use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
+/// Client that the tests start.
+const CLIENT: ChildTest = ChildTest(concat!(module_path!(), "::a_client_in_a_process_of_its_own"));
 const WHOLE: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
 
 async fn made(vfs: &Vfs, name: &str) -> (Handle, BackingFd) {
@@ -97,7 +97,7 @@ async fn a_node_that_was_started_again_lends_other_slots_than_the_one_before() {
 async fn a_client_that_is_killed_leaves_nothing_lent() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     for files in [1, 7, 40] {
-        let mut child = host.child("hold files");
+        let mut child = host.child(CLIENT, "hold files");
         child.send_line(&files.to_string());
         child.expect_line("held");
         host.remove(files).await;
@@ -110,7 +110,7 @@ async fn a_client_that_is_killed_leaves_nothing_lent() {
 #[tokio::test]
 async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
-    let mut child = host.child("leave a child");
+    let mut child = host.child(CLIENT, "leave a child");
     child.send_line("3");
     child.expect_line("held");
     let mut grandchild = String::new();
@@ -126,7 +126,7 @@ async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
 #[tokio::test]
 async fn a_client_that_sleeps_keeps_what_it_was_lent_and_the_node_lives_on() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
-    let mut child = host.child("hold files");
+    let mut child = host.child(CLIENT, "hold files");
     child.send_line("1");
     child.expect_line("held");
     child.signal(Signal::STOP);
@@ -154,7 +154,7 @@ async fn a_mount_in_another_process_passes_through() {
     }
     let Some(host) = Host::with_whole_files(256 << 20) else { return };
     let point = tempfile::tempdir().unwrap();
-    let mut child = host.child("mount");
+    let mut child = host.child(CLIENT, "mount");
     child.send_line(point.path().to_str().unwrap());
     child.expect_line("mounted");
     let content: Vec<u8> = (0..5_000_000_u32).map(|at| at.to_le_bytes()[at as usize % 4]).collect();

@@ -1,11 +1,9 @@
 //! State that ends with a connection, and changes that are not done twice after it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod common;
-
+use super::common::*;
 use bytes::Bytes;
 use client::Connection;
-use common::*;
 use placement::{FileId, PartitionId};
 use std::{sync::Arc, time::Duration};
 use transport::{Address, Remote};
