@@ -1,9 +1,7 @@
 //! Two mounts of one pool: inodes that one mount removes while the other one's kernel knows them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use mount::MountOptions;
 use std::{
     fs::{self, File},

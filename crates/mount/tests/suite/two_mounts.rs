@@ -5,9 +5,7 @@
 //! force, so a deadlock fails the test and does not hang it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use mount::MountOptions;
 use placement::FileId;
 use std::{
@@ -97,8 +95,9 @@ impl Drop for Watchdog {
 
 /// Starts this test binary again, with a task in a directory.
 fn child(task: &str, place: &Path) -> Child {
+    let (_crate, module) = module_path!().split_once("::").unwrap();
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "a_child_does_its_task", "--nocapture"]);
+    command.args(["--exact", &format!("{module}::a_child_does_its_task"), "--nocapture"]);
     command.env(TASK, task).env(PLACE, place).stdout(std::process::Stdio::null());
     command.spawn().unwrap()
 }

@@ -1,5 +1,5 @@
 //! Shared helpers of the mount tests: pools, mount points, random numbers.
-#![allow(dead_code, unused_macros, unused_imports, clippy::unwrap_used, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
     path::Path,
@@ -48,8 +48,8 @@ pub fn supports_prune() -> bool {
 /// Makes two tests of each body: with passthrough and without.
 macro_rules! with_and_without_passthrough {
     ($($name:ident)*) => {
-        mod passed_through { $(#[test] fn $name() { super::common::on_a_mount(true, super::$name); })* }
-        mod ordinary { $(#[test] fn $name() { super::common::on_a_mount(false, super::$name); })* }
+        mod passed_through { $(#[test] fn $name() { $crate::common::on_a_mount(true, super::$name); })* }
+        mod ordinary { $(#[test] fn $name() { $crate::common::on_a_mount(false, super::$name); })* }
     };
 }
 pub(crate) use with_and_without_passthrough;

@@ -2,8 +2,6 @@
 //! where passthrough is not possible both variants are equal.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
-mod common;
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
@@ -12,7 +10,9 @@ use std::{
     process::Command,
 };
 
-use common::{Random, TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough};
+use crate::common::{
+    Random, TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough,
+};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,

@@ -1,8 +1,6 @@
 //! Files through the mount, as programs use them. Needs a usable /dev/fuse.
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
-mod common;
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Seek, SeekFrom, Write},
@@ -12,8 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::common::{mounted, mounted_with, needs_fuse, options, pattern, pool};
 use bytes::Bytes;
-use common::{mounted, mounted_with, needs_fuse, options, pattern, pool};
 use rustix::{
     fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with},
     io::Errno,

@@ -1,8 +1,6 @@
 //! Lifetime of a mount: made, refused, ended, left behind and cleaned up. Needs a usable /dev/fuse.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
-mod common;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
@@ -11,7 +9,7 @@ use std::{
     thread,
 };
 
-use common::{mounted, needs_fuse, options, pool};
+use crate::common::{mounted, needs_fuse, options, pool, small_pool};
 use mount::{Mount, MountError, RuntimeDir, UnmountOutcome, unmount_path};
 
 /// Types of the mounts at `point`, from the kernel's list, without touching them.
@@ -254,7 +252,7 @@ fn child() {
 fn child_that_waits_for_itself() {
     let Some(root) = std::env::var_os(STUCK_CHILD).map(PathBuf::from) else { return };
     let registration = RuntimeDir::at(root.join("run")).unwrap().register("stuck").unwrap();
-    let vfs = common::small_pool(std::time::Duration::from_mins(10));
+    let vfs = small_pool(std::time::Duration::from_mins(10));
     // No passthrough: passthrough writes do not wait for space.
     let options = mount::MountOptions { passthrough: false, ..mount::MountOptions::named(registration.name()) };
     let mount = Mount::new(&vfs, registration.mount_point(), &options).unwrap();
@@ -277,7 +275,7 @@ fn a_killed_process_that_hangs_in_its_own_mount_is_freed_by_the_next_start() {
     let root = tempfile::tempdir().unwrap();
     let runtime = RuntimeDir::at(root.path().join("run")).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_that_waits_for_itself", "--nocapture"]).env(STUCK_CHILD, root.path());
+    command.args(["--exact", "life::child_that_waits_for_itself", "--nocapture"]).env(STUCK_CHILD, root.path());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line == "ready"), "the child failed");
@@ -293,7 +291,7 @@ fn a_killed_process_that_hangs_in_its_own_mount_is_freed_by_the_next_start() {
 fn mounting_child(root: &Path) -> Child {
     fs::create_dir(root.join("user")).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", "life::child", "--nocapture"])
         .env(CHILD, root)
         .stdout(Stdio::piped())
         .spawn()

@@ -2,8 +2,6 @@
 //! Needs a usable /dev/fuse. The lock owners are child processes of this test binary.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
-mod common;
-
 use std::{
     env,
     fs::{self, OpenOptions},
@@ -11,7 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{TestMount, mounted_with, needs_fuse, options, pool, until};
+use crate::common::{TestMount, mounted_with, needs_fuse, options, pool, until};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
 /// Environment variable that tells this test binary, started again, its work.
@@ -41,7 +39,7 @@ fn worker() {
 
 fn work(work: &str) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "worker", "--nocapture"]).env(WORK, work);
+    command.args(["--exact", "locks::worker", "--nocapture"]).env(WORK, work);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 

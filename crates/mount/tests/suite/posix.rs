@@ -2,15 +2,13 @@
 //! ACLs, ranges, birth times. With passthrough and without. Needs a usable /dev/fuse.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
-mod common;
-
 use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
-use common::{TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough};
+use crate::common::{TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough};
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags, XattrFlags, copy_file_range, fallocate,

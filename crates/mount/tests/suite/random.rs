@@ -2,8 +2,6 @@
 //! leave equal trees.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
@@ -12,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use common::{Random, mounted, needs_fuse, pattern, pool};
+use crate::common::{Random, mounted, needs_fuse, pattern, pool};
 
 /// Operations of each seed; about 1 ms each.
 const STEPS: u32 = 2_500;

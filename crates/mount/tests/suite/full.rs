@@ -2,8 +2,6 @@
 //! Needs a usable /dev/fuse.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod common;
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Write},
@@ -12,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{TestMount, mounted_with, needs_fuse, options, small_pool, until};
+use crate::common::{TestMount, mounted_with, needs_fuse, options, small_pool, until};
 use vfs::Vfs;
 
 const MIB: usize = 1 << 20;
