@@ -101,7 +101,7 @@ sim:
 
 # Runs the fuzz loop of the tests from another seed for FUZZ_SECONDS.
 fuzz:
-	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} cargo test --release --package wire --test fuzz --locked -- --nocapture
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} cargo test --release --package wire --test suite --locked fuzz:: -- --nocapture
 
 test-web: web/node_modules/.ready
 	examples/packages.sh chromium

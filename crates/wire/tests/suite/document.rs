@@ -1,15 +1,12 @@
 //! Checks `docs/formats/wire.md` against the code: shapes, numbers, bounds, examples. Also checks
 //! that every variant has a sample.
 //!
-//! `FIX=1 cargo test -p wire --test document` writes these parts of the page.
+//! `FIX=1 cargo test -p wire --test suite document` writes these parts of the page.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod samples;
-mod shape;
-
+use crate::samples::{EXTENT, FILE, SESSION, never_from_clients, recalls, replies, requests};
+use crate::shape::{Shapes, Type, variants};
 use placement::{Epoch, PartitionId};
-use samples::{EXTENT, FILE, SESSION, never_from_clients, recalls, replies, requests};
-use shape::{Shapes, Type, variants};
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 use wire::{
     Answer, Body, Command, LeaseKind, OpenFlags, Request,

@@ -1,11 +1,9 @@
 //! Round trips: messages decode to what was encoded, and invalid messages are rejected.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod samples;
-
+use crate::samples::{self, SESSION, never_from_clients, recalls, replies, requests};
 use bytes::Bytes;
 use placement::Epoch;
-use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
     Answer, Body, Content, Failure, LeaseKind, OpenFlags, OpenLeaseId, Refusal, Request, RequestId,
     codec::{

@@ -1,14 +1,12 @@
 //! Fuzzing with seeded random damage: both sides decode each stream or report why not, and nothing
 //! panics.
 //!
-//! `FUZZ_SECONDS=600 cargo test -p wire --test fuzz --release` (`make fuzz`) runs for that long,
-//! from a seed of its own. A failure prints its seed, and `FUZZ_SEED=n` starts with that one.
+//! `FUZZ_SECONDS=600 cargo test -p wire --test suite --release fuzz` (`make fuzz`) runs for that
+//! long, from a seed of its own. A failure prints its seed, and `FUZZ_SEED=n` starts with that one.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod samples;
-
+use crate::samples::{SESSION, never_from_clients, recalls, replies, requests};
 use bytes::Bytes;
-use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use std::{
     env,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

@@ -2,10 +2,8 @@
 //! in portions of any size.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-mod samples;
-
+use crate::samples::{replies, requests};
 use bytes::{Buf, Bytes};
-use samples::{replies, requests};
 use std::{
     io::{self, IoSlice},
     os::fd::OwnedFd,
