@@ -1,4 +1,4 @@
-//! Memory use of the arena as the system counts it. In a file of its own, because the numbers are
+//! Memory use of the arena as the system counts it. In a binary of its own, because the numbers are
 //! those of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]

@@ -1,4 +1,5 @@
-//! The limit of open files is raised for this process; its tools get the previous limit.
+//! The limit of open files is raised for this process, which is the binary's own; its tools get the
+//! previous limit.
 
 use exec::{Launch, raise_open_files, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

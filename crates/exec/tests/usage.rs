@@ -1,4 +1,5 @@
-//! Memory usage of a tool is reported or unknown, but never mixed with our own.
+//! Memory usage of a tool is reported or unknown, but never mixed with our own. In a binary of its
+//! own, because that is the memory of the whole process.
 
 use exec::{Launch, ProcessReport, run};
 use tokio_util::sync::CancellationToken;

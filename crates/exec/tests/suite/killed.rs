@@ -16,7 +16,7 @@ fn tools_and_their_children_die_when_we_are_killed() {
     }
     let itself = std::env::current_exe().unwrap();
     let mut command = Command::new(itself);
-    command.args(["--exact", "tools_and_their_children_die_when_we_are_killed", "--nocapture"]);
+    command.args(["--exact", "killed::tools_and_their_children_die_when_we_are_killed", "--nocapture"]);
     let mut victim = command.env(MARK, "1").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     // The tools and their children hold this pipe open, so it ends when all of them are dead.
     let mut words = BufReader::new(victim.stderr.take().unwrap());
