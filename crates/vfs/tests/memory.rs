@@ -1,5 +1,5 @@
 //! Created and removed files leave no memory in use, by the pool's own count and by the system's.
-//! The only test in its file, because the numbers are those of the whole process.
+//! The only test in its binary, because the numbers are those of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
