@@ -46,7 +46,7 @@ impl BackingFd {
         // A restarted node reuses the ids and slots of its earlier run for other files, so the
         // file's own numbers identify it.
         let (Ok(device), Ok(inode)) = (u32::try_from(found.st_dev), u32::try_from(found.st_ino)) else {
-            return Err(io::Error::other("a lent file has a number that no file of a node's memory has"));
+            return Err(io::Error::other("a leased file has an inode number that no file of a node's memory has"));
         };
         let slot = LEASED_BIT | u64::from(device) << 32 | u64::from(inode);
         Ok(Self(PinnedFd::Leased { slot, file, _lease: lease }))
@@ -68,7 +68,9 @@ impl BackingFd {
 impl AsFd for BackingFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
-            PinnedFd::Local(pin) => pin.slots().fd(pin.extent()).expect("it had one when this was made"),
+            PinnedFd::Local(pin) => {
+                pin.slots().fd(pin.extent()).expect("the extent had a descriptor when the backing was made")
+            }
             PinnedFd::Leased { file, .. } => file.as_fd(),
         }
     }

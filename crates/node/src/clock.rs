@@ -61,8 +61,8 @@ pub fn now() -> Timestamp {
 }
 
 /// Notes that a timestamp of the kernel is about to be shown: later ones of ours are after it.
-pub fn note_kernel_time(stamp: Timestamp) {
-    let nanos = nanos_of(stamp.secs, stamp.nanos.into());
+pub fn note_kernel_time(time: Timestamp) {
+    let nanos = nanos_of(time.secs, time.nanos.into());
     if KERNEL_LAST.load(Relaxed) < nanos {
         KERNEL_LAST.fetch_max(nanos, Relaxed);
     }
@@ -70,9 +70,9 @@ pub fn note_kernel_time(stamp: Timestamp) {
 
 /// Notes that a timestamp of either origin is about to be shown. One of ours that is ahead of the
 /// coarse clock was obtained from the kernel and counts as the kernel's.
-pub fn note_shown(stamp: Timestamp) {
-    if nanos_of(stamp.secs, stamp.nanos.into()) > coarse_now() {
-        note_kernel_time(stamp);
+pub fn note_shown(time: Timestamp) {
+    if nanos_of(time.secs, time.nanos.into()) > coarse_now() {
+        note_kernel_time(time);
     }
 }
 
@@ -92,16 +92,16 @@ fn timestamp(nanos: i64) -> Timestamp {
 /// The kernel's timestamp of a change made now; after `shown` unless the clock was set back.
 fn kernel_timestamp(shown: i64) -> Option<i64> {
     let file = PROBE_FILE.as_ref()?;
-    let mut stamp = None;
+    let mut time = None;
     for _ in 0..PROBES_MAX {
         fchmod(file, Mode::RUSR).ok()?;
         let probed = fstat(file).ok()?;
-        stamp = Some(nanos_of(probed.st_ctime, i64::try_from(probed.st_ctime_nsec).ok()?));
-        if stamp > Some(shown) {
+        time = Some(nanos_of(probed.st_ctime, i64::try_from(probed.st_ctime_nsec).ok()?));
+        if time > Some(shown) {
             break;
         }
     }
-    stamp
+    time
 }
 
 fn nanos_of(secs: i64, nanos: i64) -> i64 {
@@ -118,15 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_never_go_back_when_the_clock_does() {
+    fn timestamps_never_go_back_when_the_clock_does() {
         let last = AtomicI64::new(0);
-        let stamps = [5, 1_500_000_000, 7, 1_500_000_001].map(|read| advance(&last, read));
-        assert!(stamps.is_sorted(), "{stamps:?}");
-        assert_eq!(stamps[2], Timestamp { secs: 1, nanos: 500_000_000 }, "it stood still");
+        let times = [5, 1_500_000_000, 7, 1_500_000_001].map(|read| advance(&last, read));
+        assert!(times.is_sorted(), "{times:?}");
+        assert_eq!(times[2], Timestamp { secs: 1, nanos: 500_000_000 }, "it stood still");
     }
 
     /// Lets the kernel give a file a new timestamp, and returns it.
-    fn stamped(file: &std::fs::File) -> Timestamp {
+    fn touched(file: &std::fs::File) -> Timestamp {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         file.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();
         let probed = file.metadata().unwrap();
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_after_what_was_stamped_and_shown_and_not_after_what_the_kernel_stamps_next() {
+    fn a_change_is_after_the_kernel_times_that_were_shown_and_not_after_the_next_one() {
         let file = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile()).unwrap();
-        let finer = (0..50).any(|_| stamped(&file) > advance(&AtomicI64::new(0), coarse_now()));
+        let finer = (0..50).any(|_| touched(&file) > advance(&AtomicI64::new(0), coarse_now()));
         for _ in 0..2000 {
-            let before = stamped(&file);
+            let before = touched(&file);
             note_kernel_time(before);
             let change = now();
             assert!(if finer { change > before } else { change >= before }, "{change:?} after {before:?}");
@@ -146,16 +146,16 @@ mod tests {
             note_shown(change);
             let next = now();
             assert!(if finer && ahead { next > change } else { next >= change }, "{next:?} after {change:?}");
-            assert!(stamped(&file) >= next);
+            assert!(touched(&file) >= next);
         }
     }
 
     #[test]
-    fn a_file_that_the_kernel_writes_is_never_older_than_a_stamp_given_before() {
+    fn a_file_that_the_kernel_writes_is_never_older_than_an_earlier_timestamp() {
         for _ in 0..200 {
-            let stamp = now();
+            let time = now();
             let file = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile()).unwrap();
-            assert!(Timestamp::from(file.metadata().unwrap().modified().unwrap()) >= stamp);
+            assert!(Timestamp::from(file.metadata().unwrap().modified().unwrap()) >= time);
         }
     }
 }

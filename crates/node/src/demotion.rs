@@ -73,9 +73,9 @@ impl Node {
     /// the bytes go can be set only for a file without an extent.
     pub(crate) fn demote_before(&self, command: &Command) {
         let (Command::SetXattr { file, name, .. } | Command::RemoveXattr { file, name }) = command else { return };
-        let whole = || self.partitions.get(file.partition())?.lock().extent(*file);
+        let extent = || self.partitions.get(file.partition())?.lock().extent(*file);
         if name.starts_with(OWN_NAMES)
-            && let Some(extent) = whole()
+            && let Some(extent) = extent()
         {
             self.demote(*file, extent);
         }

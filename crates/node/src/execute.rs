@@ -90,18 +90,18 @@ impl Node {
             call.command =
                 call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
         }
-        let wished = call.command.as_mut().and_then(extent_request).copied();
+        let requested = call.command.as_mut().and_then(extent_request).copied();
         let given = call.command.as_mut().and_then(|command| self.grant_extent(&partition, command));
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
         match reserve(&*self.engine, wanted) {
             Ok(None) => {}
             refused => {
                 drop(partition);
-                self.revoke_extent(call.command.as_mut(), wished, given);
-                return refused.map(|refusal| Err(refusal.expect("else it was granted")));
+                self.revoke_extent(call.command.as_mut(), requested, given);
+                return refused.map(|refusal| Err(refusal.expect("a reservation that was not granted was refused")));
             }
         }
-        let mut command = call.command.take().expect("a command is done once");
+        let mut command = call.command.take().expect("a command is executed once");
         if self.extents.is_supported() {
             self.subtract_extent_changes(&partition, &mut command);
         }
@@ -193,7 +193,7 @@ impl Node {
             self.files.fetch_add(delta, Relaxed);
         }
         let unneeded = (bytes + wanted).checked_sub(partition.bytes());
-        (answer, unneeded.expect("a command never adds more than it said"))
+        (answer, unneeded.expect("a command never adds more than was reserved for it"))
     }
 
     /// Reads the bytes of a bound file or an extent file into the answer that names it.
@@ -212,8 +212,8 @@ impl Node {
             } else {
                 *length
             };
-            let (head, striped, asked) = (*head, *striped, Answer::Content { length, content: content.clone() });
-            return match self.fill_bytes(asked, Some((head.version.file, offset)), None, pin)? {
+            let (head, striped, content) = (*head, *striped, Answer::Content { length, content: content.clone() });
+            return match self.fill_bytes(content, Some((head.version.file, offset)), None, pin)? {
                 Answer::Content { length, content } => Ok(Answer::Object { head, striped, length, content }),
                 other => Ok(other),
             };

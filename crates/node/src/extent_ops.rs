@@ -79,17 +79,17 @@ impl ExtentOp {
 
 impl Node {
     /// Takes the extent that a command requests, filled with the bytes that it must hold, and puts
-    /// it into the command. `None` if there is none to give.
+    /// it into the command. `None` if it gets none.
     pub(crate) fn grant_extent(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
-        let wished = extent_request(command).copied().unwrap_or_default();
-        let wanted = matches!(wished, ExtentRequest::Any | ExtentRequest::Local) && self.extents.is_supported();
-        let given = if wanted && self.may_grant_extent(partition.placed(command), wished) {
+        let requested = extent_request(command).copied().unwrap_or_default();
+        let wanted = matches!(requested, ExtentRequest::Any | ExtentRequest::Local) && self.extents.is_supported();
+        let given = if wanted && self.may_grant_extent(partition.placement_for(command), requested) {
             self.allocate_filled(partition, command)
         } else {
             None
         };
-        if let Some(wish) = extent_request(command) {
-            *wish = given.map_or(ExtentRequest::None, ExtentRequest::Allocated);
+        if let Some(request) = extent_request(command) {
+            *request = given.map_or(ExtentRequest::None, ExtentRequest::Allocated);
         }
         given
     }
@@ -97,10 +97,10 @@ impl Node {
     /// True if placement allows the bytes to be in an extent of this node. A writer with a
     /// descriptor cannot be sent to another node when this one is full, so an extent is given only
     /// where one node was asked for, or where this is the only node.
-    fn may_grant_extent(&self, placed: Option<PlacementDecision>, wished: ExtentRequest) -> bool {
-        let Some(PlacementDecision { layout, pending_policy }) = placed else { return self.partitions.holds_all() };
+    fn may_grant_extent(&self, placement: Option<PlacementDecision>, requested: ExtentRequest) -> bool {
+        let Some(PlacementDecision { layout, pending_policy }) = placement else { return self.partitions.holds_all() };
         match (pending_policy, layout.distribution()) {
-            (Some(Policy::Here), _) => wished == ExtentRequest::Local,
+            (Some(Policy::Here), _) => requested == ExtentRequest::Local,
             (Some(Policy::At(node)), _) => node == self.id(),
             (Some(_), _) | (None, Distribution::Striped) => false,
             (None, Distribution::Single(partition)) => self.partitions.get(partition).is_some(),
@@ -131,16 +131,16 @@ impl Node {
     pub(crate) fn revoke_extent(
         &self,
         command: Option<&mut Command>,
-        wished: Option<ExtentRequest>,
+        requested: Option<ExtentRequest>,
         given: Option<Extent>,
     ) {
         if let Some(extent) = given {
             self.extents.free(extent);
         }
-        if let Some(wish) = command.and_then(extent_request)
-            && let Some(wished) = wished
+        if let Some(request) = command.and_then(extent_request)
+            && let Some(requested) = requested
         {
-            *wish = wished;
+            *request = requested;
         }
     }
 
@@ -337,9 +337,9 @@ impl Node {
 /// The extent request of a command that can have one.
 pub fn extent_request(command: &mut Command) -> Option<&mut ExtentRequest> {
     match command {
-        Command::Create { extent: whole, .. }
-        | Command::Open { extent: whole, .. }
-        | Command::OpenName { extent: whole, .. } => Some(whole),
+        Command::Create { extent, .. } | Command::Open { extent, .. } | Command::OpenName { extent, .. } => {
+            Some(extent)
+        }
         _ => None,
     }
 }

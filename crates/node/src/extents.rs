@@ -58,7 +58,7 @@ impl ExtentSlots {
 
     /// The engine's extents.
     pub fn engine(&self) -> &dyn Extents {
-        self.engine.as_deref().expect("only who has an extent asks")
+        self.engine.as_deref().expect("a node with extents has an engine for them")
     }
 
     /// Takes a new, empty extent from the stock.
@@ -69,7 +69,7 @@ impl ExtentSlots {
             slots.resize(slot as usize + 1, ExtentSlot::default());
         }
         let entry = &mut slots[slot as usize];
-        debug_assert!(entry.state == SlotState::Stock && entry.pins == 0, "slot {slot} was given twice: {entry:?}");
+        debug_assert!(entry.state == SlotState::Stock && entry.pins == 0, "slot {slot} was allocated twice: {entry:?}");
         *entry = ExtentSlot {
             generation: entry.generation.wrapping_add(1),
             state: SlotState::Live,
@@ -106,7 +106,7 @@ impl ExtentSlots {
         debug_assert_eq!(
             (entry.generation, entry.state),
             (extent.generation, SlotState::Freed),
-            "only what was ended is revived"
+            "only an ended extent is revived"
         );
         entry.state = SlotState::Live;
     }
@@ -236,7 +236,10 @@ impl<W: Borrow<ExtentSlots>> Drop for ExtentPin<W> {
 impl fmt::Debug for ExtentSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = self.engine.as_ref().map(|extents| extents.slot_counts());
-        f.debug_struct("Wholes").field("slots", &slots).field("loud", &self.busy.lock().len()).finish_non_exhaustive()
+        f.debug_struct("ExtentSlots")
+            .field("slots", &slots)
+            .field("busy", &self.busy.lock().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -260,7 +263,7 @@ mod tests {
         let extent = slots.allocate().unwrap();
         let pins = [ExtentSlots::pin(&*slots, extent).unwrap(), ExtentSlots::pin(&*slots, extent).unwrap()];
         slots.free(extent);
-        assert!(ExtentSlots::pin(&*slots, extent).is_none(), "nobody comes to use what is gone");
+        assert!(ExtentSlots::pin(&*slots, extent).is_none(), "a freed extent cannot be pinned");
         for pin in pins {
             assert_eq!(in_stock(&extents), 0);
             drop(pin);
@@ -277,7 +280,7 @@ mod tests {
         assert_eq!((old.slot, old.generation + 1), (new.slot, new.generation));
         assert!(ExtentSlots::pin(&*slots, old).is_none() && ExtentSlots::pin(&*slots, new).is_some());
         slots.free(old);
-        assert!(ExtentSlots::pin(&*slots, new).is_some(), "a second end of the first life is nothing");
+        assert!(ExtentSlots::pin(&*slots, new).is_some(), "an extent of an earlier life cannot be ended again");
     }
 
     #[test]

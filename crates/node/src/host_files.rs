@@ -47,7 +47,7 @@ impl HostFiles {
 
 /// Appends at most `wanted` bytes, read at `offset`, to `bytes`.
 fn read_at(file: &File, bytes: &mut Vec<u8>, wanted: usize, offset: u64) -> io::Result<usize> {
-    debug_assert!(bytes.capacity() - bytes.len() >= wanted, "the room was made at the start");
+    debug_assert!(bytes.capacity() - bytes.len() >= wanted, "the buffer was allocated with this capacity");
     loop {
         match rustix::io::pread(file.as_fd(), rustix::buffer::spare_capacity(bytes), offset) {
             Err(rustix::io::Errno::INTR) => {}

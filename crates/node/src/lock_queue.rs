@@ -82,7 +82,7 @@ struct LockTicket<'a> {
 enum LockBlocked {
     /// Another owner holds it, or waits for it before this one.
     Taken,
-    /// There is no memory to note it.
+    /// The engine has no space to record it.
     Full(EngineFull),
 }
 

@@ -80,7 +80,7 @@ pub type StopHook = Box<dyn Fn() + Send + Sync>;
 /// engine's).
 pub fn embedded(settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Node> {
     let id = NodeId(1);
-    let map = PartitionMap::one_node(id, settings.partitions).expect("the settings have a possible count");
+    let map = PartitionMap::one_node(id, settings.partitions).expect("the partition count of the settings is valid");
     Node::in_pool(id, map, settings, engine)
 }
 
@@ -108,7 +108,10 @@ impl Node {
     /// Panics on settings that no pool can have, on a partition count other than the map's, and on
     /// an id of 0 or above 65,535.
     pub fn in_pool(id: NodeId, map: PartitionMap, settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Self> {
-        assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
+        assert!(
+            settings.stripe_bytes <= engine.stripe_bytes(),
+            "the stripes of the settings are longer than the engine's"
+        );
         assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
         assert_eq!(map.partitions(), settings.partitions, "the map has the partitions of the settings");
         assert!(id != NodeId(0) && Session::new(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
@@ -116,7 +119,7 @@ impl Node {
         let hook = space.clone();
         engine.on_freed(Arc::new(move || hook.notify_freed()));
         let session_index = SessionIndex::new(map.partitions());
-        let partitions = LocalPartitions::new(id, &map, &settings, session_index.endings());
+        let partitions = LocalPartitions::new(id, &map, &settings, session_index.ended_sessions());
         let extents = ExtentSlots::new(id, engine.extents());
         let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
         let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
@@ -172,12 +175,12 @@ impl Node {
                 self.execute_extent(ExtentCall { partition, request_id, file, extent, action })
             }
             Body::Stripe { file, stripe, action } => self.execute_stripe(session, StripeKey { file, stripe }, action),
-            Body::ProbeLease { lease: mark } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(mark)))),
+            Body::ProbeLease { lease } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(lease)))),
             Body::FindLeases { device, inode, after } => {
                 ReplyFuture::ready(Ok(Answer::OpenLeases(self.find_leases((device, inode), after))))
             }
-            Body::Walk { start: top, components: folders, credentials: who, action: then } => {
-                self.walk_path((session, skip_ack), (top, &folders, who), then.map(|then| *then))
+            Body::Walk { start, components, credentials, action } => {
+                self.walk_path((session, skip_ack), (start, &components, credentials), action.map(|action| *action))
             }
         }
     }
@@ -242,7 +245,7 @@ impl Node {
     /// with their next request.
     pub fn renew_map(&self) {
         let mut map = self.map.write();
-        let home = map.node(PartitionId(0)).expect("every pool has this one");
+        let home = map.node(PartitionId(0)).expect("every pool has partition 0");
         *map = Arc::new(map.moved(PartitionId(0), home));
         self.epoch.store(map.epoch().0, Relaxed);
     }
@@ -298,7 +301,7 @@ impl Node {
         match call.command {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
-                self.session_index.endings().add(session);
+                self.session_index.ended_sessions().add(session);
                 self.detach_opens(session, Some(call.partition));
                 self.lock_queue.end_session(session);
                 let reply = self.execute_now(call);
@@ -377,7 +380,7 @@ impl Node {
 
     fn try_mutate_stripe(&self, mutation: &StripeMutation) -> Result<Outcome<Answer>, EngineFull> {
         let StripeMutation { session, key, generation, op } = mutation;
-        let has_ended = || self.session_index.endings().has(*session);
+        let has_ended = || self.session_index.ended_sessions().has(*session);
         if has_ended() {
             return Ok(Err(Refusal::SessionEnded));
         }

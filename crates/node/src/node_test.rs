@@ -91,7 +91,7 @@ fn a_node_answers_for_its_partitions_alone_and_says_whose_the_others_are() {
         let Err(Failure::Refused(refusal @ Refusal::Invalid { .. })) = refused else { panic!("{refused:?}") };
         assert!(refusal.to_string().contains("partition 0 is held by node 1, and this is node 40000"), "{refusal}");
         let stale = ask(&other, Epoch(0), 0, body);
-        assert!(matches!(stale, Err(Failure::StaleMap(_))), "{stale:?}: an old map is told first");
+        assert!(matches!(stale, Err(Failure::StaleMap(_))), "{stale:?}: an old map is reported first");
     }
 }
 
@@ -264,7 +264,7 @@ fn meta(session: Session, number: u64, command: Command) -> Body {
 /// an intent in 9, and the answer of a walk that did not reach its directory in 20. In 30 another
 /// session asks for the intent's decision. The lookup in 40 leaves nothing.
 fn leave_much(session: Session) -> (Arc<Node>, Intent) {
-    let (node, file, extent) = whole_file();
+    let (node, file, extent) = extent_file();
     let say = |partition, body| ask(&node, Epoch::FIRST, partition, body);
     say(0, meta(session, 1, Command::Open { file, flags: OpenFlags::WRITE, extent: ExtentRequest::None })).unwrap();
     let lock = Lock { owner: LockOwner::Session(5), kind: LockKind::Write, style: LockStyle::Whole, pid: 0 };
@@ -333,7 +333,7 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
 }
 
 /// A node with extents, and a file in it that is open and has one.
-fn whole_file() -> (Arc<Node>, FileId, Extent) {
+fn extent_file() -> (Arc<Node>, FileId, Extent) {
     let settings =
         NodeSettings { partitions: 64, stripe_bytes: STRIPE, closed_extents_max: 0, ..NodeSettings::default() };
     let node = embedded(settings, Arc::new(ModelEngine::with_extents(1 << 20, STRIPE)));
@@ -361,7 +361,7 @@ fn put(node: &Arc<Node>, file: FileId, extent: Extent, number: u64, action: Exte
 
 #[test]
 fn an_append_that_is_sent_again_is_answered_and_not_done_again() {
-    let (node, file, extent) = whole_file();
+    let (node, file, extent) = extent_file();
     for (number, offset) in [(2, 0), (2, 0), (3, 9), (2, 0), (3, 9), (4, 18)] {
         let action = ExtentAction::Append { data: Bytes::from_static(b"nine byte") };
         let put = put(&node, file, extent, number, action);
@@ -376,15 +376,15 @@ fn an_append_that_is_sent_again_is_answered_and_not_done_again() {
 }
 
 #[test]
-fn a_late_write_to_an_extent_that_was_folded_or_is_anothers_is_refused() {
-    let (node, file, extent) = whole_file();
+fn a_late_write_to_an_extent_whose_file_was_demoted_or_that_is_anothers_is_refused() {
+    let (node, file, extent) = extent_file();
     let late = |file, number| {
         let action = ExtentAction::Write { offset: 0, data: Bytes::from_static(b"late") };
         put(&node, file, extent, number, action)
     };
     assert_eq!(late(file, 2), Ok(Answer::ExtentWritten { offset: 0, length: 4 }));
     change(&node, 3, Command::Close { file }).unwrap();
-    assert!(matches!(late(file, 4), Err(Failure::Refused(Refusal::Stale(_)))), "it is folded");
+    assert!(matches!(late(file, 4), Err(Failure::Refused(Refusal::Stale(_)))), "it is demoted");
     let open = Command::Open { file, flags: OpenFlags::WRITE, extent: ExtentRequest::Any };
     let Ok(Answer::Opened { attributes, .. }) = change(&node, 5, open) else { panic!("it can be opened") };
     let again = attributes.extent.unwrap();
@@ -394,7 +394,7 @@ fn a_late_write_to_an_extent_that_was_folded_or_is_anothers_is_refused() {
 
 #[test]
 fn a_client_cannot_say_which_extent_it_wants() {
-    let (node, _, extent) = whole_file();
+    let (node, _, extent) = extent_file();
     let (parent, name) = (FileId::ROOT, Name::new(b"g").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
     let create = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Allocated(extent) };
@@ -403,12 +403,12 @@ fn a_client_cannot_say_which_extent_it_wants() {
 }
 
 #[test]
-fn a_node_that_is_asked_to_end_tells_who_started_it_or_refuses() {
+fn a_node_that_is_asked_to_end_calls_its_hook_or_refuses() {
     let node = node();
     let refused = ask(&node, Epoch(0), 0, Body::Stop);
     assert!(matches!(refused, Err(Failure::Refused(Refusal::Unsupported { .. }))), "nobody could end it: {refused:?}");
-    let (tell, told) = std::sync::mpsc::channel();
-    node.on_stop(Box::new(move || tell.send(()).unwrap()));
+    let (on_stop, stopped) = std::sync::mpsc::channel();
+    node.on_stop(Box::new(move || on_stop.send(()).unwrap()));
     assert_eq!(ask(&node, Epoch(0), 0, Body::Stop), Ok(Answer::Done), "by any map");
-    assert_eq!(told.try_recv(), Ok(()));
+    assert_eq!(stopped.try_recv(), Ok(()));
 }

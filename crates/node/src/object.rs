@@ -28,28 +28,34 @@ impl Node {
     pub(crate) fn walk_path(
         self: &Arc<Self>,
         (session, skip_ack): (Session, bool),
-        (top, names, who): (FileId, &[Name], Option<Credentials>),
-        then: Option<WalkAction>,
+        (start, names, credentials): (FileId, &[Name], Option<Credentials>),
+        action: Option<WalkAction>,
     ) -> ReplyFuture {
-        if then.as_ref().is_some_and(|then| self.is_recorded(then)) {
-            return self.execute_at_target((session, skip_ack), then.expect("it was looked at"), who);
+        if action.as_ref().is_some_and(|action| self.is_recorded(action)) {
+            return self.execute_at_target(
+                (session, skip_ack),
+                action.expect("a recorded action is present"),
+                credentials,
+            );
         }
-        let walked = self.walk_local(session, (top, names, who.as_ref()));
-        match (walked, then) {
-            (Ok((reached, 0)), Some(then))
-                if reached == then.directory
-                    && self.partitions.get(then.partition).is_some()
-                    && who.as_ref().is_none_or(|who| self.permits(reached, who, who.access)) =>
+        let walked = self.walk_local(session, (start, names, credentials.as_ref()));
+        match (walked, action) {
+            (Ok((reached, 0)), Some(action))
+                if reached == action.directory
+                    && self.partitions.get(action.partition).is_some()
+                    && credentials
+                        .as_ref()
+                        .is_none_or(|credentials| self.permits(reached, credentials, credentials.access)) =>
             {
-                self.execute_at_target((session, skip_ack), then, who)
+                self.execute_at_target((session, skip_ack), action, credentials)
             }
-            (walked, then) => {
+            (walked, action) => {
                 let answer = walked.map(|(reached, left)| {
                     let left = u32::try_from(left).expect("a request has few names");
                     Answer::Walked { reached, remaining: left }
                 });
                 // Record the answer: a resend of this request must not execute the command.
-                if let Some(WalkAction { partition: id, request_id: Some(request_id), .. }) = then
+                if let Some(WalkAction { partition: id, request_id: Some(request_id), .. }) = action
                     && let Some(partition) = self.partitions.get(id)
                 {
                     let mut held = partition.lock();
@@ -61,26 +67,21 @@ impl Node {
         }
     }
 
-    fn is_recorded(&self, then: &WalkAction) -> bool {
-        let partition = then.request_id.and_then(|request_id| Some((request_id, self.partitions.get(then.partition)?)));
+    fn is_recorded(&self, action: &WalkAction) -> bool {
+        let partition =
+            action.request_id.and_then(|request_id| Some((request_id, self.partitions.get(action.partition)?)));
         partition.is_some_and(|(request_id, partition)| partition.lock().cached_reply(request_id).is_some())
     }
 
     fn execute_at_target(
         self: &Arc<Self>,
         (session, skip_ack): (Session, bool),
-        then: WalkAction,
-        who: Option<Credentials>,
+        action: WalkAction,
+        credentials: Option<Credentials>,
     ) -> ReplyFuture {
-        let WalkAction { partition, request_id, command, .. } = then;
+        let WalkAction { partition, request_id, command, .. } = action;
         let command = Some(command);
-        self.execute(CommandCall {
-            skip_ack,
-            request_id,
-            command,
-            credentials: who,
-            ..CommandCall::new(session, partition)
-        })
+        self.execute(CommandCall { skip_ack, request_id, command, credentials, ..CommandCall::new(session, partition) })
     }
 
     /// Walks as far as directories are held here and their permissions surely let the user pass.
@@ -88,12 +89,12 @@ impl Node {
     fn walk_local(
         &self,
         session: Session,
-        (top, names, who): (FileId, &[Name], Option<&Credentials>),
+        (start, names, credentials): (FileId, &[Name], Option<&Credentials>),
     ) -> Outcome<(FileId, usize)> {
-        let mut at = top;
+        let mut at = start;
         for (done, name) in names.iter().enumerate() {
             let left = names.len() - done;
-            if who.is_some_and(|who| !self.permits(at, who, DirAccess::Lookup)) {
+            if credentials.is_some_and(|credentials| !self.permits(at, credentials, DirAccess::Lookup)) {
                 return Ok((at, left));
             }
             let mut found = self.lookup(session, at, name);
@@ -112,8 +113,10 @@ impl Node {
 
     /// True if a directory is held here, and its permissions surely let the user do what `needs`
     /// says.
-    fn permits(&self, directory: FileId, who: &Credentials, needs: DirAccess) -> bool {
-        self.partitions.get(directory.partition()).is_some_and(|held| held.lock().permits(directory, who, needs))
+    fn permits(&self, directory: FileId, credentials: &Credentials, needs: DirAccess) -> bool {
+        self.partitions
+            .get(directory.partition())
+            .is_some_and(|held| held.lock().permits(directory, credentials, needs))
     }
 
     /// Looks up an entry; `None` if its directory is not held here.

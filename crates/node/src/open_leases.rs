@@ -59,7 +59,7 @@ struct LeasedOpen {
     session: Session,
     file: FileId,
     flags: OpenFlags,
-    lent: LeaseKind,
+    kind: LeaseKind,
     /// Device and inode number of the descriptor, as `stat` returns them.
     inode: (u64, u64),
     /// Tells whether a placeholder descriptor is still open; `None` for an extent, whose own file
@@ -68,7 +68,7 @@ struct LeasedOpen {
 }
 
 impl OpenLeases {
-    fn allocate_mark(&self, node: NodeId) -> Option<OpenLeaseId> {
+    fn allocate_id(&self, node: NodeId) -> Option<OpenLeaseId> {
         OpenLeaseId::new(node, self.issued.fetch_add(1, Relaxed) + 1)
     }
 
@@ -76,37 +76,37 @@ impl OpenLeases {
         self.state.lock().opens.len() >= LEASES_MAX
     }
 
-    fn add(&self, mark: OpenLeaseId, open: LeasedOpen) {
+    fn add(&self, lease: OpenLeaseId, open: LeasedOpen) {
         let mut state = self.state.lock();
-        state.sessions.entry(open.session).or_default().insert(mark);
-        state.opens.insert(mark, open);
+        state.sessions.entry(open.session).or_default().insert(lease);
+        state.opens.insert(lease, open);
     }
 
-    fn get(&self, mark: OpenLeaseId) -> Option<LeasedOpen> {
-        self.state.lock().opens.get(&mark).cloned()
+    fn get(&self, lease: OpenLeaseId) -> Option<LeasedOpen> {
+        self.state.lock().opens.get(&lease).cloned()
     }
 
     /// Removes a lease. Of several concurrent callers one gets it.
-    fn take(&self, mark: OpenLeaseId) -> Option<LeasedOpen> {
+    fn take(&self, lease: OpenLeaseId) -> Option<LeasedOpen> {
         let mut state = self.state.lock();
-        let open = state.opens.remove(&mark)?;
-        state.forget(open.session, mark);
+        let open = state.opens.remove(&lease)?;
+        state.forget(open.session, lease);
         Some(open)
     }
 
     /// The leases of a session.
-    fn of_session(&self, session: Session) -> Vec<(OpenLeaseId, FileId)> {
+    fn session_leases(&self, session: Session) -> Vec<(OpenLeaseId, FileId)> {
         let state = self.state.lock();
-        let marks = state.sessions.get(&session).into_iter().flatten();
-        marks.map(|mark| (*mark, state.opens[mark].file)).collect()
+        let leases = state.sessions.get(&session).into_iter().flatten();
+        leases.map(|lease| (*lease, state.opens[lease].file)).collect()
     }
 
-    fn transfer(&self, mark: OpenLeaseId, session: Session) {
+    fn transfer(&self, lease: OpenLeaseId, session: Session) {
         let mut state = self.state.lock();
-        let Some(open) = state.opens.get_mut(&mark) else { return };
+        let Some(open) = state.opens.get_mut(&lease) else { return };
         let before = std::mem::replace(&mut open.session, session);
-        state.forget(before, mark);
-        state.sessions.entry(session).or_default().insert(mark);
+        state.forget(before, lease);
+        state.sessions.entry(session).or_default().insert(lease);
     }
 
     /// The leases after `after` whose descriptors refer to this inode.
@@ -115,11 +115,11 @@ impl OpenLeases {
         let behind = state.opens.range(OpenLeaseId(after.0.saturating_add(1))..);
         let chosen = behind.filter(|(_, open)| open.inode == inode).take(OPEN_LEASES_MAX);
         chosen
-            .map(|(mark, LeasedOpen { file, flags, lent, .. })| OpenLease {
-                id: *mark,
+            .map(|(lease, LeasedOpen { file, flags, kind, .. })| OpenLease {
+                id: *lease,
                 file: *file,
                 flags: *flags,
-                kind: *lent,
+                kind: *kind,
             })
             .collect()
     }
@@ -128,17 +128,17 @@ impl OpenLeases {
     fn next_to_probe(&self) -> Vec<OpenLeaseId> {
         let mut state = self.state.lock();
         let first = state.last_probed.map_or(OpenLeaseId(0), |last| OpenLeaseId(last.0 + 1));
-        let marks: Vec<OpenLeaseId> = state.opens.range(first..).take(PROBED_MAX).map(|(mark, _)| *mark).collect();
-        state.last_probed = marks.last().copied().filter(|_| marks.len() == PROBED_MAX);
-        marks
+        let leases: Vec<OpenLeaseId> = state.opens.range(first..).take(PROBED_MAX).map(|(lease, _)| *lease).collect();
+        state.last_probed = leases.last().copied().filter(|_| leases.len() == PROBED_MAX);
+        leases
     }
 }
 
 impl LeasesState {
-    fn forget(&mut self, session: Session, mark: OpenLeaseId) {
-        if let Some(marks) = self.sessions.get_mut(&session) {
-            marks.remove(&mark);
-            if marks.is_empty() {
+    fn forget(&mut self, session: Session, lease: OpenLeaseId) {
+        if let Some(leases) = self.sessions.get_mut(&session) {
+            leases.remove(&lease);
+            if leases.is_empty() {
                 self.sessions.remove(&session);
             }
         }
@@ -149,7 +149,7 @@ impl Node {
     /// Gives a program a descriptor of a file that a session has open. The open then belongs to the
     /// session as long as the kernel says that somebody has the descriptor.
     ///
-    /// `None` if the session does not have the file open as `lent` says, if there are no more
+    /// `None` if the session does not have the file open as `kind` says, if there are no more
     /// descriptors, or if an extent is to be written while the pool is more than half full. A file
     /// whose inode is at another node is assumed to be open.
     pub fn lease_open(
@@ -157,25 +157,25 @@ impl Node {
         session: Session,
         file: FileId,
         flags: OpenFlags,
-        lent: LeaseKind,
+        kind: LeaseKind,
     ) -> Option<(OwnedFd, OpenLeaseId)> {
         let here = self.partitions.get(file.partition());
         if self.open_leases.is_full() || here.is_some_and(|partition| !partition.lock().is_open_by(session, file)) {
             return None;
         }
-        let mark = self.open_leases.allocate_mark(self.id())?;
-        let (descriptor, placeholder) = match lent {
-            LeaseKind::Extent(extent) => (self.open_extent(file, extent, flags, mark)?, None),
-            LeaseKind::Bytes => self.open_placeholder(PlaceholderKind::File, mark)?,
-            LeaseKind::Directory => self.open_placeholder(PlaceholderKind::Directory, mark)?,
+        let lease = self.open_leases.allocate_id(self.id())?;
+        let (descriptor, placeholder) = match kind {
+            LeaseKind::Extent(extent) => (self.open_extent(file, extent, flags, lease)?, None),
+            LeaseKind::Bytes => self.open_placeholder(PlaceholderKind::File, lease)?,
+            LeaseKind::Directory => self.open_placeholder(PlaceholderKind::Directory, lease)?,
         };
         let found = fstat(&descriptor).ok()?;
         let inode = (found.st_dev, found.st_ino);
-        self.open_leases.add(mark, LeasedOpen { session, file, flags, lent, inode, placeholder });
-        Some((descriptor, mark))
+        self.open_leases.add(lease, LeasedOpen { session, file, flags, kind, inode, placeholder });
+        Some((descriptor, lease))
     }
 
-    fn open_extent(&self, file: FileId, extent: Extent, flags: OpenFlags, mark: OpenLeaseId) -> Option<OwnedFd> {
+    fn open_extent(&self, file: FileId, extent: Extent, flags: OpenFlags, lease: OpenLeaseId) -> Option<OwnedFd> {
         let has = self.partitions.get(file.partition())?.lock().extent(file) == Some(extent);
         let pin = crate::extents::ExtentSlots::pin(&*self.extents, extent).filter(|_| has)?;
         let extents = self.extents.engine();
@@ -184,30 +184,30 @@ impl Node {
         }
         self.extents.mark_leased(extent, flags);
         let OpenFlags { read, write, append, .. } = flags;
-        let opened = extents.open(pin.slot(), Access { read, write, append }, number(mark));
+        let opened = extents.open(pin.slot(), Access { read, write, append }, lease_number(lease));
         opened.inspect_err(|error| tracing::warn!(%error, "an extent could not be opened for a program")).ok()
     }
 
     fn open_placeholder(
         &self,
         kind: PlaceholderKind,
-        mark: OpenLeaseId,
+        lease: OpenLeaseId,
     ) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
-        let made = self.engine.create_placeholder(kind, number(mark));
+        let made = self.engine.create_placeholder(kind, lease_number(lease));
         let made = made.inspect_err(|error| tracing::warn!(%error, "a program could not get a descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }
 
     /// Probes an open lease, and ends it if nobody has the descriptor.
-    pub(crate) fn probe_lease(&self, mark: OpenLeaseId) -> LeaseStatus {
-        let Some(open) = self.open_leases.get(mark) else { return LeaseStatus::Ended { deleted: None } };
-        if self.is_descriptor_open(mark, &open) { LeaseStatus::Open } else { self.end_lease(mark) }
+    pub(crate) fn probe_lease(&self, lease: OpenLeaseId) -> LeaseStatus {
+        let Some(open) = self.open_leases.get(lease) else { return LeaseStatus::Ended { deleted: None } };
+        if self.is_descriptor_open(lease, &open) { LeaseStatus::Open } else { self.end_lease(lease) }
     }
 
     /// Probes an open lease for a caller that needs no answer. A removed file whose stripes remain
     /// goes to [`Self::take_pending_deletes`].
-    pub fn end_lease_if_closed(&self, mark: OpenLeaseId) {
-        if let LeaseStatus::Ended { deleted: Some(deleted) } = self.probe_lease(mark) {
+    pub fn end_lease_if_closed(&self, lease: OpenLeaseId) {
+        if let LeaseStatus::Ended { deleted: Some(deleted) } = self.probe_lease(lease) {
             self.open_leases.pending_deletes.lock().push(deleted);
         }
     }
@@ -219,29 +219,29 @@ impl Node {
     }
 
     /// True if somebody still has the descriptor of this lease.
-    pub(crate) fn is_lease_open(&self, mark: OpenLeaseId) -> bool {
-        self.open_leases.get(mark).is_some_and(|open| self.is_descriptor_open(mark, &open))
+    pub(crate) fn is_lease_open(&self, lease: OpenLeaseId) -> bool {
+        self.open_leases.get(lease).is_some_and(|open| self.is_descriptor_open(lease, &open))
     }
 
     /// The file that is open under a lease.
-    pub(crate) fn leased_file(&self, mark: OpenLeaseId) -> Option<FileId> {
-        self.open_leases.get(mark).map(|open| open.file)
+    pub(crate) fn leased_file(&self, lease: OpenLeaseId) -> Option<FileId> {
+        self.open_leases.get(lease).map(|open| open.file)
     }
 
     /// Asks the kernel whether somebody still has the descriptor.
-    fn is_descriptor_open(&self, mark: OpenLeaseId, open: &LeasedOpen) -> bool {
-        match (&open.placeholder, open.lent) {
+    fn is_descriptor_open(&self, lease: OpenLeaseId, open: &LeasedOpen) -> bool {
+        match (&open.placeholder, open.kind) {
             (Some(placeholder), _) => placeholder.is_open(),
-            (None, LeaseKind::Extent(extent)) => self.extents.engine().is_open(Slot(extent.slot), number(mark)),
+            (None, LeaseKind::Extent(extent)) => self.extents.engine().is_open(Slot(extent.slot), lease_number(lease)),
             (None, _) => false,
         }
     }
 
-    fn end_lease(&self, mark: OpenLeaseId) -> LeaseStatus {
-        let Some(LeasedOpen { session, file, flags, .. }) = self.open_leases.take(mark) else {
+    fn end_lease(&self, lease: OpenLeaseId) -> LeaseStatus {
+        let Some(LeasedOpen { session, file, flags, .. }) = self.open_leases.take(lease) else {
             return LeaseStatus::Ended { deleted: None };
         };
-        self.unlock_open(mark, file);
+        self.unlock_open(lease, file);
         if self.partitions.get(file.partition()).is_none() {
             return LeaseStatus::EndedRemote { file, session };
         }
@@ -254,8 +254,8 @@ impl Node {
         }
     }
 
-    /// Frees what the file's last stripe does not need, if that stripe is here: its writer is done.
-    /// Clients that have handles request that themselves.
+    /// Frees the space that the file's last stripe does not need, if that stripe is here: its
+    /// writer is done. Clients that have handles request that themselves.
     fn shrink_last_stripe(&self, file: FileId) {
         let last = self.partitions.get(file.partition()).and_then(|partition| partition.lock().last_stripe(file));
         let fitted = last.map(|stripe| self.engine.shrink_to_fit(StripeKey { file, stripe }));
@@ -294,15 +294,15 @@ impl Node {
     pub(crate) fn detach_opens(&self, session: Session, partition: Option<PartitionId>) {
         let Some(detached) = Session::new(self.id(), 0).filter(|detached| *detached != session) else { return };
         let here = |file: FileId| self.partitions.get(file.partition()).is_some();
-        for (mark, file) in self.open_leases.of_session(session) {
+        for (lease, file) in self.open_leases.session_leases(session) {
             if Some(file.partition()) != partition && here(file) {
                 continue; // detached when the session ends there
             }
-            if self.is_lease_open(mark) && (!here(file) || self.release_open(file, session, Some(detached)).is_ok()) {
-                self.open_leases.transfer(mark, detached);
+            if self.is_lease_open(lease) && (!here(file) || self.release_open(file, session, Some(detached)).is_ok()) {
+                self.open_leases.transfer(lease, detached);
             } else {
-                self.open_leases.take(mark); // the file is closed with the session
-                self.unlock_open(mark, file);
+                self.open_leases.take(lease); // the file is closed with the session
+                self.unlock_open(lease, file);
             }
         }
     }
@@ -311,8 +311,8 @@ impl Node {
     /// that have ended, and thins extents. A program that serves the node to others must call this
     /// about once a second. Returns the number of open leases: all, and those of ended sessions.
     pub fn scan_leases(&self) -> (usize, usize) {
-        for mark in self.open_leases.next_to_probe() {
-            self.end_lease_if_closed(mark);
+        for lease in self.open_leases.next_to_probe() {
+            self.end_lease_if_closed(lease);
         }
         self.unlock_ended_processes();
         self.thin_next();
@@ -325,12 +325,12 @@ impl Node {
     /// The live open leases whose descriptors refer to this inode.
     pub(crate) fn find_leases(&self, inode: (u64, u64), after: OpenLeaseId) -> Vec<OpenLease> {
         let mut found = self.open_leases.find_by_inode(inode, after);
-        found.retain(|marked| self.is_lease_open(marked.id));
+        found.retain(|lease| self.is_lease_open(lease.id));
         found
     }
 }
 
-/// Converts a mark to the engine's number for it.
-fn number(mark: OpenLeaseId) -> store::LeaseNumber {
-    store::LeaseNumber(mark.origin().1)
+/// Converts the id of a lease to the engine's number for it.
+fn lease_number(lease: OpenLeaseId) -> store::LeaseNumber {
+    store::LeaseNumber(lease.origin().1)
 }

@@ -16,7 +16,7 @@ pub struct LocalPartitions {
 impl LocalPartitions {
     /// Makes the partitions that the map gives a node, empty except for the root directory. All
     /// share the list of ended sessions.
-    pub fn new(node: NodeId, map: &PartitionMap, settings: &NodeSettings, endings: &EndedSessions) -> Self {
+    pub fn new(node: NodeId, map: &PartitionMap, settings: &NodeSettings, ended_sessions: &EndedSessions) -> Self {
         let shared = partition::Settings {
             split_entries: settings.split_entries,
             partitions: map.partitions(),
@@ -30,8 +30,9 @@ impl LocalPartitions {
         };
         let last = u16::try_from(map.partitions() - 1).expect("a map has at most 2^16 partitions");
         let ids = (0..=last).map(PartitionId);
-        let held =
-            |id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).with_ended_sessions(endings.clone())));
+        let held = |id| {
+            (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).with_ended_sessions(ended_sessions.clone())))
+        };
         let slots: Box<[_]> = ids.map(held).collect();
         Self { holds_all: slots.iter().all(Option::is_some), slots }
     }

@@ -65,13 +65,13 @@ impl Node {
         match owner {
             LockOwner::Session(_) => false,
             LockOwner::Process(process) => self.process_monitor.is_dead(process) != Some(false),
-            LockOwner::Open(mark) => !self.is_lease_open(mark),
+            LockOwner::Open(lease) => !self.is_lease_open(lease),
         }
     }
 
     /// Ends the locks of an open that has ended.
-    pub(crate) fn unlock_open(&self, mark: OpenLeaseId, file: FileId) {
-        let owner = LockOwner::Open(mark);
+    pub(crate) fn unlock_open(&self, lease: OpenLeaseId, file: FileId) {
+        let owner = LockOwner::Open(lease);
         if !self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).is_empty() {
             self.unlock(owner, file);
         }
@@ -79,10 +79,10 @@ impl Node {
 
     /// Ends all locks that a process has on the file of this open, because it closed a descriptor
     /// of it: POSIX ends them whichever descriptor they were set through.
-    pub fn unlock_on_close(&self, process: u32, mark: OpenLeaseId) {
+    pub fn unlock_on_close(&self, process: u32, lease: OpenLeaseId) {
         let owner = LockOwner::Process(process);
         if self.process_monitor.is_dead(process).is_some()
-            && let Some(file) = self.leased_file(mark)
+            && let Some(file) = self.leased_file(lease)
             && self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).contains(&file)
         {
             self.unlock(owner, file);
@@ -123,7 +123,7 @@ impl Node {
                 0,
             );
             if let Err(refusal) = answer {
-                tracing::debug!(%refusal, "a lock of who is no more went with its file");
+                tracing::debug!(%refusal, "the file of a lock whose owner has ended is gone");
             }
             if unneeded > 0 {
                 self.engine.release(unneeded);

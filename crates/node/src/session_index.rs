@@ -16,7 +16,7 @@ use wire::{Command, Session};
 #[derive(Debug)]
 pub struct SessionIndex {
     /// Ended sessions, shared with the partitions: their late requests are refused everywhere.
-    endings: EndedSessions,
+    ended_sessions: EndedSessions,
     /// A bit for each partition of the pool. At most one entry for each live session.
     sessions: RwLock<HashMap<Session, Box<[AtomicU64]>>>,
     words: usize,
@@ -26,11 +26,11 @@ impl SessionIndex {
     /// An empty index for a pool with this many partitions.
     pub fn new(partitions: u32) -> Self {
         let words = partitions.div_ceil(u64::BITS) as usize;
-        Self { endings: EndedSessions::default(), sessions: RwLock::default(), words }
+        Self { ended_sessions: EndedSessions::default(), sessions: RwLock::default(), words }
     }
 
-    pub fn endings(&self) -> &EndedSessions {
-        &self.endings
+    pub fn ended_sessions(&self) -> &EndedSessions {
+        &self.ended_sessions
     }
 
     /// Notes that a session is about to leave state in a partition, whose lock is held. A
@@ -48,7 +48,7 @@ impl SessionIndex {
             return;
         }
         let mut sessions = self.sessions.write();
-        if !self.endings.has(session) {
+        if !self.ended_sessions.has(session) {
             let none = || (0..self.words).map(|_| AtomicU64::new(0)).collect();
             sessions.entry(session).or_insert_with(none)[word].fetch_or(bit, Relaxed);
         }
@@ -56,7 +56,7 @@ impl SessionIndex {
 
     /// Ends a session; returns the partitions in which it may have left state.
     pub fn end(&self, session: Session) -> Vec<PartitionId> {
-        self.endings.add(session);
+        self.ended_sessions.add(session);
         let words = self.sessions.write().remove(&session).unwrap_or_default();
         let bits = words.iter().zip(0..).flat_map(|(word, at)| {
             let word = word.load(Relaxed);

@@ -108,6 +108,6 @@ impl Drop for WaitingGuard<'_> {
 
 impl fmt::Debug for SpaceWaiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Space").field("counts", &self.counts()).field("wait", &self.wait).finish_non_exhaustive()
+        f.debug_struct("SpaceWaiters").field("counts", &self.counts()).field("wait", &self.wait).finish_non_exhaustive()
     }
 }

@@ -20,8 +20,8 @@
 //! only if no notification came since they were asked for. It checks names again if the dentry
 //! epoch has moved since they were asked for. It drops a page that is being read when the page
 //! arrives. For what it does not cope with (answers that it did not ask for, inodes that it does
-//! not know yet), either no grant is made, or the frontend keeps track: see `partition::grants` and
-//! the invalidation code of the frontend.
+//! not know yet), either no grant is made, or the frontend keeps track: see
+//! `partition::cache_grants` and the invalidation code of the frontend.
 //!
 //! **Bounds.** An invalidation that is queued twice is delivered once, and a grant is taken back
 //! only once, so a queue is never longer than the number of grants. No change waits longer than
@@ -41,7 +41,7 @@ use std::{
 };
 use wire::Recall;
 
-/// Cache-invalidation callback. When it returns, the kernel has dropped what it was told to.
+/// Cache-invalidation callback. When it returns, the kernel has dropped the invalidated state.
 pub type OnInvalidate = Arc<dyn Fn(&[Recall]) + Send + Sync>;
 
 /// Longest time that a change waits for the ack of a subscriber: far above what a busy machine
@@ -139,19 +139,23 @@ mod tests {
     const ONE: Recall = Recall::Attributes(FileId::ROOT);
 
     #[test]
-    fn what_is_queued_twice_is_told_once_and_both_wait_for_it() {
+    fn what_is_queued_twice_is_delivered_once_and_both_wait_for_it() {
         let sender = InvalidationSender::default();
         assert_eq!((sender.post(ONE), sender.post(ONE), sender.find_batch(ONE)), (1, 1, Some(1)));
         assert_eq!(sender.take_batch(), Some(vec![ONE]));
-        assert_eq!((sender.find_batch(ONE), sender.is_acked(1)), (Some(1), false), "it is being told");
-        assert_eq!(sender.post(ONE), 2, "what comes while it is told is told again");
+        assert_eq!((sender.find_batch(ONE), sender.is_acked(1)), (Some(1), false), "it is being delivered");
+        assert_eq!(
+            sender.post(ONE),
+            2,
+            "an invalidation that is posted while an equal one is delivered is delivered again"
+        );
         sender.ack();
         assert_eq!((sender.is_acked(1), sender.is_acked(2), sender.find_batch(ONE)), (true, false, Some(2)));
     }
 
     #[test]
-    fn nobody_waits_for_a_watcher_whose_thread_has_panicked() {
-        let on_invalidate: OnInvalidate = Arc::new(|_: &[Recall]| panic!("as a face that is broken"));
+    fn nobody_waits_for_a_subscriber_whose_thread_has_panicked() {
+        let on_invalidate: OnInvalidate = Arc::new(|_: &[Recall]| panic!("as a broken frontend"));
         let queues = SubscriberQueues::start(&on_invalidate).unwrap();
         let sender = queues.sender(ONE).clone();
         let batch = sender.post(ONE);

@@ -43,14 +43,14 @@ impl SubscriberSet {
         while left != 0 {
             let number = left.trailing_zeros() as usize;
             left &= left - 1;
-            let watcher = SubscriberId::new(number).expect("only these are given");
+            let subscriber = SubscriberId::new(number).expect("only valid numbers are in the set");
             if supports_prune & 1 << number != 0 {
-                caller.pruning = caller.pruning.with(watcher);
+                caller.pruning = caller.pruning.with(subscriber);
             }
             if self.sessions[number].load(SeqCst) == session.0 {
-                caller.subscriber = Some(watcher);
+                caller.subscriber = Some(subscriber);
             } else {
-                caller.others = caller.others.with(watcher);
+                caller.others = caller.others.with(subscriber);
             }
         }
         caller
@@ -60,23 +60,23 @@ impl SubscriberSet {
     /// answer waits for. Must be called under the partition's lock, so that a request that sees the
     /// change also finds the invalidation queued. Nobody waits for the ack of a removal: the file
     /// is gone for every request, and only its space is freed later.
-    pub fn invalidate(&self, caller: CommandCaller, notes: &[Invalidation]) -> Option<AckWait> {
-        if notes.is_empty() {
+    pub fn invalidate(&self, caller: CommandCaller, invalidations: &[Invalidation]) -> Option<AckWait> {
+        if invalidations.is_empty() {
             return None;
         }
         let table = self.table.read();
         let mut waits = Vec::new();
-        for note in notes {
-            let waited = !matches!(note.recall, Recall::Removed(_));
-            let own = caller.subscriber.filter(|_| note.seen);
-            let asked = if waited { caller.others.or(note.notify) } else { note.notify };
-            for watcher in asked.iter().chain(own) {
-                let Some(queues) = &table[watcher.number()] else { continue };
-                let sender = queues.sender(note.recall);
-                let batch = if note.notify.has(watcher) {
-                    Some(sender.post(note.recall))
+        for invalidation in invalidations {
+            let waited = !matches!(invalidation.recall, Recall::Removed(_));
+            let own = caller.subscriber.filter(|_| invalidation.seen);
+            let subscribers = if waited { caller.others.union(invalidation.notify) } else { invalidation.notify };
+            for subscriber in subscribers.iter().chain(own) {
+                let Some(queues) = &table[subscriber.number()] else { continue };
+                let sender = queues.sender(invalidation.recall);
+                let batch = if invalidation.notify.has(subscriber) {
+                    Some(sender.post(invalidation.recall))
                 } else {
-                    sender.find_batch(note.recall)
+                    sender.find_batch(invalidation.recall)
                 };
                 waits.extend(batch.filter(|_| waited).map(|batch| (sender.clone(), batch)));
             }
@@ -90,7 +90,7 @@ impl SubscriberSet {
             return None;
         }
         let table = self.table.read();
-        let queues = caller.others.iter().filter_map(|watcher| table[watcher.number()].as_ref());
+        let queues = caller.others.iter().filter_map(|subscriber| table[subscriber.number()].as_ref());
         let senders = queues.flat_map(SubscriberQueues::senders);
         AckWait::new(senders.filter_map(|sender| Some((sender.clone(), sender.last_unacked_batch()?))).collect())
     }
@@ -108,7 +108,7 @@ impl SubscriberSet {
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         let mut table = self.table.write();
         if self.caller(session).subscriber.is_some() {
-            return Err(Refusal::invalid(Object::Pool, "this session watches already"));
+            return Err(Refusal::invalid(Object::Pool, "this session is subscribed already"));
         }
         let limit = SubscriberId::MAX as u64;
         // A subscriber that is just ending has left its slot in the table, but its number is still
@@ -128,23 +128,23 @@ impl SubscriberSet {
 
     fn declare_prune_support(&self, session: Session) {
         let _table = self.table.write();
-        if let Some(watcher) = self.caller(session).subscriber {
-            self.supports_prune.fetch_or(1 << watcher.number(), SeqCst);
+        if let Some(subscriber) = self.caller(session).subscriber {
+            self.supports_prune.fetch_or(1 << subscriber.number(), SeqCst);
         }
     }
 
     /// Ends a subscriber. Its number stays taken until [`Self::free_number`].
     fn remove(&self, session: Session) -> Option<SubscriberId> {
         let mut table = self.table.write();
-        let watcher = self.caller(session).subscriber?;
-        self.supports_prune.fetch_and(!(1 << watcher.number()), SeqCst);
-        self.sessions[watcher.number()].store(Session::NONE.0, SeqCst);
-        table[watcher.number()] = None;
-        Some(watcher)
+        let subscriber = self.caller(session).subscriber?;
+        self.supports_prune.fetch_and(!(1 << subscriber.number()), SeqCst);
+        self.sessions[subscriber.number()].store(Session::NONE.0, SeqCst);
+        table[subscriber.number()] = None;
+        Some(subscriber)
     }
 
-    fn free_number(&self, watcher: SubscriberId) {
-        self.live.fetch_and(!(1 << watcher.number()), SeqCst);
+    fn free_number(&self, subscriber: SubscriberId) {
+        self.live.fetch_and(!(1 << subscriber.number()), SeqCst);
     }
 }
 
@@ -166,10 +166,10 @@ impl Node {
     /// Unsubscribes a session that has ended: nothing more is granted to it, and nobody waits for
     /// it.
     pub fn unsubscribe(&self, session: Session) {
-        let Some(watcher) = self.subscribers.remove(session) else { return };
+        let Some(subscriber) = self.subscribers.remove(session) else { return };
         for partition in &self.partitions {
-            partition.lock().remove_subscriber(watcher);
+            partition.lock().remove_subscriber(subscriber);
         }
-        self.subscribers.free_number(watcher);
+        self.subscribers.free_number(subscriber);
     }
 }

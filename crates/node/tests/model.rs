@@ -135,13 +135,13 @@ struct Partition(BTreeMap<usize, Session>);
 
 impl Partition {
     fn grant(&mut self, caller: CommandCaller) {
-        if let Some(watcher) = caller.subscriber {
-            self.0.insert(watcher.number(), caller.session);
+        if let Some(subscriber) = caller.subscriber {
+            self.0.insert(subscriber.number(), caller.session);
         }
     }
 
-    fn remove_subscriber(&mut self, watcher: SubscriberId) {
-        self.0.remove(&watcher.number());
+    fn remove_subscriber(&mut self, subscriber: SubscriberId) {
+        self.0.remove(&subscriber.number());
     }
 }
 
@@ -192,7 +192,7 @@ fn nothing_is_granted_to_a_session_after_it_has_ended_nor_lost_by_the_next() {
 }
 
 #[test]
-fn who_changes_something_knows_all_to_whom_it_was_granted() {
+fn a_change_knows_all_subscribers_to_whom_its_state_was_granted() {
     try_all(|| {
         let node = Arc::new(Node::default());
         let other = thread::spawn({
@@ -205,7 +205,7 @@ fn who_changes_something_knows_all_to_whom_it_was_granted() {
         let partition = node.partitions[0].lock();
         let caller = node.subscribers.caller(TWO);
         for number in partition.0.keys() {
-            assert!(caller.others.has(SubscriberId::new(*number).unwrap()), "watcher {number} is not told");
+            assert!(caller.others.has(SubscriberId::new(*number).unwrap()), "subscriber {number} is not notified");
         }
         drop(partition);
         other.join().unwrap();
@@ -213,7 +213,7 @@ fn who_changes_something_knows_all_to_whom_it_was_granted() {
 }
 
 #[test]
-fn what_is_found_no_more_has_been_heard_and_nothing_posted_is_slept_over() {
+fn what_is_no_longer_queued_has_been_acked_and_nothing_posted_is_slept_over() {
     const WHAT: Recall = Recall::Attributes(placement::FileId::ROOT);
     try_all(|| {
         let (sender, heard) =

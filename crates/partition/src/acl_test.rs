@@ -51,7 +51,7 @@ fn is_valid(lines: &[Line]) -> bool {
 
 /// A caller.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum Caller {
     Owner,
     User(u32),
     OwningGroup,
@@ -60,18 +60,18 @@ enum Who {
 }
 
 /// Returns the permissions that acl(5) grants a caller in at most one group.
-fn allowed(lines: &[Line], who: Who) -> u16 {
+fn allowed(lines: &[Line], caller: Caller) -> u16 {
     let find = |tag: u16, id: Option<u32>| {
         lines.iter().find(|line| line.0 == tag && id.is_none_or(|id| line.2 == id)).map(|line| line.1)
     };
     let masked = |permissions: u16| permissions & find(TAGS[4], None).unwrap_or(7);
     let other = || find(TAGS[5], None).unwrap();
-    match who {
-        Who::Owner => find(TAGS[0], None).unwrap(),
-        Who::User(id) => find(TAGS[1], Some(id)).map_or_else(other, masked),
-        Who::OwningGroup => masked(find(TAGS[2], None).unwrap()),
-        Who::Group(id) => find(TAGS[3], Some(id)).map_or_else(other, masked),
-        Who::Other => other(),
+    match caller {
+        Caller::Owner => find(TAGS[0], None).unwrap(),
+        Caller::User(id) => find(TAGS[1], Some(id)).map_or_else(other, masked),
+        Caller::OwningGroup => masked(find(TAGS[2], None).unwrap()),
+        Caller::Group(id) => find(TAGS[3], Some(id)).map_or_else(other, masked),
+        Caller::Other => other(),
     }
 }
 
@@ -103,9 +103,9 @@ fn valid_lines() -> impl Strategy<Value = Vec<Line>> {
     })
 }
 
-fn everybody() -> Vec<Who> {
-    let named = (1..5).flat_map(|id| [Who::User(id), Who::Group(id)]);
-    [Who::Owner, Who::OwningGroup, Who::Other].into_iter().chain(named).collect()
+fn everybody() -> Vec<Caller> {
+    let named = (1..5).flat_map(|id| [Caller::User(id), Caller::Group(id)]);
+    [Caller::Owner, Caller::OwningGroup, Caller::Other].into_iter().chain(named).collect()
 }
 
 fn made(inherited: &InheritedAttributes, kind: NewKind, mode: Mode) -> NewInode {
@@ -162,16 +162,16 @@ proptest! {
         ];
         let access = if acls.access.is_empty() { only_bits } else { lines_of(&acls.access) };
         let masked = count(&lines, TAGS[4]) > 0;
-        for who in everybody() {
-            let class = match who {
-                Who::Owner => bits >> 6,
-                Who::Other => bits,
-                Who::User(id) if !lines.iter().any(|line| line.0 == TAGS[1] && line.2 == id) => bits,
-                Who::Group(id) if !lines.iter().any(|line| line.0 == TAGS[3] && line.2 == id) => bits,
+        for caller in everybody() {
+            let class = match caller {
+                Caller::Owner => bits >> 6,
+                Caller::Other => bits,
+                Caller::User(id) if !lines.iter().any(|line| line.0 == TAGS[1] && line.2 == id) => bits,
+                Caller::Group(id) if !lines.iter().any(|line| line.0 == TAGS[3] && line.2 == id) => bits,
                 _ => bits >> 3,
             } & 7;
-            let expected = u32::from(allowed(&lines, who)) & class;
-            prop_assert_eq!(u32::from(allowed(&access, who)), expected, "{:?} {:?} masked {}", who, access, masked);
+            let expected = u32::from(allowed(&lines, caller)) & class;
+            prop_assert_eq!(u32::from(allowed(&access, caller)), expected, "{:?} {:?} masked {}", caller, access, masked);
         }
         if !acls.access.is_empty() {
             prop_assert_eq!(Acl::decode(&acls.access).unwrap().unwrap().bits(), new.mode.bits & 0o777);

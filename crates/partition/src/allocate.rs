@@ -44,11 +44,11 @@ impl Partition {
     pub(crate) fn punch_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
-            if let DataLocation::Striped(striped) = &mut body.place
+            if let DataLocation::Striped(striped) = &mut body.location
                 && body.generation == generation
             {
                 striped.settle_holes();
-                inode.granted.touch();
+                inode.grants.touch();
             }
             Ok(Answer::Done)
         })
@@ -59,7 +59,7 @@ impl Partition {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let stripe_bytes = body.stripe_bytes();
-            if let DataLocation::Striped(striped) = &mut body.place
+            if let DataLocation::Striped(striped) = &mut body.location
                 && body.generation == generation
             {
                 let missing = std::mem::take(&mut striped.cutting);
@@ -72,7 +72,7 @@ impl Partition {
 
     pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
-            InodeBody::File(FileBody { place: DataLocation::Extent(extent), .. }) => {
+            InodeBody::File(FileBody { location: DataLocation::Extent(extent), .. }) => {
                 return Ok(Answer::Extent(*extent));
             }
             InodeBody::File(body) => body.seek(offset, to),
@@ -87,26 +87,26 @@ impl FileBody {
     /// Executes it inline, or returns how to change the stripes.
     fn allocate(&mut self, range: Range<u64>, mode: AllocateMode) -> Answer {
         let takes = mode != AllocateMode::PunchHole;
-        if let DataLocation::Inline(bytes) = &mut self.place
+        if let DataLocation::Inline(bytes) = &mut self.location
             && (!takes || range.end <= INLINE_BYTES_MAX.into())
         {
             allocate_inline(bytes, &range, takes);
             if mode == AllocateMode::Extend {
                 self.size = self.size.max(range.end);
             }
-            let (generation, layout) = (self.generation, self.placed.layout);
+            let (generation, layout) = (self.generation, self.placement.layout);
             return Answer::Allocated { generation, stripes: StripeRuns::new(), layout };
         }
         if let Some(first) = self.go_striped() {
             return first;
         }
-        let (layout, stripe_bytes) = (self.placed.layout, self.stripe_bytes());
+        let (layout, stripe_bytes) = (self.placement.layout, self.stripe_bytes());
         let stripes = range.start / stripe_bytes..range.end.div_ceil(stripe_bytes);
         if !takes {
             self.outdate_plans();
         }
         let generation = self.generation;
-        let DataLocation::Striped(striped) = &mut self.place else {
+        let DataLocation::Striped(striped) = &mut self.location else {
             unreachable!("it was made striped, or that is answered")
         };
         if takes {
@@ -123,7 +123,7 @@ impl FileBody {
 
     /// Returns the maximum memory cost that allocating or punching this range adds.
     pub fn allocate_cost(&self, range: Range<u64>, mode: AllocateMode) -> u64 {
-        match &self.place {
+        match &self.location {
             _ if mode == AllocateMode::PunchHole => 0,
             DataLocation::Inline(bytes) if range.end <= INLINE_BYTES_MAX.into() => {
                 range.end.saturating_sub(bytes.len() as u64)
@@ -139,26 +139,26 @@ impl FileBody {
 
     /// Returns the maximum memory cost of recording the cut stripes as holes.
     pub fn punch_cost(&self) -> u64 {
-        if let DataLocation::Striped(striped) = &self.place { striped.holes_cost() } else { 0 }
+        if let DataLocation::Striped(striped) = &self.location { striped.holes_cost() } else { 0 }
     }
 
     /// Makes the file striped, or returns the answer for a write that does not fit inline: a step
     /// to do first, or the extent that holds all bytes.
     pub(crate) fn go_striped(&mut self) -> Option<Answer> {
-        if let DataLocation::Inline(_) = &self.place
+        if let DataLocation::Inline(_) = &self.location
             && let Some(first) = self.needs_placement()
         {
             return Some(first);
         }
-        if let DataLocation::Inline(bytes) = &mut self.place {
-            self.place = match std::mem::take(bytes) {
+        if let DataLocation::Inline(bytes) = &mut self.location {
+            self.location = match std::mem::take(bytes) {
                 empty if empty.is_empty() => DataLocation::striped(),
                 head => DataLocation::Spilling(head),
             };
         }
-        match &self.place {
+        match &self.location {
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
-                let (generation, layout) = (self.generation, self.placed.layout);
+                let (generation, layout) = (self.generation, self.placement.layout);
                 Some(Answer::NeedsSpill { generation, layout, head: bytes.clone().into() })
             }
             DataLocation::Striped(_) => self.truncation().map(Answer::NeedsTruncate),
@@ -167,7 +167,7 @@ impl FileBody {
     }
 
     fn seek(&self, offset: u64, to: SeekTo) -> Option<u64> {
-        match &self.place {
+        match &self.location {
             DataLocation::Extent(_) => None,
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
                 let end = (bytes.len() as u64).min(self.size);
@@ -280,9 +280,9 @@ impl Striped {
         let end = size.max(self.kept);
         let last = end / stripe_bytes;
         let data = if self.holes.is_empty() { Cow::Borrowed(&self.stripes) } else { Cow::Owned(self.data_runs()) };
-        let (whole, with_last) = (data.count_below(last), data.count_below(last + 1));
-        let tail = if with_last > whole { (end % stripe_bytes).next_multiple_of(PAGE_BYTES) } else { 0 };
-        whole * stripe_bytes + tail
+        let (full, with_last) = (data.count_below(last), data.count_below(last + 1));
+        let tail = if with_last > full { (end % stripe_bytes).next_multiple_of(PAGE_BYTES) } else { 0 };
+        full * stripe_bytes + tail
     }
 
     /// Returns the runs of stripes that may have bytes.

@@ -82,10 +82,12 @@ impl Partition {
     fn perform(&mut self, request_id: RequestId, command: Command, now: Timestamp) -> Outcome<Answer> {
         let session = request_id.session;
         match command {
-            Command::Create { parent, name, inode, open, extent: whole } => {
-                self.create(parent, name, inode, (open.then_some(session), whole), now)
+            Command::Create { parent, name, inode, open, extent } => {
+                self.create(parent, name, inode, (open.then_some(session), extent), now)
             }
-            Command::Open { .. } | Command::Close { .. } | Command::Release { .. } => self.hold(session, &command, now),
+            Command::Open { .. } | Command::Close { .. } | Command::Release { .. } => {
+                self.perform_on_opens(session, &command, now)
+            }
             Command::OpenName { .. } => {
                 let resolved = self.resolve_open(command, None);
                 self.perform(request_id, resolved, now)
@@ -144,9 +146,9 @@ impl Partition {
     }
 
     /// Executes an open or close.
-    fn hold(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
+    fn perform_on_opens(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
         match *command {
-            Command::Open { file, flags, extent: whole } => self.open(session, file, (flags, whole), now),
+            Command::Open { file, flags, extent } => self.open(session, file, (flags, extent), now),
             Command::Close { file } => self.close(session, file),
             Command::Release { file, session, to } => self.release_open(file, session, to),
             _ => Err(Refusal::invalid(Object::Pool, "neither an open nor a close")),
@@ -164,7 +166,7 @@ impl Partition {
             Command::Settle { intent, commit } => Ok(self.settle(intent, commit, now)),
             Command::Decide { intent } => self.decide(intent, now),
             Command::ForgetIntent { intent } => Ok(self.forget_intent(intent)),
-            asked => self.query(asked, now),
+            query => self.query(query, now),
         }
     }
 
@@ -175,8 +177,8 @@ impl Partition {
         if !is_inheritable(name) {
             return Ok(());
         }
-        if let Some(which) = placement_attr(name) {
-            self.inode(file)?.check_placing_mode(file, which, (sets, mode))?;
+        if let Some(attr) = placement_attr(name) {
+            self.inode(file)?.check_placement_mode(file, attr, (sets, mode))?;
         }
         self.check_changeable(file)
     }

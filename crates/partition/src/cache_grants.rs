@@ -9,7 +9,7 @@
 //! ```text
 //!   answer                           grants the caller         invalidated by others'
 //!   Found, Attributes, new Opened    attributes of the inode   Partition::edit, drop_name,
-//!                                                                has_moved, an atime update
+//!                                                                record_rename, an atime update
 //!   Found, NotFound of a Lookup,     names of the directory,   Partition::edit_entries
 //!     Entries, any entry it made       and their absence
 //!   Content, any write               bytes                     Inode::touch within an edit
@@ -104,13 +104,13 @@ impl SubscriberIds {
 
     /// Returns the union.
     #[must_use]
-    pub fn or(self, others: Self) -> Self {
+    pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
     /// Returns the intersection.
     #[must_use]
-    pub fn both(self, others: Self) -> Self {
+    pub fn intersection(self, others: Self) -> Self {
         Self(self.0 & others.0)
     }
 
@@ -201,7 +201,7 @@ pub struct InodeGrants {
 impl InodeGrants {
     /// Returns the grants of a new fragment. It does not know who caches parts of its directory, so
     /// all subscribers are notified of changes.
-    pub fn of_fragment() -> Self {
+    pub fn for_fragment() -> Self {
         Self { attributes: SubscriberIds::ALL, content: SubscriberIds::ALL, ..Self::default() }
     }
 
@@ -227,7 +227,7 @@ pub struct Grants {
     /// True if the current command asks to change mode or owner, so that the caller's kernel knows
     /// of the change.
     #[serde(skip)]
-    access_asked: bool,
+    changes_access: bool,
     #[serde(skip)]
     pub(crate) invalidations: Vec<Invalidation>,
 }
@@ -248,29 +248,29 @@ impl Grants {
 
     /// Queues invalidations if the visible state of an inode has changed. The state of a fragment
     /// belongs to its directory.
-    pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &VisibleState) {
+    pub fn record_change(&mut self, file: FileId, inode: &mut Inode, before: &VisibleState) {
         let file = inode.directory_of(file);
         let CommandCaller { subscriber, others, .. } = self.caller;
-        let touched = std::mem::take(&mut inode.granted.touched);
-        let outdated = std::mem::take(&mut inode.granted.outdated);
-        let unexpected = !self.access_asked && before.access != inode.access();
+        let touched = std::mem::take(&mut inode.grants.touched);
+        let outdated = std::mem::take(&mut inode.grants.outdated);
+        let unexpected = !self.changes_access && before.access != inode.access();
         if let Some(own) = subscriber.filter(|_| unexpected) {
-            let notify = inode.granted.attributes.take(SubscriberIds::NONE.with(own));
+            let notify = inode.grants.attributes.take(SubscriberIds::NONE.with(own));
             self.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
         }
         let Some(attributes) = &before.attributes else { return };
         if touched || outdated || inode.attributes(FileId::ROOT) != *attributes {
             self.invalidations
-                .push(Invalidation::changed(Recall::Attributes(file), inode.granted.attributes.take(others)));
+                .push(Invalidation::changed(Recall::Attributes(file), inode.grants.attributes.take(others)));
         }
         if touched && inode.is_file() {
-            self.invalidations.push(Invalidation::changed(Recall::Bytes(file), inode.granted.content.take(others)));
+            self.invalidations.push(Invalidation::changed(Recall::Bytes(file), inode.grants.content.take(others)));
         }
     }
 
     /// Queues invalidations after a read has updated the atime.
-    pub fn was_read(&mut self, file: FileId, inode: &mut Inode) {
-        let notify = inode.granted.attributes.take(self.caller.others);
+    pub fn record_read(&mut self, file: FileId, inode: &mut Inode) {
+        let notify = inode.grants.attributes.take(self.caller.others);
         if !notify.is_empty() {
             self.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
         }
@@ -278,14 +278,14 @@ impl Grants {
 
     /// Queues invalidations after entries of a directory have changed. The caller may cache the
     /// entries that it changed.
-    pub fn entries_changed(&mut self, directory: FileId, inode: &mut Inode) {
+    pub fn record_entries_change(&mut self, directory: FileId, inode: &mut Inode) {
         let CommandCaller { subscriber, others, .. } = self.caller;
         if !others.is_empty() {
             let recall = Recall::Names(inode.directory_of(directory));
-            self.invalidations.push(Invalidation::changed(recall, inode.granted.content.take(others)));
+            self.invalidations.push(Invalidation::changed(recall, inode.grants.content.take(others)));
         }
         if let Some(subscriber) = subscriber {
-            inode.granted.content = inode.granted.content.with(subscriber);
+            inode.grants.content = inode.grants.content.with(subscriber);
         }
     }
 
@@ -344,7 +344,7 @@ impl Partition {
         command: Command,
         now: wire::Timestamp,
     ) -> Outcome<Answer> {
-        let subject = if caller.subscriber.is_none() && caller.others.is_empty() {
+        let scope = if caller.subscriber.is_none() && caller.others.is_empty() {
             GrantScope::Nothing
         } else {
             GrantScope::of(&command)
@@ -352,9 +352,9 @@ impl Partition {
         self.register_subscriber(caller);
         let caller = if is_about_objects(&command) { caller.bypassing_kernel() } else { caller };
         self.grants.caller = caller;
-        self.grants.access_asked = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
+        self.grants.changes_access = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
         let mut outcome = self.apply(request_id, command, now);
-        self.grant(subject, &mut outcome);
+        self.grant(scope, &mut outcome);
         self.grants.caller = CommandCaller::default();
         outcome
     }
@@ -367,18 +367,18 @@ impl Partition {
     /// Removes a subscriber: its number may be reused.
     pub fn remove_subscriber(&mut self, subscriber: SubscriberId) {
         for inode in self.inodes.values_mut() {
-            let granted = &mut inode.granted;
-            granted.attributes = granted.attributes.without(subscriber);
-            granted.content = granted.content.without(subscriber);
-            granted.known = granted.known.without(subscriber);
-            granted.unsure_holders = granted.unsure_holders.without(subscriber);
+            let grants = &mut inode.grants;
+            grants.attributes = grants.attributes.without(subscriber);
+            grants.content = grants.content.without(subscriber);
+            grants.known = grants.known.without(subscriber);
+            grants.unsure_holders = grants.unsure_holders.without(subscriber);
         }
-        self.grants.unlinked.ended(subscriber);
+        self.grants.unlinked.remove_subscriber(subscriber);
     }
 
-    fn grant(&mut self, subject: GrantScope, outcome: &mut Outcome<Answer>) {
-        match (subject, outcome) {
-            (_, Ok(Answer::Unsettled { answer, .. })) => self.grant_unsettled(subject, answer),
+    fn grant(&mut self, scope: GrantScope, outcome: &mut Outcome<Answer>) {
+        match (scope, outcome) {
+            (_, Ok(Answer::Unsettled { answer, .. })) => self.grant_unsettled(scope, answer),
             (GrantScope::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
                 self.grants.note_seen(Recall::Attributes(attributes.file));
                 attributes.cacheable = self.grant_attributes(attributes.file);
@@ -430,10 +430,10 @@ impl Partition {
         let others = self.grants.caller.others;
         let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) else { return };
         let shown = inode.directory_of(file);
-        let notify = inode.granted.attributes.take(others);
+        let notify = inode.grants.attributes.take(others);
         self.grants.invalidations.push(Invalidation::changed(Recall::Attributes(shown), notify));
         if entry {
-            let notify = inode.granted.content.take(others);
+            let notify = inode.grants.content.take(others);
             self.grants.invalidations.push(Invalidation::changed(Recall::Names(shown), notify));
         }
     }
@@ -442,7 +442,7 @@ impl Partition {
     /// waits for the acks.
     pub fn invalidate_attributes(&mut self, file: FileId) {
         let Some(inode) = self.inodes.get_mut(&file) else { return };
-        let notify = inode.granted.attributes.take(SubscriberIds::ALL);
+        let notify = inode.grants.attributes.take(SubscriberIds::ALL);
         self.grants.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
     }
 
@@ -458,14 +458,14 @@ impl Partition {
     fn grant_content(&mut self, file: FileId) {
         let Some(subscriber) = self.grants.caller.subscriber else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.granted.content = inode.granted.content.with(subscriber);
+            inode.grants.content = inode.grants.content.with(subscriber);
         }
     }
 
     /// Handles an answer while an intent has locked the queried state: none of it may be cached,
     /// but the kernel knows the inode from now on.
-    fn grant_unsettled(&mut self, subject: GrantScope, answer: &Answer) {
-        if let GrantScope::Names(directory) | GrantScope::Object(Some(directory)) = subject {
+    fn grant_unsettled(&mut self, scope: GrantScope, answer: &Answer) {
+        if let GrantScope::Names(directory) | GrantScope::Object(Some(directory)) = scope {
             self.grants.note_seen(Recall::Names(self.directory_of(directory)));
         }
         match answer {
@@ -483,7 +483,7 @@ impl Partition {
     fn note_known(&mut self, file: FileId) {
         let Some(subscriber) = self.grants.caller.subscriber else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.granted.known = inode.granted.known.with(subscriber);
+            inode.grants.known = inode.grants.known.with(subscriber);
         }
     }
 
@@ -495,7 +495,7 @@ impl Partition {
         let Some(inode) = self.inodes.get_mut(&file) else { return false };
         let lasting = inode.may_cache_attributes(self.grants.caller.session);
         if lasting {
-            inode.granted.attributes = inode.granted.attributes.with(subscriber);
+            inode.grants.attributes = inode.grants.attributes.with(subscriber);
         }
         lasting
     }

@@ -14,7 +14,7 @@ const ROOT: FileId = FileId::ROOT;
 /// subscribed.
 pub struct Bench {
     pub partition: Partition,
-    watching: usize,
+    subscribers: usize,
     /// Subscribers whose kernels support prune notices.
     pub pruning: SubscriberIds,
     numbers: [u64; 4],
@@ -29,15 +29,15 @@ pub fn name(text: &str) -> Name {
 }
 
 impl Bench {
-    pub fn new(watching: usize) -> Self {
+    pub fn new(subscribers: usize) -> Self {
         let partition =
             Partition::with_root(Settings::new(7, 8192), Owner::default(), 0o755, Timestamp { secs: 1, nanos: 0 });
-        Self { partition, watching, pruning: SubscriberIds::NONE, numbers: [0; 4] }
+        Self { partition, subscribers, pruning: SubscriberIds::NONE, numbers: [0; 4] }
     }
 
     fn caller(&self, session: u64) -> CommandCaller {
         let subscriber = subscriber(session);
-        let all = (0..self.watching).filter_map(SubscriberId::new).fold(SubscriberIds::NONE, SubscriberIds::with);
+        let all = (0..self.subscribers).filter_map(SubscriberId::new).fold(SubscriberIds::NONE, SubscriberIds::with);
         let others = subscriber.map_or(all, |own| all.without(own));
         CommandCaller { session: Session(session), subscriber, others, pruning: self.pruning }
     }
@@ -51,17 +51,21 @@ impl Bench {
         let request_id = command.is_mutation().then_some(request_id);
         let answer = self.partition.apply_for(caller, request_id, command, Timestamp { secs: 9, nanos: 0 });
         let invalidations = self.partition.take_invalidations();
-        let told = |note: &crate::Invalidation| {
-            let recall = note.recall;
-            note.notify.iter().map(move |subscriber| (subscriber.number() as u64 + 1, recall)).collect::<Vec<_>>()
+        let by_session = |invalidation: &crate::Invalidation| {
+            let recall = invalidation.recall;
+            invalidation
+                .notify
+                .iter()
+                .map(move |subscriber| (subscriber.number() as u64 + 1, recall))
+                .collect::<Vec<_>>()
         };
-        (answer, invalidations.iter().flat_map(told).collect())
+        (answer, invalidations.iter().flat_map(by_session).collect())
     }
 
-    pub fn told(&mut self, session: u64, command: Command) -> Vec<(u64, Recall)> {
-        let (answer, told) = self.apply(session, command);
+    pub fn invalidated_by(&mut self, session: u64, command: Command) -> Vec<(u64, Recall)> {
+        let (answer, invalidations) = self.apply(session, command);
         answer.unwrap();
-        told
+        invalidations
     }
 
     pub fn create(&mut self, session: u64, text: &str) -> Attributes {
@@ -100,21 +104,21 @@ fn an_answer_grants_what_it_shows_and_a_change_by_another_takes_that_back_once()
     let file = bench.create(0, "f").file;
     assert!(bench.stat(1, file).cacheable);
     assert!(!bench.stat(0, file).cacheable, "it does not watch");
-    assert_eq!(bench.told(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
-    assert_eq!(bench.told(2, mode(file, 0o644)), [], "it was told already");
+    assert_eq!(bench.invalidated_by(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
+    assert_eq!(bench.invalidated_by(2, mode(file, 0o644)), [], "it was invalidated already");
     bench.stat(1, file);
-    assert_eq!(bench.told(0, mode(file, 0o600)), [(1, Recall::Attributes(file))], "whoever changes it");
+    assert_eq!(bench.invalidated_by(0, mode(file, 0o600)), [(1, Recall::Attributes(file))], "whoever changes it");
 }
 
 #[test]
-fn what_one_does_itself_is_not_told_to_it() {
+fn a_change_does_not_invalidate_its_own_kernel() {
     let mut bench = Bench::new(1);
     let file = bench.create(1, "f");
     assert!(file.cacheable);
     for command in
         [find("f"), write(file.file), mode(file.file, 0o600), Command::Unlink { parent: ROOT, name: name("f") }]
     {
-        assert_eq!(bench.told(1, command), []);
+        assert_eq!(bench.invalidated_by(1, command), []);
     }
 }
 
@@ -124,36 +128,39 @@ fn names_and_their_absence_are_granted_with_the_directory() {
     assert!(matches!(bench.apply(1, find("f")).0, Err(Refusal::NotFound(_))));
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, extent: ExtentRequest::None };
-    assert_eq!(bench.told(2, create), [(1, Recall::Names(ROOT))]);
-    bench.told(1, Command::List { directory: ROOT, after: 0, max: 10 });
-    let told = bench.told(0, Command::Unlink { parent: ROOT, name: name("f") });
-    assert!(told.contains(&(1, Recall::Names(ROOT))) && told.contains(&(2, Recall::Names(ROOT))), "its maker too");
+    assert_eq!(bench.invalidated_by(2, create), [(1, Recall::Names(ROOT))]);
+    bench.invalidated_by(1, Command::List { directory: ROOT, after: 0, max: 10 });
+    let invalidations = bench.invalidated_by(0, Command::Unlink { parent: ROOT, name: name("f") });
+    assert!(
+        invalidations.contains(&(1, Recall::Names(ROOT))) && invalidations.contains(&(2, Recall::Names(ROOT))),
+        "its maker too"
+    );
 }
 
 #[test]
 fn bytes_are_granted_to_who_read_or_wrote_them() {
     let mut bench = Bench::new(3);
     let file = bench.create(0, "f").file;
-    bench.told(1, Command::Read { file, offset: 0, length: 10 });
-    assert_eq!(bench.told(2, write(file)), [(1, Recall::Bytes(file))]);
-    let told = bench.told(3, write(file));
-    assert_eq!(told, [(2, Recall::Bytes(file))], "what was told is not told again, and a writer has pages");
+    bench.invalidated_by(1, Command::Read { file, offset: 0, length: 10 });
+    assert_eq!(bench.invalidated_by(2, write(file)), [(1, Recall::Bytes(file))]);
+    let invalidations = bench.invalidated_by(3, write(file));
+    assert_eq!(invalidations, [(2, Recall::Bytes(file))], "an invalidation is not sent again, and a writer has pages");
     let size = Some(1);
     assert_eq!(
-        bench.told(0, Command::Change { file, changes: Changes { size, ..Changes::default() } }),
+        bench.invalidated_by(0, Command::Change { file, changes: Changes { size, ..Changes::default() } }),
         [(3, Recall::Bytes(file))]
     );
 }
 
 #[test]
-fn a_striped_write_is_published_in_any_case_while_others_watch() {
-    for (watching, published) in [(1, 9000), (2, 0)] {
-        let mut bench = Bench::new(watching);
+fn a_striped_write_is_published_in_any_case_while_others_are_subscribed() {
+    for (subscribers, published) in [(1, 9000), (2, 0)] {
+        let mut bench = Bench::new(subscribers);
         let file = bench.create(1, "f").file;
         let long =
             || Command::Write { file, place: WritePlace::At(0), length: 9000, data: Bytes::new(), kill_set_id: false };
-        bench.told(1, long());
-        bench.told(1, Command::PublishSize { file, generation: 0, end: 9000 });
+        bench.invalidated_by(1, long());
+        bench.invalidated_by(1, Command::PublishSize { file, generation: 0, end: 9000 });
         let (answer, _) = bench.apply(1, long());
         assert_eq!(
             answer,
@@ -163,7 +170,7 @@ fn a_striped_write_is_published_in_any_case_while_others_watch() {
 }
 
 #[test]
-fn access_rules_are_told_even_when_stat_shows_no_change() {
+fn access_rules_are_invalidated_even_when_stat_shows_no_change() {
     let mut bench = Bench::new(2);
     let file = bench.create(0, "f").file;
     let set = |value: &'static [u8]| Command::SetXattr {
@@ -173,32 +180,32 @@ fn access_rules_are_told_even_when_stat_shows_no_change() {
         mode: XattrMode::Set,
         kill_set_group_id: false,
     };
-    bench.told(2, set(b"1"));
+    bench.invalidated_by(2, set(b"1"));
     bench.stat(1, file);
-    assert_eq!(bench.told(2, set(b"2")), [(1, Recall::Attributes(file))], "in the same tick of the clock");
+    assert_eq!(bench.invalidated_by(2, set(b"2")), [(1, Recall::Attributes(file))], "in the same tick of the clock");
 }
 
 #[test]
-fn opening_and_closing_tell_nobody() {
+fn opening_and_closing_invalidate_nothing() {
     let mut bench = Bench::new(2);
     let file = bench.create(0, "f").file;
     bench.stat(1, file);
     let flags = OpenFlags::READ_WRITE;
-    let (opened, told) = bench.apply(2, Command::Open { file, flags, extent: ExtentRequest::None });
+    let (opened, invalidations) = bench.apply(2, Command::Open { file, flags, extent: ExtentRequest::None });
     assert!(matches!(opened, Ok(Answer::Opened { shared: false, .. })));
-    assert_eq!(told, []);
+    assert_eq!(invalidations, []);
     let (opened, _) = bench.apply(1, Command::Open { file, flags, extent: ExtentRequest::None });
     assert!(matches!(opened, Ok(Answer::Opened { shared: true, .. })), "another has it open: keep no bytes");
-    assert_eq!(bench.told(2, Command::Close { file }), []);
+    assert_eq!(bench.invalidated_by(2, Command::Close { file }), []);
 }
 
 #[test]
 fn attributes_of_a_file_that_another_has_open_do_not_last() {
     let mut bench = Bench::new(2);
     let file = bench.create(0, "f").file;
-    bench.told(1, Command::Open { file, flags: OpenFlags::READ_WRITE, extent: ExtentRequest::None });
+    bench.invalidated_by(1, Command::Open { file, flags: OpenFlags::READ_WRITE, extent: ExtentRequest::None });
     assert!(bench.stat(1, file).cacheable && !bench.stat(2, file).cacheable);
-    bench.told(1, Command::Close { file });
+    bench.invalidated_by(1, Command::Close { file });
     assert!(bench.stat(2, file).cacheable);
 }
 
@@ -209,7 +216,7 @@ fn a_resent_creation_grants_nothing_that_was_recalled_since() {
     let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, extent: ExtentRequest::None };
     let (answer, _) = bench.apply(1, create.clone());
     let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
-    bench.told(2, mode(attributes.file, 0o600));
+    bench.invalidated_by(2, mode(attributes.file, 0o600));
     bench.numbers[1] -= 1;
     let (answer, _) = bench.apply(1, create);
     assert!(
@@ -222,14 +229,14 @@ fn grants_and_what_is_kept_live_on_in_a_snapshot() {
     let mut bench = Bench::new(2);
     let (file, kept) = (bench.create(2, "f").file, bench.create(1, "kept").file);
     bench.stat(1, file);
-    bench.told(1, Command::Unlink { parent: ROOT, name: name("kept") });
+    bench.invalidated_by(1, Command::Unlink { parent: ROOT, name: name("kept") });
     let snapshot = serde_json::to_string(&bench.partition).unwrap();
     bench.partition = serde_json::from_str(&snapshot).unwrap();
-    assert_eq!(bench.told(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
+    assert_eq!(bench.invalidated_by(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
     assert_eq!(bench.stat(1, kept).links, 0);
     assert!(bench.apply(2, Command::Stat { file: kept }).0.is_err(), "not for others");
     let files = bench.partition.files();
-    bench.told(0, Command::CloseSession { session: Session(1) });
+    bench.invalidated_by(0, Command::CloseSession { session: Session(1) });
     assert_eq!(bench.partition.files(), files - 1, "it went with its session");
 }
 
@@ -238,13 +245,13 @@ fn a_number_that_is_given_again_inherits_nothing() {
     let mut bench = Bench::new(1);
     let file = bench.create(1, "f").file;
     bench.partition.remove_subscriber(subscriber(1).unwrap());
-    assert_eq!(bench.told(0, mode(file, 0o600)), []);
-    bench.told(1, Command::Unlink { parent: ROOT, name: name("f") });
+    assert_eq!(bench.invalidated_by(0, mode(file, 0o600)), []);
+    bench.invalidated_by(1, Command::Unlink { parent: ROOT, name: name("f") });
     assert!(bench.apply(1, Command::Stat { file }).0.is_err(), "its kernel did not know it: it is not kept");
 }
 
 /// Creates an extent file, open for a session.
-fn whole_and_open(bench: &mut Bench, session: u64, text: &str) -> Attributes {
+fn extent_file_open_by(bench: &mut Bench, session: u64, text: &str) -> Attributes {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let extent = Extent { node: NodeId(1), slot: 3, generation: 1 };
     let (parent, name) = (ROOT, name(text));
@@ -255,20 +262,24 @@ fn whole_and_open(bench: &mut Bench, session: u64, text: &str) -> Attributes {
 }
 
 #[test]
-fn only_the_kernel_that_alone_has_a_whole_file_open_keeps_its_attributes() {
+fn only_the_kernel_that_alone_has_an_extent_file_open_keeps_its_attributes() {
     let mut bench = Bench::new(2);
-    let made = whole_and_open(&mut bench, 1, "f");
+    let made = extent_file_open_by(&mut bench, 1, "f");
     let file = made.file;
     assert!(made.cacheable && bench.stat(1, file).cacheable, "it notices what it reads and writes itself");
     assert!(!bench.stat(2, file).cacheable, "this one would not");
     let open = |flags| Command::Open { file, flags, extent: ExtentRequest::None };
-    assert_eq!(bench.told(2, open(OpenFlags::READ)), [(1, Recall::Attributes(file))], "a read moves a time unseen");
+    assert_eq!(
+        bench.invalidated_by(2, open(OpenFlags::READ)),
+        [(1, Recall::Attributes(file))],
+        "a read moves a time unseen"
+    );
     assert!(!bench.stat(1, file).cacheable && !bench.stat(2, file).cacheable);
-    bench.told(2, Command::Close { file });
+    bench.invalidated_by(2, Command::Close { file });
     assert!(bench.stat(1, file).cacheable);
-    bench.told(1, Command::Close { file });
+    bench.invalidated_by(1, Command::Close { file });
     assert!(bench.stat(1, file).cacheable && bench.stat(2, file).cacheable, "nobody has it open");
-    let mut told = bench.told(2, open(OpenFlags::WRITE));
-    told.dedup();
-    assert!(told.contains(&(1, Recall::Attributes(file))), "{told:?}");
+    let mut invalidations = bench.invalidated_by(2, open(OpenFlags::WRITE));
+    invalidations.dedup();
+    assert!(invalidations.contains(&(1, Recall::Attributes(file))), "{invalidations:?}");
 }

@@ -170,8 +170,8 @@ impl Directory {
     /// Returns the first `max` entries in name order, of those that start with `prefix` and are not
     /// below `from`.
     pub fn list_names(&self, prefix: &[u8], from: &[u8], max: usize) -> Vec<DirEntry> {
-        let asked = self.entries.iter().filter(|(_, entry)| is_listed(&entry.name, entry.kind, prefix, from));
-        first_of(asked.map(listed).collect(), max)
+        let listed_entries = self.entries.iter().filter(|(_, entry)| is_listed(&entry.name, entry.kind, prefix, from));
+        first_of(listed_entries.map(listed).collect(), max)
     }
 }
 

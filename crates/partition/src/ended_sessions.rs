@@ -42,8 +42,8 @@ impl SessionRanges {
 }
 
 /// The set of ended sessions that all partitions of a node share: a session that has ended in one
-/// has ended in all, so partitions where it left nothing need not be told. Clones share one set; a
-/// decoded snapshot has a set of its own.
+/// has ended in all, so partitions where it left nothing need not be notified. Clones share one
+/// set; a decoded snapshot has a set of its own.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "SessionRanges", into = "SessionRanges")]
 pub struct EndedSessions(Arc<RwLock<SessionRanges>>);

@@ -62,9 +62,9 @@ impl Partition {
                 makes.then_some(ExtentHead { bytes: &[], size: 0 })
             }
             // A read-only open requests an extent only if the client can read it directly.
-            Command::Open { file, flags, extent: whole } if flags.write || *whole != ExtentRequest::None => {
+            Command::Open { file, flags, extent } if flags.write || *extent != ExtentRequest::None => {
                 let inode = self.inodes.get(file).filter(|inode| inode.opens.is_empty())?;
-                let InodeBody::File(FileBody { size, place: DataLocation::Inline(bytes), .. }) = &inode.body else {
+                let InodeBody::File(FileBody { size, location: DataLocation::Inline(bytes), .. }) = &inode.body else {
                     return None;
                 };
                 Some(if flags.truncate {
@@ -79,8 +79,8 @@ impl Partition {
 
     /// Takes the effects since the last call; `None` if there are none.
     pub fn take_effects(&mut self) -> Option<Effects> {
-        let told = !self.effects.freed.is_empty() || !self.effects.closed.is_empty();
-        told.then(|| std::mem::take(&mut self.effects))
+        let any = !self.effects.freed.is_empty() || !self.effects.closed.is_empty();
+        any.then(|| std::mem::take(&mut self.effects))
     }
 
     /// Returns true if a session has the file open.
@@ -103,7 +103,7 @@ impl Partition {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             body.size = bytes.len() as u64;
-            body.place = DataLocation::Inline(bytes.to_vec());
+            body.location = DataLocation::Inline(bytes.to_vec());
             (inode.accessed, inode.modified, inode.changed) = (times.accessed, times.modified, times.changed);
             inode.version += 1; // changes in the extent were not counted here
             Ok(Answer::Done)
@@ -133,11 +133,11 @@ impl Inode {
     }
 
     /// Moves the file to the extent that a node gave; the extent has the bytes already.
-    pub fn move_to_extent(&mut self, wish: ExtentRequest) {
-        if let (ExtentRequest::Allocated(extent), InodeBody::File(body)) = (wish, &mut self.body)
-            && matches!(body.place, DataLocation::Inline(_))
+    pub fn move_to_extent(&mut self, request: ExtentRequest) {
+        if let (ExtentRequest::Allocated(extent), InodeBody::File(body)) = (request, &mut self.body)
+            && matches!(body.location, DataLocation::Inline(_))
         {
-            body.place = DataLocation::Extent(extent);
+            body.location = DataLocation::Extent(extent);
         }
     }
 
@@ -158,7 +158,7 @@ impl Inode {
 impl FileBody {
     /// Returns the extent of an extent file.
     pub fn extent(&self) -> Option<Extent> {
-        match self.place {
+        match self.location {
             DataLocation::Extent(extent) => Some(extent),
             _ => None,
         }

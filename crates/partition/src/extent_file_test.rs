@@ -12,13 +12,13 @@ fn extent(slot: u32) -> Extent {
     Extent { node: NodeId(1), slot, generation: 1 }
 }
 
-fn create(text: &str, whole: ExtentRequest) -> Command {
+fn create(text: &str, extent: ExtentRequest) -> Command {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
-    Command::Create { parent: FileId::ROOT, name: name(text), inode, open: true, extent: whole }
+    Command::Create { parent: FileId::ROOT, name: name(text), inode, open: true, extent }
 }
 
 /// Creates an open file in this extent.
-fn made(bench: &mut Bench, text: &str, slot: u32) -> FileId {
+fn created(bench: &mut Bench, text: &str, slot: u32) -> FileId {
     match bench.apply(create(text, ExtentRequest::Allocated(extent(slot)))) {
         Answer::Opened { attributes, .. } => {
             assert_eq!(attributes.extent, Some(extent(slot)));
@@ -28,8 +28,8 @@ fn made(bench: &mut Bench, text: &str, slot: u32) -> FileId {
     }
 }
 
-fn open(file: FileId, whole: ExtentRequest) -> Command {
-    Command::Open { file, flags: OpenFlags::READ_WRITE, extent: whole }
+fn open(file: FileId, extent: ExtentRequest) -> Command {
+    Command::Open { file, flags: OpenFlags::READ_WRITE, extent }
 }
 
 fn demote(file: FileId, slot: u32) -> Command {
@@ -38,9 +38,9 @@ fn demote(file: FileId, slot: u32) -> Command {
 }
 
 #[test]
-fn bytes_of_a_whole_file_are_in_its_extent() {
+fn bytes_of_an_extent_file_are_in_its_extent() {
     let mut bench = Bench::new();
-    let file = made(&mut bench, "f", 7);
+    let file = created(&mut bench, "f", 7);
     assert_eq!(bench.partition.extent(file), Some(extent(7)));
     for length in [5_u32, 5000] {
         let data = if length == 5 { Bytes::from_static(b"bytes") } else { Bytes::new() };
@@ -54,7 +54,7 @@ fn bytes_of_a_whole_file_are_in_its_extent() {
 }
 
 #[test]
-fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open() {
+fn an_extent_is_requested_for_a_new_file_or_for_a_small_one_that_nobody_else_has_open() {
     let mut bench = Bench::new();
     let empty = Some(ExtentHead { bytes: &[], size: 0 });
     assert_eq!(bench.partition.extent_head(&create("f", ExtentRequest::Any)), empty);
@@ -69,7 +69,7 @@ fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open
         bench.partition.extent_head(&Command::Open { file, flags: truncate, extent: ExtentRequest::Any }),
         empty
     );
-    let read = |whole| Command::Open { file, flags: OpenFlags::READ, extent: whole };
+    let read = |extent| Command::Open { file, flags: OpenFlags::READ, extent };
     assert_eq!(bench.partition.extent_head(&read(ExtentRequest::Any)), head, "who reads it by itself");
     assert_eq!(bench.partition.extent_head(&read(ExtentRequest::None)), None, "else it is best where it is");
     bench.apply(read(ExtentRequest::None));
@@ -82,20 +82,20 @@ fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open
 #[test]
 fn an_extent_is_free_when_its_file_has_neither_name_nor_opener() {
     let mut bench = Bench::new();
-    let file = made(&mut bench, "f", 1);
+    let file = created(&mut bench, "f", 1);
     assert!(bench.partition.take_effects().is_none());
     bench.apply(Command::Unlink { parent: FileId::ROOT, name: name("f") });
     assert!(bench.partition.take_effects().is_none(), "it is open");
     bench.apply(Command::Close { file });
-    let told = bench.partition.take_effects().unwrap();
-    assert_eq!((told.freed, told.closed), (vec![extent(1)], vec![]));
-    assert!(bench.partition.take_effects().is_none(), "it is told once");
+    let effects = bench.partition.take_effects().unwrap();
+    assert_eq!((effects.freed, effects.closed), (vec![extent(1)], vec![]));
+    assert!(bench.partition.take_effects().is_none(), "it is reported once");
 }
 
 #[test]
-fn the_last_close_is_told_whoever_closes() {
+fn the_last_close_is_reported_whoever_closes() {
     let mut bench = Bench::new();
-    let file = made(&mut bench, "f", 1);
+    let file = created(&mut bench, "f", 1);
     bench.apply(open(file, ExtentRequest::None));
     bench.apply(Command::Close { file });
     assert!(bench.partition.take_effects().is_none());
@@ -104,9 +104,9 @@ fn the_last_close_is_told_whoever_closes() {
 }
 
 #[test]
-fn a_fold_is_done_only_to_a_closed_file_that_is_still_where_it_was() {
+fn a_demotion_is_done_only_to_a_closed_file_that_is_still_in_its_extent() {
     let mut bench = Bench::new();
-    let file = made(&mut bench, "f", 1);
+    let file = created(&mut bench, "f", 1);
     assert!(matches!(bench.try_to(demote(file, 1)), Err(Refusal::Stale(_))), "it is open");
     bench.apply(Command::Close { file });
     assert!(matches!(bench.try_to(demote(file, 2)), Err(Refusal::Stale(_))), "it is elsewhere");
@@ -120,7 +120,7 @@ fn a_fold_is_done_only_to_a_closed_file_that_is_still_where_it_was() {
 #[test]
 fn times_that_were_set_are_left_to_the_extent() {
     let mut bench = Bench::new();
-    let file = made(&mut bench, "f", 1);
+    let file = created(&mut bench, "f", 1);
     let before = bench.stat(file);
     let modified = Some(TimeChange::At(at(-50)));
     bench.change(file, Changes { modified, ..Changes::default() });
@@ -132,9 +132,9 @@ fn times_that_were_set_are_left_to_the_extent() {
 
 /// Draws a random command of any kind; some creates and opens bring an extent, and some commands
 /// demote a file.
-fn random(next: &mut impl FnMut(u64) -> u64, wishes: &mut impl FnMut(u64) -> u64) -> Command {
-    let slot = u32::try_from(wishes(6)).unwrap();
-    match (random_command(next), wishes(3)) {
+fn random(next: &mut impl FnMut(u64) -> u64, extents: &mut impl FnMut(u64) -> u64) -> Command {
+    let slot = u32::try_from(extents(6)).unwrap();
+    match (random_command(next), extents(3)) {
         (Command::Create { parent, name, inode, open, .. }, 0 | 1) => {
             Command::Create { parent, name, inode, open, extent: ExtentRequest::Allocated(extent(slot)) }
         }
@@ -147,25 +147,26 @@ fn random(next: &mut impl FnMut(u64) -> u64, wishes: &mut impl FnMut(u64) -> u64
 }
 
 #[test]
-fn a_snapshot_with_whole_files_goes_on_as_its_original_does_and_counts_what_is_there() {
+fn a_snapshot_with_extent_files_goes_on_as_its_original_does_and_counts_what_is_there() {
     for seed in 0..20 {
-        let (mut next, mut wishes) = (dice(seed), dice(seed + 100));
+        let (mut next, mut extents) = (dice(seed), dice(seed + 100));
         let mut bench = Bench::new();
         for _ in 0..400 {
-            let _ = bench.try_to(random(&mut next, &mut wishes));
+            let _ = bench.try_to(random(&mut next, &mut extents));
         }
         let snapshot = serde_json::to_string(&bench.partition).unwrap();
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         let mut folded = 0;
         for _ in 0..400 {
-            let (command, request_id) = (random(&mut next, &mut wishes), bench.request_id());
+            let (command, request_id) = (random(&mut next, &mut extents), bench.request_id());
             folded += u32::from(matches!(command, Command::Demote { .. }));
             let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
             assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }
         assert!(folded > 0, "seed {seed}");
-        let told = |partition: &mut Partition| partition.take_effects().map(|told| (told.freed, told.closed));
-        assert_eq!(told(&mut copy), told(&mut bench.partition));
+        let effects =
+            |partition: &mut Partition| partition.take_effects().map(|effects| (effects.freed, effects.closed));
+        assert_eq!(effects(&mut copy), effects(&mut bench.partition));
         assert_eq!(copy.bytes(), bench.partition.bytes());
     }
 }

@@ -25,7 +25,7 @@ impl Partition {
         &mut self,
         session: Session,
         file: FileId,
-        (flags, whole): (OpenFlags, ExtentRequest),
+        (flags, extent): (OpenFlags, ExtentRequest),
         now: Timestamp,
     ) -> Outcome<Answer> {
         let truncation = self.edit(file, |inode| {
@@ -38,11 +38,11 @@ impl Partition {
                 inode.lose_privileges(flags.kill_set_id);
                 inode.touch(now);
             }
-            inode.move_to_extent(whole);
-            inode.opened(session);
+            inode.move_to_extent(extent);
+            inode.add_open(session);
             match inode.extent() {
-                Some(_) if flags.write => inode.granted.touch(), // written directly from now on
-                Some(_) => inode.granted.outdate(),              // read directly from now on
+                Some(_) if flags.write => inode.grants.touch(), // written directly from now on
+                Some(_) => inode.grants.outdate(),              // read directly from now on
                 None => {}
             }
             Ok(truncation)
@@ -62,7 +62,7 @@ impl Partition {
     /// Returns the last stripe of a striped file: the one that may have more memory than bytes.
     pub fn last_stripe(&self, file: FileId) -> Option<StripeNo> {
         match &self.inodes.get(&file)?.body {
-            InodeBody::File(body) if matches!(body.place, DataLocation::Striped(_)) => {
+            InodeBody::File(body) if matches!(body.location, DataLocation::Striped(_)) => {
                 Some(StripeNo(body.size / body.stripe_bytes()))
             }
             _ => None,
@@ -91,7 +91,7 @@ impl Partition {
             inode.owner.gid = changes.gid.unwrap_or(inode.owner.gid);
             inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
             inode.modified = changes.modified.map_or(inode.modified, |change| moment(change, now));
-            inode.changed = now; // even without any change: chown(2) to the same owner counts as one
+            inode.changed = now; // even without a change: chown(2) to the same owner counts as one
             inode.drop_times(changes);
             Ok(())
         })?;
@@ -121,7 +121,7 @@ impl Partition {
             }
         };
         if inode.extent().is_none() && inode.read_at(now) {
-            self.grants.was_read(file, inode);
+            self.grants.record_read(file, inode);
         }
         let length = match content {
             // The extent's node knows where the file ends.
@@ -188,11 +188,11 @@ impl Partition {
     pub(crate) fn spill_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
-            if let DataLocation::Spilling(head) = &body.place
+            if let DataLocation::Spilling(head) = &body.location
                 && body.generation == generation
             {
                 let planned = head.len() as u64;
-                body.place =
+                body.location =
                     DataLocation::Striped(Box::new(Striped { stripes: first_stripe(), planned, ..Striped::default() }));
                 body.generation += 1;
             }
@@ -204,7 +204,7 @@ impl Partition {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let stripe_bytes = body.stripe_bytes();
-            if let DataLocation::Striped(striped) = &mut body.place
+            if let DataLocation::Striped(striped) = &mut body.location
                 && body.generation == generation
                 && let Some(length) = striped.truncation.take()
             {
@@ -220,9 +220,9 @@ impl FileBody {
     /// Returns the bytes of the range, or their location. A truncation of stripes may be in
     /// progress, but the file size never reaches beyond it.
     fn content(&self, offset: u64, length: u32) -> Content {
-        let bytes = match &self.place {
+        let bytes = match &self.location {
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => bytes,
-            DataLocation::Striped(_) => return Content::Striped(self.placed.layout),
+            DataLocation::Striped(_) => return Content::Striped(self.placement.layout),
             DataLocation::Extent(extent) => return Content::Extent(*extent),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
@@ -236,7 +236,7 @@ impl FileBody {
         if range.is_empty() {
             return Answer::Written { offset: range.start };
         }
-        if let DataLocation::Inline(bytes) = &mut self.place
+        if let DataLocation::Inline(bytes) = &mut self.location
             && range.end <= INLINE_BYTES_MAX.into()
         {
             put(bytes, &range, data);
@@ -247,8 +247,8 @@ impl FileBody {
             return first;
         }
         let (offset, generation, size) = (range.start, self.generation, self.size);
-        let (layout, stripe_bytes) = (self.placed.layout, self.stripe_bytes());
-        if let DataLocation::Striped(striped) = &mut self.place {
+        let (layout, stripe_bytes) = (self.placement.layout, self.stripe_bytes());
+        if let DataLocation::Striped(striped) = &mut self.location {
             striped.plan(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes));
             striped.planned = striped.planned.max(range.end);
             self.reserved = if append { range.end } else { self.reserved };
@@ -259,7 +259,7 @@ impl FileBody {
     /// Sets the size. Truncated bytes never reappear.
     fn resize(&mut self, size: u64) -> ResizeResult {
         let old = std::mem::replace(&mut self.size, size);
-        match &mut self.place {
+        match &mut self.location {
             DataLocation::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
             DataLocation::Extent(_) => {}
             DataLocation::Spilling(head) => {
@@ -300,10 +300,10 @@ impl FileBody {
 
     /// Returns the truncation that is still to be applied to the stripes.
     pub(crate) fn truncation(&self) -> Option<PendingTruncate> {
-        let DataLocation::Striped(striped) = &self.place else { return None };
+        let DataLocation::Striped(striped) = &self.location else { return None };
         let length = striped.truncation?;
         let stripes = striped.stripes.clone().split_off(length / self.stripe_bytes());
-        Some(PendingTruncate { layout: self.placed.layout, generation: self.generation, length, stripes })
+        Some(PendingTruncate { layout: self.placement.layout, generation: self.generation, length, stripes })
     }
 
     /// Clears the reservation of appends once the size has reached it.

@@ -44,9 +44,9 @@ pub struct Inode {
     /// Rare attributes.
     pub rare: Option<Box<RareAttributes>>,
     /// Requested placement of its bytes, or of the bytes of files that are created in it.
-    pub asked: PlacementRequest,
+    pub placement_request: PlacementRequest,
     /// Cache grants: the subscribers that may cache parts of it.
-    pub granted: InodeGrants,
+    pub grants: InodeGrants,
     pub body: InodeBody,
 }
 
@@ -70,8 +70,8 @@ pub struct FileBody {
     /// End of the ranges that appends in progress have reserved beyond `size`; 0 if there are none.
     pub reserved: u64,
     /// Placement of the stripes, which may not exist yet.
-    pub placed: PlacementDecision,
-    pub place: DataLocation,
+    pub placement: PlacementDecision,
+    pub location: DataLocation,
 }
 
 /// Location of a file's bytes.
@@ -121,10 +121,10 @@ impl Default for DataLocation {
 
 impl Inode {
     /// Creates an inode with one name. A file needs the placement of its stripes.
-    pub fn new(new: NewInode, parent: FileId, placed: Option<PlacementDecision>, now: Timestamp) -> Self {
-        let asked = PlacementRequest::inherited(new.placing());
+    pub fn new(new: NewInode, parent: FileId, placement: Option<PlacementDecision>, now: Timestamp) -> Self {
+        let placement_request = PlacementRequest::inherited(new.placing());
         let body = match new.kind {
-            NewKind::File => InodeBody::File(FileBody::new(placed.expect("a file is told where its stripes would be"))),
+            NewKind::File => InodeBody::File(FileBody::new(placement.expect("a file has a placement"))),
             NewKind::Directory => InodeBody::Directory(Directory::new(parent)),
             NewKind::Symlink(target) => InodeBody::Symlink(target),
             NewKind::Node(kind) => InodeBody::Node(kind),
@@ -132,7 +132,7 @@ impl Inode {
         };
         let modified = if let InodeBody::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
-        let (linkable, rare, granted, version) = (false, None, InodeGrants::default(), 0);
+        let (linkable, rare, grants, version) = (false, None, InodeGrants::default(), 0);
         let (accessed, changed, created) = (now, now, now);
         let mut inode = Self {
             mode,
@@ -146,13 +146,13 @@ impl Inode {
             opens,
             linkable,
             rare,
-            asked,
-            granted,
+            placement_request,
+            grants,
             body,
         };
         if let Some(acls) = new.acls {
-            let both = [(ACL_ACCESS, acls.access), (ACL_DEFAULT, acls.default)];
-            both.into_iter().filter(|(_, acl)| !acl.is_empty()).for_each(|(name, acl)| inode.put_xattr(name, acl));
+            let given = [(ACL_ACCESS, acls.access), (ACL_DEFAULT, acls.default)];
+            given.into_iter().filter(|(_, acl)| !acl.is_empty()).for_each(|(name, acl)| inode.put_xattr(name, acl));
         }
         inode
     }
@@ -251,7 +251,7 @@ impl Inode {
         self.modified = now;
         self.changed = now;
         self.version += 1;
-        self.granted.touch();
+        self.grants.touch();
     }
 
     /// Records a read: updates the atime as `relatime` does, only if it is a day old or not newer
@@ -278,7 +278,7 @@ impl Inode {
             }
     }
 
-    pub fn opened(&mut self, session: Session) {
+    pub fn add_open(&mut self, session: Session) {
         match self.opens.iter_mut().find(|(holder, _)| *holder == session) {
             Some((_, count)) => *count += 1,
             None => self.opens.push((session, 1)),
@@ -286,7 +286,7 @@ impl Inode {
     }
 
     /// Ends one open; returns false if the session has none.
-    pub fn closed(&mut self, session: Session) -> bool {
+    pub fn remove_open(&mut self, session: Session) -> bool {
         let Some(at) = self.opens.iter().position(|(holder, _)| *holder == session) else { return false };
         self.opens[at].1 -= 1;
         if self.opens[at].1 == 0 {
@@ -309,9 +309,9 @@ impl Inode {
     }
 
     /// Ends all opens and locks of a session that has ended.
-    pub fn released_by(&mut self, session: Session) {
+    pub fn release_session(&mut self, session: Session) {
         self.opens.retain(|(holder, _)| *holder != session);
-        self.unlocked_by(session);
+        self.unlock_session(session);
     }
 
     /// Returns true if it has no name and no open.
@@ -322,17 +322,17 @@ impl Inode {
 
 impl FileBody {
     /// Creates an empty file.
-    pub fn new(placed: PlacementDecision) -> Self {
-        Self { size: 0, generation: 0, reserved: 0, placed, place: DataLocation::default() }
+    pub fn new(placement: PlacementDecision) -> Self {
+        Self { size: 0, generation: 0, reserved: 0, placement, location: DataLocation::default() }
     }
 
     /// Returns the length of a stripe, bytes.
     pub fn stripe_bytes(&self) -> u64 {
-        self.placed.layout.stripe_bytes().into()
+        self.placement.layout.stripe_bytes().into()
     }
 
     fn allocated(&self) -> u64 {
-        match &self.place {
+        match &self.location {
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
                 (bytes.len() as u64).next_multiple_of(PAGE_BYTES)
             }
@@ -342,7 +342,7 @@ impl FileBody {
     }
 
     fn memory_cost(&self) -> u64 {
-        match &self.place {
+        match &self.location {
             DataLocation::Inline(bytes) => bytes.len() as u64,
             DataLocation::Spilling(bytes) => bytes.len() as u64 + 2 * memory_cost::RUN_BYTES,
             DataLocation::Striped(striped) => striped.memory_cost(),
@@ -357,7 +357,7 @@ impl FileBody {
             WritePlace::End => self.append_offset(),
         };
         let end = offset.saturating_add(length.into());
-        match &self.place {
+        match &self.location {
             DataLocation::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
             DataLocation::Inline(_) => 2 * memory_cost::RUN_BYTES,
             DataLocation::Spilling(_) | DataLocation::Extent(_) => 0,
@@ -376,7 +376,7 @@ impl FileBody {
 
     /// Returns true if the stripe may exist in an engine.
     pub fn expects(&self, stripe: u64) -> bool {
-        match &self.place {
+        match &self.location {
             DataLocation::Inline(_) | DataLocation::Extent(_) => false,
             DataLocation::Spilling(_) => stripe == 0,
             DataLocation::Striped(striped) => striped.stripes.contains(stripe),
@@ -385,7 +385,7 @@ impl FileBody {
 
     /// Returns those of these stripes that may not exist in an engine.
     pub fn unowned_stripes(&self, stripes: &StripeRuns) -> StripeRuns {
-        match &self.place {
+        match &self.location {
             DataLocation::Inline(_) | DataLocation::Extent(_) => stripes.clone(),
             DataLocation::Spilling(_) => stripes.without(&first_stripe()),
             DataLocation::Striped(striped) => stripes.without(&striped.stripes),
@@ -394,7 +394,7 @@ impl FileBody {
 
     /// Takes all stripes that may exist in an engine.
     pub fn stripes(&mut self) -> StripeRuns {
-        match &mut self.place {
+        match &mut self.location {
             DataLocation::Inline(_) | DataLocation::Extent(_) => StripeRuns::new(),
             DataLocation::Spilling(_) => first_stripe(),
             DataLocation::Striped(striped) => std::mem::take(&mut striped.stripes),

@@ -132,11 +132,11 @@ impl Partition {
         (part, made)
     }
 
-    fn lock_target(&mut self, file: FileId, what: LockTarget, intent: Intent) {
-        if what != LockTarget::MoveLease {
-            self.invalidate_locked(file, matches!(what, LockTarget::Entry(_)));
+    fn lock_target(&mut self, file: FileId, target: LockTarget, intent: Intent) {
+        if target != LockTarget::MoveLease {
+            self.invalidate_locked(file, matches!(target, LockTarget::Entry(_)));
         }
-        self.intents.lock(file, what, intent);
+        self.intents.lock(file, target, intent);
     }
 }
 

@@ -10,7 +10,7 @@ use wire::{
 
 const ROOT: FileId = FileId::ROOT;
 /// An inode of another partition.
-const ELSEWHERE: FileId = FileId::new(PartitionId(9), 1);
+const REMOTE: FileId = FileId::new(PartitionId(9), 1);
 const OTHERS: PartitionId = PartitionId(9);
 
 /// A partition with two clients; the second one interferes.
@@ -92,7 +92,7 @@ fn settle(number: u64, commit: bool) -> Command {
     Command::Settle { intent: intent(number), commit }
 }
 
-fn is_held(outcome: &Outcome<Answer>, number: u64) -> bool {
+fn is_locked(outcome: &Outcome<Answer>, number: u64) -> bool {
     matches!(outcome, Err(Refusal::LockedByIntent { intent: held }) if *held == intent(number))
 }
 
@@ -101,13 +101,13 @@ const SETTLED: Outcome<Answer> = Ok(Answer::Settled { deleted: Vec::new() });
 #[test]
 fn what_is_prepared_does_not_show_until_it_is_settled() {
     let mut bench = Bench::new();
-    bench.one(prepare(1, vec![put("f", ELSEWHERE)])).unwrap();
+    bench.one(prepare(1, vec![put("f", REMOTE)])).unwrap();
     let unsettled = Ok(Answer::Unsettled { intents: vec![intent(1)], answer: Box::new(Answer::NoEntry) });
     assert_eq!(bench.lookup("f"), unsettled, "what it was, and who may have changed it");
-    assert!(is_held(&bench.other(create(ROOT, "f", NewKind::File)), 1), "nobody else takes the name");
+    assert!(is_locked(&bench.other(create(ROOT, "f", NewKind::File)), 1), "nobody else takes the name");
     bench.other(create(ROOT, "g", NewKind::File)).unwrap();
     assert_eq!(bench.one(settle(1, true)), SETTLED);
-    let found = Answer::Found { file: ELSEWHERE, kind: Kind::File, attributes: None };
+    let found = Answer::Found { file: REMOTE, kind: Kind::File, attributes: None };
     assert_eq!(bench.lookup("f"), Ok(found));
     assert_eq!(bench.one(settle(1, true)), SETTLED, "again: nothing more is to be done");
 }
@@ -121,11 +121,9 @@ fn what_is_dropped_leaves_nothing() {
         inode: NewInode::new(NewKind::Directory, 0o755, Owner::default()),
         inherited: InheritedAttributes::default(),
     };
-    let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![make, put("f", ELSEWHERE)])) else {
-        panic!()
-    };
+    let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![make, put("f", REMOTE)])) else { panic!() };
     assert_eq!(bench.partition.bytes(), before + INODE_BYTES + ENTRY_BYTES + 1, "it is paid for");
-    assert!(is_held(&bench.other(Command::Stat { file: made[0] }), 1), "an id that may become an inode");
+    assert!(is_locked(&bench.other(Command::Stat { file: made[0] }), 1), "an id that may become an inode");
     assert_eq!(bench.other(settle(1, false)), SETTLED, "whoever knows may say so");
     assert_eq!(bench.partition.bytes(), before);
     assert!(matches!(bench.lookup("f"), Err(Refusal::NotFound(_))));
@@ -138,7 +136,7 @@ fn a_commit_is_done_at_once_and_remembered_until_it_has_ended() {
     let status = || Command::Status { intent: intent(1) };
     let decide = || Command::Decide { intent: intent(1) };
     assert_eq!(bench.other(status()), Ok(Answer::Decided(Decision::Open)), "a look decides nothing");
-    assert_eq!(bench.one(commit(1, vec![put("f", ELSEWHERE)])), SETTLED);
+    assert_eq!(bench.one(commit(1, vec![put("f", REMOTE)])), SETTLED);
     assert!(matches!(bench.lookup("f"), Ok(Answer::Found { .. })));
     let committed = Ok(Answer::Decided(Decision::Committed { others: vec![OTHERS] }));
     assert_eq!((bench.other(status()), bench.other(decide())), (committed.clone(), committed));
@@ -155,17 +153,17 @@ fn what_was_decided_against_is_never_done() {
     bench
         .other(Command::Prepare { intent: Intent { session: Session(2), ..intent(1) }, parts: vec![Part::MoveLease] })
         .unwrap();
-    let late = bench.one(commit(1, vec![put("f", ELSEWHERE)]));
+    let late = bench.one(commit(1, vec![put("f", REMOTE)]));
     assert!(matches!(late, Err(Refusal::Stale(_))), "the client was slow: it begins anew");
     assert!(matches!(bench.lookup("f"), Err(Refusal::NotFound(_))));
-    assert!(matches!(bench.one(prepare(1, vec![put("f", ELSEWHERE)])), Err(Refusal::Stale(_))));
+    assert!(matches!(bench.one(prepare(1, vec![put("f", REMOTE)])), Err(Refusal::Stale(_))));
 }
 
 #[test]
 fn a_session_that_has_ended_commits_nothing_and_is_forgotten() {
     let mut bench = Bench::new();
-    bench.one(prepare(1, vec![put("f", ELSEWHERE)])).unwrap();
-    bench.one(commit(2, vec![put("g", ELSEWHERE)])).unwrap();
+    bench.one(prepare(1, vec![put("f", REMOTE)])).unwrap();
+    bench.one(commit(2, vec![put("g", REMOTE)])).unwrap();
     bench.other(Command::Decide { intent: intent(3) }).unwrap();
     bench.other(Command::CloseSession { session: Session(1) }).unwrap();
     let Ok(Answer::UnfinishedWork(left)) = bench.other(Command::ListUnfinished) else { panic!() };
@@ -181,8 +179,8 @@ fn a_session_that_has_ended_commits_nothing_and_is_forgotten() {
 fn a_resent_step_is_answered_and_not_done_again() {
     let mut bench = Bench::new();
     let steps = [
-        prepare(1, vec![put("f", ELSEWHERE)]),
-        commit(1, vec![put("g", ELSEWHERE)]),
+        prepare(1, vec![put("f", REMOTE)]),
+        commit(1, vec![put("g", REMOTE)]),
         Command::ForgetIntent { intent: intent(1) },
     ];
     for step in steps {
@@ -202,14 +200,14 @@ fn a_part_is_refused_when_something_else_is_there_than_was_looked_at() {
     let file = bench.create(ROOT, "f", NewKind::File);
     let entry = |was, becomes| Part::Entry { directory: ROOT, name: name("f"), before: was, after: becomes };
     let refused = |bench: &mut Bench, part| bench.one(prepare(1, vec![part])).unwrap_err();
-    assert!(matches!(refused(&mut bench, put("f", ELSEWHERE)), Refusal::Exists(_)));
-    let other = Some((ELSEWHERE, Kind::File));
+    assert!(matches!(refused(&mut bench, put("f", REMOTE)), Refusal::Exists(_)));
+    let other = Some((REMOTE, Kind::File));
     assert!(matches!(refused(&mut bench, entry(other, None)), Refusal::Stale(_)));
     assert!(matches!(refused(&mut bench, Part::DropLink { file: FileId::new(PartitionId(0), 99) }), Refusal::Stale(_)));
     assert!(matches!(refused(&mut bench, Part::AddLink { file: ROOT }), Refusal::NotPermitted(_)), "a directory");
-    let both = vec![entry(Some((file, Kind::File)), None), put("f", ELSEWHERE)];
-    assert!(bench.one(prepare(1, both)).is_err());
-    bench.other(Command::Unlink { parent: ROOT, name: name("f") }).expect("a part that was refused left no mark");
+    let intersection = vec![entry(Some((file, Kind::File)), None), put("f", REMOTE)];
+    assert!(bench.one(prepare(1, intersection)).is_err());
+    bench.other(Command::Unlink { parent: ROOT, name: name("f") }).expect("a part that was refused left no lock");
 }
 
 #[test]
@@ -218,13 +216,13 @@ fn a_directory_that_is_being_removed_takes_no_entry_and_one_that_takes_an_entry_
     let directory = bench.create(ROOT, "d", NewKind::Directory);
     let remove = || Part::Remove { directory, fragments: Vec::new() };
     bench.one(prepare(1, vec![remove()])).unwrap();
-    assert!(is_held(&bench.other(create(directory, "f", NewKind::File)), 1));
-    assert!(is_held(&bench.other(Command::RemoveDirectory { parent: ROOT, name: name("d") }), 1));
+    assert!(is_locked(&bench.other(create(directory, "f", NewKind::File)), 1));
+    assert!(is_locked(&bench.other(Command::RemoveDirectory { parent: ROOT, name: name("d") }), 1));
     bench.one(settle(1, false)).unwrap();
-    let enter = Part::Entry { directory, name: name("f"), before: None, after: Some((ELSEWHERE, Kind::File)) };
+    let enter = Part::Entry { directory, name: name("f"), before: None, after: Some((REMOTE, Kind::File)) };
     bench.one(prepare(2, vec![enter])).unwrap();
-    assert!(is_held(&bench.other(Command::RemoveDirectory { parent: ROOT, name: name("d") }), 2));
-    assert!(is_held(&bench.other(prepare(3, vec![remove()])), 2));
+    assert!(is_locked(&bench.other(Command::RemoveDirectory { parent: ROOT, name: name("d") }), 2));
+    assert!(is_locked(&bench.other(prepare(3, vec![remove()])), 2));
     bench.one(settle(2, true)).unwrap();
     assert!(matches!(bench.other(prepare(3, vec![remove()])), Err(Refusal::NotEmpty(_))));
 }
@@ -232,18 +230,16 @@ fn a_directory_that_is_being_removed_takes_no_entry_and_one_that_takes_an_entry_
 #[test]
 fn parts_of_which_one_takes_away_what_the_other_needs_are_refused_together() {
     let change = wire::Changes { mode: Some(0o700), ..wire::Changes::default() };
-    for both in 0..6 {
+    for intersection in 0..6 {
         let mut bench = Bench::new();
         let directory = bench.create(ROOT, "d", NewKind::Directory);
         let file = bench.create(ROOT, "f", NewKind::File);
         let remove = Part::Remove { directory, fragments: Vec::new() };
         let (value, name_of) = (Some("here".into()), wire::PLACEMENT);
-        let parts = match both {
+        let parts = match intersection {
             0 => [remove, Part::Change { directory, changes: change }],
             1 => [remove, Part::Xattr { directory, name: name_of.into(), value, kill_set_group_id: false }],
-            2 => {
-                [remove, Part::Entry { directory, name: name("x"), before: None, after: Some((ELSEWHERE, Kind::File)) }]
-            }
+            2 => [remove, Part::Entry { directory, name: name("x"), before: None, after: Some((REMOTE, Kind::File)) }],
             3 => [Part::DropLink { file }, Part::AddLink { file }],
             4 => [Part::DropLink { file }, Part::DropLink { file }],
             _ => [Part::DropLink { file: directory }, Part::Change { directory, changes: change }],
@@ -252,12 +248,15 @@ fn parts_of_which_one_takes_away_what_the_other_needs_are_refused_together() {
         turned.reverse();
         for parts in [&parts, &turned] {
             let refused = bench.one(commit(1, parts.to_vec()));
-            assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{both}: {refused:?}");
+            assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{intersection}: {refused:?}");
         }
         let [first, second] = turned;
         bench.one(prepare(2, vec![first])).unwrap();
         let refused = bench.one(commit(2, vec![second]));
-        assert!(matches!(refused, Err(Refusal::Invalid { .. })), "one after the other too: {both}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Refusal::Invalid { .. })),
+            "one after the other too: {intersection}: {refused:?}"
+        );
         bench.one(settle(2, false)).unwrap();
         assert!(
             matches!(bench.lookup("d"), Ok(Answer::Found { .. }))
@@ -365,14 +364,14 @@ fn a_full_directory_is_split_before_it_takes_one_more() {
     for number in 0..7 {
         bench.create(ROOT, &format!("n{number}"), NewKind::File);
     }
-    bench.one(prepare(1, vec![put("f", ELSEWHERE)])).unwrap();
+    bench.one(prepare(1, vec![put("f", REMOTE)])).unwrap();
     let full = Err(Refusal::Split { directory: ROOT, bits: 0 });
     assert_eq!(bench.other(create(ROOT, "g", NewKind::File)), full, "the entry that may come counts");
-    assert!(is_held(&bench.other(prepare(2, vec![Part::LockEntries { directory: ROOT }])), 1));
+    assert!(is_locked(&bench.other(prepare(2, vec![Part::LockEntries { directory: ROOT }])), 1));
     bench.one(settle(1, true)).unwrap();
     bench.other(create(ROOT, "n0", NewKind::File)).expect_err("a name that is there");
     bench.one(prepare(3, vec![Part::LockEntries { directory: ROOT }])).unwrap();
-    assert!(is_held(&bench.other(Command::Unlink { parent: ROOT, name: name("n0") }), 3));
+    assert!(is_locked(&bench.other(Command::Unlink { parent: ROOT, name: name("n0") }), 3));
     assert!(matches!(bench.lookup("n0"), Ok(Answer::Found { .. })), "looking goes on");
     let fragments: Vec<FileId> = (1..=16).map(|number| FileId::new(OTHERS, number)).collect();
     bench.one(commit(3, vec![Part::Split { directory: ROOT, fragments: fragments.clone() }])).unwrap();
@@ -380,10 +379,10 @@ fn a_full_directory_is_split_before_it_takes_one_more() {
     assert_eq!(bench.lookup("n0"), Err(split.clone()));
     assert_eq!(bench.other(Command::Stat { file: ROOT }), Err(split.clone()));
     assert_eq!(bench.other(Command::List { directory: ROOT, after: 0, max: 1 }), Err(split));
-    let Ok(Answer::Fragments { fragments: told, .. }) = bench.other(Command::Fragments { directory: ROOT }) else {
+    let Ok(Answer::Fragments { fragments: listed, .. }) = bench.other(Command::Fragments { directory: ROOT }) else {
         panic!()
     };
-    assert_eq!(told, fragments);
+    assert_eq!(listed, fragments);
 }
 
 #[test]
@@ -394,7 +393,7 @@ fn a_fragment_has_the_entries_of_its_directory_under_their_cookies() {
         panic!()
     };
     let inode = NewInode::new(NewKind::Directory, 0o2755, Owner { uid: 1, gid: 77 });
-    let fragment = Part::Fragment { directory: ELSEWHERE, inode, entries: entries.clone() };
+    let fragment = Part::Fragment { directory: REMOTE, inode, entries: entries.clone() };
     let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![fragment])) else { panic!() };
     bench.one(settle(1, true)).unwrap();
     let listed: Vec<DirEntry> = match bench.other(Command::List { directory: made[0], after: 0, max: 10 }) {
@@ -406,7 +405,7 @@ fn a_fragment_has_the_entries_of_its_directory_under_their_cookies() {
         bench.create(made[0], &format!("n{number}"), NewKind::File);
     }
     let inner = bench.create(made[0], "d", NewKind::Directory);
-    assert_eq!(bench.other(Command::Parent { directory: inner }), Ok(Answer::Parent(ELSEWHERE)));
+    assert_eq!(bench.other(Command::Parent { directory: inner }), Ok(Answer::Parent(REMOTE)));
     let Ok(Answer::Attributes(found)) = bench.other(Command::Stat { file: inner }) else { panic!() };
     assert_eq!((found.owner.gid, found.mode & 0o2000), (77, 0o2000), "it hands down what its directory does");
 }

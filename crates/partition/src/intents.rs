@@ -47,7 +47,7 @@ pub struct Prepared {
 /// A decision that is not forgotten yet.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Decided {
-    /// Committed; these partitions must be told.
+    /// Committed; these partitions must be notified.
     Committed(Vec<PartitionId>),
     /// Aborted: a late commit is refused.
     Aborted,
@@ -60,11 +60,11 @@ impl Intents {
     }
 
     /// Refuses with `LockedByIntent` if another intent than `own` has this lock.
-    pub fn check(&self, file: FileId, what: LockTarget, own: Option<Intent>) -> Outcome<()> {
+    pub fn check(&self, file: FileId, target: LockTarget, own: Option<Intent>) -> Outcome<()> {
         if self.locks.is_empty() {
             return Ok(());
         }
-        refuse(self.locks.get(&(file, what)), own)
+        refuse(self.locks.get(&(file, target)), own)
     }
 
     /// Refuses with `LockedByIntent` if another intent than `own` has any lock of the inode.
@@ -84,16 +84,16 @@ impl Intents {
     }
 
     /// Returns the intent that has this lock of the inode.
-    pub fn holder(&self, file: FileId, what: LockTarget) -> Option<Intent> {
+    pub fn holder(&self, file: FileId, target: LockTarget) -> Option<Intent> {
         if self.locks.is_empty() {
             return None;
         }
-        self.locks.get(&(file, what)).copied()
+        self.locks.get(&(file, target)).copied()
     }
 
     /// Returns the intents that have locked entries of the directory.
     pub fn entry_holders(&self, directory: FileId) -> Vec<Intent> {
-        let entries = self.locks_of(directory).filter(|((_, what), _)| matches!(what, LockTarget::Entry(_)));
+        let entries = self.locks_of(directory).filter(|((_, target), _)| matches!(target, LockTarget::Entry(_)));
         let mut holders: Vec<Intent> = entries.map(|(_, intent)| *intent).collect();
         holders.sort_unstable();
         holders.dedup();
@@ -102,12 +102,12 @@ impl Intents {
 
     /// Returns the number of locked entries of the directory: each may become a new one.
     pub fn entries_held(&self, directory: FileId) -> usize {
-        self.locks_of(directory).filter(|((_, what), _)| matches!(what, LockTarget::Entry(_))).count()
+        self.locks_of(directory).filter(|((_, target), _)| matches!(target, LockTarget::Entry(_))).count()
     }
 
-    pub fn lock(&mut self, file: FileId, what: LockTarget, intent: Intent) {
-        let held = self.locks.insert((file, what), intent);
-        assert!(held.is_none_or(|held| held == intent), "a mark is checked before it is set");
+    pub fn lock(&mut self, file: FileId, target: LockTarget, intent: Intent) {
+        let held = self.locks.insert((file, target), intent);
+        assert!(held.is_none_or(|held| held == intent), "a lock is checked before it is set");
     }
 
     /// Removes an intent with its locks.

@@ -29,7 +29,7 @@
 //! - `files`: open, read, write, truncate, and the move from inline to stripes
 //! - `allocate`: allocating, punching, zeroing and searching ranges of a file
 //! - `extent_file`: extent files, all of whose bytes are in one extent of a node
-//! - `placement_request`: placement of bytes: what was asked for a file or directory, and the
+//! - `placement_request`: placement of bytes: the request for a file or directory, and the
 //!   decision
 //!
 //! Modules for transactions over several partitions (intents):

@@ -31,7 +31,7 @@ impl Holder {
         match owner {
             LockOwner::Session(owner) => Self { session, owner },
             LockOwner::Process(process) => Self { session: Session::NONE, owner: process.into() },
-            LockOwner::Open(OpenLeaseId(mark)) => Self { session: Session::NONE, owner: mark },
+            LockOwner::Open(OpenLeaseId(lease)) => Self { session: Session::NONE, owner: lease },
         }
     }
 
@@ -53,7 +53,7 @@ pub struct FileLocks(Vec<HeldLock>);
 struct HeldLock {
     holder: Holder,
     /// True for a `flock`, which only conflicts with others of its style.
-    whole: bool,
+    is_flock: bool,
     write: bool,
     start: u64,
     /// The last byte.
@@ -63,22 +63,23 @@ struct HeldLock {
 
 impl HeldLock {
     fn new(holder: Holder, lock: &Lock) -> Self {
-        let (whole, start, end) = match lock.style {
+        let (is_flock, start, end) = match lock.style {
             LockStyle::Whole => (true, 0, u64::MAX),
             LockStyle::Range { start, end } => (false, start, end),
         };
-        Self { holder, whole, write: lock.kind == LockKind::Write, start, end, pid: lock.pid }
+        Self { holder, is_flock, write: lock.kind == LockKind::Write, start, end, pid: lock.pid }
     }
 
     fn to_lock(&self) -> Lock {
         let kind = if self.write { LockKind::Write } else { LockKind::Read };
-        let style = if self.whole { LockStyle::Whole } else { LockStyle::Range { start: self.start, end: self.end } };
+        let style =
+            if self.is_flock { LockStyle::Whole } else { LockStyle::Range { start: self.start, end: self.end } };
         Lock { owner: self.holder.owner(), kind, style, pid: self.pid }
     }
 
     /// Returns true if both have the same owner and style.
-    fn is_akin(&self, other: &Self) -> bool {
-        self.holder == other.holder && self.whole == other.whole
+    fn has_same_owner(&self, other: &Self) -> bool {
+        self.holder == other.holder && self.is_flock == other.is_flock
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -90,8 +91,8 @@ impl HeldLock {
         self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
     }
 
-    fn stands_in_the_way_of(&self, wanted: &Self) -> bool {
-        let others = self.holder != wanted.holder && self.whole == wanted.whole;
+    fn conflicts_with(&self, wanted: &Self) -> bool {
+        let others = self.holder != wanted.holder && self.is_flock == wanted.is_flock;
         others && (self.write || wanted.write) && self.overlaps(wanted)
     }
 }
@@ -109,7 +110,7 @@ impl FileLocks {
     fn conflicts(&self, holder: Holder, lock: &Lock) -> impl Iterator<Item = &HeldLock> {
         let wanted = HeldLock::new(holder, lock);
         let unlocks = lock.kind == LockKind::Unlock;
-        self.0.iter().filter(move |held| !unlocks && held.stands_in_the_way_of(&wanted))
+        self.0.iter().filter(move |held| !unlocks && held.conflicts_with(&wanted))
     }
 
     /// Sets or releases a lock that has no conflicts.
@@ -119,7 +120,7 @@ impl FileLocks {
         let mut kept = Vec::with_capacity(self.0.len() + 2);
         for held in self.0.drain(..) {
             match () {
-                () if !held.is_akin(&wanted) => kept.push(held),
+                () if !held.has_same_owner(&wanted) => kept.push(held),
                 () if !unlocks && held.write == wanted.write && held.joins(&wanted) => {
                     (wanted.start, wanted.end) = (wanted.start.min(held.start), wanted.end.max(held.end));
                 }
@@ -130,30 +131,30 @@ impl FileLocks {
         if !unlocks {
             kept.push(wanted);
         }
-        kept.sort_by_key(|held| (held.start, held.holder, held.whole));
+        kept.sort_by_key(|held| (held.start, held.holder, held.is_flock));
         self.0 = kept;
     }
 
     /// Returns by how many locks, at most, setting or releasing this one grows the list.
     pub fn added_by(&self, holder: Holder, lock: &Lock) -> usize {
         let wanted = HeldLock::new(holder, lock);
-        let around = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted));
+        let around = self.0.iter().filter(|held| held.has_same_owner(&wanted) && held.overlaps(&wanted));
         let left: usize = around.map(|held| self::around(*held, &wanted).count()).sum::<usize>();
-        let replaced = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted)).count();
+        let replaced = self.0.iter().filter(|held| held.has_same_owner(&wanted) && held.overlaps(&wanted)).count();
         (left + usize::from(lock.kind != LockKind::Unlock)).saturating_sub(replaced)
     }
 
     /// Returns true if any owner has a range that extends beyond this one at both ends.
-    fn are_split_by(&self, lock: &Lock) -> bool {
+    fn is_split_by(&self, lock: &Lock) -> bool {
         let cut = HeldLock::new(Holder { session: Session(0), owner: 0 }, lock);
-        self.0.iter().any(|held| held.whole == cut.whole && held.start < cut.start && held.end > cut.end)
+        self.0.iter().any(|held| held.is_flock == cut.is_flock && held.start < cut.start && held.end > cut.end)
     }
 
-    pub fn has_any_of(&self, holder: Holder) -> bool {
+    pub fn has_locks_of(&self, holder: Holder) -> bool {
         self.0.iter().any(|held| held.holder == holder)
     }
 
-    pub fn has_any_of_session(&self, session: Session) -> bool {
+    pub fn has_locks_of_session(&self, session: Session) -> bool {
         self.0.iter().any(|held| held.holder.session == session)
     }
 
@@ -181,11 +182,11 @@ impl Inode {
 
     /// Returns true if the session has locks on the file.
     pub fn is_locked_by(&self, session: Session) -> bool {
-        self.locks().is_some_and(|locks| locks.has_any_of_session(session))
+        self.locks().is_some_and(|locks| locks.has_locks_of_session(session))
     }
 
     /// Releases all locks of a session that has ended.
-    pub fn unlocked_by(&mut self, session: Session) {
+    pub fn unlock_session(&mut self, session: Session) {
         if let Some(rare) = &mut self.rare {
             rare.locks.end_session(session);
         }
@@ -239,13 +240,13 @@ impl Partition {
 
     /// Returns true if the owner has locks on the file.
     pub fn has_locks(&self, holder: Holder, file: FileId) -> bool {
-        self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.has_any_of(holder))
+        self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.has_locks_of(holder))
     }
 
     /// Returns the maximum memory cost that a lock adds.
     pub(crate) fn lock_cost(&self, file: FileId, lock: &Lock) -> u64 {
         let splits =
-            self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.are_split_by(lock));
+            self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.is_split_by(lock));
         let split = if splits { memory_cost::LOCK_BYTES } else { 0 };
         split
             + if lock.kind == LockKind::Unlock {
@@ -292,10 +293,10 @@ mod tests {
     /// Returns the lock of each byte from the table.
     fn seen(locks: &FileLocks) -> Model {
         let mut model = Model::default();
-        for held in locks.0.iter().filter(|held| !held.whole) {
-            let who = (0..3).find(|number| holder(*number) == held.holder).unwrap();
+        for held in locks.0.iter().filter(|held| !held.is_flock) {
+            let owner_no = (0..3).find(|number| holder(*number) == held.holder).unwrap();
             for byte in held.start..=held.end.min(BYTES - 1) {
-                let place = &mut model[who][usize::try_from(byte).unwrap()];
+                let place = &mut model[owner_no][usize::try_from(byte).unwrap()];
                 assert!(place.replace(held.write).is_none(), "one lock on a byte: {locks:?}");
             }
         }
@@ -305,7 +306,7 @@ mod tests {
     /// Checks that ranges of the same owner and mode neither overlap nor touch.
     fn check_merged(locks: &FileLocks) {
         for (at, first) in locks.0.iter().enumerate() {
-            let akin = |second: &&HeldLock| second.is_akin(first) && second.write == first.write;
+            let akin = |second: &&HeldLock| second.has_same_owner(first) && second.write == first.write;
             assert!(!locks.0[at + 1..].iter().filter(akin).any(|second| second.joins(first)), "{locks:?}");
         }
     }
@@ -320,29 +321,30 @@ mod tests {
         let (mut locks, mut model) = (FileLocks::default(), Model::default());
         let (mut granted, mut refused) = (0, 0);
         for _ in 0..20_000 {
-            let (who, start) = (usize::try_from(next(3)).unwrap(), next(BYTES));
+            let (owner_no, start) = (usize::try_from(next(3)).unwrap(), next(BYTES));
             let last = start + next(BYTES - start);
             let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][usize::try_from(next(3)).unwrap()];
             let wanted = lock(kind, range(start, last));
             let bytes = usize::try_from(start).unwrap()..=usize::try_from(last).unwrap();
             let blocks = |other: &usize| {
                 let meets = |had: &Option<bool>| had.is_some_and(|write| write || kind == LockKind::Write);
-                *other != who && kind != LockKind::Unlock && model[*other][bytes.clone()].iter().any(meets)
+                *other != owner_no && kind != LockKind::Unlock && model[*other][bytes.clone()].iter().any(meets)
             };
             let mut blockers: Vec<Holder> = (0..3).filter(blocks).map(holder).collect();
             blockers.sort_unstable();
-            let mut told: Vec<Holder> = locks.conflicts(holder(who), &wanted).map(|held| held.holder).collect();
-            told.sort_unstable();
-            told.dedup();
-            assert_eq!(told, blockers);
+            let mut blocking: Vec<Holder> =
+                locks.conflicts(holder(owner_no), &wanted).map(|held| held.holder).collect();
+            blocking.sort_unstable();
+            blocking.dedup();
+            assert_eq!(blocking, blockers);
             if !blockers.is_empty() {
                 refused += 1;
                 continue;
             }
-            let (before, most) = (locks.0.len(), locks.added_by(holder(who), &wanted));
-            locks.set(holder(who), &wanted);
-            assert!(locks.0.len() <= before + most, "it adds no more than it said");
-            model[who][bytes].fill((kind != LockKind::Unlock).then_some(kind == LockKind::Write));
+            let (before, most) = (locks.0.len(), locks.added_by(holder(owner_no), &wanted));
+            locks.set(holder(owner_no), &wanted);
+            assert!(locks.0.len() <= before + most, "it adds no more locks than promised");
+            model[owner_no][bytes].fill((kind != LockKind::Unlock).then_some(kind == LockKind::Write));
             granted += 1;
             assert_eq!(seen(&locks), model);
             check_merged(&locks);
@@ -352,8 +354,8 @@ mod tests {
 
     #[test]
     fn processes_opens_and_sessions_are_never_the_same_holder_and_sessions_end_their_own_alone() {
-        let mark = OpenLeaseId::new(NodeId(1), 7).unwrap();
-        let owners = [LockOwner::Session(7), LockOwner::Process(7), LockOwner::Open(mark)];
+        let lease = OpenLeaseId::new(NodeId(1), 7).unwrap();
+        let owners = [LockOwner::Session(7), LockOwner::Process(7), LockOwner::Open(lease)];
         let holders = owners.map(|owner| Holder::new(Session(9), owner));
         assert_eq!(holders.map(Holder::owner), owners);
         let mut locks = FileLocks::default();
@@ -361,7 +363,7 @@ mod tests {
             locks.set(holder, &lock(LockKind::Read, LockStyle::EVERYWHERE));
         }
         locks.end_session(Session(9));
-        assert_eq!(holders.map(|holder| locks.has_any_of(holder)), [false, true, true]);
+        assert_eq!(holders.map(|holder| locks.has_locks_of(holder)), [false, true, true]);
     }
 
     #[test]

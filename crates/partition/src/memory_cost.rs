@@ -98,7 +98,7 @@ fn new_inode(inode: &NewInode) -> u64 {
 }
 
 /// Returns the cost of an object's bytes, or of their location.
-fn stored(contents: &Contents) -> u64 {
+fn contents_cost(contents: &Contents) -> u64 {
     match contents {
         Contents::Inline(bytes) => bytes.len() as u64,
         Contents::Striped { .. } => RUN_BYTES,
@@ -106,8 +106,8 @@ fn stored(contents: &Contents) -> u64 {
 }
 
 /// Returns the cost of an extent, if one is given.
-fn given(whole: ExtentRequest) -> u64 {
-    if matches!(whole, ExtentRequest::Allocated(_)) { EXTENT_BYTES } else { 0 }
+fn extent_cost(extent: ExtentRequest) -> u64 {
+    if matches!(extent, ExtentRequest::Allocated(_)) { EXTENT_BYTES } else { 0 }
 }
 
 impl Partition {
@@ -117,10 +117,10 @@ impl Partition {
     /// Exact for frequent commands, so that their reservations need no correction afterwards.
     pub fn new_bytes_max(&self, command: &Command) -> u64 {
         match command {
-            Command::Create { parent, name, inode, extent: whole, .. } => {
-                new_inode(inode) + entry(name) + self.inherited_cost(*parent) + given(*whole)
+            Command::Create { parent, name, inode, extent, .. } => {
+                new_inode(inode) + entry(name) + self.inherited_cost(*parent) + extent_cost(*extent)
             }
-            Command::Open { extent: whole, .. } => given(*whole),
+            Command::Open { extent, .. } => extent_cost(*extent),
             Command::Demote { bytes, .. } => Self::demote_bytes_max(bytes.len() as u64),
             Command::Link { name, .. } => entry(name),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
@@ -150,7 +150,7 @@ impl Partition {
             Command::PutObject { parent, name, attributes, contents, .. } => {
                 let rare = if attributes.is_empty() { 0 } else { RARE_ATTRIBUTES_BYTES };
                 let described: u64 = attributes.iter().map(|(name, value)| xattr(name, value)).sum();
-                INODE_BYTES + entry(name) + self.inherited_cost(*parent) + stored(contents) + rare + described
+                INODE_BYTES + entry(name) + self.inherited_cost(*parent) + contents_cost(contents) + rare + described
             }
             Command::Reserve { count, .. } => u64::from(*count) * RESERVED_BYTES,
             _ => 0,

@@ -17,7 +17,7 @@ impl Partition {
     pub(crate) fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
         let answer = match self.entry(parent, name) {
             Ok(StoredEntry { file, kind, .. }) => {
-                Answer::Found { file: *file, kind: *kind, attributes: self.whole_attributes(*file).ok() }
+                Answer::Found { file: *file, kind: *kind, attributes: self.complete_attributes(*file).ok() }
             }
             Err(Refusal::NotFound(Object::Entry { .. })) if !self.intents.is_empty() => Answer::NoEntry,
             Err(refusal) => return Err(refusal),
@@ -33,7 +33,7 @@ impl Partition {
 
     /// Returns attributes that need nothing from fragments elsewhere, and that no intent is about
     /// to change.
-    fn whole_attributes(&self, file: FileId) -> Outcome<wire::Attributes> {
+    fn complete_attributes(&self, file: FileId) -> Outcome<wire::Attributes> {
         match self.stat(file)? {
             Answer::Attributes(attributes) => Ok(attributes),
             _ => Err(Refusal::Stale(Object::File(file))),
@@ -84,16 +84,16 @@ impl Partition {
         parent: FileId,
         name: Name,
         new: NewInode,
-        (opener, whole): (Option<Session>, ExtentRequest),
+        (opener, extent): (Option<Session>, ExtentRequest),
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
         let (new, directory) = (acl::inherit(&self.inherited(parent)?, new), self.directory_of(parent));
-        let placed = self.placed_at(new.placing(), directory, name.as_bytes());
-        let mut inode = Inode::new(new, directory, Some(placed), now);
-        inode.move_to_extent(whole);
+        let placement = self.placement_at(new.placing(), directory, name.as_bytes());
+        let mut inode = Inode::new(new, directory, Some(placement), now);
+        inode.move_to_extent(extent);
         if let Some(session) = opener {
-            inode.opened(session);
+            inode.add_open(session);
         }
         let kind = inode.kind();
         let file = self.add(inode);
@@ -119,10 +119,10 @@ impl Partition {
         // Without a name, its number chooses the placement.
         let number = file.0.to_le_bytes();
         let by = name.as_ref().map_or(&number[..], Name::as_bytes);
-        let placed = self.placed_at(new.placing(), self.directory_of(parent), by);
-        let mut inode = Inode::new(new, parent, Some(placed), now);
+        let placement = self.placement_at(new.placing(), self.directory_of(parent), by);
+        let mut inode = Inode::new(new, parent, Some(placement), now);
         (inode.names, inode.linkable) = (0, linkable);
-        inode.opened(opener);
+        inode.add_open(opener);
         self.insert_inode(file, inode);
         self.opened_answer(file, None)
     }
@@ -168,7 +168,7 @@ impl Partition {
         let above = self.inode(directory)?;
         let group = (above.mode & SET_GROUP_ID != 0).then_some(above.owner.gid);
         let default_acl = above.xattr(ACL_DEFAULT).cloned().unwrap_or_default();
-        Ok(InheritedAttributes { group, default_acl, placing: above.asked.placing })
+        Ok(InheritedAttributes { group, default_acl, placing: above.placement_request.placing })
     }
 
     /// Returns the entry; refuses if there is none.

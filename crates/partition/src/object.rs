@@ -7,7 +7,7 @@
 //! ```text
 //!   Reserve --> id --(a client writes its stripes)--> PutObject: the inode with its bytes and name
 //!                |                                     `--not placed as the directory wants-->
-//!                |                                         `Elsewhere`: the client starts over
+//!                |                                     `WrongPlacement`: the client starts over
 //!                `--the session ends, or the client cancels it--> the stripes are to be removed
 //! ```
 
@@ -114,7 +114,7 @@ impl Partition {
             && let Some(stripes) = self.reserved.stripes(file, session)
             && !new.wanted.is_satisfied_by(stripes.layout, stripes.by)
         {
-            return Ok(Answer::WrongPlacement(self.inode(parent)?.asked.placing));
+            return Ok(Answer::WrongPlacement(self.inode(parent)?.placement_request.placing));
         }
         let (file, inode) = self.filled_object((session, parent), new, (attributes, contents), now)?;
         let version = Version { file, change: inode.version };
@@ -126,7 +126,7 @@ impl Partition {
             entries.replace(hash, name, file, Kind::File);
             Ok(())
         });
-        pointed.expect("there is room for the entry, or it is there");
+        pointed.expect("the entry exists, or has space");
         Ok(Answer::ObjectStored { version, deleted: taken.and_then(|(taken, _)| self.drop_name(taken, now)) })
     }
 
@@ -174,7 +174,7 @@ impl Partition {
             ..NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner)
         };
         let (inode, directory) = (acl::inherit(&self.inherited(parent)?, new), self.directory_of(parent));
-        let wanted = self.placed_at(inode.placing(), directory, name.as_bytes());
+        let wanted = self.placement_at(inode.placing(), directory, name.as_bytes());
         Ok(NewObject { inode, directory, wanted })
     }
 
@@ -188,7 +188,7 @@ impl Partition {
     ) -> Outcome<(FileId, Inode)> {
         let mut inode = Inode::new(inode, directory, Some(wanted), now);
         inode.describe(parent, attributes)?;
-        let (file, size, place, placed) = match contents {
+        let (file, size, location, placement) = match contents {
             Contents::Inline(bytes) if bytes.len() > INLINE_BYTES_MAX as usize => {
                 return Err(Refusal::invalid(Object::File(parent), "more bytes than live with an inode"));
             }
@@ -196,11 +196,11 @@ impl Partition {
                 (self.next_id(), bytes.len() as u64, DataLocation::Inline(bytes.to_vec()), wanted)
             }
             Contents::Striped { file, size, .. } => {
-                let (place, layout) = self.take_reserved(session, file, size)?;
-                (file, size, place, PlacementDecision { layout, pending_policy: None })
+                let (location, layout) = self.take_reserved(session, file, size)?;
+                (file, size, location, PlacementDecision { layout, pending_policy: None })
             }
         };
-        inode.body = InodeBody::File(FileBody { size, place, ..FileBody::new(placed) });
+        inode.body = InodeBody::File(FileBody { size, location, ..FileBody::new(placement) });
         Ok((file, inode))
     }
 

@@ -106,8 +106,8 @@ fn a_directory_is_never_replaced_and_anything_else_is() {
     }
     bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("k") });
     bench.create(ROOT, "k", NewKind::Symlink(Bytes::from_static(b"there")));
-    let asked = Command::GetObject { parent: ROOT, name: name("k"), offset: 0, length: 1 };
-    assert!(matches!(bench.try_to(asked), Err(Refusal::Invalid { .. })), "a link is not followed");
+    let get = Command::GetObject { parent: ROOT, name: name("k"), offset: 0, length: 1 };
+    assert!(matches!(bench.try_to(get), Err(Refusal::Invalid { .. })), "a link is not followed");
     version(bench.try_to(put(Condition::Always, small(b"x"))));
     assert_eq!(bench.partition.files(), 2);
 }
@@ -159,8 +159,8 @@ fn names_are_listed_as_keys_are_ordered() {
         let command = Command::ListNames { directory: ROOT, prefix: prefix.into(), from: from.into(), max };
         match bench.apply(command) {
             Answer::Entries(entries) => {
-                let told = |kind| if kind == Kind::Directory { "/" } else { "" };
-                entries.iter().map(|entry| format!("{}{}", entry.name, told(entry.kind))).collect::<Vec<_>>()
+                let suffix = |kind| if kind == Kind::Directory { "/" } else { "" };
+                entries.iter().map(|entry| format!("{}{}", entry.name, suffix(entry.kind))).collect::<Vec<_>>()
             }
             other => panic!("{other:?}"),
         }

@@ -88,8 +88,8 @@ impl Partition {
 
     /// Makes the partition share its set of ended sessions with the other partitions of the node.
     #[must_use]
-    pub fn with_ended_sessions(mut self, endings: EndedSessions) -> Self {
-        self.replies.ended = endings;
+    pub fn with_ended_sessions(mut self, ended_sessions: EndedSessions) -> Self {
+        self.replies.ended = ended_sessions;
         self
     }
 
@@ -186,7 +186,7 @@ impl Partition {
 
     /// Adds an inode under an id given before.
     pub(crate) fn insert_inode(&mut self, file: FileId, mut inode: Inode) {
-        inode.granted.unsure_holders = self.grants.caller.others;
+        inode.grants.unsure_holders = self.grants.caller.others;
         self.bytes += inode.memory_cost();
         self.inodes.insert(file, Box::new(inode));
     }
@@ -199,7 +199,7 @@ impl Partition {
         let (before, shown) = (inode.memory_cost(), self.grants.visible_state(inode));
         let outcome = change(inode);
         self.bytes = self.bytes + inode.memory_cost() - before;
-        self.grants.changed(file, inode, &shown);
+        self.grants.record_change(file, inode, &shown);
         outcome
     }
 
@@ -218,7 +218,7 @@ impl Partition {
         })
         .inspect(|_| {
             if let Some(inode) = self.inodes.get_mut(&directory) {
-                self.grants.entries_changed(directory, inode);
+                self.grants.record_entries_change(directory, inode);
             }
         })
     }

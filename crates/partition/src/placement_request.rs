@@ -51,8 +51,8 @@ impl PlacementRequest {
         Self { placing, ..Self::default() }
     }
 
-    fn value(&self, which: PlacementAttr) -> Option<Bytes> {
-        let text = match which {
+    fn value(&self, attr: PlacementAttr) -> Option<Bytes> {
+        let text = match attr {
             PlacementAttr::Policy => self.placing.policy?.to_string(),
             PlacementAttr::StripeSize => self.placing.stripe_size?.to_string(),
         };
@@ -63,16 +63,16 @@ impl PlacementRequest {
     fn names(&self) -> impl Iterator<Item = &'static [u8]> {
         [PlacementAttr::Policy, PlacementAttr::StripeSize]
             .into_iter()
-            .filter(|which| self.is_set(*which))
+            .filter(|attr| self.is_set(*attr))
             .map(PlacementAttr::name)
     }
 
     /// Returns the request with one value changed; `None` removes the value. An attribute that is
     /// set to its current value is listed from then on.
-    fn with(mut self, which: PlacementAttr, value: Option<&[u8]>) -> Result<Self, String> {
+    fn with(mut self, attr: PlacementAttr, value: Option<&[u8]>) -> Result<Self, String> {
         let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
         let refused = |refused: InvalidPlacementSpec| refused.to_string();
-        match which {
+        match attr {
             PlacementAttr::Policy => {
                 self.placing.policy = text.map(|text| text.parse()).transpose().map_err(refused)?;
                 self.policy_set = value.is_some();
@@ -85,8 +85,8 @@ impl PlacementRequest {
         Ok(self)
     }
 
-    fn is_set(&self, which: PlacementAttr) -> bool {
-        match which {
+    fn is_set(&self, attr: PlacementAttr) -> bool {
+        match attr {
             PlacementAttr::Policy => self.policy_set,
             PlacementAttr::StripeSize => self.stripe_size_set,
         }
@@ -96,13 +96,13 @@ impl PlacementRequest {
 impl FileBody {
     /// Returns the answer that asks a client to place the stripes, if that is still to be done.
     pub fn needs_placement(&self) -> Option<Answer> {
-        let policy = self.placed.pending_policy?;
-        Some(Answer::NeedsPlacement { policy, layout: self.placed.layout })
+        let policy = self.placement.pending_policy?;
+        Some(Answer::NeedsPlacement { policy, layout: self.placement.layout })
     }
 
     /// Returns the stripes that may have bytes, except those beyond the end of the file.
     fn data_stripes(&self) -> StripeRuns {
-        match &self.place {
+        match &self.location {
             DataLocation::Striped(striped) => striped.data_runs().within(0..self.size.div_ceil(self.stripe_bytes())),
             _ => StripeRuns::new(),
         }
@@ -110,86 +110,91 @@ impl FileBody {
 
     /// Returns true if the placement can still change: there is neither a stripe nor an extent.
     fn is_free(&self) -> bool {
-        matches!(self.place, DataLocation::Inline(_))
+        matches!(self.location, DataLocation::Inline(_))
     }
 }
 
 impl Inode {
     /// Returns the value of an attribute, inherited or set.
-    pub fn placing_value(&self, which: PlacementAttr) -> Option<Bytes> {
-        self.asked.value(which)
+    pub fn placement_value(&self, attr: PlacementAttr) -> Option<Bytes> {
+        self.placement_request.value(attr)
     }
 
     /// Returns the names of the attributes that are listed.
-    pub fn placing_names(&self) -> impl Iterator<Item = Bytes> {
-        self.asked.names().map(Bytes::from_static)
+    pub fn placement_names(&self) -> impl Iterator<Item = Bytes> {
+        self.placement_request.names().map(Bytes::from_static)
     }
 
     /// Sets or removes an attribute; [`Self::check_placing_mode`] has checked that the mode allows
     /// it.
-    pub fn set_placing(
+    pub fn set_placement(
         &mut self,
         settings: &Settings,
         file: FileId,
-        which: PlacementAttr,
+        attr: PlacementAttr,
         value: Option<&[u8]>,
     ) -> Outcome<()> {
-        let asked = self.check_placing(file, which, value)?;
+        let requested = self.check_placement(file, attr, value)?;
         if let InodeBody::File(body) = &mut self.body
-            && asked.placing != self.asked.placing
+            && requested.placing != self.placement_request.placing
         {
             if !body.is_free() {
                 return Err(Refusal::AlreadyPlaced(Object::File(file)));
             }
-            let by_hash = match body.placed.layout.distribution() {
+            let by_hash = match body.placement.layout.distribution() {
                 Distribution::Single(partition) => partition,
                 Distribution::Striped => stripe_partition(settings.seed, file, StripeNo(u64::MAX), settings.partitions),
             };
-            body.placed = PlacementDecision::new(settings.stripe_bytes, asked.placing, by_hash);
+            body.placement = PlacementDecision::new(settings.stripe_bytes, requested.placing, by_hash);
         }
-        self.asked = asked;
+        self.placement_request = requested;
         Ok(())
     }
 
     /// Checks that the mode allows setting, or else removing, the attribute.
-    pub fn check_placing_mode(
+    pub fn check_placement_mode(
         &self,
         file: FileId,
-        which: PlacementAttr,
+        attr: PlacementAttr,
         (sets, mode): (bool, XattrMode),
     ) -> Outcome<()> {
         let object = || Object::File(file);
         match mode {
-            XattrMode::Create if self.asked.is_set(which) => Err(Refusal::Exists(object())),
-            XattrMode::Replace if !self.asked.is_set(which) => Err(Refusal::NoAttribute(object())),
-            _ if !sets && self.asked.value(which).is_none() => Err(Refusal::NoAttribute(object())),
-            _ if sets && !self.asked.is_set(which) => self.check_listable(file, which.name()),
+            XattrMode::Create if self.placement_request.is_set(attr) => Err(Refusal::Exists(object())),
+            XattrMode::Replace if !self.placement_request.is_set(attr) => Err(Refusal::NoAttribute(object())),
+            _ if !sets && self.placement_request.value(attr).is_none() => Err(Refusal::NoAttribute(object())),
+            _ if sets && !self.placement_request.is_set(attr) => self.check_listable(file, attr.name()),
             _ => Ok(()),
         }
     }
 
     /// Returns the request with this value, after validation.
-    pub fn check_placing(&self, file: FileId, which: PlacementAttr, value: Option<&[u8]>) -> Outcome<PlacementRequest> {
+    pub fn check_placement(
+        &self,
+        file: FileId,
+        attr: PlacementAttr,
+        value: Option<&[u8]>,
+    ) -> Outcome<PlacementRequest> {
         let object = Object::File(file);
         match self.body {
             InodeBody::File(_) | InodeBody::Directory(_) => {}
             InodeBody::Bound(_) => return Err(Refusal::ReadOnly(object)),
             InodeBody::Symlink(_) | InodeBody::Node(_) => return Err(Refusal::NotPermitted(object)),
         }
-        self.asked.with(which, value).map_err(|why| Refusal::Invalid { object, why: why.into() })
+        self.placement_request.with(attr, value).map_err(|why| Refusal::Invalid { object, why: why.into() })
     }
 }
 
 impl Partition {
     pub(crate) fn placement(&self, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
-        let placing = inode.asked.placing;
+        let placing = inode.placement_request.placing;
         let (layout, decided, stripes) = if let InodeBody::File(body) = &inode.body {
-            (body.placed.layout, body.placed.pending_policy.is_none(), body.data_stripes())
+            (body.placement.layout, body.placement.pending_policy.is_none(), body.data_stripes())
         } else {
             let spread = PlacementSpec { policy: None, ..placing };
-            let placed = PlacementDecision::new(self.settings().stripe_bytes, spread, file.partition());
-            (placed.layout, false, StripeRuns::new())
+            let placement = PlacementDecision::new(self.settings().stripe_bytes, spread, file.partition());
+            (placement.layout, false, StripeRuns::new())
         };
         Ok(Answer::Placement { placing, layout, decided, stripes })
     }
@@ -199,33 +204,33 @@ impl Partition {
             return Err(Refusal::invalid(Object::Pool, "the pool has no such partition"));
         }
         self.edit(file, |inode| {
-            let placed = &mut inode.file_mut(file)?.placed;
-            if placed.pending_policy.take().is_some() {
-                placed.layout = placed.layout.in_partition(partition);
+            let placement = &mut inode.file_mut(file)?.placement;
+            if placement.pending_policy.take().is_some() {
+                placement.layout = placement.layout.in_partition(partition);
             }
             Ok(Answer::Done)
         })
     }
 
     /// Returns the placement that decides whether a command may create an extent file.
-    pub fn placed(&self, command: &Command) -> Option<PlacementDecision> {
+    pub fn placement_for(&self, command: &Command) -> Option<PlacementDecision> {
         match command {
             Command::Create { parent, name, inode, .. } => {
-                let above = self.inode(*parent).ok()?.asked.placing;
+                let above = self.inode(*parent).ok()?.placement_request.placing;
                 let (placing, directory) = (inode.placing().or(above), self.directory_of(*parent));
-                placing.policy.map(|_| self.placed_at(placing, directory, name.as_bytes()))
+                placing.policy.map(|_| self.placement_at(placing, directory, name.as_bytes()))
             }
             Command::Open { file, .. } => {
                 let inode = self.inode(*file).ok()?;
                 let InodeBody::File(body) = &inode.body else { return None };
-                inode.asked.placing.policy.map(|_| body.placed)
+                inode.placement_request.placing.policy.map(|_| body.placement)
             }
             _ => None,
         }
     }
 
     /// Returns the placement of a file that is created under this name.
-    pub(crate) fn placed_at(&self, placing: PlacementSpec, directory: FileId, name: &[u8]) -> PlacementDecision {
+    pub(crate) fn placement_at(&self, placing: PlacementSpec, directory: FileId, name: &[u8]) -> PlacementDecision {
         let settings = self.settings();
         let by_hash = placement::single_partition(settings.seed, directory, name, settings.partitions);
         PlacementDecision::new(settings.stripe_bytes, placing, by_hash)

@@ -73,8 +73,8 @@ fn a_file_whose_policy_needs_a_client_is_placed_once_before_it_has_stripes() {
     assert_eq!(bench.apply(write(file, 5000)), unplaced);
     let mode = AllocateMode::Extend;
     assert_eq!(bench.apply(Command::Allocate { file, offset: 0, length: 9000, mode }), unplaced);
-    let (_, told, decided) = layout(&mut bench, file);
-    assert_eq!((told, decided), (by_hash, false));
+    let (_, shown, decided) = layout(&mut bench, file);
+    assert_eq!((shown, decided), (by_hash, false));
     let place = |partition| Command::Place { file, partition: PartitionId(partition) };
     assert!(matches!(bench.try_to(place(64)), Err(Refusal::Invalid { .. })), "there is no such partition");
     bench.apply(place(9));

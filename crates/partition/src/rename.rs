@@ -115,13 +115,13 @@ impl Partition {
     /// Updates the parents of renamed inodes; returns those that are in another partition.
     fn set_parents<const N: usize>(&mut self, moved: [(FileId, FileId); N], now: Timestamp) -> Vec<FileId> {
         for (file, parent) in moved {
-            self.has_moved(file, self.directory_of(parent), now);
+            self.record_rename(file, self.directory_of(parent), now);
         }
         moved.into_iter().map(|(file, _)| file).filter(|file| !self.is_home_of(*file)).collect()
     }
 
     /// Updates the parent and ctime of a renamed inode, if it is here.
-    pub(crate) fn has_moved(&mut self, file: FileId, parent: FileId, now: Timestamp) {
+    pub(crate) fn record_rename(&mut self, file: FileId, parent: FileId, now: Timestamp) {
         let moved = self.edit(file, |inode| {
             inode.changed = now;
             if let Ok(entries) = inode.directory_mut(file) {
@@ -130,7 +130,7 @@ impl Partition {
             Ok(())
         });
         drop(moved); // it may be in another partition
-        self.name_moved(file);
+        self.record_name_change(file);
     }
 
     /// Updates the ctime of an inode that was renamed in another partition.
@@ -140,7 +140,7 @@ impl Partition {
             Ok(())
         });
         drop(touched); // it may be deleted
-        self.name_moved(file);
+        self.record_name_change(file);
         Answer::Done
     }
 }

@@ -8,7 +8,7 @@ use wire::{
 
 /// Maximum number of parts of an intent in one partition: several times the maximum of one request.
 const INTENT_PARTS_MAX: usize = 1024;
-const CHECKED: &str = "what a part needs was checked and marked when it was prepared";
+const CHECKED: &str = "the part was checked and its targets locked when it was prepared";
 
 impl Partition {
     /// Checks that a part can be applied here, now and at any later time.
@@ -54,8 +54,8 @@ impl Partition {
         if all.len() > INTENT_PARTS_MAX {
             return Err(Refusal::invalid(Object::Pool, "an intent has too many parts in one partition"));
         }
-        let barred = |at: usize| all[..at].iter().any(|other| bars(all[at], other));
-        if (0..all.len()).any(barred) {
+        let excluded = |at: usize| all[..at].iter().any(|other| excludes(all[at], other));
+        if (0..all.len()).any(excluded) {
             return Err(Refusal::invalid(Object::Pool, "two parts of an intent cannot both be done"));
         }
         Ok(())
@@ -126,8 +126,8 @@ impl Partition {
                 let inode = acl::inherit(&inherited, NewInode::new(NewKind::Directory, inode.mode, inode.owner));
                 self.insert_inode(made.expect(CHECKED), Inode::new(inode, parent, None, now));
             }
-            Part::Remove { directory, .. } => return self.remove_whole(directory, now),
-            Part::Moved { file, parent } => self.has_moved(file, parent, now),
+            Part::Remove { directory, .. } => return self.remove_directory_inode(directory, now),
+            Part::Moved { file, parent } => self.record_rename(file, parent, now),
             Part::Split { directory, fragments } => self.split_directory(directory, fragments),
             Part::Fragment { directory, inode, entries } => {
                 self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
@@ -167,7 +167,7 @@ impl Partition {
     }
 
     /// Removes an empty directory, even if it was split.
-    fn remove_whole(&mut self, directory: FileId, now: Timestamp) -> Option<PendingDelete> {
+    fn remove_directory_inode(&mut self, directory: FileId, now: Timestamp) -> Option<PendingDelete> {
         self.edit(directory, |inode| {
             inode.directory_mut(directory)?.set_fragments(Vec::new());
             Ok(())
@@ -187,7 +187,7 @@ impl Partition {
 
 /// Returns true if only one of the two parts can be applied: they are the same, or one may delete
 /// the inode of the other.
-fn bars(one: &Part, other: &Part) -> bool {
+fn excludes(one: &Part, other: &Part) -> bool {
     match (one, other) {
         (Part::Entry { directory: one, name, .. }, Part::Entry { directory: other, name: other_name, .. }) => {
             one == other && name == other_name
@@ -195,12 +195,12 @@ fn bars(one: &Part, other: &Part) -> bool {
         (Part::AddLink { file: one }, Part::AddLink { file: other }) => one == other,
         _ => [(one, other), (other, one)]
             .iter()
-            .any(|(one, other)| ends(one).is_some_and(|file| about(other) == Some(file))),
+            .any(|(one, other)| deleted_inode(one).is_some_and(|file| needed_inode(other) == Some(file))),
     }
 }
 
 /// Returns the inode that a part may delete.
-fn ends(part: &Part) -> Option<FileId> {
+fn deleted_inode(part: &Part) -> Option<FileId> {
     match part {
         Part::DropLink { file } | Part::Remove { directory: file, .. } => Some(*file),
         _ => None,
@@ -208,7 +208,7 @@ fn ends(part: &Part) -> Option<FileId> {
 }
 
 /// Returns the inode that a part needs; `None` if it creates one.
-fn about(part: &Part) -> Option<FileId> {
+fn needed_inode(part: &Part) -> Option<FileId> {
     match part {
         Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => Some(*file),
         Part::Entry { directory, .. }
@@ -228,7 +228,7 @@ fn fragment(directory: FileId, new: NewInode, entries: Vec<DirEntry>) -> Inode {
     if let Ok(body) = inode.directory_mut(directory) {
         body.fill(directory, entries);
     }
-    inode.granted = InodeGrants::of_fragment();
+    inode.grants = InodeGrants::for_fragment();
     debug_assert_eq!(inode.kind(), Kind::Directory);
     inode
 }

@@ -22,7 +22,7 @@ impl Partition {
     /// certainly open to the user (if one is given), else with a lookup. Returns any other command
     /// unchanged.
     pub fn resolve_open(&self, command: Command, who: Option<&Credentials>) -> Command {
-        let Command::OpenName { parent, name, flags, extent: whole } = command else { return command };
+        let Command::OpenName { parent, name, flags, extent } = command else { return command };
         let wants = if flags.read { READ } else { 0 } | if flags.write || flags.truncate { WRITE } else { 0 };
         let found = self.entry(parent, &name).map(|entry| entry.file);
         let opened = found.ok().filter(|file| {
@@ -32,7 +32,7 @@ impl Partition {
             inode.is_some_and(|inode| who.is_none_or(|who| is_open_to(inode, who)))
         });
         match opened {
-            Some(file) if self.intents.is_empty() => Command::Open { file, flags, extent: whole },
+            Some(file) if self.intents.is_empty() => Command::Open { file, flags, extent },
             _ => Command::Lookup { parent, name },
         }
     }

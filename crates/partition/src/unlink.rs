@@ -53,7 +53,7 @@ impl Partition {
         self.bytes -= inode.memory_cost();
         let crate::inode::InodeBody::File(body) = &mut inode.body else { return None };
         self.effects.freed.extend(body.extent());
-        let (stripes, layout) = (body.stripes(), body.placed.layout);
+        let (stripes, layout) = (body.stripes(), body.placement.layout);
         if stripes.is_empty() {
             return None;
         }
@@ -73,7 +73,7 @@ impl Partition {
 
     pub(crate) fn close(&mut self, session: Session, file: FileId) -> Outcome<Answer> {
         let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
-        if !inode.closed(session) {
+        if !inode.remove_open(session) {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
         let last = inode.opens.is_empty();
@@ -88,10 +88,10 @@ impl Partition {
     pub(crate) fn release_open(&mut self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
         let Some(to) = to else { return self.close(session, file) };
         let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
-        if !inode.closed(session) {
+        if !inode.remove_open(session) {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
-        inode.opened(to);
+        inode.add_open(to);
         Ok(Answer::Removed { deleted: None })
     }
 
@@ -133,7 +133,7 @@ impl Partition {
 
     fn release(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
         let released = self.edit(file, |inode| {
-            inode.released_by(session);
+            inode.release_session(session);
             Ok(inode.opens.is_empty())
         });
         let last = released.ok()?;

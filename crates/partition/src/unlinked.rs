@@ -72,7 +72,7 @@ impl UnlinkedInodes {
     }
 
     /// Removes a subscriber. Inodes that were kept for it alone stay until [`Grants::end_session`].
-    pub fn ended(&mut self, subscriber: SubscriberId) {
+    pub fn remove_subscriber(&mut self, subscriber: SubscriberId) {
         self.sessions[subscriber.number()] = Session::NONE;
         for keepers in self.inodes.values_mut() {
             *keepers = keepers.without(subscriber);
@@ -102,7 +102,7 @@ impl Grants {
     pub fn end_session(&mut self, session: Session) -> Vec<FileId> {
         let number = self.unlinked.sessions.iter().position(|known| *known == session && session != Session::NONE);
         if let Some(subscriber) = number.and_then(SubscriberId::new) {
-            self.unlinked.ended(subscriber);
+            self.unlinked.remove_subscriber(subscriber);
         }
         let deleted =
             self.unlinked.inodes.iter().filter(|(_, keepers)| keepers.is_empty()).map(|(file, _)| *file).collect();
@@ -127,16 +127,16 @@ impl Partition {
         let CommandCaller { subscriber, others, pruning, .. } = self.grants.caller;
         let Some(inode) = self.inodes.get(&file) else { return };
         if inode.names > 0 {
-            return self.name_moved(file);
+            return self.record_name_change(file);
         }
         let own = subscriber.map_or(SubscriberIds::NONE, |own| SubscriberIds::NONE.with(own));
-        let keepers = inode.granted.known.both(own.or(pruning));
+        let keepers = inode.grants.known.intersection(own.union(pruning));
         // No kernel knows a fragment, although its directory's subscribers query its attributes.
         if keepers.is_empty() || inode.directory_of(file) != file {
             return;
         }
-        let keepers = keepers.both(self.grants.unlinked.alive());
-        let notify = keepers.both(pruning).both(others.or(inode.granted.unsure_holders));
+        let keepers = keepers.intersection(self.grants.unlinked.alive());
+        let notify = keepers.intersection(pruning).intersection(others.union(inode.grants.unsure_holders));
         if !keepers.is_empty() {
             self.grants.unlinked.inodes.insert(file, keepers);
         }
@@ -146,10 +146,10 @@ impl Partition {
     }
 
     /// Handles the removal or move of a name: kernels of other sessions may have the old one.
-    pub(crate) fn name_moved(&mut self, file: FileId) {
+    pub(crate) fn record_name_change(&mut self, file: FileId) {
         let others = self.grants.caller.others;
         if let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) {
-            inode.granted.unsure_holders = inode.granted.unsure_holders.or(others);
+            inode.grants.unsure_holders = inode.grants.unsure_holders.union(others);
         }
     }
 
@@ -157,7 +157,7 @@ impl Partition {
     pub(crate) fn forget_inode(&mut self, file: FileId) -> Answer {
         let Some(subscriber) = self.grants.caller.subscriber else { return Answer::Removed { deleted: None } };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.granted.known = inode.granted.known.without(subscriber);
+            inode.grants.known = inode.grants.known.without(subscriber);
         }
         let last = self.grants.unlinked.forget(file, subscriber);
         Answer::Removed { deleted: if last { self.remove_if_unused(file) } else { None } }

@@ -40,9 +40,13 @@ fn is_there(bench: &mut Bench, session: u64, file: FileId) -> bool {
 }
 
 /// Returns the sessions that are notified of a removal.
-fn told_removed(bench: &mut Bench, session: u64, command: Command) -> Vec<u64> {
-    let told = bench.told(session, command);
-    told.into_iter().filter(|(_, recall)| matches!(recall, Recall::Removed(_))).map(|(session, _)| session).collect()
+fn notified_of_removal(bench: &mut Bench, session: u64, command: Command) -> Vec<u64> {
+    let invalidations = bench.invalidated_by(session, command);
+    invalidations
+        .into_iter()
+        .filter(|(_, recall)| matches!(recall, Recall::Removed(_)))
+        .map(|(session, _)| session)
+        .collect()
 }
 
 #[test]
@@ -51,55 +55,55 @@ fn what_loses_its_last_name_stays_for_every_kernel_that_knows_it_until_each_has_
     let file = bench.create(1, "f").file;
     bench.stat(2, file);
     let files = bench.partition.files();
-    assert_eq!(told_removed(&mut bench, 1, unlink("f")), [2], "the remover drops the name by itself");
+    assert_eq!(notified_of_removal(&mut bench, 1, unlink("f")), [2], "the remover drops the name by itself");
     assert!(is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));
     assert!(!is_there(&mut bench, 3, file) && !is_there(&mut bench, 0, file), "they did not know it");
-    bench.told(3, Command::ForgetInode { file });
-    bench.told(2, Command::ForgetInode { file });
+    bench.invalidated_by(3, Command::ForgetInode { file });
+    bench.invalidated_by(2, Command::ForgetInode { file });
     assert!(is_there(&mut bench, 1, file) && !is_there(&mut bench, 2, file));
-    bench.told(1, Command::ForgetInode { file });
+    bench.invalidated_by(1, Command::ForgetInode { file });
     assert_eq!(bench.partition.files(), files - 1);
 }
 
 #[test]
-fn nothing_stays_for_a_kernel_that_cannot_be_told_to_let_go_but_what_it_removed_itself() {
+fn nothing_stays_for_a_kernel_without_prune_support_but_what_it_removed_itself() {
     let mut bench = bench(2, &[]);
     for (remover, kept) in [(1, true), (2, false), (0, false)] {
         let file = bench.create(1, "f").file;
         let files = bench.partition.files();
-        assert!(told_removed(&mut bench, remover, unlink("f")).is_empty());
+        assert!(notified_of_removal(&mut bench, remover, unlink("f")).is_empty());
         assert_eq!((is_there(&mut bench, 1, file), bench.partition.files() == files), (kept, kept));
-        bench.told(1, Command::ForgetInode { file });
+        bench.invalidated_by(1, Command::ForgetInode { file });
     }
 }
 
 #[test]
-fn whoever_may_believe_other_names_than_there_are_is_told_of_its_own_removal_too() {
+fn a_kernel_that_may_have_outdated_names_is_notified_of_its_own_removal_too() {
     type Move = fn(&mut Bench, FileId);
     let moves: [Move; 3] = [
-        |bench, _| drop(bench.told(2, rename("f", "last"))),
+        |bench, _| drop(bench.invalidated_by(2, rename("f", "last"))),
         |bench, file| {
-            bench.told(2, link(file, "last"));
-            bench.told(2, unlink("f"));
+            bench.invalidated_by(2, link(file, "last"));
+            bench.invalidated_by(2, unlink("f"));
         },
         |bench, file| {
-            bench.told(1, rename("f", "last"));
-            bench.told(2, Command::UpdateCtime { file });
+            bench.invalidated_by(1, rename("f", "last"));
+            bench.invalidated_by(2, Command::UpdateCtime { file });
         },
     ];
     for moved in moves {
         let mut bench = bench(2, &[1, 2]);
         let file = bench.create(1, "f").file;
         moved(&mut bench, file);
-        assert!(told_removed(&mut bench, 1, unlink("last")).contains(&1));
+        assert!(notified_of_removal(&mut bench, 1, unlink("last")).contains(&1));
     }
     let mut bench = bench(2, &[1, 2]);
     bench.create(2, "g");
     bench.apply(1, find("g")).0.unwrap();
-    assert_eq!(told_removed(&mut bench, 1, unlink("g")), [1, 2], "another has made it");
+    assert_eq!(notified_of_removal(&mut bench, 1, unlink("g")), [1, 2], "another has made it");
     bench.create(1, "f");
-    bench.told(1, rename("f", "last"));
-    assert!(told_removed(&mut bench, 1, unlink("last")).is_empty(), "it has moved the name itself");
+    bench.invalidated_by(1, rename("f", "last"));
+    assert!(notified_of_removal(&mut bench, 1, unlink("last")).is_empty(), "it has moved the name itself");
 }
 
 #[test]
@@ -107,12 +111,15 @@ fn what_is_replaced_or_a_directory_stays_like_what_is_unlinked() {
     let mut bench = bench(2, &[1, 2]);
     let replaced = bench.create(1, "f").file;
     bench.create(2, "g");
-    assert_eq!(told_removed(&mut bench, 2, rename("g", "f")), [1]);
+    assert_eq!(notified_of_removal(&mut bench, 2, rename("g", "f")), [1]);
     assert!(is_there(&mut bench, 1, replaced));
     let inode = NewInode::new(NewKind::Directory, 0o755, Owner::default());
-    bench.told(1, Command::Create { parent: ROOT, name: name("d"), inode, open: false, extent: ExtentRequest::None });
+    bench.invalidated_by(
+        1,
+        Command::Create { parent: ROOT, name: name("d"), inode, open: false, extent: ExtentRequest::None },
+    );
     let Ok(Answer::Found { file: directory, .. }) = bench.apply(1, find("d")).0 else { panic!() };
-    assert_eq!(told_removed(&mut bench, 2, Command::RemoveDirectory { parent: ROOT, name: name("d") }), [1]);
+    assert_eq!(notified_of_removal(&mut bench, 2, Command::RemoveDirectory { parent: ROOT, name: name("d") }), [1]);
     assert!(is_there(&mut bench, 1, directory));
 }
 
@@ -123,12 +130,12 @@ fn whoever_settles_anothers_removal_and_who_asked_for_it_both_find_what_their_ke
         let file = bench.create(1, "f").file;
         bench.stat(2, file);
         let intent = Intent { number: 1, session: Session(1), coordinator: ROOT.partition() };
-        bench.told(1, Command::Prepare { intent, parts: vec![Part::DropLink { file }] });
-        let told = told_removed(&mut bench, settler, Command::Settle { intent, commit: true });
-        assert_eq!(told, if settler == 1 { vec![2] } else { vec![1, 2] });
+        bench.invalidated_by(1, Command::Prepare { intent, parts: vec![Part::DropLink { file }] });
+        let invalidations = notified_of_removal(&mut bench, settler, Command::Settle { intent, commit: true });
+        assert_eq!(invalidations, if settler == 1 { vec![2] } else { vec![1, 2] });
         assert!(is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file) && !is_there(&mut bench, 3, file));
-        bench.told(1, Command::ForgetInode { file });
-        bench.told(2, Command::ForgetInode { file });
+        bench.invalidated_by(1, Command::ForgetInode { file });
+        bench.invalidated_by(2, Command::ForgetInode { file });
         assert_eq!(bench.partition.files(), 1);
     }
 }
@@ -143,26 +150,26 @@ fn what_was_found_while_an_intent_held_its_name_stays_for_the_kernel_that_found_
     let kind = wire::Kind::File;
     let (was, becomes) = (Some((file, kind)), Some((file, kind)));
     let held = Part::Entry { directory: ROOT, name: name("f"), before: was, after: becomes };
-    bench.told(1, Command::Prepare { intent, parts: vec![held] });
+    bench.invalidated_by(1, Command::Prepare { intent, parts: vec![held] });
     let (found, _) = bench.apply(2, find("f"));
     assert!(matches!(found, Ok(Answer::Unsettled { .. })), "{found:?}");
-    bench.told(1, Command::Settle { intent, commit: false });
-    assert_eq!(told_removed(&mut bench, 1, unlink("f")), [2]);
+    bench.invalidated_by(1, Command::Settle { intent, commit: false });
+    assert_eq!(notified_of_removal(&mut bench, 1, unlink("f")), [2]);
     assert!(is_there(&mut bench, 2, file));
 }
 
 /// An intent that was planned for an inode keeps it for a moment after its removal: the last kernel
 /// may forget the inode just then.
 #[test]
-fn what_an_intent_held_when_the_last_kernel_let_go_of_it_goes_when_that_is_settled() {
+fn what_an_intent_held_when_the_last_kernel_forgot_it_goes_when_that_is_settled() {
     let mut bench = bench(2, &[1, 2]);
     let files = bench.partition.files();
     let file = bench.create(1, "f").file;
     let intent = Intent { number: 1, session: Session(2), coordinator: ROOT.partition() };
-    bench.told(2, unlink("f"));
-    bench.told(2, Command::Prepare { intent, parts: vec![Part::Moved { file, parent: ROOT }] });
-    bench.told(1, Command::ForgetInode { file });
-    bench.told(2, Command::Settle { intent, commit: false });
+    bench.invalidated_by(2, unlink("f"));
+    bench.invalidated_by(2, Command::Prepare { intent, parts: vec![Part::Moved { file, parent: ROOT }] });
+    bench.invalidated_by(1, Command::ForgetInode { file });
+    bench.invalidated_by(2, Command::Settle { intent, commit: false });
     assert_eq!(bench.partition.files(), files, "nothing refers to it");
 }
 
@@ -171,13 +178,13 @@ fn what_is_kept_lives_on_in_a_snapshot_and_goes_with_the_last_session_it_was_kep
     let mut bench = bench(2, &[1, 2]);
     let file = bench.create(1, "f").file;
     bench.stat(2, file);
-    bench.told(0, unlink("f"));
+    bench.invalidated_by(0, unlink("f"));
     let snapshot = serde_json::to_string(&bench.partition).unwrap();
     bench.partition = serde_json::from_str(&snapshot).unwrap();
-    bench.told(0, Command::CloseSession { session: Session(1) });
+    bench.invalidated_by(0, Command::CloseSession { session: Session(1) });
     bench.partition.remove_subscriber(subscriber(1).unwrap());
     assert!(!is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));
-    bench.told(2, Command::CloseSession { session: Session(2) });
+    bench.invalidated_by(2, Command::CloseSession { session: Session(2) });
     assert_eq!(bench.partition.files(), 1);
 }
 
@@ -185,10 +192,10 @@ fn what_is_kept_lives_on_in_a_snapshot_and_goes_with_the_last_session_it_was_kep
 fn nothing_is_kept_for_a_session_that_is_ending() {
     let mut bench = bench(2, &[1, 2]);
     let file = bench.create(2, "f").file;
-    bench.told(1, Command::CloseSession { session: Session(1) });
+    bench.invalidated_by(1, Command::CloseSession { session: Session(1) });
     bench.stat(1, file);
-    bench.told(0, unlink("f"));
-    bench.told(2, Command::ForgetInode { file });
+    bench.invalidated_by(0, unlink("f"));
+    bench.invalidated_by(2, Command::ForgetInode { file });
     assert_eq!(bench.partition.files(), 1);
 }
 
@@ -230,8 +237,8 @@ fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
         (8, Some(file)) if !kernel.open.contains_key(&file) => Command::ForgetInode { file },
         _ => return,
     };
-    let (asked, (answer, told)) = (command.clone(), bench.apply(session, command));
-    match (asked, answer) {
+    let (executed, (answer, invalidations)) = (command.clone(), bench.apply(session, command));
+    match (executed, answer) {
         (Command::Create { .. }, Ok(Answer::Opened { attributes, .. })) => drop(kernel.known.insert(attributes.file)),
         (Command::Lookup { .. }, Ok(Answer::Found { file, .. })) => drop(kernel.known.insert(file)),
         (Command::Open { file, .. }, opened) => {
@@ -248,7 +255,7 @@ fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
         (Command::ForgetInode { file }, _) => drop(kernel.known.remove(&file)),
         _ => {}
     }
-    for (watching, recall) in told {
+    for (watching, recall) in invalidations {
         let known = &kernels[usize::try_from(watching).unwrap() - 1].known;
         assert!(!matches!(recall, Recall::Removed(file) if !known.contains(&file)), "it knows it not: {recall:?}");
     }
@@ -275,13 +282,16 @@ fn whatever_kernels_do_each_finds_what_it_knows_and_when_all_have_forgotten_noth
         kept_once += unnamed(&bench.partition);
         for (session, kernel) in (1..).zip(kernels) {
             if random.below(4) == 0 {
-                bench.told(session, Command::CloseSession { session: Session(session) });
+                bench.invalidated_by(session, Command::CloseSession { session: Session(session) });
                 continue;
             }
             for (file, count) in kernel.open {
-                (0..count).for_each(|_| drop(bench.told(session, Command::Close { file })));
+                (0..count).for_each(|_| drop(bench.invalidated_by(session, Command::Close { file })));
             }
-            kernel.known.iter().for_each(|file| drop(bench.told(session, Command::ForgetInode { file: *file })));
+            kernel
+                .known
+                .iter()
+                .for_each(|file| drop(bench.invalidated_by(session, Command::ForgetInode { file: *file })));
         }
         assert_eq!(unnamed(&bench.partition), 0, "seed {seed}");
     }

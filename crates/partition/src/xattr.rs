@@ -76,7 +76,7 @@ enum AttrKind {
     Plain,
     AccessAcl,
     DefaultAcl,
-    PlacementSpec(PlacementAttr),
+    Placement(PlacementAttr),
     /// A reserved name that no inode has.
     Reserved,
 }
@@ -115,9 +115,7 @@ fn attr_kind(file: FileId, name: &[u8]) -> Outcome<AttrKind> {
         ACL_ACCESS => Ok(AttrKind::AccessAcl),
         ACL_DEFAULT => Ok(AttrKind::DefaultAcl),
         _ if DESCRIPTIONS.contains(&name) => Ok(AttrKind::Plain),
-        _ if name.starts_with(OWN_NAMES) => {
-            Ok(placement_attr(name).map_or(AttrKind::Reserved, AttrKind::PlacementSpec))
-        }
+        _ if name.starts_with(OWN_NAMES) => Ok(placement_attr(name).map_or(AttrKind::Reserved, AttrKind::Placement)),
         _ if spaces.contains(&name) || name.contains(&0) => {
             Err(Refusal::invalid(object(), "an attribute needs a name"))
         }
@@ -130,7 +128,7 @@ impl Partition {
     pub(crate) fn xattr(&self, file: FileId, name: &[u8]) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let value = match attr_kind(file, name)? {
-            AttrKind::PlacementSpec(which) => inode.placing_value(which),
+            AttrKind::Placement(which) => inode.placement_value(which),
             _ => inode.xattr(name).cloned(),
         };
         value.map(Answer::Xattr).ok_or(Refusal::NoAttribute(Object::File(file)))
@@ -139,7 +137,7 @@ impl Partition {
     pub(crate) fn xattrs(&self, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let held = inode.rare.iter().flat_map(|rare| rare.xattrs.names().cloned());
-        Ok(Answer::Xattrs(held.chain(inode.placing_names()).collect()))
+        Ok(Answer::Xattrs(held.chain(inode.placement_names()).collect()))
     }
 
     pub(crate) fn set_xattr(
@@ -157,11 +155,11 @@ impl Partition {
                 AttrKind::Plain => inode.set_plain(file, name, value, mode)?,
                 AttrKind::AccessAcl => inode.set_access_acl(file, &value, kill_set_group_id)?,
                 AttrKind::DefaultAcl => inode.set_default_acl(file, &value)?,
-                AttrKind::PlacementSpec(which) => inode.set_placing(&settings, file, which, Some(&value))?,
+                AttrKind::Placement(which) => inode.set_placement(&settings, file, which, Some(&value))?,
                 AttrKind::Reserved => return Err(Refusal::NotPermitted(Object::File(file))),
             }
             inode.changed = now;
-            inode.granted.outdate();
+            inode.grants.outdate();
             Ok(Answer::Done)
         })
     }
@@ -185,8 +183,8 @@ impl Partition {
         let settings = *self.settings();
         self.edit(file, |inode| {
             let removed = match attr_kind(file, name)? {
-                AttrKind::PlacementSpec(which) => {
-                    inode.set_placing(&settings, file, which, None)?;
+                AttrKind::Placement(which) => {
+                    inode.set_placement(&settings, file, which, None)?;
                     true
                 }
                 AttrKind::Plain | AttrKind::Reserved if !inode.remove_xattr(name) => {
@@ -197,7 +195,7 @@ impl Partition {
             };
             if removed {
                 inode.changed = now;
-                inode.granted.outdate();
+                inode.grants.outdate();
             }
             Ok(Answer::Done)
         })
@@ -255,7 +253,7 @@ impl Inode {
     /// Returns the length of a listing of the names, each with its NUL.
     fn xattr_list_bytes(&self) -> usize {
         let held = self.rare.iter().flat_map(|rare| rare.xattrs.names()).map(|name| name.len() + 1);
-        held.chain(self.placing_names().map(|name| name.len() + 1)).sum()
+        held.chain(self.placement_names().map(|name| name.len() + 1)).sum()
     }
 
     fn set_access_acl(&mut self, file: FileId, value: &[u8], kill_set_group_id: bool) -> Outcome<()> {
@@ -275,7 +273,7 @@ impl Inode {
     pub fn check_inheritable(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
         check_length(file, value.unwrap_or_default())?;
         match (attr_kind(file, name)?, value) {
-            (AttrKind::PlacementSpec(which), _) => self.check_placing(file, which, value).map(drop),
+            (AttrKind::Placement(which), _) => self.check_placement(file, which, value).map(drop),
             (AttrKind::AccessAcl | AttrKind::DefaultAcl, None) => Ok(()),
             (AttrKind::AccessAcl | AttrKind::DefaultAcl, Some(value)) => self.decoded(file, value).map(drop),
             (AttrKind::Plain | AttrKind::Reserved, _) => {
