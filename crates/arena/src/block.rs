@@ -191,12 +191,12 @@ impl BlockPool {
     /// Sets the tmpfs of the extent files. May be called once.
     pub fn set_extent_tmpfs(&self, tmpfs: Tmpfs) {
         let is_first = self.extent_tmpfs.set(tmpfs).is_ok();
-        assert!(is_first, "a pool keeps its whole files in one place");
+        assert!(is_first, "a pool has one tmpfs for extent files");
     }
 
     /// The tmpfs of the extent files.
     pub fn extent_tmpfs(&self) -> &Tmpfs {
-        self.extent_tmpfs.get().expect("only who keeps whole files asks where")
+        self.extent_tmpfs.get().expect("a pool with extent files has a tmpfs for them")
     }
 
     /// The quota of the extent files in bytes.
@@ -301,7 +301,7 @@ impl AllocState {
 impl fmt::Debug for BlockPool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (capacity, used, reserved) = self.account();
-        out.debug_struct("Pool")
+        out.debug_struct("BlockPool")
             .field("capacity", &capacity)
             .field("used", &used)
             .field("reserved", &reserved)

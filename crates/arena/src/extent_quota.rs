@@ -107,13 +107,13 @@ mod tests {
             4 => {
                 let granted = if dice.below(2) == 0 { quota.for_open() } else { quota.for_write(dice.below(1 << 22)) };
                 check(quota, granted);
-                assert!(granted >= quota.granted, "who writes never loses: {quota:?}");
+                assert!(granted >= quota.granted, "a write never shrinks the quota: {quota:?}");
                 quota.granted = granted;
             }
             _ => {
                 let granted = quota.for_reclaim(dice.below(1 << 22));
                 check(quota, granted);
-                assert!(granted <= quota.granted, "who asks back never gives: {quota:?}");
+                assert!(granted <= quota.granted, "a reclaim never raises the quota: {quota:?}");
                 quota.granted = granted;
             }
         }

@@ -121,7 +121,7 @@ impl Slots {
     fn file(&self, slot: Slot) -> &File {
         let (chunk, within) = (slot.0 as usize / CHUNK_SLOTS, slot.0 as usize % CHUNK_SLOTS);
         let chunk = self.files.get(chunk).and_then(OnceLock::get);
-        chunk.and_then(|chunk| chunk[within].get()).expect("a slot that was taken")
+        chunk.and_then(|chunk| chunk[within].get()).expect("an allocated slot")
     }
 
     /// Makes one more slot; `None` at the limit, or if the file cannot be created.
@@ -223,7 +223,7 @@ impl Extents for Slots {
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let _ = futimens(file, &Timestamps { last_access: now, last_modification: now });
         }
-        debug_assert!(!allocator.free.contains(&slot.0), "{slot} was given back twice");
+        debug_assert!(!allocator.free.contains(&slot.0), "{slot} was freed twice");
         allocator.free.push(slot.0);
         drop(allocator);
         self.pool.notify();
@@ -475,12 +475,12 @@ mod tests {
         if arena.extents().is_some() {
             return Box::new(arena);
         }
-        println!("the model stands in");
+        println!("the model replaces the arena");
         Box::new(ModelEngine::with_extents(bytes, 1 << 16))
     }
 
     #[test]
-    fn who_has_no_rights_but_may_make_a_user_namespace_has_whole_files_too() {
+    fn without_rights_but_with_a_user_namespace_there_are_extent_files_too() {
         let as_nobody = |program: &str, arguments: &[&str]| {
             Command::new(program).args(arguments).uid(NOBODY).gid(NOBODY).current_dir("/").output()
         };
@@ -491,13 +491,13 @@ mod tests {
         let tests = as_nobody("/proc/self/exe", &["--nocapture", "extents_conformance", "tmpfs::"]).unwrap();
         let output = String::from_utf8_lossy(&tests.stdout);
         assert!(tests.status.success() && !output.contains("running 0 tests"), "{output}");
-        assert!(!output.contains("the model stands in"), "{output}");
+        assert!(!output.contains("the model replaces the arena"), "{output}");
     }
 
     const MIB: u64 = 1 << 20;
 
     /// An arena with extent files and one of them that is written past the arena.
-    fn written_past_us() -> Option<(Arc<dyn Extents>, Slot, File)> {
+    fn written_directly() -> Option<(Arc<dyn Extents>, Slot, File)> {
         let extents = Arena::new(ArenaOptions::with_capacity(512 * MIB)).unwrap().extents()?;
         let slot = extents.allocate_slot().unwrap();
         extents.begin_direct_writes(slot);
@@ -511,7 +511,7 @@ mod tests {
 
     #[test]
     fn bytes_far_apart_in_a_file_that_was_extended_take_a_small_page_each() {
-        let Some((extents, slot, file)) = written_past_us() else { return };
+        let Some((extents, slot, file)) = written_directly() else { return };
         extents.truncate(slot, 400 * MIB).unwrap();
         for number in 0..200 {
             file.write_all_at(b"x", number * 2 * MIB).unwrap();
@@ -525,9 +525,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_filled_densely_after_it_was_extended_has_huge_pages_again_and_so_has_who_comes_after_a_hollow_one()
-     {
-        let Some((extents, slot, file)) = written_past_us() else { return };
+    fn a_file_that_is_filled_densely_after_it_was_extended_has_huge_pages_again_and_so_has_a_file_after_a_sparse_one() {
+        let Some((extents, slot, file)) = written_directly() else { return };
         extents.truncate(slot, 400 * MIB).unwrap();
         let mut at = 0;
         // The size that one byte takes in an empty part of the file shows the page size.
@@ -559,7 +558,7 @@ mod tests {
 
     #[test]
     fn what_was_written_backwards_is_thinned_to_its_pages_and_keeps_its_bytes_and_times() {
-        let Some((extents, slot, file)) = written_past_us() else { return };
+        let Some((extents, slot, file)) = written_directly() else { return };
         for number in (0..40_u64).rev() {
             // Alternately at the start, in the middle and at the end of a huge page.
             file.write_all_at(&[7; 100], number * 2 * MIB + number % 3 * (MIB - 50)).unwrap();
@@ -580,7 +579,7 @@ mod tests {
 
     #[test]
     fn what_is_full_of_bytes_or_zeros_or_was_set_aside_is_not_thinned() {
-        let Some((extents, slot, file)) = written_past_us() else { return };
+        let Some((extents, slot, file)) = written_directly() else { return };
         for (fill, reserved) in [(7, false), (0, false), (7, true)] {
             extents.truncate(slot, 0).unwrap();
             if reserved {
@@ -602,10 +601,10 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_counts_blocks_and_whole_files_as_they_were_together_at_one_moment() {
+    fn the_peak_counts_blocks_and_extent_files_as_they_were_together_at_one_moment() {
         let arena =
             Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(16 << 20) }).unwrap();
-        let Some(extents) = arena.extents() else { return println!("SKIPPED: no whole files here") };
+        let Some(extents) = arena.extents() else { return println!("SKIPPED: no extent files here") };
         let key = |stripe: u64| StripeKey { file: FileId(1), stripe: StripeNo(stripe) };
         for stripe in 0..10 {
             arena.write(key(stripe), Generation(0), 0, &vec![1; 1 << 16]).unwrap();
@@ -622,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_or_the_wish_there_are_no_whole_files() {
+    fn without_the_right_or_the_option_there_are_no_extent_files() {
         let arena = Arena::new(ArenaOptions { extent_files: false, ..ArenaOptions::with_capacity(1 << 20) }).unwrap();
         assert!(arena.extents().is_none());
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_is_never_below_what_was_used_and_above_by_little() {
+    fn the_peak_is_never_below_what_was_used_and_above_by_little() {
         for seed in 0..300_u64 {
             let mut state = seed;
             let mut below = move |end: u64| {

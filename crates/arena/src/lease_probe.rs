@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_is_not_quiet_and_neither_is_a_mapping_that_outlives_it() {
+    fn an_open_file_is_not_idle_and_neither_is_a_mapping_that_outlives_it() {
         let Ok(tmpfs) = Tmpfs::unbounded() else { return };
         let file = tmpfs.nameless_file().unwrap();
         file.set_len(4096).unwrap();

@@ -44,7 +44,7 @@ struct SegmentPages {
     closed: bool,
 }
 
-/// There is not enough space. Holds the bytes used at that moment.
+/// Error for a lack of space. Holds the bytes used at that moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSpace {
     pub used: u64,
@@ -153,7 +153,7 @@ impl Ledger {
 
     /// Adds the pages of a new write segment.
     pub fn open_segment(&mut self, memory: MemoryId, buddy: Buddy) {
-        assert!(memory != OWN_MEMORY, "the arena's own memory is no bay");
+        assert!(memory != OWN_MEMORY, "the arena's own memory is no write segment");
         self.segments.insert(memory, SegmentPages { buddy, allocated_pages: 0, closed: false });
     }
 
@@ -183,7 +183,8 @@ impl Ledger {
         if memory == OWN_MEMORY {
             return act(&mut self.buddy);
         }
-        let buddy = &mut self.segments.get_mut(&memory).expect("a bay is there as long as a block of it").buddy;
+        let buddy =
+            &mut self.segments.get_mut(&memory).expect("a write segment exists as long as it has a block").buddy;
         let before = buddy.warm_pages();
         let done = act(buddy);
         self.segments_warm_pages = self.segments_warm_pages + buddy.warm_pages() - before;
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn bays_share_the_capacity_and_what_is_warm_of_them_makes_way() {
+    fn write_segments_share_the_capacity_and_give_their_warm_memory_back() {
         let mut ledger = ledger();
         ledger.open_segment(7, Buddy::new(4, 3));
         let ranges = [ledger.allocate(7, 3).unwrap(), ledger.allocate(OWN_MEMORY, 3).unwrap()];
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_bay_gives_all_back_and_goes_with_its_last_block() {
+    fn a_closed_write_segment_gives_its_memory_back_and_goes_with_its_last_block() {
         let mut ledger = ledger();
         ledger.open_segment(7, Buddy::new(4, 3));
         let (kept, freed) = (ledger.allocate(7, 0).unwrap(), ledger.allocate(7, 1).unwrap());

@@ -33,7 +33,10 @@ pub fn is_open(file: BorrowedFd<'_>, lease: LeaseNumber) -> bool {
 }
 
 fn lock(kind: libc::c_int, lease: LeaseNumber) -> libc::flock {
-    let at = i64::try_from(lease.0).ok().and_then(|lease| LOCK_START.checked_add(lease)).expect("a mark is below 2^62");
+    let at = i64::try_from(lease.0)
+        .ok()
+        .and_then(|lease| LOCK_START.checked_add(lease))
+        .expect("a lease number is below 2^62");
     // The process id is 0: the lock belongs to the open file description.
     libc::flock { l_type: lock_type(kind), l_whence: lock_type(libc::SEEK_SET), l_start: at, l_len: 1, l_pid: 0 }
 }
@@ -60,12 +63,12 @@ mod tests {
 
     /// A file of each kind that this module is used on.
     fn files() -> Vec<File> {
-        let memfd = memfd_create("mark", MemfdFlags::CLOEXEC).unwrap();
+        let memfd = memfd_create("lease", MemfdFlags::CLOEXEC).unwrap();
         Tmpfs::unbounded().and_then(|tmpfs| tmpfs.nameless_file()).into_iter().chain([memfd.into()]).collect()
     }
 
     #[test]
-    fn a_mark_is_held_by_a_mapping_that_outlives_the_descriptor() {
+    fn a_lease_is_held_by_a_mapping_that_outlives_the_descriptor() {
         for file in files() {
             file.set_len(4096).unwrap();
             for access in [(true, false), (true, true)] {
@@ -73,7 +76,7 @@ mod tests {
                 let path = format!("/proc/self/fd/{}", file.as_raw_fd());
                 let open = File::options().read(read).write(write).open(path).unwrap();
                 set_lock(open.as_fd(), LeaseNumber(7), Access { read, write, append: false }).unwrap();
-                assert!(!is_open(open.as_fd(), LeaseNumber(7)), "not for who holds it");
+                assert!(!is_open(open.as_fd(), LeaseNumber(7)), "the holder does not see its own lock");
                 let map = MmapOptions::new().len(4096).map_raw_read_only(&open).unwrap();
                 drop(open);
                 assert!(

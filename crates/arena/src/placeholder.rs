@@ -62,7 +62,7 @@ mod tests {
     use std::fs::{File, read_dir};
 
     #[test]
-    fn a_directory_that_stands_in_is_empty_and_nothing_can_be_made_in_it() {
+    fn a_placeholder_directory_is_empty_and_nothing_can_be_made_in_it() {
         let Ok(tmpfs) = Tmpfs::unbounded() else { return };
         let (directory, held) = create_placeholder(Some(&tmpfs), PlaceholderKind::Directory, LeaseNumber(5)).unwrap();
         assert!(File::from(directory.try_clone().unwrap()).metadata().unwrap().is_dir() && held.is_open());
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_system_of_its_own_a_memfd_stands_in_for_a_directory_too() {
+    fn without_a_file_system_of_its_own_a_memfd_is_the_placeholder_of_a_directory_too() {
         let (stands, held) = create_placeholder(None, PlaceholderKind::Directory, LeaseNumber(5)).unwrap();
         assert!(File::from(stands).metadata().unwrap().is_file() && !held.is_open());
     }

@@ -81,6 +81,6 @@ impl Drop for RecvQuota {
 
 impl fmt::Debug for RecvBlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Runway").field("length", &self.length).finish_non_exhaustive()
+        out.debug_struct("RecvBlock").field("length", &self.length).finish_non_exhaustive()
     }
 }

@@ -54,7 +54,7 @@ impl Segments for SharedArena {
 
 impl fmt::Debug for SharedArena {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shared").field("lengths", &self.lengths()).finish()
+        out.debug_struct("SharedArena").field("lengths", &self.lengths()).finish()
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use store::{Engine, Generation, StripeKey};
 
     #[test]
-    fn what_a_view_shows_is_at_its_place_for_who_may_only_read() {
+    fn the_bytes_of_a_view_are_at_its_position_in_a_read_only_segment() {
         let arena = Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(8 << 20) }).unwrap();
         let segments = arena.segments().unwrap();
         let files: Vec<_> =

@@ -167,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_hollow_while_its_length_is_far_ahead_of_its_bytes() {
+    fn a_file_is_sparse_while_its_length_is_far_ahead_of_its_bytes() {
         let mut files = watched_file(0, 0);
         assert!(!files.any_sparse());
-        files.record(7, usage(500 * MIB, 501 * MIB), || panic!("it is not asked"));
+        files.record(7, usage(500 * MIB, 501 * MIB), || panic!("density is not checked"));
         assert!(!files.any_sparse(), "what is appended has its pages");
         files.extend(7, usage(600 * MIB, 501 * MIB));
         assert!(files.any_sparse());
-        files.record(7, usage(600 * MIB, 530 * MIB), || panic!("it is not asked"));
+        files.record(7, usage(600 * MIB, 530 * MIB), || panic!("density is not checked"));
         assert!(files.any_sparse(), "it is not filled yet");
         files.record(7, usage(600 * MIB, 600 * MIB), || false);
         assert!(!files.any_sparse());
@@ -183,21 +183,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_filled_densely_is_hollow_for_64_mib_and_one_that_is_not_stays_so() {
+    fn a_file_that_is_filled_densely_is_sparse_for_64_mib_and_one_that_is_not_stays_so() {
         for dense in [true, false] {
             let mut files = watched_file(1 << 40, 0);
-            files.record(7, usage(1 << 40, 63 * MIB), || panic!("it is not asked"));
+            files.record(7, usage(1 << 40, 63 * MIB), || panic!("density is not checked"));
             assert!(files.any_sparse());
             files.record(7, usage(1 << 40, 64 * MIB), || dense);
             assert_eq!(files.any_sparse(), !dense);
-            files.record(7, usage(1 << 40, 127 * MIB), || panic!("it is not asked"));
+            files.record(7, usage(1 << 40, 127 * MIB), || panic!("density is not checked"));
             files.extend(7, usage(2 << 40, 127 * MIB));
             assert!(files.any_sparse(), "a hole was made anew");
         }
     }
 
     #[test]
-    fn who_is_gone_is_nothing_any_more_and_a_new_one_is_looked_at_soon() {
+    fn an_unwatched_file_does_not_count_and_a_new_one_is_checked_soon() {
         let mut files = watched_file(MIB, 0);
         files.watch(8, usage(0, 0));
         assert_eq!(files.due(false).len(), 2);

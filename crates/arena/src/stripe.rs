@@ -121,7 +121,7 @@ impl StripeState {
             return Ok(self.block.replace(block));
         }
         let replaced = self.prepare_block(pool, write)?;
-        let block = self.block.as_mut().expect("room was made");
+        let block = self.block.as_mut().expect("the block was prepared");
         let failed = |source| EngineError::Io { key: write.key, action: "write", source };
         if write.offset > self.len {
             block.zero(self.len, write.offset - self.len).map_err(failed)?;

@@ -132,7 +132,7 @@ impl WriteSegments {
     fn insert_filled(&self, at: usize, length: usize, block: Block) {
         self.filled_count.fetch_add(1, Ordering::Relaxed);
         let before = self.filled.lock().insert(at, (length, block));
-        debug_assert!(before.is_none(), "a block is down once");
+        debug_assert!(before.is_none(), "a block is registered as filled once");
     }
 }
 
@@ -186,7 +186,7 @@ impl WriterHandle {
     /// Creates a write segment with blocks of order `top`.
     pub fn new(pool: &Arc<BlockPool>, top: u8) -> io::Result<Self> {
         if pool.write_segments.by_start.read().len() >= SEGMENTS_MAX {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "there are as many bays as there may be"));
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the maximum number of write segments exists"));
         }
         pool.reserve(OFFER_TABLE_BYTES).map_err(|_| io::ErrorKind::StorageFull)?;
         let created = create_segment(pool, top);
@@ -324,7 +324,7 @@ impl Drop for WriterHandle {
 
 impl fmt::Debug for WriterHandle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Berth").field("segment", &self.segment()).field("length", &self.length()).finish()
+        out.debug_struct("WriterHandle").field("segment", &self.segment()).field("length", &self.length()).finish()
     }
 }
 

@@ -9,8 +9,8 @@ use store::{Engine, Generation, StripeKey};
 
 const MIB: u64 = 1 << 20;
 /// Memory beside the arena's capacity: a huge page at each end (4 MiB), the index of the test's
-/// stripes (4 MiB), and huge pages that the kernel cannot split at once when a part of them is given
-/// back (on a busy machine up to 2 MiB were seen).
+/// stripes (4 MiB), and huge pages that the kernel cannot split at once when a part of them is
+/// given back (on a busy machine up to 2 MiB were seen).
 const SLACK: u64 = 12 * MIB;
 
 /// Anonymous memory of the process, that is, all but the arena's files.

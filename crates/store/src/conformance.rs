@@ -13,23 +13,23 @@ mod space;
 use placement::{FileId, StripeNo};
 
 pub use extents::{
-    a_cut_extent_never_shows_what_was_cut, a_given_back_slot_is_empty_and_its_space_is_free,
-    a_hole_reads_as_zeros_and_holds_nothing, a_mark_is_held_until_the_last_copy_of_its_open_is_closed,
-    a_punched_range_is_zeros_and_free, a_read_of_an_extent_is_short_at_its_end, a_seek_finds_data_and_holes,
-    a_set_time_stays_until_the_next_change, a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing,
+    a_cut_extent_never_shows_what_was_cut, a_freed_slot_is_empty_and_its_space_is_free,
+    a_hole_reads_as_zeros_and_holds_nothing, a_lease_is_held_until_the_last_copy_of_its_open_is_closed,
+    a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing, a_punched_range_is_zeros_and_free,
+    a_read_of_an_extent_is_short_at_its_end, a_seek_finds_data_and_holes, a_set_time_stays_until_the_next_change,
     an_allocated_range_has_space_and_zeros, an_append_goes_to_the_end, an_open_has_an_offset_and_an_access_of_its_own,
-    extents_and_stripes_share_the_capacity, random_calls_agree_with_a_plain_file, slots_are_given_once,
-    what_was_put_into_an_extent_is_read,
+    extents_and_stripes_share_the_capacity, random_calls_agree_with_a_plain_file, slots_are_allocated_once,
+    what_was_written_to_an_extent_is_read,
 };
 pub use random::{RandomCall, random_calls, random_calls_agree_with_the_model, run};
 pub use sharing::{
-    a_dropped_view_gives_back_its_space_and_calls_the_hook, a_view_stays_the_same_bytes,
+    a_dropped_view_frees_its_space_and_calls_the_hook, a_view_stays_the_same_bytes,
     a_write_is_seen_whole_or_not_at_all, appends_by_many_threads_to_their_own_stripes_all_stand,
 };
 pub use space::{
     a_fitted_stripe_keeps_its_bytes_and_may_grow_again, a_full_engine_leaves_the_stripe_as_it_was,
-    an_extended_stripe_takes_writes_in_a_full_engine, every_way_of_giving_back_calls_the_hook,
-    exactly_the_capacity_fits, reservations_share_the_capacity, what_is_removed_is_free_at_once,
+    an_extended_stripe_takes_writes_in_a_full_engine, every_way_of_freeing_calls_the_hook, exactly_the_capacity_fits,
+    reservations_share_the_capacity, what_is_removed_is_free_at_once,
     zeros_at_the_end_are_free_and_those_before_it_are_zeros,
 };
 
@@ -42,7 +42,7 @@ pub const CAPACITY_STRIPES: u64 = 8;
 /// capacity for that many whole stripes.
 ///
 /// ```text
-/// store::conformance_tests!(|stripes: u64| Model::new(stripes * 4096, 4096));
+/// store::conformance_tests!(|stripes: u64| ModelEngine::new(stripes * 4096, 4096));
 /// ```
 #[macro_export]
 macro_rules! conformance_tests {
@@ -59,7 +59,7 @@ macro_rules! conformance_tests {
             a_late_write_is_refused
             a_removed_stripe_forgets_its_generation
             a_view_stays_the_same_bytes
-            a_dropped_view_gives_back_its_space_and_calls_the_hook
+            a_dropped_view_frees_its_space_and_calls_the_hook
             a_write_is_seen_whole_or_not_at_all
             appends_by_many_threads_to_their_own_stripes_all_stand
             exactly_the_capacity_fits
@@ -69,7 +69,7 @@ macro_rules! conformance_tests {
             an_extended_stripe_takes_writes_in_a_full_engine
             reservations_share_the_capacity
             a_fitted_stripe_keeps_its_bytes_and_may_grow_again
-            every_way_of_giving_back_calls_the_hook
+            every_way_of_freeing_calls_the_hook
             random_calls_agree_with_the_model
         );
     };
@@ -98,21 +98,21 @@ pub const CAPACITY_BYTES: u64 = 4 << 20;
 macro_rules! extents_conformance_tests {
     ($make:expr) => {
         $crate::extents_conformance_tests!($make;
-            what_was_put_into_an_extent_is_read
+            what_was_written_to_an_extent_is_read
             a_hole_reads_as_zeros_and_holds_nothing
             a_read_of_an_extent_is_short_at_its_end
             a_cut_extent_never_shows_what_was_cut
             an_append_goes_to_the_end
-            slots_are_given_once
-            a_given_back_slot_is_empty_and_its_space_is_free
+            slots_are_allocated_once
+            a_freed_slot_is_empty_and_its_space_is_free
             extents_and_stripes_share_the_capacity
             a_punched_range_is_zeros_and_free
             an_allocated_range_has_space_and_zeros
             a_seek_finds_data_and_holes
             a_set_time_stays_until_the_next_change
             an_open_has_an_offset_and_an_access_of_its_own
-            a_mark_is_held_until_the_last_copy_of_its_open_is_closed
-            a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing
+            a_lease_is_held_until_the_last_copy_of_its_open_is_closed
+            a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing
             random_calls_agree_with_a_plain_file
         );
     };

@@ -198,7 +198,7 @@ impl<E: Engine + 'static> Engine for FaultyEngine<E> {
 
 impl<E: fmt::Debug> fmt::Debug for FaultyEngine<E> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Failing")
+        out.debug_struct("FaultyEngine")
             .field("engine", &self.inner.engine)
             .field("calls", &self.inner.calls)
             .finish_non_exhaustive()
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_above_the_set_amount_until_space_is_given_back() {
+    fn it_is_full_above_the_set_amount_until_space_is_freed() {
         let engine = FaultyEngine::full_above(model(), 10);
         engine.write(KEY, Generation(0), 0, b"12345678").unwrap();
         assert!(matches!(engine.reserve(3), Err(EngineError::Full { capacity: 10, used: 8, wanted: 3 })));

@@ -30,7 +30,7 @@ impl<E> FaultyExtents<E> {
 
 impl<E> fmt::Debug for FaultyExtents<E> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("FailingExtents").field("extents", &self.extents).finish_non_exhaustive()
+        out.debug_struct("FaultyExtents").field("extents", &self.extents).finish_non_exhaustive()
     }
 }
 

@@ -305,7 +305,7 @@ impl Drop for StripeView {
 
 impl fmt::Debug for ModelEngine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Model")
+        out.debug_struct("ModelEngine")
             .field("stripe_bytes", &self.stripe_bytes)
             .field("usage", &self.usage())
             .finish_non_exhaustive()

@@ -28,7 +28,7 @@ pub struct ModelExtents {
     pub hook: SharedHook,
 }
 
-/// All slots that were ever taken.
+/// All slots that were ever allocated.
 #[derive(Debug, Default)]
 pub struct ModelFiles {
     files: Vec<File>,
@@ -53,7 +53,7 @@ impl ModelFiles {
     }
 
     fn file(&mut self, slot: Slot) -> &mut File {
-        self.files.get_mut(slot.0 as usize).expect("a slot that was taken")
+        self.files.get_mut(slot.0 as usize).expect("an allocated slot")
     }
 
     /// Returns whether the other end is still open, and forgets the open if it is not.

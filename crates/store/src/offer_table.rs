@@ -11,7 +11,7 @@
 //! ```
 //!
 //! So the engine can revoke an offer that the writer has not claimed without asking, even if the
-//! writer sleeps. A claimed block is the writer's until it says that it is done, or can write no
+//! writer sleeps. A claimed block is the writer's until it declares it filled, or can write no
 //! more. This is the only file of the crate that touches raw memory.
 
 use std::fs::File;
@@ -43,7 +43,7 @@ impl OfferTable {
     pub fn map(file: &File, at: u64) -> io::Result<Self> {
         // If the file were shorter, the first access would end this process with SIGBUS.
         if at.checked_add(OFFER_TABLE_BYTES).is_none_or(|end| file.metadata().map_or(true, |file| file.len() < end)) {
-            return Err(io::Error::other("a bay is shorter than it was said to be"));
+            return Err(io::Error::other("a write segment is shorter than announced"));
         }
         let length = usize::try_from(OFFER_TABLE_BYTES).expect("a page");
         let map = MmapOptions::new().offset(at).len(length).map_raw(file)?;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_behind_the_last_is_begun_next_or_the_nearest_behind_that_or_else_the_first() {
+    fn the_block_behind_the_last_is_claimed_next_or_the_nearest_behind_that_or_else_the_first() {
         let [engine, writer] = tables();
         for (slot, block) in [(0, 12), (1, 5), (2, 10), (3, 4)] {
             engine.offer(slot, block);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_is_not_revoked_and_what_is_revoked_is_not_begun() {
+    fn what_is_claimed_is_not_revoked_and_what_is_revoked_is_not_claimed() {
         let [engine, writer] = tables();
         assert_eq!(writer.claim(0..OFFER_SLOTS, 0), None);
         engine.offer(3, 7);

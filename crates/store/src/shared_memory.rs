@@ -59,7 +59,7 @@ pub trait RecvBuffer: Send + Sync + fmt::Debug {
 /// A write segment: memory that one process of this host writes into, and whose blocks the engine
 /// takes over without a copy.
 ///
-/// The engine offers empty blocks in a [`OfferTable`](crate::OfferTable). The writer claims a
+/// The engine offers empty blocks in an [`OfferTable`](crate::OfferTable). The writer claims a
 /// block, fills it from its beginning, and never touches it again once the engine has taken it. A
 /// block that is offered and not claimed still counts as free space: the engine revokes it when the
 /// space is wanted.

@@ -137,7 +137,7 @@ fn it_holds_as_well_for_a_user_without_rights() {
 }
 
 #[test]
-fn what_whole_files_do_not_use_is_there_for_others_at_once() {
+fn what_extent_files_do_not_use_is_free_for_others_at_once() {
     let Some(full) = Fixture::new() else { return };
     let slot = full.extents.allocate_slot().unwrap();
     pwrite(full.extents.fd(slot).unwrap(), &vec![7; 100_000], 0).unwrap();

@@ -22,14 +22,14 @@ fn key(stripe: u64) -> StripeKey {
     StripeKey { file: FileId(3), stripe: StripeNo(stripe) }
 }
 
-/// `count` records, each of eight equal stamps, so that a torn or misplaced byte shows.
-fn records(stamp: u64, count: usize) -> Vec<u8> {
-    stamp.to_le_bytes().repeat(8 * count)
+/// `count` records, each of eight equal numbers, so that a torn or misplaced byte shows.
+fn records(value: u64, count: usize) -> Vec<u8> {
+    value.to_le_bytes().repeat(8 * count)
 }
 
 fn check_records(bytes: &[u8]) {
     for record in bytes.chunks(64) {
-        assert!(record.chunks(8).all(|stamp| stamp == &record[..8]), "a torn record: {record:?}");
+        assert!(record.chunks(8).all(|value| value == &record[..8]), "a torn record: {record:?}");
     }
 }
 

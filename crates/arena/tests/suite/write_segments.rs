@@ -46,7 +46,7 @@ impl Writer {
         self.write_segment.offer(4);
         let (slot, block) = self.table.claim(0..OFFER_SLOTS, 0)?;
         self.fill(block, data);
-        Some(self.write_segment.take(slot, u32::try_from(data.len()).unwrap()).expect("it was begun"))
+        Some(self.write_segment.take(slot, u32::try_from(data.len()).unwrap()).expect("it was claimed"))
     }
 }
 
@@ -148,7 +148,7 @@ impl Engine for SegmentEngine {
 store::conformance_tests!(SegmentEngine::new);
 
 #[test]
-fn what_was_put_down_becomes_the_stripe_where_it_is() {
+fn a_filled_block_becomes_the_stripe_where_it_is() {
     let arena = arena(64);
     let writer = Writer::new(&arena);
     for stripe in 0..20_u8 {
@@ -191,7 +191,7 @@ fn a_writer_that_cuts_its_memory_short_ends_nobody_and_loses_no_bytes_of_others(
 }
 
 #[test]
-fn who_makes_a_descriptor_for_writing_of_one_for_reading_and_cuts_the_memory_short_ends_nobody() {
+fn a_reader_that_reopens_its_descriptor_for_writing_and_cuts_the_memory_short_ends_nobody() {
     let arena = arena(64);
     arena.write(key(0), FIRST, 0, &[7; 9]).unwrap();
     let segments = arena.segments().unwrap();
@@ -252,7 +252,7 @@ fn a_short_stripe_takes_no_more_than_it_needs() {
 }
 
 #[test]
-fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
+fn what_is_offered_and_not_claimed_is_free_and_what_is_claimed_is_not() {
     let arena = arena(64);
     let writer = Writer::new(&arena);
     let table = arena.usage().used;
@@ -263,7 +263,7 @@ fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
     while arena.write(key(filled), FIRST, 0, &vec![1; STRIPE as usize]).is_ok() {
         filled += 1;
     }
-    assert_eq!(filled, 62, "all but the table and what was begun");
+    assert_eq!(filled, 62, "all but the table and what was claimed");
     assert_eq!(writer.table.claim(0..OFFER_SLOTS, 0), None, "all others were taken back");
     writer.write_segment.offer(OFFER_SLOTS);
     assert_eq!(writer.table.claim(0..OFFER_SLOTS, 0), None, "and none is offered in a full arena");
@@ -275,7 +275,7 @@ fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
 }
 
 #[test]
-fn only_what_is_begun_is_taken_and_only_once() {
+fn only_what_is_claimed_is_taken_and_only_once() {
     let arena = arena(64);
     let writer = Writer::new(&arena);
     writer.write_segment.offer(4);
@@ -302,7 +302,7 @@ fn a_freed_block_is_the_next_that_is_offered() {
 }
 
 #[test]
-fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_all_of_the_bay_is() {
+fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_the_segment_is_gone_too() {
     let arena = arena(64);
     let before = arena.usage().used;
     let writer = Writer::new(&arena);
@@ -327,7 +327,7 @@ fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_all_of_the_b
 }
 
 #[test]
-fn there_are_so_many_bays_and_another_when_one_has_gone() {
+fn the_number_of_write_segments_is_bounded_and_another_is_made_when_one_has_gone() {
     let arena = arena(64);
     let segments = arena.segments().unwrap();
     let mut write_segments: Vec<_> = (0..256).map(|_| segments.create_write_segment().unwrap()).collect();

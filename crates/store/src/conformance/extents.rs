@@ -14,7 +14,7 @@ use crate::{
 const PAGE: u64 = 4096;
 
 fn extents(engine: &dyn Engine) -> Arc<dyn Extents> {
-    engine.extents().expect("an engine that keeps whole files")
+    engine.extents().expect("an engine with extent files")
 }
 
 fn allocated_slot(engine: &dyn Engine) -> (Arc<dyn Extents>, Slot) {
@@ -37,7 +37,7 @@ fn allocated(extents: &dyn Extents, slot: Slot) -> u64 {
 }
 
 /// A read returns the bytes that were written, at any offset, and they count as used.
-pub fn what_was_put_into_an_extent_is_read(engine: &dyn Engine) {
+pub fn what_was_written_to_an_extent_is_read(engine: &dyn Engine) {
     let (extents, slot) = allocated_slot(engine);
     let data = pattern(1, 300_000);
     put(&*extents, slot, 0, &data);
@@ -97,8 +97,8 @@ pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
     assert_eq!(content(&*extents, slot), b"abcd\0\0\0\0\0\0ef");
 }
 
-/// A slot that is taken is not given to anybody else.
-pub fn slots_are_given_once(engine: &dyn Engine) {
+/// An allocated slot is not allocated again.
+pub fn slots_are_allocated_once(engine: &dyn Engine) {
     let extents = extents(engine);
     let mut slots: Vec<Slot> = (0..50).map(|_| extents.allocate_slot().expect("not crowded")).collect();
     extents.free_slot(slots.swap_remove(20));
@@ -111,9 +111,9 @@ pub fn slots_are_given_once(engine: &dyn Engine) {
     }
 }
 
-/// A slot that was given back is empty when it is taken again. Its space is free at once, and the
+/// A slot that was freed is empty when it is allocated again. Its space is free at once, and the
 /// freed hook runs.
-pub fn a_given_back_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
+pub fn a_freed_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
     let extents = extents(engine);
     let calls = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&calls);
@@ -212,8 +212,8 @@ pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
     assert_eq!(seek(0, SeekTarget::Hole), Some(4096), "there is one at the end");
 }
 
-/// A time that was set stays until the next change. A slot that is taken again has none of its
-/// earlier times.
+/// A time that was set stays until the next change. A slot that is allocated again has none of
+/// its earlier times.
 pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
     let (extents, slot) = allocated_slot(engine);
     let state = || extents.state(slot).expect("it is there");
@@ -266,7 +266,7 @@ pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
 
 /// An open lease is alive as long as there is a copy of the descriptor that was opened under it.
 /// Until then the extent is busy.
-pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Engine) {
+pub fn a_lease_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Engine) {
     let (extents, slot) = allocated_slot(engine);
     let other = extents.allocate_slot().expect("not crowded");
     for (access, lease) in [(READ, 1), (WRITE, 2), (BOTH, 3), (Access { append: true, ..WRITE }, (1 << 62) - 1)] {
@@ -287,7 +287,7 @@ pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Eng
 
 /// A placeholder is alive as long as there is a copy of it. It cannot be read or written; that of a
 /// file has an offset.
-pub fn a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing(engine: &dyn Engine) {
+pub fn a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing(engine: &dyn Engine) {
     for (kind, lease) in [(PlaceholderKind::File, 1), (PlaceholderKind::Directory, 2), (PlaceholderKind::File, 3)] {
         let (descriptor, held) = engine.create_placeholder(kind, LeaseNumber(lease)).expect("there are descriptors");
         let (_other, other_held) =

@@ -124,13 +124,13 @@ impl Trial<'_> {
                 self.mutate(key, |engine| engine.write(key, generation, offset, &data));
             }
             RandomCall::Truncate { key, generation, len } => {
-                self.mutate(key, |engine| engine.truncate(key, generation, len))
+                self.mutate(key, |engine| engine.truncate(key, generation, len));
             }
             RandomCall::Zero { key, generation, offset, len } => {
                 self.mutate(key, |engine| engine.zero(key, generation, offset, len));
             }
             RandomCall::Extend { key, generation, len } => {
-                self.mutate(key, |engine| engine.extend(key, generation, len))
+                self.mutate(key, |engine| engine.extend(key, generation, len));
             }
             RandomCall::Remove(key) => self.mutate(key, |engine| engine.remove(key)),
             RandomCall::ShrinkToFit(key) => self.mutate(key, |engine| engine.shrink_to_fit(key)),
@@ -146,7 +146,7 @@ impl Trial<'_> {
         let answer = op(self.engine);
         if !matches!(answer, Err(EngineError::Full { .. })) {
             let expected = op(&self.model);
-            assert_eq!(meaning(&answer), meaning(&expected), "{}", self.context);
+            assert_eq!(result_kind(&answer), result_kind(&expected), "{}", self.context);
         }
         let (found, expected) = (self.engine.read(key, 0, u32::MAX), self.model.read(key, 0, u32::MAX));
         let (found, expected) = (found.expect("readable"), expected.expect("readable"));
@@ -199,7 +199,7 @@ impl Trial<'_> {
 }
 
 /// The kind of a result, without its numbers.
-fn meaning(answer: &Result<(), EngineError>) -> &'static str {
+fn result_kind(answer: &Result<(), EngineError>) -> &'static str {
     match answer {
         Ok(()) => "done",
         Err(EngineError::Full { .. }) => "full",

@@ -34,7 +34,7 @@ pub fn a_view_stays_the_same_bytes(engine: &dyn Engine) {
 }
 
 /// The space of a removed stripe counts as used until its last view is dropped; then the hook runs.
-pub fn a_dropped_view_gives_back_its_space_and_calls_the_hook(engine: &dyn Engine) {
+pub fn a_dropped_view_frees_its_space_and_calls_the_hook(engine: &dyn Engine) {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
     write(engine, key(0), 0, &pattern(1, engine.stripe_bytes()));

@@ -132,7 +132,7 @@ pub fn a_fitted_stripe_keeps_its_bytes_and_may_grow_again(engine: &dyn Engine) {
 }
 
 /// Removing, truncating to nothing and releasing call the hook.
-pub fn every_way_of_giving_back_calls_the_hook(engine: &dyn Engine) {
+pub fn every_way_of_freeing_calls_the_hook(engine: &dyn Engine) {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
     engine.on_freed(Arc::new(|| panic!("a second hook replaces the first")));
