@@ -37,7 +37,7 @@ pub enum Kind {
 /// A time of the wall clock. Before 1970 the seconds are negative, and the nanoseconds still count
 /// forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "TimestampAsRead")]
+#[serde(try_from = "RawTimestamp")]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01 UTC.
     pub secs: i64,
@@ -48,15 +48,15 @@ pub struct Timestamp {
 /// A time in a message, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename = "Timestamp")]
-struct TimestampAsRead {
+struct RawTimestamp {
     secs: i64,
     nanos: u32,
 }
 
-impl TryFrom<TimestampAsRead> for Timestamp {
+impl TryFrom<RawTimestamp> for Timestamp {
     type Error = &'static str;
 
-    fn try_from(TimestampAsRead { secs, nanos }: TimestampAsRead) -> Result<Self, Self::Error> {
+    fn try_from(RawTimestamp { secs, nanos }: RawTimestamp) -> Result<Self, Self::Error> {
         if nanos < 1_000_000_000 { Ok(Self { secs, nanos }) } else { Err("a second has fewer nanoseconds") }
     }
 }

@@ -161,9 +161,9 @@ struct Goodbye<'a> {
 pub fn encode_request(request: &Request, id: u64, out: &mut Vec<u8>) -> Result<Bytes, TooLong> {
     let Request { epoch, session, skip_ack, partition, ref body } = *request;
     let send = |body| RequestToSend { epoch, session, skip_ack, partition, body };
-    match bulk::hollow_body(body) {
+    match bulk::split_body(body) {
         None => append(FrameKind::Request, id, &send(body), &Bytes::new(), out),
-        Some((hollow, payload)) => append(FrameKind::Request, id, &send(&hollow), payload, out),
+        Some((split, payload)) => append(FrameKind::Request, id, &send(&split), payload, out),
     }
 }
 
@@ -181,10 +181,10 @@ fn filled(kind: FrameKind, mut request: Request, payload: Bytes) -> Result<Reque
 /// Appends a request whose bulk bytes are in a write segment.
 pub fn encode_request_in_shm(request: &Request, filled: ShmPayload, id: u64, out: &mut Vec<u8>) -> Result<(), TooLong> {
     let Request { epoch, session, skip_ack, partition, ref body } = *request;
-    let hollow = bulk::hollow_body(body);
-    let body = hollow.as_ref().map_or(body, |(hollow, _)| hollow);
-    let publish = RequestInShmToSend { filled, request: RequestToSend { epoch, session, skip_ack, partition, body } };
-    append(FrameKind::RequestInShm, id, &publish, &Bytes::new(), out).map(drop)
+    let split = bulk::split_body(body);
+    let body = split.as_ref().map_or(body, |(split, _)| split);
+    let in_shm = RequestInShmToSend { filled, request: RequestToSend { epoch, session, skip_ack, partition, body } };
+    append(FrameKind::RequestInShm, id, &in_shm, &Bytes::new(), out).map(drop)
 }
 
 /// Appends an answer or failure; returns the payload to write after it. If it is too long, send
@@ -192,9 +192,9 @@ pub fn encode_request_in_shm(request: &Request, filled: ShmPayload, id: u64, out
 pub fn encode_reply(reply: &Result<Answer, Failure>, id: u64, out: &mut Vec<u8>) -> Result<Bytes, TooLong> {
     match reply {
         Err(failure) => append(FrameKind::Failure, id, failure, &Bytes::new(), out),
-        Ok(answer) => match bulk::hollow_answer(answer) {
+        Ok(answer) => match bulk::split_answer(answer) {
             None => append(FrameKind::Answer, id, answer, &Bytes::new(), out),
-            Some((hollow, payload)) => append(FrameKind::Answer, id, &hollow, payload, out),
+            Some((split, payload)) => append(FrameKind::Answer, id, &split, payload, out),
         },
     }
 }

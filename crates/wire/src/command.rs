@@ -174,8 +174,8 @@ pub enum Command {
         directory: FileId,
     },
     // Queries on objects.
-    /// Reads an object by name: its head, and the bytes of a range or their location. -> `Object`,
-    /// or `Found` if its inode is in another partition
+    /// Reads an object by name: its metadata, and the bytes of a range or their location. ->
+    /// `Object`, or `Found` if its inode is in another partition
     GetObject {
         /// The directory.
         parent: FileId,
@@ -183,7 +183,7 @@ pub enum Command {
         name: Name,
         /// Offset of the first byte.
         offset: u64,
-        /// Number of bytes; 0 reads only the head.
+        /// Number of bytes; 0 reads only the metadata.
         length: u32,
     },
     /// Reads an object by file id. -> `Object`

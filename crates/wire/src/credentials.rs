@@ -45,7 +45,7 @@ impl Credentials {
     /// directory by directory.
     pub const GROUPS_MAX: usize = crate::decode_limits::PARTS_MAX;
 
-    /// Returns true if the mode bits alone grant this user all of `wants` ([`READ`], [`WRITE`],
+    /// Returns true if the mode bits alone grant this user all of `wanted` ([`READ`], [`WRITE`],
     /// [`EXECUTE`]). False does not mean that access is denied: an ACL may grant more to users
     /// other than the owner, and capabilities may allow it.
     pub fn mode_grants(&self, wanted: u32, (mode, owner): (u32, Owner), has_acl: bool) -> bool {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_folder_with_the_sticky_bit_only_its_owner_surely_removes() {
+    fn in_a_directory_with_the_sticky_bit_only_its_owner_surely_removes() {
         let directory = (0o1777, Owner { uid: 1, gid: 10 });
         for access in [DirAccess::Lookup, DirAccess::Create, DirAccess::Remove] {
             assert!(user(1, 9, &[]).mode_allows(access, directory, false));

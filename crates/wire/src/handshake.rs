@@ -28,8 +28,8 @@ mod version;
 
 pub use client::ClientHandshake;
 pub use node::NodeHandshake;
-pub use token::{Nonce, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenRefused};
-pub use version::{ProtocolVersion, ProtocolVersions, ProtocolVersionsRefused, VERSIONS};
+pub use token::{InvalidToken, Nonce, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token};
+pub use version::{InvalidVersionRange, ProtocolVersion, ProtocolVersions, VERSIONS};
 
 use crate::frame::{DecodeError, FrameKind};
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ pub enum HandshakeFailed {
     },
     /// The received bytes are no valid handshake frame.
     #[error(transparent)]
-    DecodeError(#[from] DecodeError),
+    Decode(#[from] DecodeError),
     /// A frame of another step of the handshake.
     #[error("a frame `{0}` came in the wrong step of the handshake")]
     Misplaced(FrameKind),
@@ -151,7 +151,7 @@ impl HandshakeFailed {
             Self::NoVersion { .. } | Self::WrongVersion { .. } => Reason::Version,
             Self::Full(_) | Self::TimedOut => Reason::Busy,
             Self::Refused { reason, .. } => *reason,
-            Self::DecodeError(_) | Self::Misplaced(_) | Self::OnlyTls => Reason::Other,
+            Self::Decode(_) | Self::Misplaced(_) | Self::OnlyTls => Reason::Other,
         }
     }
 }

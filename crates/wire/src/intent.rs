@@ -132,7 +132,7 @@ pub enum Part {
 pub enum Decision {
     /// Not committed yet, or forgotten long ago.
     Open,
-    /// Committed; these partitions must be told.
+    /// Committed; these partitions must be notified.
     Committed {
         /// The other partitions.
         others: Vec<PartitionId>,

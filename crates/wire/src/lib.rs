@@ -50,7 +50,7 @@ pub use intent::{Decision, Intent, Part, Target};
 pub use lock::{Lock, LockKind, LockOwner, LockStyle};
 pub use mode::{Acls, InheritedAttributes, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
-pub use object::{Condition, Contents, ObjectMeta, Version, VersionRefused};
+pub use object::{Condition, Contents, InvalidVersion, ObjectMeta, Version};
 pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
 pub use refusal::{Object, Outcome, Refusal, SpaceShortage};

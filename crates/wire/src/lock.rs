@@ -16,7 +16,7 @@ pub enum LockKind {
 
 /// Range of a lock. Only locks of the same style can conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "LockStyleAsRead")]
+#[serde(try_from = "RawLockStyle")]
 pub enum LockStyle {
     /// A byte range: `fcntl` and open file description locks. The two differ only in their owner.
     Range {
@@ -32,19 +32,19 @@ pub enum LockStyle {
 /// Range of a lock in a message, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename = "LockStyle")]
-enum LockStyleAsRead {
+enum RawLockStyle {
     Range { start: u64, end: u64 },
     Whole,
 }
 
-impl TryFrom<LockStyleAsRead> for LockStyle {
+impl TryFrom<RawLockStyle> for LockStyle {
     type Error = &'static str;
 
-    fn try_from(read: LockStyleAsRead) -> Result<Self, Self::Error> {
+    fn try_from(read: RawLockStyle) -> Result<Self, Self::Error> {
         match read {
-            LockStyleAsRead::Range { start, end } if start > end => Err("a lock ends before it starts"),
-            LockStyleAsRead::Range { start, end } => Ok(Self::Range { start, end }),
-            LockStyleAsRead::Whole => Ok(Self::Whole),
+            RawLockStyle::Range { start, end } if start > end => Err("a lock ends before it starts"),
+            RawLockStyle::Range { start, end } => Ok(Self::Range { start, end }),
+            RawLockStyle::Whole => Ok(Self::Whole),
         }
     }
 }

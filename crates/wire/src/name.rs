@@ -52,14 +52,14 @@ impl Serialize for Name {
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_bytes(NameAsRead)
+        from.deserialize_bytes(NameVisitor)
     }
 }
 
 /// Visitor that validates a name: bytes in a message, a list of numbers in JSON.
-struct NameAsRead;
+struct NameVisitor;
 
-impl<'de> Visitor<'de> for NameAsRead {
+impl<'de> Visitor<'de> for NameVisitor {
     type Value = Name;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

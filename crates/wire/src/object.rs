@@ -25,18 +25,18 @@ impl fmt::Display for Version {
 
 /// The text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a version of an object; give one that this pool has told, as it was told")]
-pub struct VersionRefused;
+#[error("not a version of an object; give a version that this pool returned, unchanged")]
+pub struct InvalidVersion;
 
 impl FromStr for Version {
-    type Err = VersionRefused;
+    type Err = InvalidVersion;
 
     /// Parses the output of `Display`.
-    fn from_str(text: &str) -> Result<Self, VersionRefused> {
-        let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| VersionRefused);
-        let (file, change) = text.split_once('-').ok_or(VersionRefused)?;
+    fn from_str(text: &str) -> Result<Self, InvalidVersion> {
+        let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| InvalidVersion);
+        let (file, change) = text.split_once('-').ok_or(InvalidVersion)?;
         let version = Self { file: FileId(number(file)?), change: number(change)? };
-        if version.to_string() == text { Ok(version) } else { Err(VersionRefused) }
+        if version.to_string() == text { Ok(version) } else { Err(InvalidVersion) }
     }
 }
 
@@ -90,11 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_as_it_is_told_and_has_one_spelling() {
+    fn a_version_is_read_as_it_is_shown_and_has_one_spelling() {
         let version = Version { file: FileId(0xab_0000_0000_0012), change: 7 };
         assert_eq!(version.to_string().parse(), Ok(version));
         for other in ["", "1", "1-", "-1", "01-2", "1-2-3", "+1-2", "1-G", "1-A"] {
-            assert_eq!(other.parse::<Version>(), Err(VersionRefused), "{other}");
+            assert_eq!(other.parse::<Version>(), Err(InvalidVersion), "{other}");
         }
     }
 }

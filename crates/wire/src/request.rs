@@ -265,8 +265,8 @@ pub enum Content {
     /// [`RUNS_MAX`](crate::codec::RUNS_MAX). They stay unchanged until the client returns the lease
     /// that has the request's id.
     Shm(Vec<ShmRange>),
-    /// Views of the node's memory, in order: for callers in the node's process, or callers that can
-    /// be told the ranges. Never sent.
+    /// Views of the node's memory, in order: for callers in the node's process, or callers to
+    /// which the ranges can be sent. Never sent.
     #[serde(skip)]
     Pieces(Vec<Bytes>),
 }

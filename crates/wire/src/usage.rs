@@ -39,7 +39,7 @@ mod path_bytes {
 
 /// A set of stripe numbers, stored as runs. A file that was written from its start has one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "RunsAsRead")]
+#[serde(try_from = "RawStripeRuns")]
 pub struct StripeRuns {
     /// First stripe of each run -> the stripe after its last. Runs never touch.
     runs: BTreeMap<u64, u64>,
@@ -48,14 +48,14 @@ pub struct StripeRuns {
 /// Runs in a message or snapshot, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename = "StripeRuns")]
-struct RunsAsRead {
+struct RawStripeRuns {
     runs: BTreeMap<u64, u64>,
 }
 
-impl TryFrom<RunsAsRead> for StripeRuns {
+impl TryFrom<RawStripeRuns> for StripeRuns {
     type Error = &'static str;
 
-    fn try_from(RunsAsRead { runs }: RunsAsRead) -> Result<Self, Self::Error> {
+    fn try_from(RawStripeRuns { runs }: RawStripeRuns) -> Result<Self, Self::Error> {
         let mut free = Some(0);
         for (&start, &stop) in &runs {
             // The first run may start at 0. Each later run leaves at least one stripe between.
@@ -228,7 +228,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn two_nodes_hold_what_both_hold_and_whole_files_have_the_least_room_of_them() {
+    fn two_nodes_hold_what_both_hold_and_extent_files_have_the_least_space_of_them() {
         let one = SpaceUsage { capacity: 10, used: 4, files: 2, extent_free: Some(3), ..SpaceUsage::default() };
         let both =
             one.with(&SpaceUsage { capacity: 5, used: 1, files: 1, extent_free: Some(2), ..SpaceUsage::default() });

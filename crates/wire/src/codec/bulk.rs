@@ -10,10 +10,10 @@ const NONE: Bytes = Bytes::new();
 
 /// Splits a body into a copy without its bulk bytes, and these bytes. `None` if it has no such
 /// field.
-pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
+pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
     match body {
         Body::Meta { request_id, command } => {
-            let (command, payload) = hollow_command(command)?;
+            let (command, payload) = split_command(command)?;
             Some((Body::Meta { request_id: *request_id, command }, payload))
         }
         Body::Extent { request_id, file, extent, action } => {
@@ -30,12 +30,12 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
         Body::Stripe { file, stripe, action: StripeAction::Fill { data } } => {
             Some((Body::Stripe { file: *file, stripe: *stripe, action: StripeAction::Fill { data: NONE } }, data))
         }
-        Body::Walk { start: top, components: folders, credentials: who, action: Some(then) } => {
-            let WalkAction { directory, partition, request_id, ref command } = **then;
-            let (command, payload) = hollow_command(command)?;
-            let then = Some(Box::new(WalkAction { directory, partition, request_id, command }));
+        Body::Walk { start, components, credentials, action: Some(action) } => {
+            let WalkAction { directory, partition, request_id, ref command } = **action;
+            let (command, payload) = split_command(command)?;
+            let action = Some(Box::new(WalkAction { directory, partition, request_id, command }));
             Some((
-                Body::Walk { start: *top, components: folders.clone(), credentials: who.clone(), action: then },
+                Body::Walk { start: *start, components: components.clone(), credentials: credentials.clone(), action },
                 payload,
             ))
         }
@@ -49,7 +49,7 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
     }
 }
 
-fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
+fn split_command(command: &Command) -> Option<(Command, &Bytes)> {
     match *command {
         Command::Write { file, place, length, ref data, kill_set_id } => {
             Some((Command::Write { file, place, length, data: NONE, kill_set_id }, data))
@@ -79,7 +79,7 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
             return Some(data);
         }
         Body::Meta { command, .. } => command,
-        Body::Walk { action: Some(then), .. } => &then.command,
+        Body::Walk { action: Some(action), .. } => &action.command,
         _ => return None,
     };
     match command {
@@ -92,7 +92,7 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
 pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
     match body {
         Body::Meta { command, .. } => command_slot(command),
-        Body::Walk { action: Some(then), .. } => command_slot(&mut then.command),
+        Body::Walk { action: Some(action), .. } => command_slot(&mut action.command),
         Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
         | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
         _ => None,
@@ -112,7 +112,7 @@ fn command_slot(command: &mut Command) -> Option<&mut Bytes> {
 
 /// Splits an answer into a copy without its bulk bytes, and these bytes. `None` if it has no such
 /// field.
-pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
+pub fn split_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
     match answer {
         Answer::Bytes(bytes) => Some((Answer::Bytes(NONE), bytes)),
         Answer::Xattr(value) => Some((Answer::Xattr(NONE), value)),
@@ -124,7 +124,7 @@ pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
             Some((Answer::Object { head, striped, length, content }, bytes))
         }
         Answer::Unsettled { intents: held, answer } => {
-            let (answer, payload) = hollow_answer(answer)?;
+            let (answer, payload) = split_answer(answer)?;
             Some((Answer::Unsettled { intents: held.clone(), answer: Box::new(answer) }, payload))
         }
         _ => None,

@@ -7,7 +7,7 @@ use crate::{
 use std::path::Path;
 
 /// Error for a request that only nodes may make.
-pub const NOT_FOR_CLIENTS: &str = "only nodes say this, to their own partitions";
+pub const NOT_FOR_CLIENTS: &str = "only nodes send this, to their own partitions";
 
 /// Maximum number of stripes in a reservation: no file has more, whatever the stripe size.
 const RESERVED_STRIPES_MAX: u64 = 1 << 40;
@@ -87,8 +87,8 @@ fn contents(contents: &Contents) -> CheckResult {
     }
 }
 
-fn extent_request(wish: ExtentRequest) -> CheckResult {
-    unless(matches!(wish, ExtentRequest::Allocated(_)), NOT_FOR_CLIENTS)
+fn extent_request(request: ExtentRequest) -> CheckResult {
+    unless(matches!(request, ExtentRequest::Allocated(_)), NOT_FOR_CLIENTS)
 }
 
 fn part(part: &Part) -> CheckResult {
@@ -117,11 +117,11 @@ pub fn answer(answer: &Answer) -> CheckResult {
     match answer {
         Answer::Content { length, content: Content::Bytes(bytes) }
         | Answer::Object { length, content: Content::Bytes(bytes), .. } => {
-            unless(bytes.len() > *length as usize, "there are more bytes than there are said to be")
+            unless(bytes.len() > *length as usize, "there are more bytes than announced")
         }
         Answer::Object { length, content: Content::Shm(runs), .. } => {
             let placed: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
-            unless(placed > u64::from(*length), "there are more bytes than there are said to be")?;
+            unless(placed > u64::from(*length), "there are more bytes than announced")?;
             unless(runs.is_empty() || runs.len() > RUNS_MAX, "an answer names 1 to 1024 places")
         }
         Answer::Content { content: Content::Shm(_), .. } => Err("only an object is placed with its head"),

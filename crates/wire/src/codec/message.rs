@@ -192,7 +192,7 @@ impl ToNode {
             FrameKind::LeasesClosed => {
                 let leases: Vec<OpenLeaseId> = parse(kind, meta)?;
                 if leases.len() > LEASES_MAX {
-                    return Err(DecodeError::Meta { kind, why: format!("more than {LEASES_MAX} marks") });
+                    return Err(DecodeError::Meta { kind, why: format!("more than {LEASES_MAX} open leases") });
                 }
                 Self::LeasesClosed(leases)
             }

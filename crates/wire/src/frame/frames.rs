@@ -213,7 +213,7 @@ impl Frames {
         if self.current.is_none() {
             let Some(bytes) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
             let header = Header::decode(bytes)?;
-            if !header.kind.may_come(self.side, self.phase) {
+            if !header.kind.may_arrive(self.side, self.phase) {
                 return Err(DecodeError::Unexpected { kind: header.kind, side: self.side, phase: self.phase });
             }
             self.buffer.advance(HEADER_BYTES);

@@ -187,7 +187,7 @@ impl FrameKind {
     }
 
     /// Returns true if the frame may be sent to this side in this phase.
-    pub const fn may_come(self, side: Side, phase: Phase) -> bool {
+    pub const fn may_arrive(self, side: Side, phase: Phase) -> bool {
         match (phase, side) {
             (Phase::Handshake, Side::Client) => matches!(self, Self::Challenge | Self::Welcome | Self::Refused),
             (Phase::Handshake, Side::Node) => matches!(self, Self::Hello),

@@ -123,7 +123,7 @@ impl Buf for WriteQueue {
     }
 
     fn advance(&mut self, mut count: usize) {
-        assert!(count <= self.remaining(), "more was written than was there");
+        assert!(count <= self.remaining(), "more was written than was queued");
         if count > 0 && self.is_at_mark() {
             self.marks.pop_front();
         }

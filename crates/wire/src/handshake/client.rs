@@ -17,7 +17,7 @@ pub struct ClientHandshake {
     versions: ProtocolVersions,
     nonce: Nonce,
     address: String,
-    about: String,
+    text: String,
     short_lived: bool,
     /// The node's challenge, once it is answered.
     challenged: Option<NodeChallenge>,
@@ -31,15 +31,15 @@ struct NodeChallenge {
 }
 
 impl ClientHandshake {
-    /// Creates the handshake of one connection, with a fresh nonce. `about` describes the client
+    /// Creates the handshake of one connection, with a fresh nonce. `text` describes the client
     /// for the node's log.
-    pub fn new(token: Token, versions: ProtocolVersions, nonce: Nonce, about: &str) -> Self {
+    pub fn new(token: Token, versions: ProtocolVersions, nonce: Nonce, text: &str) -> Self {
         Self {
             token,
             versions,
             nonce,
             address: String::new(),
-            about: description(about).into_owned(),
+            text: description(text).into_owned(),
             short_lived: false,
             challenged: None,
         }
@@ -82,7 +82,7 @@ impl ClientHandshake {
             nonce: self.nonce,
             proof,
             short_lived: self.short_lived,
-            description: self.about.as_str().into(),
+            description: self.text.as_str().into(),
         };
         Ok(Step::Send(frame(FrameKind::Hello, &hello)))
     }

@@ -32,9 +32,9 @@ impl NodeHandshake {
         Self { address: address.to_owned(), ..self }
     }
 
-    /// Encodes the node's first frame. `about` describes the node for the client's log.
-    pub fn challenge(&self, about: &str) -> Vec<u8> {
-        let challenge = Challenge { versions: self.versions, nonce: self.nonce, description: description(about) };
+    /// Encodes the node's first frame. `text` describes the node for the client's log.
+    pub fn challenge(&self, text: &str) -> Vec<u8> {
+        let challenge = Challenge { versions: self.versions, nonce: self.nonce, description: description(text) };
         frame(FrameKind::Challenge, &challenge)
     }
 

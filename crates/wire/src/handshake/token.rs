@@ -28,7 +28,7 @@ pub struct Token([u8; 32]);
     "a pool token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} bytes, this one has {bytes}: \
      make one from the system's random source, for example with `openssl rand -hex 32`"
 )]
-pub struct TokenRefused {
+pub struct InvalidToken {
     /// Their number, without surrounding whitespace.
     pub bytes: usize,
 }
@@ -46,11 +46,11 @@ pub(super) struct ProofInput<'a> {
 
 impl Token {
     /// Creates the token of a file's bytes; ignores surrounding whitespace.
-    pub fn new(bytes: &[u8]) -> Result<Self, TokenRefused> {
+    pub fn new(bytes: &[u8]) -> Result<Self, InvalidToken> {
         let bytes = bytes.trim_ascii();
         match bytes.len() {
             TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX => Ok(Self(blake3::derive_key(KEY_CONTEXT, bytes))),
-            bytes => Err(TokenRefused { bytes }),
+            bytes => Err(InvalidToken { bytes }),
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_token_is_long_enough_not_to_be_guessed_and_its_line_end_does_not_count() {
-        assert_eq!(Token::new(b"short\n").unwrap_err(), TokenRefused { bytes: 5 });
+        assert_eq!(Token::new(b"short\n").unwrap_err(), InvalidToken { bytes: 5 });
         assert!(Token::new(&[b'x'; TOKEN_BYTES_MAX + 1]).is_err());
         let key = |token: &[u8]| Token::new(token).unwrap().0;
         assert_eq!(key(b"0123456789abcdef"), key(b" 0123456789abcdef\r\n"));

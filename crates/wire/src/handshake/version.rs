@@ -12,7 +12,7 @@ pub struct ProtocolVersion(pub u16);
 
 /// An inclusive range of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "ProtocolVersionsAsRead")]
+#[serde(try_from = "RawProtocolVersions")]
 pub struct ProtocolVersions {
     lowest: ProtocolVersion,
     highest: ProtocolVersion,
@@ -20,7 +20,7 @@ pub struct ProtocolVersions {
 
 /// A range of versions in a message, not yet validated.
 #[derive(Deserialize)]
-struct ProtocolVersionsAsRead {
+struct RawProtocolVersions {
     lowest: ProtocolVersion,
     highest: ProtocolVersion,
 }
@@ -28,7 +28,7 @@ struct ProtocolVersionsAsRead {
 /// The range of versions is empty or contains 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("versions {lowest} to {highest} are not a range: versions are counted from 1, the lowest first")]
-pub struct ProtocolVersionsRefused {
+pub struct InvalidVersionRange {
     /// Lowest version.
     pub lowest: ProtocolVersion,
     /// Highest version.
@@ -37,9 +37,9 @@ pub struct ProtocolVersionsRefused {
 
 impl ProtocolVersions {
     /// Creates a range; fails if it is empty or contains 0.
-    pub const fn new(lowest: ProtocolVersion, highest: ProtocolVersion) -> Result<Self, ProtocolVersionsRefused> {
+    pub const fn new(lowest: ProtocolVersion, highest: ProtocolVersion) -> Result<Self, InvalidVersionRange> {
         if lowest.0 == 0 || lowest.0 > highest.0 {
-            return Err(ProtocolVersionsRefused { lowest, highest });
+            return Err(InvalidVersionRange { lowest, highest });
         }
         Ok(Self { lowest, highest })
     }
@@ -62,12 +62,10 @@ impl ProtocolVersions {
     }
 }
 
-impl TryFrom<ProtocolVersionsAsRead> for ProtocolVersions {
-    type Error = ProtocolVersionsRefused;
+impl TryFrom<RawProtocolVersions> for ProtocolVersions {
+    type Error = InvalidVersionRange;
 
-    fn try_from(
-        ProtocolVersionsAsRead { lowest, highest }: ProtocolVersionsAsRead,
-    ) -> Result<Self, ProtocolVersionsRefused> {
+    fn try_from(RawProtocolVersions { lowest, highest }: RawProtocolVersions) -> Result<Self, InvalidVersionRange> {
         Self::new(lowest, highest)
     }
 }

@@ -31,8 +31,8 @@ fn shapes() -> Shapes {
         }
     }
     shapes.add(&LeaseFd { extent: EXTENT, flags: OpenFlags::READ_WRITE });
-    let lent = LeaseKind::Extent(EXTENT);
-    shapes.add(&ProgramFd { session: SESSION, file: FILE, flags: OpenFlags::READ_WRITE, kind: lent });
+    let kind = LeaseKind::Extent(EXTENT);
+    shapes.add(&ProgramFd { session: SESSION, file: FILE, flags: OpenFlags::READ_WRITE, kind });
     shapes.add(&Segment { length: 4096 });
     shapes.add(&WriteSegmentInfo { length: 1 << 20, block_bytes: 4096, least_bytes: 4096 });
     for request in requests() {
@@ -116,7 +116,11 @@ fn the_commands_that_change_something_are_those_that_the_page_says() {
     for request in requests() {
         let Body::Meta { command, .. } = request.body else { continue };
         let number = postcard::to_allocvec(&command).unwrap()[0];
-        assert_eq!(command.is_mutation(), number >= 20, "{command:?}: say in the page which carry a stamp");
+        assert_eq!(
+            command.is_mutation(),
+            number >= 20,
+            "{command:?}: list in the page the commands that carry a request id"
+        );
     }
 }
 
@@ -125,7 +129,7 @@ fn kinds() -> String {
     let head = ["| number | kind | to | meta, bytes | payload, bytes |", "|---|---|---|---|---|"];
     let mut lines = head.map(str::to_owned).to_vec();
     for kind in KINDS {
-        let comes = |side| kind.may_come(side, Phase::Handshake) || kind.may_come(side, Phase::Open);
+        let comes = |side| kind.may_arrive(side, Phase::Handshake) || kind.may_arrive(side, Phase::Open);
         let to = match (comes(Side::Node), comes(Side::Client)) {
             (true, true) => "both",
             (true, false) => "node",

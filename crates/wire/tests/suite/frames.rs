@@ -39,24 +39,24 @@ fn opened(side: Side) -> Frames {
 }
 
 /// Decodes the requests of `bytes`, fed in portions.
-fn came(bytes: &[u8], portion: impl FnMut() -> usize) -> Vec<ToNode> {
-    came_to(&mut opened(Side::Node), bytes, portion)
+fn received(bytes: &[u8], portion: impl FnMut() -> usize) -> Vec<ToNode> {
+    receive(&mut opened(Side::Node), bytes, portion)
 }
 
-fn came_to(frames: &mut Frames, bytes: &[u8], mut portion: impl FnMut() -> usize) -> Vec<ToNode> {
-    let (mut left, mut came) = (bytes, Vec::new());
+fn receive(frames: &mut Frames, bytes: &[u8], mut portion: impl FnMut() -> usize) -> Vec<ToNode> {
+    let (mut left, mut received) = (bytes, Vec::new());
     while !left.is_empty() {
         let (mut now, later) = left.split_at(portion().min(left.len()));
         while !now.is_empty() {
             frames.feed(&mut now);
             while let Some(frame) = frames.next().unwrap() {
-                came.push(ToNode::decode(frame).unwrap());
+                received.push(ToNode::decode(frame).unwrap());
             }
         }
         left = later;
     }
     assert!(frames.is_between());
-    came
+    received
 }
 
 #[test]
@@ -64,14 +64,14 @@ fn frames_are_the_same_however_the_stream_was_cut() {
     let sent = sent();
     let expected: Vec<_> = (1..).zip(requests()).map(|(id, request)| ToNode::Request { id, request }).collect();
     for portion in [1, 7, HEADER_BYTES, 1000, 65_536, usize::MAX] {
-        assert_eq!(came(&sent, || portion), expected, "in portions of {portion}");
+        assert_eq!(received(&sent, || portion), expected, "in portions of {portion}");
     }
     let mut state = 1_u64;
     let irregular = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         1 + usize::try_from(state >> 33).unwrap() % 5000
     };
-    assert_eq!(came(&sent, irregular), expected);
+    assert_eq!(received(&sent, irregular), expected);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_long_payload_is_read_to_where_it_stays() {
 struct Memory(Arc<AtomicUsize>);
 
 #[derive(Debug)]
-struct Runway(Vec<u8>, Arc<AtomicUsize>);
+struct TestRecvBuffer(Vec<u8>, Arc<AtomicUsize>);
 
 impl Segments for Memory {
     fn lengths(&self) -> Vec<u64> {
@@ -122,11 +122,11 @@ impl Segments for Memory {
     }
 
     fn recv_buffer(&self, length: u32) -> Option<Box<dyn RecvBuffer>> {
-        (length >= 4096).then(|| Box::new(Runway(vec![0xee; length as usize], self.0.clone())) as _)
+        (length >= 4096).then(|| Box::new(TestRecvBuffer(vec![0xee; length as usize], self.0.clone())) as _)
     }
 }
 
-impl RecvBuffer for Runway {
+impl RecvBuffer for TestRecvBuffer {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
@@ -141,12 +141,12 @@ impl RecvBuffer for Runway {
 fn long_payloads_of_requests_land_where_they_may_stay_however_the_stream_was_cut() {
     let (bytes, memory) = (sent(), Arc::new(Memory::default()));
     let longs = requests().iter().filter(|request| encoded_payload(request) >= 4096).count();
-    let expected = came(&bytes, || usize::MAX);
+    let expected = received(&bytes, || usize::MAX);
     assert!(longs > 0);
     for portion in [1, 7, HEADER_BYTES, 1000, 65_536, usize::MAX] {
         let (before, mut frames) = (memory.0.load(Relaxed), opened(Side::Node));
         frames.receive_into(memory.clone());
-        assert_eq!(came_to(&mut frames, &bytes, || portion), expected, "in portions of {portion}");
+        assert_eq!(receive(&mut frames, &bytes, || portion), expected, "in portions of {portion}");
         assert_eq!(memory.0.load(Relaxed) - before, longs);
     }
     let mut bytes = Vec::new();
@@ -312,7 +312,7 @@ fn a_kind_comes_only_where_and_when_it_belongs() {
             }
             let header = Header::new(kind, 1, &[], 0).unwrap();
             frames.feed(&mut &header.encode()[..]);
-            let expected = kind.may_come(side, phase);
+            let expected = kind.may_arrive(side, phase);
             places += u32::from(expected);
             match frames.next() {
                 Ok(Some(frame)) => assert!(expected && frame.header == header),
@@ -398,7 +398,7 @@ fn frames_may_be_pushed_while_others_are_half_written() {
         frames.feed(&mut left);
         while let Some(frame) = frames.next().unwrap() {
             match ToClient::decode(frame).unwrap() {
-                ToClient::Reply { id, reply: came } => assert_eq!((id, &came), (count / 2, &reply)),
+                ToClient::Reply { id, reply: received } => assert_eq!((id, &received), (count / 2, &reply)),
                 other => assert_eq!(other, ToClient::Goodbye("x".repeat(300))),
             }
             count += 1;
@@ -421,11 +421,11 @@ fn a_marked_frame_begins_a_write_and_no_write_reaches_over_its_start() {
             outgoing.mark();
             codec::encode_leased_fd(id, outgoing.short());
         }
-        let (all, mut marked) = (outgoing.remaining(), Vec::new());
+        let (all, mut starts_of_writes) = (outgoing.remaining(), Vec::new());
         while outgoing.has_remaining() {
             let at = all - outgoing.remaining();
             if outgoing.is_at_mark() {
-                marked.push(at);
+                starts_of_writes.push(at);
             }
             let mut pieces = [IoSlice::new(&[]); 8];
             let filled = outgoing.chunks_vectored(&mut pieces);
@@ -433,7 +433,7 @@ fn a_marked_frame_begins_a_write_and_no_write_reaches_over_its_start() {
             assert!(!starts.iter().any(|start| (at + 1..at + offered).contains(start)), "a write over a mark");
             outgoing.advance(offered.min(portion));
         }
-        assert_eq!(marked, starts, "portions of {portion}");
+        assert_eq!(starts_of_writes, starts, "portions of {portion}");
     }
 }
 

@@ -80,10 +80,12 @@ fn step<T>(side: Side, bytes: &[u8], on: impl FnOnce(Result<wire::frame::Frame<'
 impl Samples {
     fn new() -> Self {
         let challenge = node().challenge("fuzz");
-        let Some(Step::Send(hello)) = step(Side::Client, &challenge, |came| client().on_frame(&came.unwrap())) else {
+        let Some(Step::Send(hello)) = step(Side::Client, &challenge, |received| client().on_frame(&received.unwrap()))
+        else {
             panic!("a hello")
         };
-        let Some(Step::Done { send: welcome, .. }) = step(Side::Node, &hello, |came| node().on_frame(&came.unwrap()))
+        let Some(Step::Done { send: welcome, .. }) =
+            step(Side::Node, &hello, |received| node().on_frame(&received.unwrap()))
         else {
             panic!("a welcome")
         };
@@ -93,15 +95,15 @@ impl Samples {
             ..requests().swap_remove(0)
         });
         for request in requests().into_iter().chain(from_nodes) {
-            samples.node.extend(whole(|out| codec::encode_request(&request, 1, out)));
+            samples.node.extend(encoded_frame(|out| codec::encode_request(&request, 1, out)));
             if matches!(request.body, wire::Body::Stripe { .. }) && codec::begins_stripe(&request.body).is_some() {
                 let filled = ShmPayload { slot: 1, length: 64 };
                 let published = |out: &mut Vec<u8>| codec::encode_request_in_shm(&request, filled, 1, out);
-                samples.node.extend(whole(|out| published(out).map(|()| Bytes::new())));
+                samples.node.extend(encoded_frame(|out| published(out).map(|()| Bytes::new())));
             }
         }
         for reply in replies() {
-            samples.client.extend(whole(|out| codec::encode_reply(&reply, 1, out)));
+            samples.client.extend(encoded_frame(|out| codec::encode_reply(&reply, 1, out)));
         }
         let mut recall = Vec::new();
         codec::encode_recalls(SESSION, &recalls(), 9, &mut recall);
@@ -110,7 +112,7 @@ impl Samples {
     }
 }
 
-fn whole<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, E>) -> Option<Vec<u8>> {
+fn encoded_frame<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, E>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let payload = encode(&mut out).unwrap();
     out.extend_from_slice(&payload);
@@ -213,8 +215,8 @@ fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), DecodeErr
         Side::Node => {
             let (id, request) = match ToNode::decode(frame)? {
                 ToNode::Request { id, request } => (id, request),
-                ToNode::RequestInShm { id, request: publish } => {
-                    (id, publish.into_request(Bytes::from_static(&[7; 64]))?)
+                ToNode::RequestInShm { id, request: in_shm } => {
+                    (id, in_shm.into_request(Bytes::from_static(&[7; 64]))?)
                 }
                 _ => return Ok(()),
             };
@@ -245,24 +247,24 @@ fn parts(encoded: &[u8], given: Bytes) -> (&[u8], Bytes) {
 
 /// Damages a handshake: it may succeed only if the damage is in bytes that prove nothing.
 fn handshake(samples: &Samples, random: &mut Random) {
-    let mut came = [&samples.hello, &samples.challenge, &samples.welcome][random.below(3)].clone();
-    damage(&mut came, random);
-    let on_node = |came: Result<wire::frame::Frame<'_>, DecodeError>| match came {
+    let mut received = [&samples.hello, &samples.challenge, &samples.welcome][random.below(3)].clone();
+    damage(&mut received, random);
+    let on_node = |received: Result<wire::frame::Frame<'_>, DecodeError>| match received {
         Ok(frame) => node().on_frame(&frame),
         Err(error) => node().on_decode_error(error),
     };
-    if let Some(Step::Done { .. }) = step(Side::Node, &came, on_node) {
+    if let Some(Step::Done { .. }) = step(Side::Node, &received, on_node) {
         // Two bytes of versions, nonce and proof. The bytes after them only describe the client.
-        assert_eq!(came[HEADER_BYTES..HEADER_BYTES + 66], samples.hello[HEADER_BYTES..HEADER_BYTES + 66]);
+        assert_eq!(received[HEADER_BYTES..HEADER_BYTES + 66], samples.hello[HEADER_BYTES..HEADER_BYTES + 66]);
     }
     let mut client = client();
     if random.below(2) == 0 {
-        step(Side::Client, &samples.challenge, |came| client.on_frame(&came.unwrap()));
+        step(Side::Client, &samples.challenge, |received| client.on_frame(&received.unwrap()));
     }
-    let step = step(Side::Client, &came, |came| came.map(|frame| client.on_frame(&frame)));
+    let step = step(Side::Client, &received, |received| received.map(|frame| client.on_frame(&frame)));
     if let Some(Ok(Step::Done { .. })) = step {
         // Bytes after the frame do not matter.
-        assert!(came[HEADER_BYTES..].starts_with(&samples.welcome[HEADER_BYTES..]));
+        assert!(received[HEADER_BYTES..].starts_with(&samples.welcome[HEADER_BYTES..]));
     }
 }
 
@@ -300,7 +302,7 @@ fn damaged_streams_are_decoded_or_refused() {
     while end.map_or(count < STREAMS, |end| Instant::now() < end) {
         let seed = first + count;
         match catch_unwind(AssertUnwindSafe(|| one(&samples, seed))) {
-            Ok(whole) => understood += u64::from(whole),
+            Ok(encoded_frame) => understood += u64::from(encoded_frame),
             Err(panic) => {
                 eprintln!("the stream of seed {seed} is not handled: FUZZ_SEED={seed} makes it again");
                 resume_unwind(panic);

@@ -45,12 +45,12 @@ fn framed<T>(side: Side, mut bytes: &[u8], on: impl FnOnce(&Frame<'_>) -> T) -> 
 /// Runs a handshake; returns the last step of the node, then of the client.
 fn shake(node: NodeHandshake, mut client: ClientHandshake) -> (Step, Step) {
     let challenge = node.challenge("a node");
-    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on_frame(came)) else {
+    let Step::Send(hello) = framed(Side::Client, &challenge, |frame| client.on_frame(frame)) else {
         panic!("it says hello")
     };
-    let nodes = framed(Side::Node, &hello, |came| node.on_frame(came));
+    let nodes = framed(Side::Node, &hello, |frame| node.on_frame(frame));
     let (Step::Done { send, .. } | Step::Close { send, .. }) = &nodes else { panic!("the node's part is over") };
-    let clients = framed(Side::Client, send, |came| client.on_frame(came));
+    let clients = framed(Side::Client, send, |frame| client.on_frame(frame));
     (nodes, clients)
 }
 
@@ -99,31 +99,31 @@ fn a_nodes_proof_that_is_passed_on_is_no_proof_of_another() {
     let bound = |id| right().of_node("a", NodeId(id));
     let mut client = client(bound(1), VERSIONS).with_address("tcp:a:1");
     let real = node(bound(2), VERSIONS).with_address("tcp:a:1");
-    let Step::Send(_) = framed(Side::Client, &real.challenge(""), |came| client.on_frame(came)) else {
+    let Step::Send(_) = framed(Side::Client, &real.challenge(""), |frame| client.on_frame(frame)) else {
         panic!("a hello")
     };
     // A welcome that the other node made for a client of its own, with the same nonces.
     let (welcomes, _) = shake(real, self::client(bound(2), VERSIONS).with_address("tcp:a:1"));
     let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
-    let step = framed(Side::Client, &send, |came| client.on_frame(came));
+    let step = framed(Side::Client, &send, |frame| client.on_frame(frame));
     assert_eq!(step, Step::Close { send: Vec::new(), why: HandshakeFailed::NotProven });
 }
 
 #[test]
 fn a_client_that_may_be_over_soon_says_so() {
-    for brief in [false, true] {
+    for short_lived in [false, true] {
         let client = client(right(), VERSIONS);
-        let (nodes, _) = shake(node(right(), VERSIONS), if brief { client.short_lived() } else { client });
-        assert!(matches!(nodes, Step::Done { short_lived: said, .. } if said == brief), "{nodes:?}");
+        let (nodes, _) = shake(node(right(), VERSIONS), if short_lived { client.short_lived() } else { client });
+        assert!(matches!(nodes, Step::Done { short_lived: received, .. } if received == short_lived), "{nodes:?}");
     }
 }
 
 #[test]
 fn a_node_that_has_no_room_says_so() {
-    let told = framed(Side::Client, &encode_refusal(&HandshakeFailed::Full(2)), |came| {
-        client(right(), VERSIONS).on_frame(came)
+    let step = framed(Side::Client, &encode_refusal(&HandshakeFailed::Full(2)), |frame| {
+        client(right(), VERSIONS).on_frame(frame)
     });
-    let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = told else { panic!("{told:?}") };
+    let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = step else { panic!("{step:?}") };
     assert!(reason == Reason::Busy && why.contains("2 connections"), "{why}");
 }
 
@@ -139,20 +139,20 @@ fn versions_that_do_not_meet_are_named_on_both_sides() {
 
 #[test]
 fn the_token_is_never_sent_and_no_proof_serves_twice() {
-    let said = |nonce| {
+    let hello_from = |nonce| {
         let node = NodeHandshake::new(right(), VERSIONS, nonce);
         let challenge = node.challenge("");
-        let Step::Send(hello) = framed(Side::Client, &challenge, |came| client(right(), VERSIONS).on_frame(came))
+        let Step::Send(hello) = framed(Side::Client, &challenge, |frame| client(right(), VERSIONS).on_frame(frame))
         else {
             panic!("it says hello")
         };
         (node, challenge, hello)
     };
-    let (_, challenge, heard) = said([1; 32]);
+    let (_, challenge, hello) = hello_from([1; 32]);
     let secret = b"the token of this pool";
-    assert!([&challenge, &heard].iter().all(|sent| !sent.windows(secret.len()).any(|part| part == secret)));
-    let (other, _, _) = said([9; 32]);
-    let again = framed(Side::Node, &heard, |came| other.on_frame(came));
+    assert!([&challenge, &hello].iter().all(|sent| !sent.windows(secret.len()).any(|part| part == secret)));
+    let (other, _, _) = hello_from([9; 32]);
+    let again = framed(Side::Node, &hello, |frame| other.on_frame(frame));
     assert!(matches!(again, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{again:?}");
 }
 
@@ -160,13 +160,13 @@ fn the_token_is_never_sent_and_no_proof_serves_twice() {
 fn a_node_that_does_not_know_the_token_is_found_out() {
     let mut client = client(right(), VERSIONS);
     let fake = node(token("what the fake believes"), VERSIONS);
-    let Step::Send(_) = framed(Side::Client, &fake.challenge(""), |came| client.on_frame(came)) else {
+    let Step::Send(_) = framed(Side::Client, &fake.challenge(""), |frame| client.on_frame(frame)) else {
         panic!("a hello")
     };
     // The fake node accepts any client: it sends a welcome that it made with its own token.
     let (welcomes, _) = shake(fake, self::client(token("what the fake believes"), VERSIONS));
     let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
-    let step = framed(Side::Client, &send, |came| client.on_frame(came));
+    let step = framed(Side::Client, &send, |frame| client.on_frame(frame));
     assert_eq!(step, Step::Close { send: Vec::new(), why: HandshakeFailed::NotProven });
 }
 
@@ -174,7 +174,7 @@ fn a_node_that_does_not_know_the_token_is_found_out() {
 fn a_client_cannot_be_answered_with_its_own_proof() {
     let mut client = client(right(), VERSIONS);
     let challenge = node(right(), VERSIONS).challenge("");
-    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on_frame(came)) else { panic!("a hello") };
+    let Step::Send(hello) = framed(Side::Client, &challenge, |frame| client.on_frame(frame)) else { panic!("a hello") };
     let mut frames = Frames::new(Side::Client);
     frames.feed(&mut &hello[..]);
     let refused = frames.next().unwrap_err();
@@ -185,13 +185,13 @@ fn a_client_cannot_be_answered_with_its_own_proof() {
 fn steps_out_of_order_end_the_handshake() {
     let (nodes, _) = shake(node(right(), VERSIONS), client(right(), VERSIONS));
     let Step::Done { send: welcome, .. } = nodes else { panic!("{nodes:?}") };
-    let step = framed(Side::Client, &welcome, |came| client(right(), VERSIONS).on_frame(came));
+    let step = framed(Side::Client, &welcome, |frame| client(right(), VERSIONS).on_frame(frame));
     let misplaced = |kind| Step::Close { send: Vec::new(), why: HandshakeFailed::Misplaced(kind) };
     assert_eq!(step, misplaced(FrameKind::Welcome));
     let mut twice = client(right(), VERSIONS);
     let challenge = node(right(), VERSIONS).challenge("");
-    framed(Side::Client, &challenge, |came| twice.on_frame(came));
-    assert_eq!(framed(Side::Client, &challenge, |came| twice.on_frame(came)), misplaced(FrameKind::Challenge));
+    framed(Side::Client, &challenge, |frame| twice.on_frame(frame));
+    assert_eq!(framed(Side::Client, &challenge, |frame| twice.on_frame(frame)), misplaced(FrameKind::Challenge));
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn who_speaks_something_else_is_told_so_and_gets_no_memory() {
     let error = frames.next().unwrap_err();
     assert_eq!(error, DecodeError::Magic(*b"GET "));
     let Step::Close { send, why } = node(right(), VERSIONS).on_decode_error(error.clone()) else { panic!("it closes") };
-    assert_eq!(why, HandshakeFailed::DecodeError(error));
-    let told = framed(Side::Client, &send, |came| client(right(), VERSIONS).on_frame(came));
-    let Step::Close { why: HandshakeFailed::Refused { why, .. }, .. } = told else { panic!("{told:?}") };
+    assert_eq!(why, HandshakeFailed::Decode(error));
+    let step = framed(Side::Client, &send, |frame| client(right(), VERSIONS).on_frame(frame));
+    let Step::Close { why: HandshakeFailed::Refused { why, .. }, .. } = step else { panic!("{step:?}") };
     assert!(why.contains("does not start with `tide`"), "{why}");
 }
 
@@ -211,7 +211,7 @@ fn who_speaks_something_else_is_told_so_and_gets_no_memory() {
 fn a_hello_that_makes_no_sense_is_refused() {
     let mut hello = Vec::new();
     let Step::Send(good) =
-        framed(Side::Client, &node(right(), VERSIONS).challenge(""), |came| client(right(), VERSIONS).on_frame(came))
+        framed(Side::Client, &node(right(), VERSIONS).challenge(""), |frame| client(right(), VERSIONS).on_frame(frame))
     else {
         panic!("a hello")
     };
@@ -221,18 +221,15 @@ fn a_hello_that_makes_no_sense_is_refused() {
     let header = wire::frame::Header::new(FrameKind::Hello, 0, &meta, 0).unwrap();
     hello.extend_from_slice(&header.encode());
     hello.extend_from_slice(&meta);
-    let step = framed(Side::Node, &hello, |came| node(right(), VERSIONS).on_frame(came));
-    assert!(
-        matches!(step, Step::Close { why: HandshakeFailed::DecodeError(DecodeError::Meta { .. }), .. }),
-        "{step:?}"
-    );
+    let step = framed(Side::Node, &hello, |frame| node(right(), VERSIONS).on_frame(frame));
+    assert!(matches!(step, Step::Close { why: HandshakeFailed::Decode(DecodeError::Meta { .. }), .. }), "{step:?}");
 }
 
 #[test]
 fn a_client_that_is_let_in_may_send_requests_behind_its_hello() {
     let node = node(right(), VERSIONS);
     let Step::Send(mut sent) =
-        framed(Side::Client, &node.challenge(""), |came| client(right(), VERSIONS).on_frame(came))
+        framed(Side::Client, &node.challenge(""), |frame| client(right(), VERSIONS).on_frame(frame))
     else {
         panic!("a hello")
     };

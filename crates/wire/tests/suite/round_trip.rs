@@ -67,48 +67,54 @@ fn every_answer_and_failure_comes_as_it_was_sent() {
 #[test]
 fn the_other_frames_come_as_they_were_sent() {
     let mut out = Vec::new();
-    let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
+    let mut decoded = |encode: &dyn Fn(&mut Vec<u8>)| {
         out.clear();
         encode(&mut out);
         to_node(&out).unwrap()
     };
-    assert_eq!(told(&|out| codec::encode_cancel(u64::MAX, out)), ToNode::Cancel { id: u64::MAX });
-    assert_eq!(told(&|out| codec::encode_subscribe(SESSION, 5, out)), ToNode::Subscribe { id: 5, session: SESSION });
-    assert_eq!(told(&|out| codec::encode_unsubscribe(SESSION, out)), ToNode::Unsubscribe { session: SESSION });
-    assert_eq!(told(&|out| codec::encode_supports_prune(SESSION, out)), ToNode::SupportsPrune { session: SESSION });
-    assert_eq!(told(&|out| codec::encode_ack(6, out)), ToNode::Ack { batch: 6 });
-    assert_eq!(told(&|out| codec::encode_ping(7, out)), ToNode::Ping(7));
-    assert_eq!(told(&|out| codec::encode_pong(8, out)), ToNode::Pong(8));
-    assert_eq!(told(&|out| codec::encode_goodbye("over", out)), ToNode::Goodbye("over".into()));
-    let borrow = LeaseFd { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
-    assert_eq!(told(&|out| codec::encode_lease_fd(borrow, 9, out)), ToNode::LeaseFd { id: 9, request: borrow });
+    assert_eq!(decoded(&|out| codec::encode_cancel(u64::MAX, out)), ToNode::Cancel { id: u64::MAX });
+    assert_eq!(decoded(&|out| codec::encode_subscribe(SESSION, 5, out)), ToNode::Subscribe { id: 5, session: SESSION });
+    assert_eq!(decoded(&|out| codec::encode_unsubscribe(SESSION, out)), ToNode::Unsubscribe { session: SESSION });
+    assert_eq!(decoded(&|out| codec::encode_supports_prune(SESSION, out)), ToNode::SupportsPrune { session: SESSION });
+    assert_eq!(decoded(&|out| codec::encode_ack(6, out)), ToNode::Ack { batch: 6 });
+    assert_eq!(decoded(&|out| codec::encode_ping(7, out)), ToNode::Ping(7));
+    assert_eq!(decoded(&|out| codec::encode_pong(8, out)), ToNode::Pong(8));
+    assert_eq!(decoded(&|out| codec::encode_goodbye("over", out)), ToNode::Goodbye("over".into()));
+    let lease_fd = LeaseFd { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
+    assert_eq!(decoded(&|out| codec::encode_lease_fd(lease_fd, 9, out)), ToNode::LeaseFd { id: 9, request: lease_fd });
     let (session, file, flags) = (SESSION, samples::FILE, OpenFlags::APPEND);
-    let obtain = ProgramFd { session, file, flags, kind: LeaseKind::Directory };
-    assert_eq!(told(&|out| codec::encode_program_fd(obtain, 9, out)), ToNode::ProgramFd { id: 9, request: obtain });
-    assert_eq!(told(&|out| codec::encode_open_with_fd(flags, 9, out)), ToNode::OpenWithFd { id: 9, flags });
-    let marks = [samples::MARK, OpenLeaseId(u64::MAX)];
-    assert_eq!(told(&|out| codec::encode_leases_closed(&marks, out)), ToNode::LeasesClosed(marks.into()));
+    let program_fd = ProgramFd { session, file, flags, kind: LeaseKind::Directory };
     assert_eq!(
-        told(&|out| codec::encode_leases_returned(&[9, u64::MAX], out)),
+        decoded(&|out| codec::encode_program_fd(program_fd, 9, out)),
+        ToNode::ProgramFd { id: 9, request: program_fd }
+    );
+    assert_eq!(decoded(&|out| codec::encode_open_with_fd(flags, 9, out)), ToNode::OpenWithFd { id: 9, flags });
+    let leases = [samples::LEASE, OpenLeaseId(u64::MAX)];
+    assert_eq!(decoded(&|out| codec::encode_leases_closed(&leases, out)), ToNode::LeasesClosed(leases.into()));
+    assert_eq!(
+        decoded(&|out| codec::encode_leases_returned(&[9, u64::MAX], out)),
         ToNode::LeasesReturned(vec![9, u64::MAX])
     );
-    assert_eq!(told(&|out| codec::encode_segment_mapped(5, out)), ToNode::SegmentMapped { number: 5 });
-    let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
+    assert_eq!(decoded(&|out| codec::encode_segment_mapped(5, out)), ToNode::SegmentMapped { number: 5 });
+    let mut decoded = |encode: &dyn Fn(&mut Vec<u8>)| {
         out.clear();
         encode(&mut out);
         to_client(&out).unwrap()
     };
-    assert_eq!(told(&|out| codec::encode_fd_passing(out)), ToClient::FdPassing);
-    assert_eq!(told(&|out| codec::encode_leased_fd(9, out)), ToClient::LeasedFd { id: 9 });
-    let mark = samples::MARK;
-    assert_eq!(told(&|out| codec::encode_granted_fd(mark, 9, out)), ToClient::GrantedFd { id: 9, lease: mark });
+    assert_eq!(decoded(&|out| codec::encode_fd_passing(out)), ToClient::FdPassing);
+    assert_eq!(decoded(&|out| codec::encode_leased_fd(9, out)), ToClient::LeasedFd { id: 9 });
+    let lease = samples::LEASE;
+    assert_eq!(decoded(&|out| codec::encode_granted_fd(lease, 9, out)), ToClient::GrantedFd { id: 9, lease });
     let segment = Segment { length: u64::MAX };
-    assert_eq!(told(&|out| codec::encode_segment(segment, 9, out)), ToClient::Segment { number: 9, segment });
+    assert_eq!(decoded(&|out| codec::encode_segment(segment, 9, out)), ToClient::Segment { number: 9, segment });
     let placed = ShmRange { segment: 15, offset: u64::MAX, length: u32::MAX };
-    assert_eq!(told(&|out| codec::encode_reply_in_shm(placed, 9, out)), ToClient::ReplyInShm { id: 9, range: placed });
-    assert_eq!(told(&|out| codec::encode_segment_removed(5, out)), ToClient::SegmentRemoved { number: 5 });
-    let bay = WriteSegmentInfo { length: u64::MAX, block_bytes: 1 << 20, least_bytes: 4096 };
-    assert_eq!(told(&|out| codec::encode_write_segment(bay, out)), ToClient::WriteSegment(bay));
+    assert_eq!(
+        decoded(&|out| codec::encode_reply_in_shm(placed, 9, out)),
+        ToClient::ReplyInShm { id: 9, range: placed }
+    );
+    assert_eq!(decoded(&|out| codec::encode_segment_removed(5, out)), ToClient::SegmentRemoved { number: 5 });
+    let info = WriteSegmentInfo { length: u64::MAX, block_bytes: 1 << 20, least_bytes: 4096 };
+    assert_eq!(decoded(&|out| codec::encode_write_segment(info, out)), ToClient::WriteSegment(info));
     let mut out = Vec::new();
     codec::encode_recalls(SESSION, &recalls(), 9, &mut out);
     assert_eq!(to_client(&out).unwrap(), ToClient::Recall { batch: 9, session: SESSION, recalls: recalls() });
@@ -124,18 +130,20 @@ fn a_request_whose_bytes_are_elsewhere_has_them_once_they_are_given() {
         let filled = ShmPayload { slot: 63, length: u32::try_from(bytes.len()).unwrap() };
         let mut out = Vec::new();
         codec::encode_request_in_shm(&request, filled, 9, &mut out).unwrap();
-        let Ok(ToNode::RequestInShm { id: 9, request: publish }) = to_node(&out) else { panic!("what was published") };
-        assert_eq!(publish.filled, filled);
-        assert_eq!(publish.into_request(bytes), Ok(request));
+        let Ok(ToNode::RequestInShm { id: 9, request: in_shm }) = to_node(&out) else {
+            panic!("the request that was sent")
+        };
+        assert_eq!(in_shm.filled, filled);
+        assert_eq!(in_shm.into_request(bytes), Ok(request));
     }
 }
 
 #[test]
-fn what_has_no_bulk_bytes_cannot_be_published() {
+fn what_has_no_bulk_bytes_cannot_be_sent_through_shared_memory() {
     let filled = ShmPayload { slot: 0, length: 5 };
-    let publish = codec::RequestInShm::new(filled, request(Body::Usage));
-    let published = publish.into_request(Bytes::from_static(b"bytes"));
-    assert!(matches!(published, Err(DecodeError::Meta { .. })), "{published:?}");
+    let in_shm = codec::RequestInShm::new(filled, request(Body::Usage));
+    let decoded = in_shm.into_request(Bytes::from_static(b"bytes"));
+    assert!(matches!(decoded, Err(DecodeError::Meta { .. })), "{decoded:?}");
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn request(body: Body) -> Request {
 }
 
 #[test]
-fn what_only_nodes_say_is_not_taken_from_clients() {
+fn what_only_nodes_send_is_not_taken_from_clients() {
     let request_id = Some(RequestId { session: SESSION, number: 1, settled: 1 });
     for command in never_from_clients() {
         let request = request(Body::Meta { request_id, command });

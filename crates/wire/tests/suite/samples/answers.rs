@@ -1,6 +1,6 @@
 //! Sample answers and failures.
 
-use super::{EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, host, inherited, layout, name, placing};
+use super::{EXTENT, FILE, INTENT, KINDS, LEASE, OWNER, SESSION, TIME, host, inherited, layout, name, placing};
 use bytes::Bytes;
 use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, PlacementSpec, Policy};
 use std::{sync::Arc, time::Duration};
@@ -11,7 +11,7 @@ use wire::{
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
-    let answers = [told(), of_files(), of_bytes(), of_objects(), of_marks(), of_intents()].concat();
+    let answers = [basic(), of_files(), of_bytes(), of_objects(), of_open_leases(), of_intents()].concat();
     let mut replies: Vec<_> = answers.into_iter().map(Ok).collect();
     replies.extend(refusals().into_iter().map(|refusal| Err(Failure::Refused(refusal))));
     replies.extend([
@@ -61,7 +61,7 @@ fn truncation() -> PendingTruncate {
     PendingTruncate { layout: layout().in_partition(PartitionId(9)), generation: 8, length: 1 << 21, stripes: runs() }
 }
 
-fn told() -> Vec<Answer> {
+fn basic() -> Vec<Answer> {
     let welcome = HelloReply { node: NodeId(7), session: SESSION, map: map(), seed: u64::MAX, stripe_bytes: 1 << 20 };
     let usage = SpaceUsage { capacity: 1 << 40, used: 5, waiting: 1, extent_free: Some(3), ..SpaceUsage::default() };
     let leftovers = UnfinishedWork { prepared: vec![INTENT], committed: vec![INTENT; 2], deleted: vec![deleted()] };
@@ -164,15 +164,15 @@ fn of_objects() -> Vec<Answer> {
     ]
 }
 
-fn of_marks() -> Vec<Answer> {
-    let marked = |lent| OpenLease { id: MARK, file: FILE, flags: OpenFlags::APPEND, kind: lent };
+fn of_open_leases() -> Vec<Answer> {
+    let open_lease = |kind| OpenLease { id: LEASE, file: FILE, flags: OpenFlags::APPEND, kind };
     vec![
         Answer::LeaseStatus(LeaseStatus::Open),
         Answer::LeaseStatus(LeaseStatus::Ended { deleted: None }),
         Answer::LeaseStatus(LeaseStatus::Ended { deleted: Some(deleted()) }),
         Answer::LeaseStatus(LeaseStatus::EndedRemote { file: FILE, session: SESSION }),
         Answer::OpenLeases(Vec::new()),
-        Answer::OpenLeases([LeaseKind::Extent(EXTENT), LeaseKind::Bytes, LeaseKind::Directory].map(marked).into()),
+        Answer::OpenLeases([LeaseKind::Extent(EXTENT), LeaseKind::Bytes, LeaseKind::Directory].map(open_lease).into()),
     ]
 }
 

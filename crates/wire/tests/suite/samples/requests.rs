@@ -1,7 +1,7 @@
 //! Sample requests.
 
 use super::{
-    DIRECTORY, EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, TIMES, host, inherited, inode, layout, name,
+    DIRECTORY, EXTENT, FILE, INTENT, KINDS, LEASE, OWNER, SESSION, TIME, TIMES, host, inherited, inode, layout, name,
     placing,
 };
 use bytes::Bytes;
@@ -28,8 +28,8 @@ pub fn requests() -> Vec<Request> {
     bodies.push(Body::Extent { request_id: None, file: FILE, extent: EXTENT, action: write });
     bodies.push(Body::Extent { request_id, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
     bodies.extend(walks());
-    bodies.push(Body::ProbeLease { lease: MARK });
-    bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: MARK });
+    bodies.push(Body::ProbeLease { lease: LEASE });
+    bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: LEASE });
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
     let request = |(count, body)| Request {
         epoch: Epoch(3),
@@ -55,10 +55,10 @@ pub fn never_from_clients() -> Vec<Command> {
 }
 
 fn commands() -> Vec<Command> {
-    [asked(), about_locks(), made(), written(), named(), of_one_inode(), of_objects(), ended(), of_intents()].concat()
+    [queries(), about_locks(), made(), written(), named(), of_one_inode(), of_objects(), ended(), of_intents()].concat()
 }
 
-fn asked() -> Vec<Command> {
+fn queries() -> Vec<Command> {
     let (parent, directory, file) = (DIRECTORY, DIRECTORY, FILE);
     vec![
         Command::Lookup { parent, name: name("x") },
@@ -89,7 +89,7 @@ fn about_locks() -> Vec<Command> {
         Command::TestLock { file, session, lock: lock(LockKind::Read, LockStyle::EVERYWHERE) },
         Command::Lock { file, lock: lock(LockKind::Write, LockStyle::Whole), wait: true },
         Command::Lock { file, lock: of(LockOwner::Process(0)), wait: false },
-        Command::Lock { file, lock: of(LockOwner::Open(MARK)), wait: false },
+        Command::Lock { file, lock: of(LockOwner::Open(LEASE)), wait: false },
         Command::Lock { file, lock: lock(LockKind::Unlock, LockStyle::Range { start: 9, end: 9 }), wait: false },
     ]
 }
@@ -236,7 +236,7 @@ fn walks() -> Vec<Body> {
     let request_id =
         |command: &Command| command.is_mutation().then_some(RequestId { session: SESSION, number: 5, settled: 4 });
     let then = |command| Some(Box::new(WalkAction { directory, partition, request_id: request_id(&command), command }));
-    let walk = |folders: Vec<_>, then| Body::Walk { start: top, components: folders, credentials: None, action: then };
+    let walk = |components: Vec<_>, then| Body::Walk { start: top, components, credentials: None, action: then };
     let mut walks = vec![walk(vec![name("a"); 256], None), walk(Vec::new(), None)];
     walks.extend([DirAccess::Lookup, DirAccess::Create, DirAccess::Remove].map(|needs| {
         let who = Some(Credentials { uid: 1000, gid: 100, groups: vec![4, 27], access: needs });
