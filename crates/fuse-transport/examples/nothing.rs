@@ -47,14 +47,14 @@ struct Inode {
 
 impl Inode {
     /// Sets the inode of a name and returns the previous one.
-    fn enter(&mut self, name: &[u8], number: u64) -> Option<u64> {
+    fn insert(&mut self, name: &[u8], number: u64) -> Option<u64> {
         let replaced = self.names.insert(name.to_vec(), number);
         replaced.map(|gone| self.order.remove(&gone));
         self.order.insert(number, name.to_vec());
         replaced
     }
 
-    fn leave(&mut self, name: &[u8]) -> Answer<u64> {
+    fn remove(&mut self, name: &[u8]) -> Answer<u64> {
         let number = self.names.remove(name).ok_or(Errno::NOENT)?;
         self.order.remove(&number);
         Ok(number)
@@ -120,19 +120,19 @@ impl Nothing {
             return Err(Errno::EXIST);
         }
         let made = self.make(mode, request.uid, request.gid);
-        parent.enter(name, made.inode);
+        parent.insert(name, made.inode);
         Ok(entry(made))
     }
 
     fn remove(&self, parent: u64, name: &[u8]) -> Answer<()> {
-        let number = self.get(parent)?.lock().leave(name)?;
+        let number = self.get(parent)?.lock().remove(name)?;
         self.shard(number).write().remove(&number);
         Ok(())
     }
 
     fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> Answer<()> {
-        let number = self.get(from.0)?.lock().leave(from.1)?;
-        let replaced = self.get(to.0)?.lock().enter(to.1, number);
+        let number = self.get(from.0)?.lock().remove(from.1)?;
+        let replaced = self.get(to.0)?.lock().insert(to.1, number);
         if let Some(gone) = replaced {
             self.shard(gone).write().remove(&gone);
         }

@@ -78,7 +78,7 @@ impl BufferPool {
                 self.retained.push(retained);
             }
         }
-        Arc::get_mut(&mut self.current).expect("nobody else has it")
+        Arc::get_mut(&mut self.current).expect("the current buffer has no other owner")
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) const PAGE: u32 = 4096;
 
 /// Requested options; the kernel may grant less.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each option is independent of the others")]
 pub struct Config {
     /// Threads that read requests, at least one. Measured with `examples/nothing` on two
     /// processors: one to four threads have the same cost per operation within the noise, because
@@ -59,7 +59,7 @@ impl Config {
 
 /// Negotiated options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an agreement of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each option is negotiated by itself")]
 pub struct Negotiated {
     /// The common minor version.
     pub minor: u32,

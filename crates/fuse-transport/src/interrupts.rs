@@ -1,7 +1,7 @@
 //! INTERRUPT requests: cancellation of requests whose caller was killed or got a signal.
 //!
 //! ```text
-//!   Reply::interrupted() --> waiting[unique] --- INTERRUPT unique ---> the future resolves
+//!   FuseReply::interrupted() --> waiting[unique] --- INTERRUPT unique ---> the future resolves
 //!   INTERRUPT unique, no future waits (yet) --> early: kept for a later `interrupted()`
 //! ```
 //!
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_its_own_interrupt_only() {
+    fn a_future_resolves_for_its_own_interrupt_only() {
         let table = Arc::new(Interrupts::default());
         let (mut one, mut other) = (table.wait(2), table.wait(4));
         assert_eq!(table.deliver(2, 3), None);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   kernel --- /dev/fuse ---> threads of a FuseSession --- FuseRequest, FuseReply --> Handler
-//!          <-- replies ----------------------------------- FuseReply::entry, ...   (the file system)
+//!          <-- replies ---------------------------------- FuseReply::entry, ...  (the file system)
 //!          <-- Notifier: invalidate caches; Backings: register files for passthrough
 //! ```
 //!

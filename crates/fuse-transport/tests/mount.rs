@@ -80,7 +80,7 @@ fn check(verbs: &[(&str, &str, &str)]) {
     let Some(mounted) = Mounted::new(&config()) else { return };
     for (verb, name, expected) in verbs {
         assert_eq!(mounted.act(verb, name), 0, "{verb} succeeds");
-        assert!(mounted.server.count(expected) >= 1, "{verb}: {:?}", mounted.server.asked());
+        assert!(mounted.server.count(expected) >= 1, "{verb}: {:?}", mounted.server.requests());
     }
 }
 
@@ -112,7 +112,7 @@ fn times_are_set_to_now_or_to_a_moment() {
 fn locks_tell_their_style_their_process_and_whether_they_wait() {
     let Some(mounted) = Mounted::new(&config()) else { return };
     assert_eq!((mounted.act("flock", "file"), mounted.act("lock", "file")), (0, 0));
-    let asked = mounted.server.asked();
+    let asked = mounted.server.requests();
     let locks: Vec<_> = asked.iter().filter(|line| line.contains("Setlk") && !line.contains("Unlock")).collect();
     assert!(locks[0].contains("kind: Write") && locks[0].ends_with("flock: true, wait: false }"), "{locks:?}");
     assert!(locks[1].contains("start: 0, end: 9223372036854775807, kind: Read"), "{locks:?}");
@@ -170,7 +170,7 @@ fn parked_requests_end_with_the_connection() {
 #[test]
 fn passed_through_files_are_read_and_written_without_asking() {
     let Some(mounted) = Mounted::new(&config()) else { return };
-    if !mounted.granted.passthrough {
+    if !mounted.negotiated.passthrough {
         return eprintln!("SKIPPED: the kernel has no passthrough");
     }
     let file = memfd_create("backing", MemfdFlags::CLOEXEC).unwrap();
@@ -214,7 +214,7 @@ fn names_are_kept_until_they_are_dropped() {
     let notifier = mounted.notifier.clone();
     assert!(mounted.watched("a notification", move || notifier.invalidate_entry(1, b"cached")).unwrap());
     assert_eq!((mounted.act("stat", "cached"), asked()), (0, 2));
-    if mounted.granted.epochs {
+    if mounted.negotiated.epochs {
         assert!(mounted.notifier.increment_epoch().unwrap());
         assert_eq!((mounted.act("stat", "cached"), asked()), (0, 3));
     }
@@ -226,7 +226,7 @@ fn names_are_kept_until_they_are_dropped() {
 #[test]
 fn unused_inodes_that_are_pruned_are_forgotten() {
     let Some(mounted) = Mounted::new(&config()) else { return };
-    if !mounted.granted.pruning {
+    if !mounted.negotiated.pruning {
         return eprintln!("SKIPPED: the kernel knows no pruning");
     }
     assert_eq!(mounted.act("stat", "cached"), 0);

@@ -11,8 +11,8 @@ use rustix::{
 };
 
 /// Environment variables of a child: the operation and the path.
-pub(crate) const VERB: &str = "KERNEL_CHILD_VERB";
-pub(crate) const PATH: &str = "KERNEL_CHILD_PATH";
+pub(crate) const VERB: &str = "FUSE_CHILD_VERB";
+pub(crate) const PATH: &str = "FUSE_CHILD_PATH";
 
 /// Performs the operation of the environment and exits; returns if there is none.
 pub(crate) fn run() {

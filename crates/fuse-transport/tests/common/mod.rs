@@ -26,9 +26,9 @@ const WATCH: Duration = Duration::from_mins(1);
 
 /// A mount with its server, unmounted on drop.
 pub(crate) struct Mounted {
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) server: Arc<Small>,
-    pub(crate) granted: Negotiated,
+    pub(crate) negotiated: Negotiated,
     pub(crate) notifier: Notifier,
     pub(crate) backings: Backings,
     session: Option<FuseSession>,
@@ -38,20 +38,20 @@ impl Mounted {
     /// Mounts the file system. Returns `None`, with a message on standard error, if this process
     /// may not mount.
     pub(crate) fn new(config: &Config) -> Option<Self> {
-        let folder = tempfile::Builder::new().prefix("kernel-test-").tempdir().unwrap();
-        let Some(device) = attach(&folder) else {
+        let directory = tempfile::Builder::new().prefix("fuse-transport-test-").tempdir().unwrap();
+        let Some(device) = attach(&directory) else {
             eprintln!("SKIPPED: mount(2) of FUSE needs CAP_SYS_ADMIN and /dev/fuse");
             return None;
         };
         let server = Arc::new(Small::default());
         let (kept, serve) = (Arc::new(std::sync::Mutex::new(None)), Arc::clone(&server));
         let keep = Arc::clone(&kept);
-        let session = FuseSession::start(device.into(), config, move |granted, notifier, backings| {
-            *keep.lock().unwrap() = Some((granted.clone(), notifier, backings));
+        let session = FuseSession::start(device.into(), config, move |negotiated, notifier, backings| {
+            *keep.lock().unwrap() = Some((negotiated.clone(), notifier, backings));
             serve
         });
-        let (granted, notifier, backings) = kept.lock().unwrap().take().unwrap();
-        Some(Self { folder, server, granted, notifier, backings, session: Some(session.unwrap()) })
+        let (negotiated, notifier, backings) = kept.lock().unwrap().take().unwrap();
+        Some(Self { directory, server, negotiated, notifier, backings, session: Some(session.unwrap()) })
     }
 
     /// Starts a child that performs `verb` on `name`.
@@ -59,7 +59,7 @@ impl Mounted {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--ignored"])
             .env(child::VERB, verb)
-            .env(child::PATH, self.folder.path().join(name))
+            .env(child::PATH, self.directory.path().join(name))
             .stdout(Stdio::null())
             .spawn()
             .unwrap()
@@ -77,11 +77,11 @@ impl Mounted {
 
     /// Runs `work`. If it hangs, aborts the connection and fails the test.
     pub(crate) fn watched<T: Send + 'static>(&self, what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = mpsc::channel();
-        let worker = thread::spawn(move || tell.send(work()).ok());
-        let result = told.recv_timeout(WATCH).unwrap_or_else(|_| {
+        let (sender, receiver) = mpsc::channel();
+        let worker = thread::spawn(move || sender.send(work()).ok());
+        let result = receiver.recv_timeout(WATCH).unwrap_or_else(|_| {
             self.abort();
-            panic!("{what} hangs; it was asked: {:?}", self.server.asked());
+            panic!("{what} hangs; it was asked: {:?}", self.server.requests());
         });
         worker.join().unwrap();
         result
@@ -89,13 +89,13 @@ impl Mounted {
 
     /// Aborts the connection by a forced unmount, which works without the control file system.
     pub(crate) fn abort(&self) {
-        unmount(self.folder.path(), UnmountFlags::FORCE | UnmountFlags::DETACH).ok();
+        unmount(self.directory.path(), UnmountFlags::FORCE | UnmountFlags::DETACH).ok();
     }
 
     /// Unmounts and waits for the end of the session.
     pub(crate) fn end(&mut self) {
         let Some(session) = self.session.take() else { return };
-        unmount(self.folder.path(), UnmountFlags::DETACH).ok();
+        unmount(self.directory.path(), UnmountFlags::DETACH).ok();
         let ended = self.watched("the end of the session", move || {
             session.join();
             session.is_closed()
@@ -113,10 +113,17 @@ impl Drop for Mounted {
     }
 }
 
-fn attach(folder: &TempDir) -> Option<File> {
+fn attach(directory: &TempDir) -> Option<File> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
     let options = CString::new(options).unwrap();
-    mount("kernel-test", folder.path(), "fuse.kernel-test", MountFlags::NODEV, Some(options.as_c_str())).ok()?;
+    mount(
+        "fuse-transport-test",
+        directory.path(),
+        "fuse.fuse-transport-test",
+        MountFlags::NODEV,
+        Some(options.as_c_str()),
+    )
+    .ok()?;
     Some(device)
 }

@@ -53,13 +53,13 @@ pub(crate) struct Small {
 
 impl Small {
     /// All requests: the inode and the operation with its fields.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.notes.lines.lock().unwrap().clone()
     }
 
     /// Number of requests that start with `beginning`.
     pub(crate) fn count(&self, beginning: &str) -> usize {
-        self.asked().iter().filter(|line| line.starts_with(beginning)).count()
+        self.requests().iter().filter(|line| line.starts_with(beginning)).count()
     }
 
     /// Waits for `count` requests that start with `beginning`. Returns false on a timeout.
