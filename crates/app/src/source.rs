@@ -147,7 +147,7 @@ fn evaluate(
     let script = js4cloud::Script { file: name.to_owned(), source: text.to_owned() };
     let inputs = js4cloud::Inputs {
         tools,
-        catalogue: Catalogue::new(inputs.files).with_folder_name(describe).set_aside(inputs.set_aside),
+        catalogue: Catalogue::new(inputs.files).with_directory_name(describe).set_aside(inputs.set_aside),
         overrides: sets.to_vec(),
         log: Some(Box::new(console::say)),
         ..js4cloud::Inputs::default()

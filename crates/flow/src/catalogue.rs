@@ -1,6 +1,6 @@
-//! The catalogue of a data folder: finds its files by the names that scripts use.
+//! The catalogue of a data directory: finds its files by the names that scripts use.
 //!
-//! The caller lists the folder; this module only resolves names. If a name matches no file, or
+//! The caller lists the directory; this module only resolves names. If a name matches no file, or
 //! several, the error lists the files that were found instead.
 
 use base::{Problem, natural, nearest};
@@ -9,15 +9,15 @@ use std::collections::HashMap;
 /// The most file names that an error message lists.
 const SHOWN_MAX: usize = 5;
 
-/// The relative paths of the files of a data folder, with `/` between folders.
+/// The relative paths of the files of a data directory, with `/` between directories.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// All paths in natural order.
     paths: Vec<Box<str>>,
     /// Indices into `paths` in byte order, so that paths with a common prefix are adjacent.
     by_bytes: Vec<u32>,
-    /// The name of the folder in messages; if empty, "the data folder".
-    folder: String,
+    /// The name of the directory in messages; if empty, "the data directory".
+    directory: String,
     /// Files that only their full name finds, in byte order.
     set_aside: Vec<Box<str>>,
 }
@@ -49,16 +49,16 @@ impl Catalogue {
         paths.sort_by(|a, b| natural::compare(a, b));
         let mut by_bytes: Vec<u32> = (0..).take(paths.len()).collect();
         by_bytes.sort_by_key(|index| &paths[*index as usize]);
-        Self { paths, by_bytes, folder: String::new(), set_aside: Vec::new() }
+        Self { paths, by_bytes, directory: String::new(), set_aside: Vec::new() }
     }
 
-    /// Sets the name of the folder in messages.
+    /// Sets the name of the directory in messages.
     #[must_use]
-    pub fn with_folder_name(self, folder: impl Into<String>) -> Self {
-        Self { folder: folder.into(), ..self }
+    pub fn with_directory_name(self, directory: impl Into<String>) -> Self {
+        Self { directory: directory.into(), ..self }
     }
 
-    /// Adds files that only their full name finds: those that runs wrote into the data folder.
+    /// Adds files that only their full name finds: those that runs wrote into the data directory.
     #[must_use]
     pub fn set_aside(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.set_aside = paths.into_iter().map(String::into_boxed_str).collect();
@@ -241,7 +241,7 @@ impl Catalogue {
         Problem::new(format!("`{name}` needs {wanted}, and {}", found_groups.join("; ")))
     }
 
-    /// Adds a hint with the nearest name that stands for a file or a folder, if any is near.
+    /// Adds a hint with the nearest name that stands for a file or a directory, if any is near.
     fn with_suggestion(&self, problem: Problem, name: &str) -> Problem {
         match nearest::find(name, self.paths().flat_map(names_of)) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
@@ -251,24 +251,24 @@ impl Catalogue {
 
     fn summary(&self) -> String {
         let paths: Vec<&str> = self.paths().take(SHOWN_MAX + 1).collect();
-        let folder = if self.folder.is_empty() { "the data directory" } else { &self.folder };
+        let directory = if self.directory.is_empty() { "the data directory" } else { &self.directory };
         if paths.is_empty() {
-            return format!("0 files of {folder}");
+            return format!("0 files of {directory}");
         }
         let more = if self.paths.len() > SHOWN_MAX { ", ..." } else { "" };
         let first = paths[..paths.len().min(SHOWN_MAX)].join(", ");
-        format!("{} of {folder}: {first}{more}", files(self.paths.len()))
+        format!("{} of {directory}: {first}{more}", files(self.paths.len()))
     }
 }
 
 /// The names that a script may use for a path: the path itself, the path without its extension, and
-/// its folder.
+/// its directory.
 fn names_of(path: &str) -> impl Iterator<Item = &str> {
-    let folder = path.rsplit_once('/').map(|(folder, _)| folder);
+    let directory = path.rsplit_once('/').map(|(directory, _)| directory);
     let file = path.rsplit('/').next().unwrap_or(path);
     let dot = file.find('.').filter(|at| *at > 0).map_or(0, |at| file.len() - at);
     let stem = (dot > 0).then(|| &path[..path.len() - dot]);
-    stem.into_iter().chain([path]).chain(folder)
+    stem.into_iter().chain([path]).chain(directory)
 }
 
 /// The error that the files of a pattern of pairs do not have exactly two different mates.
@@ -381,7 +381,7 @@ mod tests {
             "`P` may be all of `P.*` (1 file), or all of `P_*` (2 files)\n  \
              hint: take them by a regular expression: Data.get(/.../)"
         );
-        let message = refused(files.with_folder_name("/d (the current directory)").all("X"));
+        let message = refused(files.with_directory_name("/d (the current directory)").all("X"));
         assert!(message.starts_with("no file `X`, `X/*`, `X.*` or `X_*` among the 7 files of /d (the"), "{message}");
     }
 

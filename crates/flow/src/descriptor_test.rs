@@ -6,7 +6,7 @@ use crate::tool::ConfigType;
 use proptest::prelude::*;
 
 /// A workflow with every kind of element, reference and value.
-fn whole() -> Workflow {
+fn full_workflow() -> Workflow {
     let params = vec![
         input("in"),
         optional("mask"),
@@ -43,7 +43,7 @@ fn problem_text(text: &str) -> String {
 
 #[test]
 fn what_is_written_reads_back_the_same() {
-    let workflow = whole();
+    let workflow = full_workflow();
     let text = to_json(&workflow);
     let read = from_json(&text, "f.json").unwrap_or_else(|problem| panic!("{problem}\n{text}"));
     assert_eq!(read, workflow);
@@ -54,7 +54,7 @@ fn what_is_written_reads_back_the_same() {
 
 #[test]
 fn references_are_written_as_people_would() {
-    let text = to_json(&whole());
+    let text = to_json(&full_workflow());
     for expected in [
         r#""parts": "M", "out": "O[0]""#,
         r#""parts": "M[1]", "out": "O[1]""#,
@@ -79,7 +79,7 @@ fn the_schema_takes_what_is_written_and_nothing_else() {
     let schema = include_str!("../../../docs/formats/flow.schema.json");
     let schema: serde_json::Value = serde_json::from_str(schema).expect("the schema is JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema is a schema");
-    let text = to_json(&whole());
+    let text = to_json(&full_workflow());
     let value: serde_json::Value = serde_json::from_str(&text).expect("the descriptor is JSON");
     let errors: Vec<String> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
     assert_eq!(errors, Vec::<String>::new());
@@ -109,7 +109,7 @@ fn the_example_of_the_format_page_is_a_descriptor() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_path_or_line() {
+fn what_is_wrong_is_reported_with_its_path_or_line() {
     let with = |elements: &str, tasks: &str| {
         let tool = r#"{"name": "Copy", "command": ["cp", "{in}", "{out}"], "params": [
             {"name": "in", "kind": {"input": {}}}, {"name": "out", "kind": {"output": {}}}]}"#;
@@ -154,7 +154,7 @@ fn what_is_wrong_is_told_with_its_path_or_line() {
         ),
     ] {
         let message = problem_text(text);
-        assert!(message.starts_with(expected), "{text}\nis told: {message}\ninstead of: {expected}");
+        assert!(message.starts_with(expected), "{text}\nhas the message: {message}\ninstead of: {expected}");
     }
 }
 
@@ -179,7 +179,7 @@ proptest! {
     /// checked, and its plan is expanded.
     #[test]
     fn no_damage_makes_it_panic(at in 0usize..4000, length in 0usize..40, put in "[\\[\\]{}\":,0-9a-zA-Z\\-]{0,6}") {
-        let text = to_json(&whole());
+        let text = to_json(&full_workflow());
         let at = text.floor_char_boundary(at.min(text.len()));
         let end = text.floor_char_boundary((at + length).min(text.len()));
         let damaged = format!("{}{put}{}", &text[..at], &text[end.max(at)..]);

@@ -27,7 +27,7 @@ pub struct TaskCommand {
     pub stdout: Option<String>,
     /// Variables that the tool adds to the environment.
     pub env: Vec<(String, String)>,
-    /// Absolute folders that come before `PATH`.
+    /// Absolute directories that come before `PATH`.
     pub path: Vec<String>,
     /// Files to write first: absolute path and content.
     pub lists: Vec<(String, String)>,
@@ -71,7 +71,7 @@ pub(crate) fn expand(
         stdin: stream(compiled.stdin),
         stdout: stream(compiled.stdout),
         env,
-        path: tool.path.iter().map(|folder| from_here(tool, folder)).collect(),
+        path: tool.path.iter().map(|directory| from_here(tool, directory)).collect(),
         lists: expansion.lists.into_iter().collect(),
         dirs: expansion.dirs.into_values().collect(),
     }
@@ -81,7 +81,7 @@ fn program(tool: &Tool, program: String) -> String {
     if program.contains('/') { from_here(tool, &program) } else { program }
 }
 
-/// `path` as an absolute path; relative paths are resolved from the tool file's folder.
+/// `path` as an absolute path; relative paths are resolved from the tool file's directory.
 fn from_here(tool: &Tool, path: &str) -> String {
     if path.starts_with('/') || tool.here.is_empty() { path.to_owned() } else { format!("{}/{path}", tool.here) }
 }

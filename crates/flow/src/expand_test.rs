@@ -76,7 +76,7 @@ fn an_empty_config_is_an_empty_argument() {
 }
 
 #[test]
-fn streams_environment_and_path_are_told() {
+fn streams_environment_and_path_are_given() {
     let builder = WorkflowBuilder::default()
         .tool("T", "t", vec![input("in"), output("out", ".txt")])
         .with(|tool| {

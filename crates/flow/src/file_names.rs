@@ -1,5 +1,5 @@
-//! File names: names each member's file, and checks that no two files in one folder have the same
-//! name.
+//! File names: names each member's file, and checks that no two files in one directory have the
+//! same name.
 
 use crate::diagnostics::Diagnostics;
 use crate::model::{DataId, DataRefs, Element, Source, Task, TaskId, Workflow};
@@ -21,7 +21,7 @@ pub(crate) struct FileNames {
 }
 
 impl FileNames {
-    /// Names all members. An invalid file name, or two equal names in one folder, is a problem.
+    /// Names all members. An invalid file name, or two equal names in one directory, is a problem.
     pub fn new(
         workflow: &Workflow,
         tools: &[CompiledTool],
@@ -40,7 +40,7 @@ impl FileNames {
             let task = &workflow.tasks[number.0 as usize];
             let namer = OutputNamer { workflow, task, tool: workflow.tool_of(task) };
             let named = namer.name_outputs(&mut names, &tools[task.tool.0 as usize]);
-            if let Err(message) = named.and_then(|()| namer.check_folders(&names)) {
+            if let Err(message) = named.and_then(|()| namer.check_directories(&names)) {
                 let message = format!("{}: {message}", diagnostics.task(*number));
                 diagnostics.add(Some(*number), Problem::new(message));
             }
@@ -66,8 +66,8 @@ impl FileNames {
 }
 
 impl Workflow {
-    /// The file name of member `id` without folders and extension. For a member that a task writes
-    /// it is the name that the file has unless the tool sets another one.
+    /// The file name of member `id` without directories and extension. For a member that a task
+    /// writes it is the name that the file has unless the tool sets another one.
     pub fn file_stem(&self, id: DataId) -> String {
         let element = self.element_of(id);
         match self.input_path(id) {
@@ -76,7 +76,7 @@ impl Workflow {
         }
     }
 
-    /// The path of an input as in the workflow: relative to the data folder, or absolute. `None`
+    /// The path of an input as in the workflow: relative to the data directory, or absolute. `None`
     /// for members that tasks write.
     pub fn input_path(&self, id: DataId) -> Option<&str> {
         let element = self.element_of(id);
@@ -169,7 +169,7 @@ impl OutputNamer<'_> {
     }
 
     /// Refuses two files of one name in the task's directory, or in a directory of links.
-    fn check_folders(&self, names: &FileNames) -> Result<(), String> {
+    fn check_directories(&self, names: &FileNames) -> Result<(), String> {
         let mut own: Vec<String> = Vec::new();
         for binding in &self.task.files {
             let param = &self.tool.params[usize::from(binding.param)];
@@ -177,8 +177,8 @@ impl OutputNamer<'_> {
             let is_output = matches!(param.kind, ParamKind::Output { .. });
             match param.kind.array() {
                 Some(ArrayForm::Dir) => {
-                    let folder = format!("the directory that `{}` gets", param.name);
-                    check_distinct(members().collect(), &folder)?;
+                    let directory = format!("the directory that `{}` gets", param.name);
+                    check_distinct(members().collect(), &directory)?;
                     own.push(if is_output { param.name.clone() } else { format!("{}.dir", param.name) });
                     continue;
                 }
@@ -194,10 +194,10 @@ impl OutputNamer<'_> {
     }
 }
 
-fn check_distinct(mut names: Vec<String>, folder: &str) -> Result<(), String> {
+fn check_distinct(mut names: Vec<String>, directory: &str) -> Result<(), String> {
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("two files in {folder} would have the name `{}`", pair[0])),
+        Some(pair) => Err(format!("two files in {directory} would have the name `{}`", pair[0])),
         None => Ok(()),
     }
 }

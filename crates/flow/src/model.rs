@@ -42,7 +42,7 @@ pub struct Element {
 /// The source of an element's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Files that exist before the run: a path for each member, relative to the data folder or
+    /// Files that exist before the run: a path for each member, relative to the data directory or
     /// absolute.
     Input(Vec<Box<str>>),
     /// Tasks of this workflow, which write the element.

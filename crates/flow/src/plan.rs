@@ -94,8 +94,8 @@ impl Plan {
     pub fn path_in_task(&self, workflow: &Workflow, id: DataId) -> String {
         let name = self.file_name(id);
         let task = self.writer_of(id).map(|task| &workflow.tasks[task.0 as usize]);
-        match task.and_then(|task| output_folder(workflow, task, id)) {
-            Some(folder) => format!("{folder}/{name}"),
+        match task.and_then(|task| output_directory(workflow, task, id)) {
+            Some(directory) => format!("{directory}/{name}"),
             None => name.to_owned(),
         }
     }
@@ -129,9 +129,9 @@ impl Plan {
     }
 }
 
-/// The folder of output `id` within the directory of `task`; `None` if the output is in that
+/// The directory of output `id` within the directory of `task`; `None` if the output is in that
 /// directory itself.
-fn output_folder<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Option<&'a str> {
+fn output_directory<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Option<&'a str> {
     let params = &workflow.tool_of(task).params;
     let binding = task.files.iter().find(|binding| {
         let param = &params[usize::from(binding.param)];

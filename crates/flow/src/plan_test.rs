@@ -56,7 +56,7 @@ fn tasks_may_be_called_before_those_they_wait_for() {
 }
 
 #[test]
-fn an_empty_workflow_is_whole() {
+fn an_empty_workflow_is_valid() {
     assert_eq!(plan(&WorkflowBuilder::default()).order(), []);
 }
 
@@ -135,7 +135,7 @@ fn an_input_that_is_written_is_refused() {
 }
 
 #[test]
-fn a_thousand_faults_are_told_as_ten() {
+fn a_thousand_problems_are_reported_as_ten() {
     let mut builder = builder().define("A", &[1000]).define("B", &[1000]);
     for task in 0..1000 {
         builder = builder.call("Copy", &format!("in=A[{task}] out=B[{task}]"));
@@ -196,7 +196,7 @@ fn elements_that_do_not_hold_together_are_refused() {
 fn files_are_named_after_element_index_and_extension() {
     let builder = WorkflowBuilder::default()
         .tool("Train", "train {in} {model}", vec![input("in"), output("model", ".model")])
-        .input("In", "deep/folder/In.csv")
+        .input("In", "deep/directory/In.csv")
         .define("M", &[3, 20])
         .define("B", &[])
         .call("Train", "in=In model=M[0][3]")
@@ -273,7 +273,7 @@ fn members_of_an_output_are_named_after_the_members_of_an_input_at_their_places(
 }
 
 #[test]
-fn two_files_of_one_name_in_one_folder_are_refused() {
+fn two_files_of_one_name_in_one_directory_are_refused() {
     let builder = WorkflowBuilder::default()
         .tool("Two", "two {a} {b}", vec![named("a", None, "same"), named("b", None, "same")])
         .define("A", &[2])

@@ -1,6 +1,6 @@
 //! The syntax of templates: text with `{names}` in braces, in commands and file names.
 //!
-//! The module `compiled` decides what a name means and where it may occur.
+//! The module `template_compiler` decides what a name means and where it may occur.
 
 /// A piece of a template, borrowed from its text.
 #[derive(Debug, Clone, PartialEq, Eq)]

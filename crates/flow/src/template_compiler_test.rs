@@ -43,12 +43,12 @@ fn message(tool: &Tool) -> String {
 
 #[test]
 fn a_tool_that_makes_sense_is_not_refused() {
-    let mut whole =
+    let mut full_workflow =
         tool(&["{here}/run", "--in={a}", "{a.name}{a.ext}", "x{many}y", "{many.file}", "{all}", "{mask?-m}", "{mask}"]);
-    whole.stdin = Some("{a}".to_owned());
-    whole.stdout = Some("{out}".to_owned());
-    whole.env = vec![("ALL".to_owned(), "{all}:{depth}".to_owned())];
-    assert_eq!(messages(&whole), Vec::<String>::new());
+    full_workflow.stdin = Some("{a}".to_owned());
+    full_workflow.stdout = Some("{out}".to_owned());
+    full_workflow.env = vec![("ALL".to_owned(), "{all}:{depth}".to_owned())];
+    assert_eq!(messages(&full_workflow), Vec::<String>::new());
 }
 
 #[test]

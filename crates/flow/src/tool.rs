@@ -17,7 +17,7 @@ pub struct Tool {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The argument vector as templates: `{param}`, `{param.name|file|ext|dir}` for files, `{here}`
-    /// for the tool file's folder; `{{` and `}}` are braces.
+    /// for the tool file's directory; `{{` and `}}` are braces.
     pub command: Vec<String>,
     /// The declared parameters.
     #[serde(default)]
@@ -45,10 +45,10 @@ pub struct Tool {
     /// `here`; they are part of its hash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Folders that are searched for the command before `PATH`, relative to `here`.
+    /// Directories that are searched for the command before `PATH`, relative to `here`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
-    /// The absolute folder of the tool file; empty until known.
+    /// The absolute directory of the tool file; empty until known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub here: String,
     /// A command, without templates, that prints the version of the program; the report shows its

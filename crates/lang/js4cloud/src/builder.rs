@@ -108,7 +108,7 @@ impl Builder {
         if id.0 < self.workflow.data_count() { self.workflow.data_name(id) } else { String::new() }
     }
 
-    /// The name of a member's file, without folders and extension; empty for an invalid id.
+    /// The name of a member's file, without directories and extension; empty for an invalid id.
     pub fn stem(&self, id: DataId) -> String {
         if id.0 < self.workflow.data_count() { self.workflow.file_stem(id) } else { String::new() }
     }

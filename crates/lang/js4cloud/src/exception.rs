@@ -20,8 +20,8 @@ pub(crate) fn to_problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Scri
     };
     let message = truncate(&text(error, "message").unwrap_or_default());
     let at = error_position(error);
-    let problem = match error.get::<_, Option<Object<'_>>>("told").ok().flatten() {
-        Some(report) => Problem { hint: text(&report, "hint"), ..Problem::new(message) },
+    let problem = match error.get::<_, Option<Object<'_>>>("hostDetails").ok().flatten() {
+        Some(details) => Problem { hint: text(&details, "hint"), ..Problem::new(message) },
         None => native_error(ctx, script, tools, (&text(error, "name").unwrap_or_default(), &message), at),
     };
     problem.at(location(script, at))
@@ -29,8 +29,8 @@ pub(crate) fn to_problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Scri
 
 /// The line and column of an error: those that the host set, or else the engine's position.
 pub(crate) fn error_position(error: &Object<'_>) -> Option<(u32, u32)> {
-    let report = error.get::<_, Option<Object<'_>>>("told").ok().flatten();
-    let number = |key| report.as_ref()?.get::<_, Option<u32>>(key).ok().flatten();
+    let details = error.get::<_, Option<Object<'_>>>("hostDetails").ok().flatten();
+    let number = |key| details.as_ref()?.get::<_, Option<u32>>(key).ok().flatten();
     number("line").zip(number("column")).or_else(|| script_position(&text(error, "stack")?))
 }
 

@@ -9,7 +9,7 @@
 //! ```text
 //!   script --> engine (its own thread) --> host: Data, tools --> builder --> Workflow
 //!                 |                                                |
-//!              prelude.js: arrays of data, errors               catalogue of the data folder
+//!              prelude.js: arrays of data, errors               catalogue of the data directory
 //! ```
 #![forbid(unsafe_code)]
 

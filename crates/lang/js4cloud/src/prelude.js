@@ -44,10 +44,10 @@
   // --- errors ---
 
   // Throws an error whose message is complete, so that no "TypeError:" is put before it.
-  function fail(message, told = {}, Kind = TypeError) {
+  function fail(message, details = {}, Kind = TypeError) {
     const error = new Kind(message);
-    const value = freeze({ __proto__: null, hint: told.hint, line: told.line, column: told.column });
-    defineProperty(error, "told", { __proto__: null, value });
+    const value = freeze({ __proto__: null, hint: details.hint, line: details.line, column: details.column });
+    defineProperty(error, "hostDetails", { __proto__: null, value });
     throw error;
   }
 
@@ -78,7 +78,7 @@
       this.#id = id;
       freeze(this);
     }
-    // The name of its file, without folders and extension.
+    // The name of its file, without directories and extension.
     get name() {
       return host.stem(this.#id);
     }

@@ -26,7 +26,7 @@ pub struct ToolFile<'a> {
     pub name: &'a str,
     /// The text of the file.
     pub text: &'a str,
-    /// The absolute folder of the file: `{here}` in templates.
+    /// The absolute directory of the file: `{here}` in templates.
     pub here: &'a Path,
 }
 

@@ -75,16 +75,16 @@ fn parameters_keep_the_order_of_the_text() {
 }
 
 /// Checks the messages for invalid tools: pairs of the lines of a tool and the expected message.
-fn check_told(wrong: &[(&str, &str)]) {
+fn check_messages(wrong: &[(&str, &str)]) {
     for (lines, expected) in wrong {
         assert_eq!(problem_text(lines), *expected, "{lines}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_tool_is_told_with_place_and_nearest_name() {
+fn what_is_wrong_with_a_tool_is_reported_with_place_and_nearest_name() {
     let run = "command = [\"run\"]\n";
-    check_told(&[
+    check_messages(&[
         (
             "comand = [\"run\"]\ncommand = [\"run\"]",
             "tools.toml:3:1: tool `T`: unknown key `comand`\n    3 | comand = [\"run\"]\n      | ^\n  hint: did you mean `command`?",
@@ -137,9 +137,9 @@ fn what_is_wrong_with_a_tool_is_told_with_place_and_nearest_name() {
 }
 
 #[test]
-fn what_is_wrong_with_a_parameter_is_told_with_place_and_nearest_name() {
+fn what_is_wrong_with_a_parameter_is_reported_with_place_and_nearest_name() {
     let run = "command = [\"run\"]\n";
-    check_told(&[
+    check_messages(&[
         (
             "command = [\"run\", \"{a}\"]\ninputs.a = {}\noutputs.a = {}",
             "tools.toml:5:9: tool `T`, parameter `a`: declared twice\n    5 | outputs.a = {}\n      |         ^",
@@ -205,12 +205,12 @@ fn the_file_as_a_whole_is_checked() {
         ("version = 1\nversion = 1\n", "tools.toml:2:1: this is not TOML: duplicate key"),
     ] {
         let problems = read(text).expect_err("the file is wrong");
-        assert!(problems[0].to_string().starts_with(expected), "{text:?} is told:\n{}", problems[0]);
+        assert!(problems[0].to_string().starts_with(expected), "{text:?} has the message:\n{}", problems[0]);
     }
 }
 
 #[test]
-fn every_problem_of_a_file_is_told_at_once_and_in_order() {
+fn every_problem_of_a_file_is_reported_at_once_and_in_order() {
     let text = "version = 1\n[tools.A]\ncpus = 0\ncommand = [\"{x}\"]\n[tools.B]\nretries = -1\ncommand = [\"y\"]\n";
     let problems = read(text).expect_err("the file is wrong");
     let lines: Vec<u32> =
@@ -221,12 +221,12 @@ fn every_problem_of_a_file_is_told_at_once_and_in_order() {
 #[test]
 fn the_tool_files_of_the_examples_are_right() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
-    let folders = std::fs::read_dir(examples).expect("the examples are there").flatten();
-    let files = folders.map(|folder| folder.path().join("tools.toml")).filter(|file| file.exists());
+    let directories = std::fs::read_dir(examples).expect("the examples are there").flatten();
+    let files = directories.map(|directory| directory.path().join("tools.toml")).filter(|file| file.exists());
     let mut count = 0;
     for file in files {
         let text = std::fs::read_to_string(&file).expect("is readable");
-        let here = file.parent().expect("is in a folder");
+        let here = file.parent().expect("is in a directory");
         let tools = parse(&ToolFile { name: &file.to_string_lossy(), text: &text, here }, &|path| path.exists());
         count += tools.unwrap_or_else(|problems| panic!("{}", problems[0])).len();
     }

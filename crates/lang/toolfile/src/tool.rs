@@ -62,7 +62,7 @@ pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn F
         retries: section.count("retries", 0..RETRIES_MAX + 1).unwrap_or(0),
         timeout_ms: timeout(section),
         files: files(section, here, exists),
-        path: section.strings("path").into_iter().map(|(_, folder)| folder).collect(),
+        path: section.strings("path").into_iter().map(|(_, directory)| directory).collect(),
         here: here.to_owned(),
         version: section.strings("version").into_iter().map(|(_, item)| item).collect(),
         workdir: section.boolean("workdir"),

@@ -56,7 +56,7 @@ fn all_takes_every_file_of_a_name_whatever_their_number() {
 }
 
 #[test]
-fn a_name_is_that_of_the_file_without_folders_and_extension() {
+fn a_name_is_that_of_the_file_without_directories_and_extension() {
     let source = r#"
         var poem = Data.get("Poem"), odd = Data.get("in/a/x.y.csv"), reads = Data.get(/R1.fastq$/), m = Data.define("M", [2, 12]);
         var names = [poem, odd, reads[1], m[1][3], m[0], m, Data.define("Out")].map((data) => data.name);

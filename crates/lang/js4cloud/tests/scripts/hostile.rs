@@ -54,7 +54,7 @@ fn what_a_script_passes_may_call_back_while_it_is_read() {
         "Data.get({ toString() { return Data.define('B'); } });",
         "throw { get message() { Data.define('B'); return 1; }, toString() { return Data.define('C'); } };",
         "const e = new Error('x'); Object.defineProperty(e, 'message', { get() { Data.define('B'); throw 1; } }); throw e;",
-        "const e = new Error('x'); Object.defineProperty(e, 'told', { get() { Data.define('B'); return { get hint() { throw 2; } }; } }); throw e;",
+        "const e = new Error('x'); Object.defineProperty(e, 'hostDetails', { get() { Data.define('B'); return { get hint() { throw 2; } }; } }); throw e;",
         "const e = new Error('x'); Object.defineProperty(e, 'stack', { get() { Promise.reject(e); return '<script>:9:9'; } }); Promise.reject(e); throw e;",
         "const e = new Error('x'); Object.defineProperty(e, 'name', { get() { Promise.reject(new Error('y')); return 'ReferenceError'; } }); Promise.reject(e);",
         "throw new ReferenceError(' is not defined');",

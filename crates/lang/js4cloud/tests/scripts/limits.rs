@@ -115,7 +115,7 @@ fn a_script_that_spoils_javascript_spoils_itself_only() {
         "var T = Data.get('Train').constructor; Copy({in: new T(4000000000), out: new T(-1)})",
         "var T = Data.get('Train').constructor; Copy({in: new T({}), out: new T('x')})",
         "Object.setPrototypeOf(Data.define('A', 2), null)",
-        "var e = new Error('x'); e.told = {line: 1e9, column: 'x', hint: {}}; throw e",
+        "var e = new Error('x'); e.hostDetails = {line: 1e9, column: 'x', hint: {}}; throw e",
         "var e = new Error('x'); Object.defineProperty(e, 'stack', {get() { throw 1 }}); throw e",
         "var e = new Error('x'); e.stack = '<script>:4294967295:4294967295'; throw e",
         "throw {toString() { throw 1 }}",
@@ -178,7 +178,7 @@ fn deep_structures_do_not_break_the_process() {
         // survive.
         let outcome = run_with(source, Inputs { limits, ..inputs() });
         let message = outcome.map_or_else(|problem| problem.to_string(), |_| String::new());
-        assert!(message.len() < 4_000, "{} bytes are told of {source}", message.len());
+        assert!(message.len() < 4_000, "{} bytes in the message about {source}", message.len());
     }
 }
 

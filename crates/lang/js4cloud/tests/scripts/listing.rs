@@ -10,7 +10,7 @@ const LISTING: &str = include_str!("../../../../../examples/classification/workf
 #[test]
 fn the_listing_is_the_printed_text() {
     let Some(paper) = paper() else {
-        eprintln!("skipped: the folder with the papers is not beside the repository");
+        eprintln!("skipped: the directory with the papers is not beside the repository");
         return;
     };
     let text = std::fs::read_to_string(paper).expect("the paper is readable");

@@ -508,7 +508,7 @@ const CASES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_scripts_are_told_what_where_and_what_to_do() {
+fn messages_about_wrong_scripts_say_what_where_and_what_to_do() {
     for (source, expected) in CASES {
         let problem = run(source).map(|workflow| super::calls(&workflow)).expect_err(source);
         assert_eq!(problem.to_string(), *expected, "{source}");

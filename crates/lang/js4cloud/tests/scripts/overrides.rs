@@ -78,7 +78,7 @@ fn a_name_that_is_no_top_level_var_is_refused() {
 }
 
 #[test]
-fn a_syntax_error_is_told_as_such() {
+fn a_syntax_error_is_reported_as_such() {
     let expected =
         "dir/w.js:2:9: syntax error: unexpected token in expression: ';'\n    2 | var b = ;\n      |         ^";
     assert_eq!(printed("var n = 1;\nvar b = ;", &[("n", five())]), Err(expected.to_owned()));
