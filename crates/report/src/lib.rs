@@ -5,11 +5,11 @@
 //! no I/O and no clock. The code that runs the workflow fills a `RunReport`:
 //!
 //! ```text
-//! Run::plan(&workflow)        every task `cancelled`, every member unwritten
+//! RunReport::plan(&workflow)    every task `cancelled`, every member unwritten
 //!   -> fill tasks, data, pool, settings while or after the tasks run
-//!   -> seal()                 totals, totals by tool, critical path, sizes per task, truncation
-//!   -> link_outputs(folder)   URLs of outputs, relative to the folder of the report
-//!   -> json() / html(&run)    the two files
+//!   -> seal()                   totals, totals by tool, critical path, sizes per task, truncation
+//!   -> link_outputs(directory)  URLs of outputs, relative to the directory of the report
+//!   -> json() / html(&run)      the two files
 //! ```
 //!
 //! Modules for the content of run.json:

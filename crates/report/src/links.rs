@@ -1,15 +1,16 @@
-//! Links to outputs: URLs relative to the folder of the report, which stay valid if both are moved
-//! together.
+//! Links to outputs: URLs relative to the directory of the report, which stay valid if both are
+//! moved together.
 
 use crate::RunReport;
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
 impl RunReport {
-    /// Fills `Member::link` of exported members, for a report in the absolute path `folder`. Paths
-    /// are resolved lexically, as in a browser; symbolic links are not followed.
-    pub fn link_outputs(&mut self, folder: &Path) {
-        let from = normalize(folder);
+    /// Fills `Member::link` of exported members, for a report in the absolute path
+    /// `report_directory`. Paths are resolved lexically, as in a browser; symbolic links are not
+    /// followed.
+    pub fn link_outputs(&mut self, report_directory: &Path) {
+        let from = normalize(report_directory);
         let directory = PathBuf::from(&self.directory);
         for member in &mut self.data {
             let Some(exported) = &member.exported else { continue };
@@ -32,7 +33,7 @@ fn normalize(path: &Path) -> PathBuf {
     plain
 }
 
-/// The relative URL from the folder `from` to the file `to`; none if it cannot be determined.
+/// The relative URL from the directory `from` to the file `to`; none if it cannot be determined.
 fn url(from: &Path, to: &Path) -> Option<String> {
     // Bytes that are not UTF-8 were replaced in run.json, so the real name of the file is unknown.
     let text = to.to_str().filter(|text| !text.contains(char::REPLACEMENT_CHARACTER))?;
@@ -63,24 +64,24 @@ mod tests {
     use super::*;
     use crate::Member;
 
-    fn link(directory: &str, folder: &str, exported: &str) -> Option<String> {
+    fn link(directory: &str, report_directory: &str, exported: &str) -> Option<String> {
         let member = Member { exported: Some(exported.into()), ..Member::default() };
         let mut run =
             RunReport { directory: directory.into(), data: vec![member, Member::default()], ..RunReport::default() };
-        run.link_outputs(Path::new(folder));
+        run.link_outputs(Path::new(report_directory));
         assert_eq!(run.data[1].link, None, "what was not exported");
         run.data[0].link.clone()
     }
 
     #[test]
-    fn an_output_is_linked_from_the_folder_of_the_report() {
-        for (folder, exported, expected) in [
+    fn an_output_is_linked_from_the_directory_of_the_report() {
+        for (report_directory, exported, expected) in [
             ("/home/ada/tidemill-report/run-1", "/home/ada/out/A.txt", "../../out/A.txt"),
             ("/home/ada/report", "out/E/1.csv", "../out/E/1.csv"),
             ("/home/ada/out/../out", "/home/ada/./out/A", "A"),
             ("/srv/report", "/home/ada/A", "../../home/ada/A"),
         ] {
-            assert_eq!(link("/home/ada", folder, exported).as_deref(), Some(expected));
+            assert_eq!(link("/home/ada", report_directory, exported).as_deref(), Some(expected));
         }
     }
 

@@ -47,7 +47,7 @@ impl PoolUsage {
     }
 
     /// Updates the peak with the one that the pool recorded itself.
-    pub fn mark(&mut self, peak_bytes: u64) {
+    pub fn record_peak(&mut self, peak_bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(peak_bytes);
     }
 

@@ -18,7 +18,7 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct RunReport {
     /// `FORMAT_VERSION`.
     pub tidemill_run: u32,
-    /// The name of the run, unique on its machine; also the name of its report's folder.
+    /// The name of the run, unique on its machine; also the name of its report's directory.
     pub id: String,
     /// The workflow.
     pub workflow: WorkflowInfo,
@@ -130,13 +130,13 @@ pub struct RunSettings {
     pub mode: AccessMode,
     /// The explanation of the mode, in one line.
     pub mode_reason: String,
-    /// The folder of the inputs.
+    /// The directory of the inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// The tool file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
-    /// The folder of the outputs.
+    /// The directory of the outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
     /// True if temporaries were kept until the end.

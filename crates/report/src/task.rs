@@ -122,10 +122,10 @@ pub struct FailureReason {
     /// The signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// The folder that is kept of it, with `--keep-failed`.
+    /// The directory that is kept of it, with `--keep-failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// The script in that folder that repeats its command.
+    /// The script in that directory that repeats its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// The task's standard output; none if it was empty.

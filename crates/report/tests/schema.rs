@@ -65,7 +65,7 @@ fn each_task_is_a_line_of_at_most_a_kilobyte() {
 }
 
 #[test]
-fn every_field_of_the_schema_is_told_on_its_page() {
+fn every_field_of_the_schema_is_described_on_its_page() {
     let page = include_str!("../../../docs/formats/run.md");
     let mut untold = Vec::new();
     fields(&schema(), &mut |name| {

@@ -201,7 +201,7 @@ impl Recorder {
 
     /// Records the peak of the bytes that the pool held.
     pub fn peak(&mut self, bytes: u64) {
-        self.run.pool.mark(bytes);
+        self.run.pool.record_peak(bytes);
     }
 
     /// Computes the least memory that another order of the tasks would have needed. Does nothing

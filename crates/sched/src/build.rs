@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_tasks_that_cannot_run_here_are_told() {
+    fn all_tasks_that_cannot_run_here_are_reported() {
         let refused =
             Scheduler::from_workflow(&chain(3, 2), MACHINE, SchedulerOptions::default(), |_| false, |_| 0).map(|_| ());
         let rejected: Vec<_> = refused.expect_err("too wide").into_iter().map(|(task, _)| task.0).collect();

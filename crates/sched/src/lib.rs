@@ -10,7 +10,7 @@
 //!  |  new ------> (inputs exist) ready ----> running ------> done
 //!  |   |                            ^            |
 //!  |   | an input is never written  +--- retry --+ failed, no retries left
-//!  |   +---------------------------------------->+--------> failed  (and the readers of its outputs)
+//!  |   +---------------------------------------->+-------> failed (and the readers of its outputs)
 //! ```
 //!
 //! Guarantees: every task ends exactly once. No task starts before its inputs exist. Running tasks

@@ -119,7 +119,7 @@ impl Oracle {
         let specs = || self.running.keys().map(|task| &case.tasks[task.0 as usize]);
         let cpus = specs().map(|spec| spec.cpus.max(1)).sum::<u32>();
         let lent = if self.waiting > 0 { case.machine.slots } else { 0 };
-        assert!(cpus <= case.machine.slots + lent, "only who waits for space lends its cpus");
+        assert!(cpus <= case.machine.slots + lent, "only tasks that wait for space lend cpus");
         assert!(specs().map(|spec| spec.memory).sum::<u64>() <= case.machine.memory);
     }
 
@@ -194,7 +194,7 @@ fn run_case(case: &RandomRun, fails_below: u8) {
     (0..GIVEN).for_each(|data| scheduler.add_existing(DataId(data)));
     case.kept.iter().for_each(|data| scheduler.keep(*data));
     let mut oracle = Oracle::default();
-    let mut tell = |event: SchedulerEvent, oracle: &mut Oracle| {
+    let mut send = |event: SchedulerEvent, oracle: &mut Oracle| {
         let mut commands = Vec::new();
         scheduler.on(event, 0, &mut commands);
         for command in commands {
@@ -204,46 +204,46 @@ fn run_case(case: &RandomRun, fails_below: u8) {
     };
     let (first, later) = case.tasks.split_at(case.at_begin);
     for task in first {
-        tell(SchedulerEvent::Add(Box::new(task.clone())), &mut oracle);
+        send(SchedulerEvent::Add(Box::new(task.clone())), &mut oracle);
     }
     if later.is_empty() {
         oracle.closed = true;
-        tell(SchedulerEvent::Close, &mut oracle);
+        send(SchedulerEvent::Close, &mut oracle);
     }
-    tell(SchedulerEvent::Begin, &mut oracle);
+    send(SchedulerEvent::Begin, &mut oracle);
     let mut later = later.iter();
     for step in 0.. {
         if step == case.cancel_at {
             oracle.stopping = true;
-            tell(SchedulerEvent::Cancel, &mut oracle);
+            send(SchedulerEvent::Cancel, &mut oracle);
         }
         let (pick, luck) = case.chances[step % case.chances.len()];
         if case.has_pool {
             let state = pool(step, pick, luck, oracle.running.is_empty());
             oracle.waiting = state.waiting;
-            tell(SchedulerEvent::Pool(state), &mut oracle);
+            send(SchedulerEvent::Pool(state), &mut oracle);
         }
         if let Some(task) = oracle.running.keys().nth(usize::from(pick) % oracle.running.len().max(1)).copied() {
             let fails = luck < fails_below;
             for data in case.tasks[task.0 as usize].outputs.iter().filter(|_| !fails) {
-                tell(SchedulerEvent::Wrote { data: *data, bytes: u64::from(luck) }, &mut oracle);
+                send(SchedulerEvent::Wrote { data: *data, bytes: u64::from(luck) }, &mut oracle);
             }
             oracle.running.remove(&task);
             if fails && case.has_pool && pick.is_multiple_of(2) {
                 *oracle.refused.entry(task).or_default() += 1;
-                tell(SchedulerEvent::NoSpace { task, retry: true }, &mut oracle);
+                send(SchedulerEvent::NoSpace { task, retry: true }, &mut oracle);
             } else if fails {
-                tell(SchedulerEvent::Failed { task, retry: true }, &mut oracle);
+                send(SchedulerEvent::Failed { task, retry: true }, &mut oracle);
             } else {
                 oracle.done.insert(task);
-                tell(SchedulerEvent::Done(task), &mut oracle);
+                send(SchedulerEvent::Done(task), &mut oracle);
             }
         }
         if let Some(task) = later.next() {
-            tell(SchedulerEvent::Add(Box::new(task.clone())), &mut oracle);
+            send(SchedulerEvent::Add(Box::new(task.clone())), &mut oracle);
         } else if !oracle.closed {
             oracle.closed = true;
-            tell(SchedulerEvent::Close, &mut oracle);
+            send(SchedulerEvent::Close, &mut oracle);
         } else if oracle.ended {
             break;
         }

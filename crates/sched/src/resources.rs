@@ -79,7 +79,7 @@ impl FreeResources {
         assert!(demand.cpus > 0 && demand.memory <= self.memory, "a task starts only where it fits");
         let missing = demand.cpus.saturating_sub(self.cpus);
         self.lent += missing;
-        assert!(self.lent <= self.machine.slots, "no more is lent than there is");
+        assert!(self.lent <= self.machine.slots, "no more processors are lent than the machine has");
         self.cpus -= demand.cpus - missing;
         self.memory -= demand.memory;
         let slot = self.freed.pop().map_or(self.fresh, |Reverse(slot)| slot);
@@ -94,7 +94,10 @@ impl FreeResources {
         self.cpus += demand.cpus - returned;
         self.memory += demand.memory;
         self.freed.push(Reverse(slot.0));
-        assert!(self.cpus <= self.machine.slots && self.memory <= self.machine.memory, "given back more than taken");
+        assert!(
+            self.cpus <= self.machine.slots && self.memory <= self.machine.memory,
+            "no more is released than was acquired"
+        );
     }
 }
 

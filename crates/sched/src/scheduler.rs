@@ -122,7 +122,7 @@ impl Scheduler {
 
     /// Declares that the datum is never dropped. Panics if the workflow is closed.
     pub fn keep(&mut self, data: DataId) {
-        assert!(self.growth != Growth::Closed, "what is kept is said before anything can be dropped");
+        assert!(self.growth != Growth::Closed, "data is declared as kept before any can be dropped");
         self.table.datum_mut(data).kept = true;
     }
 

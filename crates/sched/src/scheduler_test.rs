@@ -305,7 +305,7 @@ fn what_writes_more_than_it_frees_waits_until_it_fits_or_nothing_else_can_run() 
 }
 
 #[test]
-fn a_slot_is_lent_to_who_frees_some_while_writers_wait() {
+fn a_slot_is_lent_to_a_task_that_frees_some_while_writers_wait() {
     let mut harness = Harness::of_makers(1);
     harness.on(pool(600, 0));
     assert_eq!(harness.made(0, 1, 400), [start(1, 0, 1)]);
@@ -319,7 +319,7 @@ fn a_slot_is_lent_to_who_frees_some_while_writers_wait() {
 }
 
 #[test]
-fn who_finds_no_space_waits_for_others_and_fails_only_alone() {
+fn a_task_that_finds_no_space_waits_for_others_and_fails_only_alone() {
     let mut harness = Harness::of_makers(2);
     let none = |id| SchedulerEvent::NoSpace { task: TaskId(id), retry: false };
     harness.on(pool(1000, 0));

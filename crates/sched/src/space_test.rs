@@ -117,7 +117,7 @@ impl<'a> PoolSimulation<'a> {
             match command {
                 SchedulerCommand::Start { task, .. } => {
                     let is_lent = self.running.len() >= self.case.slots as usize;
-                    assert!(!is_lent || !self.waiting.is_empty(), "a slot is lent only by who waits for space");
+                    assert!(!is_lent || !self.waiting.is_empty(), "a slot is lent only by tasks that wait for space");
                     assert_eq!(self.running.insert(task, 0), None);
                 }
                 SchedulerCommand::Drop { data } => self.leaving += self.stored.remove(&data).expect("dropped once"),

@@ -271,7 +271,8 @@ impl<'a> Simulation<'a> {
         self.sizes.get(&data).copied().unwrap_or_else(|| self.space.size(data))
     }
 
-    /// The ready task with the largest gain of those that fit, or a random one if `dice` is given.
+    /// The ready task with the largest gain of those that fit, or a random one if `random` is
+    /// given.
     fn next_step(&mut self, mut random: Option<&mut SplitMix64>) -> Step {
         let free = self.space.pool.capacity.saturating_sub(self.used);
         let mut best: Option<((i64, u64), TaskId, ReadyTask)> = None;
