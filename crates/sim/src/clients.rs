@@ -48,7 +48,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
             return done;
         }
     }
-    panic!("it never ends");
+    panic!("the call never ends");
 }
 
 /// Creates the initial tree: three directories, each with a file and a directory, and one with a

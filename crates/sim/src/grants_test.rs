@@ -178,7 +178,7 @@ async fn what_several_kernels_keep_is_what_is_true() {
 }
 
 #[tokio::test]
-async fn what_several_kernels_keep_is_what_is_true_of_whole_files_too() {
+async fn what_several_kernels_keep_is_what_is_true_of_extent_files_too() {
     for (seed, nodes) in (10..14).zip([1, 2, 4, 1]) {
         let engine = || Arc::new(Arena::new(ArenaOptions::with_capacity(256 << 20)).unwrap()) as Arc<dyn Engine>;
         run_kernels(Pool::start(nodes, &settings(), engine).client().await, &NAMES, 250, seed).await;
@@ -339,7 +339,7 @@ fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_ot
 }
 
 #[tokio::test]
-async fn nobody_is_told_of_what_it_did_itself_or_does_not_keep() {
+async fn no_kernel_is_notified_of_what_it_did_itself_or_does_not_keep() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
         let (one, other) = (KernelModel::mount(&truth).await, KernelModel::mount(&truth).await);
@@ -360,7 +360,7 @@ async fn nobody_is_told_of_what_it_did_itself_or_does_not_keep() {
 }
 
 #[tokio::test]
-async fn a_write_that_takes_set_id_bits_away_is_told_to_its_own_kernel_too() {
+async fn a_write_that_takes_set_id_bits_away_invalidates_its_own_kernel_too() {
     let truth = pool();
     let kernel = KernelModel::mount(&truth).await;
     let file = kernel.create(FileId::ROOT, "f").await.unwrap();
@@ -452,7 +452,7 @@ fn waits<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
 }
 
 #[tokio::test]
-async fn who_sees_a_change_that_others_have_not_heard_of_is_answered_when_they_have() {
+async fn a_query_that_sees_a_change_that_others_have_not_acked_is_answered_when_they_have() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
         truth.write_file(b"f", b"old").await.unwrap();
@@ -485,14 +485,14 @@ async fn what_a_kernel_writes_of_its_own_accord_waits_for_nobody() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
+async fn nobody_waits_for_a_session_that_has_ended_before_its_ack() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
         let slow = SlowSession::open(&truth).await;
         slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap_err();
         let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
         slow.wait_invalidated().await;
-        assert!(!change.is_finished(), "it is not answered before it was heard");
+        assert!(!change.is_finished(), "it is not answered before the ack");
         slow.vfs.end_session().await.unwrap();
         change.await.unwrap().unwrap();
         slow.acknowledge();
@@ -500,7 +500,7 @@ async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
 }
 
 #[tokio::test]
-async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given_again() {
+async fn the_number_of_subscribers_is_bounded_and_their_numbers_are_reused() {
     for nodes in FEW_NODES {
         let truth = Pool::of(nodes).client().await;
         for _ in 0..3 {
@@ -520,7 +520,7 @@ async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given
 }
 
 #[test]
-fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
+fn a_kernel_that_alone_writes_an_extent_file_asks_for_its_attributes_once() {
     let engine = Arc::new(Arena::new(ArenaOptions::with_capacity(64 << 20)).unwrap());
     let settings = NodeSettings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..NodeSettings::default() };
     let truth = Vfs::new(Client::embedded(node::embedded(settings, engine)));
@@ -528,7 +528,7 @@ fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
     let file = now(kernel.create(FileId::ROOT, "f")).unwrap();
     assert!(now(truth.stat(file)).unwrap().extent.is_some());
     now(kernel.stat(file)).unwrap();
-    assert_eq!(kernel.requests.load(SeqCst), 1, "what it was told when it made the file lasts");
+    assert_eq!(kernel.requests.load(SeqCst), 1, "the attributes that it got with the new file last");
 }
 
 #[test]
@@ -544,6 +544,6 @@ fn a_kernel_keeps_the_names_of_a_directory_that_splits() {
     assert_eq!(kernel.requests.load(SeqCst), MANY.len() as u64, "what it made it knows");
     for name in MANY {
         now(other.remove(FileId::ROOT, name)).unwrap();
-        assert_eq!(now(kernel.find(FileId::ROOT, name)).unwrap(), None, "and is told when it goes");
+        assert_eq!(now(kernel.find(FileId::ROOT, name)).unwrap(), None, "and is invalidated when it is removed");
     }
 }

@@ -1,4 +1,4 @@
-//! ModelEngine of a caching kernel. It behaves like a mount's kernel as far as cache grants matter.
+//! Model of a caching kernel. It behaves like a mount's kernel as far as cache grants matter.
 //!
 //! It caches names and their absence, lasting attributes, and bytes. It drops invalidated data, and
 //! data that its own changes make outdated. Like FUSE, it does not cache attributes that were
@@ -48,8 +48,8 @@ struct KernelCache {
     names: HashMap<FileId, BTreeMap<String, Option<FileId>>>,
     attributes: HashMap<FileId, Attributes>,
     bytes: HashMap<FileId, Bytes>,
-    /// Counts invalidations; `epoch` and `invalidated` have the number of the latest one of names and
-    /// of each item.
+    /// Counts invalidations; `epoch` and `invalidated` have the number of the latest one of names
+    /// and of each item.
     now: u64,
     epoch: u64,
     invalidated: HashMap<Recall, u64>,
@@ -82,7 +82,7 @@ impl KernelCache {
                 self.names.clear();
                 self.epoch = self.now;
             }
-            // This kernel does not support prune notices; see `kept_test.rs`.
+            // This kernel does not support prune notices; see `unlinked_test.rs`.
             Recall::Removed(_) => {}
         }
     }
@@ -275,7 +275,10 @@ impl KernelModel {
     pub async fn change(&self, file: FileId, changes: Changes) -> Outcome<()> {
         let changed = self.vfs.change(file, changes).await;
         self.forget_file(file);
-        assert!(!changed.as_ref().is_ok_and(|changed| changed.cacheable), "a kernel would take it unasked");
+        assert!(
+            !changed.as_ref().is_ok_and(|changed| changed.cacheable),
+            "a kernel would cache the answer of its own change"
+        );
         changed.map(drop)
     }
 

@@ -28,8 +28,6 @@ mod crash_test;
 #[cfg(test)]
 mod grants_test;
 #[cfg(test)]
-mod kept_test;
-#[cfg(test)]
 mod linear_test;
 #[cfg(test)]
 mod message_test;
@@ -45,3 +43,5 @@ mod semantics_test;
 mod sim_test;
 #[cfg(test)]
 mod threads_test;
+#[cfg(test)]
+mod unlinked_test;

@@ -20,9 +20,9 @@ use std::{
 
 /// State of a sequential model, simple enough to be right by reading it.
 pub trait Model: Clone + Eq + Hash {
-    /// What a client can ask for.
+    /// An operation that a client can request.
     type Operation: Debug;
-    /// What it can be answered.
+    /// A reply to an operation.
     type Reply: Debug;
 
     /// The possible states after an operation with this reply; none if the model does not allow the
@@ -33,7 +33,7 @@ pub trait Model: Clone + Eq + Hash {
 /// An operation with its start and its end with the reply; no end if its client died.
 #[derive(Clone, Debug)]
 pub struct Event<O, R> {
-    /// What was asked for.
+    /// The requested operation.
     pub operation: O,
     /// Time of the start.
     pub began: usize,

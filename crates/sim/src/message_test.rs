@@ -168,7 +168,7 @@ async fn a_client_with_an_old_map_learns_the_new_one_with_its_next_call() {
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
+async fn a_node_that_does_not_answer_is_reported_after_a_bounded_number_of_tries() {
     let calls = Arc::new(AtomicU64::new(0));
     let node = node(64 << 20, Duration::ZERO);
     let vfs = over(CountingConnection::new(CrashingConnection::new(direct(&node), 1), calls.clone()), IMPATIENT).await;
@@ -179,7 +179,7 @@ async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
 }
 
 #[tokio::test]
-async fn a_watching_session_asks_only_for_what_may_have_changed_of_a_split_directory() {
+async fn a_subscribed_session_asks_only_for_what_may_have_changed_of_a_split_directory() {
     for nodes in NODES {
         let pool = Pool::that_splits(nodes, 8);
         let counted = CountingClient::over(&pool).await;

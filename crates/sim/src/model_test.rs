@@ -1,5 +1,5 @@
 //! Compares the whole stack with a reference file system, simple enough to be right by reading it,
-//! by thousands of rng operations. Over a perfect connection and one that loses, duplicates and
+//! by thousands of random operations. Over a perfect connection and one that loses, duplicates and
 //! delays messages; over the model engine and the arena.
 
 use crate::{clients::SeededRng, pool::*, reference_fs::*};
@@ -21,7 +21,7 @@ const LENGTHS: [usize; 10] = [0, 1, 100, 4095, 4096, 4097, 9000, 65_535, 65_537,
 struct Comparison {
     reference: ReferenceFs,
     vfs: Vfs,
-    /// Another client of the pool; each step uses a rng one of the two.
+    /// Another client of the pool; each step uses a random one of the two.
     other: Vfs,
     /// Ids of the reference file system's numbers.
     ids: BTreeMap<usize, FileId>,
@@ -103,7 +103,7 @@ impl Comparison {
         Self::agree(&reference, &real);
     }
 
-    /// A rng existing file, if the rng name is one.
+    /// A random existing file, if the random name is one.
     fn file(&mut self) -> Option<(usize, FileId)> {
         let (directory, _, name) = self.place();
         let found = self.reference.find(directory, name).ok().filter(|found| !self.reference.is_directory(*found))?;
@@ -164,9 +164,9 @@ impl Comparison {
         let mut real: Vec<_> = real.iter().map(|e| (e.name.to_string(), e.kind == Kind::Directory, e.file)).collect();
         real.sort();
         let entries = self.reference.entries(directory).clone();
-        let told =
+        let listed =
             entries.iter().map(|(name, node)| ((*name).to_owned(), self.reference.is_directory(*node), self.ids[node]));
-        assert_eq!(real, told.collect::<Vec<_>>());
+        assert_eq!(real, listed.collect::<Vec<_>>());
         let subdirectories = real.iter().filter(|(_, directory, _)| *directory).count();
         assert_eq!(self.vfs.stat(id).await.unwrap().links as usize, 2 + subdirectories);
     }
@@ -198,7 +198,7 @@ async fn the_pool_does_what_a_plain_file_system_does() {
 }
 
 #[tokio::test]
-async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
+async fn two_clients_see_one_file_system_of_inline_striped_and_extent_files() {
     for (seed, nodes) in (100..106).zip(FEW_NODES.into_iter().cycle()) {
         let pool = Pool::of_arenas(nodes, 256 << 20);
         let (one, other) = (pool.client().await, pool.client().await);

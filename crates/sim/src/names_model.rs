@@ -40,7 +40,7 @@ pub enum NameOperation {
     Parent(FileId),
 }
 
-/// What a successful operation returns.
+/// Result of a successful operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameOutcome {
     /// No value.
@@ -53,7 +53,7 @@ pub enum NameOutcome {
     Links(u32),
 }
 
-/// What a failed operation returns.
+/// Error of a failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// ENOENT.

@@ -1,5 +1,5 @@
-//! Sequential model of objects: a map from keys to bytes and versions, with conditional puts. For the
-//! linearizability checker.
+//! Sequential model of objects: a map from keys to bytes and versions, with conditional puts. For
+//! the linearizability checker.
 
 use crate::linearizability::{Event, Model};
 use client::objects::Version;
@@ -10,7 +10,7 @@ pub const KEYS: [&str; 3] = ["k", "a/k", "b/k"];
 /// An operation on objects with its start and its end.
 pub type ObjectEvent = Event<ObjectOperation, ObjectReply>;
 
-/// What a client does to the object of a key; `fill` is the byte that its value repeats.
+/// An action of a client on the object of a key; `fill` is the byte that its value repeats.
 #[derive(Clone, Copy, Debug)]
 pub enum ObjectAction {
     /// Puts without a condition.
@@ -30,16 +30,16 @@ pub enum ObjectAction {
 /// An action, with the version that its condition requires.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectOperation {
-    /// What is done.
+    /// The action.
     pub action: ObjectAction,
-    /// The version that a [`ObjectAction::Swap`] expects.
+    /// The version that an [`ObjectAction::Swap`] expects.
     pub expected: Option<Version>,
 }
 
-/// What a client is answered.
+/// Reply to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectReply {
-    /// It was done; the new version of a put.
+    /// Success, with the new version of a put.
     Done(Option<Version>),
     /// The fill byte and the version of a get.
     Value(u8, Version),

@@ -64,7 +64,7 @@ impl ReferenceFs {
     pub fn entries(&mut self, directory: usize) -> &mut BTreeMap<&'static str, usize> {
         match &mut self.0[directory] {
             ReferenceInode::Directory { entries, .. } => entries,
-            ReferenceInode::File(_) => panic!("only directories are asked"),
+            ReferenceInode::File(_) => panic!("only directories have entries"),
         }
     }
 
@@ -176,7 +176,7 @@ impl ReferenceFs {
     pub fn bytes(&mut self, file: usize) -> &mut Vec<u8> {
         match &mut self.0[file] {
             ReferenceInode::File(bytes) => bytes,
-            ReferenceInode::Directory { .. } => panic!("only files are asked"),
+            ReferenceInode::Directory { .. } => panic!("only files have bytes"),
         }
     }
 }

@@ -135,7 +135,7 @@ fn try_seed(seed: u64, split_entries: u32) {
 }
 
 #[test]
-fn partitions_that_are_put_down_and_taken_up_between_all_messages_answer_the_same() {
+fn partitions_that_are_saved_and_restored_between_all_messages_answer_the_same() {
     (0..40).for_each(|seed| try_seed(seed, 4096));
     (40..60).for_each(|seed| try_seed(seed, 2));
 }

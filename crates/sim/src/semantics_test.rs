@@ -8,9 +8,9 @@ use std::{
 /// Depth limit of directories below `crates`.
 const DEPTH_MAX: u32 = 6;
 
-/// All Rust and Python files below `folder`.
-fn sources(folder: &Path, depth: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+/// All Rust and Python files below `directory`.
+fn sources(directory: &Path, depth: u32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| match path.extension().and_then(|extension| extension.to_str()) {
         _ if path.is_dir() && depth < DEPTH_MAX => sources(&path, depth + 1),
         Some("rs" | "py") => vec![path],
@@ -25,7 +25,7 @@ fn every_test_that_the_page_of_promises_names_is_there() {
     let page = fs::read_to_string(root.join("docs/SEMANTICS.md")).unwrap();
     let (promises, table) = page.split_once("## How each promise is proved").expect("the table of tests");
     let promises = promises.split_whitespace().collect::<Vec<_>>().join(" ");
-    let files = ["crates", "tests"].iter().flat_map(|folder| sources(&root.join(folder), 0));
+    let files = ["crates", "tests"].iter().flat_map(|directory| sources(&root.join(directory), 0));
     let tests: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     let rows: Vec<Vec<&str>> =
         table.lines().filter(|line| line.contains("| `")).map(|row| row.split(" | ").collect()).collect();

@@ -1,7 +1,7 @@
 //! Runs of the simulation: the clients' results must be linearizable, and nothing may be left.
 //!
-//! `SIM_SEEDS` is the number of runs and `SIM_SEED` the first seed. The seed of a failure repeats it
-//! step by step.
+//! `SIM_SEEDS` is the number of runs and `SIM_SEED` the first seed. The seed of a failure repeats
+//! it step by step.
 
 use crate::{clients::*, linearizability::*, names_model::*, pool::*, simulation::*};
 use node::NodeSettings;
@@ -14,7 +14,8 @@ use wire::Session;
 /// Number of runs, unless `SIM_SEEDS` is set.
 const RUNS: u64 = 300;
 
-/// Runs one simulation: checks that its clients' results are linearizable, and that nothing is left.
+/// Runs one simulation: checks that its clients' results are linearizable, and that nothing is
+/// left.
 fn try_seed(seed: u64) -> InjectedFaults {
     let count = NODES[usize::try_from(seed).unwrap() % NODES.len()];
     let mut simulation = Simulation::new(seed, count);

@@ -1,5 +1,5 @@
-//! Deterministic simulation of a pool: real clients, partitions and transactions on one thread, over
-//! a network and a clock that a seed controls.
+//! Deterministic simulation of a pool: real clients, partitions and transactions on one thread,
+//! over a network and a clock that a seed controls.
 //!
 //! Requests and answers are lost, duplicated and reordered. A request may arrive long after its
 //! sender has given it up or has died. Nodes are unreachable for a while. Clients die, and their
@@ -244,7 +244,7 @@ impl Simulation {
                 continue;
             }
             let at = ready[self.state.random(ready.len())];
-            assert!(self.state.steps.fetch_add(1, Relaxed) < STEPS_MAX, "it never ends");
+            assert!(self.state.steps.fetch_add(1, Relaxed) < STEPS_MAX, "the run never ends");
             let task = &mut self.tasks[at];
             task.flag.0.store(false, Relaxed);
             let waker = Waker::from(task.flag.clone());

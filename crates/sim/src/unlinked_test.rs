@@ -244,7 +244,7 @@ impl PruningKernel {
 
 /// The calls that a kernel may make on an inode that it knows.
 async fn use_inode(vfs: &Vfs, file: FileId, kind: Kind) {
-    vfs.stat(file).await.expect("it was told of this, and has not let go of it");
+    vfs.stat(file).await.expect("the kernel knows the inode and has not forgotten it");
     if kind == Kind::File {
         let handle = vfs.open(file, OpenFlags::READ).await.expect("as before");
         vfs.close(handle).await.unwrap();
@@ -266,7 +266,7 @@ fn clear(vfs: Vfs, directory: FileId) -> Pin<Box<dyn Future<Output = ()>>> {
 }
 
 #[test]
-fn what_a_kernel_was_told_of_it_can_use_until_it_lets_go_and_then_nothing_is_left() {
+fn a_kernel_can_use_what_it_knows_until_it_forgets_it_and_then_nothing_is_left() {
     for (seeds, split) in [(0..60, 4096), (100..130, 2)] {
         for seed in seeds {
             let mut kernels = PruningKernels::new(seed, split);
