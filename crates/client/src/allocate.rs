@@ -77,7 +77,7 @@ impl Client {
                 }
                 Answer::NeedsPlacement { policy, layout } => Box::pin(self.place_file(file, policy, layout)).await?,
                 Answer::NeedsSpill { generation, layout, head } => {
-                    self.spill((file, layout), generation, &head).await?
+                    self.spill((file, layout), generation, &head).await?;
                 }
                 Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
                 other => return Err(unexpected_answer(&other)),

@@ -15,8 +15,8 @@ use wire::{
 /// The future of a leased descriptor; `None` if there is none to be had.
 pub type FdLeaseFuture = Pin<Box<dyn Future<Output = Option<BackingFd>> + Send>>;
 
-/// The future of a program's own descriptor and the mark of its open; `None` if there is none to be
-/// had.
+/// The future of a program's own descriptor and the id of its open lease; `None` if there is none
+/// to be had.
 pub type ProgramFdFuture = Pin<Box<dyn Future<Output = Option<(OwnedFd, OpenLeaseId)>> + Send>>;
 
 /// A connection to a node. A call may fail, may be slow, and may have been done although no answer
@@ -40,9 +40,9 @@ pub trait Connection: Send + Sync + fmt::Debug {
     }
 
     /// Gets a descriptor of its own for a program of this host, of a file that a session has open.
-    /// `None` if the node is not on this host. See [`Node::give`].
-    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
-        let _ = obtain;
+    /// `None` if the node is not on this host. See [`Node::lease_open`].
+    fn dup_fd_for_program(&self, request: ProgramFd) -> Option<ProgramFdFuture> {
+        let _ = request;
         None
     }
 
@@ -54,11 +54,11 @@ pub trait Connection: Send + Sync + fmt::Debug {
         (self.call(request), None)
     }
 
-    /// Tells the node, together with the next message to it, that a descriptor with this mark was
+    /// Tells the node, together with the next message to it, that a descriptor with this lease was
     /// closed; nobody waits for that. False if the connection cannot do that: then ask the node to
     /// probe the open.
-    fn notify_closed(&self, mark: OpenLeaseId) -> bool {
-        let _ = mark;
+    fn notify_closed(&self, lease: OpenLeaseId) -> bool {
+        let _ = lease;
         false
     }
 
@@ -79,12 +79,12 @@ pub trait Connection: Send + Sync + fmt::Debug {
     /// its answer leaves nothing behind.
     fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
         let _ = (session, on_invalidate);
-        let what = "watching over this connection".into();
+        let what = "cache invalidations over this connection".into();
         ReplyFuture::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()))
     }
 
     /// Records that the kernel of a subscribed session supports prune notices; see
-    /// [`Node::prunes`].
+    /// [`Node::declare_prune_support`].
     fn set_supports_prune(&self, session: Session) {
         let _ = session;
     }
@@ -112,9 +112,8 @@ impl Connection for InProcessConnection {
         self.0.backing(extent, flags)
     }
 
-    fn dup_fd_for_program(&self, ProgramFd { session, file, flags, kind: lent }: ProgramFd) -> Option<ProgramFdFuture> {
-        let given = self.0.lease_open(session, file, flags, lent);
-        Some(Box::pin(ready(given)))
+    fn dup_fd_for_program(&self, ProgramFd { session, file, flags, kind }: ProgramFd) -> Option<ProgramFdFuture> {
+        Some(Box::pin(ready(self.0.lease_open(session, file, flags, kind))))
     }
 
     fn is_on_local_host(&self) -> bool {

@@ -121,8 +121,8 @@ impl Connection for LocalConnection {
         self.in_process
     }
 
-    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
-        self.inner.subscribe(session, hear)
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
+        self.inner.subscribe(session, on_invalidate)
     }
 }
 
@@ -159,10 +159,10 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
         let before = fs.usage();
         let last = format!("at({nodes})");
         for policy in ["striped", "single", "here", &last, "balanced"] {
-            let folder = directory(&fs, &format!("d/{policy}"), policy).await;
+            let parent = directory(&fs, &format!("d/{policy}"), policy).await;
             for number in 0..8 {
                 let name = format!("f{number}");
-                let expected = fs.expected_location(folder, Some(name.as_bytes())).await.unwrap();
+                let expected = fs.expected_location(parent, Some(name.as_bytes())).await.unwrap();
                 let file = write(&fs, &format!("d/{policy}/{name}"), LARGE).await;
                 let count = inspected.check(&fs, file, STRIPE).await;
                 let shares = fs.locate(file).await.unwrap().shares();
@@ -187,17 +187,17 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
 }
 
 #[tokio::test]
-async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_knew_it() {
+async fn objects_lie_as_their_directory_says_whatever_they_were_put_by_and_whoever_knew_it() {
     for nodes in NODES {
         let (inspected, fs, _) = inspected_with_local(nodes).await;
         let (objects, used) = (Objects::new(fs.0.clone()), fs.usage().used);
-        let folder = fs.make_directories(b"d").await.unwrap().file;
+        let parent = fs.make_directories(b"d").await.unwrap().file;
         let last = format!("at({nodes})");
         // Each time the client still has the directory's previous policy cached.
         for policy in ["striped", "single", "here", &last, "balanced", "striped"] {
-            set(&fs, folder, PLACEMENT, policy).await.unwrap();
+            set(&fs, parent, PLACEMENT, policy).await.unwrap();
             for (name, length) in [("small", 100), ("stripe", STRIPE as usize), ("long", LARGE), ("again", LARGE)] {
-                let expected = fs.expected_location(folder, Some(name.as_bytes())).await.unwrap();
+                let expected = fs.expected_location(parent, Some(name.as_bytes())).await.unwrap();
                 let key = format!("d/{name}");
                 let put = objects.put(key.as_bytes(), Bytes::from(pattern(length)), Condition::Always).await.unwrap();
                 assert!(fs.read_file(key.as_bytes()).await.unwrap() == pattern(length), "{policy} {name}");
@@ -233,7 +233,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
 }
 
 #[tokio::test]
-async fn a_folder_that_says_where_bytes_lie_is_asked_once() {
+async fn a_directory_that_says_where_bytes_lie_is_asked_once() {
     for nodes in NODES {
         let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
         let fs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
@@ -293,22 +293,22 @@ async fn a_directory_hands_its_placement_down_also_when_it_is_split() {
         let before = directory(&fs, "before", &format!("at({nodes})")).await;
         set(&fs, before, STRIPE_SIZE, "4MiB").await.unwrap();
         let after = fs.make_directories(b"after").await.unwrap().file;
-        for folder in [before, after] {
+        for parent in [before, after] {
             for number in 0..40 {
-                fs.make_symlink(folder, format!("l{number}").as_bytes(), b"t", OWNER).await.unwrap();
+                fs.make_symlink(parent, format!("l{number}").as_bytes(), b"t", OWNER).await.unwrap();
             }
         }
         set(&fs, after, PLACEMENT, &format!("at({nodes})")).await.unwrap();
         set(&fs, after, STRIPE_SIZE, "4MiB").await.unwrap();
         let wrong = set(&fs, after, PLACEMENT, "nowhere").await;
         assert!(matches!(wrong, Err(Refusal::Invalid { .. })), "{wrong:?}");
-        for (folder, path) in [(before, "before"), (after, "after")] {
-            let make = |mode| fs.set_xattr(folder, PLACEMENT, Bytes::from(format!("at({nodes})")), mode, false);
+        for (parent, path) in [(before, "before"), (after, "after")] {
+            let make = |mode| fs.set_xattr(parent, PLACEMENT, Bytes::from(format!("at({nodes})")), mode, false);
             assert!(matches!(make(XattrMode::Create).await, Err(Refusal::Exists(_))));
             make(XattrMode::Replace).await.unwrap();
             for number in 0..20 {
                 let inner =
-                    fs.make_directory(folder, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap().file;
+                    fs.make_directory(parent, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap().file;
                 let file = write(&fs, &format!("{path}/f{number}"), 3 * STRIPE as usize).await;
                 assert_eq!(fs.locate(file).await.unwrap().shares()[0].0, NodeId(nodes));
                 for made in [inner, file] {
@@ -317,10 +317,10 @@ async fn a_directory_hands_its_placement_down_also_when_it_is_split() {
                     assert!(fs.xattrs(made).await.unwrap().is_empty(), "handed down, not set: it is not listed");
                 }
             }
-            assert_eq!(fs.xattrs(folder).await.unwrap(), [PLACEMENT, STRIPE_SIZE]);
-            fs.remove_xattr(folder, PLACEMENT).await.unwrap();
-            fs.remove_xattr(folder, STRIPE_SIZE).await.unwrap();
-            assert!(matches!(fs.remove_xattr(folder, STRIPE_SIZE).await, Err(Refusal::NoAttribute(_))));
+            assert_eq!(fs.xattrs(parent).await.unwrap(), [PLACEMENT, STRIPE_SIZE]);
+            fs.remove_xattr(parent, PLACEMENT).await.unwrap();
+            fs.remove_xattr(parent, STRIPE_SIZE).await.unwrap();
+            assert!(matches!(fs.remove_xattr(parent, STRIPE_SIZE).await, Err(Refusal::NoAttribute(_))));
             assert!(matches!(make(XattrMode::Replace).await, Err(Refusal::NoAttribute(_))));
             for number in 20..40 {
                 let file = write(&fs, &format!("{path}/f{number}"), 5000).await;
@@ -356,19 +356,19 @@ async fn a_file_may_lie_elsewhere_as_long_as_it_fits_beside_its_inode() {
 #[tokio::test]
 async fn placements_that_cannot_be_are_refused_and_change_nothing() {
     let fs = Pool::of(4).client().await;
-    let folder = directory(&fs, "d", "at(4)").await;
+    let parent = directory(&fs, "d", "at(4)").await;
     for wrong in ["", "nowhere", "at", "at(0)", "at(5)", "at(99)", "at(x)", "Striped", "whole\0"] {
-        let refused = set(&fs, folder, PLACEMENT, wrong).await;
+        let refused = set(&fs, parent, PLACEMENT, wrong).await;
         assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{wrong}: {refused:?}");
     }
     for wrong in ["", "0", "3", "32768", "65537", "128MiB", "1G", "many"] {
-        let refused = set(&fs, folder, STRIPE_SIZE, wrong).await;
+        let refused = set(&fs, parent, STRIPE_SIZE, wrong).await;
         assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{wrong}: {refused:?}");
     }
-    assert_eq!(get(&fs, folder, PLACEMENT).await.unwrap(), "at(4)");
-    assert!(matches!(get(&fs, folder, STRIPE_SIZE).await, Err(Refusal::NoAttribute(_))));
+    assert_eq!(get(&fs, parent, PLACEMENT).await.unwrap(), "at(4)");
+    assert!(matches!(get(&fs, parent, STRIPE_SIZE).await, Err(Refusal::NoAttribute(_))));
     let file = write(&fs, "f", 10).await;
-    for read_only in [folder, file] {
+    for read_only in [parent, file] {
         assert!(matches!(set(&fs, read_only, LOCATE, "x").await, Err(Refusal::NotPermitted(_))));
         assert!(matches!(set(&fs, read_only, b"user.tidemill.else", "x").await, Err(Refusal::NotPermitted(_))));
     }
@@ -378,25 +378,25 @@ async fn placements_that_cannot_be_are_refused_and_change_nothing() {
         assert!(matches!(set(&fs, other, PLACEMENT, "single").await, Err(Refusal::NotPermitted(_))));
         assert!(matches!(get(&fs, other, LOCATE).await, Err(Refusal::NoAttribute(_))));
     }
-    let make = |mode| fs.set_xattr(folder, PLACEMENT, Bytes::from_static(b"here"), mode, false);
+    let make = |mode| fs.set_xattr(parent, PLACEMENT, Bytes::from_static(b"here"), mode, false);
     assert!(matches!(make(XattrMode::Create).await, Err(Refusal::Exists(_))));
     make(XattrMode::Replace).await.unwrap();
-    fs.remove_xattr(folder, PLACEMENT).await.unwrap();
+    fs.remove_xattr(parent, PLACEMENT).await.unwrap();
     assert!(matches!(make(XattrMode::Replace).await, Err(Refusal::NoAttribute(_))));
-    assert!(matches!(fs.remove_xattr(folder, PLACEMENT).await, Err(Refusal::NoAttribute(_))));
+    assert!(matches!(fs.remove_xattr(parent, PLACEMENT).await, Err(Refusal::NoAttribute(_))));
 }
 
 #[tokio::test]
 async fn an_attribute_that_is_not_listed_tells_where_bytes_are() {
     let fs = Pool::of(4).client().await;
-    let folder = directory(&fs, "d", "at(3)").await;
+    let parent = directory(&fs, "d", "at(3)").await;
     let (small, large) = (write(&fs, "d/small", 10).await, write(&fs, "d/large", LARGE).await);
     let inode = fs.locate(small).await.unwrap().inode;
     let told = format!(r#"{{"inode":{inode},"nodes":[{{"node":{inode},"bytes":10}}]}}"#);
     assert_eq!(get(&fs, small, LOCATE).await.unwrap(), told);
     assert!(get(&fs, large, LOCATE).await.unwrap().ends_with(&format!(r#""nodes":[{{"node":3,"bytes":{LARGE}}}]}}"#)));
-    assert_eq!(get(&fs, folder, LOCATE).await.unwrap(), r#"{"placement":"at(3)","nodes":[{"node":3,"share":1.0000}]}"#);
-    assert_eq!(fs.xattrs(folder).await.unwrap(), [PLACEMENT]);
+    assert_eq!(get(&fs, parent, LOCATE).await.unwrap(), r#"{"placement":"at(3)","nodes":[{"node":3,"share":1.0000}]}"#);
+    assert_eq!(fs.xattrs(parent).await.unwrap(), [PLACEMENT]);
 }
 
 #[tokio::test]
@@ -422,8 +422,8 @@ async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
         let inspected = InspectedPool::with(nodes, 64 << 20, &NodeSettings { stripe_bytes: usual, ..settings_of() });
         let fs = inspected.pool.client().await;
         for (size, stripe) in [("64KiB", 64 << 10), ("256KiB", usual), ("1MiB", usual), ("64MiB", usual)] {
-            let folder = fs.make_directories(format!("d/{size}").as_bytes()).await.unwrap().file;
-            set(&fs, folder, STRIPE_SIZE, size).await.unwrap();
+            let parent = fs.make_directories(format!("d/{size}").as_bytes()).await.unwrap().file;
+            set(&fs, parent, STRIPE_SIZE, size).await.unwrap();
             let length = 3 * (1 << 20) + 77;
             let file = write(&fs, &format!("d/{size}/f"), length).await;
             inspected.check(&fs, file, stripe).await;
@@ -477,12 +477,12 @@ async fn a_full_node_is_full_for_what_lies_there_and_avoided_by_what_may_choose(
     let inspected = InspectedPool::small(2);
     let fs = inspected.pool.client().await;
     directory(&fs, "d", "at(2)").await;
-    let folder = directory(&fs, "b", "balanced").await;
+    let parent = directory(&fs, "b", "balanced").await;
     let (_, handle) = fs.create(FileId::ROOT, b"x", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
     fs.close_file(handle).await.unwrap();
     let refused = fs.write_file(b"d/f", &vec![1; 9 << 20]).await;
     assert!(matches!(refused, Err(Refusal::NoSpace(_))), "{refused:?}");
-    assert!(fs.expected_location(folder, None).await.unwrap().nodes == [(NodeId(1), 1.0)]);
+    assert!(fs.expected_location(parent, None).await.unwrap().nodes == [(NodeId(1), 1.0)]);
     let file = write(&fs, "b/f", LARGE).await;
     assert_eq!(fs.locate(file).await.unwrap().shares(), [(NodeId(1), LARGE as u64)]);
 }
@@ -492,12 +492,12 @@ async fn what_a_client_held_of_placed_files_goes_with_its_session() {
     for nodes in NODES {
         let inspected = InspectedPool::of(nodes);
         let (one, other) = (inspected.pool.client().await, inspected.pool.client().await);
-        let folder = directory(&one, "d", &format!("at({nodes})")).await;
+        let parent = directory(&one, "d", &format!("at({nodes})")).await;
         let file = write(&one, "d/f", LARGE).await;
         one.open(file, OpenFlags::READ).await.unwrap();
-        one.unlink(folder, b"f").await.unwrap();
+        one.unlink(parent, b"f").await.unwrap();
         let flags = OpenFlags::READ_WRITE;
-        let (_, handle) = one.create_unnamed(folder, 0o600, OWNER, flags, true).await.unwrap();
+        let (_, handle) = one.create_unnamed(parent, 0o600, OWNER, flags, true).await.unwrap();
         one.write(handle, 0, Bytes::from(pattern(LARGE))).await.unwrap();
         assert!(inspected.engines[nodes as usize - 1].usage().stripes >= 20);
         other.recover(one.session()).await.unwrap();
@@ -511,8 +511,8 @@ async fn saying_where_a_file_lies_takes_two_messages_more_once() {
         let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
         let fs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
         for (policy, more) in [("single", 0), ("here", 2), ("at(1)", 2)] {
-            let folder = directory(&fs, policy, policy).await;
-            let (_, handle) = fs.create(folder, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+            let parent = directory(&fs, policy, policy).await;
+            let (_, handle) = fs.create(parent, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
             for expected in [3 + more, 2] {
                 let before = calls.load(Relaxed);
                 fs.write(handle, 0, Bytes::from(vec![7; STRIPE as usize])).await.unwrap();

@@ -78,9 +78,9 @@ enum WriteOutcome {
 impl Client {
     /// Opens a file. It stays open until it has been closed as often as it was opened.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<OpenedInode> {
-        let whole =
+        let extent =
             if flags.use_extent && flags.write { self.extent_request(file.partition()) } else { ExtentRequest::None };
-        self.open_with_request(file, flags, whole).await
+        self.open_with_request(file, flags, extent).await
     }
 
     /// Opens a file for a program with a descriptor of its own. An extent is requested for readers
@@ -89,8 +89,8 @@ impl Client {
         self.open_with_request(file, flags, self.extent_request(file.partition())).await
     }
 
-    async fn open_with_request(&self, file: FileId, flags: OpenFlags, whole: ExtentRequest) -> Outcome<OpenedInode> {
-        match self.mutate(file.partition(), Command::Open { file, flags, extent: whole }).await? {
+    async fn open_with_request(&self, file: FileId, flags: OpenFlags, extent: ExtentRequest) -> Outcome<OpenedInode> {
+        match self.mutate(file.partition(), Command::Open { file, flags, extent }).await? {
             Answer::Opened { attributes, host, truncation, shared } => {
                 if let Some(truncation) = truncation {
                     self.finish_truncate(file, truncation).await?;
@@ -268,7 +268,7 @@ impl Client {
                 }
                 Answer::NeedsPlacement { policy, layout } => Box::pin(self.place_file(file, policy, layout)).await?,
                 Answer::NeedsSpill { generation, layout, head } => {
-                    self.spill((file, layout), generation, &head).await?
+                    self.spill((file, layout), generation, &head).await?;
                 }
                 Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
                 Answer::Stripes { offset, generation, size, layout } => {

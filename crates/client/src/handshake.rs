@@ -54,7 +54,7 @@ pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<Hand
         };
         reached.push(answered.is_ok());
         match answered {
-            Ok(welcome) => known = Some(check_same_pool(known, node, welcome)?),
+            Ok(reply) => known = Some(check_same_pool(known, node, reply)?),
             Err(ref refusal @ Refusal::Unavailable { tries, ref why, .. }) => {
                 nodes.record_outage(node, tries, why);
                 silent.get_or_insert_with(|| refusal.clone());
@@ -73,7 +73,7 @@ pub async fn send_hello(
     retry_policy: RetryPolicy,
 ) -> Outcome<HelloReply> {
     match call_until_answered(connection, retry_policy, || hello_request(session), |_| {}).await? {
-        Answer::Hello(welcome) => Ok(welcome),
+        Answer::Hello(reply) => Ok(reply),
         other => Err(unexpected_answer(&other)),
     }
 }
@@ -85,22 +85,22 @@ fn hello_request(session: Session) -> Request {
 
 /// Checks that a node's answer is from the node that was asked and from the same pool; returns the
 /// answer with the newer map.
-fn check_same_pool(known: Option<HelloReply>, asked: NodeId, welcome: HelloReply) -> Outcome<HelloReply> {
-    if welcome.node != asked {
+fn check_same_pool(known: Option<HelloReply>, expected: NodeId, reply: HelloReply) -> Outcome<HelloReply> {
+    if reply.node != expected {
         return Err(pool_mismatch(format!(
-            "the connection to node {asked} leads to node {}: look at the addresses",
-            welcome.node
+            "the connection to node {expected} leads to node {}: look at the addresses",
+            reply.node
         )));
     }
-    let Some(known) = known else { return Ok(welcome) };
-    let pool = |welcome: &HelloReply| (welcome.seed, welcome.stripe_bytes, welcome.map.partitions());
-    if pool(&known) != pool(&welcome) || known.session != welcome.session {
-        let (one, other) = (known.node, welcome.node);
+    let Some(known) = known else { return Ok(reply) };
+    let pool = |reply: &HelloReply| (reply.seed, reply.stripe_bytes, reply.map.partitions());
+    if pool(&known) != pool(&reply) || known.session != reply.session {
+        let (one, other) = (known.node, reply.node);
         return Err(pool_mismatch(format!(
             "nodes {one} and {other} are not of the same pool: start them with the same settings"
         )));
     }
-    Ok(if welcome.map.epoch() > known.map.epoch() { welcome } else { known })
+    Ok(if reply.map.epoch() > known.map.epoch() { reply } else { known })
 }
 
 fn pool_mismatch(why: String) -> Refusal {

@@ -148,7 +148,7 @@ impl TransactionDriver<'_> {
         if !others.is_empty()
             && let Err(error) = self.client.settle_everywhere(intent, others).await
         {
-            tracing::warn!(%error, "a transaction is committed, but not settled at every partition yet: the next client that meets it settles it");
+            tracing::warn!(%error, "a transaction is committed, but not settled at every partition yet: the next client that conflicts with it settles it");
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl TransactionDriver<'_> {
         }
         for partition in std::mem::take(&mut self.prepared) {
             if let Err(error) = client.settle(intent, partition, false).await {
-                tracing::warn!(%error, "an aborted transaction still holds its locks: the next client that meets it ends it");
+                tracing::warn!(%error, "an aborted transaction still holds its locks: the next client that conflicts with it ends it");
             }
         }
         if let Err(error) = client.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }).await {

@@ -86,10 +86,10 @@ impl Client {
         if attributes.kind != Kind::File || attributes.size == 0 {
             return Ok(located);
         }
-        let whole = attributes.extent.map(|whole| whole.node);
+        let extent = attributes.extent.map(|extent| extent.node);
         let Placement { layout, stripes, .. } = self.placement(file).await?;
-        if whole.is_some() || stripes.is_empty() {
-            located.bytes.push((0..attributes.size, whole.unwrap_or(inode)));
+        if extent.is_some() || stripes.is_empty() {
+            located.bytes.push((0..attributes.size, extent.unwrap_or(inode)));
             return Ok(located);
         }
         let stripe_bytes = u64::from(layout.stripe_bytes());

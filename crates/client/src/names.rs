@@ -50,11 +50,8 @@ impl Client {
         names: &[Name],
         credentials: Option<&Credentials>,
     ) -> Outcome<(FileId, u32)> {
-        let (partition, folders, who) = (top.partition(), names.to_vec(), credentials.cloned());
-        match self
-            .send(partition, &Body::Walk { start: top, components: folders, credentials: who, action: None })
-            .await?
-        {
+        let (partition, components, credentials) = (top.partition(), names.to_vec(), credentials.cloned());
+        match self.send(partition, &Body::Walk { start: top, components, credentials, action: None }).await? {
             Answer::Walked { reached, remaining: left } => Ok((reached, left)),
             other => Err(unexpected_answer(&other)),
         }
@@ -137,13 +134,13 @@ impl Client {
         name: &Name,
         inode: NewInode,
         open: bool,
-        whole: ExtentRequest,
+        extent: ExtentRequest,
     ) -> Outcome<OpenedInode> {
         let attempt = |slot: FileId| {
             let (name, inode) = (name.clone(), inode.clone());
-            let whole =
-                if whole == ExtentRequest::Any { self.extent_request(slot.partition()) } else { ExtentRequest::None };
-            self.mutate(slot.partition(), Command::Create { parent: slot, name, inode, open, extent: whole })
+            let extent =
+                if extent == ExtentRequest::Any { self.extent_request(slot.partition()) } else { ExtentRequest::None };
+            self.mutate(slot.partition(), Command::Create { parent: slot, name, inode, open, extent })
         };
         match self.run_in_slot(parent, name, attempt).await? {
             Answer::Opened { attributes, host, shared, .. } => Ok(OpenedInode { attributes, host, shared }),

@@ -146,7 +146,7 @@ impl Nodes {
         let Some(link) = self.link(node) else { return };
         if link.breaker.lock().on_failure(node::now(), tries, why.to_owned()) {
             self.0.unavailable.fetch_add(1, Relaxed);
-            tracing::warn!("node {node} does not answer, and what it holds is not there: {why}");
+            tracing::warn!("node {node} does not answer, so the data that it holds is unavailable: {why}");
         }
     }
 

@@ -294,12 +294,12 @@ async fn who_asks_for_one_node_gets_an_extent_there_and_may_stop_at_its_end() {
 async fn who_cannot_watch_at_one_node_watches_at_none() {
     let pool = Pool::of(4);
     let (fs, crowded) = (pool.client().await, &pool.nodes()[2]);
-    let hear = || Arc::new(|_: &[Recall]| ()) as crate::OnInvalidate;
+    let on_invalidate = || Arc::new(|_: &[Recall]| ()) as crate::OnInvalidate;
     for session in 1..=16 {
-        crowded.subscribe(Session(session), &hear()).unwrap();
+        crowded.subscribe(Session(session), &on_invalidate()).unwrap();
     }
-    assert!(matches!(fs.subscribe(&hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
+    assert!(matches!(fs.subscribe(&on_invalidate()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
     crowded.unsubscribe(Session(1));
-    fs.subscribe(&hear()).await.unwrap();
-    assert!(fs.subscribe(&hear()).await.is_err(), "once is enough");
+    fs.subscribe(&on_invalidate()).await.unwrap();
+    assert!(fs.subscribe(&on_invalidate()).await.is_err(), "once is enough");
 }

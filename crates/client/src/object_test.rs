@@ -180,7 +180,7 @@ async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any()
 }
 
 #[tokio::test]
-async fn a_folder_that_is_moved_or_made_anew_misleads_nobody() {
+async fn a_directory_that_is_moved_or_made_anew_misleads_nobody() {
     for nodes in NODES {
         let pool = Pool::of(nodes);
         let (fs, objects) = (pool.client().await, objects(&pool.client().await));
@@ -293,7 +293,7 @@ async fn an_object_of_a_directory_that_was_split_is_replaced_without_asking_all_
 }
 
 #[tokio::test]
-async fn keys_are_listed_in_the_order_of_their_bytes_in_pages_and_by_folders() {
+async fn keys_are_listed_in_the_order_of_their_bytes_in_pages_and_by_directories() {
     for (nodes, split) in [(1, 4096), (4, 4096), (4, 8)] {
         let pool = Pool::that_splits(nodes, split);
         let (fs, objects) = (pool.client().await, objects(&pool.client().await));

@@ -48,8 +48,8 @@ impl Client {
     ) -> Outcome<Option<OpenedInode>> {
         debug_assert!(inode.kind == NewKind::File, "only files are opened where they are made");
         let command = |parent: FileId| {
-            let (name, inode, whole) = (name.clone(), inode.clone(), self.extent_request(parent.partition()));
-            Command::Create { parent, name, inode, open: true, extent: whole }
+            let (name, inode, extent) = (name.clone(), inode.clone(), self.extent_request(parent.partition()));
+            Command::Create { parent, name, inode, open: true, extent }
         };
         self.finish_open(self.execute_at_hint(hint, name, command).await?).await
     }
@@ -64,8 +64,8 @@ impl Client {
         flags: OpenFlags,
     ) -> Outcome<Option<OpenedInode>> {
         let command = |parent: FileId| {
-            let whole = self.extent_request(parent.partition());
-            Command::OpenName { parent, name: name.clone(), flags, extent: whole }
+            let extent = self.extent_request(parent.partition());
+            Command::OpenName { parent, name: name.clone(), flags, extent }
         };
         self.finish_open(self.execute_at_hint(hint, name, command).await?).await
     }

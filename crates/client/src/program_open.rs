@@ -18,7 +18,7 @@ pub struct ProgramOpen {
     pub opened: OpenedInode,
     /// The program's descriptor.
     pub descriptor: OwnedFd,
-    /// The open of the descriptor: its mark, file and flags, and the kind of descriptor.
+    /// The open lease of the descriptor.
     pub lease: OpenLease,
 }
 
@@ -65,14 +65,14 @@ impl Client {
                     Some(future) => future.await,
                     None => None,
                 };
-                let lease = |mark| OpenLease {
-                    id: mark,
+                let lease = |id| OpenLease {
+                    id,
                     file: opened.attributes.file,
                     flags,
                     kind: LeaseKind::for_open(&opened.attributes, flags),
                 };
                 let (descriptor, lease) = match leased {
-                    Some((descriptor, mark)) => (descriptor, lease(mark)),
+                    Some((descriptor, id)) => (descriptor, lease(id)),
                     None => plain.dup_fd_or_close(&opened, flags).await?,
                 };
                 Ok(Some(ProgramOpen { opened, descriptor, lease }))
@@ -95,17 +95,17 @@ impl Client {
 
     /// Like [`Self::dup_fd_for_program`]; closes the file if there is no descriptor.
     async fn dup_fd_or_close(&self, opened: &OpenedInode, flags: OpenFlags) -> Outcome<(OwnedFd, OpenLease)> {
-        let obtained = self.dup_fd_for_program(opened, flags).await;
-        if obtained.is_err()
+        let outcome = self.dup_fd_for_program(opened, flags).await;
+        if outcome.is_err()
             && let Err(error) = self.close_file(opened.attributes.file).await
         {
             tracing::debug!(%error, "an open without a descriptor could not be closed: it ends with the session");
         }
-        obtained
+        outcome
     }
 
     /// Gets a program's descriptor of something that this client has opened in the session that it
-    /// is bound to, and the mark of the open. The open then belongs to the descriptor: it ends with
+    /// is bound to, and its open lease. The open then belongs to the descriptor: it ends with
     /// its last copy. The descriptor is of the file's extent if that can be had on this host;
     /// otherwise it is a placeholder.
     ///
@@ -125,15 +125,15 @@ impl Client {
             // is closed.
             Some((home.filter(|home| self.is_local(*home)).or_else(|| self.local_node()), placeholder)),
         ];
-        for (node, lent) in candidates.into_iter().flatten() {
+        for (node, kind) in candidates.into_iter().flatten() {
             let connection = node.and_then(|node| self.inner.nodes.get(node));
-            let Some(obtaining) = connection
-                .and_then(|connection| connection.dup_fd_for_program(ProgramFd { session, file, flags, kind: lent }))
+            let Some(reply) = connection
+                .and_then(|connection| connection.dup_fd_for_program(ProgramFd { session, file, flags, kind }))
             else {
                 continue;
             };
-            if let Some((descriptor, mark)) = obtaining.await {
-                return Ok((descriptor, OpenLease { id: mark, file, flags, kind: lent }));
+            if let Some((descriptor, id)) = reply.await {
+                return Ok((descriptor, OpenLease { id, file, flags, kind }));
             }
         }
         let why = "no node of this host can give a descriptor: does a node of the pool run here, as this user?".into();
@@ -144,10 +144,10 @@ impl Client {
         self.inner.nodes.get(node).is_some_and(Connection::is_on_local_host)
     }
 
-    /// Probes the open with this mark after a copy of its descriptor was closed, and closes the
+    /// Probes the open with this lease after a copy of its descriptor was closed, and closes the
     /// file if that was the last one. True if the open is still alive.
-    pub async fn probe_lease(&self, mark: OpenLeaseId) -> Outcome<bool> {
-        match self.query_node(mark.origin().0, Body::ProbeLease { lease: mark }).await? {
+    pub async fn probe_lease(&self, lease: OpenLeaseId) -> Outcome<bool> {
+        match self.query_node(lease.origin().0, Body::ProbeLease { lease }).await? {
             Answer::LeaseStatus(LeaseStatus::Open) => Ok(true),
             Answer::LeaseStatus(LeaseStatus::Ended { deleted }) => {
                 self.purge(deleted).await;
@@ -166,10 +166,10 @@ impl Client {
     /// Reports the close of a descriptor of a file or directory without stripes, if the node that
     /// gave it can do the rest alone. The node is told together with its next request, or probes a
     /// second later if none comes; nobody waits. False if [`Self::probe_lease`] must be used.
-    pub fn notify_closed(&self, mark: OpenLeaseId, file: FileId) -> bool {
-        let node = mark.origin().0;
+    pub fn notify_closed(&self, lease: OpenLeaseId, file: FileId) -> bool {
+        let node = lease.origin().0;
         let alone = self.inner.home(file.partition()) == Some(node);
-        alone && self.inner.nodes.get(node).is_some_and(|connection| connection.notify_closed(mark))
+        alone && self.inner.nodes.get(node).is_some_and(|connection| connection.notify_closed(lease))
     }
 
     /// The nodes of this host, which may have given descriptors.
@@ -179,14 +179,14 @@ impl Client {
 
     /// The live opens whose descriptors, given by this node, refer to the file with these `stat`
     /// numbers. The kernel knows which of them a descriptor belongs to: the one whose
-    /// [byte](Mark::byte) no other open has locked.
+    /// [byte](OpenLeaseId::lock_offset) no other open has locked.
     pub async fn find_leases(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<OpenLease>> {
         let (mut found, mut after) = (Vec::new(), OpenLeaseId(0));
         loop {
             match self.query_node(node, Body::FindLeases { device, inode, after }).await? {
                 Answer::OpenLeases(more) if more.is_empty() => return Ok(found),
                 Answer::OpenLeases(more) => {
-                    after = more.last().map_or(after, |marked| marked.id);
+                    after = more.last().map_or(after, |found| found.id);
                     found.extend(more);
                 }
                 other => return Err(unexpected_answer(&other)),
@@ -196,7 +196,7 @@ impl Client {
 
     /// Sends a node a request that concerns none of its partitions.
     async fn query_node(&self, node: NodeId, body: Body) -> Outcome<Answer> {
-        let unknown = || Refusal::invalid(Object::Pool, "a mark of a node that is not of this pool");
+        let unknown = || Refusal::invalid(Object::Pool, "an open lease of a node that is not of this pool");
         let connection = self.inner.nodes.get(node).ok_or_else(unknown)?;
         let request = || {
             let (epoch, session, partition) = (self.inner.epoch(), self.session(), PartitionId(0));

@@ -23,7 +23,7 @@ impl Client {
             ranges.by_ref().take(RUNS_AT_ONCE).for_each(|range| some.insert(range.start, range.end));
             match self.query(file.partition(), Command::UnownedStripes { file, stripes: some }).await? {
                 Answer::UnownedStripes(found) => {
-                    found.ranges().for_each(|range| unplanned.insert(range.start, range.end))
+                    found.ranges().for_each(|range| unplanned.insert(range.start, range.end));
                 }
                 other => return Err(unexpected_answer(&other)),
             }
@@ -246,9 +246,9 @@ impl<'a> Broadcast<'a> {
         left
     }
 
-    async fn query<T>(&mut self, partition: PartitionId, asked: impl Future<Output = Outcome<T>>) -> Option<T> {
+    async fn query<T>(&mut self, partition: PartitionId, call: impl Future<Output = Outcome<T>>) -> Option<T> {
         let home = self.client.inner.home(partition).filter(|home| !self.unavailable.contains(home))?;
-        let answer = asked.await;
+        let answer = call.await;
         if matches!(answer, Err(Refusal::Unavailable { .. })) {
             self.unavailable.push(home);
         }

@@ -133,8 +133,8 @@ impl<C: Connection + 'static> Connection for FaultyConnection<C> {
         }
     }
 
-    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
-        self.inner.dup_fd_for_program(obtain)
+    fn dup_fd_for_program(&self, request: ProgramFd) -> Option<ProgramFdFuture> {
+        self.inner.dup_fd_for_program(request)
     }
 
     forward_descriptors!(inner);
@@ -166,13 +166,13 @@ impl<C: Connection> Connection for CountingConnection<C> {
         self.inner.call_with_fd(request, flags)
     }
 
-    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
+    fn dup_fd_for_program(&self, request: ProgramFd) -> Option<ProgramFdFuture> {
         self.calls.fetch_add(1, Relaxed);
-        self.inner.dup_fd_for_program(obtain)
+        self.inner.dup_fd_for_program(request)
     }
 
-    fn notify_closed(&self, mark: OpenLeaseId) -> bool {
-        self.inner.notify_closed(mark)
+    fn notify_closed(&self, lease: OpenLeaseId) -> bool {
+        self.inner.notify_closed(lease)
     }
 
     forward_descriptors!(inner);

@@ -110,16 +110,16 @@ impl Client {
     /// process do, are asked now; for others their last answer counts. A node without an answer to
     /// [`Self::query_usage`] or [`Self::usages`] so far counts as nothing.
     pub fn usage(&self) -> SpaceUsage {
-        let asked: Vec<Option<SpaceUsage>> = self.inner.nodes.iter().map(|(_, node)| self.poll_usage(node)).collect();
-        self.inner.usages.update(asked.into_iter())
+        let queries: Vec<Option<SpaceUsage>> = self.inner.nodes.iter().map(|(_, node)| self.poll_usage(node)).collect();
+        self.inner.usages.update(queries.into_iter())
     }
 
     /// How full each node is, by ascending ids. All are asked at once. A node that does not answer
     /// is `Unavailable` after this client's tries.
     pub async fn usages(&self) -> Vec<(NodeId, Outcome<SpaceUsage>)> {
-        let asked =
+        let queries =
             self.inner.nodes.iter().map(|(id, node)| async move { (id, self.query_node_usage(id, node).await) });
-        let answered = join_all(asked).await;
+        let answered = join_all(queries).await;
         self.inner.usages.update(answered.iter().map(|(_, usage)| usage.as_ref().ok().copied()));
         answered
     }

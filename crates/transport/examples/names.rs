@@ -1,12 +1,12 @@
 //! Benchmark of metadata operations and short objects: one process on the node's host that uses the
 //! library, and one node in another process, over a Unix socket.
 //!
-//! `cargo run --release -p transport --example names [SECONDS] [--by-hand]`: each line takes SECONDS
-//! (1). Files are made and looked up, and objects of 64 B fetched, one at a time; files and objects
-//! also with 256 in flight. The connection is driven by the caller's own runtime, by threads of the
-//! crate, and by the caller's reactor, which busy-polls for a while before it sleeps (or sleeps at
-//! once); with `--by-hand` only by the reactor. Percentiles are of rounds; CPU is that of both
-//! processes.
+//! `cargo run --release -p transport --example names [SECONDS] [--reactor]`: each line takes
+//! SECONDS (1). Files are made and looked up, and objects of 64 B fetched, one at a time; files and
+//! objects also with 256 in flight. The connection is driven by the caller's own runtime, by
+//! threads of the crate, and by the caller's reactor, which busy-polls for a while before it sleeps
+//! (or sleeps at once); with `--reactor` only by the reactor. Percentiles are of rounds; CPU is
+//! that of both processes.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, ArenaOptions};
@@ -46,11 +46,11 @@ fn main() -> Done<()> {
     }
     let mut arguments: Vec<String> = env::args().skip(1).collect();
     let count = arguments.len();
-    arguments.retain(|argument| argument != "--by-hand");
-    let by_hand_alone = arguments.len() < count;
+    arguments.retain(|argument| argument != "--reactor");
+    let reactor_only = arguments.len() < count;
     let time = Duration::from_secs_f64(arguments.first().map_or(Ok(1.0), |text| text.parse())?);
     println!("{:<30}{:>10}{:>12}{:>9}{:>9}{:>13}", "what", "at once", "a second", "p50 us", "p99 us", "CPU us each");
-    if !by_hand_alone {
+    if !reactor_only {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let own = |address, token: &Token| Remote::on_runtime(runtime.handle(), address, token);
         with_node("own runtime", own, |remote, how, node| runtime.block_on(measure(remote, how, node, time)))?;
@@ -60,8 +60,9 @@ fn main() -> Done<()> {
         })?;
     }
     for (how, reactor) in [("hand", Reactor::new()?), ("hand, no spin", Reactor::with_spin(Duration::ZERO)?)] {
-        let by_hand = |address, token: &Token| Remote::with_reactor(&reactor, address, token, None).expect("no TLS");
-        with_node(how, by_hand, |remote, how, node| reactor.block_on(measure(remote, how, node, time)))?;
+        let with_reactor =
+            |address, token: &Token| Remote::with_reactor(&reactor, address, token, None).expect("no TLS");
+        with_node(how, with_reactor, |remote, how, node| reactor.block_on(measure(remote, how, node, time)))?;
     }
     Ok(())
 }
@@ -96,7 +97,7 @@ fn serve(address: &Address) -> Done<()> {
 async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<()> {
     let retry_policy = RetryPolicy { tries: 100, ..RetryPolicy::default() };
     let objects = Objects::new(Client::connect(Arc::new(remote), retry_policy).await?);
-    let folder = objects
+    let directory = objects
         .client()
         .make_directory(FileId::ROOT, &Name::new(b"f")?, Mode { bits: 0o755, umask: 0 }, OWNER)
         .await?
@@ -114,7 +115,7 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
         let (begun, before) = (Instant::now(), cpu_seconds(node)?);
         while begun.elapsed() < time {
             let start = Instant::now();
-            round(&objects, folder, verb, made..made + at_once).await?;
+            round(&objects, directory, verb, made..made + at_once).await?;
             waits.push(start.elapsed());
             // Lookups and gets use names that exist, the first of them again and again.
             let again = if verb == Verb::Get { MANY } else { 16 * MANY };
@@ -140,7 +141,7 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
 const OWNER: Owner = Owner { uid: 0, gid: 0 };
 
 /// Runs one round: a call for each of the numbers at once, each of its own name.
-async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops::Range<usize>) -> Done<()> {
+async fn round(objects: &Objects, directory: FileId, verb: Verb, numbers: std::ops::Range<usize>) -> Done<()> {
     let client = objects.client();
     // Files that are made alone and many at a time have names of their own. Objects are put many at
     // a time.
@@ -151,12 +152,12 @@ async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops:
         Verb::Create => {
             let inode = || NewInode::new(NewKind::File, Mode { bits: 0o644, umask: 0 }, OWNER);
             let names = names.iter().map(|name| Name::new(name.as_bytes())).collect::<Result<Vec<_>, _>>()?;
-            let made = names.iter().map(|name| client.create(folder, name, inode(), false, ExtentRequest::None));
+            let made = names.iter().map(|name| client.create(directory, name, inode(), false, ExtentRequest::None));
             join_all(made).await.into_iter().try_for_each(|made| made.map(drop))?;
         }
         Verb::Stat => {
             let names = names.iter().map(|name| Name::new(name.as_bytes())).collect::<Result<Vec<_>, _>>()?;
-            let found = join_all(names.iter().map(|name| client.lookup(folder, name))).await;
+            let found = join_all(names.iter().map(|name| client.lookup(directory, name))).await;
             found.into_iter().try_for_each(|found| found.map(drop))?;
         }
         Verb::Put => {

@@ -27,8 +27,8 @@ async fn main() {
         Arena::new(ArenaOptions { stripe_bytes: settings.stripe_bytes, ..ArenaOptions::with_capacity(256 << 20) })
             .unwrap();
     let (node, token) = (node::embedded(settings, Arc::new(engine)), Token::new(b"a token of an example").unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let listener = Listener::bind(&Address::Unix(folder.path().join("pool"))).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let listener = Listener::bind(&Address::Unix(directory.path().join("pool"))).unwrap();
     let server = transport::serve(node, listener, &token, ServerLimits::default()).unwrap();
     let connect = || async {
         let remote = Remote::new(server.address().clone(), &token);

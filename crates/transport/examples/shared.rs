@@ -2,8 +2,8 @@
 //! a stripe of 1 MiB got as a view; reading its bytes compared with private memory; objects put,
 //! compared with a copy over the same memory.
 //!
-//! `cargo run --release -p transport --example shared [TIMES]`: medians of TIMES (2000) operations, or
-//! as many puts as have TIMES MiB, each of another stripe of 512 MiB.
+//! `cargo run --release -p transport --example shared [TIMES]`: medians of TIMES (2000) operations,
+//! or as many puts as have TIMES MiB, each of another stripe of 512 MiB.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, ArenaOptions};

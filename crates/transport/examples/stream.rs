@@ -1,8 +1,8 @@
 //! Benchmark of requests over a socket: stripes of 1 MiB and 64 B written and read, over TCP, TLS
 //! and a Unix socket of this host.
 //!
-//! `cargo run --release -p transport --example stream [SECONDS]`: each line takes SECONDS (2), with 1
-//! and with 16 requests in flight.
+//! `cargo run --release -p transport --example stream [SECONDS]`: each line takes SECONDS (2), with
+//! 1 and with 16 requests in flight.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, ArenaOptions};

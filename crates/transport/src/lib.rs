@@ -5,7 +5,7 @@
 //! meaning; neither knows that a socket lies between them.
 //!
 //! ```text
-//!   Client -> Remote -> ClientConnection == Framed ~~~ socket ~~~ Framed == ServerConnection -> Node
+//!   Client -> Remote -> ClientConnection == Framed ~~ socket ~~ Framed == ServerConnection -> Node
 //!             any thread |  ConnectionDriver, on a         a task per connection |
 //!                        |  runtime or Reactor                                   |
 //!                        +-- InvalidationThreads:            InvalidationQueue: -+

@@ -214,24 +214,24 @@ impl Reactor {
 }
 
 impl ReactorInner {
-    /// Runs `what` under the fork lock.
-    pub fn run_locked<T>(&self, what: impl FnOnce() -> T) -> T {
-        self.run_locked_with(|_| what())
+    /// Runs `work` under the fork lock.
+    pub fn run_locked<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.run_locked_with(|_| work())
     }
 
-    fn run_locked_with<T>(&self, what: impl FnOnce(Option<&mut ForkGuard<'_>>) -> T) -> T {
+    fn run_locked_with<T>(&self, work: impl FnOnce(Option<&mut ForkGuard<'_>>) -> T) -> T {
         if THREAD_STATE.get() != ThreadState::Outside {
-            return what(None);
+            return work(None);
         }
         let mut guard = self.fork_lock.acquire();
         let _state = ThreadStateGuard::set(ThreadState::Driving);
-        what(Some(&mut guard))
+        work(Some(&mut guard))
     }
 
-    /// Drives the connections that `which` selects.
-    fn drive_connections(&self, which: impl Fn(&DrivenConnection) -> bool) {
+    /// Drives the connections that `selects` accepts.
+    fn drive_connections(&self, selects: impl Fn(&DrivenConnection) -> bool) {
         let all = self.connections.lock().clone();
-        all.iter().filter(|connection| which(connection)).for_each(DrivenConnection::drive);
+        all.iter().filter(|connection| selects(connection)).for_each(DrivenConnection::drive);
     }
 
     /// Drives a connection: now, or after the future that this thread is polling, so that requests

@@ -200,33 +200,33 @@ impl Connection for Remote {
 
     fn lease_fd(&self, extent: Extent, flags: OpenFlags) -> Option<FdLeaseFuture> {
         let connection = self.connection().ok().filter(|connection| connection.is_local())?;
-        let lent = connection.request_lease(LeaseFd { extent, flags }).ok()?;
-        Some(Box::pin(async move { lent.await?.into_backing() }))
+        let lease = connection.request_lease(LeaseFd { extent, flags }).ok()?;
+        Some(Box::pin(async move { lease.await?.into_backing() }))
     }
 
-    fn dup_fd_for_program(&self, obtain: ProgramFd) -> Option<ProgramFdFuture> {
+    fn dup_fd_for_program(&self, request: ProgramFd) -> Option<ProgramFdFuture> {
         let connection = self.connection().ok().filter(|connection| connection.is_local())?;
-        let given = connection.request_program_fd(obtain).ok()?;
-        Some(Box::pin(given))
+        let reply = connection.request_program_fd(request).ok()?;
+        Some(Box::pin(reply))
     }
 
     fn call_with_fd(&self, request: Request, flags: OpenFlags) -> (ReplyFuture, Option<ProgramFdFuture>) {
         let local = self.connection().ok().filter(|connection| connection.is_local());
         match local.map(|connection| connection.send_attaching(&request, flags)) {
-            Some(Ok((call, given))) => (ReplyFuture::deferred(call), Some(Box::pin(given))),
+            Some(Ok((call, program_fd))) => (ReplyFuture::deferred(call), Some(Box::pin(program_fd))),
             Some(Err(QueueError::Failed(failure))) => (ReplyFuture::ready(Err(failure)), None),
             Some(Err(QueueError::Full)) | None => (self.call(request), None),
         }
     }
 
-    fn notify_closed(&self, mark: OpenLeaseId) -> bool {
+    fn notify_closed(&self, lease: OpenLeaseId) -> bool {
         let mut state = self.state.lock();
         if let DriverKind::Reactor(reactor) = &self.target.driver {
             state.forget_parents(reactor.generation());
         }
         let connection = state.connection.clone();
         drop(state);
-        connection.is_some_and(|connection| connection.notify_closed(mark))
+        connection.is_some_and(|connection| connection.notify_closed(lease))
     }
 
     fn is_on_local_host(&self) -> bool {
@@ -235,16 +235,16 @@ impl Connection for Remote {
 
     fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
         if matches!(self.target.driver, DriverKind::Reactor(_)) {
-            let what = "watching over a connection that is turned by hand".into();
+            let what = "cache invalidations over a connection that a reactor drives".into();
             return ReplyFuture::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()));
         }
         let connection = match self.connection() {
             Ok(connection) => connection,
             Err(failure) => return ReplyFuture::ready(Err(failure)),
         };
-        let asked = connection.subscribe(session, on_invalidate);
+        let queued = connection.subscribe(session, on_invalidate);
         let subscription = PendingSubscription { connection, session, done: false };
-        let call = match asked {
+        let call = match queued {
             Ok(call) => call,
             Err(QueueError::Failed(failure)) => return ReplyFuture::ready(Err(failure)),
             Err(QueueError::Full) => return ReplyFuture::ready(Err(Refusal::Busy(Object::Pool).into())),

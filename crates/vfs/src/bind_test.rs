@@ -10,8 +10,8 @@ async fn bound(vfs: &Vfs, host: &Path) -> Attributes {
 
 #[tokio::test]
 async fn a_bound_file_shows_the_bytes_of_its_host_file_and_takes_no_space() {
-    let (vfs, folder) = (pool(), tempfile::tempdir().unwrap());
-    let host = folder.path().join("data.csv");
+    let (vfs, directory) = (pool(), tempfile::tempdir().unwrap());
+    let host = directory.path().join("data.csv");
     let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     fs::write(&host, &bytes).unwrap();
     let found = bound(&vfs, &host).await;
@@ -28,8 +28,8 @@ async fn a_bound_file_shows_the_bytes_of_its_host_file_and_takes_no_space() {
 
 #[tokio::test]
 async fn a_bound_file_is_read_only_and_its_host_file_is_never_touched() {
-    let (vfs, folder) = (pool(), tempfile::tempdir().unwrap());
-    let host = folder.path().join("tool.sh");
+    let (vfs, directory) = (pool(), tempfile::tempdir().unwrap());
+    let host = directory.path().join("tool.sh");
     fs::write(&host, "#!/bin/sh").unwrap();
     fs::set_permissions(&host, fs::Permissions::from_mode(0o755)).unwrap();
     let found = bound(&vfs, &host).await;
@@ -47,15 +47,15 @@ async fn a_bound_file_is_read_only_and_its_host_file_is_never_touched() {
 
 #[tokio::test]
 async fn a_host_file_that_vanishes_or_shrinks_is_told_by_its_path() {
-    let (vfs, folder) = (pool(), tempfile::tempdir().unwrap());
-    let host = folder.path().join("data");
+    let (vfs, directory) = (pool(), tempfile::tempdir().unwrap());
+    let host = directory.path().join("data");
     fs::write(&host, vec![1; 10_000]).unwrap();
     bound(&vfs, &host).await;
     fs::File::options().write(true).open(&host).unwrap().set_len(5000).unwrap();
     let shrunk = vfs.read_file(b"input").await.unwrap_err();
     assert!(matches!(shrunk, Refusal::Io { .. }) && shrunk.to_string().contains("shorter"), "{shrunk}");
 
-    let gone = folder.path().join("gone");
+    let gone = directory.path().join("gone");
     fs::write(&gone, b"x").unwrap();
     vfs.bind(Vfs::root(), b"gone", &gone).await.unwrap();
     fs::remove_file(&gone).unwrap();
@@ -63,6 +63,6 @@ async fn a_host_file_that_vanishes_or_shrinks_is_told_by_its_path() {
     assert!(refusal.to_string().contains(gone.to_str().unwrap()), "{refusal}");
     let refusal = vfs.bind(Vfs::root(), b"never", &gone).await.unwrap_err();
     assert!(matches!(refusal, Refusal::Io { .. }), "{refusal}");
-    let refusal = vfs.bind(Vfs::root(), b"folder", folder.path()).await.unwrap_err();
+    let refusal = vfs.bind(Vfs::root(), b"folder", directory.path()).await.unwrap_err();
     assert!(matches!(refusal, Refusal::Invalid { .. }), "{refusal}");
 }

@@ -163,7 +163,8 @@ impl Vfs {
         async move { client.locate(file).await }
     }
 
-    /// Predicted location of a file created in a directory; see [`client::Client::expected_location`].
+    /// Predicted location of a file created in a directory; see
+    /// [`client::Client::expected_location`].
     pub fn expected(
         &self,
         directory: FileId,

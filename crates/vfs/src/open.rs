@@ -235,8 +235,8 @@ impl Vfs {
 /// Leases the descriptor of an opened extent file from a node in another process, for a frontend
 /// that can use it.
 pub(crate) async fn lease_fd(client: &Client, opened: &OpenedInode, flags: OpenFlags) -> Option<BackingFd> {
-    let Attributes { extent: whole, mode, .. } = opened.attributes;
-    let wanted = whole.filter(|_| flags.use_extent && !(flags.write && mode & SET_ID != 0));
+    let Attributes { extent, mode, .. } = opened.attributes;
+    let wanted = extent.filter(|_| flags.use_extent && !(flags.write && mode & SET_ID != 0));
     client.lease_fd(wanted?, flags)?.await
 }
 
@@ -247,9 +247,9 @@ pub(crate) async fn create_or_open(
     inode: NewInode,
     flags: OpenFlags,
 ) -> Outcome<OpenedInode> {
-    let whole = if flags.use_extent { ExtentRequest::Any } else { ExtentRequest::None };
+    let extent = if flags.use_extent { ExtentRequest::Any } else { ExtentRequest::None };
     for _ in 0..CREATE_TRIES {
-        match client.create(parent, name, inode.clone(), true, whole).await {
+        match client.create(parent, name, inode.clone(), true, extent).await {
             Err(Refusal::Exists(_)) if !flags.exclusive => {}
             made => return made,
         }
@@ -283,13 +283,13 @@ impl<'a> HandleReservation<'a> {
     pub fn fill(self, opened: &OpenedInode, flags: OpenFlags, client: Client, leased: Option<BackingFd>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
-        let Attributes { file, extent: whole, mode, .. } = opened.attributes;
+        let Attributes { file, extent, mode, .. } = opened.attributes;
         handles.insert(OpenFile {
             client,
             file,
             flags,
             host: opened.host.clone(),
-            extent: whole,
+            extent,
             shared: opened.shared,
             set_id: mode & SET_ID != 0,
             written_end: AtomicU64::new(0),

@@ -94,9 +94,9 @@ impl Vfs {
 
     /// Probes an open lease after a copy of its descriptor was closed. If that was the last copy,
     /// the file is closed. Returns true if the file is still open.
-    pub fn probe_lease(&self, mark: OpenLeaseId) -> impl Future<Output = Outcome<bool>> + Send + use<> {
+    pub fn probe_lease(&self, lease: OpenLeaseId) -> impl Future<Output = Outcome<bool>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.probe_lease(mark).await }
+        async move { client.probe_lease(lease).await }
     }
 
     /// Finds the live opens of programs whose descriptors come from this node and refer to a file
@@ -172,9 +172,7 @@ fn with_extent(flags: OpenFlags) -> OpenFlags {
 }
 
 impl From<ProgramOpen> for ProgramFile {
-    fn from(
-        ProgramOpen { opened: OpenedInode { attributes, host, shared }, descriptor, lease: marked }: ProgramOpen,
-    ) -> Self {
-        Self { descriptor, lease: marked, attributes, host, shared }
+    fn from(ProgramOpen { opened: OpenedInode { attributes, host, shared }, descriptor, lease }: ProgramOpen) -> Self {
+        Self { descriptor, lease, attributes, host, shared }
     }
 }

@@ -57,10 +57,10 @@ fn copy(program: &ProgramFile) -> OwnedFd {
 }
 
 /// Marks that `which` returns for a descriptor.
-fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<OpenLeaseId> {
+fn found_leases(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<OpenLeaseId> {
     let found = File::from(descriptor.try_clone().unwrap()).metadata().unwrap();
     let (node, file) = (vfs.local_nodes()[0], (found.dev(), found.ino()));
-    now(vfs.find_leases(node, file)).unwrap().into_iter().map(|marked| marked.id).collect()
+    now(vfs.find_leases(node, file)).unwrap().into_iter().map(|lease| lease.id).collect()
 }
 
 #[test]
@@ -72,13 +72,13 @@ fn what_a_program_wrote_takes_no_more_than_it_needs_after_its_last_close() {
     let before = vfs.usage().used;
     let program = create(&vfs, "f", OpenFlags::READ_WRITE);
     assert_eq!(program.lease.kind, LeaseKind::Bytes);
-    let (file, mark) = (program.lease.file, program.lease.id);
+    let (file, lease) = (program.lease.file, program.lease.id);
     for part in 0..7_u64 {
         let data = Bytes::from(vec![7; 100 << 10]);
         now(vfs.write_for_program(file, WritePlace::At(part * (100 << 10)), data, false)).unwrap();
     }
     drop(program);
-    assert!(!now(vfs.probe_lease(mark)).unwrap());
+    assert!(!now(vfs.probe_lease(lease)).unwrap());
     let taken = vfs.usage().used - before;
     assert!(taken < 800 << 10, "{taken} bytes for 700 KiB");
 }
@@ -90,8 +90,8 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
         return;
     }
     let vfs = client(&node);
-    let ProgramFile { descriptor, lease: marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
-    assert!(matches!(marked.kind, LeaseKind::Extent(_)), "{marked:?}");
+    let ProgramFile { descriptor, lease, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
+    assert!(matches!(lease.kind, LeaseKind::Extent(_)), "{lease:?}");
     let mut file = File::from(descriptor);
     file.write_all(b"low tide").unwrap();
     assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide"[..]);
@@ -107,8 +107,8 @@ fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
     assert_eq!(text, "low tide, high tide");
     assert_eq!(now(vfs.stat(attributes.file)).unwrap().size, 19);
     drop((file, end, reads));
-    for mark in [marked.id, appends.lease.id] {
-        assert!(!now(vfs.probe_lease(mark)).unwrap());
+    for lease in [lease.id, appends.lease.id] {
+        assert!(!now(vfs.probe_lease(lease)).unwrap());
     }
     assert_eq!(node.scan_leases(), (0, 0), "the reader was seen without being told of");
     assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide, high tide"[..]);
@@ -119,15 +119,15 @@ fn an_open_ends_with_the_last_copy_of_its_descriptor_and_not_before() {
     let (node, _) = model();
     let vfs = client(&node);
     let program = create(&vfs, "f", OpenFlags::READ_WRITE);
-    let (file, mark) = (program.attributes.file, program.lease.id);
+    let (file, lease) = (program.attributes.file, program.lease.id);
     let inherited = copy(&program);
     now(vfs.unlink(Vfs::root(), b"f")).unwrap();
     drop(program);
-    assert!(now(vfs.probe_lease(mark)).unwrap() && is_there(&vfs, file), "somebody has it");
+    assert!(now(vfs.probe_lease(lease)).unwrap() && is_there(&vfs, file), "somebody has it");
     assert_eq!(node.scan_leases(), (1, 0));
     drop(inherited);
-    assert!(!now(vfs.probe_lease(mark)).unwrap() && !is_there(&vfs, file), "it had no name any more");
-    assert!(!now(vfs.probe_lease(mark)).unwrap(), "asked again it is the same");
+    assert!(!now(vfs.probe_lease(lease)).unwrap() && !is_there(&vfs, file), "it had no name any more");
+    assert!(!now(vfs.probe_lease(lease)).unwrap(), "asked again it is the same");
 }
 
 #[test]
@@ -137,12 +137,12 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
     for remote in [false, true] {
         let flags = OpenFlags::READ_WRITE;
         let program = create(&parent, "f", flags);
-        let (file, mark) = (program.attributes.file, program.lease.id);
+        let (file, lease) = (program.attributes.file, program.lease.id);
         let program = if remote {
             // While another session has the file open, its bytes stay with its inode. So the
             // program gets a placeholder.
             drop(program);
-            assert!(!now(parent.probe_lease(mark)).unwrap());
+            assert!(!now(parent.probe_lease(lease)).unwrap());
             let others = now(child.open(file, flags)).unwrap();
             let program = open(&parent, file, flags);
             now(child.close(others)).unwrap();
@@ -150,19 +150,19 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         } else {
             program
         };
-        let (lent, mark) = (program.lease.kind, program.lease.id);
-        assert_eq!(lent == LeaseKind::Bytes, remote, "{lent:?}");
+        let (kind, lease) = (program.lease.kind, program.lease.id);
+        assert_eq!(kind == LeaseKind::Bytes, remote, "{kind:?}");
         let inherited = copy(&program);
         now(child.unlink(Vfs::root(), b"f")).unwrap();
         // The parent's descriptors are closed first, then its session ends.
         drop(program);
         now(node_ends(&node, &parent)).unwrap();
-        assert!(is_there(&child, file), "{lent:?}");
+        assert!(is_there(&child, file), "{kind:?}");
         assert_eq!(node.scan_leases(), (1, 1));
-        assert_eq!(told(&child, &inherited), [mark]);
-        assert!(now(child.probe_lease(mark)).unwrap());
+        assert_eq!(found_leases(&child, &inherited), [lease]);
+        assert!(now(child.probe_lease(lease)).unwrap());
         drop(inherited);
-        assert!(!now(child.probe_lease(mark)).unwrap() && !is_there(&child, file), "{lent:?}");
+        assert!(!now(child.probe_lease(lease)).unwrap() && !is_there(&child, file), "{kind:?}");
         assert_eq!(node.scan_leases(), (0, 0));
     }
     assert_eq!(
@@ -203,7 +203,7 @@ fn an_open_without_bytes_of_its_own_is_one_of_the_system_too() {
     assert_eq!(program.lease.kind, LeaseKind::Directory);
     now(vfs.remove_directory(Vfs::root(), b"d")).unwrap();
     assert!(is_there(&vfs, directory), "it is open");
-    assert_eq!(told(&vfs, &program.descriptor), [program.lease.id]);
+    assert_eq!(found_leases(&vfs, &program.descriptor), [program.lease.id]);
     drop(program.descriptor);
     node.scan_leases();
     assert!(!is_there(&vfs, directory));
@@ -219,11 +219,11 @@ fn which_open_a_descriptor_is_of_is_told_by_the_marks_that_live_on_its_file() {
     let first = create(&vfs, "f", OpenFlags::READ_WRITE);
     let more: Vec<ProgramFile> = (0..3).map(|_| open(&vfs, first.attributes.file, OpenFlags::READ_WRITE)).collect();
     let another = create(&vfs, "g", OpenFlags::READ_WRITE);
-    let marks: Vec<OpenLeaseId> = [&first].into_iter().chain(&more).map(|program| program.lease.id).collect();
-    assert_eq!(told(&vfs, &first.descriptor), marks);
-    assert_eq!(told(&vfs, &another.descriptor), [another.lease.id]);
+    let leases: Vec<OpenLeaseId> = [&first].into_iter().chain(&more).map(|program| program.lease.id).collect();
+    assert_eq!(found_leases(&vfs, &first.descriptor), leases);
+    assert_eq!(found_leases(&vfs, &another.descriptor), [another.lease.id]);
     drop(more);
-    assert_eq!(told(&vfs, &first.descriptor), [first.lease.id], "those that ended are none");
+    assert_eq!(found_leases(&vfs, &first.descriptor), [first.lease.id], "those that ended are none");
     assert!(matches!(now(vfs.find_leases(placement::NodeId(9), (0, 0))), Err(Refusal::Invalid { .. })));
 }
 
@@ -259,8 +259,8 @@ fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer()
         for _ in 0..200 {
             step(&node, &mut copies, &mut rng);
             let mut held: BTreeMap<FileId, Vec<OpenLeaseId>> = BTreeMap::new();
-            for (file, mark, _) in copies.members.iter().flat_map(|(_, open)| open) {
-                held.entry(*file).or_default().push(*mark);
+            for (file, lease, _) in copies.members.iter().flat_map(|(_, open)| open) {
+                held.entry(*file).or_default().push(*lease);
             }
             let watcher = client(&node);
             assert!(held.keys().all(|file| is_there(&watcher, *file)), "seed {seed}: somebody has it");
@@ -293,16 +293,17 @@ fn step(node: &Arc<Node>, copies: &mut OpenCopies, rng: &mut SeededRng) {
             open.push((program.attributes.file, program.lease.id, program.descriptor));
         }
         3 | 4 if !open.is_empty() => {
-            let (_, mark, descriptor) = open.swap_remove(rng.below(open.len()));
+            let (_, lease, descriptor) = open.swap_remove(rng.below(open.len()));
             drop(descriptor);
             // The process may or may not report the close.
             if rng.below(2) == 0 {
-                now(vfs.probe_lease(mark)).unwrap();
+                now(vfs.probe_lease(lease)).unwrap();
             }
         }
         5 if copies.members.len() < 6 => {
             // A child inherits all open descriptors.
-            let inherited = copies.members[at].1.iter().map(|(file, mark, fd)| (*file, *mark, fd.try_clone().unwrap()));
+            let inherited =
+                copies.members[at].1.iter().map(|(file, lease, fd)| (*file, *lease, fd.try_clone().unwrap()));
             let inherited = inherited.collect();
             copies.members.push((client(node), inherited));
         }
@@ -356,7 +357,7 @@ fn locks_of_an_open_are_of_whoever_has_it_and_end_with_it() {
     let other = open(&child, file, OpenFlags::READ_WRITE);
     for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
         let set =
-            |vfs: &Vfs, mark, kind| now(vfs.lock_for_program(file, lock(LockOwner::Open(mark), kind, style), false));
+            |vfs: &Vfs, lease, kind| now(vfs.lock_for_program(file, lock(LockOwner::Open(lease), kind, style), false));
         set(&parent, program.lease.id, LockKind::Write).unwrap();
         set(&child, program.lease.id, LockKind::Write).expect("it is the same open");
         assert!(set(&child, other.lease.id, LockKind::Read).is_err(), "this is another");

@@ -183,12 +183,12 @@ async fn short_stripes_and_objects_keep_no_room_that_nobody_will_want() {
     for nodes in NODES {
         let vfs = Pool::start(nodes, &settings, memory).client().await;
         let objects = Objects::new(vfs.client.clone());
-        let folder = vfs.make_directories(b"d").await.unwrap().file;
+        let directory = vfs.make_directories(b"d").await.unwrap().file;
         for (name, value) in [(PLACEMENT, "striped"), (STRIPE_SIZE, "64KiB")] {
-            vfs.set_xattr(folder, name, value.into(), XattrMode::Set, false).await.unwrap();
+            vfs.set_xattr(directory, name, value.into(), XattrMode::Set, false).await.unwrap();
         }
         let before = vfs.usage().used;
-        let (_, handle) = vfs.create(folder, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+        let (_, handle) = vfs.create(directory, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
         for at in 0..100 {
             vfs.write(handle, at * 30_000, Bytes::from(vec![1; 30_000])).await.unwrap();
         }

@@ -63,8 +63,8 @@ impl Objects {
     /// The values of the named extended attributes of a file, `None` for those that it does not
     /// have.
     pub async fn attributes_of(&self, file: FileId, names: &[Bytes]) -> Outcome<Vec<Option<Bytes>>> {
-        let asked = names.iter().map(|name| self.client.xattr(file, name.clone()));
-        let answered = join_all(asked).await.into_iter().map(|answered| match answered {
+        let queries = names.iter().map(|name| self.client.xattr(file, name.clone()));
+        let answered = join_all(queries).await.into_iter().map(|answered| match answered {
             Err(Refusal::NoAttribute(_)) => Ok(None),
             answered => answered.map(Some),
         });

@@ -69,13 +69,13 @@ impl WaitingThread {
         waited
     }
 
-    fn begin(&self, what: u32) -> bool {
-        self.state.compare_exchange(RUNNING, what, SeqCst, Relaxed).is_ok()
+    fn begin(&self, waiting: u32) -> bool {
+        self.state.compare_exchange(RUNNING, waiting, SeqCst, Relaxed).is_ok()
     }
 
-    fn end(&self, what: u32) {
+    fn end(&self, waiting: u32) {
         // This fails if the thread was woken meanwhile.
-        let _ = self.state.compare_exchange(what, RUNNING, SeqCst, Relaxed);
+        let _ = self.state.compare_exchange(waiting, RUNNING, SeqCst, Relaxed);
     }
 
     /// Makes the thread the leader.

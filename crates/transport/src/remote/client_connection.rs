@@ -211,18 +211,18 @@ impl ClientConnection {
     }
 
     /// Asks for a leased descriptor. The call resolves to `None` if the node has none to lease.
-    pub fn request_lease(self: &Arc<Self>, borrow: LeaseFd) -> Result<PendingCall<FdLease>, QueueError> {
+    pub fn request_lease(self: &Arc<Self>, request: LeaseFd) -> Result<PendingCall<FdLease>, QueueError> {
         self.enqueue(PendingReply::Lease, |id, out| {
-            encode_lease_fd(borrow, id, out.short());
+            encode_lease_fd(request, id, out.short());
             Ok(())
         })
     }
 
     /// Asks for a descriptor for a program. The call resolves to `None` if the node has none to
     /// give.
-    pub fn request_program_fd(self: &Arc<Self>, obtain: ProgramFd) -> Result<PendingCall<ProgramFdReply>, QueueError> {
+    pub fn request_program_fd(self: &Arc<Self>, request: ProgramFd) -> Result<PendingCall<ProgramFdReply>, QueueError> {
         self.enqueue(PendingReply::ProgramFd, |id, out| {
-            encode_program_fd(obtain, id, out.short());
+            encode_program_fd(request, id, out.short());
             Ok(())
         })
     }
@@ -240,22 +240,22 @@ impl ClientConnection {
         let alone = state.is_idle();
         state.push_notifications();
         let encoded = state.out.push(|out| {
-            let begun = out.len();
+            let start = out.len();
             encode_open_with_fd(flags, before, out);
             // Both frames are queued, or neither.
-            encode_request(request, id, out).inspect_err(|_| out.truncate(begun))
+            encode_request(request, id, out).inspect_err(|_| out.truncate(start))
         });
         encoded.map_err(|too_long| QueueError::Failed(too_long.into()))?;
         state.last_id = id;
         let (answer, answered) = oneshot::channel();
-        let (program_fd, given) = oneshot::channel();
+        let (program_fd, received) = oneshot::channel();
         state.pending.insert(id, PendingReply::Request(answer));
         state.pending.insert(before, PendingReply::ProgramFd(program_fd));
         let driver = if alone && state.write() { None } else { state.driver.take() };
         drop(state);
         wake(driver);
-        let given = PendingCall { connection: self.clone(), id: before, answered: given };
-        Ok((PendingCall { connection: self.clone(), id, answered }, given))
+        let program_fd = PendingCall { connection: self.clone(), id: before, answered: received };
+        Ok((PendingCall { connection: self.clone(), id, answered }, program_fd))
     }
 
     /// Releases a lease.
@@ -270,12 +270,12 @@ impl ClientConnection {
 
     /// Notes that a program has closed a descriptor. The node is notified with the next message;
     /// the driver is woken only when many wait. Returns false if the connection is not open.
-    pub fn notify_closed(&self, mark: OpenLeaseId) -> bool {
+    pub fn notify_closed(&self, lease: OpenLeaseId) -> bool {
         let mut state = self.state.lock();
         if state.ended.is_some() || !state.opened {
             return false;
         }
-        state.closed.push(mark);
+        state.closed.push(lease);
         let driver = if state.closed.len() >= CLOSED_MAX { state.driver.take() } else { None };
         drop(state);
         wake(driver);
@@ -444,10 +444,10 @@ impl ClientConnection {
     }
 
     /// Delivers a descriptor for a program; `None` if this process can open no more.
-    pub fn deliver_program_fd(&self, id: u64, mark: OpenLeaseId, file: Option<OwnedFd>) {
+    pub fn deliver_program_fd(&self, id: u64, lease: OpenLeaseId, file: Option<OwnedFd>) {
         let reply = self.state.lock().pending.remove(&id);
         if let Some(PendingReply::ProgramFd(reply)) = reply {
-            drop(reply.send(file.map(|file| (file, mark))));
+            drop(reply.send(file.map(|file| (file, lease))));
         }
         self.room.notify_waiters();
     }
@@ -574,7 +574,7 @@ impl Future for PendingCall<ProgramFdReply> {
     type Output = ProgramFdReply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ProgramFdReply> {
-        Pin::new(&mut self.answered).poll(context).map(|given| given.ok().flatten())
+        Pin::new(&mut self.answered).poll(context).map(|reply| reply.ok().flatten())
     }
 }
 
@@ -592,7 +592,7 @@ mod tests {
     use bytes::Bytes;
     use placement::{Epoch, FileId, PartitionId, StripeNo};
     use std::{io::Read, sync::mpsc, thread, time::Duration};
-    use wire::{Body, StripeAction};
+    use wire::{Answer, Body, StripeAction};
 
     /// Bytes that are leased, like a view of the node's memory.
     struct LeasedBytes(#[expect(dead_code, reason = "held, not looked at")] LeaseGuard);

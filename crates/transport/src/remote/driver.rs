@@ -189,9 +189,9 @@ impl<S: Socket> ConnectionDriver<S> {
                 let file = self.framed.take_descriptor()?;
                 self.connection.deliver_lease(id, file);
             }
-            ToClient::GrantedFd { id, lease: mark } => {
+            ToClient::GrantedFd { id, lease } => {
                 let file = self.framed.take_descriptor()?;
-                self.connection.deliver_program_fd(id, mark, file);
+                self.connection.deliver_program_fd(id, lease, file);
             }
             ToClient::Segment { number, segment } => {
                 let file = self.framed.take_descriptor()?;

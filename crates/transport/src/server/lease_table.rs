@@ -177,7 +177,7 @@ impl Drop for LeaseTable {
     fn drop(&mut self) {
         if !self.leases.is_empty() {
             tracing::warn!(
-                loans = self.leases.len(),
+                leases = self.leases.len(),
                 "a node is no longer served, and a client still uses its memory: that memory stays"
             );
             mem::forget(mem::take(&mut self.leases));

@@ -295,15 +295,15 @@ impl ServerConnection {
             ToNode::Ping(id) => encode_pong(id, self.framed.out.short()),
             ToNode::Pong(_) => {}
             ToNode::Goodbye(why) => return Err(ServerDisconnect::Goodbye(why)),
-            ToNode::LeaseFd { id, request: borrow } => {
+            ToNode::LeaseFd { id, request } => {
                 self.check_id(id)?;
-                if !self.lease_fd(id, borrow) {
+                if !self.lease_fd(id, request) {
                     self.reply(id, &Ok(Answer::Done));
                 }
             }
-            ToNode::ProgramFd { id, request: obtain } => {
+            ToNode::ProgramFd { id, request } => {
                 self.check_id(id)?;
-                if !self.send_program_fd(id, obtain) {
+                if !self.send_program_fd(id, request) {
                     self.reply(id, &Ok(Answer::Done));
                 }
             }
@@ -320,7 +320,7 @@ impl ServerConnection {
                     exported.mark_mapped(number);
                 }
             }
-            ToNode::LeasesClosed(marks) => self.on_closed(marks),
+            ToNode::LeasesClosed(leases) => self.on_closed(leases),
             ToNode::LeasesReturned(returned) => {
                 if let Some(leases) = &mut self.leases {
                     leases.release(&returned);
@@ -341,8 +341,8 @@ impl ServerConnection {
             self.reply(id, &Err(failure));
             return Ok(());
         }
-        if let (Body::ProbeLease { lease: mark }, Some(process)) = (&request.body, self.process()) {
-            self.state.node.unlock_on_close(process, *mark);
+        if let (Body::ProbeLease { lease }, Some(process)) = (&request.body, self.process()) {
+            self.state.node.unlock_on_close(process, *lease);
         }
         let (bytes, session) = (payload_bytes(&request.body), request.session);
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
@@ -371,11 +371,11 @@ impl ServerConnection {
     }
 
     /// Handles a request whose bytes the client has put into its write segment.
-    fn publish(&mut self, id: u64, publish: RequestInShm) -> Result<(), ServerDisconnect> {
-        let filled = publish.filled;
+    fn publish(&mut self, id: u64, request: RequestInShm) -> Result<(), ServerDisconnect> {
+        let filled = request.filled;
         let bytes =
             self.leases.as_ref().and_then(|leases| leases.take(filled)).ok_or(ServerDisconnect::NotFilled(filled))?;
-        let request = publish.into_request(bytes)?;
+        let request = request.into_request(bytes)?;
         self.handle_request(id, request)
     }
 

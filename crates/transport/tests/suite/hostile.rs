@@ -238,9 +238,9 @@ async fn strangers_who_say_nothing_keep_nobody_out() {
 #[tokio::test]
 async fn a_full_address_keeps_nobody_out_of_another() {
     let limits = ServerLimits { connections: 1, unauthenticated: 1, ..ServerLimits::default() };
-    let (node, folder) = (node(), tempfile::tempdir().unwrap());
+    let (node, directory) = (node(), tempfile::tempdir().unwrap());
     let mut server = serve_with(&node, &any_port(), limits);
-    let socket = transport::Address::Unix(folder.path().join("socket"));
+    let socket = transport::Address::Unix(directory.path().join("socket"));
     server.add_listener(transport::Listener::bind(&socket).unwrap()).unwrap();
     let mut inside = RawClient::connect(&server);
     inside.shake_hands(token(), VERSIONS).unwrap();

@@ -136,8 +136,8 @@ impl Connection for Mortal {
         reply
     }
 
-    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
-        self.inner.subscribe(session, hear)
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
+        self.inner.subscribe(session, on_invalidate)
     }
 
     fn set_supports_prune(&self, session: Session) {

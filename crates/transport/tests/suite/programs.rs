@@ -50,8 +50,8 @@ async fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> ProgramFile {
 async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let vfs = connect(host.server.address()).await;
-    let ProgramFile { descriptor, lease: marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE).await;
-    assert!(matches!(marked.kind, LeaseKind::Extent(_)), "{marked:?}");
+    let ProgramFile { descriptor, lease, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE).await;
+    assert!(matches!(lease.kind, LeaseKind::Extent(_)), "{lease:?}");
     let mut file = File::from(descriptor);
     file.write_all(b"past the node").unwrap();
     assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"past the node"[..]);
@@ -61,8 +61,8 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
     reads.read_to_string(&mut text).unwrap();
     assert_eq!((text.as_str(), file.stream_position().unwrap()), ("past the node", 13));
     drop((file, reads));
-    for mark in [marked.id, reader.lease.id] {
-        assert!(!vfs.probe_lease(mark).await.unwrap());
+    for lease in [lease.id, reader.lease.id] {
+        assert!(!vfs.probe_lease(lease).await.unwrap());
     }
     // The file is small, and demoted to its inode.
     until(|| host.used() == 0).await;
@@ -101,8 +101,8 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     until(|| host.node.scan_leases() == (2, 2)).await;
     let after = connect(host.server.address()).await;
     let found = rustix::fs::fstat(&two.descriptor).unwrap();
-    let marked = after.find_leases(after.local_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
-    assert_eq!(marked, [one.lease, two.lease]);
+    let lease = after.find_leases(after.local_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
+    assert_eq!(lease, [one.lease, two.lease]);
     drop(two.descriptor);
     assert!(!after.probe_lease(two.lease.id).await.unwrap());
     assert!(after.probe_lease(one.lease.id).await.unwrap());
@@ -202,8 +202,8 @@ async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_co
     let two = client.open_with_fd(OpenFlags::READ_WRITE, |client| create(client, b"g")).await.unwrap();
     let (copy, before) = (two.descriptor.try_clone().unwrap(), calls.load(Relaxed));
     drop((one.descriptor, two.descriptor));
-    for marked in [one.lease, two.lease] {
-        assert!(client.notify_closed(marked.id, marked.file));
+    for lease in [one.lease, two.lease] {
+        assert!(client.notify_closed(lease.id, lease.file));
     }
     assert_eq!((calls.load(Relaxed) - before, host.used()), (0, 2), "nobody was told");
     client.stat(one.lease.file).await.unwrap();
@@ -256,13 +256,13 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
 async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_leads_elsewhere() {
     let host = Host::start(64 << 20);
     let (client, calls) = counted(host.server.address()).await;
-    let folders = [Name::new(b"a").unwrap(), Name::new(b"b").unwrap()];
+    let directories = [Name::new(b"a").unwrap(), Name::new(b"b").unwrap()];
     let mut directory = FileId::ROOT;
-    for name in &folders {
+    for name in &directories {
         directory = client.make_directory(directory, name, 0o755.into(), OWNER).await.unwrap().file;
     }
     let (hint, name) =
-        (PathHint { top: FileId::ROOT, names: &folders, directory, credentials: None }, Name::new(b"f").unwrap());
+        (PathHint { top: FileId::ROOT, names: &directories, directory, credentials: None }, Name::new(b"f").unwrap());
     let before = calls.load(Relaxed);
     let missing = client.lookup_at_hint(hint, &name).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
@@ -275,7 +275,7 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     // The same names lead elsewhere now, then nowhere, then through a file.
     let truth = &host.truth;
     let root = Vfs::root();
-    let from = RenameFrom { parent: root, name: folders[0].clone() };
+    let from = RenameFrom { parent: root, name: directories[0].clone() };
     let to = RenameTo { parent: root, name: Name::new(b"c").unwrap() };
     truth.rename(from, to, RenameMode::Replace).await.unwrap();
     let again = truth.make_directory(root, b"a", 0o755, OWNER).await.unwrap().file;
@@ -287,7 +287,7 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     assert_eq!(client.lookup_at_hint(hint, &name).await.unwrap(), None);
     truth.write_file(b"a/b", b"a file").await.unwrap();
     assert!(client.create_at_hint(hint, &other, new_file()).await.unwrap().is_none());
-    let kept = PathHint { names: &[Name::new(b"c").unwrap(), folders[1].clone()], ..hint };
+    let kept = PathHint { names: &[Name::new(b"c").unwrap(), directories[1].clone()], ..hint };
     let missing = client.lookup_at_hint(kept, &other).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "nothing was made: {missing}");
 }
@@ -298,8 +298,8 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     let (client, calls) = counted(host.server.address()).await;
     let name = |name: &[u8]| Name::new(name).unwrap();
     let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o755.into(), OWNER).await.unwrap().file;
-    let (folders, truth) = ([name(b"d")], &host.truth);
-    let hint = PathHint { top: FileId::ROOT, names: &folders, directory, credentials: None };
+    let (directories, truth) = ([name(b"d")], &host.truth);
+    let hint = PathHint { top: FileId::ROOT, names: &directories, directory, credentials: None };
     truth.write_file(b"d/f", b"text").await.unwrap();
     let link = NewInode::new(NewKind::Symlink("f".into()), 0o777, OWNER);
     client.create(directory, &name(b"l"), link, false, ExtentRequest::None).await.unwrap();
@@ -327,13 +327,13 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
 }
 
 #[tokio::test]
-async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
+async fn a_way_ends_where_it_is_not_sure_that_a_directory_lets_its_user_through() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let (client, _) = counted(host.server.address()).await;
     let name = |name: &[u8]| Name::new(name).unwrap();
     let owner = Owner { uid: 1000, gid: 1000 };
     let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o700.into(), owner).await.unwrap().file;
-    let folders = [name(b"d")];
+    let directories = [name(b"d")];
     let as_user = |uid, needs| Credentials { uid, gid: uid, groups: Vec::new(), access: needs };
     let set = async |mode| {
         let changes = Changes { mode: Some(mode), ..Changes::default() };
@@ -350,19 +350,19 @@ async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
         set(mode).await;
         let (pass, make, remove) =
             (as_user(uid, DirAccess::Lookup), as_user(uid, DirAccess::Create), as_user(uid, DirAccess::Remove));
-        let hint = |who| PathHint { top: FileId::ROOT, names: &folders, directory, credentials: Some(who) };
+        let hint = |who| PathHint { top: FileId::ROOT, names: &directories, directory, credentials: Some(who) };
         let looked = client.lookup_at_hint(hint(&pass), &name(b"none")).await;
         assert_eq!(looked.is_err(), passes, "{mode:o} {uid}: {looked:?}");
         let made = client.create_at_hint(hint(&make), &name(b"f"), new_file()).await.unwrap();
         assert_eq!(made.is_some(), makes, "{mode:o} {uid}");
         let removed = made.is_some() && client.unlink_at_hint(hint(&remove), &name(b"f")).await.unwrap();
-        assert_eq!(removed, makes && mode & 0o1000 == 0, "{mode:o} {uid}: another's folder has the sticky bit");
+        assert_eq!(removed, makes && mode & 0o1000 == 0, "{mode:o} {uid}: another's directory has the sticky bit");
     }
     // A file that is not surely open to the user is left to a closer check.
     let other = NewInode::new(NewKind::File, 0o600, OWNER);
     client.create(directory, &name(b"mine"), other, false, ExtentRequest::None).await.unwrap();
     let pass = as_user(1001, DirAccess::Lookup);
-    let hint = PathHint { top: FileId::ROOT, names: &folders, directory, credentials: Some(&pass) };
+    let hint = PathHint { top: FileId::ROOT, names: &directories, directory, credentials: Some(&pass) };
     let opened = client.open_at_hint(hint, &name(b"mine"), OpenFlags::READ).await.unwrap();
     assert!(opened.is_none());
 }

@@ -18,10 +18,10 @@ use wire::{Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Ref
 const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
 
 /// Invalidation callback, and the invalidations that it received.
-fn ears() -> (OnInvalidate, Arc<Mutex<Vec<Recall>>>) {
-    let heard: Arc<Mutex<Vec<Recall>>> = Arc::default();
-    let ears = heard.clone();
-    (Arc::new(move |recalls: &[Recall]| ears.lock().unwrap().extend(recalls)), heard)
+fn recording_callback() -> (OnInvalidate, Arc<Mutex<Vec<Recall>>>) {
+    let recalls_seen: Arc<Mutex<Vec<Recall>>> = Arc::default();
+    let recording_callback = recalls_seen.clone();
+    (Arc::new(move |recalls: &[Recall]| recording_callback.lock().unwrap().extend(recalls)), recalls_seen)
 }
 
 #[tokio::test]
@@ -80,16 +80,16 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
     let mut server = serve(&node, &any_port());
     let relay = Relay::to(&mut server);
     let (vfs, other) = (vfs(&relay.address).await, vfs(server.address()).await);
-    let (hear, heard) = ears();
-    vfs.subscribe(hear).await.unwrap();
+    let (on_invalidate, recalls_seen) = recording_callback();
+    vfs.subscribe(on_invalidate).await.unwrap();
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     assert!(vfs.stat(file).await.unwrap().cacheable);
     relay.cut();
-    until(|| heard.lock().unwrap().contains(&Recall::All)).await; // without any request
+    until(|| recalls_seen.lock().unwrap().contains(&Recall::All)).await; // without any request
     assert!(vfs.stat(file).await.unwrap().cacheable);
-    heard.lock().unwrap().clear();
+    recalls_seen.lock().unwrap().clear();
     other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
-    assert!(heard.lock().unwrap().contains(&Recall::Attributes(file)));
+    assert!(recalls_seen.lock().unwrap().contains(&Recall::Attributes(file)));
     server.stop().await;
 }
 
@@ -116,8 +116,8 @@ impl Connection for Cutting {
         reply
     }
 
-    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
-        self.remote.subscribe(session, hear)
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
+        self.remote.subscribe(session, on_invalidate)
     }
 
     fn unsubscribe(&self, session: Session) {
@@ -216,9 +216,9 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
     for broken in 0..4 {
         let pool = Served::of(4);
         let (vfs, other) = (pool.client().await, pool.client().await);
-        let (hear, heard) = ears();
+        let (on_invalidate, recalls_seen) = recording_callback();
         if !WITH_REACTOR {
-            vfs.subscribe(hear).await.unwrap();
+            vfs.subscribe(on_invalidate).await.unwrap();
         }
         let mut files = Vec::new();
         for number in 0..16 {
@@ -237,7 +237,7 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
             assert_eq!(vfs.stat(*file).await.unwrap().cacheable, !WITH_REACTOR, "it watches again, everywhere");
             let _ = vfs.read(*handle, 0, 9).await;
         }
-        until(|| WITH_REACTOR || heard.lock().unwrap().contains(&Recall::All)).await;
+        until(|| WITH_REACTOR || recalls_seen.lock().unwrap().contains(&Recall::All)).await;
         for (_, file, handle) in &files {
             assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::SessionEnded), "also where nothing broke");
             let theirs = other.open(*file, OpenFlags::READ_WRITE).await;

@@ -124,14 +124,16 @@ async fn a_lock_that_the_other_holds_is_waited_for() {
 async fn what_one_keeps_is_recalled_before_the_others_change_is_answered() {
     for (server, _directory) in servers() {
         let (one, other) = (vfs(server.address()).await, vfs(server.address()).await);
-        let heard: Arc<Mutex<Vec<Recall>>> = Arc::default();
-        let ears = heard.clone();
-        one.subscribe(Arc::new(move |recalls: &[Recall]| ears.lock().unwrap().extend(recalls))).await.unwrap();
+        let recalls_seen: Arc<Mutex<Vec<Recall>>> = Arc::default();
+        let recording_callback = recalls_seen.clone();
+        one.subscribe(Arc::new(move |recalls: &[Recall]| recording_callback.lock().unwrap().extend(recalls)))
+            .await
+            .unwrap();
         let file = one.write_file(b"f", b"bytes").await.unwrap().file;
         assert!(one.lookup(Vfs::root(), b"f").await.unwrap().cacheable);
-        heard.lock().unwrap().clear();
+        recalls_seen.lock().unwrap().clear();
         other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
-        assert!(heard.lock().unwrap().contains(&Recall::Attributes(file)), "{:?}", heard.lock().unwrap());
+        assert!(recalls_seen.lock().unwrap().contains(&Recall::Attributes(file)), "{:?}", recalls_seen.lock().unwrap());
         server.stop().await;
     }
 }
@@ -141,9 +143,9 @@ async fn a_face_that_panics_is_not_waited_for() {
     let (server, _directory) = &servers()[0];
     let (one, other) = (vfs(server.address()).await, vfs(server.address()).await);
     let told = Arc::new(AtomicUsize::new(0));
-    let ears = told.clone();
+    let recording_callback = told.clone();
     let broken = move |_: &[Recall]| {
-        ears.fetch_add(1, SeqCst);
+        recording_callback.fetch_add(1, SeqCst);
         panic!("as a face that is broken");
     };
     one.subscribe(Arc::new(broken)).await.unwrap();

@@ -25,15 +25,11 @@ impl ServerConnection {
 
     /// Sends a descriptor for a program of the client; returns false if there is none. The program
     /// owns it: it outlives this connection.
-    pub(super) fn send_program_fd(
-        &mut self,
-        id: u64,
-        ProgramFd { session, file, flags, kind: lent }: ProgramFd,
-    ) -> bool {
-        let may = self.leases.is_some() && self.sessions.contains(&session) && self.framed.may_push_fd();
-        let given = if may { self.state.node.lease_open(session, file, flags, lent) } else { None };
-        let Some((descriptor, mark)) = given else { return false };
-        self.framed.push_with_fd(descriptor, |out| encode_granted_fd(mark, id, out));
+    pub(super) fn send_program_fd(&mut self, id: u64, ProgramFd { session, file, flags, kind }: ProgramFd) -> bool {
+        let is_allowed = self.leases.is_some() && self.sessions.contains(&session) && self.framed.may_push_fd();
+        let leased = if is_allowed { self.state.node.lease_open(session, file, flags, kind) } else { None };
+        let Some((descriptor, lease)) = leased else { return false };
+        self.framed.push_with_fd(descriptor, |out| encode_granted_fd(lease, id, out));
         true
     }
 
@@ -41,14 +37,14 @@ impl ServerConnection {
     /// the reply, so that both are sent together.
     pub(super) fn attach_fd(&mut self, session: Session, answered: &ReplyResult) {
         let Some((id, flags)) = self.attaching.take() else { return };
-        let given = match answered {
+        let is_sent = match answered {
             Ok(Answer::Opened { attributes, .. }) => {
-                let (file, lent) = (attributes.file, LeaseKind::for_open(attributes, flags));
-                self.send_program_fd(id, ProgramFd { session, file, flags, kind: lent })
+                let (file, kind) = (attributes.file, LeaseKind::for_open(attributes, flags));
+                self.send_program_fd(id, ProgramFd { session, file, flags, kind })
             }
             _ => false,
         };
-        if !given {
+        if !is_sent {
             self.reply(id, &Ok(Answer::Done));
         }
     }
@@ -61,19 +57,19 @@ impl ServerConnection {
     }
 
     /// Notes that a program has closed descriptors. Opens of which somebody else has a copy go on.
-    pub(super) fn on_closed(&mut self, marks: Vec<OpenLeaseId>) {
+    pub(super) fn on_closed(&mut self, leases: Vec<OpenLeaseId>) {
         if let Some(process) = self.process() {
-            for mark in &marks {
-                self.state.node.unlock_on_close(process, *mark);
+            for lease in &leases {
+                self.state.node.unlock_on_close(process, *lease);
             }
         }
-        self.closed.extend(marks);
+        self.closed.extend(leases);
     }
 
     /// Probes the closed descriptors, after the requests that came with them were answered.
     pub(super) fn probe_closed(&mut self) {
-        for mark in self.closed.drain(..) {
-            self.state.node.end_lease_if_closed(mark);
+        for lease in self.closed.drain(..) {
+            self.state.node.end_lease_if_closed(lease);
         }
     }
 }

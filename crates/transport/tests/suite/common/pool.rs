@@ -21,8 +21,8 @@ impl Connection for Served {
         self.remote.call(request)
     }
 
-    fn subscribe(&self, session: Session, hear: &OnInvalidate) -> ReplyFuture {
-        self.remote.subscribe(session, hear)
+    fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
+        self.remote.subscribe(session, on_invalidate)
     }
 
     fn set_supports_prune(&self, session: Session) {
