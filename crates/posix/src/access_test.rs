@@ -114,7 +114,7 @@ fn an_acl_that_cannot_be_read_leaves_the_mode() {
 }
 
 #[test]
-fn in_a_sticky_folder_only_its_owner_and_the_entrys_remove() {
+fn in_a_sticky_directory_only_its_owner_and_the_entrys_remove() {
     let directory = |uid| Attributes { owner: Owner { uid, gid: 1 }, ..file(Kind::Directory, 0o1777) };
     let entry = |uid| Attributes { owner: Owner { uid, gid: 1 }, ..file(Kind::File, 0o666) };
     let caller = Caller::new(5, 1, &[], CapabilitySet::empty());

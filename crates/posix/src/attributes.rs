@@ -51,7 +51,7 @@ pub struct Stat {
     /// Time of the last change of bytes or attributes.
     pub changed: (i64, i64),
     /// Creation time; 0 for a file of the host.
-    pub born: (i64, i64),
+    pub created: (i64, i64),
 }
 
 impl From<&Attributes> for Stat {
@@ -78,7 +78,7 @@ impl From<&Attributes> for Stat {
             accessed: time(found.accessed),
             modified: time(found.modified),
             changed: time(found.changed),
-            born: time(found.created),
+            created: time(found.created),
         }
     }
 }
@@ -100,7 +100,7 @@ impl From<&rustix::fs::Stat> for Stat {
             accessed: (found.st_atime, nanos(found.st_atime_nsec)),
             modified: (found.st_mtime, nanos(found.st_mtime_nsec)),
             changed: (found.st_ctime, nanos(found.st_ctime_nsec)),
-            born: (0, 0),
+            created: (0, 0),
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct OpenDescription {
     /// Open file.
     pub file: FileId,
     /// Open lease at the node that gave the descriptor.
-    pub mark: OpenLeaseId,
+    pub lease: OpenLeaseId,
     /// Flags of the open.
     pub flags: OpenFlags,
     /// Kind of the descriptor, disregarding `O_PATH`; see [`Self::visible_kind`].
@@ -39,15 +39,15 @@ pub struct OpenDescription {
 
 impl OpenDescription {
     /// Makes the entry of a descriptor that a node has given.
-    pub fn new(given: &OpenLease, names: Vec<Vec<u8>>, inode: (u64, u64)) -> Self {
-        let OpenLease { id: mark, file, flags, kind: lent } = *given;
-        let kind = match lent {
+    pub fn new(open_lease: &OpenLease, names: Vec<Vec<u8>>, inode: (u64, u64)) -> Self {
+        let OpenLease { id: lease, file, flags, kind } = *open_lease;
+        let kind = match kind {
             LeaseKind::Extent(_) => FdKind::Local,
             LeaseKind::Bytes => FdKind::Remote,
             LeaseKind::Directory => FdKind::Directory,
         };
         let (append, locked) = (AtomicBool::new(flags.append), AtomicBool::default());
-        Self { file, mark, flags, kind, names, append, locked, inode }
+        Self { file, lease, flags, kind, names, append, locked, inode }
     }
 
     /// Returns whether it was opened with `O_PATH`.

@@ -129,8 +129,8 @@ impl PosixProcess {
 
     /// Makes the address of a socket. The directory's path may exceed the limit for socket paths,
     /// so the address goes through a descriptor of it.
-    fn endpoint(&self, what: Result<FileId, CString>) -> Result<SocketEndpoint, Errno> {
-        let file = match what {
+    fn endpoint(&self, target: Result<FileId, CString>) -> Result<SocketEndpoint, Errno> {
+        let file = match target {
             Ok(file) => file,
             Err(path) => return Ok(SocketEndpoint { path, directory: None }),
         };

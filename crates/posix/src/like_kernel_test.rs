@@ -1,6 +1,6 @@
-//! Comparison with the kernel: each call on names has the same errno and the same effect in the pool
-//! as in a directory of the host. The paths of one call share a directory, so later ones meet what
-//! earlier ones left.
+//! Comparison with the kernel: each call on names has the same errno and the same effect in the
+//! pool as in a directory of the host. The paths of one call share a directory, so later ones meet
+//! what earlier ones left.
 
 use crate::pool_test::{TestPool, at, operand, without_capabilities};
 use crate::{Errno, FileTimes, OpenOutcome};
@@ -204,7 +204,8 @@ fn fill_pool(pool: &TestPool, directory: &str) {
     }
 }
 
-/// Kind and permissions, number of links, and size of each entry; links and size not of directories.
+/// Kind and permissions, number of links, and size of each entry; links and size not of
+/// directories.
 type Tree = BTreeMap<String, (u32, u64, i64)>;
 
 fn host_tree(directory: &Path, below: &str, tree: &mut Tree) {

@@ -71,7 +71,7 @@ impl PosixProcess {
         if operation != LockOperation::Test {
             check_lock_access(&open, range.kind)?;
         }
-        let owner = if of_open { LockOwner::Open(open.mark) } else { LockOwner::Process(0) };
+        let owner = if of_open { LockOwner::Open(open.lease) } else { LockOwner::Process(0) };
         let style = self.absolute_range(descriptor, &open, range)?;
         let lock = Lock { owner, kind: range.kind, style, pid: if of_open { 0 } else { own_pid() } };
         if operation == LockOperation::Test {
@@ -114,7 +114,7 @@ impl PosixProcess {
         };
         self.set_lock(
             &open,
-            Lock { owner: LockOwner::Open(open.mark), kind, style: LockStyle::Whole, pid: 0 },
+            Lock { owner: LockOwner::Open(open.lease), kind, style: LockStyle::Whole, pid: 0 },
             wait.then_some(interrupted),
         )
     }
@@ -134,7 +134,7 @@ impl PosixProcess {
             }
         };
         match waits {
-            Some(interrupted) => self.hand().block_on_unless(held, interrupted).unwrap_or(Err(Errno::INTR)),
+            Some(interrupted) => self.reactor().block_on_unless(held, interrupted).unwrap_or(Err(Errno::INTR)),
             None => self.wait(held),
         }
     }
@@ -176,7 +176,7 @@ impl PosixProcess {
 /// because it cannot see the processes of this host.
 fn with_session_owner(lock: Lock) -> Lock {
     let number = match lock.owner {
-        LockOwner::Open(mark) => OPEN_OWNER | mark.0,
+        LockOwner::Open(lease) => OPEN_OWNER | lease.0,
         _ => own_pid().into(),
     };
     Lock { owner: LockOwner::Session(number), ..lock }

@@ -69,8 +69,8 @@ impl PosixProcess {
             return Err(Errno::INVAL);
         }
         self.wait(async {
-            if let Some((given, names)) = self.open_cached(&caller, arg, flags, mode).await? {
-                return self.record_open(given, names, flags);
+            if let Some((opened, names)) = self.open_cached(&caller, arg, flags, mode).await? {
+                return self.record_open(opened, names, flags);
             }
             for _ in 0..TRIES {
                 let last_mode = match flags {
@@ -86,7 +86,7 @@ impl PosixProcess {
                 };
                 let names = resolved.names();
                 match self.open_resolved(&caller, resolved, flags, mode).await? {
-                    OpenAttempt::Opened(given) => return self.record_open(given, names, flags),
+                    OpenAttempt::Opened(opened) => return self.record_open(opened, names, flags),
                     OpenAttempt::Fifo(path) => return Ok(OpenOutcome::Host(path)),
                     OpenAttempt::Retry => {}
                 }
@@ -128,7 +128,7 @@ impl PosixProcess {
             return self.fifo(found.file).map(OpenAttempt::Fifo);
         }
         match self.open_with_descriptor(found.file, pool_flags(caller, flags)).await {
-            Ok(given) => Ok(OpenAttempt::Opened(given)),
+            Ok(opened) => Ok(OpenAttempt::Opened(opened)),
             Err(Refusal::NotFound(_)) => Ok(OpenAttempt::Retry),
             Err(refusal) => Err(crate::errno(&refusal)),
         }
@@ -171,7 +171,7 @@ impl PosixProcess {
             async move { client.create(directory, name, inode, true, ExtentRequest::Any).await }
         });
         match made.await {
-            Ok(given) => Ok(OpenAttempt::Opened(given)),
+            Ok(opened) => Ok(OpenAttempt::Opened(opened)),
             Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(OpenAttempt::Retry),
             Err(refusal) => Err(crate::errno(&refusal)),
         }
@@ -194,7 +194,7 @@ impl PosixProcess {
         } else {
             self.open_existing_cached((&key, directory), caller, flags).await
         };
-        let given = match opened {
+        let result = match opened {
             Err(Errno::NOENT) if making => {
                 let made = self.create_cached((&key, directory), caller, flags, mode).await?;
                 if made.is_none() {
@@ -205,7 +205,7 @@ impl PosixProcess {
             opened => opened?,
         };
         let last = key.last.as_bytes().to_vec();
-        Ok(given.map(|given| (given, start.names.into_iter().chain(key.directories()).chain([last]).collect())))
+        Ok(result.map(|opened| (opened, start.names.into_iter().chain(key.directories()).chain([last]).collect())))
     }
 
     /// Returns the start directory, the cache key and the cached directory of a path.
@@ -224,9 +224,9 @@ impl PosixProcess {
         caller: &Caller,
         flags: OFlags,
     ) -> Result<Option<ProgramOpen>, Errno> {
-        const FREE: CapabilitySet = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE);
+        const BYPASS: CapabilitySet = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE);
         let looks = flags.intersects(OFlags::NOATIME | OFlags::DIRECTORY);
-        let Some(traversal) = caller.traversal_check(DirAccess::Lookup, FREE).filter(|_| !looks) else {
+        let Some(traversal) = caller.traversal_check(DirAccess::Lookup, BYPASS).filter(|_| !looks) else {
             return Ok(None);
         };
         let (wanted, traversal) = (pool_flags(caller, flags), &traversal);
@@ -278,8 +278,8 @@ impl PosixProcess {
                 let inode = inode.clone();
                 async move { client.create_unnamed(found.file, None, inode, linkable).await }
             });
-            let given = made.await.map_err(|refusal| crate::errno(&refusal))?;
-            self.record_open(given, resolved.names(), flags)
+            let opened = made.await.map_err(|refusal| crate::errno(&refusal))?;
+            self.record_open(opened, resolved.names(), flags)
         })
     }
 
@@ -301,8 +301,8 @@ impl PosixProcess {
             if flags.contains(OFlags::DIRECTORY) && found.kind != Kind::Directory {
                 return Err(Errno::NOTDIR);
             }
-            let given = self.open_with_descriptor(found.file, OpenFlags::default()).await;
-            self.record_open(given.map_err(|refusal| crate::errno(&refusal))?, resolved.names(), flags)
+            let opened = self.open_with_descriptor(found.file, OpenFlags::default()).await;
+            self.record_open(opened.map_err(|refusal| crate::errno(&refusal))?, resolved.names(), flags)
         })
     }
 
@@ -324,14 +324,14 @@ impl PosixProcess {
         flags: OpenFlags,
         names: Vec<Vec<u8>>,
     ) -> Result<(Arc<OpenDescription>, OwnedFd), Errno> {
-        let given = self.open_with_descriptor(file, flags).await;
-        describe_open(given.map_err(|refusal| crate::errno(&refusal))?, names)
+        let opened = self.open_with_descriptor(file, flags).await;
+        describe_open(opened.map_err(|refusal| crate::errno(&refusal))?, names)
     }
 
     /// Records the open under its descriptor's number.
-    fn record_open(&self, given: ProgramOpen, names: Vec<Vec<u8>>, flags: OFlags) -> Result<OpenOutcome, Errno> {
+    fn record_open(&self, opened: ProgramOpen, names: Vec<Vec<u8>>, flags: OFlags) -> Result<OpenOutcome, Errno> {
         use rustix::io::{FdFlags, fcntl_setfd};
-        let (open, descriptor) = describe_open(given, names)?;
+        let (open, descriptor) = describe_open(opened, names)?;
         // The descriptor arrives with close-on-exec set.
         if !flags.contains(OFlags::CLOEXEC) {
             fcntl_setfd(&descriptor, FdFlags::empty())?;

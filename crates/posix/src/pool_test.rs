@@ -18,7 +18,7 @@ pub const CREATE: OFlags = OFlags::CREATE.union(OFlags::RDWR);
 /// Pool with one process. It ends with this value.
 pub struct TestPool {
     pub process: PosixProcess,
-    door: LocalEndpoint,
+    endpoint: LocalEndpoint,
     /// Directory of the host, for files outside the pool.
     pub host: tempfile::TempDir,
 }
@@ -27,14 +27,14 @@ impl TestPool {
     pub fn start() -> Self {
         let host = tempfile::tempdir().unwrap();
         let node = pool::embedded_node(ByteSize::mib(32), Duration::ZERO).unwrap();
-        let door = LocalEndpoint::open(&node, host.path()).unwrap();
-        let process = connect(&door, None);
-        Self { process, door, host }
+        let endpoint = LocalEndpoint::open(&node, host.path()).unwrap();
+        let process = connect(&endpoint, None);
+        Self { process, endpoint, host }
     }
 
     /// Starts another process on the same pool, in this working directory.
     pub fn another(&self, cwd: Option<&[u8]>) -> PosixProcess {
-        connect(&self.door, cwd)
+        connect(&self.endpoint, cwd)
     }
 
     /// Opens a file of the pool, with mode `0666` if it is new.
@@ -96,8 +96,8 @@ impl TestPool {
     }
 }
 
-fn connect(door: &LocalEndpoint, cwd: Option<&[u8]>) -> PosixProcess {
-    PosixProcess::connect(door.file().as_os_str().as_bytes(), PREFIX, cwd).unwrap()
+fn connect(endpoint: &LocalEndpoint, cwd: Option<&[u8]>) -> PosixProcess {
+    PosixProcess::connect(endpoint.file().as_os_str().as_bytes(), PREFIX, cwd).unwrap()
 }
 
 /// Path from the pool's root.

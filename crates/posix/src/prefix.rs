@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_enters_from_a_folder_above() {
+    fn a_relative_path_enters_from_a_directory_above() {
         let remaining = |directory: &str, path: &'static str| {
             let entered = strip_prefix_from(b"/mnt/pool", directory.as_bytes(), path.as_bytes());
             assert!(entered.is_none() || may_enter(b"/mnt/pool", path.as_bytes()));

@@ -26,7 +26,7 @@ const NO_FILE: FileId = FileId::new(FileId::ROOT.partition(), 0);
 #[derive(Debug)]
 pub struct PosixProcess {
     pub(crate) client: Client,
-    hand: Reactor,
+    reactor: Reactor,
     pub(crate) prefix: Vec<u8>,
     /// Path of the pool file.
     pub(crate) pool: Vec<u8>,
@@ -55,12 +55,12 @@ pub enum ExecTarget {
 }
 
 impl PosixProcess {
-    /// Makes a view of a pool. `hand` drives the client's connections, `pool` is the path of the
+    /// Makes a view of a pool. `reactor` drives the client's connections, `pool` is the path of the
     /// pool file.
-    pub fn new(client: Client, hand: Reactor, pool: &[u8], prefix: &[u8]) -> Self {
+    pub fn new(client: Client, reactor: Reactor, pool: &[u8], prefix: &[u8]) -> Self {
         let (table, path_cache, cwd, umask) =
             (FdTable::default(), PathCache::default(), Mutex::new(None), AtomicU32::new(0o022));
-        Self { client, hand, prefix: prefix.to_vec(), pool: pool.to_vec(), table, path_cache, cwd, umask }
+        Self { client, reactor, prefix: prefix.to_vec(), pool: pool.to_vec(), table, path_cache, cwd, umask }
     }
 
     /// Connects to the pool of a pool file. `cwd` is the working directory that the program was
@@ -71,9 +71,9 @@ impl PosixProcess {
     /// node answers.
     pub fn connect(pool: &[u8], prefix: &[u8], cwd: Option<&[u8]>) -> Result<Self, (Errno, Problem)> {
         let path = Path::new(OsStr::from_bytes(pool));
-        let (client, hand) =
+        let (client, reactor) =
             pool::connect_short_lived(path, RetryPolicy::default()).map_err(|error| (errno(&error), error.problem))?;
-        let process = Self::new(client, hand, pool, prefix);
+        let process = Self::new(client, reactor, pool, prefix);
         if let Some(cwd) = cwd {
             process.restore_cwd(cwd);
         }
@@ -105,8 +105,8 @@ impl PosixProcess {
     }
 
     /// Returns the reactor that drives the connections, which must be told of forks.
-    pub fn hand(&self) -> &Reactor {
-        &self.hand
+    pub fn reactor(&self) -> &Reactor {
+        &self.reactor
     }
 
     /// Sets the mode bits that new files do not get (umask(2)).
@@ -119,9 +119,9 @@ impl PosixProcess {
     }
 
     /// Blocks until a request to the pool ends.
-    pub(crate) fn wait<T>(&self, verb: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
+    pub(crate) fn wait<T>(&self, operation: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
         let since = Instant::now();
-        self.hand.block_on_unless(verb, || crate::is_cancelled(since)).unwrap_or(Err(Errno::INTR))
+        self.reactor.block_on_unless(operation, || crate::is_cancelled(since)).unwrap_or(Err(Errno::INTR))
     }
 
     /// Returns the directory in which a path starts.
@@ -193,7 +193,7 @@ impl PosixProcess {
             if self.table.contains(open) || self.queue_close(open) {
                 return Ok(());
             }
-            self.client.probe_lease(open.mark).await.map(drop).map_err(|refusal| crate::errno(&refusal))
+            self.client.probe_lease(open.lease).await.map(drop).map_err(|refusal| crate::errno(&refusal))
         })
     }
 
@@ -204,7 +204,7 @@ impl PosixProcess {
     fn queue_close(&self, open: &OpenDescription) -> bool {
         open.kind != FdKind::Remote
             && !self.table.may_lock(open.file)
-            && self.client.notify_closed(open.mark, open.file)
+            && self.client.notify_closed(open.lease, open.file)
     }
 
     /// Records that the kernel has duplicated a descriptor.
@@ -215,17 +215,17 @@ impl PosixProcess {
     }
 
     /// Identifies a descriptor that this process has not opened itself: it inherited it or received
-    /// it. `is_reserved` returns whether the descriptor's own open file description holds the lock on a
-    /// byte of the file, which tells it from other opens of the file.
+    /// it. `owns_lock` returns whether the descriptor's own open file description holds the lock on
+    /// a byte of the file, which tells it from other opens of the file.
     ///
     /// # Errors
     /// `EBADF` if the descriptor is not of the pool, and those of the connection to the pool.
-    pub fn adopt(&self, descriptor: BorrowedFd<'_>, is_reserved: impl Fn(u64) -> bool) -> Result<FdKind, Errno> {
+    pub fn adopt(&self, descriptor: BorrowedFd<'_>, owns_lock: impl Fn(u64) -> bool) -> Result<FdKind, Errno> {
         let inode = inode_of(descriptor).ok_or(Errno::BADF)?;
         let found = self.wait(async {
             for node in self.client.local_nodes() {
                 let opens = self.client.find_leases(node, inode).await.map_err(|refusal| crate::errno(&refusal))?;
-                if let Some(own) = opens.into_iter().find(|open| is_reserved(open.id.lock_offset())) {
+                if let Some(own) = opens.into_iter().find(|open| owns_lock(open.id.lock_offset())) {
                     return Ok(own);
                 }
             }
@@ -422,7 +422,7 @@ impl PosixProcess {
     /// Waits until no thread is inside an operation, and blocks new ones until
     /// [`PausedProcess::resume`].
     pub fn pause(&self) -> PausedProcess<'_> {
-        self.hand.before_fork();
+        self.reactor.before_fork();
         PausedProcess { process: self, table: self.table.guard(), path_cache: self.path_cache.guard(), cwd: self.cwd() }
     }
 }
@@ -433,7 +433,7 @@ impl PausedProcess<'_> {
         drop((self.table, self.path_cache, self.cwd));
         // A child that cannot open descriptors has no connection to the pool; its next call reports
         // that.
-        let _ = self.process.hand.after_fork(is_child);
+        let _ = self.process.reactor.after_fork(is_child);
     }
 }
 

@@ -256,8 +256,8 @@ impl PosixProcess {
         seek(descriptor, SeekFrom::Start(target))
     }
 
-    fn find_extent(&self, open: &OpenDescription, at: u64, what: SeekTo) -> Result<u64, Errno> {
-        self.wait(async { self.client.seek(open.file, at, what).await.map_err(|refusal| crate::errno(&refusal)) })
+    fn find_extent(&self, open: &OpenDescription, at: u64, seek_to: SeekTo) -> Result<u64, Errno> {
+        self.wait(async { self.client.seek(open.file, at, seek_to).await.map_err(|refusal| crate::errno(&refusal)) })
     }
 
     /// ftruncate(2).

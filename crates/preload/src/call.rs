@@ -18,10 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Errors
 /// Those of the operation, and of the connection to the pool.
-pub fn run<T>(verb: impl FnOnce(&PosixProcess) -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn run<T>(operation: impl FnOnce(&PosixProcess) -> Result<T, Errno>) -> Result<T, Errno> {
     let _signal_mask = SignalMask::block_all();
-    let _kept_errno = KeptErrno::new();
-    catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?))).unwrap_or(Err(Errno::IO))
+    let _errno_guard = ErrnoGuard::new();
+    catch_unwind(AssertUnwindSafe(|| operation(crate::start::process()?))).unwrap_or(Err(Errno::IO))
 }
 
 /// Runs an operation that may block for long. The operation polls the given function, which returns
@@ -30,12 +30,14 @@ pub fn run<T>(verb: impl FnOnce(&PosixProcess) -> Result<T, Errno>) -> Result<T,
 ///
 /// # Errors
 /// Those of the operation, and of the connection to the pool.
-pub fn run_interruptible<T>(verb: impl Fn(&PosixProcess, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn run_interruptible<T>(
+    operation: impl Fn(&PosixProcess, &dyn Fn() -> bool) -> Result<T, Errno>,
+) -> Result<T, Errno> {
     loop {
         let signal_mask = SignalMask::block_all();
-        let _kept_errno = KeptErrno::new();
+        let _errno_guard = ErrnoGuard::new();
         let interrupted = || signal_outcome().is_some();
-        let outcome = catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?, &interrupted)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| operation(crate::start::process()?, &interrupted)));
         let outcome = outcome.unwrap_or(Err(Errno::IO));
         let continues = matches!(outcome, Err(Errno::INTR)) && signal_outcome() == Some(SignalOutcome::Continues);
         drop(signal_mask);
@@ -124,11 +126,12 @@ pub fn errno() -> Option<Errno> {
 }
 
 /// Guard that restores the thread's `errno`. The library's own system calls and locks change it,
-/// and a call that succeeds must not: readdir(3) and pathconf(3) tell an error from no result by it.
+/// and a call that succeeds must not: readdir(3) and pathconf(3) tell an error from no result by
+/// it.
 #[derive(Debug)]
-pub struct KeptErrno(c_int);
+pub struct ErrnoGuard(c_int);
 
-impl KeptErrno {
+impl ErrnoGuard {
     /// Keeps the current `errno` until the guard is dropped.
     pub fn new() -> Self {
         // SAFETY: the C library's own `errno` of this thread.
@@ -136,7 +139,7 @@ impl KeptErrno {
     }
 }
 
-impl Drop for KeptErrno {
+impl Drop for ErrnoGuard {
     fn drop(&mut self) {
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = self.0 };

@@ -3,7 +3,7 @@
 use crate::call::{
     SignalMask, at, clear_errno, errno, is_interrupted, number, pointer, run, run_interruptible, set_errno, zero,
 };
-use crate::pool_test::{start_pool, turn};
+use crate::pool_test::{exclusive_test, start_pool};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::ffi::c_int;
@@ -98,7 +98,7 @@ fn what_the_program_blocks_itself_stays_blocked() {
 
 #[test]
 fn a_signal_that_arrives_in_a_call_is_handled_after_it() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let _action = Action::handled(libc::SIGWINCH, 0);
     let before = ARRIVED.load(Ordering::Relaxed);
     let within = run(|_| {
@@ -110,11 +110,11 @@ fn a_signal_that_arrives_in_a_call_is_handled_after_it() {
 
 #[test]
 fn a_panic_is_an_error_of_the_call_and_leaves_no_signal_blocked() {
-    let (hook, turn) = (std::panic::take_hook(), turn());
+    let (hook, guard) = (std::panic::take_hook(), exclusive_test());
     std::panic::set_hook(Box::new(|_| {}));
     let outcomes = [run::<()>(|_| panic!("as planned")), run_interruptible::<()>(|_, _| panic!("as planned"))];
     std::panic::set_hook(hook);
-    drop(turn);
+    drop(guard);
     assert_eq!(outcomes, [Err(Errno::IO), Err(Errno::IO)]);
     assert!(!is_blocked(libc::SIGUSR2));
     assert_eq!(run(|_| Ok(1)), Ok(1), "later calls work");
@@ -122,7 +122,7 @@ fn a_panic_is_an_error_of_the_call_and_leaves_no_signal_blocked() {
 
 #[test]
 fn only_a_pending_signal_that_the_program_would_notice_interrupts_a_call() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let by_handler = handler as extern "C" fn(c_int) as libc::sighandler_t;
     for (signal, action, flags, interrupts) in [
         (libc::SIGURG, libc::SIG_DFL, 0, false),
@@ -146,7 +146,7 @@ fn only_a_pending_signal_that_the_program_would_notice_interrupts_a_call() {
 
 #[test]
 fn a_signal_that_the_program_blocks_does_not_interrupt_a_call() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let _action = Action::handled(libc::SIGHUP, 0);
     block(libc::SIG_BLOCK, libc::SIGHUP);
     let interrupted = run(|_| {
@@ -159,7 +159,7 @@ fn a_signal_that_the_program_blocks_does_not_interrupt_a_call() {
 
 #[test]
 fn a_long_call_ends_with_eintr_or_starts_again_as_the_handler_asks() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     for (flags, outcome, starts) in [(0, Err(Errno::INTR), 1), (libc::SA_RESTART, Ok("locked"), 2)] {
         let _action = Action::handled(libc::SIGHUP, flags);
         let (started, before) = (AtomicU32::new(0), ARRIVED.load(Ordering::Relaxed));

@@ -141,13 +141,13 @@ pub fn record_unidentified_dup(from: c_int, to: c_int) -> bool {
     true
 }
 
-/// Calls `what` for each recorded descriptor from `first` to `last`.
-pub fn for_each_recorded(first: u32, last: u32, mut what: impl FnMut(c_int)) {
+/// Calls `operation` for each recorded descriptor from `first` to `last`.
+pub fn for_each_recorded(first: u32, last: u32, mut operation: impl FnMut(c_int)) {
     let highest = HIGHEST.load(Ordering::Relaxed);
     for descriptor in first..=last.min(highest.cast_unsigned()) {
         let descriptor = descriptor.cast_signed();
         if is_recorded(descriptor) {
-            what(descriptor);
+            operation(descriptor);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::classify::{
     self, DESCRIPTORS_MAX, FdKind, PoolPath, for_each_recorded, is_recorded, is_remote, is_unidentified, kind, path,
     path_at, record, record_inherited, record_unidentified_dup,
 };
-use crate::pool_test::{Folder, Place, c_path, has_extents, in_child, number, turn};
+use crate::pool_test::{Place, TestDir, c_path, exclusive_test, has_extents, in_child, number};
 use std::ffi::{CString, c_int};
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -75,8 +75,8 @@ fn a_pointer_that_cannot_be_read_is_left_to_the_kernel() {
 
 #[test]
 fn a_relative_path_is_of_the_pool_if_its_directory_is() {
-    let folder = Folder::new(Place::Local);
-    let directory = File::open(folder.root()).unwrap();
+    let test_dir = TestDir::new(Place::Local);
+    let directory = File::open(test_dir.root()).unwrap();
     let at = number(&directory);
     assert_eq!(classified(at, b"a/b"), Some(("at", at, "a/b".to_owned())));
     assert_eq!(classified(at, b""), Some(("at", at, String::new())));
@@ -107,9 +107,9 @@ fn a_relative_path_from_a_directory_above_the_pool_can_lead_into_it() {
 
 #[test]
 fn a_relative_path_is_of_the_pool_while_the_working_directory_is() {
-    let _turn = turn();
-    let (host, folder) = (std::env::current_dir().unwrap(), Folder::new(Place::Local));
-    std::env::set_current_dir(folder.root()).unwrap();
+    let _exclusive = exclusive_test();
+    let (host, test_dir) = (std::env::current_dir().unwrap(), TestDir::new(Place::Local));
+    std::env::set_current_dir(test_dir.root()).unwrap();
     let inside = classified(libc::AT_FDCWD, b"a");
     std::env::set_current_dir("/").unwrap();
     let (above, up) = (classified(libc::AT_FDCWD, b"tidemill/a"), classified(libc::AT_FDCWD, b"a"));
@@ -120,8 +120,8 @@ fn a_relative_path_is_of_the_pool_while_the_working_directory_is() {
 
 #[test]
 fn the_systems_names_of_a_descriptor_are_of_the_pool_if_it_is() {
-    let folder = Folder::new(Place::Striped);
-    let (file, host) = (folder.file("f", b""), File::open("/").unwrap());
+    let test_dir = TestDir::new(Place::Striped);
+    let (file, host) = (test_dir.file("f", b""), File::open("/").unwrap());
     let (own, other) = (number(&file), number(&host));
     let magic = |rest: &str| Some(("magic", own, rest.to_owned()));
     for (text, found) in [
@@ -144,8 +144,8 @@ fn the_systems_names_of_a_descriptor_are_of_the_pool_if_it_is() {
 
 #[test]
 fn a_descriptor_that_another_file_has_taken_is_no_longer_of_the_pool() {
-    let folder = Folder::new(Place::Striped);
-    let mut file = OwnedFd::from(folder.file("f", b"bytes"));
+    let test_dir = TestDir::new(Place::Striped);
+    let mut file = OwnedFd::from(test_dir.file("f", b"bytes"));
     let descriptor = file.as_raw_fd();
     assert!(is_remote(descriptor));
     // This crate's system calls do not pass the functions that it exports.
@@ -218,8 +218,8 @@ fn recorded_descriptors_are_listed_in_order_within_both_ends() {
 
 #[test]
 fn each_way_to_open_a_file_gives_a_descriptor_of_its_kind() {
-    let folder = Folder::new(Place::Local);
-    fs::write(folder.path("f"), b"bytes").unwrap();
+    let test_dir = TestDir::new(Place::Local);
+    fs::write(test_dir.path("f"), b"bytes").unwrap();
     let local = if has_extents() { FdKind::Local } else { FdKind::Remote };
     for (name, flags, found) in [
         ("f", libc::O_RDONLY, local),
@@ -230,7 +230,7 @@ fn each_way_to_open_a_file_gives_a_descriptor_of_its_kind() {
         (".", libc::O_TMPFILE | libc::O_RDWR, FdKind::Remote),
     ] {
         // SAFETY: a nul-terminated string.
-        let descriptor = unsafe { libc::open(folder.c(name).as_ptr(), flags, 0o600) };
+        let descriptor = unsafe { libc::open(test_dir.c(name).as_ptr(), flags, 0o600) };
         assert_eq!(kind(descriptor), Some(found), "{name} {flags:o}");
         assert_eq!(is_remote(descriptor), [FdKind::Remote, FdKind::Path].contains(&found), "{name} {flags:o}");
         // SAFETY: opened above.
@@ -241,8 +241,8 @@ fn each_way_to_open_a_file_gives_a_descriptor_of_its_kind() {
 #[test]
 fn a_host_directory_of_the_prefixs_name_is_hidden() {
     assert_eq!(classify::prefix(), b"/tidemill");
-    let folder = Folder::new(Place::Local);
-    let through = c_path(&Path::new("/tmp/../").join(folder.root().strip_prefix("/").unwrap()));
+    let test_dir = TestDir::new(Place::Local);
+    let through = c_path(&Path::new("/tmp/../").join(test_dir.root().strip_prefix("/").unwrap()));
     // SAFETY: the text outlives the result.
     assert!(unsafe { path(through.as_ptr()) }.is_some());
     let directory = File::open(Path::new(through.to_str().unwrap())).unwrap();

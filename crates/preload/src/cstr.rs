@@ -45,7 +45,7 @@ pub unsafe fn copy_out(from: &[u8], into: *mut c_char, room: usize) -> usize {
 ///
 /// # Safety
 /// `into` is null or has space for `room` bytes.
-pub unsafe fn given_or_new(text: &[u8], into: *mut c_char, room: usize) -> Result<*mut c_char, Errno> {
+pub unsafe fn copy_or_allocate(text: &[u8], into: *mut c_char, room: usize) -> Result<*mut c_char, Errno> {
     let needed = text.len() + 1;
     if room != 0 && room < needed {
         return Err(Errno::RANGE);

@@ -2,7 +2,7 @@
 
 use crate::environment::{DEVICES, DIRECTORY, POOL, PREFIX, child_variables, variable};
 use crate::launch::{self, ExecEnvironment, complete_environment_in};
-use crate::pool_test::{Folder, Place, turn};
+use crate::pool_test::{Place, TestDir, exclusive_test};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::null;
 
@@ -40,7 +40,7 @@ fn library() -> String {
 
 #[test]
 fn a_program_with_an_empty_environment_gets_what_it_needs_to_see_the_pool() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let (given, entries) = completed(&[], None);
     assert!(!given);
     assert!(library().ends_with(std::env::current_exe().unwrap().file_name().unwrap().to_str().unwrap()));
@@ -51,7 +51,7 @@ fn a_program_with_an_empty_environment_gets_what_it_needs_to_see_the_pool() {
 
 #[test]
 fn a_null_environment_is_an_empty_one() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     // SAFETY: null is permitted.
     let environment = unsafe { launch::complete_environment(null()) };
     assert!(matches!(environment, ExecEnvironment::Changed { .. }));
@@ -59,7 +59,7 @@ fn a_null_environment_is_an_empty_one() {
 
 #[test]
 fn an_environment_that_has_all_is_passed_on_unchanged() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let (_, once) = completed(&["A=1", "PATH=/bin"], None);
     let again: Vec<&str> = once.iter().map(String::as_str).collect();
     assert_eq!(completed(&again, None), (true, once.clone()));
@@ -67,7 +67,7 @@ fn an_environment_that_has_all_is_passed_on_unchanged() {
 
 #[test]
 fn other_variables_keep_their_order_and_their_text() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let given = ["B=2", "A=1", "TIDEMILL_POOLS=no", "without an equals sign", "EMPTY=", "LD_PRELOADS=x"];
     let (_, entries) = completed(&given, None);
     assert_eq!(entries[..given.len()], given);
@@ -75,7 +75,7 @@ fn other_variables_keep_their_order_and_their_text() {
 
 #[test]
 fn this_library_is_added_before_others_unless_it_is_among_them() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let own = library();
     for (given, wanted) in [
         (String::new(), own.clone()),
@@ -91,14 +91,14 @@ fn this_library_is_added_before_others_unless_it_is_among_them() {
 
 #[test]
 fn another_pool_that_a_program_is_given_is_kept() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let (_, entries) = completed(&["TIDEMILL_POOL=/other/pool", "TIDEMILL_PREFIX=/sea"], None);
     assert_eq!((value(&entries, POOL), value(&entries, PREFIX)), (Some("/other/pool"), Some("/sea")));
 }
 
 #[test]
 fn a_working_directory_or_devices_that_were_inherited_by_mistake_are_removed_or_replaced() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let (_, entries) = completed(&["TIDEMILL_CWD=/tidemill/gone", "TIDEMILL_DEVICES=none"], None);
     assert_eq!(value(&entries, DIRECTORY), None);
     assert_ne!(value(&entries, DEVICES), Some("none"));
@@ -106,7 +106,7 @@ fn a_working_directory_or_devices_that_were_inherited_by_mistake_are_removed_or_
 
 #[test]
 fn the_directory_in_which_a_program_is_to_start_is_passed_if_it_is_in_the_pool() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     for (start, wanted) in [
         (&b"/tidemill/a"[..], Some("/tidemill/a")),
         (b"/tmp/../tidemill/a", Some("/tmp/../tidemill/a")),
@@ -119,24 +119,24 @@ fn the_directory_in_which_a_program_is_to_start_is_passed_if_it_is_in_the_pool()
 
 #[test]
 fn the_working_directory_is_passed_while_it_is_in_the_pool() {
-    let _turn = turn();
-    let (host, folder) = (std::env::current_dir().unwrap(), Folder::new(Place::Local));
-    std::env::set_current_dir(folder.root()).unwrap();
+    let _exclusive = exclusive_test();
+    let (host, test_dir) = (std::env::current_dir().unwrap(), TestDir::new(Place::Local));
+    std::env::set_current_dir(test_dir.root()).unwrap();
     let (_, inside) = completed(&[], None);
     let exported = variable(DIRECTORY).map(|text| String::from_utf8(text.to_vec()).unwrap());
     std::env::set_current_dir(host).unwrap();
     let (_, outside) = completed(&[], None);
     let path = value(&inside, DIRECTORY).unwrap();
-    assert!(path.ends_with(&format!(":{}", folder.root().display())), "{path}");
+    assert!(path.ends_with(&format!(":{}", test_dir.root().display())), "{path}");
     assert_eq!(exported.as_deref(), Some(path), "programs that the C library starts find it too");
     assert_eq!((value(&outside, DIRECTORY), variable(DIRECTORY)), (None, None));
 }
 
 #[test]
 fn the_devices_of_open_files_are_passed_so_that_descriptors_can_be_inherited() {
-    let _turn = turn();
-    let folder = Folder::new(Place::Local);
-    let _file = folder.file("f", b"");
+    let _exclusive = exclusive_test();
+    let test_dir = TestDir::new(Place::Local);
+    let _file = test_dir.file("f", b"");
     let (_, entries) = completed(&[], None);
     let devices = value(&entries, DEVICES).unwrap();
     assert!(devices.split(',').all(|device| device.parse::<u64>().is_ok()), "{devices}");
@@ -144,7 +144,7 @@ fn the_devices_of_open_files_are_passed_so_that_descriptors_can_be_inherited() {
 
 #[test]
 fn each_required_value_says_what_fits_it() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let (path, own) = (b"/tidemill/a", library());
     let variables = child_variables(Some(path));
     let find = |name: &CStr| variables.iter().find(|variable| variable.name == name.to_bytes()).unwrap();
@@ -160,7 +160,7 @@ fn each_required_value_says_what_fits_it() {
 
 #[test]
 fn an_empty_variable_counts_as_none() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     // SAFETY: this test has its turn.
     unsafe { std::env::set_var("TIDEMILL_TEST", "") };
     assert_eq!(variable(c"TIDEMILL_TEST"), None);

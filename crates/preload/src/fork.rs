@@ -13,7 +13,7 @@ use std::time::Instant;
 /// guards drop in reverse order of their creation.
 struct ForkLocks {
     paused: Option<PausedProcess<'static>>,
-    _settings: SignalSafeGuard<'static, environment::CurrentEnv>,
+    _environment: SignalSafeGuard<'static, environment::CurrentEnv>,
     _devices: ListGuard<'static, u64>,
     _opened: ListGuard<'static, (usize, spawn_actions::SpawnRecord)>,
     _streams: ListGuard<'static, (usize, i32)>,
@@ -53,7 +53,7 @@ unsafe extern "C" fn before() {
         _streams: stream::all(),
         _opened: spawn_actions::all(),
         _devices: inherited_fds::known(),
-        _settings: environment::lock_current(),
+        _environment: environment::lock_current(),
         paused: start::connected().map(posix::PosixProcess::pause),
     };
     // SAFETY: this thread forks, so no other thread is here.

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 #[test]
 fn a_write_ends_at_the_file_size_limit_of_the_process() {
-    same_everywhere(|folder| {
-        let mut file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let mut file = test_dir.file("f", b"");
         in_child(|| {
             // SAFETY: a child of its own, which has no other thread; a local structure.
             unsafe {
@@ -26,13 +26,13 @@ fn a_write_ends_at_the_file_size_limit_of_the_process() {
                 why(file.set_len(9)).map(|()| 0),
                 why(file.set_len(10)).map(|()| 0),
                 // SAFETY: takes numbers, and a nul-terminated string.
-                answer(unsafe { libc::truncate(folder.c("f").as_ptr(), 11) }).map(|_| 0),
+                answer(unsafe { libc::truncate(test_dir.c("f").as_ptr(), 11) }).map(|_| 0),
                 // SAFETY: as above.
                 answer(unsafe { libc::fallocate(number(&file), 0, 5, 6) }).map(|_| 0),
                 // SAFETY: as above.
                 Ok(unsafe { libc::posix_fallocate(number(&file), 5, 6) }.unsigned_abs() as usize),
                 // SAFETY: as above.
-                answer(unsafe { libc::truncate(folder.c("f").as_ptr(), 3) }).map(|_| 0),
+                answer(unsafe { libc::truncate(test_dir.c("f").as_ptr(), 3) }).map(|_| 0),
             ];
             format!("{ends:?} {:?}", file.metadata().unwrap().len())
         })

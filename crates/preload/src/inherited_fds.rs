@@ -70,11 +70,11 @@ fn is_placeholder(descriptor: BorrowedFd<'_>) -> bool {
 /// Asks a node for the kind of a descriptor; `None` if it is not of the pool or no node can be
 /// asked.
 pub fn identify(descriptor: c_int) -> Option<FdKind> {
-    run(|process| process.adopt(borrow(descriptor), |byte| is_own(descriptor, byte))).ok()
+    run(|process| process.adopt(borrow(descriptor), |byte| owns_lock(descriptor, byte))).ok()
 }
 
 /// Returns whether no open file description other than the descriptor's own holds a lock on a byte.
-fn is_own(descriptor: c_int, byte: u64) -> bool {
+fn owns_lock(descriptor: c_int, byte: u64) -> bool {
     // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or(0);

@@ -242,7 +242,7 @@ pub unsafe fn prepare(arg: PoolPath<'_>, script: &[u8], argv: StringList) -> Res
 /// it. Returns `None` if the file is no such script.
 ///
 /// # Safety
-/// As [`image`]; the path is a nul-terminated string.
+/// As [`prepare`]; the path is a nul-terminated string.
 pub unsafe fn prepare_host_script(path: *const c_char, argv: StringList) -> Option<ExecImage> {
     // SAFETY: guaranteed by the caller.
     let (path, given) = unsafe { (CStr::from_ptr(path), texts(argv).collect::<Vec<_>>()) };

@@ -1,7 +1,7 @@
 //! Programs that lie in the pool, and scripts whose interpreters do.
 
 use super::*;
-use crate::pool_test::{Folder, Place, turn, with_children};
+use crate::pool_test::{Place, TestDir, exclusive_test, with_children};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn search(path: &str, program: &str, errors: &[(&str, Errno)]) -> (c_int, Option
 
 #[test]
 fn a_search_tries_each_directory_until_a_program_starts_or_cannot() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let (none, denied, bad) = (Errno::NOENT, Errno::ACCESS, Errno::NOEXEC);
     for (path, program, errors, outcome, tried) in [
         ("/a:/b", "p", &[("/a/p", none)][..], Ok(()), &["/a/p", "/b/p"][..]),
@@ -128,7 +128,7 @@ fn a_search_tries_each_directory_until_a_program_starts_or_cannot() {
 
 #[test]
 fn a_program_is_searched_here_only_if_a_directory_of_the_search_is_in_the_pool() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let before = std::env::var_os("PATH").unwrap();
     for (path, program, found) in [
         ("/bin:/usr/bin", c"p", false),
@@ -148,8 +148,8 @@ fn a_program_is_searched_here_only_if_a_directory_of_the_search_is_in_the_pool()
 }
 
 /// Prepares a program of the pool.
-fn prepared(folder: &Folder, name: &str, argv: &[&'static CStr]) -> Result<(String, Vec<String>, bool), Errno> {
-    let (path, argv) = (folder.c(name), list(argv));
+fn prepared(test_dir: &TestDir, name: &str, argv: &[&'static CStr]) -> Result<(String, Vec<String>, bool), Errno> {
+    let (path, argv) = (test_dir.c(name), list(argv));
     // SAFETY: nul-terminated strings, and a list of them; the result is used before they go.
     unsafe {
         let arg = classify::path(path.as_ptr()).unwrap();
@@ -157,58 +157,58 @@ fn prepared(folder: &Folder, name: &str, argv: &[&'static CStr]) -> Result<(Stri
         let of_memory =
             image.path_for_child().to_bytes().starts_with(format!("/proc/{}/fd/", std::process::id()).as_bytes());
         let path = String::from_utf8(bytes(image.path()).to_vec()).unwrap();
-        let argv = shown(image.argv()).iter().map(|text| folder.without_root(text)).collect();
+        let argv = shown(image.argv()).iter().map(|text| test_dir.without_root(text)).collect();
         assert_eq!(path.starts_with("/proc/self/fd/"), of_memory);
-        Ok((folder.without_root(&path), argv, of_memory))
+        Ok((test_dir.without_root(&path), argv, of_memory))
     }
 }
 
 #[test]
 fn a_script_of_the_pool_is_started_by_its_interpreter_under_its_own_path() {
-    let folder = Folder::new(Place::Local);
-    executable(&folder.path("plain"), "#!/bin/sh -e\n");
-    executable(&folder.path("nested"), &format!("#!{} -x\n", folder.path("plain").display()));
-    executable(&folder.path("binary"), "\u{7f}ELF");
-    fs::write(folder.path("no permission"), "#!/bin/sh\n").unwrap();
+    let test_dir = TestDir::new(Place::Local);
+    executable(&test_dir.path("plain"), "#!/bin/sh -e\n");
+    executable(&test_dir.path("nested"), &format!("#!{} -x\n", test_dir.path("plain").display()));
+    executable(&test_dir.path("binary"), "\u{7f}ELF");
+    fs::write(test_dir.path("no permission"), "#!/bin/sh\n").unwrap();
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let argv = [c"name", c"a", c"b"];
     assert_eq!(
-        prepared(&folder, "plain", &argv),
+        prepared(&test_dir, "plain", &argv),
         Ok(("/bin/sh".to_owned(), owned(&["/bin/sh", "-e", "./plain", "a", "b"]), false))
     );
     assert_eq!(
-        prepared(&folder, "nested", &argv),
+        prepared(&test_dir, "nested", &argv),
         Ok(("/bin/sh".to_owned(), owned(&["/bin/sh", "-e", "./plain", "-x", "./nested", "a", "b"]), false))
     );
-    let (_, binary, of_memory) = prepared(&folder, "binary", &argv).unwrap();
+    let (_, binary, of_memory) = prepared(&test_dir, "binary", &argv).unwrap();
     assert!(of_memory && binary == ["name", "a", "b"]);
-    assert_eq!(prepared(&folder, "no permission", &argv), Err(Errno::ACCESS));
-    assert_eq!(prepared(&folder, "missing", &argv), Err(Errno::NOENT));
-    assert_eq!(prepared(&folder, ".", &argv), Err(Errno::ACCESS));
+    assert_eq!(prepared(&test_dir, "no permission", &argv), Err(Errno::ACCESS));
+    assert_eq!(prepared(&test_dir, "missing", &argv), Err(Errno::NOENT));
+    assert_eq!(prepared(&test_dir, ".", &argv), Err(Errno::ACCESS));
 }
 
 #[test]
 fn scripts_may_be_nested_as_deep_as_in_the_kernel_and_not_in_a_circle() {
-    let folder = Folder::new(Place::Local);
-    executable(&folder.path("0"), "#!/bin/sh\n");
+    let test_dir = TestDir::new(Place::Local);
+    executable(&test_dir.path("0"), "#!/bin/sh\n");
     for depth in 1..=INTERPRETERS_MAX + 1 {
         executable(
-            &folder.path(&depth.to_string()),
-            &format!("#!{}\n", folder.path(&(depth - 1).to_string()).display()),
+            &test_dir.path(&depth.to_string()),
+            &format!("#!{}\n", test_dir.path(&(depth - 1).to_string()).display()),
         );
     }
-    let deepest = prepared(&folder, &INTERPRETERS_MAX.to_string(), &[c"name"]).unwrap();
+    let deepest = prepared(&test_dir, &INTERPRETERS_MAX.to_string(), &[c"name"]).unwrap();
     assert_eq!((deepest.0.as_str(), deepest.1.len()), ("/bin/sh", INTERPRETERS_MAX + 2));
-    assert_eq!(prepared(&folder, &(INTERPRETERS_MAX + 1).to_string(), &[c"name"]), Err(Errno::LOOP));
-    executable(&folder.path("circle"), &format!("#!{}\n", folder.path("circle").display()));
-    assert_eq!(prepared(&folder, "circle", &[c"name"]), Err(Errno::LOOP));
+    assert_eq!(prepared(&test_dir, &(INTERPRETERS_MAX + 1).to_string(), &[c"name"]), Err(Errno::LOOP));
+    executable(&test_dir.path("circle"), &format!("#!{}\n", test_dir.path("circle").display()));
+    assert_eq!(prepared(&test_dir, "circle", &[c"name"]), Err(Errno::LOOP));
 }
 
 #[test]
 fn a_script_of_the_host_is_prepared_here_only_if_its_interpreter_is_in_the_pool() {
-    let (host, folder) = (Folder::new(Place::Host), Folder::new(Place::Local));
-    executable(&folder.path("interpreter"), "#!/bin/sh\n");
-    executable(&host.path("ours"), &format!("#!{}\n", folder.path("interpreter").display()));
+    let (host, test_dir) = (TestDir::new(Place::Host), TestDir::new(Place::Local));
+    executable(&test_dir.path("interpreter"), "#!/bin/sh\n");
+    executable(&host.path("ours"), &format!("#!{}\n", test_dir.path("interpreter").display()));
     executable(&host.path("theirs"), "#!/bin/sh\n");
     executable(&host.path("empty"), "");
     let argv = list(&[c"name", c"a"]);
@@ -217,7 +217,7 @@ fn a_script_of_the_host_is_prepared_here_only_if_its_interpreter_is_in_the_pool(
     let ours = prepared("ours").unwrap();
     let wanted = [
         "/bin/sh".to_owned(),
-        folder.path("interpreter").display().to_string(),
+        test_dir.path("interpreter").display().to_string(),
         host.path("ours").display().to_string(),
         "a".to_owned(),
     ];
@@ -229,11 +229,11 @@ fn a_script_of_the_host_is_prepared_here_only_if_its_interpreter_is_in_the_pool(
 
 #[test]
 fn a_script_gets_a_path_by_which_it_can_open_itself() {
-    let folder = Folder::new(Place::Local);
-    fs::write(folder.path("s"), "").unwrap();
-    let directory = fs::File::open(folder.root()).unwrap();
+    let test_dir = TestDir::new(Place::Local);
+    fs::write(test_dir.path("s"), "").unwrap();
+    let directory = fs::File::open(test_dir.root()).unwrap();
     let descriptor = directory.as_raw_fd();
-    let whole = folder.path("s").into_os_string().into_encoded_bytes();
+    let whole = test_dir.path("s").into_os_string().into_encoded_bytes();
     assert_eq!(script_name(PoolPath::Root(b"/s"), b"/tidemill/s"), Ok(b"/tidemill/s".to_vec()));
     assert_eq!(script_name(PoolPath::Cwd(b"s"), b"s"), Ok(b"s".to_vec()));
     assert_eq!(script_name(PoolPath::At(descriptor, b"s"), b"s"), Ok(whole));
@@ -243,20 +243,20 @@ fn a_script_gets_a_path_by_which_it_can_open_itself() {
 
 #[test]
 fn programs_and_scripts_of_the_pool_run_with_their_arguments() {
-    let (_turn, _children) = (turn(), with_children());
+    let (_exclusive, _children) = (exclusive_test(), with_children());
     for place in [Place::Local, Place::Striped] {
-        let folder = Folder::new(place);
-        fs::copy("/bin/echo", folder.path("echo")).unwrap();
-        executable(&folder.path("script"), &format!("#!{} one two\n", folder.path("echo").display()));
-        executable(&folder.path("no line"), "echo by a shell\n");
+        let test_dir = TestDir::new(place);
+        fs::copy("/bin/echo", test_dir.path("echo")).unwrap();
+        executable(&test_dir.path("script"), &format!("#!{} one two\n", test_dir.path("echo").display()));
+        executable(&test_dir.path("no line"), "echo by a shell\n");
         for (name, said) in
-            [("echo", "a b\n".to_owned()), ("script", format!("one two {} a b\n", folder.path("script").display()))]
+            [("echo", "a b\n".to_owned()), ("script", format!("one two {} a b\n", test_dir.path("script").display()))]
         {
             // The loader cannot preload this test, so the program itself sees no pool.
-            let output = Command::new(folder.path(name)).args(["a", "b"]).output().unwrap();
+            let output = Command::new(test_dir.path(name)).args(["a", "b"]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), said, "{name} in {place:?}");
         }
-        let missing = Command::new(folder.path("missing")).output().unwrap_err();
+        let missing = Command::new(test_dir.path("missing")).output().unwrap_err();
         assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));
     }
 }

@@ -1,7 +1,7 @@
 //! Pointers of programs: what is accessible is used, and all else gives `EFAULT`.
 
 use crate::call::{clear_errno, errno, set_errno};
-use crate::cstr::{bytes, checked, copy_out, given_or_new};
+use crate::cstr::{bytes, checked, copy_or_allocate, copy_out};
 use crate::memory::{is_readable, is_writable, length, load, readable, store, writable};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -226,7 +226,7 @@ fn a_result_fits_the_callers_buffer_with_its_nul_or_is_refused() {
         [(0, Err(Errno::INVAL)), (1, Err(Errno::RANGE)), (3, Err(Errno::RANGE)), (4, Ok(c"abc")), (8, Ok(c"abc"))]
     {
         // SAFETY: the buffer has at least `room` bytes.
-        let given = unsafe { given_or_new(b"abc", into.as_mut_ptr(), room) };
+        let given = unsafe { copy_or_allocate(b"abc", into.as_mut_ptr(), room) };
         // SAFETY: nul-terminated if the call succeeded.
         assert_eq!(given.map(|text| unsafe { CStr::from_ptr(text) }), outcome, "{room}");
     }
@@ -234,14 +234,14 @@ fn a_result_fits_the_callers_buffer_with_its_nul_or_is_refused() {
     let pages = Pages::new(2);
     pages.protect(0, MprotectFlags::READ);
     // SAFETY: only checked for access.
-    assert_eq!(unsafe { given_or_new(b"abc", pages.at(0).cast(), 10) }, Err(Errno::FAULT));
+    assert_eq!(unsafe { copy_or_allocate(b"abc", pages.at(0).cast(), 10) }, Err(Errno::FAULT));
 }
 
 #[test]
 fn without_a_buffer_a_result_gets_one_of_the_wanted_size_or_as_large_as_needed() {
     for (room, outcome) in [(0, Ok(c"abc")), (4, Ok(c"abc")), (100, Ok(c"abc")), (3, Err(Errno::RANGE))] {
         // SAFETY: a null buffer.
-        let given = unsafe { given_or_new(b"abc", null_mut(), room) };
+        let given = unsafe { copy_or_allocate(b"abc", null_mut(), room) };
         // SAFETY: a block of malloc(3) of at least `room` bytes, which is freed once.
         let text = given.map(|text| unsafe {
             assert!(libc::malloc_usable_size(text.cast()) >= room);
@@ -252,5 +252,5 @@ fn without_a_buffer_a_result_gets_one_of_the_wanted_size_or_as_large_as_needed()
         assert_eq!(text.as_deref().map_err(|errno| *errno), outcome, "{room}");
     }
     // SAFETY: a null buffer.
-    assert_eq!(unsafe { given_or_new(b"abc", null_mut(), usize::MAX) }, Err(Errno::NOMEM));
+    assert_eq!(unsafe { copy_or_allocate(b"abc", null_mut(), usize::MAX) }, Err(Errno::NOMEM));
 }

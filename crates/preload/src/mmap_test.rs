@@ -1,15 +1,15 @@
 //! Maps of files: those of local files are the kernel's, those of others are copies.
 
 use crate::call::errno;
-use crate::pool_test::{Folder, Place, digest, number, same_everywhere};
+use crate::pool_test::{Place, TestDir, digest, number, same_everywhere};
 use rustix::io::Errno;
 use std::fs::File;
 use std::ptr::null_mut;
 
 #[test]
 fn a_map_has_the_bytes_of_the_file_and_zeroes_after_its_end() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", &[b'm'; 6000]);
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", &[b'm'; 6000]);
         let map = |may, flags, at| {
             // SAFETY: a new map.
             let mapped = unsafe { libc::mmap(null_mut(), 8192, may, flags, number(&file), at) };
@@ -28,15 +28,15 @@ fn a_map_has_the_bytes_of_the_file_and_zeroes_after_its_end() {
         });
         let refused =
             [1, -1, -4096, i64::MIN, i64::MAX - 4095].map(|at| map(libc::PROT_READ, libc::MAP_PRIVATE, at).map(drop));
-        (read_only, at_page, written, refused, digest(&folder.bytes("f")))
+        (read_only, at_page, written, refused, digest(&test_dir.bytes("f")))
     });
 }
 
 #[test]
 fn a_placeholder_is_not_mapped_where_stores_would_be_lost() {
-    let folder = Folder::new(Place::Striped);
-    let file = folder.file("f", b"0123");
-    let read_only = File::open(folder.path("f")).unwrap();
+    let test_dir = TestDir::new(Place::Striped);
+    let file = test_dir.file("f", b"0123");
+    let read_only = File::open(test_dir.path("f")).unwrap();
     for (file, may, flags, why) in [
         (&file, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, Errno::NODEV),
         (&read_only, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, Errno::ACCESS),

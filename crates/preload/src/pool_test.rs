@@ -20,11 +20,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Directory of the node's socket and pool file, removed at the program's end.
-static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+static HOST_DIR: OnceLock<PathBuf> = OnceLock::new();
 
 /// Pool that is served as long as the program runs.
 struct TestPool {
-    _door: LocalEndpoint,
+    _endpoint: LocalEndpoint,
     has_extents: bool,
 }
 
@@ -32,18 +32,18 @@ struct TestPool {
 fn pool() -> &'static TestPool {
     static POOL: OnceLock<TestPool> = OnceLock::new();
     extern "C" fn remove_folder() {
-        let _ = FOLDER.get().map(fs::remove_dir_all);
+        let _ = HOST_DIR.get().map(fs::remove_dir_all);
     }
     POOL.get_or_init(|| {
-        let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap().keep());
+        let test_dir = HOST_DIR.get_or_init(|| tempfile::tempdir().unwrap().keep());
         let node = embedded_node(ByteSize::mib(64), Duration::ZERO).unwrap();
-        let door = LocalEndpoint::open(&node, folder).unwrap();
+        let endpoint = LocalEndpoint::open(&node, test_dir).unwrap();
         // SAFETY: tests that read the environment get here first, or take their turn.
-        unsafe { std::env::set_var("TIDEMILL_POOL", door.file()) };
+        unsafe { std::env::set_var("TIDEMILL_POOL", endpoint.file()) };
         // SAFETY: the handler only removes files.
         unsafe { libc::atexit(remove_folder) };
         run(|_| Ok(())).unwrap();
-        TestPool { _door: door, has_extents: node.supports_extent_files() }
+        TestPool { _endpoint: endpoint, has_extents: node.supports_extent_files() }
     })
 }
 
@@ -57,12 +57,12 @@ pub fn has_extents() -> bool {
     pool().has_extents
 }
 
-/// Waits for the turn of a test that changes what the whole program shares: its working directory,
+/// Keeps out other tests that change what the whole program shares: its working directory,
 /// environment, signals or limits.
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
+pub fn exclusive_test() -> MutexGuard<'static, ()> {
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
     pool();
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Held shared while there are children, which have copies of this program's descriptors.
@@ -95,13 +95,13 @@ pub enum Place {
 }
 
 /// Empty directory of one test.
-pub struct Folder {
+pub struct TestDir {
     pub place: Place,
     path: PathBuf,
     _host: Option<TempDir>,
 }
 
-impl Folder {
+impl TestDir {
     pub fn new(place: Place) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         pool();
@@ -153,7 +153,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestDir {
     fn drop(&mut self) {
         if self.place != Place::Host {
             let _ = fs::remove_dir_all(&self.path);
@@ -167,10 +167,10 @@ pub fn c_path(path: &Path) -> CString {
 
 /// Runs the same story on the host and in the pool, and asserts that all end in the same way.
 #[track_caller]
-pub fn same_everywhere<T: std::fmt::Debug + PartialEq>(story: impl Fn(&Folder) -> T) {
-    let host = story(&Folder::new(Place::Host));
+pub fn same_everywhere<T: std::fmt::Debug + PartialEq>(scenario: impl Fn(&TestDir) -> T) {
+    let host = scenario(&TestDir::new(Place::Host));
     for place in [Place::Local, Place::Striped] {
-        assert_eq!(story(&Folder::new(place)), host, "{place:?} and the host");
+        assert_eq!(scenario(&TestDir::new(place)), host, "{place:?} and the host");
     }
 }
 
@@ -202,25 +202,25 @@ pub fn number(file: &File) -> c_int {
 
 /// Runs a story in a child process, and returns what it tells. The child has a copy of this thread
 /// alone, so it may change what the whole program shares.
-pub fn in_child(story: impl FnOnce() -> String) -> String {
+pub fn in_child(scenario: impl FnOnce() -> String) -> String {
     let _children = with_children();
     let (mut reads, mut writes) = io::pipe().unwrap();
     // SAFETY: the child only runs the story, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         IS_CHILD.store(true, Ordering::Relaxed);
-        let told = catch_unwind(AssertUnwindSafe(story)).unwrap_or_else(|_| "panicked".to_owned());
-        let _ = writes.write_all(told.as_bytes());
+        let output = catch_unwind(AssertUnwindSafe(scenario)).unwrap_or_else(|_| "panicked".to_owned());
+        let _ = writes.write_all(output.as_bytes());
         // SAFETY: ends the child without running the handlers of its parent.
         unsafe { libc::_exit(0) };
     }
     drop(writes);
-    let mut told = String::new();
-    reads.read_to_string(&mut told).unwrap();
+    let mut output = String::new();
+    reads.read_to_string(&mut output).unwrap();
     // SAFETY: waits for the child, without its status.
     assert_eq!(unsafe { libc::waitpid(child, null_mut(), 0) }, child);
-    assert_ne!(told, "panicked");
-    told
+    assert_ne!(output, "panicked");
+    output
 }
 
 #[test]
@@ -228,8 +228,8 @@ fn files_of_the_places_have_the_kinds_of_descriptors_that_the_tests_need() {
     use crate::classify::{FdKind, kind};
     let local = if has_extents() { FdKind::Local } else { FdKind::Remote };
     for (place, wanted) in [(Place::Host, None), (Place::Local, Some(local)), (Place::Striped, Some(FdKind::Remote))] {
-        let folder = Folder::new(place);
-        assert_eq!(kind(number(&folder.file("f", b"bytes"))), wanted, "{place:?}");
-        assert_eq!(folder.bytes("f"), b"bytes", "{place:?}");
+        let test_dir = TestDir::new(place);
+        assert_eq!(kind(number(&test_dir.file("f", b"bytes"))), wanted, "{place:?}");
+        assert_eq!(test_dir.bytes("f"), b"bytes", "{place:?}");
     }
 }

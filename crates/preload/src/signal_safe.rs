@@ -4,7 +4,7 @@
 //! leave the lock held. Therefore signals are blocked while a lock is held. An empty list, which is
 //! the usual case, is detected without the lock.
 
-use crate::call::{KeptErrno, SignalMask};
+use crate::call::{ErrnoGuard, SignalMask};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,10 +21,10 @@ impl<T> SignalSafe<T> {
 
     /// Takes the lock, with signals blocked, until the guard is dropped.
     pub fn lock(&self) -> SignalSafeGuard<'_, T> {
-        let (signal_mask, kept_errno) = (SignalMask::block_all(), KeptErrno::new());
+        let (signal_mask, errno_guard) = (SignalMask::block_all(), ErrnoGuard::new());
         SignalSafeGuard {
             value: self.0.lock().unwrap_or_else(PoisonError::into_inner),
-            _kept_errno: kept_errno,
+            _errno_guard: errno_guard,
             _signal_mask: signal_mask,
         }
     }
@@ -34,7 +34,7 @@ impl<T> SignalSafe<T> {
 #[derive(Debug)]
 pub struct SignalSafeGuard<'a, T> {
     value: MutexGuard<'a, T>,
-    _kept_errno: KeptErrno,
+    _errno_guard: ErrnoGuard,
     _signal_mask: SignalMask,
 }
 

@@ -1,7 +1,7 @@
 //! Startup of the library in a program: it reads the environment, and connects only when the
 //! program touches the pool.
 
-use crate::call::{KeptErrno, SignalMask};
+use crate::call::{ErrnoGuard, SignalMask};
 use crate::environment::{self, variable};
 use crate::signal_safe::{SignalSafe, SignalSafeGuard};
 use crate::{classify, fork, inherited_fds};
@@ -86,7 +86,7 @@ pub fn connecting() -> SignalSafeGuard<'static, Option<(Instant, Errno)>> {
 /// Returns whether the table entry of a descriptor is still valid.
 pub fn is_recorded(descriptor: BorrowedFd<'_>) -> bool {
     let _signal_mask = SignalMask::block_all();
-    let _kept_errno = KeptErrno::new();
+    let _errno_guard = ErrnoGuard::new();
     CONNECTED.get().is_some_and(|process| process.is_recorded(descriptor))
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::call::errno;
-use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere};
+use crate::pool_test::{Place, TestDir, answer, in_child, number, same_everywhere};
 use std::fs::{self, File};
 
 #[test]
@@ -32,9 +32,9 @@ fn a_mode_of_fopen_means_the_flags_that_its_letters_name() {
 }
 
 /// Opens a stream.
-fn open(folder: &Folder, name: &str, mode: &CStr) -> *mut FILE {
+fn open(test_dir: &TestDir, name: &str, mode: &CStr) -> *mut FILE {
     // SAFETY: nul-terminated strings.
-    let stream = unsafe { libc::fopen(folder.c(name).as_ptr(), mode.as_ptr()) };
+    let stream = unsafe { libc::fopen(test_dir.c(name).as_ptr(), mode.as_ptr()) };
     assert!(!stream.is_null(), "{name} {mode:?}: {:?}", errno());
     stream
 }
@@ -62,8 +62,8 @@ fn close_stream(stream: *mut FILE) -> c_int {
 #[test]
 fn only_a_stream_over_a_placeholder_is_of_this_library() {
     for (place, ours) in [(Place::Host, false), (Place::Striped, true)] {
-        let folder = Folder::new(place);
-        let stream = open(&folder, "f", c"w");
+        let test_dir = TestDir::new(place);
+        let stream = open(&test_dir, "f", c"w");
         // SAFETY: an open stream.
         let descriptor = unsafe { libc::fileno(stream) };
         assert_eq!(
@@ -78,12 +78,12 @@ fn only_a_stream_over_a_placeholder_is_of_this_library() {
 
 #[test]
 fn each_mode_reads_and_writes_what_it_permits_where_it_permits_it() {
-    same_everywhere(|folder| {
+    same_everywhere(|test_dir| {
         [c"r", c"r+", c"w", c"w+", c"a", c"a+"].map(|mode| {
-            fs::write(folder.path("f"), "0123456789").unwrap();
-            let stream = open(folder, "f", mode);
+            fs::write(test_dir.path("f"), "0123456789").unwrap();
+            let stream = open(test_dir, "f", mode);
             // SAFETY: an open stream.
-            let told = unsafe {
+            let output = unsafe {
                 let start = libc::ftell(stream);
                 let read = get(stream, 4);
                 let failed = libc::ferror(stream) != 0;
@@ -91,39 +91,39 @@ fn each_mode_reads_and_writes_what_it_permits_where_it_permits_it() {
                 libc::fseek(stream, 2, libc::SEEK_SET);
                 (start, read, failed, put(stream, c"xy"), libc::fflush(stream), libc::ftell(stream))
             };
-            (told, close_stream(stream), folder.bytes("f"))
+            (output, close_stream(stream), test_dir.bytes("f"))
         })
     });
 }
 
 #[test]
 fn bytes_are_buffered_until_they_are_flushed_or_the_stream_is_closed() {
-    same_everywhere(|folder| {
-        let stream = open(folder, "f", c"w");
-        let mut seen = vec![(put(stream, c"one "), folder.bytes("f"))];
+    same_everywhere(|test_dir| {
+        let stream = open(test_dir, "f", c"w");
+        let mut seen = vec![(put(stream, c"one "), test_dir.bytes("f"))];
         // SAFETY: an open stream.
-        seen.push((unsafe { libc::fflush(stream) }, folder.bytes("f")));
-        seen.push((put(stream, c"two "), folder.bytes("f")));
+        seen.push((unsafe { libc::fflush(stream) }, test_dir.bytes("f")));
+        seen.push((put(stream, c"two "), test_dir.bytes("f")));
         // SAFETY: an open stream.
-        seen.push((unsafe { libc::fseek(stream, 1, libc::SEEK_SET) }, folder.bytes("f")));
-        seen.push((put(stream, c"N"), folder.bytes("f")));
-        seen.push((close_stream(stream), folder.bytes("f")));
+        seen.push((unsafe { libc::fseek(stream, 1, libc::SEEK_SET) }, test_dir.bytes("f")));
+        seen.push((put(stream, c"N"), test_dir.bytes("f")));
+        seen.push((close_stream(stream), test_dir.bytes("f")));
         seen
     });
 }
 
 #[test]
 fn lines_and_pushed_back_letters_are_read_in_order() {
-    same_everywhere(|folder| {
-        fs::write(folder.path("f"), "first\nsecond\nlast").unwrap();
-        let stream = open(folder, "f", c"r");
-        let mut told = Vec::new();
+    same_everywhere(|test_dir| {
+        fs::write(test_dir.path("f"), "first\nsecond\nlast").unwrap();
+        let stream = open(test_dir, "f", c"r");
+        let mut output = Vec::new();
         // SAFETY: an open stream, and a buffer of 20 bytes.
         unsafe {
             for _ in 0..4 {
                 let mut line: [c_char; 20] = [0; 20];
                 let got = !libc::fgets(line.as_mut_ptr(), 20, stream).is_null();
-                told.push((
+                output.push((
                     got,
                     CStr::from_ptr(line.as_ptr()).to_owned(),
                     libc::feof(stream) != 0,
@@ -133,15 +133,15 @@ fn lines_and_pushed_back_letters_are_read_in_order() {
             libc::rewind(stream);
             let first = libc::fgetc(stream);
             libc::ungetc(c_int::from(b'F'), stream);
-            (told, first, get(stream, 7), close_stream(stream))
+            (output, first, get(stream, 7), close_stream(stream))
         }
     });
 }
 
 #[test]
 fn an_appending_stream_writes_at_the_end_though_another_has_written_there() {
-    same_everywhere(|folder| {
-        let (first, second) = (open(folder, "f", c"a"), open(folder, "f", c"a+"));
+    same_everywhere(|test_dir| {
+        let (first, second) = (open(test_dir, "f", c"a"), open(test_dir, "f", c"a+"));
         for (stream, text) in [(first, c"one "), (second, c"two "), (first, c"three ")] {
             put(stream, text);
             // SAFETY: open streams.
@@ -155,11 +155,11 @@ fn an_appending_stream_writes_at_the_end_though_another_has_written_there() {
 
 #[test]
 fn a_stream_is_not_opened_with_a_wrong_mode_or_at_a_wrong_path() {
-    same_everywhere(|folder| {
-        fs::write(folder.path("f"), "").unwrap();
+    same_everywhere(|test_dir| {
+        fs::write(test_dir.path("f"), "").unwrap();
         [("f", c"x"), ("f", c""), ("f", c"wx"), ("missing", c"r"), (".", c"w"), ("f/x", c"w")].map(|(name, mode)| {
             // SAFETY: nul-terminated strings.
-            let stream = unsafe { libc::fopen(folder.c(name).as_ptr(), mode.as_ptr()) };
+            let stream = unsafe { libc::fopen(test_dir.c(name).as_ptr(), mode.as_ptr()) };
             (stream, errno())
         })
     });
@@ -167,8 +167,8 @@ fn a_stream_is_not_opened_with_a_wrong_mode_or_at_a_wrong_path() {
 
 #[test]
 fn a_descriptor_gets_a_stream_if_its_access_permits_the_mode() {
-    same_everywhere(|folder| {
-        fs::write(folder.path("f"), "0123").unwrap();
+    same_everywhere(|test_dir| {
+        fs::write(test_dir.path("f"), "0123").unwrap();
         [
             (libc::O_RDONLY, c"r"),
             (libc::O_RDONLY, c"w"),
@@ -179,7 +179,7 @@ fn a_descriptor_gets_a_stream_if_its_access_permits_the_mode() {
         .map(|(access, mode)| {
             // SAFETY: nul-terminated strings; the stream owns the descriptor.
             unsafe {
-                let descriptor = libc::open(folder.c("f").as_ptr(), access);
+                let descriptor = libc::open(test_dir.c("f").as_ptr(), access);
                 let stream = libc::fdopen(descriptor, mode.as_ptr());
                 if stream.is_null() {
                     let why = errno();
@@ -197,26 +197,26 @@ fn a_descriptor_gets_a_stream_if_its_access_permits_the_mode() {
 #[test]
 fn a_stream_that_is_reopened_keeps_its_descriptor_and_drops_nothing_that_was_written() {
     for place in [Place::Host, Place::Striped] {
-        let folder = Folder::new(place);
-        fs::write(folder.path("g"), "of g").unwrap();
-        let stream = open(&folder, "f", c"w");
+        let test_dir = TestDir::new(place);
+        fs::write(test_dir.path("g"), "of g").unwrap();
+        let stream = open(&test_dir, "f", c"w");
         put(stream, c"of f");
         // SAFETY: an open stream, and nul-terminated strings.
         unsafe {
             let descriptor = libc::fileno(stream);
-            assert_eq!(libc::freopen(folder.c("g").as_ptr(), c"r+".as_ptr(), stream), stream, "{place:?}");
+            assert_eq!(libc::freopen(test_dir.c("g").as_ptr(), c"r+".as_ptr(), stream), stream, "{place:?}");
             assert_eq!((libc::fileno(stream), libc::ftell(stream)), (descriptor, 0));
             assert_eq!(get(stream, 9), "of g");
-            assert_eq!(libc::freopen(folder.c("g").as_ptr(), c"a".as_ptr(), stream), stream);
+            assert_eq!(libc::freopen(test_dir.c("g").as_ptr(), c"a".as_ptr(), stream), stream);
             assert_eq!((put(stream, c"!"), close_stream(stream)), (1, 0));
         }
-        assert_eq!((folder.bytes("f"), folder.bytes("g")), (b"of f".to_vec(), b"of g!".to_vec()), "{place:?}");
+        assert_eq!((test_dir.bytes("f"), test_dir.bytes("g")), (b"of f".to_vec(), b"of g!".to_vec()), "{place:?}");
     }
 }
 
 #[test]
 fn a_stream_of_the_c_library_is_not_reopened_over_a_placeholder() {
-    let (host, pool) = (Folder::new(Place::Host), Folder::new(Place::Striped));
+    let (host, pool) = (TestDir::new(Place::Host), TestDir::new(Place::Striped));
     fs::write(pool.path("f"), "").unwrap();
     let stream = open(&host, "f", c"w");
     // SAFETY: an open stream, and nul-terminated strings.
@@ -237,9 +237,9 @@ unsafe extern "C" {
 
 #[test]
 fn what_a_program_prints_goes_to_the_file_that_its_standard_output_becomes() {
-    same_everywhere(|folder| {
-        let (first, second) = (folder.file("first", b""), folder.file("second", b""));
-        let told = in_child(|| {
+    same_everywhere(|test_dir| {
+        let (first, second) = (test_dir.file("first", b""), test_dir.file("second", b""));
+        let output = in_child(|| {
             // SAFETY: a child of its own; the C library's variable and nul-terminated strings.
             unsafe {
                 let original = stdout;
@@ -256,14 +256,14 @@ fn what_a_program_prints_goes_to_the_file_that_its_standard_output_becomes() {
                 format!("{is_number} {}", stdout == original)
             }
         });
-        (told, folder.bytes("first"), folder.bytes("second"))
+        (output, test_dir.bytes("first"), test_dir.bytes("second"))
     });
 }
 
 #[test]
 fn what_was_buffered_before_standard_output_became_another_file_goes_there() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"");
         in_child(|| {
             // SAFETY: a child of its own; the C library's variable and nul-terminated strings.
             unsafe {
@@ -275,31 +275,31 @@ fn what_was_buffered_before_standard_output_became_another_file_goes_there() {
             }
             String::new()
         });
-        folder.bytes("f")
+        test_dir.bytes("f")
     });
 }
 
 #[test]
 fn standard_output_can_be_reopened_over_a_file() {
-    same_everywhere(|folder| {
-        let told = in_child(|| {
+    same_everywhere(|test_dir| {
+        let output = in_child(|| {
             // SAFETY: a child of its own; the C library's variable and nul-terminated strings.
             unsafe {
-                let again = libc::freopen(folder.c("f").as_ptr(), c"w".as_ptr(), stdout);
+                let again = libc::freopen(test_dir.c("f").as_ptr(), c"w".as_ptr(), stdout);
                 put(stdout, c"one line\n");
                 let ended = (again == stdout, libc::fileno(stdout), libc::fclose(stdout));
-                format!("{ended:?} {}", folder.bytes("f").len())
+                format!("{ended:?} {}", test_dir.bytes("f").len())
             }
         });
-        (told, folder.bytes("f"))
+        (output, test_dir.bytes("f"))
     });
 }
 
 #[cfg(target_arch = "x86_64")] // on other processors it is refused
 #[test]
 fn a_printed_text_is_formatted_by_the_c_library_and_written_to_the_file() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"");
         // SAFETY: formats with their arguments.
         let lengths = unsafe {
             [
@@ -308,17 +308,17 @@ fn a_printed_text_is_formatted_by_the_c_library_and_written_to_the_file() {
                 answer(dprintf(number(&file), c"%d%d%d%d%d%d %ld|".as_ptr(), 1, 2, 3, 4, 5, 6, i64::MAX)),
                 answer(dprintf(number(&file), c"%*d %5000s|".as_ptr(), 6, 7, c"far".as_ptr())),
                 answer(dprintf(number(&file), c"".as_ptr())),
-                answer(dprintf(number(&File::open(folder.path("f")).unwrap()), c"x".as_ptr())),
+                answer(dprintf(number(&File::open(test_dir.path("f")).unwrap()), c"x".as_ptr())),
             ]
         };
-        (lengths, folder.bytes("f"))
+        (lengths, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn a_child_writes_what_its_parent_has_buffered_only_if_it_flushes_it() {
-    same_everywhere(|folder| {
-        let stream = open(folder, "f", c"w");
+    same_everywhere(|test_dir| {
+        let stream = open(test_dir, "f", c"w");
         put(stream, c"of the parent, ");
         // SAFETY: an open stream.
         unsafe { libc::fflush(stream) };
@@ -328,6 +328,6 @@ fn a_child_writes_what_its_parent_has_buffered_only_if_it_flushes_it() {
             unsafe { libc::fflush(stream) }.to_string()
         });
         put(stream, c"again of the parent");
-        (close_stream(stream), folder.bytes("f"))
+        (close_stream(stream), test_dir.bytes("f"))
     });
 }

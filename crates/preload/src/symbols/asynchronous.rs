@@ -62,13 +62,13 @@ symbols! {
     }
 
     /// `aio_fsync(3)`: completes at once, because written bytes are visible to all.
-    fn aio_fsync(what: c_int, operation: *mut AioControlBlock) -> c_int | aio_fsync64 {
+    fn aio_fsync(argument: c_int, operation: *mut AioControlBlock) -> c_int | aio_fsync64 {
         // SAFETY: the program's operation.
         unsafe {
             if !is_remote((*operation).descriptor) {
-                return next(what, operation);
+                return next(argument, operation);
             }
-            zero(check_sync(what, (*operation).descriptor).map(|()| complete(operation, Ok(0))))
+            zero(check_sync(argument, (*operation).descriptor).map(|()| complete(operation, Ok(0))))
         }
     }
 
@@ -152,8 +152,8 @@ unsafe fn complete(operation: *mut AioControlBlock, outcome: Result<usize, Errno
 }
 
 /// Makes the checks of `aio_fsync(3)`.
-fn check_sync(what: c_int, descriptor: c_int) -> Result<(), Errno> {
-    if what != libc::O_SYNC && what != libc::O_DSYNC {
+fn check_sync(argument: c_int, descriptor: c_int) -> Result<(), Errno> {
+    if argument != libc::O_SYNC && argument != libc::O_DSYNC {
         return Err(Errno::INVAL);
     }
     run(|process| process.check_not_path_only(borrow(descriptor)))

@@ -1,6 +1,6 @@
 //! Asynchronous operations end in the pool as on the host; on placeholders at once.
 
-use crate::pool_test::{Folder, Place, answer, number, same_everywhere};
+use crate::pool_test::{Place, TestDir, answer, number, same_everywhere};
 use libc::{aiocb, c_int};
 use rustix::io::Errno;
 use std::mem::zeroed;
@@ -31,8 +31,8 @@ fn ended(operation: &mut aiocb) -> (c_int, isize) {
 
 #[test]
 fn bytes_are_read_and_written_at_the_offset_of_the_operation() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123456789");
         let (mut into, mut from) = ([b'-'; 6], *b"wxyz");
         let mut reads = operation(number(&file), &mut into, 7, 0);
         let mut writes = operation(number(&file), &mut from, 2, 0);
@@ -44,14 +44,14 @@ fn bytes_are_read_and_written_at_the_offset_of_the_operation() {
             [libc::O_SYNC, libc::O_DSYNC, 7]
                 .map(|what| answer(libc::aio_fsync(what, &raw mut writes)).map(|_| ended(&mut writes)))
         };
-        (started, ends, synced, into, folder.bytes("f"))
+        (started, ends, synced, into, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn an_operation_on_a_placeholder_is_complete_when_it_is_started() {
-    let folder = Folder::new(Place::Striped);
-    let file = folder.file("f", b"0123456789");
+    let test_dir = TestDir::new(Place::Striped);
+    let file = test_dir.file("f", b"0123456789");
     let mut into = [0; 4];
     for (at, priority, outcome) in [
         (3, 0, Ok((0, 4))),
@@ -74,9 +74,9 @@ fn an_operation_on_a_placeholder_is_complete_when_it_is_started() {
 
 #[test]
 fn a_list_is_executed_wherever_its_files_are() {
-    let host = Folder::new(Place::Host);
-    same_everywhere(|folder| {
-        let (file, other) = (folder.file("f", b"0123456789"), host.file("f", b"of the host"));
+    let host = TestDir::new(Place::Host);
+    same_everywhere(|test_dir| {
+        let (file, other) = (test_dir.file("f", b"0123456789"), host.file("f", b"of the host"));
         let (mut first, mut second, mut third) = ([0; 3], *b"xy", [0; 6]);
         let mut all = [
             operation(number(&file), &mut first, 5, libc::LIO_READ),

@@ -69,7 +69,7 @@ fn as_statx(found: &Stat) -> libc::statx {
     statx.stx_atime = time(found.accessed);
     statx.stx_mtime = time(found.modified);
     statx.stx_ctime = time(found.changed);
-    statx.stx_btime = time(found.born);
+    statx.stx_btime = time(found.created);
     (statx.stx_dev_major, statx.stx_dev_minor) = found.device;
     (statx.stx_rdev_major, statx.stx_rdev_minor) = found.special;
     statx

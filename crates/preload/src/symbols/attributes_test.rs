@@ -1,7 +1,7 @@
 //! Attributes: read and changed in the pool as on the host.
 
 use super::*;
-use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere, why};
+use crate::pool_test::{Place, TestDir, answer, in_child, number, same_everywhere, why};
 use libc::stat as Found;
 use std::fs::{self, FileTimes as Times, Permissions};
 use std::mem::zeroed;
@@ -25,7 +25,7 @@ fn sample() -> Stat {
         accessed: (12, 13),
         modified: (14, 15),
         changed: (16, 17),
-        born: (18, 19),
+        created: (18, 19),
     }
 }
 
@@ -104,15 +104,15 @@ fn seen(outcome: c_int, found: &Found) -> Result<(u32, u64, i64), Errno> {
 
 #[test]
 fn every_function_of_the_family_of_stat_sees_the_same_file() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123");
-        symlink("f", folder.path("s")).unwrap();
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123");
+        symlink("f", test_dir.path("s")).unwrap();
         // SAFETY: a structure of plain numbers; nul-terminated strings; a local structure.
         unsafe {
             let mut found: Found = zeroed();
             let into = &raw mut found;
             ["f", "s", ".", "missing", "f/x"].map(|name| {
-                let path = folder.c(name);
+                let path = test_dir.c(name);
                 let path = path.as_ptr();
                 let ends = [
                     seen(libc::stat(path, into), &*into),
@@ -137,10 +137,10 @@ fn every_function_of_the_family_of_stat_sees_the_same_file() {
 
 #[test]
 fn the_names_of_older_programs_are_the_same_functions() {
-    let folder = Folder::new(Place::Local);
-    let file = folder.file("f", b"0123");
-    symlink("f", folder.path("s")).unwrap();
-    let (path, link) = (folder.c("f"), folder.c("s"));
+    let test_dir = TestDir::new(Place::Local);
+    let file = test_dir.file("f", b"0123");
+    symlink("f", test_dir.path("s")).unwrap();
+    let (path, link) = (test_dir.c("f"), test_dir.c("s"));
     // SAFETY: a structure of plain numbers; nul-terminated strings.
     unsafe {
         let mut found: Found = zeroed();
@@ -156,40 +156,40 @@ fn the_names_of_older_programs_are_the_same_functions() {
 
 #[test]
 fn permissions_are_changed_and_checked() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"");
-        symlink("f", folder.path("s")).unwrap();
-        let path = folder.c("f");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"");
+        symlink("f", test_dir.path("s")).unwrap();
+        let path = test_dir.c("f");
         // SAFETY: nul-terminated strings.
         let ends = unsafe {
             [
                 answer(libc::chmod(path.as_ptr(), 0o7642)),
                 answer(libc::fchmod(number(&file), 0o640)),
-                answer(libc::fchmodat(libc::AT_FDCWD, folder.c("s").as_ptr(), 0o600, 0)),
-                answer(libc::chmod(folder.c("missing").as_ptr(), 0o600)),
+                answer(libc::fchmodat(libc::AT_FDCWD, test_dir.c("s").as_ptr(), 0o600, 0)),
+                answer(libc::chmod(test_dir.c("missing").as_ptr(), 0o600)),
                 answer(libc::access(path.as_ptr(), libc::F_OK)),
                 answer(libc::access(path.as_ptr(), libc::R_OK | libc::W_OK)),
                 answer(libc::access(path.as_ptr(), libc::X_OK)),
-                answer(libc::access(folder.c("missing").as_ptr(), libc::F_OK)),
+                answer(libc::access(test_dir.c("missing").as_ptr(), libc::F_OK)),
                 answer(libc::access(path.as_ptr(), 8)),
                 answer(libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK, AT_EACCESS)),
                 answer(libc::eaccess(path.as_ptr(), libc::X_OK)),
                 answer(libc::chown(path.as_ptr(), u32::MAX, u32::MAX)),
                 answer(libc::fchown(number(&file), libc::getuid(), libc::getgid())),
-                answer(libc::lchown(folder.c("s").as_ptr(), libc::getuid(), u32::MAX)),
-                answer(libc::chown(folder.c("missing").as_ptr(), u32::MAX, u32::MAX)),
+                answer(libc::lchown(test_dir.c("s").as_ptr(), libc::getuid(), u32::MAX)),
+                answer(libc::chown(test_dir.c("missing").as_ptr(), u32::MAX, u32::MAX)),
             ]
         };
-        (ends, file.metadata().unwrap().mode(), fs::metadata(folder.path("s")).unwrap().mode())
+        (ends, file.metadata().unwrap().mode(), fs::metadata(test_dir.path("s")).unwrap().mode())
     });
 }
 
 #[test]
 fn times_are_set_as_precisely_as_the_function_can() {
     let at = |seconds, nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"");
-        let path = folder.c("f");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"");
+        let path = test_dir.c("f");
         let seen = || {
             file.metadata().map(|found| (found.atime(), found.atime_nsec(), found.mtime(), found.mtime_nsec())).unwrap()
         };
@@ -215,7 +215,7 @@ fn times_are_set_as_precisely_as_the_function_can() {
             note(libc::utimensat(libc::AT_FDCWD, path.as_ptr(), specs(1_000_000_000, 0).as_ptr(), 0));
             note(libc::utimensat(number(&file), null(), specs(11, 12).as_ptr(), 0));
             note(libc::futimens(number(&file), without_provenance(64)));
-            note(libc::utimes(folder.c("missing").as_ptr(), vals.as_ptr()));
+            note(libc::utimes(test_dir.c("missing").as_ptr(), vals.as_ptr()));
             note(libc::futimes(number(&file), [timeval { tv_sec: 1, tv_usec: 1_000_000 }; 2].as_ptr()));
         }
         all
@@ -224,32 +224,32 @@ fn times_are_set_as_precisely_as_the_function_can() {
 
 #[test]
 fn a_time_that_is_now_lies_between_the_clock_before_and_after() {
-    let folder = Folder::new(Place::Striped);
-    let file = folder.file("f", b"");
+    let test_dir = TestDir::new(Place::Striped);
+    let file = test_dir.file("f", b"");
     file.set_times(Times::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
     // The file's clock may be as coarse as the kernel's tick.
     let before = SystemTime::now() - Duration::from_millis(20);
     // SAFETY: a nul-terminated string.
-    assert_eq!(unsafe { libc::utime(folder.c("f").as_ptr(), null()) }, 0);
+    assert_eq!(unsafe { libc::utime(test_dir.c("f").as_ptr(), null()) }, 0);
     let modified = file.metadata().unwrap().modified().unwrap();
     assert!(before <= modified && modified <= SystemTime::now());
 }
 
 #[test]
 fn a_file_is_truncated_by_its_path() {
-    same_everywhere(|folder| {
-        folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        test_dir.file("f", b"0123456789");
         // SAFETY: nul-terminated strings.
         let ends = [("f", 4), ("f", 100_000), ("f", -1), (".", 0), ("missing", 0), ("f", 6)]
-            .map(|(name, bytes)| answer(unsafe { libc::truncate(folder.c(name).as_ptr(), bytes) }));
-        (ends, folder.bytes("f"))
+            .map(|(name, bytes)| answer(unsafe { libc::truncate(test_dir.c(name).as_ptr(), bytes) }));
+        (ends, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn extended_attributes_are_set_listed_and_removed() {
-    let folder = Folder::new(Place::Local);
-    let (path, file) = (folder.c("f"), folder.file("f", b""));
+    let test_dir = TestDir::new(Place::Local);
+    let (path, file) = (test_dir.c("f"), test_dir.file("f", b""));
     let (name, other) = (c"user.tide", c"user.ebb");
     let mut into = [0_u8; 64];
     // SAFETY: nul-terminated strings, values and buffers of the given lengths.
@@ -281,11 +281,11 @@ fn extended_attributes_are_set_listed_and_removed() {
 
 #[test]
 fn a_location_has_attributes_that_cannot_be_changed_through_it() {
-    same_everywhere(|folder| {
-        folder.file("f", b"0123");
+    same_everywhere(|test_dir| {
+        test_dir.file("f", b"0123");
         // SAFETY: nul-terminated strings; a local structure of plain numbers.
         unsafe {
-            let location = libc::open(folder.c("f").as_ptr(), libc::O_PATH);
+            let location = libc::open(test_dir.c("f").as_ptr(), libc::O_PATH);
             let mut found: Found = zeroed();
             let ends = [
                 seen(libc::fstat(location, &raw mut found), &found).map(|_| 0),
@@ -302,15 +302,15 @@ fn a_location_has_attributes_that_cannot_be_changed_through_it() {
 
 #[test]
 fn the_umask_takes_bits_from_the_modes_of_new_files() {
-    same_everywhere(|folder| {
+    same_everywhere(|test_dir| {
         in_child(|| {
             // SAFETY: takes a number; a child of its own.
             unsafe { libc::umask(0o027) };
-            fs::create_dir(folder.path("d")).unwrap();
-            fs::write(folder.path("f"), "").unwrap();
-            let made = ["d", "f"].map(|name| fs::metadata(folder.path(name)).unwrap().mode() & 0o777);
-            fs::set_permissions(folder.path("f"), Permissions::from_mode(0o777)).unwrap();
-            let set = fs::metadata(folder.path("f")).unwrap().mode();
+            fs::create_dir(test_dir.path("d")).unwrap();
+            fs::write(test_dir.path("f"), "").unwrap();
+            let made = ["d", "f"].map(|name| fs::metadata(test_dir.path(name)).unwrap().mode() & 0o777);
+            fs::set_permissions(test_dir.path("f"), Permissions::from_mode(0o777)).unwrap();
+            let set = fs::metadata(test_dir.path("f")).unwrap().mode();
             // SAFETY: takes a number.
             format!("{made:?} {set:o} {:o}", unsafe { libc::umask(0) })
         })
@@ -319,13 +319,13 @@ fn the_umask_takes_bits_from_the_modes_of_new_files() {
 
 #[test]
 fn the_pool_shows_itself_as_a_tmpfs_with_space() {
-    let folder = Folder::new(Place::Local);
-    let file = folder.file("f", b"");
+    let test_dir = TestDir::new(Place::Local);
+    let file = test_dir.file("f", b"");
     // SAFETY: structures of plain numbers; nul-terminated strings.
     unsafe {
         let (mut by_path, mut by_file): (libc::statfs, libc::statfs) = (zeroed(), zeroed());
         assert_eq!(
-            (libc::statfs(folder.c("f").as_ptr(), &raw mut by_path), libc::fstatfs(number(&file), &raw mut by_file)),
+            (libc::statfs(test_dir.c("f").as_ptr(), &raw mut by_path), libc::fstatfs(number(&file), &raw mut by_file)),
             (0, 0)
         );
         assert_eq!((by_path.f_type, by_path.f_namelen, by_path.f_frsize), (libc::TMPFS_MAGIC, 255, by_path.f_bsize));
@@ -333,11 +333,11 @@ fn the_pool_shows_itself_as_a_tmpfs_with_space() {
         assert_eq!((by_file.f_type, by_file.f_blocks), (by_path.f_type, by_path.f_blocks));
         let mut vfs: libc::statvfs = zeroed();
         assert_eq!(
-            (libc::statvfs(folder.c("f").as_ptr(), &raw mut vfs), vfs.f_namemax, vfs.f_blocks),
+            (libc::statvfs(test_dir.c("f").as_ptr(), &raw mut vfs), vfs.f_namemax, vfs.f_blocks),
             (0, 255, by_path.f_blocks)
         );
         assert_eq!((libc::fstatvfs(number(&file), &raw mut vfs), vfs.f_bsize), (0, by_path.f_bsize.unsigned_abs()));
-        assert_eq!(answer(libc::statfs(folder.c("missing").as_ptr(), &raw mut by_path)), Err(Errno::NOENT));
+        assert_eq!(answer(libc::statfs(test_dir.c("missing").as_ptr(), &raw mut by_path)), Err(Errno::NOENT));
         assert_eq!(answer(libc::fstatfs(number(&file), without_provenance_mut(64))), Err(Errno::FAULT));
     }
 }

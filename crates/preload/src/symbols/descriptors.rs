@@ -127,10 +127,10 @@ symbols! {
     }
 
     /// fcntl(2). The third argument is taken from its register even if the caller passes none.
-    fn fcntl(descriptor: c_int, command: c_int, what: c_ulong) -> c_int | fcntl64 {
+    fn fcntl(descriptor: c_int, command: c_int, argument: c_ulong) -> c_int | fcntl64 {
         let Some(_) = kind(descriptor) else {
             // SAFETY: forwards the program's own arguments.
-            return unsafe { next(descriptor, command, what) };
+            return unsafe { next(descriptor, command, argument) };
         };
         let is_path_only = kind(descriptor) == Some(classify::FdKind::Path);
         match command {
@@ -138,14 +138,14 @@ symbols! {
             // A lease or seal would apply to the node's memory file and block the node; a
             // placeholder gets no notifications.
             libc::F_GETLEASE => libc::F_UNLCK,
-            libc::F_SETLEASE => number(Err(lease_error(descriptor, what))),
+            libc::F_SETLEASE => number(Err(lease_error(descriptor, argument))),
             libc::F_NOTIFY => number(Err(if kind(descriptor) == Some(classify::FdKind::Directory) { Errno::INVAL } else { Errno::NOTDIR })),
             libc::F_GET_SEALS => libc::F_SEAL_SEAL,
             libc::F_ADD_SEALS => number(Err(Errno::PERM)),
             // SAFETY: forwards the program's own arguments.
-            F_DUPFD | F_DUPFD_CLOEXEC => record_dup(descriptor, unsafe { next(descriptor, command, what) }),
+            F_DUPFD | F_DUPFD_CLOEXEC => record_dup(descriptor, unsafe { next(descriptor, command, argument) }),
             libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
-                let lock: *mut libc::flock = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
+                let lock: *mut libc::flock = std::ptr::with_exposed_provenance_mut(usize::try_from(argument).unwrap_or(0));
                 // SAFETY: the program's lock structure.
                 zero(unsafe { load(lock) }.and_then(|mut lock_range| {
                     set_fcntl_lock(descriptor, command, &mut lock_range)?;
@@ -155,25 +155,25 @@ symbols! {
             }
             libc::F_GETFL if classify::is_remote(descriptor) => number(run(|process| process.flags(borrow(descriptor)).map(|flags| flags.bits().cast_signed()))),
             libc::F_SETFL if classify::is_remote(descriptor) => {
-                zero(run(|process| process.set_flags(borrow(descriptor), OFlags::from_bits_retain(u32::try_from(what).unwrap_or(0)))))
+                zero(run(|process| process.set_flags(borrow(descriptor), OFlags::from_bits_retain(u32::try_from(argument).unwrap_or(0)))))
             }
             // SAFETY: forwards the program's own arguments.
-            _ => unsafe { next(descriptor, command, what) },
+            _ => unsafe { next(descriptor, command, argument) },
         }
     }
 
     /// ioctl(2): files support two requests, the number of bytes left to read and the inode flags,
     /// which are always 0.
-    fn ioctl(descriptor: c_int, request: c_ulong, what: c_ulong) -> c_int {
+    fn ioctl(descriptor: c_int, request: c_ulong, argument: c_ulong) -> c_int {
         if let Some(flags) = Flags::of(request)
             && kind(descriptor).is_some()
         {
-            let place: *mut c_void = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
+            let place: *mut c_void = std::ptr::with_exposed_provenance_mut(usize::try_from(argument).unwrap_or(0));
             // SAFETY: the program's structure for the request.
             return zero(run(|process| process.check_not_path_only(borrow(descriptor))).and_then(|()| unsafe { flags.answer(place) }));
         }
         if request == libc::FIONREAD && classify::is_remote(descriptor) {
-            let into: *mut c_int = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
+            let into: *mut c_int = std::ptr::with_exposed_provenance_mut(usize::try_from(argument).unwrap_or(0));
             return zero(run(|process| {
                 let left = process.readable_bytes(borrow(descriptor))?;
                 // SAFETY: the program's integer.
@@ -181,7 +181,7 @@ symbols! {
             }));
         }
         // SAFETY: forwards the program's own arguments.
-        unsafe { next(descriptor, request, what) }
+        unsafe { next(descriptor, request, argument) }
     }
 }
 
@@ -324,7 +324,8 @@ fn flock_operation(operation: c_int) -> Result<FlockOperation, Errno> {
 /// The variadic argument of fcntl(2) and ioctl(2) has the width of a pointer.
 const _: () = assert!(size_of::<c_ulong>() == size_of::<usize>(), "only systems of 64 bits");
 
-/// Closes a descriptor as [`closed`] does, for a `close` function that returns another value.
+/// Closes a descriptor as [`close_recorded`] does, for a `close` function that returns another
+/// value.
 pub fn close_recorded_with<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T {
     let mut close = Some(close);
     let mut outcome = None;
@@ -332,7 +333,7 @@ pub fn close_recorded_with<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T
         outcome = close.take().map(|close| close());
         0
     });
-    // `closed` calls it exactly once in every case.
+    // `close_recorded` calls it exactly once in every case.
     outcome.unwrap_or_else(|| unreachable!("closed calls what it is given"))
 }
 

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::classify::{FdKind, is_recorded};
-use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere, turn, why, without_children};
+use crate::pool_test::{
+    Place, TestDir, answer, exclusive_test, in_child, number, same_everywhere, why, without_children,
+};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -43,7 +45,7 @@ fn the_operation_of_flock_is_one_of_three_with_or_without_a_wait() {
 
 #[test]
 fn the_reserved_descriptors_of_the_library_are_found_in_any_range() {
-    drop(Folder::new(Place::Local));
+    drop(TestDir::new(Place::Local));
     let first = first_reserved(0, c_uint::MAX).expect("the connection to the pool");
     assert!(posix::is_reserved(first.cast_signed()));
     assert_eq!(first_reserved(first, first), Some(first));
@@ -53,9 +55,9 @@ fn the_reserved_descriptors_of_the_library_are_found_in_any_range() {
 
 #[test]
 fn a_program_cannot_close_or_replace_the_connection_to_the_pool() {
-    let folder = Folder::new(Place::Local);
+    let test_dir = TestDir::new(Place::Local);
     let reserved = first_reserved(0, c_uint::MAX).unwrap().cast_signed();
-    let file = folder.file("f", b"bytes");
+    let file = test_dir.file("f", b"bytes");
     // SAFETY: takes numbers only.
     unsafe {
         assert_eq!(answer(libc::close(reserved)), Err(Errno::BADF));
@@ -63,16 +65,16 @@ fn a_program_cannot_close_or_replace_the_connection_to_the_pool() {
         assert_eq!(answer(libc::dup3(number(&file), reserved, libc::O_CLOEXEC)), Err(Errno::BUSY));
         assert_eq!(answer(close_range(reserved.cast_unsigned(), reserved.cast_unsigned(), 0)), Ok(0));
     }
-    assert_eq!(folder.bytes("f"), b"bytes", "the connection stands");
+    assert_eq!(test_dir.bytes("f"), b"bytes", "the connection stands");
 }
 
 #[test]
 fn a_program_that_closes_all_descriptors_still_reaches_the_pool() {
-    let folder = Folder::new(Place::Striped);
-    folder.file("f", b"bytes");
+    let test_dir = TestDir::new(Place::Striped);
+    test_dir.file("f", b"bytes");
     for all in [0, 1, 2] {
-        let told = in_child(|| {
-            let file = folder.file("f", b"bytes");
+        let output = in_child(|| {
+            let file = test_dir.file("f", b"bytes");
             // The test's own pipe has a lower number, and the connection to the pool a higher one.
             // SAFETY: takes numbers only.
             let descriptor = unsafe { libc::fcntl(number(&file), F_DUPFD, 350) };
@@ -86,16 +88,16 @@ fn a_program_that_closes_all_descriptors_still_reaches_the_pool() {
                     }),
                 }
             }
-            format!("{:?} {}", folder.bytes("f"), is_recorded(descriptor))
+            format!("{:?} {}", test_dir.bytes("f"), is_recorded(descriptor))
         });
-        assert_eq!(told, format!("{:?} false", b"bytes"), "way {all}");
+        assert_eq!(output, format!("{:?} false", b"bytes"), "way {all}");
     }
 }
 
 #[test]
 fn duplicates_share_their_offset_and_are_of_the_same_kind() {
-    same_everywhere(|folder| {
-        let mut file = folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        let mut file = test_dir.file("f", b"0123456789");
         let descriptor = number(&file);
         // SAFETY: takes numbers only.
         let mut copies = unsafe {
@@ -120,14 +122,14 @@ fn duplicates_share_their_offset_and_are_of_the_same_kind() {
         drop(file);
         let after = why(copies[0].write(b"x"));
         drop(copies);
-        (kinds, closed_at_exec, read, position, after, folder.bytes("f"))
+        (kinds, closed_at_exec, read, position, after, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn duplications_that_the_kernel_refuses_close_nothing() {
-    same_everywhere(|folder| {
-        let (file, other) = (folder.file("f", b"0123"), folder.file("g", b""));
+    same_everywhere(|test_dir| {
+        let (file, other) = (test_dir.file("f", b"0123"), test_dir.file("g", b""));
         let (from, to) = (number(&file), number(&other));
         // SAFETY: takes numbers only.
         let ends = unsafe {
@@ -147,7 +149,7 @@ fn duplications_that_the_kernel_refuses_close_nothing() {
 
 #[test]
 fn a_replaced_descriptor_is_of_the_file_that_replaces_it() {
-    let (pool, host) = (Folder::new(Place::Striped), Folder::new(Place::Host));
+    let (pool, host) = (TestDir::new(Place::Striped), TestDir::new(Place::Host));
     let (file, other) = (pool.file("f", b"of the pool"), host.file("f", b"of the host"));
     let read = |descriptor: c_int| {
         let mut text = [0_u8; 11];
@@ -167,8 +169,8 @@ fn a_replaced_descriptor_is_of_the_file_that_replaces_it() {
 
 #[test]
 fn a_range_of_descriptors_is_closed_or_marked() {
-    let folder = Folder::new(Place::Local);
-    let file = folder.file("f", b"");
+    let test_dir = TestDir::new(Place::Local);
+    let file = test_dir.file("f", b"");
     let range = [FAR + 60, FAR + 61, FAR + 63];
     // SAFETY: takes numbers only.
     unsafe {
@@ -188,9 +190,9 @@ fn a_range_of_descriptors_is_closed_or_marked() {
 
 #[test]
 fn the_flags_of_a_descriptor_are_those_it_was_opened_with_and_can_be_changed() {
-    same_everywhere(|folder| {
-        folder.file("f", b"0123");
-        let mut appends = OpenOptions::new().append(true).open(folder.path("f")).unwrap();
+    same_everywhere(|test_dir| {
+        test_dir.file("f", b"0123");
+        let mut appends = OpenOptions::new().append(true).open(test_dir.path("f")).unwrap();
         let descriptor = number(&appends);
         let known = libc::O_ACCMODE | libc::O_APPEND | libc::O_NONBLOCK;
         // SAFETY: takes numbers only.
@@ -201,14 +203,14 @@ fn the_flags_of_a_descriptor_are_those_it_was_opened_with_and_can_be_changed() {
             .map(|wanted| (answer(unsafe { libc::fcntl(descriptor, libc::F_SETFL, wanted) }), flags()));
         appends.rewind().unwrap();
         let written = why(appends.write(b"x"));
-        (before, set, written, folder.bytes("f"))
+        (before, set, written, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn leases_seals_and_notices_are_refused_as_for_a_file_that_others_use() {
-    let folder = Folder::new(Place::Local);
-    let (file, directory) = (folder.file("f", b""), File::open(folder.root()).unwrap());
+    let test_dir = TestDir::new(Place::Local);
+    let (file, directory) = (test_dir.file("f", b""), File::open(test_dir.root()).unwrap());
     // SAFETY: takes numbers only.
     let answered = |file: &File, command, what: c_int| answer(unsafe { libc::fcntl(number(file), command, what) });
     for (file, command, what, outcome) in [
@@ -227,10 +229,10 @@ fn leases_seals_and_notices_are_refused_as_for_a_file_that_others_use() {
 
 #[test]
 fn a_location_supports_only_calls_of_the_descriptor_itself() {
-    let folder = Folder::new(Place::Local);
-    folder.file("f", b"");
+    let test_dir = TestDir::new(Place::Local);
+    test_dir.file("f", b"");
     // SAFETY: a nul-terminated string.
-    let location = owned(unsafe { libc::open(folder.c("f").as_ptr(), libc::O_PATH) });
+    let location = owned(unsafe { libc::open(test_dir.c("f").as_ptr(), libc::O_PATH) });
     // SAFETY: takes numbers only.
     let answered = |command, what: c_int| answer(unsafe { libc::fcntl(number(&location), command, what) });
     assert_eq!(answered(libc::F_GETFD, 0), Ok(0));
@@ -245,8 +247,8 @@ fn a_location_supports_only_calls_of_the_descriptor_itself() {
 
 #[test]
 fn inode_flags_read_as_none_and_only_none_can_be_set() {
-    let folder = Folder::new(Place::Striped);
-    let file = folder.file("f", b"0123456789");
+    let test_dir = TestDir::new(Place::Striped);
+    let file = test_dir.file("f", b"0123456789");
     let (mut flags, mut extended, mut left) = (7_u32, [7_u32; 7], 0_i32);
     // SAFETY: structures of the requests' sizes, or an address where nothing is.
     unsafe {
@@ -287,10 +289,10 @@ fn lock(file: &File, command: c_int, kind: c_int, start: off_t, length: off_t) -
 #[test]
 fn locks_of_opens_exclude_each_other_by_ranges() {
     use libc::{F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_UNLCK, F_WRLCK};
-    same_everywhere(|folder| {
+    same_everywhere(|test_dir| {
         let (first, second) = (
-            folder.file("f", b"0123456789"),
-            OpenOptions::new().read(true).write(true).open(folder.path("f")).unwrap(),
+            test_dir.file("f", b"0123456789"),
+            OpenOptions::new().read(true).write(true).open(test_dir.path("f")).unwrap(),
         );
         [
             lock(&first, F_OFD_SETLK, F_WRLCK, 0, 4),
@@ -311,8 +313,8 @@ fn locks_of_opens_exclude_each_other_by_ranges() {
 #[test]
 fn locks_of_a_process_exclude_its_children_and_end_with_any_close() {
     use libc::{F_GETLK, F_RDLCK, F_SETLK, F_WRLCK};
-    same_everywhere(|folder| {
-        let (file, other) = (folder.file("f", b"0123456789"), File::open(folder.path("f")).unwrap());
+    same_everywhere(|test_dir| {
+        let (file, other) = (test_dir.file("f", b"0123456789"), File::open(test_dir.path("f")).unwrap());
         let taken = lock(&file, F_SETLK, F_WRLCK, 2, 3);
         let of_child = || {
             in_child(|| {
@@ -337,10 +339,10 @@ fn locks_of_a_process_exclude_its_children_and_end_with_any_close() {
 #[test]
 fn a_lock_call_is_refused_for_its_arguments_and_its_descriptor() {
     use libc::{F_OFD_SETLK, F_RDLCK, F_SETLK, F_WRLCK};
-    same_everywhere(|folder| {
-        folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        test_dir.file("f", b"");
         let (reads, writes) =
-            (File::open(folder.path("f")).unwrap(), OpenOptions::new().write(true).open(folder.path("f")).unwrap());
+            (File::open(test_dir.path("f")).unwrap(), OpenOptions::new().write(true).open(test_dir.path("f")).unwrap());
         let mut with_process = lock_of(F_RDLCK, 0, 1);
         with_process.l_pid = 1;
         let mut bad_base = lock_of(F_RDLCK, 0, 1);
@@ -366,8 +368,8 @@ fn a_lock_call_is_refused_for_its_arguments_and_its_descriptor() {
 
 #[test]
 fn lockf_locks_from_the_offset_on() {
-    same_everywhere(|folder| {
-        let mut file = folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        let mut file = test_dir.file("f", b"0123456789");
         file.seek(std::io::SeekFrom::Start(5)).unwrap();
         // SAFETY: takes numbers only.
         let lockf = |command, bytes| answer(unsafe { libc::lockf(number(&file), command, bytes) });
@@ -387,8 +389,8 @@ fn lockf_locks_from_the_offset_on() {
 #[test]
 fn whole_file_locks_are_of_the_open_and_its_duplicates() {
     let _no_children = without_children();
-    same_everywhere(|folder| {
-        let (first, second) = (folder.file("f", b""), File::open(folder.path("f")).unwrap());
+    same_everywhere(|test_dir| {
+        let (first, second) = (test_dir.file("f", b""), File::open(test_dir.path("f")).unwrap());
         let copy = first.try_clone().unwrap();
         // SAFETY: takes numbers only.
         let flock = |file: &File, operation| answer(unsafe { libc::flock(number(file), operation) });
@@ -408,8 +410,8 @@ fn whole_file_locks_are_of_the_open_and_its_duplicates() {
 
 #[test]
 fn a_wait_for_a_lock_ends_when_it_is_released() {
-    same_everywhere(|folder| {
-        let (first, second) = (folder.file("f", b""), folder.file("f", b""));
+    same_everywhere(|test_dir| {
+        let (first, second) = (test_dir.file("f", b""), test_dir.file("f", b""));
         // SAFETY: takes numbers only.
         assert_eq!(unsafe { libc::flock(number(&first), libc::LOCK_EX) }, 0);
         std::thread::scope(|scope| {
@@ -423,9 +425,9 @@ fn a_wait_for_a_lock_ends_when_it_is_released() {
 
 #[test]
 fn a_descriptor_that_was_given_to_an_exec_is_identified_when_it_is_used() {
-    let _turn = turn();
-    let folder = Folder::new(Place::Striped);
-    let mut file = folder.file("f", b"0123456789");
+    let _exclusive = exclusive_test();
+    let test_dir = TestDir::new(Place::Striped);
+    let mut file = test_dir.file("f", b"0123456789");
     let descriptor = file.as_raw_fd();
     classify::record_inherited(descriptor, true);
     assert!(classify::is_unidentified(descriptor));
@@ -437,12 +439,12 @@ fn a_descriptor_that_was_given_to_an_exec_is_identified_when_it_is_used() {
 
 #[test]
 fn inherited_descriptors_are_found_by_the_devices_that_the_parent_names() {
-    let _turn = turn();
-    let (pool, host) = (Folder::new(Place::Striped), Folder::new(Place::Host));
+    let _exclusive = exclusive_test();
+    let (pool, host) = (TestDir::new(Place::Striped), TestDir::new(Place::Host));
     let (file, other) = (pool.file("f", b""), host.file("f", b""));
     let descriptor = number(&file);
     let device = rustix::fs::fstat(&file).unwrap().st_dev;
-    let told = in_child(|| {
+    let output = in_child(|| {
         record(descriptor, None);
         crate::inherited_fds::find(b"");
         crate::inherited_fds::find(b"nonsense,,-1,99999999999999999999");
@@ -450,5 +452,5 @@ fn inherited_descriptors_are_found_by_the_devices_that_the_parent_names() {
         crate::inherited_fds::find(format!("1,{device}").as_bytes());
         format!("{before} {} {}", classify::is_unidentified(descriptor), classify::is_unidentified(number(&other)))
     });
-    assert_eq!(told, "false true false");
+    assert_eq!(output, "false true false");
 }

@@ -2,7 +2,7 @@
 
 use crate::call::{clear_errno, errno};
 use crate::classify::is_recorded;
-use crate::pool_test::{Folder, Place, answer, in_child, number, same_everywhere, why};
+use crate::pool_test::{Place, TestDir, answer, in_child, number, same_everywhere, why};
 use crate::symbols::dir::*;
 use libc::{DIR, c_char, c_int, c_void, dirent};
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ use std::os::unix::fs::symlink;
 use std::ptr::{null_mut, without_provenance_mut};
 
 /// Opens a stream of a name in a directory.
-fn opened(folder: &Folder, name: &str) -> *mut DIR {
+fn opened(test_dir: &TestDir, name: &str) -> *mut DIR {
     // SAFETY: a nul-terminated string.
-    let dir = unsafe { libc::opendir(folder.c(name).as_ptr()) };
+    let dir = unsafe { libc::opendir(test_dir.c(name).as_ptr()) };
     assert!(!dir.is_null());
     dir
 }
@@ -52,21 +52,21 @@ fn close(dir: *mut DIR) {
 const MANY: u32 = 520;
 
 /// Makes symlinks, which take the least time, with numbers for names.
-fn fill(folder: &Folder, count: u32) {
+fn fill(test_dir: &TestDir, count: u32) {
     for name in 0..count {
-        symlink("missing", folder.path(&name.to_string())).unwrap();
+        symlink("missing", test_dir.path(&name.to_string())).unwrap();
     }
 }
 
 #[test]
 fn a_stream_has_every_entry_once_with_its_type() {
-    same_everywhere(|folder| {
-        fs::create_dir(folder.path("d")).unwrap();
-        fs::write(folder.path("f"), "").unwrap();
-        symlink("f", folder.path("s")).unwrap();
+    same_everywhere(|test_dir| {
+        fs::create_dir(test_dir.path("d")).unwrap();
+        fs::write(test_dir.path("f"), "").unwrap();
+        symlink("f", test_dir.path("s")).unwrap();
         // SAFETY: a nul-terminated string.
-        assert_eq!(unsafe { libc::mkfifo(folder.c("p").as_ptr(), 0o600) }, 0);
-        let dir = opened(folder, ".");
+        assert_eq!(unsafe { libc::mkfifo(test_dir.c("p").as_ptr(), 0o600) }, 0);
+        let dir = opened(test_dir, ".");
         let names = rest(dir);
         let end = next(dir);
         close(dir);
@@ -76,9 +76,9 @@ fn a_stream_has_every_entry_once_with_its_type() {
 
 #[test]
 fn a_directory_that_takes_several_requests_is_listed_whole() {
-    same_everywhere(|folder| {
-        fill(folder, MANY);
-        let dir = opened(folder, ".");
+    same_everywhere(|test_dir| {
+        fill(test_dir, MANY);
+        let dir = opened(test_dir, ".");
         let names = rest(dir);
         close(dir);
         names
@@ -87,9 +87,9 @@ fn a_directory_that_takes_several_requests_is_listed_whole() {
 
 #[test]
 fn a_position_leads_back_to_the_entries_that_followed_it() {
-    same_everywhere(|folder| {
-        fill(folder, 40);
-        let dir = opened(folder, ".");
+    same_everywhere(|test_dir| {
+        fill(test_dir, 40);
+        let dir = opened(test_dir, ".");
         let first: Vec<_> = std::iter::from_fn(|| next(dir)).take(17).collect();
         // SAFETY: an open stream.
         let place = unsafe { libc::telldir(dir) };
@@ -107,12 +107,12 @@ fn a_position_leads_back_to_the_entries_that_followed_it() {
 
 #[test]
 fn a_rewound_stream_shows_what_was_made_and_removed_since() {
-    same_everywhere(|folder| {
-        fill(folder, 3);
-        let dir = opened(folder, ".");
+    same_everywhere(|test_dir| {
+        fill(test_dir, 3);
+        let dir = opened(test_dir, ".");
         let before = rest(dir);
-        fs::remove_file(folder.path("1")).unwrap();
-        fs::write(folder.path("new"), "").unwrap();
+        fs::remove_file(test_dir.path("1")).unwrap();
+        fs::write(test_dir.path("new"), "").unwrap();
         let at_end = next(dir).is_none();
         // SAFETY: an open stream.
         unsafe { libc::rewinddir(dir) };
@@ -124,41 +124,41 @@ fn a_rewound_stream_shows_what_was_made_and_removed_since() {
 
 #[test]
 fn a_directory_that_is_emptied_while_it_is_listed_ends_empty() {
-    same_everywhere(|folder| {
-        fill(folder, MANY);
-        let dir = opened(folder, ".");
+    same_everywhere(|test_dir| {
+        fill(test_dir, MANY);
+        let dir = opened(test_dir, ".");
         while let Some((name, _)) = next(dir) {
             if !name.starts_with('.') {
-                fs::remove_file(folder.path(&name)).unwrap();
+                fs::remove_file(test_dir.path(&name)).unwrap();
             }
         }
         close(dir);
-        why(fs::remove_dir(folder.root()))
+        why(fs::remove_dir(test_dir.root()))
     });
 }
 
 #[test]
 fn what_is_no_readable_directory_is_not_opened() {
-    same_everywhere(|folder| {
-        folder.file("f", b"");
-        symlink("f", folder.path("s")).unwrap();
+    same_everywhere(|test_dir| {
+        test_dir.file("f", b"");
+        symlink("f", test_dir.path("s")).unwrap();
         // SAFETY: nul-terminated strings.
-        ["f", "s", "missing", "f/x"].map(|name| unsafe { (libc::opendir(folder.c(name).as_ptr()), errno()) })
+        ["f", "s", "missing", "f/x"].map(|name| unsafe { (libc::opendir(test_dir.c(name).as_ptr()), errno()) })
     });
 }
 
 #[test]
 fn a_stream_owns_the_descriptor_it_was_made_of() {
-    same_everywhere(|folder| {
-        fs::write(folder.path("f"), "").unwrap();
+    same_everywhere(|test_dir| {
+        fs::write(test_dir.path("f"), "").unwrap();
         // SAFETY: nul-terminated strings; descriptors of this test.
         unsafe {
-            let descriptor = libc::open(folder.c(".").as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY);
+            let descriptor = libc::open(test_dir.c(".").as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY);
             let dir = libc::fdopendir(descriptor);
             let is_its_own = libc::dirfd(dir) == descriptor;
             let names = rest(dir);
             close(dir);
-            let file = folder.file("f", b"");
+            let file = test_dir.file("f", b"");
             let refused = [number(&file), -1].map(|descriptor| (libc::fdopendir(descriptor), errno()));
             (is_its_own, names, refused)
         }
@@ -167,9 +167,9 @@ fn a_stream_owns_the_descriptor_it_was_made_of() {
 
 #[test]
 fn an_entry_is_copied_for_a_thread_of_its_own() {
-    same_everywhere(|folder| {
-        fill(folder, 3);
-        let dir = opened(folder, ".");
+    same_everywhere(|test_dir| {
+        fill(test_dir, 3);
+        let dir = opened(test_dir, ".");
         let mut names = BTreeSet::new();
         // SAFETY: an open stream, and an entry with space for any name.
         unsafe {
@@ -200,9 +200,9 @@ fn parsed(mut bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn getdents_fills_buffers_of_any_size_with_whole_entries_from_the_offset_on() {
-    same_everywhere(|folder| {
-        fill(folder, 20);
-        let directory = File::open(folder.root()).unwrap();
+    same_everywhere(|test_dir| {
+        fill(test_dir, 20);
+        let directory = File::open(test_dir.root()).unwrap();
         let mut ends = Vec::new();
         for room in [24, 32, 100, 4096] {
             let (mut buffer, mut names) = (vec![0_u8; room], BTreeSet::new());
@@ -229,7 +229,7 @@ fn getdents_fills_buffers_of_any_size_with_whole_entries_from_the_offset_on() {
             [
                 answer(getdents64(number(&directory), small.as_mut_ptr().cast(), 23)),
                 answer(getdents64(number(&directory), without_provenance_mut::<c_void>(64), 4096)),
-                answer(getdents64(number(&folder.file("f", b"")), small.as_mut_ptr().cast(), 23)),
+                answer(getdents64(number(&test_dir.file("f", b"")), small.as_mut_ptr().cast(), 23)),
             ]
         };
         (ends, refused)
@@ -238,9 +238,9 @@ fn getdents_fills_buffers_of_any_size_with_whole_entries_from_the_offset_on() {
 
 #[test]
 fn getdirentries_tells_the_position_before_it() {
-    let folder = Folder::new(Place::Local);
-    fill(&folder, 5);
-    let directory = File::open(folder.root()).unwrap();
+    let test_dir = TestDir::new(Place::Local);
+    fill(&test_dir, 5);
+    let directory = File::open(test_dir.root()).unwrap();
     let (mut buffer, mut began) = ([0 as c_char; 64], -1);
     // SAFETY: a buffer of 64 bytes, and a local offset; numbers.
     unsafe {
@@ -265,12 +265,12 @@ unsafe extern "C" fn reversed(left: *mut *const dirent, right: *mut *const diren
 
 #[test]
 fn chosen_entries_are_sorted_in_memory_of_their_own() {
-    same_everywhere(|folder| {
-        fill(folder, 9);
+    same_everywhere(|test_dir| {
+        fill(test_dir, 9);
         let mut list = null_mut();
         // SAFETY: nul-terminated strings; functions that take entries; blocks that are freed once.
         unsafe {
-            let count = scandir(folder.c(".").as_ptr(), &raw mut list, Some(is_even), Some(reversed));
+            let count = scandir(test_dir.c(".").as_ptr(), &raw mut list, Some(is_even), Some(reversed));
             let names: Vec<_> = (0..usize::try_from(count).unwrap())
                 .map(|at| {
                     let entry = *list.add(at);
@@ -280,10 +280,10 @@ fn chosen_entries_are_sorted_in_memory_of_their_own() {
                 })
                 .collect();
             libc::free(list.cast());
-            let directory = File::open(folder.root()).unwrap();
+            let directory = File::open(test_dir.root()).unwrap();
             let all = scandirat(number(&directory), c".".as_ptr(), &raw mut list, None, None);
             let refused =
-                ["missing", "0"].map(|name| answer(scandir(folder.c(name).as_ptr(), &raw mut list, None, None)));
+                ["missing", "0"].map(|name| answer(scandir(test_dir.c(name).as_ptr(), &raw mut list, None, None)));
             (names, all, refused)
         }
     });
@@ -291,7 +291,7 @@ fn chosen_entries_are_sorted_in_memory_of_their_own() {
 
 #[test]
 fn a_symlink_out_of_the_pool_is_listed_by_the_c_librarys_own_stream() {
-    let (pool, host) = (Folder::new(Place::Local), Folder::new(Place::Host));
+    let (pool, host) = (TestDir::new(Place::Local), TestDir::new(Place::Host));
     fill(&host, 3);
     symlink(host.root(), pool.path("out")).unwrap();
     let dir = opened(&pool, "out");
@@ -306,7 +306,7 @@ fn a_symlink_out_of_the_pool_is_listed_by_the_c_librarys_own_stream() {
 
 #[test]
 fn streams_of_the_host_and_of_the_pool_are_told_apart_when_both_are_open() {
-    let (pool, host) = (Folder::new(Place::Local), Folder::new(Place::Host));
+    let (pool, host) = (TestDir::new(Place::Local), TestDir::new(Place::Host));
     pool.file("pool", b"");
     host.file("host", b"");
     let (first, second, third) = (opened(&pool, "."), opened(&host, "."), opened(&pool, "."));
@@ -320,9 +320,9 @@ fn streams_of_the_host_and_of_the_pool_are_told_apart_when_both_are_open() {
 
 #[test]
 fn a_child_continues_a_stream_of_its_parent() {
-    let folder = Folder::new(Place::Local);
-    fill(&folder, MANY);
-    let dir = opened(&folder, ".");
+    let test_dir = TestDir::new(Place::Local);
+    fill(&test_dir, MANY);
+    let dir = opened(&test_dir, ".");
     let first = (0..300).filter(|_| next(dir).is_some()).count();
     let of_child = in_child(|| rest(dir).len().to_string());
     assert_eq!((first, of_child.as_str(), rest(dir).len()), (300, "222", 222));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::call::errno;
-use crate::pool_test::{Folder, Place, same_everywhere, turn};
+use crate::pool_test::{Place, TestDir, exclusive_test, same_everywhere};
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,16 +31,16 @@ unsafe extern "C" fn visit_plain(path: *const c_char, _: *const libc::stat, kind
 }
 
 /// Tree with one name in each directory, so that its order is the same everywhere.
-fn tree(folder: &Folder) {
-    fs::create_dir_all(folder.path("tree/a/b")).unwrap();
-    fs::write(folder.path("tree/a/b/f"), "").unwrap();
+fn tree(test_dir: &TestDir) {
+    fs::create_dir_all(test_dir.path("tree/a/b")).unwrap();
+    fs::write(test_dir.path("tree/a/b/f"), "").unwrap();
 }
 
 /// Walks a tree. Returns the result, and what was visited.
-fn walked(folder: &Folder, name: &str, flags: c_int) -> (c_int, Vec<(String, c_int, c_int)>) {
+fn walked(test_dir: &TestDir, name: &str, flags: c_int) -> (c_int, Vec<(String, c_int, c_int)>) {
     VISITED.lock().unwrap().clear();
     // SAFETY: a nul-terminated string, and a callback of the right type.
-    let outcome = unsafe { nftw(folder.c(name).as_ptr(), visit, 8, flags) };
+    let outcome = unsafe { nftw(test_dir.c(name).as_ptr(), visit, 8, flags) };
     let mut visited = std::mem::take(&mut *VISITED.lock().unwrap());
     for entry in &mut visited {
         if entry.2 == 0 {
@@ -52,42 +52,42 @@ fn walked(folder: &Folder, name: &str, flags: c_int) -> (c_int, Vec<(String, c_i
 
 #[test]
 fn a_tree_is_visited_from_the_top_or_from_the_bottom() {
-    let _turn = turn();
-    same_everywhere(|folder| {
-        tree(folder);
+    let _exclusive = exclusive_test();
+    same_everywhere(|test_dir| {
+        tree(test_dir);
         [0, 1, 8, 9, 2].map(|flags| {
-            [walked(folder, "tree", flags), walked(folder, "tree/", flags), walked(folder, "tree/a/b/f", flags)]
+            [walked(test_dir, "tree", flags), walked(test_dir, "tree/", flags), walked(test_dir, "tree/a/b/f", flags)]
         })
     });
 }
 
 #[test]
 fn symlinks_are_followed_reported_or_found_dangling() {
-    let _turn = turn();
-    same_everywhere(|folder| {
-        tree(folder);
-        let mut told = Vec::new();
+    let _exclusive = exclusive_test();
+    same_everywhere(|test_dir| {
+        tree(test_dir);
+        let mut output = Vec::new();
         for (target, name) in [("f", "tree/a/b/link"), ("missing", "tree/a/link"), ("..", "tree/a/link")] {
-            symlink(target, folder.path(name)).unwrap();
+            symlink(target, test_dir.path(name)).unwrap();
             for flags in [0, 1] {
-                let (outcome, mut visited) = walked(folder, "tree", flags);
+                let (outcome, mut visited) = walked(test_dir, "tree", flags);
                 visited.sort();
-                told.push((outcome, visited));
+                output.push((outcome, visited));
             }
-            fs::remove_file(folder.path(name)).unwrap();
+            fs::remove_file(test_dir.path(name)).unwrap();
         }
-        told
+        output
     });
 }
 
 #[test]
 fn a_callback_ends_the_walk_or_skips_what_follows() {
-    let _turn = turn();
-    same_everywhere(|folder| {
-        tree(folder);
+    let _exclusive = exclusive_test();
+    same_everywhere(|test_dir| {
+        tree(test_dir);
         let ends = [(0, 7), (0, -1), (16, 0), (16, 1), (16, 2), (16, 3), (24, 2)].map(|(flags, result)| {
             *STOP.lock().unwrap() = ("a", result);
-            walked(folder, "tree", flags)
+            walked(test_dir, "tree", flags)
         });
         *STOP.lock().unwrap() = ("", 0);
         ends
@@ -96,14 +96,14 @@ fn a_callback_ends_the_walk_or_skips_what_follows() {
 
 #[test]
 fn a_callback_skips_the_siblings_of_a_name() {
-    let _turn = turn();
-    same_everywhere(|folder| {
-        fs::create_dir_all(folder.path("tree")).unwrap();
+    let _exclusive = exclusive_test();
+    same_everywhere(|test_dir| {
+        fs::create_dir_all(test_dir.path("tree")).unwrap();
         for name in ["a", "b", "c"] {
-            fs::write(folder.path("tree").join(name), "").unwrap();
+            fs::write(test_dir.path("tree").join(name), "").unwrap();
         }
         *STOP.lock().unwrap() = ("a file", 3);
-        let (outcome, visited) = walked(folder, "tree", 16);
+        let (outcome, visited) = walked(test_dir, "tree", 16);
         *STOP.lock().unwrap() = ("", 0);
         (outcome, visited.len())
     });
@@ -111,15 +111,15 @@ fn a_callback_skips_the_siblings_of_a_name() {
 
 #[test]
 fn a_walk_that_changes_the_directory_comes_back() {
-    let _turn = turn();
+    let _exclusive = exclusive_test();
     let before = std::env::current_dir().unwrap();
-    same_everywhere(|folder| {
-        tree(folder);
-        std::env::set_current_dir(folder.root()).unwrap();
+    same_everywhere(|test_dir| {
+        tree(test_dir);
+        std::env::set_current_dir(test_dir.root()).unwrap();
         VISITED.lock().unwrap().clear();
         // SAFETY: a nul-terminated string, and a callback of the right type.
         let outcome = unsafe { nftw(c"tree".as_ptr(), visit, 8, 4) };
-        let back = std::env::current_dir().unwrap() == folder.root();
+        let back = std::env::current_dir().unwrap() == test_dir.root();
         std::env::set_current_dir(&before).unwrap();
         (outcome, back, std::mem::take(&mut *VISITED.lock().unwrap()))
     });
@@ -127,24 +127,24 @@ fn a_walk_that_changes_the_directory_comes_back() {
 
 #[test]
 fn a_tree_that_is_not_there_is_an_error() {
-    let _turn = turn();
-    same_everywhere(|folder| {
-        let missing = (walked(folder, "missing", 0), errno());
-        tree(folder);
+    let _exclusive = exclusive_test();
+    same_everywhere(|test_dir| {
+        let missing = (walked(test_dir, "missing", 0), errno());
+        tree(test_dir);
         VISITED.lock().unwrap().clear();
         // SAFETY: a nul-terminated string, and a callback of the right type.
-        let outcome = unsafe { ftw(folder.c("tree").as_ptr(), visit_plain, 8) };
+        let outcome = unsafe { ftw(test_dir.c("tree").as_ptr(), visit_plain, 8) };
         (missing, outcome, std::mem::take(&mut *VISITED.lock().unwrap()))
     });
 }
 
 #[test]
 fn patterns_find_the_names_that_they_match_in_order() {
-    same_everywhere(|folder| {
+    same_everywhere(|test_dir| {
         for name in ["a1", "a2", "b1", ".hidden"] {
-            fs::write(folder.path(name), "").unwrap();
+            fs::write(test_dir.path(name), "").unwrap();
         }
-        fs::create_dir_all(folder.path("d/a3")).unwrap();
+        fs::create_dir_all(test_dir.path("d/a3")).unwrap();
         [
             ("*", 0),
             ("a?", 0),
@@ -160,10 +160,10 @@ fn patterns_find_the_names_that_they_match_in_order() {
             // SAFETY: a structure for which zero is valid; a nul-terminated string.
             unsafe {
                 let mut found: Glob = std::mem::zeroed();
-                let outcome = glob(folder.c(pattern).as_ptr(), flags, None, &raw mut found);
+                let outcome = glob(test_dir.c(pattern).as_ptr(), flags, None, &raw mut found);
                 let paths = if outcome == 0 { std::slice::from_raw_parts(found.paths, found.count) } else { &[] };
                 let names: Vec<_> =
-                    paths.iter().map(|path| folder.without_root(CStr::from_ptr(*path).to_str().unwrap())).collect();
+                    paths.iter().map(|path| test_dir.without_root(CStr::from_ptr(*path).to_str().unwrap())).collect();
                 let own = found.flags & BY_FUNCTIONS;
                 if outcome == 0 {
                     libc::globfree((&raw mut found).cast());
@@ -176,8 +176,8 @@ fn patterns_find_the_names_that_they_match_in_order() {
 
 #[test]
 fn a_walk_that_would_find_nothing_is_refused() {
-    let folder = Folder::new(Place::Local);
-    let (host, pool) = (c"/usr".as_ptr().cast_mut(), folder.c("."));
+    let test_dir = TestDir::new(Place::Local);
+    let (host, pool) = (c"/usr".as_ptr().cast_mut(), test_dir.c("."));
     let paths = [host, pool.as_ptr().cast_mut(), null_mut()];
     // SAFETY: null-terminated lists of strings.
     unsafe {

@@ -3,7 +3,7 @@
 use super::{on_descriptor, on_path, symbols};
 use crate::call::{at, number, pointer, run, zero};
 use crate::classify::{self, PoolPath};
-use crate::cstr::{checked, copy_out, given_or_new};
+use crate::cstr::{checked, copy_or_allocate, copy_out};
 use crate::memory::writable;
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
 use posix::{PathOperand, PosixProcess};
@@ -209,7 +209,7 @@ symbols! {
         }
         pointer(run(PosixProcess::getcwd).and_then(|text| {
             // SAFETY: the program's buffer, or null.
-            unsafe { given_or_new(&text, into, room) }
+            unsafe { copy_or_allocate(&text, into, room) }
         }))
     }
 
@@ -255,7 +255,7 @@ unsafe fn real_path_into(arg: PoolPath<'_>, into: *mut c_char) -> *mut c_char {
     let room = if into.is_null() { 0 } else { size_t::try_from(libc::PATH_MAX).unwrap_or(4096) };
     pointer(run(|process| process.real_path(arg.into())).and_then(|text| {
         // SAFETY: guaranteed by the caller.
-        unsafe { given_or_new(&text, into, room) }
+        unsafe { copy_or_allocate(&text, into, room) }
     }))
 }
 

@@ -15,7 +15,7 @@ unsafe extern "C" {
 
 /// Writes the text that `print` formats into memory of the C library. Returns its length, or -1
 /// with `errno` set.
-fn printed(descriptor: c_int, print: impl FnOnce(*mut *mut c_char) -> c_int) -> c_int {
+fn print_to(descriptor: c_int, print: impl FnOnce(*mut *mut c_char) -> c_int) -> c_int {
     let mut text = std::ptr::null_mut();
     let length = print(&raw mut text);
     let Ok(bytes) = usize::try_from(length) else { return length };
@@ -39,7 +39,7 @@ symbols! {
     fn vdprintf(descriptor: c_int, format: *const c_char, words: *mut c_void) -> c_int {
         if is_remote(descriptor) {
             // SAFETY: the program's format and arguments.
-            return printed(descriptor, |into| unsafe { vasprintf(into, format, words) });
+            return print_to(descriptor, |into| unsafe { vasprintf(into, format, words) });
         }
         // SAFETY: forwards the program's own arguments.
         unsafe { next(descriptor, format, words) }
@@ -49,7 +49,7 @@ symbols! {
     fn __vdprintf_chk(descriptor: c_int, flag: c_int, format: *const c_char, words: *mut c_void) -> c_int {
         if is_remote(descriptor) {
             // SAFETY: the program's format and arguments.
-            return printed(descriptor, |into| unsafe { __vasprintf_chk(into, flag, format, words) });
+            return print_to(descriptor, |into| unsafe { __vasprintf_chk(into, flag, format, words) });
         }
         // SAFETY: forwards the program's own arguments.
         unsafe { next(descriptor, flag, format, words) }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pool_test::{
-    Folder, Place, answer, has_extents, in_child, number, same_everywhere, turn, why, with_children,
+    Place, TestDir, answer, exclusive_test, has_extents, in_child, number, same_everywhere, why, with_children,
 };
 use crate::spawn_actions::{SpawnRecord, all, start_directory};
 use std::ffi::CStr;
@@ -64,17 +64,17 @@ fn shell(actions: &mut Actions, command: &CStr) -> Result<ExitStatus, c_int> {
 
 #[test]
 fn a_started_program_gets_files_of_the_pool_by_its_actions() {
-    let (_turn, _children) = (turn(), with_children());
+    let (_exclusive, _children) = (exclusive_test(), with_children());
     if !has_extents() {
         return; // the shell cannot write to a placeholder
     }
-    let folder = Folder::new(Place::Local);
+    let test_dir = TestDir::new(Place::Local);
     let mut actions = Actions::new();
     // SAFETY: nul-terminated strings; initialized actions.
     unsafe {
         let flags = libc::O_WRONLY | libc::O_CREAT;
         assert_eq!(
-            libc::posix_spawn_file_actions_addopen(actions.as_ptr(), 1, folder.c("out").as_ptr(), flags, 0o600),
+            libc::posix_spawn_file_actions_addopen(actions.as_ptr(), 1, test_dir.c("out").as_ptr(), flags, 0o600),
             0
         );
         let missing =
@@ -82,24 +82,24 @@ fn a_started_program_gets_files_of_the_pool_by_its_actions() {
         assert_eq!(missing, libc::ENOENT);
     }
     let status = shell(&mut actions, c"echo by the child; exit 3").unwrap();
-    assert_eq!((status.code(), folder.bytes("out")), (Some(3), b"by the child\n".to_vec()));
+    assert_eq!((status.code(), test_dir.bytes("out")), (Some(3), b"by the child\n".to_vec()));
 }
 
 #[test]
 fn descriptors_for_actions_are_closed_with_the_actions() {
-    let _turn = turn();
-    let folder = Folder::new(Place::Striped);
+    let _exclusive = exclusive_test();
+    let test_dir = TestDir::new(Place::Striped);
     let mut actions = Actions::new();
     // SAFETY: nul-terminated strings; initialized actions.
     unsafe {
         libc::posix_spawn_file_actions_addopen(
             actions.as_ptr(),
             7,
-            folder.c("f").as_ptr(),
+            test_dir.c("f").as_ptr(),
             libc::O_RDWR | libc::O_CREAT,
             0o600,
         );
-        libc::posix_spawn_file_actions_addchdir_np(actions.as_ptr(), folder.c(".").as_ptr());
+        libc::posix_spawn_file_actions_addchdir_np(actions.as_ptr(), test_dir.c(".").as_ptr());
     }
     let at = actions.as_ptr().addr();
     let opened: Vec<c_int> = all()
@@ -122,15 +122,15 @@ fn descriptors_for_actions_are_closed_with_the_actions() {
 
 #[test]
 fn the_last_directory_of_the_actions_is_where_relative_paths_and_the_program_start() {
-    let _turn = turn();
-    let folder = Folder::new(Place::Local);
-    fs::create_dir(folder.path("d")).unwrap();
-    let inside = File::open(folder.path("d")).unwrap();
+    let _exclusive = exclusive_test();
+    let test_dir = TestDir::new(Place::Local);
+    fs::create_dir(test_dir.path("d")).unwrap();
+    let inside = File::open(test_dir.path("d")).unwrap();
     let mut actions = Actions::new();
     let text = |path: &CStr, actions: &mut Actions| {
         // SAFETY: a nul-terminated string.
         let joined = unsafe { spawn_actions::relative_to_start(actions.as_ptr(), path.as_ptr()) };
-        joined.map(|joined| folder.without_root(joined.to_str().unwrap()))
+        joined.map(|joined| test_dir.without_root(joined.to_str().unwrap()))
     };
     assert_eq!((start_directory(actions.as_ptr()), text(c"f", &mut actions)), (None, None));
     // SAFETY: nul-terminated strings; initialized actions.
@@ -149,8 +149,8 @@ fn the_last_directory_of_the_actions_is_where_relative_paths_and_the_program_sta
 
 #[test]
 fn a_program_that_is_started_in_the_pool_is_told_where() {
-    let (_turn, _children) = (turn(), with_children());
-    let (folder, host) = (Folder::new(Place::Local), Folder::new(Place::Host));
+    let (_exclusive, _children) = (exclusive_test(), with_children());
+    let (test_dir, host) = (TestDir::new(Place::Local), TestDir::new(Place::Host));
     let mut actions = Actions::new();
     // SAFETY: nul-terminated strings; initialized actions.
     unsafe {
@@ -161,32 +161,32 @@ fn a_program_that_is_started_in_the_pool_is_told_where() {
             libc::O_WRONLY | libc::O_CREAT,
             0o600,
         );
-        libc::posix_spawn_file_actions_addchdir_np(actions.as_ptr(), folder.c(".").as_ptr());
+        libc::posix_spawn_file_actions_addchdir_np(actions.as_ptr(), test_dir.c(".").as_ptr());
     }
     assert!(shell(&mut actions, c"echo \"$TIDEMILL_CWD\"").unwrap().success());
-    let told = String::from_utf8(host.bytes("out")).unwrap();
-    assert_eq!(folder.without_root(told.trim_end()), ".");
+    let output = String::from_utf8(host.bytes("out")).unwrap();
+    assert_eq!(test_dir.without_root(output.trim_end()), ".");
 }
 
 #[test]
 fn an_exec_that_fails_says_why_and_leaves_the_program_running() {
-    same_everywhere(|folder| {
-        fs::write(folder.path("plain"), "text").unwrap();
-        fs::write(folder.path("bad"), "no program").unwrap();
-        fs::set_permissions(folder.path("bad"), fs::Permissions::from_mode(0o755)).unwrap();
+    same_everywhere(|test_dir| {
+        fs::write(test_dir.path("plain"), "text").unwrap();
+        fs::write(test_dir.path("bad"), "no program").unwrap();
+        fs::set_permissions(test_dir.path("bad"), fs::Permissions::from_mode(0o755)).unwrap();
         let argv = [c"name".as_ptr(), null()];
         ["plain", "bad", "missing", ".", "plain/x"].map(|name| {
             // SAFETY: nul-terminated strings, and lists of them.
-            answer(unsafe { libc::execve(folder.c(name).as_ptr(), argv.as_ptr(), argv[1..].as_ptr()) })
+            answer(unsafe { libc::execve(test_dir.c(name).as_ptr(), argv.as_ptr(), argv[1..].as_ptr()) })
         })
     });
 }
 
 #[test]
 fn execveat_checks_its_flags_and_follows_no_symlink_that_it_must_not() {
-    let folder = Folder::new(Place::Local);
-    symlink("/bin/true", folder.path("s")).unwrap();
-    let directory = File::open(folder.root()).unwrap();
+    let test_dir = TestDir::new(Place::Local);
+    symlink("/bin/true", test_dir.path("s")).unwrap();
+    let directory = File::open(test_dir.root()).unwrap();
     let argv = [c"name".as_ptr(), null()];
     for (name, flags, errno) in [
         (c"s", 1 << 30, Errno::INVAL),
@@ -210,10 +210,10 @@ unsafe extern "C" {
 
 #[test]
 fn every_function_of_the_family_of_exec_passes_arguments_and_environment() {
-    let (_turn, _children) = (turn(), with_children());
-    let folder = Folder::new(Place::Local);
-    fs::copy("/bin/sh", folder.path("sh")).unwrap();
-    let (path, script) = (folder.c("sh"), c"echo $0 $1 $2 $3 $4 $5 $6 $7 $WORD");
+    let (_exclusive, _children) = (exclusive_test(), with_children());
+    let test_dir = TestDir::new(Place::Local);
+    fs::copy("/bin/sh", test_dir.path("sh")).unwrap();
+    let (path, script) = (test_dir.c("sh"), c"echo $0 $1 $2 $3 $4 $5 $6 $7 $WORD");
     let environment = [c"WORD=given".as_ptr(), null()];
     let list = [c"sh", c"-c", script, c"0", c"1", c"2", c"3", c"4", c"5", c"6", c"7"].map(CStr::as_ptr);
     let argv: Vec<_> = list.into_iter().chain([null()]).collect();
@@ -264,8 +264,8 @@ fn every_function_of_the_family_of_exec_passes_arguments_and_environment() {
 #[test]
 fn a_vfork_child_does_not_change_its_parent() {
     let _children = with_children();
-    let folder = Folder::new(Place::Striped);
-    let file = folder.file("f", b"bytes");
+    let test_dir = TestDir::new(Place::Striped);
+    let file = test_dir.file("f", b"bytes");
     // SAFETY: a child that closes a descriptor and ends.
     unsafe {
         let child = vfork();
@@ -285,29 +285,29 @@ fn kind_and_bytes(file: &File) -> (Option<classify::FdKind>, Result<u64, Errno>)
 
 #[test]
 fn a_child_has_its_parents_files_and_makes_its_own() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123456789");
-        let told = in_child(|| {
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123456789");
+        let output = in_child(|| {
             let read = why(std::os::unix::fs::FileExt::read_at(&file, &mut [0; 4], 2));
-            let made = why(fs::write(folder.path("g"), "of the child"));
-            let again = in_child(|| format!("{:?}", why(fs::write(folder.path("h"), "of its child"))));
+            let made = why(fs::write(test_dir.path("g"), "of the child"));
+            let again = in_child(|| format!("{:?}", why(fs::write(test_dir.path("h"), "of its child"))));
             format!("{read:?} {made:?} {again}")
         });
-        (told, folder.bytes("g"), folder.bytes("h"))
+        (output, test_dir.bytes("g"), test_dir.bytes("h"))
     });
 }
 
 #[test]
 fn many_children_of_many_threads_use_the_pool_at_once() {
-    let folder = Folder::new(Place::Striped);
+    let test_dir = TestDir::new(Place::Striped);
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let folder = &folder;
+            let test_dir = &test_dir;
             scope.spawn(move || {
                 for child in 0..3 {
                     let name = format!("{thread}-{child}");
-                    let told = in_child(|| format!("{:?}", why(fs::write(folder.path(&name), &name))));
-                    assert_eq!((told.as_str(), folder.bytes(&name)), ("Ok(())", name.into_bytes()));
+                    let output = in_child(|| format!("{:?}", why(fs::write(test_dir.path(&name), &name))));
+                    assert_eq!((output.as_str(), test_dir.bytes(&name)), ("Ok(())", name.into_bytes()));
                 }
             });
         }
@@ -316,26 +316,26 @@ fn many_children_of_many_threads_use_the_pool_at_once() {
 
 #[test]
 fn a_program_of_the_standard_library_starts_in_a_directory_of_the_pool() {
-    let (_turn, _children) = (turn(), with_children());
-    let folder = Folder::new(Place::Local);
+    let (_exclusive, _children) = (exclusive_test(), with_children());
+    let test_dir = TestDir::new(Place::Local);
     let output = Command::new("sh")
         .args(["-c", "echo \"$TIDEMILL_CWD\""])
-        .current_dir(folder.root())
+        .current_dir(test_dir.root())
         .stderr(Stdio::null())
         .output()
         .unwrap();
-    assert!(String::from_utf8(output.stdout).unwrap().trim_end().ends_with(folder.root().to_str().unwrap()));
-    let missing = Command::new("true").current_dir(folder.path("missing")).output();
+    assert!(String::from_utf8(output.stdout).unwrap().trim_end().ends_with(test_dir.root().to_str().unwrap()));
+    let missing = Command::new("true").current_dir(test_dir.path("missing")).output();
     assert_eq!(why(missing).map(drop), Err(Errno::NOENT));
 }
 
 #[test]
 fn a_key_is_of_the_file_and_of_the_project() {
-    let folder = Folder::new(Place::Local);
-    folder.file("f", b"");
-    folder.file("g", b"");
+    let test_dir = TestDir::new(Place::Local);
+    test_dir.file("f", b"");
+    test_dir.file("g", b"");
     // SAFETY: a nul-terminated string.
-    let key = |name: &str, project| unsafe { ftok(folder.c(name).as_ptr(), project) };
+    let key = |name: &str, project| unsafe { ftok(test_dir.c(name).as_ptr(), project) };
     assert_eq!(key("f", 1), key("f", 0x101), "the low byte of the project counts");
     assert!(key("f", 1) != key("f", 2) && key("f", 1) != key("g", 1) && key("f", 1) != -1);
     assert_eq!((key("missing", 1), errno()), (-1, Some(Errno::NOENT)));
@@ -343,14 +343,17 @@ fn a_key_is_of_the_file_and_of_the_project() {
 
 #[test]
 fn calls_that_the_kernel_could_not_execute_are_refused() {
-    let folder = Folder::new(Place::Striped);
-    folder.file("f", b"");
-    let path = folder.c("f");
+    let test_dir = TestDir::new(Place::Striped);
+    test_dir.file("f", b"");
+    let path = test_dir.c("f");
     // SAFETY: nul-terminated strings; a queue of this test.
     unsafe {
         let queue = libc::inotify_init1(libc::IN_CLOEXEC);
         assert_eq!(answer(inotify_add_watch(queue, path.as_ptr(), libc::IN_MODIFY)), Err(Errno::OPNOTSUPP));
-        assert_eq!(answer(inotify_add_watch(queue, folder.c("missing").as_ptr(), libc::IN_MODIFY)), Err(Errno::NOENT));
+        assert_eq!(
+            answer(inotify_add_watch(queue, test_dir.c("missing").as_ptr(), libc::IN_MODIFY)),
+            Err(Errno::NOENT)
+        );
         libc::close(queue);
         assert_eq!(
             answer(name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), null_mut(), null_mut(), 0)),
@@ -362,15 +365,15 @@ fn calls_that_the_kernel_could_not_execute_are_refused() {
 
 #[test]
 fn a_library_of_the_pool_is_loaded_once_under_its_own_path() {
-    let folder = Folder::new(Place::Striped);
+    let test_dir = TestDir::new(Place::Striped);
     let Some(library) = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"]
         .into_iter()
         .find(|path| fs::exists(path).unwrap())
     else {
         return;
     };
-    fs::copy(library, folder.path("libtide.so")).unwrap();
-    let path = folder.c("libtide.so");
+    fs::copy(library, test_dir.path("libtide.so")).unwrap();
+    let path = test_dir.c("libtide.so");
     // SAFETY: nul-terminated strings; a library whose initialization does nothing.
     unsafe {
         let loaded = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
@@ -381,7 +384,7 @@ fn a_library_of_the_pool_is_loaded_once_under_its_own_path() {
         assert_eq!(CStr::from_ptr(found.dli_fname), path.as_c_str());
         assert_eq!(libc::dlopen(path.as_ptr(), libc::RTLD_NOW), loaded);
         assert_eq!(
-            (libc::dlopen(folder.c("missing").as_ptr(), libc::RTLD_NOW), errno()),
+            (libc::dlopen(test_dir.c("missing").as_ptr(), libc::RTLD_NOW), errno()),
             (null_mut(), Some(Errno::NOENT))
         );
     }

@@ -24,7 +24,7 @@ const RESERVED_FIRST_BYTES: off_t = 64 << 10;
 /// Returns whether the node, not the kernel, changes the size or space of a file up to this offset.
 /// If the process has a file size limit (`RLIMIT_FSIZE`), the kernel changes local files, and
 /// enforces it.
-fn is_nodes_to_shape(descriptor: c_int, end: off_t) -> bool {
+fn is_sized_by_node(descriptor: c_int, end: off_t) -> bool {
     let shapes =
         || end >= RESERVED_FIRST_BYTES && getrlimit(Resource::Fsize).current.is_none() && kind(descriptor).is_some();
     is_remote(descriptor) || shapes()
@@ -292,7 +292,7 @@ fn advance(at: &mut Option<&mut off_t>, bytes: usize) {
 symbols! {
     /// ftruncate(2).
     fn ftruncate(descriptor: c_int, bytes: off_t) -> c_int | ftruncate64 {
-        if !is_nodes_to_shape(descriptor, bytes) {
+        if !is_sized_by_node(descriptor, bytes) {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, bytes) };
         }
@@ -303,7 +303,7 @@ symbols! {
     }
     /// fallocate(2).
     fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64 {
-        if !is_nodes_to_shape(descriptor, at.saturating_add(bytes)) {
+        if !is_sized_by_node(descriptor, at.saturating_add(bytes)) {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, mode, at, bytes) };
         }
@@ -311,7 +311,7 @@ symbols! {
     }
     /// `posix_fallocate(3)`, which returns the error number.
     fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64 {
-        if !is_nodes_to_shape(descriptor, at.saturating_add(bytes)) {
+        if !is_sized_by_node(descriptor, at.saturating_add(bytes)) {
             // SAFETY: takes numbers only.
             return unsafe { next(descriptor, at, bytes) };
         }

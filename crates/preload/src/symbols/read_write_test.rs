@@ -1,7 +1,7 @@
 //! Reads, writes and related calls end in the pool as on the host.
 
 use super::*;
-use crate::pool_test::{Folder, Place, answer, digest, number, same_everywhere, why};
+use crate::pool_test::{Place, TestDir, answer, digest, number, same_everywhere, why};
 use std::fs::{self, OpenOptions};
 use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -77,8 +77,8 @@ fn an_offset_of_the_program_is_absent_or_writable_and_aligned() {
 
 #[test]
 fn bytes_are_where_they_were_written_and_holes_are_zero() {
-    same_everywhere(|folder| {
-        let mut file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let mut file = test_dir.file("f", b"");
         let mut ends = vec![
             why(file.write(b"0123456789")),
             why(file.write_at(b"xy", 4)),
@@ -94,7 +94,7 @@ fn bytes_are_where_they_were_written_and_holes_are_zero() {
             ends,
             buffer,
             why(file.stream_position()),
-            digest(&folder.bytes("f")),
+            digest(&test_dir.bytes("f")),
             why(file.metadata()).map(|found| found.len()),
         )
     });
@@ -103,8 +103,8 @@ fn bytes_are_where_they_were_written_and_holes_are_zero() {
 #[test]
 fn long_reads_and_writes_pass_every_byte() {
     let bytes = pattern(LONG);
-    same_everywhere(|folder| {
-        let mut file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let mut file = test_dir.file("f", b"");
         file.write_all(&bytes).unwrap();
         file.rewind().unwrap();
         let mut read = Vec::new();
@@ -118,8 +118,8 @@ fn long_reads_and_writes_pass_every_byte() {
 
 #[test]
 fn seeks_move_to_starts_ends_data_and_holes() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123456789");
         let seeks = [
             (3, libc::SEEK_SET),
             (2, libc::SEEK_CUR),
@@ -145,8 +145,8 @@ fn seeks_move_to_starts_ends_data_and_holes() {
 
 #[test]
 fn buffers_are_filled_and_written_in_their_order() {
-    same_everywhere(|folder| {
-        let mut file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let mut file = test_dir.file("f", b"");
         let written = why(file.write_vectored(&[b"abc", &b""[..], b"defgh"].map(IoSlice::new)));
         file.rewind().unwrap();
         let (mut first, mut second, mut third) = ([b'-'; 2], [b'-'; 5], [b'-'; 4]);
@@ -169,32 +169,32 @@ fn buffers_are_filled_and_written_in_their_order() {
                 answer(libc::readv(descriptor, piece.as_ptr(), 0)),
             ]
         };
-        (written, read, read_at_end, position, (first, second, third), others, folder.bytes("f"))
+        (written, read, read_at_end, position, (first, second, third), others, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn an_appended_write_goes_to_the_end_whatever_the_offset_is() {
-    same_everywhere(|folder| {
-        let mut first = OpenOptions::new().append(true).create(true).open(folder.path("f")).unwrap();
-        let mut second = OpenOptions::new().append(true).read(true).open(folder.path("f")).unwrap();
+    same_everywhere(|test_dir| {
+        let mut first = OpenOptions::new().append(true).create(true).open(test_dir.path("f")).unwrap();
+        let mut second = OpenOptions::new().append(true).read(true).open(test_dir.path("f")).unwrap();
         let ends = [
             why(first.write(b"one ")),
             why(second.write(b"two ")),
             why(first.write_vectored(&[b"thr", b"ee "].map(|text| IoSlice::new(text)))),
             why(second.write_at(b"four", 0)),
         ];
-        (ends, first.stream_position().unwrap(), second.stream_position().unwrap(), folder.bytes("f"))
+        (ends, first.stream_position().unwrap(), second.stream_position().unwrap(), test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn bytes_are_refused_as_the_descriptor_was_opened() {
-    same_everywhere(|folder| {
-        folder.file("f", b"0123");
+    same_everywhere(|test_dir| {
+        test_dir.file("f", b"0123");
         let open = |name: &str, flags| {
             // SAFETY: a nul-terminated string.
-            let descriptor = unsafe { libc::open(folder.c(name).as_ptr(), flags) };
+            let descriptor = unsafe { libc::open(test_dir.c(name).as_ptr(), flags) };
             assert!(descriptor >= 0);
             descriptor
         };
@@ -226,9 +226,10 @@ fn bytes_are_refused_as_the_descriptor_was_opened() {
 
 #[test]
 fn a_buffer_that_cannot_be_used_is_refused_after_the_descriptor_and_the_offset() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123456789");
-        let (descriptor, write_only) = (number(&file), OpenOptions::new().write(true).open(folder.path("f")).unwrap());
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123456789");
+        let (descriptor, write_only) =
+            (number(&file), OpenOptions::new().write(true).open(test_dir.path("f")).unwrap());
         // SAFETY: an address where nothing is.
         let ends = unsafe {
             let into: *mut c_void = without_provenance_mut(NOWHERE);
@@ -243,14 +244,14 @@ fn a_buffer_that_cannot_be_used_is_refused_after_the_descriptor_and_the_offset()
                 answer(libc::read(number(&write_only), into, 4)),
             ]
         };
-        (ends, folder.bytes("f"))
+        (ends, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn only_the_buffers_before_an_unusable_one_are_used() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123456789");
         let mut good = [b'a'; 3];
         let bad = iovec { iov_base: without_provenance_mut(NOWHERE), iov_len: 4 };
         let good = iovec { iov_base: good.as_mut_ptr().cast(), iov_len: 3 };
@@ -262,14 +263,14 @@ fn only_the_buffers_before_an_unusable_one_are_used() {
                 answer(libc::readv(number(&file), without_provenance(NOWHERE), 2)),
             ]
         };
-        (ends, folder.bytes("f"))
+        (ends, test_dir.bytes("f"))
     });
 }
 
 #[test]
 fn sizes_change_as_asked_and_only_within_their_limits() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123456789");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123456789");
         let descriptor = number(&file);
         let sizes = [4, 200_000, 0, 6, -1, i64::MIN].map(|bytes| {
             // SAFETY: takes numbers only.
@@ -300,20 +301,20 @@ fn sizes_change_as_asked_and_only_within_their_limits() {
 
 #[test]
 fn a_punched_hole_reads_as_zero_and_keeps_the_size() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", &pattern(200_000));
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", &pattern(200_000));
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: takes numbers only.
         let ends = [(50_000, 100_000), (10, 5), (199_990, 100)]
             .map(|(at, bytes)| answer(unsafe { libc::fallocate(number(&file), mode, at, bytes) }));
-        (ends, digest(&folder.bytes("f")))
+        (ends, digest(&test_dir.bytes("f")))
     });
 }
 
 #[test]
 fn files_are_copied_by_the_kernels_calls() {
-    same_everywhere(|folder| {
-        let (from, to) = (folder.file("from", &pattern(LONG)), folder.file("to", b""));
+    same_everywhere(|test_dir| {
+        let (from, to) = (test_dir.file("from", &pattern(LONG)), test_dir.file("to", b""));
         let (mut from_at, mut to_at, source, target) = (10, 5, number(&from), number(&to));
         // SAFETY: the test's own offsets, or none.
         let ends = unsafe {
@@ -328,15 +329,15 @@ fn files_are_copied_by_the_kernels_calls() {
             ]
         };
         let positions = [&from, &to].map(|mut file| file.stream_position().unwrap());
-        (ends, (from_at, to_at), positions, digest(&folder.bytes("to")))
+        (ends, (from_at, to_at), positions, digest(&test_dir.bytes("to")))
     });
 }
 
 #[test]
 fn files_are_sent_across_the_border_of_the_pool() {
-    let host = Folder::new(Place::Host);
-    same_everywhere(|folder| {
-        [(folder, &host), (&host, folder)].map(|(from, to)| {
+    let host = TestDir::new(Place::Host);
+    same_everywhere(|test_dir| {
+        [(test_dir, &host), (&host, test_dir)].map(|(from, to)| {
             let (from, target) = (from.file("from", &pattern(LONG)), to.file("to", b""));
             // SAFETY: no offset.
             let sent = answer(unsafe { libc::sendfile(number(&target), number(&from), null_mut(), LONG + 1) });
@@ -347,8 +348,8 @@ fn files_are_sent_across_the_border_of_the_pool() {
 
 #[test]
 fn a_pipe_takes_and_gives_the_bytes_of_a_file() {
-    same_everywhere(|folder| {
-        let (from, to) = (folder.file("from", b"0123456789"), folder.file("to", b"........"));
+    same_everywhere(|test_dir| {
+        let (from, to) = (test_dir.file("from", b"0123456789"), test_dir.file("to", b"........"));
         let (reads, writes) = std::io::pipe().unwrap();
         let (mut from_at, mut to_at) = (2, 3);
         // SAFETY: the test's own offsets, or none.
@@ -360,14 +361,14 @@ fn a_pipe_takes_and_gives_the_bytes_of_a_file() {
                 answer(libc::splice(reads.as_raw_fd(), null_mut(), number(&to), null_mut(), 2, 0)),
             ]
         };
-        (ends, from_at, to_at, folder.bytes("to"))
+        (ends, from_at, to_at, test_dir.bytes("to"))
     });
 }
 
 #[test]
 fn a_copy_that_is_cut_short_leaves_the_offset_after_what_was_copied() {
-    same_everywhere(|folder| {
-        let (file, (reads, writes)) = (folder.file("f", &pattern(200_000)), std::io::pipe().unwrap());
+    same_everywhere(|test_dir| {
+        let (file, (reads, writes)) = (test_dir.file("f", &pattern(200_000)), std::io::pipe().unwrap());
         // SAFETY: takes numbers, and no offset.
         let sent = unsafe {
             assert_eq!(libc::fcntl(writes.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK), 0);
@@ -381,21 +382,21 @@ fn a_copy_that_is_cut_short_leaves_the_offset_after_what_was_copied() {
 #[test]
 fn a_copy_by_the_standard_library_is_the_same_file() {
     let bytes = pattern(LONG);
-    same_everywhere(|folder| {
-        fs::write(folder.path("from"), &bytes).unwrap();
-        let copied = fs::copy(folder.path("from"), folder.path("to")).unwrap();
-        assert!(folder.bytes("to") == bytes);
+    same_everywhere(|test_dir| {
+        fs::write(test_dir.path("from"), &bytes).unwrap();
+        let copied = fs::copy(test_dir.path("from"), test_dir.path("to")).unwrap();
+        assert!(test_dir.bytes("to") == bytes);
         copied
     });
 }
 
 #[test]
 fn advice_and_syncs_succeed_on_files_and_fail_on_a_location() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"0123");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"0123");
         // SAFETY: a nul-terminated string; numbers.
         unsafe {
-            let location = libc::open(folder.c("f").as_ptr(), libc::O_PATH);
+            let location = libc::open(test_dir.c("f").as_ptr(), libc::O_PATH);
             let ends = [number(&file), location].map(|descriptor| {
                 [
                     i64::from(libc::posix_fadvise(descriptor, 0, 0, libc::POSIX_FADV_RANDOM)),
@@ -413,8 +414,8 @@ fn advice_and_syncs_succeed_on_files_and_fail_on_a_location() {
 
 #[test]
 fn a_fortified_read_stays_within_the_programs_buffer() {
-    let folder = Folder::new(Place::Striped);
-    let file = folder.file("f", b"0123456789");
+    let test_dir = TestDir::new(Place::Striped);
+    let file = test_dir.file("f", b"0123456789");
     let mut buffer = [b'-'; 10];
     // SAFETY: a buffer of ten bytes.
     unsafe {

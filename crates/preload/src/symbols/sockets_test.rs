@@ -1,7 +1,7 @@
 //! Sockets and asynchronous operations: names in the pool lead to sockets of this host.
 
 use super::*;
-use crate::pool_test::{Folder, Place, answer, same_everywhere, why, without_children};
+use crate::pool_test::{Place, TestDir, answer, same_everywhere, why, without_children};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -49,10 +49,10 @@ fn an_address_holds_a_path_that_fits_with_its_nul() {
 #[test]
 fn a_stream_of_bytes_passes_through_a_name_of_the_pool() {
     let _no_children = without_children();
-    same_everywhere(|folder| {
-        let path = folder.path("s");
+    same_everywhere(|test_dir| {
+        let path = test_dir.path("s");
         let listener = UnixListener::bind(&path).unwrap();
-        let shown = |path: Option<&Path>| path.map(|path| folder.without_root(path.to_str().unwrap()));
+        let shown = |path: Option<&Path>| path.map(|path| test_dir.without_root(path.to_str().unwrap()));
         let again = why(UnixListener::bind(&path)).map(drop);
         let is_socket = fs::metadata(&path).unwrap().file_type().is_socket();
         let mut client = UnixStream::connect(&path).unwrap();
@@ -76,41 +76,41 @@ fn a_stream_of_bytes_passes_through_a_name_of_the_pool() {
 
 #[test]
 fn messages_carry_the_name_that_their_sender_bound() {
-    same_everywhere(|folder| {
-        let (first, second) = (folder.path("first"), folder.path("second"));
+    same_everywhere(|test_dir| {
+        let (first, second) = (test_dir.path("first"), test_dir.path("second"));
         let (sender, receiver) = (UnixDatagram::bind(&first).unwrap(), UnixDatagram::bind(&second).unwrap());
         let sent = why(sender.send_to(b"message", &second));
         let mut text = [0; 16];
         let (length, from) = receiver.recv_from(&mut text).unwrap();
-        let from = folder.without_root(from.as_pathname().unwrap().to_str().unwrap());
-        fs::write(folder.path("file"), "").unwrap();
-        let refused = ["missing", "file", "first/x"].map(|name| why(sender.send_to(b"x", folder.path(name))));
+        let from = test_dir.without_root(from.as_pathname().unwrap().to_str().unwrap());
+        fs::write(test_dir.path("file"), "").unwrap();
+        let refused = ["missing", "file", "first/x"].map(|name| why(sender.send_to(b"x", test_dir.path(name))));
         (sent, text[..length].to_vec(), from, refused)
     });
 }
 
 #[test]
 fn an_address_is_cut_to_the_callers_buffer_and_told_in_full_length() {
-    same_everywhere(|folder| {
-        let listener = UnixListener::bind(folder.path("s")).unwrap();
-        let whole = folder.path("s").as_os_str().len() + 3;
+    same_everywhere(|test_dir| {
+        let listener = UnixListener::bind(test_dir.path("s")).unwrap();
+        let whole = test_dir.path("s").as_os_str().len() + 3;
         [0_u32, 2, 5, 110, u32::MAX].map(|room| {
             let (mut into, mut length) = ([0_u8; 128], room);
             // SAFETY: a buffer of 128 bytes; a negative length is refused.
             let ended =
                 answer(unsafe { libc::getsockname(listener.as_raw_fd(), into.as_mut_ptr().cast(), &raw mut length) });
-            let told = if ended.is_ok() { length as usize == whole } else { length == room };
-            (ended, told, into[..3].to_vec())
+            let output = if ended.is_ok() { length as usize == whole } else { length == room };
+            (ended, output, into[..3].to_vec())
         })
     });
 }
 
 #[test]
 fn unusable_addresses_are_refused_by_the_kernel() {
-    let folder = Folder::new(Place::Local);
+    let test_dir = TestDir::new(Place::Local);
     let socket = UnixDatagram::unbound().unwrap();
     let descriptor = socket.as_raw_fd();
-    drop(folder);
+    drop(test_dir);
     // SAFETY: addresses where nothing is.
     unsafe {
         assert_eq!(answer(libc::connect(descriptor, without_provenance(64), 20)), Err(Errno::FAULT));

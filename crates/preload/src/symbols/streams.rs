@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 ///
 /// # Safety
 /// The mode is nul-terminated.
-unsafe fn opened(arg: PoolPath<'_>, mode: *const c_char) -> *mut FILE {
+unsafe fn open_stream(arg: PoolPath<'_>, mode: *const c_char) -> *mut FILE {
     // SAFETY: guaranteed by the caller.
     let Some(flags) = stream::flags(unsafe { crate::cstr::bytes(mode) }) else { return pointer(Err(Errno::INVAL)) };
     match open(arg, flags, 0o666) {
@@ -40,7 +40,7 @@ unsafe fn opened(arg: PoolPath<'_>, mode: *const c_char) -> *mut FILE {
 /// # Safety
 /// The path and the mode are nul-terminated, and the stream is open. `next` is the C library's
 /// freopen(3) of it.
-unsafe fn reopened(
+unsafe fn reopen_stream(
     path: *const c_char,
     mode: *const c_char,
     stream: *mut FILE,
@@ -52,22 +52,22 @@ unsafe fn reopened(
         // Flush first: the buffered bytes are of the old file, which may be the same file and is
         // truncated now.
         libc::fflush(stream);
-        let opened = super::open::open(path, flags, 0o666);
-        if opened < 0 {
+        let open_stream = super::open::open(path, flags, 0o666);
+        if open_stream < 0 {
             return null_mut();
         }
         if stream::is_library_stream(stream) {
-            return stream::reopen(stream, opened, flags);
+            return stream::reopen(stream, open_stream, flags);
         }
         let variable = stream::variable(stream);
-        if is_remote(opened) && variable.is_none() {
-            close(opened);
+        if is_remote(open_stream) && variable.is_none() {
+            close(open_stream);
             return pointer(Err(Errno::OPNOTSUPP));
         }
         let again = super::descriptors::close_recorded_with(fileno(stream), || {
             next(c"/dev/null".as_ptr(), plain(flags).as_ptr()) as usize
         });
-        if again == 0 || !stream::move_descriptor(opened, fileno(stream), flags) {
+        if again == 0 || !stream::move_descriptor(open_stream, fileno(stream), flags) {
             return null_mut();
         }
         variable.map_or(stream, |variable| *variable)
@@ -89,7 +89,7 @@ symbols! {
     /// fopen(3).
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE | fopen64 {
         // SAFETY: the program's path and mode.
-        unsafe { match classify::path(path) { Some(arg) => opened(arg, mode), None => next(path, mode) } }
+        unsafe { match classify::path(path) { Some(arg) => open_stream(arg, mode), None => next(path, mode) } }
     }
 
     /// fdopen(3).
@@ -104,13 +104,13 @@ symbols! {
         // SAFETY: the program's path, mode and stream.
         unsafe {
             let before = fileno(stream);
-            let (is_own, known) = (stream::is_library_stream(stream), kind(before).is_some());
-            let same = if path.is_null() && (is_own || known) { CString::new(format!("/proc/self/fd/{before}")).ok() } else { None };
+            let (owns_lock, known) = (stream::is_library_stream(stream), kind(before).is_some());
+            let same = if path.is_null() && (owns_lock || known) { CString::new(format!("/proc/self/fd/{before}")).ok() } else { None };
             let path = same.as_deref().map_or(path, CStr::as_ptr);
             match classify::path(path) {
-                None if !is_own && !known => next(path, mode, stream),
-                None if !is_own => if super::descriptors::close_recorded_with(before, || next(path, mode, stream) as usize) == 0 { null_mut() } else { stream },
-                _ => reopened(path, mode, stream, |path, mode| next(path, mode, stream)),
+                None if !owns_lock && !known => next(path, mode, stream),
+                None if !owns_lock => if super::descriptors::close_recorded_with(before, || next(path, mode, stream) as usize) == 0 { null_mut() } else { stream },
+                _ => reopen_stream(path, mode, stream, |path, mode| next(path, mode, stream)),
             }
         }
     }

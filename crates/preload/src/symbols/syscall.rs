@@ -64,7 +64,7 @@ symbols! {
                 libc::SYS_fchmod => attributes::fchmod(int(a), uint(b)),
                 libc::SYS_fchmodat2 => attributes::fchmodat(int(a), read(at(b)), uint(c), int(d)),
                 libc::SYS_fchown => attributes::fchown(int(a), uint(b), uint(c)),
-                // Without a path the kernel, and not the C library's function, takes the descriptor.
+                // Without a path the kernel takes the descriptor, not the C library's function.
                 libc::SYS_utimensat if b == 0 && d == 0 && kind(int(a)).is_some() => attributes::futimens(int(a), read(at(c))),
                 libc::SYS_utimensat if b != 0 => attributes::utimensat(int(a), read(at(b)), read(at(c)), int(d)),
                 libc::SYS_readlinkat => return names::readlinkat(int(a), read(at(b)), write(at(c)), at(d)) as c_long,

@@ -1,7 +1,7 @@
 //! System calls by number: those on files of the pool end as the functions of their names.
 
 use super::*;
-use crate::pool_test::{Folder, Place, answer, number, same_everywhere};
+use crate::pool_test::{Place, TestDir, answer, number, same_everywhere};
 use libc::AT_FDCWD;
 use std::fs::{self, File};
 use std::mem::zeroed;
@@ -17,8 +17,8 @@ fn a_register_is_cut_to_the_width_of_its_argument() {
 
 #[test]
 fn files_are_opened_read_and_written() {
-    same_everywhere(|folder| {
-        let (mut bytes, path) = ([0_u8; 8], folder.c("f"));
+    same_everywhere(|test_dir| {
+        let (mut bytes, path) = ([0_u8; 8], test_dir.c("f"));
         // SAFETY: the arguments of each call.
         unsafe {
             let open = |flags: c_int| libc::syscall(libc::SYS_openat, AT_FDCWD, path.as_ptr(), flags, 0o600);
@@ -51,15 +51,15 @@ fn files_are_opened_read_and_written() {
                 ]
             });
             let closed = answer(libc::syscall(libc::SYS_close_range, file, file, 0));
-            (ends, more, closed, bytes, folder.bytes("f"))
+            (ends, more, closed, bytes, test_dir.bytes("f"))
         }
     });
 }
 
 #[test]
 fn names_are_made_changed_and_removed() {
-    same_everywhere(|folder| {
-        let directory = File::open(folder.root()).unwrap();
+    same_everywhere(|test_dir| {
+        let directory = File::open(test_dir.root()).unwrap();
         let root = number(&directory);
         let mut text = [0_u8; 16];
         // SAFETY: the arguments of each call.
@@ -97,8 +97,8 @@ fn names_are_made_changed_and_removed() {
 
 #[test]
 fn times_are_set_by_a_path_or_by_a_descriptor_without_one() {
-    same_everywhere(|folder| {
-        let file = folder.file("f", b"");
+    same_everywhere(|test_dir| {
+        let file = test_dir.file("f", b"");
         let times = |seconds| [libc::timespec { tv_sec: seconds, tv_nsec: 0 }; 2];
         let set = |descriptor: c_int, path: *const libc::c_char, seconds, flags: c_int| {
             // SAFETY: the arguments of the call.
@@ -106,7 +106,7 @@ fn times_are_set_by_a_path_or_by_a_descriptor_without_one() {
                 answer(unsafe { libc::syscall(libc::SYS_utimensat, descriptor, path, times(seconds).as_ptr(), flags) });
             (ended, file.metadata().unwrap().mtime())
         };
-        let path = folder.c("f");
+        let path = test_dir.c("f");
         [
             set(AT_FDCWD, path.as_ptr(), 1, 0),
             set(number(&file), null(), 2, 0),
@@ -118,9 +118,9 @@ fn times_are_set_by_a_path_or_by_a_descriptor_without_one() {
 
 #[test]
 fn entries_statistics_and_copies_are_the_pools() {
-    same_everywhere(|folder| {
-        let (from, to) = (folder.file("f", b"0123456789"), folder.file("g", b""));
-        let directory = File::open(folder.root()).unwrap();
+    same_everywhere(|test_dir| {
+        let (from, to) = (test_dir.file("f", b"0123456789"), test_dir.file("g", b""));
+        let directory = File::open(test_dir.root()).unwrap();
         let mut entries = [0_u64; 64];
         // SAFETY: the arguments of each call.
         unsafe {
@@ -128,7 +128,7 @@ fn entries_statistics_and_copies_are_the_pools() {
             let listed = libc::syscall(libc::SYS_getdents64, number(&directory), entries.as_mut_ptr(), 512);
             (
                 listed > 0,
-                answer(libc::syscall(libc::SYS_statfs, folder.c("f").as_ptr(), &raw mut found)),
+                answer(libc::syscall(libc::SYS_statfs, test_dir.c("f").as_ptr(), &raw mut found)),
                 answer(libc::syscall(libc::SYS_fstatfs, number(&from), &raw mut found)),
                 found.f_type,
                 answer(libc::syscall(
@@ -140,7 +140,7 @@ fn entries_statistics_and_copies_are_the_pools() {
                     6,
                     0,
                 )),
-                folder.bytes("g"),
+                test_dir.bytes("g"),
             )
         }
     });
@@ -148,12 +148,12 @@ fn entries_statistics_and_copies_are_the_pools() {
 
 #[test]
 fn a_call_that_is_not_supported_is_refused_as_by_a_kernel_without_it() {
-    let folder = Folder::new(Place::Local);
-    symlink("f", folder.path("s")).unwrap();
-    let (how, root) = ([0_u64; 3], File::open(folder.root()).unwrap());
+    let test_dir = TestDir::new(Place::Local);
+    symlink("f", test_dir.path("s")).unwrap();
+    let (how, root) = ([0_u64; 3], File::open(test_dir.root()).unwrap());
     // SAFETY: the arguments of each call.
     unsafe {
-        for (directory, path) in [(AT_FDCWD, folder.c("s")), (number(&root), c"s".to_owned())] {
+        for (directory, path) in [(AT_FDCWD, test_dir.c("s")), (number(&root), c"s".to_owned())] {
             assert_eq!(
                 answer(libc::syscall(libc::SYS_openat2, directory, path.as_ptr(), how.as_ptr(), 24)),
                 Err(Errno::NOSYS)
@@ -178,7 +178,7 @@ fn other_calls_go_to_the_kernel_with_all_their_arguments() {
         assert_eq!(libc::syscall(libc::SYS_munmap, mapped, 4096), 0);
         assert_eq!(answer(libc::syscall(-1)), Err(Errno::NOSYS));
     }
-    let host = Folder::new(Place::Host);
+    let host = TestDir::new(Place::Host);
     fs::write(host.path("f"), "bytes").unwrap();
     // SAFETY: the arguments of the call.
     assert_eq!(unsafe { libc::syscall(libc::SYS_unlinkat, AT_FDCWD, host.c("f").as_ptr(), 0) }, 0);
