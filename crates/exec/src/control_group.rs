@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn a_group_that_no_mount_shows_is_none() {
-        let told = |cgroup, mounts| ControlGroup::parse(cgroup, mounts).unwrap_err().to_string();
-        assert!(told("4:memory:/../other\n", MOUNTS).contains("/../other"), "outside of our namespace");
-        assert!(told(TWO, "").contains("/user.slice/x.scope"));
-        assert!(told("9:name=systemd:/\n3:cpuset:/\nnonsense\n", MOUNTS).contains("no control group"));
+        let message = |cgroup, mounts| ControlGroup::parse(cgroup, mounts).unwrap_err().to_string();
+        assert!(message("4:memory:/../other\n", MOUNTS).contains("/../other"), "outside of our namespace");
+        assert!(message(TWO, "").contains("/user.slice/x.scope"));
+        assert!(message("9:name=systemd:/\n3:cpuset:/\nnonsense\n", MOUNTS).contains("no control group"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub enum PreloadObstacle {
         program: PathBuf,
     },
     /// The loader does not exist, so the program does not start either.
-    #[error("`{}` needs the loader {}, which is not here", .program.display(), .loader.display())]
+    #[error("`{}` needs the loader {}, which does not exist", .program.display(), .loader.display())]
     NoLoader {
         /// The program.
         program: PathBuf,
@@ -39,7 +39,7 @@ pub enum PreloadObstacle {
         loader: PathBuf,
     },
     /// The interpreter named in the first line does not exist, so the script does not start either.
-    #[error("`{}` needs the interpreter {}, which is not here", .program.display(), .interpreter.display())]
+    #[error("`{}` needs the interpreter {}, which does not exist", .program.display(), .interpreter.display())]
     NoInterpreter {
         /// The script.
         program: PathBuf,

@@ -15,7 +15,7 @@ struct Programs(TempDir);
 
 impl Programs {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
+        Self(tempfile::tempdir().expect("a directory"))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {

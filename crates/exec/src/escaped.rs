@@ -9,13 +9,13 @@ use std::fs;
 const PASSES_MAX: u32 = 10;
 
 /// Kills every process that was started with the variable `env_var`, a whole `NAME=VALUE`, in its
-/// environment. Returns how many. The tasks of each run need a mark of their own; call this after
-/// the run, before its mount is removed. Sees only processes of our own user. Reads all of `/proc`,
-/// which takes some milliseconds.
+/// environment. Returns how many. The tasks of each run need a variable of their own; call this
+/// after the run, before its mount is removed. Sees only processes of our own user. Reads all of
+/// `/proc`, which takes some milliseconds.
 pub fn kill_by_env_var(env_var: &str) -> usize {
     assert!(
         env_var.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()),
-        "a mark names a run"
+        "a variable names a run"
     );
     let mut killed = 0;
     for _ in 0..PASSES_MAX {
@@ -28,7 +28,7 @@ pub fn kill_by_env_var(env_var: &str) -> usize {
     killed
 }
 
-/// Returns the processes with the mark. Zombies have no environment, so killed processes soon
+/// Returns the processes with the variable. Zombies have no environment, so killed processes soon
 /// vanish.
 fn processes_with_env_var(env_var: &str) -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

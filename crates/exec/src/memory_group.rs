@@ -3,7 +3,7 @@
 //! ```text
 //! our own group
 //!   tidemill-<run>      MemoryGroups: made before the first task, removed after the last process
-//!     0, 1, 2 ...       MemoryGroup: one for each running task; the child enters it (`stage`)
+//!     0, 1, 2 ...       MemoryGroup: one for each running task; the child enters it (`child`)
 //! ```
 //!
 //! **Two limits.** A tool declares its own memory: anonymous pages and their swap, which is also
@@ -13,7 +13,7 @@
 //! charged to the group that touched them first, as long as they live. A tool must not be killed
 //! for its outputs. So there are two limits:
 //! - The kernel's limit is declared memory + the maximum size of pool and RAM disk + the kernel's
-//!   needs ([`beside`]). It stops processes that grow too fast to be seen.
+//!   needs ([`kernel_reserve`]). It stops processes that grow too fast to be seen.
 //! - The watcher of running tools (`process`) reads the anonymous memory of the group and kills all
 //!   of it above the declared amount.
 //!
@@ -48,11 +48,11 @@ const REMOVALS: u32 = 12;
 
 /// The inverse of the share of declared memory that is added for page tables, thread stacks and
 /// socket buffers: chosen to exceed what programs use, not measured.
-const BESIDE_PART: u64 = 8;
+const RESERVE_PART: u64 = 8;
 
 /// Minimum bytes added: pages of programs and libraries count too, and without space for them a
 /// tool would reread them from disk.
-const BESIDE_BYTES_MIN: u64 = 64 << 20;
+const RESERVE_BYTES_MIN: u64 = 64 << 20;
 
 /// Version 1: difference between the limits of memory + swap and of memory alone. The kernel (6.18)
 /// counts hits of the memory limit but not of the combined limit, so the first must be hit first.
@@ -214,7 +214,7 @@ pub(crate) struct MemoryGroup {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct KillCounts {
     killed: u64,
-    limit_met: u64,
+    limit_hits: u64,
 }
 
 /// A memory limit that was exceeded.
@@ -259,7 +259,7 @@ impl MemoryGroup {
     /// another group or of the machine.
     fn was_killed(&self) -> bool {
         let now = kill_counts(self.groups.version, &self.dir).unwrap_or_default();
-        now.killed > self.before.killed && now.limit_met > self.before.limit_met
+        now.killed > self.before.killed && now.limit_hits > self.before.limit_hits
     }
 
     /// Kills all its processes, daemons too.
@@ -325,7 +325,7 @@ fn subgroups(dir: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// Bytes that the kernel's limit adds for its own structures and for pages of programs.
 fn kernel_reserve(own: u64) -> u64 {
-    (own / BESIDE_PART).max(BESIDE_BYTES_MIN)
+    (own / RESERVE_PART).max(RESERVE_BYTES_MIN)
 }
 
 fn limit_file(version: CgroupVersion) -> &'static str {
@@ -364,11 +364,11 @@ fn kill_counts(version: CgroupVersion, dir: &Path) -> Option<KillCounts> {
     match version {
         CgroupVersion::One => {
             let killed = value(&read_text(dir, "memory.oom_control")?, "oom_kill")?;
-            Some(KillCounts { killed, limit_met: read_text(dir, "memory.failcnt")?.trim().parse().ok()? })
+            Some(KillCounts { killed, limit_hits: read_text(dir, "memory.failcnt")?.trim().parse().ok()? })
         }
         CgroupVersion::Two => {
             let events = read_text(dir, "memory.events")?;
-            Some(KillCounts { killed: value(&events, "oom_kill")?, limit_met: value(&events, "oom")? })
+            Some(KillCounts { killed: value(&events, "oom_kill")?, limit_hits: value(&events, "oom")? })
         }
     }
 }

@@ -27,7 +27,7 @@ pub enum PreloadLibraryError {
     #[error("{LIBRARY} is neither in {} nor in ../lib or ../lib/tidemill", .0.display())]
     Missing(PathBuf),
     /// The path contains a separator of the loader's list.
-    #[error("{} has a blank or a colon in its path, where the system's loader parts it", .0.display())]
+    #[error("{} has a blank or a colon in its path, which the system's loader takes for a separator", .0.display())]
     Separator(PathBuf),
 }
 
@@ -36,10 +36,10 @@ impl PreloadLibraryError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotAFile(_) | Self::NotALibrary(_) => {
-                format!("leave {VARIABLE} out where the library is beside the binary")
+                format!("unset {VARIABLE} if the library is beside the binary")
             }
-            Self::Missing(_) => format!("`make build` makes it; {VARIABLE}=FILE says where else it is"),
-            Self::Separator(_) => format!("put it elsewhere; {VARIABLE}=FILE says where"),
+            Self::Missing(_) => format!("`make build` builds it; {VARIABLE}=FILE names another path"),
+            Self::Separator(_) => format!("move it; {VARIABLE}=FILE names its path"),
         }
     }
 }

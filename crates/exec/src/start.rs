@@ -162,7 +162,7 @@ fn hint(launch: &Launch, failed: &FailedStep) -> String {
         libc::EACCES => "its interpreter or a directory of its path cannot be accessed, or its file system is mounted noexec".into(),
         libc::ENOEXEC => "it is neither a program for this machine nor a script whose first line names its interpreter, such as `#!/bin/sh`".into(),
         libc::E2BIG => "its arguments and environment are too long; pass arrays by a list: `array = \"list\"`".into(),
-        libc::ETXTBSY => "somebody still writes to the program".into(),
+        libc::ETXTBSY => "the program is still open for writing".into(),
         libc::EMFILE | libc::ENFILE => "too many files are open; raise the limit (ulimit -n) or lower --slots".into(),
         libc::EAGAIN => "too many processes run; raise the limit (ulimit -u) or lower --slots".into(),
         libc::ENOSYS => "Linux 5.3 or later is needed".into(),
@@ -180,7 +180,7 @@ fn missing_interpreter(program: &Path) -> String {
             let line = String::from_utf8_lossy(line);
             let name = line.split_whitespace().next().unwrap_or_default();
             let windows = if line.ends_with('\r') { "; its lines end as on Windows: convert them" } else { "" };
-            format!("its first line asks for the interpreter `{name}`, which is not there{windows}")
+            format!("its first line asks for the interpreter `{name}`, which does not exist{windows}")
         }
         None => "the loader (ld.so) that it was linked for is not on this machine; install or build it for this system"
             .into(),

@@ -41,20 +41,20 @@ pub enum ProgramNotFound {
 }
 
 /// Returns the directories to search for a tool's program, which are also its task's `PATH`: the
-/// tool's own (relative ones from `here`, the directory of the tool file), then the absolute ones
+/// tool's own (relative ones from `tool_dir`, the directory of the tool file), then the absolute ones
 /// of `path`, the value of `PATH`.
-pub fn search_dirs(own: &[String], here: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
+pub fn search_dirs(own: &[String], tool_dir: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let inherited = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
     let inherited: Vec<PathBuf> = inherited;
     let named = |dir: &PathBuf| dir.is_absolute();
-    own.iter().map(|dir| here.join(dir)).chain(inherited.into_iter().filter(named)).collect()
+    own.iter().map(|dir| tool_dir.join(dir)).chain(inherited.into_iter().filter(named)).collect()
 }
 
-/// Returns the absolute path of `program`: with a `/` relative to `here`, otherwise in the first of
+/// Returns the absolute path of `program`: with a `/` relative to `tool_dir`, otherwise in the first of
 /// `dirs` that has it.
-pub fn which(program: &OsStr, dirs: &[PathBuf], here: &Path) -> Result<PathBuf, ProgramNotFound> {
+pub fn which(program: &OsStr, dirs: &[PathBuf], tool_dir: &Path) -> Result<PathBuf, ProgramNotFound> {
     if program.as_bytes().contains(&b'/') {
-        return executable(here.join(program));
+        return executable(tool_dir.join(program));
     }
     let mut unusable = None;
     for dir in dirs {

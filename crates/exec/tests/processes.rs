@@ -322,7 +322,7 @@ fn script(dir: &TempDir, text: &str, mode: u32) -> Launch {
 async fn a_program_that_cannot_start_says_what_to_do() {
     let cases = [
         ("#!/bin/sh\n", 0o644, "chmod +x"),
-        ("#!/opt/none/python3 -u\n", 0o755, "interpreter `/opt/none/python3`, which is not there"),
+        ("#!/opt/none/python3 -u\n", 0o755, "interpreter `/opt/none/python3`, which does not exist"),
         ("#!/bin/sh\r\nexit 0\r\n", 0o755, "as on Windows"),
         ("no first line", 0o755, "first line names its interpreter"),
     ];

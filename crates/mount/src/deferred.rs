@@ -111,7 +111,8 @@ impl DeferredReplies {
         let (runtime, handle) = if let Some(given) = runtime {
             (None, given.clone())
         } else {
-            let own = Builder::new_multi_thread().worker_threads(1).thread_name("fuse-parked").enable_time().build()?;
+            let own =
+                Builder::new_multi_thread().worker_threads(1).thread_name("fuse-deferred").enable_time().build()?;
             let handle = own.handle().clone();
             (Some(own), handle)
         };
@@ -190,7 +191,7 @@ impl DeferredReplies {
             tracing::warn!("{}: too many requests wait already: this one is refused", options.operation);
             return reply.send_error(refusal);
         };
-        self.counters.parked();
+        self.counters.deferred_requests();
         let signal = reply.interrupted();
         let cancelled = self.cancel_on_drop.token().clone();
         self.handle.spawn(async move {
@@ -308,7 +309,7 @@ mod tests {
         assert!(submit(&deferred, OnSignal::Complete, ready(Ok(()))).0.try_recv().is_ok());
         go.send(()).unwrap();
         assert!(waiting.recv().unwrap().is_ok());
-        assert_eq!(deferred.counters.now().parked, 1);
+        assert_eq!(deferred.counters.now().deferred_requests, 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use base::Problem;
 #[non_exhaustive]
 pub enum Unavailable {
     /// The kernel's device does not exist.
-    #[error("/dev/fuse is not there")]
+    #[error("/dev/fuse does not exist")]
     NoDevice,
     /// The device exists but cannot be opened; the system's reason.
     #[error("/dev/fuse cannot be opened: {0}")]
@@ -50,7 +50,7 @@ pub enum MountError {
     #[error("no mount is possible here: {0}")]
     Unavailable(#[from] Unavailable),
     /// The mount point does not exist.
-    #[error("mount point {} is not there", .point.display())]
+    #[error("mount point {} does not exist", .point.display())]
     Missing {
         /// The mount point as given.
         point: PathBuf,

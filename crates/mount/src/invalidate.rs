@@ -47,7 +47,7 @@ pub(crate) fn on_invalidate(kernel: &Arc<KernelState>, recalls: &[Recall]) {
             }
             // A directory's cached listing consists of pages, like the bytes of a file.
             Recall::Names(directory) => {
-                retry_until_known(kernel, directory, || notifier.invalidate_bytes(directory.0, 0, 0))
+                retry_until_known(kernel, directory, || notifier.invalidate_bytes(directory.0, 0, 0));
             }
             Recall::Removed(file) => kernel.schedule_prune(file),
             Recall::All => invalidate_all(kernel),

@@ -62,8 +62,8 @@ fn cookie(offset: u64) -> u64 {
 }
 
 /// Sends as many entries of a piece as fit into the kernel's buffer.
-pub(crate) fn send_plain(reply: FuseReply, page: &ListingPage<DirEntry>, room: u32) {
-    let mut listing = Listing::new(room);
+pub(crate) fn send_plain(reply: FuseReply, page: &ListingPage<DirEntry>, buffer_size: u32) {
+    let mut listing = Listing::new(buffer_size);
     // The kernel resolves `..` by itself; programs only want to see the names.
     let mut fits = page.dots().all(|dot| listing.push(dot));
     for entry in &page.entries {
@@ -77,11 +77,11 @@ pub(crate) fn send_plain(reply: FuseReply, page: &ListingPage<DirEntry>, room: u
 pub(crate) fn send_full(
     reply: FuseReply,
     page: &ListingPage<(DirEntry, Option<Attributes>)>,
-    (room, lasting): (u32, bool),
+    (buffer_size, lasting): (u32, bool),
     cache_policy: &CachePolicy,
     kernel: &KernelState,
 ) {
-    let mut listing = Listing::new(room);
+    let mut listing = Listing::new(buffer_size);
     let valid = if lasting { cache_policy.name_ttl() } else { Duration::ZERO };
     // Inode 0 marks an entry that the kernel does not cache: the dots, and entries without
     // attributes.

@@ -20,7 +20,7 @@ pub struct Traffic {
     /// Size of the largest one, bytes.
     pub write_largest: u64,
     /// Requests that had to wait, nearly always for space.
-    pub parked: u64,
+    pub deferred_requests: u64,
 }
 
 /// Counters behind [`Traffic`].
@@ -32,7 +32,7 @@ pub(crate) struct Counters {
     writes: AtomicU64,
     written_bytes: AtomicU64,
     write_largest: AtomicU64,
-    parked: AtomicU64,
+    deferred_requests: AtomicU64,
 }
 
 impl Counters {
@@ -49,8 +49,8 @@ impl Counters {
         self.write_largest.fetch_max(bytes, Relaxed);
     }
 
-    pub(crate) fn parked(&self) {
-        self.parked.fetch_add(1, Relaxed);
+    pub(crate) fn deferred_requests(&self) {
+        self.deferred_requests.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn now(&self) -> Traffic {
@@ -61,7 +61,7 @@ impl Counters {
             writes: self.writes.load(Relaxed),
             written_bytes: self.written_bytes.load(Relaxed),
             write_largest: self.write_largest.load(Relaxed),
-            parked: self.parked.load(Relaxed),
+            deferred_requests: self.deferred_requests.load(Relaxed),
         }
     }
 }

@@ -121,8 +121,8 @@ impl RuntimeDir {
         stale_cleanup::remove_stale(&self.path)
     }
 
-    /// Takes the lock that makes registration and stale cleanup exclude each other. Dropping the file
-    /// releases it.
+    /// Takes the lock that makes registration and stale cleanup exclude each other. Dropping the
+    /// file releases it.
     fn lock(&self) -> Result<File, MountError> {
         let path = self.path.join(".lock");
         let file = open_for_lock(&path, true).map_err(MountError::io("opening", &path))?;
@@ -151,8 +151,8 @@ pub(crate) fn open_for_lock(path: &Path, create: bool) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(create).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// Checks that the directory is private to this user: others could plant links that a cleanup as root
-/// would follow.
+/// Checks that the directory is private to this user: others could plant links that a cleanup as
+/// root would follow.
 fn check_private(path: &Path) -> Result<(), MountError> {
     let meta = fs::symlink_metadata(path).map_err(MountError::io("reading", path))?;
     let uid = rustix::process::geteuid().as_raw();

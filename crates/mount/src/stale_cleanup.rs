@@ -168,8 +168,8 @@ impl RemovalResult {
     }
 }
 
-/// Unmounts and removes everything that belongs to the pool of `directory`, then the directory itself.
-/// The caller holds the pool's lock.
+/// Unmounts and removes everything that belongs to the pool of `directory`, then the directory
+/// itself. The caller holds the pool's lock.
 pub(crate) fn remove_pool(directory: &Path) -> RemovalResult {
     let mut result = RemovalResult::default();
     for line in read_owner(&directory.join(owner_file::FILE_NAME)).lines {

@@ -16,7 +16,7 @@ fn program(dir: &Path, name: &str, mode: u32) -> PathBuf {
 }
 
 #[test]
-fn a_name_is_searched_in_the_tools_folders_then_in_path() {
+fn a_name_is_searched_in_the_tools_directories_then_in_path() {
     let root = tempfile::tempdir().unwrap();
     let here = root.path().join("tools");
     let (own, system) = (here.join("bin"), root.path().join("usr"));
@@ -30,7 +30,7 @@ fn a_name_is_searched_in_the_tools_folders_then_in_path() {
 }
 
 #[test]
-fn a_path_starts_at_the_tool_files_folder_and_is_not_searched() {
+fn a_path_starts_at_the_tool_files_directory_and_is_not_searched() {
     let root = tempfile::tempdir().unwrap();
     let beside = program(root.path(), "run.sh", 0o755);
     let other = program(&root.path().join("bin"), "other.sh", 0o755);

@@ -50,10 +50,10 @@ fn joined(names: &[Bytes], trusted: bool) -> Vec<u8> {
 }
 
 /// Replies with the bytes, or with their number if the caller's buffer size is 0.
-fn send(reply: FuseReply, bytes: &[u8], room: u32) {
-    match usize::try_from(room).unwrap_or(usize::MAX) {
+fn send(reply: FuseReply, bytes: &[u8], buffer_size: u32) {
+    match usize::try_from(buffer_size).unwrap_or(usize::MAX) {
         0 => reply.xattr_size(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
-        room if bytes.len() > room => reply.error(Errno::RANGE.raw_os_error()),
+        buffer_size if bytes.len() > buffer_size => reply.error(Errno::RANGE.raw_os_error()),
         _ => reply.data(bytes),
     }
 }

@@ -209,12 +209,12 @@ fn who_makes_names_beside_others_finds_its_own_in_each_listing() {
     let mount = mounted(pool());
     thread::scope(|scope| {
         for maker in 0..4 {
-            let folder = mount.point();
+            let directory = mount.point();
             scope.spawn(move || {
                 for number in 0..400 {
-                    File::create(folder.join(format!("{maker}-{number}"))).unwrap();
+                    File::create(directory.join(format!("{maker}-{number}"))).unwrap();
                     let names =
-                        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+                        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
                     let own = names.filter(|name| name.starts_with(&format!("{maker}-"))).count();
                     assert_eq!(own, number + 1);
                 }

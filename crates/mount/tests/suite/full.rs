@@ -93,12 +93,12 @@ fn a_waiting_writer_goes_on_when_a_file_is_removed() {
     let mount = mounted(vfs.clone());
     fill_beside(&vfs, &mount);
     let mut writer = waiting_writer(&vfs, &mount, "patient");
-    // The writer waits a moment before its request is parked, and would take space freed in that
+    // The writer waits a moment before its request is deferred, and would take space freed in that
     // moment.
-    until("its request is parked", || mount.mount.traffic().parked > 0);
+    until("its request is deferred", || mount.mount.traffic().deferred_requests > 0);
     fs::remove_file(mount.point().join("hog")).unwrap();
     assert!(writer.wait().unwrap().success());
-    assert_eq!(mount.mount.traffic().parked, vfs.usage().waited);
+    assert_eq!(mount.mount.traffic().deferred_requests, vfs.usage().waited);
 }
 
 #[test]

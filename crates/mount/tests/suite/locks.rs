@@ -61,10 +61,10 @@ fn locks_of_programs_of_two_mounts_meet_and_a_killed_waiter_leaves_nothing() {
         says(&mut holder, "locked");
         // One process waits on each mount; both are killed while they wait.
         for (at, mount) in mounts.iter().enumerate() {
-            let before = mount.mount.traffic().parked;
+            let before = mount.mount.traffic().deferred_requests;
             let mut waiter = work(&path(at));
             says(&mut waiter, "asking");
-            until("it waits", || mount.mount.traffic().parked > before);
+            until("it waits", || mount.mount.traffic().deferred_requests > before);
             waiter.kill().unwrap();
             assert!(!waiter.wait().unwrap().success());
         }

@@ -279,8 +279,8 @@ fn appending_ends_while_a_file_is_open_the_ordinary_way() {
 fn bound_inputs_are_read_past_us_and_one_that_changed_is_not() {
     needs_fuse!();
     let vfs = pool();
-    let folder = tempfile::tempdir().unwrap();
-    let host = |name: &str| -> PathBuf { folder.path().join(name) };
+    let directory = tempfile::tempdir().unwrap();
+    let host = |name: &str| -> PathBuf { directory.path().join(name) };
     for name in ["same", "changed"] {
         fs::write(host(name), pattern(MIB)).unwrap();
         let bound = vfs.bind(vfs::Vfs::root(), name.as_bytes(), &host(name));
