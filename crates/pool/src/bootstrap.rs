@@ -118,8 +118,8 @@ pub enum NodeMessage {
 }
 
 /// Writes a message as one line.
-pub fn write_message(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
+pub fn write_message(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
     line.push(b'\n');
     to.write_all(&line)?;
     to.flush()

@@ -43,14 +43,14 @@ impl Failed {
 
 /// Runs a node that gets these lines from its starter, and fails.
 fn fail(selector: NodeSelector, lines: &[String], memory: &Result<ByteSize, Problem>) -> Failed {
-    let folder = tempfile::tempdir().unwrap();
-    let (log, pool) = (folder.path().join("log"), folder.path().join("pool"));
+    let host_dir = tempfile::tempdir().unwrap();
+    let (log, pool) = (host_dir.path().join("log"), host_dir.path().join("pool"));
     let requests = RefCell::new(Vec::new());
     let granted = |size, nodes| {
         requests.borrow_mut().push((size, nodes));
         memory.clone()
     };
-    let env = HostEnv { directory: folder.path(), log: &log, pool: &pool, memory: &granted };
+    let env = HostEnv { directory: host_dir.path(), log: &log, pool: &pool, memory: &granted };
     let mut output = Vec::new();
     let run: Result<RunningNode, _> = run_node(selector, &env, lines.concat().as_bytes(), &mut output);
     assert!(!log.exists(), "only a node that goes on writes a log");

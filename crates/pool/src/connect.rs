@@ -62,7 +62,7 @@ fn identity_problem(refused: IdentityError) -> Problem {
 
 /// Runtime of one thread, in which the caller waits for nodes.
 pub fn runtime() -> Result<Runtime, Problem> {
-    let none = |error| Problem::new(format!("nothing to wait for nodes with: {error}"));
+    let none = |error| Problem::new(format!("the connections cannot be polled: {error}"));
     Builder::new_current_thread().enable_all().build().map_err(none)
 }
 
@@ -89,7 +89,7 @@ pub async fn connect(path: &Path, retry_policy: RetryPolicy) -> Result<Client, P
 pub fn connect_short_lived(path: &Path, retry_policy: RetryPolicy) -> Result<(Client, Reactor), ConnectError> {
     let reactor = Reactor::new().map_err(|error| ConnectError {
         errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
-        problem: Problem::new(format!("nothing to wait for nodes with: {error}")),
+        problem: Problem::new(format!("the connections cannot be polled: {error}")),
     })?;
     Ok((connect_to(&reactor, path, retry_policy, Remote::short_lived)?, reactor))
 }
@@ -151,7 +151,7 @@ fn connect_problem(path: &Path, refusal: &Refusal) -> Problem {
         other => format!("the pool of {pool} refuses this client: {other}"),
     };
     Problem::new(why)
-        .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")
+        .hint("`tidemill pool status` shows which nodes answer; `tidemill pool start` replaces a pool that has ended")
 }
 
 /// Selects the best address of a node: its Unix socket if the node is on this host and the path
@@ -160,10 +160,10 @@ fn connect_problem(path: &Path, refusal: &Refusal) -> Problem {
 /// A socket that refuses the connection never leads to the network instead. Another host's loopback
 /// address is never used, since any process may listen at that port here.
 pub fn best_address(node: &NodeEntry) -> Option<&Address> {
-    let here = node.process.is_of_this_host();
+    let is_local = node.process.is_of_this_host();
     let can = |address: &&Address| match address {
-        Address::Unix(path) => here && !is_missing(path),
-        Address::Tcp { host, .. } => here || !is_loopback(host),
+        Address::Unix(path) => is_local && !is_missing(path),
+        Address::Tcp { host, .. } => is_local || !is_loopback(host),
         Address::Tls { .. } => true,
     };
     let socket = || node.addresses.iter().find(|address| matches!(address, Address::Unix(_)));
@@ -196,10 +196,10 @@ mod tests {
             (entry.process, entry.addresses) = (process, addresses.to_vec());
             entry
         };
-        let here = entry(Process::current().unwrap(), &addresses);
-        assert_eq!(best_address(&here), Some(&addresses[1]), "no such path is seen here");
+        let local = entry(Process::current().unwrap(), &addresses);
+        assert_eq!(best_address(&local), Some(&addresses[1]), "no such path is seen here");
         symlink("/nowhere", &socket).unwrap();
-        assert_eq!(best_address(&here), Some(&addresses[0]), "it leads nowhere: that is a refusal");
+        assert_eq!(best_address(&local), Some(&addresses[0]), "it leads nowhere: that is a refusal");
         let elsewhere = Process { net: 0, ..Process::current().unwrap() };
         assert_eq!(best_address(&entry(elsewhere.clone(), &addresses)), Some(&addresses[0]));
         assert_eq!(best_address(&entry(elsewhere.clone(), &addresses[1..])), None, "its loopback is not ours");

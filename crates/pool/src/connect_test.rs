@@ -23,15 +23,15 @@ const FEW_TRIES: RetryPolicy =
 /// Pool in memory with a local endpoint.
 struct TestPool {
     endpoint: LocalEndpoint,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl TestPool {
     fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let node = embedded_node(ByteSize::mib(32), Duration::ZERO).unwrap();
-        let endpoint = LocalEndpoint::open(&node, folder.path()).unwrap();
-        Self { endpoint, folder }
+        let endpoint = LocalEndpoint::open(&node, directory.path()).unwrap();
+        Self { endpoint, directory }
     }
 
     /// Writes a pool file like the pool's own, with a change.
@@ -42,7 +42,7 @@ impl TestPool {
     }
 
     fn write(&self, text: &str) -> PathBuf {
-        let path = self.folder.path().join("other");
+        let path = self.directory.path().join("other");
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
@@ -50,7 +50,7 @@ impl TestPool {
 
     /// Writes a pool file whose node answers at no address.
     fn file_of_nobody(&self) -> PathBuf {
-        let nobody = format!("unix:{}", self.folder.path().join("nobody").display());
+        let nobody = format!("unix:{}", self.directory.path().join("nobody").display());
         self.file_with(|file| file["nodes"][0]["addresses"] = json!([nobody]))
     }
 }
@@ -62,7 +62,7 @@ fn refusal(path: &Path) -> ConnectError {
 #[test]
 fn a_connection_that_fails_has_an_errno_for_a_program_and_words_for_a_person() {
     let pool = TestPool::start();
-    let missing = refusal(&pool.folder.path().join("none"));
+    let missing = refusal(&pool.directory.path().join("none"));
     assert_eq!(missing.errno, Errno::NOENT);
     assert!(missing.problem.to_string().contains("`tidemill pool start` starts a pool"), "{}", missing.problem);
     let cases: [(&dyn Fn() -> PathBuf, Errno, &str); 8] = [
@@ -73,7 +73,7 @@ fn a_connection_that_fails_has_an_errno_for_a_program_and_words_for_a_person() {
         (&|| pool.file_with(|file| file["certificate"] = json!("none")), Errno::INVAL, "other"),
         (&|| pool.file_with(|file| file["token"] = json!("f".repeat(64))), Errno::ACCESS, "refuses this client"),
         (&|| pool.file_of_nobody(), Errno::NOTCONN, "no node of the pool of"),
-        (&|| pool.folder.path().to_owned(), Errno::ACCESS, "not a regular file"),
+        (&|| pool.directory.path().to_owned(), Errno::ACCESS, "not a regular file"),
     ];
     for (path, errno, expected) in cases {
         let refused = refusal(&path());
@@ -145,16 +145,16 @@ fn a_node_is_up_only_if_it_is_the_one_of_the_pool_file() {
 
 #[test]
 fn a_pool_has_ended_only_when_no_node_answers_and_its_file_is_gone() {
-    let TestPool { endpoint, folder } = TestPool::start();
+    let TestPool { endpoint, directory } = TestPool::start();
     let path = endpoint.file().to_owned();
     let connected = ConnectedPool::read(&path).unwrap();
     assert_eq!(connected.path(), path);
     let runtime = runtime().unwrap();
     let client = runtime.block_on(connect(&path, FEW_TRIES)).unwrap();
     assert!(!runtime.block_on(connected.has_ended(&client)));
-    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::rename(&path, directory.path().join("moved")).unwrap();
     assert!(!runtime.block_on(connected.has_ended(&client)), "its node still answers");
-    fs::rename(folder.path().join("moved"), &path).unwrap();
+    fs::rename(directory.path().join("moved"), &path).unwrap();
     runtime.block_on(endpoint.close());
     assert!(runtime.block_on(connected.has_ended(&client)));
 }
@@ -191,6 +191,6 @@ fn no_pool_is_started_where_one_runs() {
 #[test]
 fn an_embedded_pool_needs_memory() {
     let refused = embedded(ByteSize(0), Duration::ZERO).map(drop).unwrap_err();
-    assert_eq!(refused.message, "a pool that has no memory holds nothing");
+    assert_eq!(refused.message, "a pool needs memory");
     assert_eq!(refused.hint.as_deref(), Some("give it --memory"));
 }

@@ -28,7 +28,7 @@ pub fn embedded_node(memory: ByteSize, space_wait: Duration) -> Result<Arc<Node>
 pub fn engine(settings: &NodeSettings) -> Result<Arc<Arena>, Problem> {
     let memory = settings.memory;
     if memory.0 == 0 {
-        return Err(Problem::new("a pool that has no memory holds nothing").hint("give it --memory"));
+        return Err(Problem::new("a pool needs memory").hint("give it --memory"));
     }
     let options =
         arena::ArenaOptions { stripe_bytes: settings.stripe_bytes, ..arena::ArenaOptions::with_capacity(memory.0) };

@@ -111,8 +111,11 @@ impl PoolFile {
     fn parse(path: &Path, text: &str) -> Result<Self, (Errno, Problem)> {
         let shown = path.display();
         if text.trim().is_empty() {
-            let problem = Problem::new(format!("the pool of {shown} is just being started, or its start was cut off"));
-            return Err((Errno::NOTCONN, problem.hint("try again; `tidemill pool start` takes over what was cut off")));
+            let problem = Problem::new(format!("the pool of {shown} is being started, or its start was interrupted"));
+            return Err((
+                Errno::NOTCONN,
+                problem.hint("try again; `tidemill pool start` replaces an interrupted start"),
+            ));
         }
         let none = |why: &dyn std::fmt::Display| {
             let problem = Problem::new(format!("{shown} is not a pool file: {why}"));
@@ -178,9 +181,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::NotFound => Problem::new(format!("there is no pool file {shown}"))
             .hint("`tidemill pool start` starts a pool; --pool FILE or TIDEMILL_POOL says where another is"),
-        io::ErrorKind::PermissionDenied => {
-            Problem::new(format!("the pool file {shown} may not be read: {error}")).hint("a pool is its owner's alone")
-        }
+        io::ErrorKind::PermissionDenied => Problem::new(format!("the pool file {shown} may not be read: {error}"))
+            .hint("only its owner can use a pool"),
         _ => Problem::new(format!("the pool file {shown} cannot be read: {error}")),
     }
 }

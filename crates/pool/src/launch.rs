@@ -127,18 +127,19 @@ impl Launched {
 
     fn spawn_one(
         &mut self,
-        what: String,
+        description: String,
         mut command: Command,
         sender: &Sender<(usize, io::Result<Option<NodeMessage>>)>,
     ) -> Result<(), Problem> {
         let program = command.get_program().to_string_lossy().into_owned();
         let no_start = |error| {
-            Problem::new(format!("{what} cannot be started: {program}: {error}")).hint("nothing was left running")
+            Problem::new(format!("{description} cannot be started: {program}: {error}"))
+                .hint("nothing was left running")
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(no_start)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it is piped"));
         let (index, sender) = (self.processes.len(), sender.clone());
-        self.processes.push(LaunchedProcess { description: what, child, stdin, outlives_starter: false });
+        self.processes.push(LaunchedProcess { description, child, stdin, outlives_starter: false });
         let listen = move || {
             let mut lines = BufReader::new(stdout);
             loop {
@@ -156,10 +157,10 @@ impl Launched {
 
     /// Sends a message to all processes. A process that has exited is detected by its missing
     /// replies.
-    pub fn send(&mut self, what: &impl Serialize) {
+    pub fn send(&mut self, message: &impl Serialize) {
         for process in &mut self.processes {
             if let Some(stdin) = &mut process.stdin {
-                let _ = write_message(stdin, what);
+                let _ = write_message(stdin, message);
             }
         }
     }
@@ -172,7 +173,7 @@ impl Launched {
                 let problem = Problem::new(format!("node {id} cannot start: {message}"));
                 Err(hint.map_or(problem.clone(), |hint| problem.hint(hint)))
             }
-            Ok((_, Ok(Some(said)))) => Ok(Some(said)),
+            Ok((_, Ok(Some(message)))) => Ok(Some(message)),
             Ok((index, Ok(None))) => Err(self.exit_problem(index)),
             Ok((index, Err(error))) => Err(Problem::new(format!("{}: {error}", self.processes[index].description))
                 .hint("what its shell prints at the start of a session must not go to standard output")),

@@ -35,7 +35,7 @@ impl LocalEndpoint {
     /// created in it, or no thread can be started.
     pub fn open(node: &Arc<Node>, directory: &Path) -> Result<Self, Problem> {
         let cannot =
-            |error: &dyn std::fmt::Display| Problem::new(format!("the pool cannot be shown to programs: {error}"));
+            |error: &dyn std::fmt::Display| Problem::new(format!("the pool cannot be served to programs: {error}"));
         let address = address(directory).map_err(|error| cannot(&error))?;
         let (id, token) = (random_text(ID_BYTES)?, random_text(TOKEN_BYTES)?);
         let key = Token::new(token.as_bytes()).map_err(|error| cannot(&error))?.of_node(&id, node.id());
@@ -105,7 +105,7 @@ mod tests {
     use vfs::Vfs;
 
     #[tokio::test]
-    async fn who_has_the_file_sees_the_same_pool_until_the_door_is_closed() {
+    async fn a_process_with_the_file_sees_the_same_pool_until_the_endpoint_is_closed() {
         let directory = tempfile::tempdir().unwrap();
         let node = embedded_node(ByteSize::mib(32), Duration::ZERO).unwrap();
         let inside = Vfs::new(Client::embedded(node.clone()));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_path_is_too_long_for_a_socket_is_told_before() {
+    fn a_directory_whose_path_is_too_long_for_a_socket_is_told_before() {
         assert!(LocalEndpoint::fits(Path::new("/run/user/1000/tidemill/run")));
         assert!(!LocalEndpoint::fits(Path::new(&format!("/{}", "x".repeat(101)))));
     }

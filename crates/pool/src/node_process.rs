@@ -65,9 +65,9 @@ pub enum BootstrapError {
     Unreported(Problem),
 }
 
-/// Bootstraps a node and reports a failure to its starter. `spec` selects the node's settings, and
-/// `input` and `output` lead to the starter. If `input` ends before the bootstrap is complete, the
-/// node ends too.
+/// Bootstraps a node and reports a failure to its starter. `selector` selects the node's settings,
+/// and `input` and `output` lead to the starter. If `input` ends before the bootstrap is complete,
+/// the node ends too.
 pub fn run_node(
     selector: NodeSelector,
     host_env: &HostEnv,
@@ -101,7 +101,9 @@ impl NodeSelector {
             Self::Id(id) => plan.nodes.iter().find(|spec| spec.id == id),
             Self::Rank(rank) => plan.nodes.get(rank),
         };
-        spec.ok_or_else(|| Problem::new(format!("the starter has no seat for {self:?} among {}", plan.nodes.len())))
+        spec.ok_or_else(|| {
+            Problem::new(format!("the starter has no entry for {self:?} among its {} nodes", plan.nodes.len()))
+        })
     }
 }
 
@@ -131,7 +133,8 @@ fn bootstrap_node(
             AddressSource::Named(host) => host.clone(),
             AddressSource::LocalHost | AddressSource::HostName => host_name(),
         },
-        process: Process::current().map_err(|error| Problem::new(format!("this process is not known: {error}")))?,
+        process: Process::current()
+            .map_err(|error| Problem::new(format!("this process cannot be identified: {error}")))?,
         addresses,
         memory: memory.0,
         slots: spec.slots.unwrap_or_else(processors),
@@ -253,7 +256,7 @@ fn listen(
         }
         // The path is too long for a socket: clients of this host use the network too.
         Err(error) => {
-            tracing::warn!("clients of this host come by the network too: {error}");
+            tracing::warn!("clients of this host use the network too: {error}");
             Ok((vec![network.advertise(advertised.clone())], vec![advertised]))
         }
     }
@@ -276,24 +279,24 @@ fn detach(log: &Path) -> Result<(), Problem> {
         rustix::stdio::dup2_stdout(&nothing)?;
         Ok(())
     };
-    changed().map_err(|error| Problem::new(format!("the log {} cannot be begun: {error}", log.display())))
+    changed().map_err(|error| Problem::new(format!("the log {} cannot be opened: {error}", log.display())))
 }
 
-fn expect_message<T>(line: io::Result<Option<T>>, what: &str) -> Result<T, Problem> {
+fn expect_message<T>(line: io::Result<Option<T>>, message: &str) -> Result<T, Problem> {
     match line {
         Ok(Some(line)) => Ok(line),
-        Ok(None) => Err(starter_gone(what)),
-        Err(error) => Err(Problem::new(format!("the starter's {what} cannot be read: {error}"))
+        Ok(None) => Err(starter_gone(message)),
+        Err(error) => Err(Problem::new(format!("the starter's {message} cannot be read: {error}"))
             .hint("`tidemill pool start` starts nodes; this command is for it")),
     }
 }
 
 fn check_sent(sent: io::Result<()>) -> Result<(), Problem> {
-    sent.map_err(|error| Problem::new(format!("the starter does not listen any more: {error}")))
+    sent.map_err(|error| Problem::new(format!("the starter has ended: {error}")))
 }
 
-fn starter_gone(what: &str) -> Problem {
-    Problem::new(format!("the starter has gone before its {what} came"))
+fn starter_gone(message: &str) -> Problem {
+    Problem::new(format!("the starter ended before it sent its {message}"))
         .hint("`tidemill pool start` starts nodes; this command is for it")
 }
 

@@ -62,8 +62,10 @@ pub fn check(path: &Path, about: &Metadata) -> Result<(), Problem> {
     check_owner(path, about)?;
     if about.mode() & OTHERS_WRITE != 0 {
         let shown = path.display();
-        return Err(Problem::new(format!("the pool file {shown} is not trusted: others than its owner may write it"))
-            .hint(format!("see that it is what `tidemill pool start` wrote, then `chmod 600 {shown}`")));
+        return Err(Problem::new(format!(
+            "the pool file {shown} is not trusted: users other than its owner may write it"
+        ))
+        .hint(format!("check that it is what `tidemill pool start` wrote, then `chmod 600 {shown}`")));
     }
     Ok(())
 }
@@ -75,7 +77,7 @@ fn check_owner(path: &Path, about: &Metadata) -> Result<(), Problem> {
     }
     let shown = path.display();
     Err(Problem::new(format!("the pool file {shown} is not trusted: user {owner} owns it, and this is user {user}"))
-        .hint("a pool is its owner's alone: use a pool file of your own, or become that user"))
+        .hint("only its owner can use a pool: use a pool file of your own, or become that user"))
 }
 
 fn warn_readable(path: &Path) {

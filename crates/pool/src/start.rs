@@ -118,9 +118,7 @@ fn validate(pool_spec: &PoolSpec) -> Result<u32, Problem> {
         return Err(too_many(max_nodes, pool_spec.partitions));
     }
     if pool_spec.memory == Memory::Bytes(0) {
-        return Err(
-            Problem::new("a pool whose nodes have no memory holds nothing".to_owned()).hint("give them --memory")
-        );
+        return Err(Problem::new("a pool needs a node with memory".to_owned()).hint("give the nodes --memory"));
     }
     Ok(max_nodes)
 }
@@ -178,8 +176,8 @@ fn wait_until_ready(launched: &mut Launched, plan: &BootstrapPlan, until: Instan
 /// Names the nodes that did not answer in time.
 fn timeout_problem(plan: &BootstrapPlan, has: impl Fn(u32) -> bool) -> Problem {
     let silent: Vec<String> = plan.nodes.iter().filter(|spec| !has(spec.id)).map(describe).collect();
-    let (who, seconds) = (silent.join(", "), START_WAIT.as_secs());
-    Problem::new(format!("{who} did not answer within {seconds} s")).hint("nothing was left running")
+    let (nodes, seconds) = (silent.join(", "), START_WAIT.as_secs());
+    Problem::new(format!("{nodes} did not answer within {seconds} s")).hint("nothing was left running")
 }
 
 fn describe(spec: &NodeSpec) -> String {

@@ -36,7 +36,7 @@ impl StartLock {
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Problem::new(format!("a pool is just being started at {}", path.display()))
+                    return Err(Problem::new(format!("a pool is being started at {}", path.display()))
                         .hint("wait for that start, or choose another file with --pool"));
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
@@ -79,8 +79,8 @@ fn is_link(path: &Path) -> bool {
 }
 
 fn link(path: &Path) -> Problem {
-    Problem::new(format!("{} is a link: a pool is not started through one", path.display()))
-        .hint("name the file that it is to lead to, or remove it")
+    Problem::new(format!("{} is a symbolic link: a pool cannot be started through one", path.display()))
+        .hint("name its target, or remove it")
 }
 
 /// True if the path still names this file.

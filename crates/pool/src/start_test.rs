@@ -27,7 +27,7 @@ fn answers() -> String {
 /// Directory with a script in place of the program, and the pool file. Its path must be quoted in a
 /// shell.
 struct Host {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     /// Directory of commands for hosts, which are named in a text that is split at blanks.
     commands: tempfile::TempDir,
 }
@@ -35,15 +35,15 @@ struct Host {
 impl Host {
     /// Makes a script whose variable `id` is the node's id.
     fn with_nodes(commands: &str) -> Self {
-        let folder = tempfile::Builder::new().prefix("it's a ").tempdir().unwrap();
-        let host = Self { folder, commands: tempfile::tempdir().unwrap() };
+        let directory = tempfile::Builder::new().prefix("it's a ").tempdir().unwrap();
+        let host = Self { directory, commands: tempfile::tempdir().unwrap() };
         host.script(&host.path("node"), &format!("id=$5 memory=1048576\n{commands}"));
         host
     }
 
     /// Makes a script whose variable `here` is the directory of the pool file.
     fn script(&self, path: &Path, commands: &str) {
-        let here = self.folder.path().to_str().unwrap().replace('\'', "'\\''");
+        let here = self.directory.path().to_str().unwrap().replace('\'', "'\\''");
         fs::write(path, format!("#!/bin/sh\nhere='{here}'\n{commands}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -56,7 +56,7 @@ impl Host {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn spec(&self, nodes: u32) -> PoolSpec {
@@ -177,7 +177,7 @@ fn a_specification_that_cannot_be_is_refused_before_a_node_starts() {
         (spec(65), "a pool of 64 partitions cannot have 65 nodes"),
         (PoolSpec { max_nodes: Some(65), ..spec(1) }, "a pool of 64 partitions cannot have 65 nodes"),
         (PoolSpec { max_nodes: Some(1), ..spec(2) }, "--max-nodes 1 is less than the 2 nodes of the start"),
-        (PoolSpec { memory: Memory::Bytes(0), ..spec(1) }, "a pool whose nodes have no memory holds nothing"),
+        (PoolSpec { memory: Memory::Bytes(0), ..spec(1) }, "a pool needs a node with memory"),
         (PoolSpec { port: Some(65_535), ..spec(2) }, "--port 65535: there is no port for node 2"),
         (
             PoolSpec { target: LaunchTarget::Ssh { hosts: vec!["-x".into()], ssh: "ssh".into() }, ..spec(0) },

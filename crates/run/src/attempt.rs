@@ -1,9 +1,9 @@
 //! One attempt of a task: its directory, command, process and outputs.
 //!
 //! ```text
-//! expand -> enter -> exec -> collect      outputs are in the pool
-//!             |        |        |
-//!             +--------+--------+-> discard, and a failure that says what to do
+//! expand -> prepare -> exec -> collect      outputs are in the pool
+//!             |         |        |
+//!             +---------+--------+-> discard, and a failure that says what to do
 //! ```
 
 use crate::checked_workflow::CheckedWorkflow;
@@ -63,7 +63,7 @@ pub struct RunContext {
 /// Runs an attempt to its end.
 pub async fn run(context: Arc<RunContext>, task: TaskId, attempt: u32, cancel: CancellationToken) -> AttemptResult {
     let started = Instant::now();
-    let mut tried = AttemptResult {
+    let mut attempt_result = AttemptResult {
         task,
         started,
         ended: started,
@@ -77,9 +77,9 @@ pub async fn run(context: Arc<RunContext>, task: TaskId, attempt: u32, cancel: C
         refused: false,
         result: Ok(Vec::new()),
     };
-    tried.result = context.perform(attempt, cancel, &mut tried).await;
-    tried.ended = Instant::now();
-    tried
+    attempt_result.result = context.perform(attempt, cancel, &mut attempt_result).await;
+    attempt_result.ended = Instant::now();
+    attempt_result
 }
 
 impl RunContext {
@@ -87,11 +87,11 @@ impl RunContext {
         &self,
         attempt: u32,
         cancel: CancellationToken,
-        tried: &mut AttemptResult,
+        attempt_result: &mut AttemptResult,
     ) -> Result<Vec<OutputFile>, AttemptFailure> {
-        let task = tried.task;
+        let task = attempt_result.task;
         let command = self.expand(task);
-        self.record_argv(&command, tried);
+        self.record_argv(&command, attempt_result);
         let workspace = self.workspace.as_ref().filter(|_| self.flow.tool_of(task).needs_workdir());
         let refused_before = (self.refusals(), self.filled.load(Relaxed));
         if let Some(workspace) = workspace {
@@ -100,7 +100,7 @@ impl RunContext {
                 .await
                 .map_err(|error| setup_failure(&error, "the task's directory could not be prepared"))?;
         }
-        let outcome = self.execute(&command, attempt, cancel, tried).await;
+        let outcome = self.execute(&command, attempt, cancel, attempt_result).await;
         let outcome = match (outcome, workspace) {
             (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
             (outcome, _) => outcome.map(|()| Vec::new()),
@@ -108,10 +108,10 @@ impl RunContext {
         if self.workspace.as_ref().is_some_and(Workspace::is_filled) {
             self.filled.fetch_add(1, Relaxed);
         }
-        tried.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
+        attempt_result.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Do this before the directory is removed, while the fill level that explains the failure
         // can still be seen.
-        let outcome = outcome.map_err(|failure| self.attribute_to_space(failure, task, tried.refused));
+        let outcome = outcome.map_err(|failure| self.attribute_to_space(failure, task, attempt_result.refused));
         let outcome = self.keep_or_forget(outcome, (task, attempt)).await;
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // Only log an error of the removal; the user needs the failure that came first.
@@ -132,8 +132,8 @@ impl RunContext {
         }
     }
 
-    fn record_argv(&self, command: &TaskCommand, tried: &mut AttemptResult) {
-        tried.argv = std::iter::once(self.program(tried.task).display().to_string())
+    fn record_argv(&self, command: &TaskCommand, attempt_result: &mut AttemptResult) {
+        attempt_result.argv = std::iter::once(self.program(attempt_result.task).display().to_string())
             .chain(command.args.iter().cloned())
             .collect();
     }
@@ -147,19 +147,19 @@ impl RunContext {
         command: &TaskCommand,
         attempt: u32,
         cancel: CancellationToken,
-        tried: &mut AttemptResult,
+        attempt_result: &mut AttemptResult,
     ) -> Result<(), AttemptFailure> {
-        let tool = self.flow.tool_of(tried.task);
+        let tool = self.flow.tool_of(attempt_result.task);
         let workspace = self.workspace.as_ref().filter(|_| tool.needs_workdir());
         let io = match workspace {
-            Some(workspace) => workspace.task_io(tried.task, command).await,
+            Some(workspace) => workspace.task_io(attempt_result.task, command).await,
             None => Ok(TaskIo::paths(self.default_cwd.clone().into(), command)),
         };
         let io = io.map_err(|error| setup_failure(&error, "its standard files could not be opened"))?;
         let launch = Launch {
-            program: self.program(tried.task),
+            program: self.program(attempt_result.task),
             args: command.args.iter().map(OsString::from).collect(),
-            env: self.environment_of(command, (tried.task, attempt), &io),
+            env: self.environment_of(command, (attempt_result.task, attempt), &io),
             cwd: io.cwd,
             stdin: io.stdin,
             stdout: io.stdout,
@@ -167,17 +167,17 @@ impl RunContext {
             grace: self.grace,
             memory: self.memory.as_ref().and_then(|limits| limits.limit_of(tool)),
         };
-        tried.started = Instant::now();
+        attempt_result.started = Instant::now();
         let ended = exec::run(launch, cancel).await;
         if let Some(workspace) = workspace {
             workspace.release_opened(&io.opened).await;
         }
-        tried.stdout = captured_output(&ended.stdout);
-        tried.stderr = captured_output(&ended.stderr);
-        tried.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
-        tried.max_rss_bytes = ended.usage.rss_max;
-        tried.peak_memory_bytes = ended.usage.memory_peak;
-        tried.exit_code = if let ExitReason::Exited(code) = &ended.ending { Some(*code) } else { None };
+        attempt_result.stdout = captured_output(&ended.stdout);
+        attempt_result.stderr = captured_output(&ended.stderr);
+        attempt_result.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
+        attempt_result.max_rss_bytes = ended.usage.rss_max;
+        attempt_result.peak_memory_bytes = ended.usage.memory_peak;
+        attempt_result.exit_code = if let ExitReason::Exited(code) = &ended.ending { Some(*code) } else { None };
         check_exit(&ended.ending, tool)
     }
 
@@ -258,7 +258,7 @@ impl RunContext {
         let more = missing.len().saturating_sub(NAMED_MAX);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         let list: Vec<String> = named.collect();
-        format!("it ended well but did not write {}{rest}", list.join(", "))
+        format!("it succeeded but did not write {}{rest}", list.join(", "))
     }
 
     /// Number of requests for space that the pool has refused so far.

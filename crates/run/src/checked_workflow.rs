@@ -67,7 +67,7 @@ impl CheckedWorkflow {
 
     /// Names the members that a task writes, for people: of many the first few and the number of
     /// the others.
-    pub fn told_outputs(&self, id: TaskId) -> String {
+    pub fn describe_outputs(&self, id: TaskId) -> String {
         const NAMED_MAX: usize = 3;
         let names: Vec<String> = self.outputs(id).take(NAMED_MAX).map(|data| self.workflow.data_name(data)).collect();
         let more = self.outputs(id).skip(NAMED_MAX).count();
@@ -75,7 +75,7 @@ impl CheckedWorkflow {
     }
 
     /// Lists the config values of a task's call, for people; cut after 200 characters.
-    pub fn told_values(&self, id: TaskId) -> String {
+    pub fn describe_values(&self, id: TaskId) -> String {
         const CHARS_MAX: usize = 200;
         let tool = self.tool_of(id);
         let describe = |bound: &ConfigBinding| {

@@ -46,10 +46,10 @@ mod tests {
     fn the_last_resort_ends_tools_and_removes_copies_once() {
         let root = tempfile::tempdir().expect("made");
         let ram_disk = root.path().join("copies");
-        let mut claim = mount::RuntimeDir::at(root.path().join("run"))
+        let mut registration = mount::RuntimeDir::at(root.path().join("run"))
             .and_then(|dir| dir.register("last-resort"))
             .expect("claimed");
-        claim.add_directory(&ram_disk).expect("noted");
+        registration.add_directory(&ram_disk).expect("noted");
         fs::create_dir_all(ram_disk.join("data")).expect("made");
         let id = format!("last-resort-{}", std::process::id());
         let mut tool = Command::new("sleep").arg("600").env("TIDEMILL_RUN", &id).spawn().expect("started");
@@ -60,7 +60,7 @@ mod tests {
             std::thread::yield_now();
         }
         let cleanup = EmergencyCleanup::default();
-        cleanup.arm(Some(CleanupList { rollback: claim.rollback(), run_env_var }));
+        cleanup.arm(Some(CleanupList { rollback: registration.rollback(), run_env_var }));
         cleanup.clone().act();
         assert_eq!(tool.wait().expect("waited").signal(), Some(9));
         assert!(!ram_disk.exists());

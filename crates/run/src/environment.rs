@@ -2,7 +2,7 @@
 //! endpoint for programs with the preload library, or a RAM disk.
 //!
 //! The fields are dropped in their order, which leaves nothing behind: first the mount and the
-//! endpoint, then the claim with its directories.
+//! endpoint, then the registration with its directories.
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
@@ -38,7 +38,7 @@ pub struct RunEnvironment {
     /// declares memory.
     pub memory_groups: Option<Arc<MemoryGroups>>,
     /// The run's registration and directory in the runtime directory.
-    claim: PoolRegistration,
+    registration: PoolRegistration,
 }
 
 impl RunEnvironment {
@@ -56,17 +56,18 @@ impl RunEnvironment {
     ) -> Result<Self, Problem> {
         let runtime = RuntimeDir::of_user()?;
         remove_stale_runs(&runtime)?;
-        let mut claim = runtime.register(&spec.run_id)?;
-        emergency_cleanup.arm(Some(CleanupList { rollback: claim.rollback(), run_env_var: run_env_var(&spec.run_id) }));
+        let mut registration = runtime.register(&spec.run_id)?;
+        emergency_cleanup
+            .arm(Some(CleanupList { rollback: registration.rollback(), run_env_var: run_env_var(&spec.run_id) }));
         // Make the groups first: after a crash the tools must end before their files are removed.
-        let memory_groups = memory_limits::prepare(&spec.flow, &mut claim);
+        let memory_groups = memory_limits::prepare(&spec.flow, &mut registration);
         let node = pool::embedded_node(memory, spec.space_wait)?;
         let pool = Vfs::new(Client::embedded(node.clone()));
-        let mut setup = StorageSetup { spec, choice, tools, claim: &mut claim };
+        let mut setup = StorageSetup { spec, choice, tools, registration: &mut registration };
         let mount = setup.mount(&pool)?;
         let endpoint = setup.endpoint(&node)?;
-        let ram_disk = if choice.has_copies() { Some(ram_disk(&mut claim)?) } else { None };
-        Ok(Self { pool, node, mount, endpoint, ram_disk, memory_groups, claim })
+        let ram_disk = if choice.has_copies() { Some(ram_disk(&mut registration)?) } else { None };
+        Ok(Self { pool, node, mount, endpoint, ram_disk, memory_groups, registration })
     }
 
     /// The pool as tasks see it.
@@ -81,7 +82,7 @@ impl RunEnvironment {
     ) -> Result<Workspace, Problem> {
         // With the preload library nothing exists at this path, so no file of the host is hidden,
         // and paths equal those of the mount.
-        let root = self.claim.mount_point().into();
+        let root = self.registration.mount_point().into();
         let preloaded = match (&choice.library, &self.endpoint) {
             (Some(library), Some(endpoint)) => {
                 let scratch = endpoint.file().parent().unwrap_or(Path::new("/"));
@@ -91,12 +92,12 @@ impl RunEnvironment {
             _ => None,
         };
         let is_direct = self.mount.is_some() || preloaded.is_some();
-        let forms = StorageModes {
+        let modes = StorageModes {
             direct: is_direct.then_some(PoolStorage { root, preloaded }),
             staged: self.ram_disk.clone().map(StagedStorage::new),
             copied: choice.staged.clone(),
         };
-        Ok(Workspace::new(self.pool.clone(), forms, flow, cancel))
+        Ok(Workspace::new(self.pool.clone(), modes, flow, cancel))
     }
 
     /// Peak of the bytes that the pool held.
@@ -111,7 +112,7 @@ impl RunEnvironment {
         if let Some(endpoint) = self.endpoint {
             endpoint.close().await;
         }
-        drop(self.claim);
+        drop(self.registration);
         unmounted
     }
 }
@@ -122,7 +123,7 @@ struct StorageSetup<'a> {
     spec: &'a RunSpec,
     choice: &'a mut StorageChoice,
     tools: &'a ToolSupport,
-    claim: &'a mut PoolRegistration,
+    registration: &'a mut PoolRegistration,
 }
 
 impl StorageSetup<'_> {
@@ -139,9 +140,9 @@ impl StorageSetup<'_> {
             passthrough: self.spec.passthrough,
             // The kernel of the only mount sees all locks of tools.
             pool_locks: false,
-            ..mount::MountOptions::named(self.claim.name())
+            ..mount::MountOptions::named(self.registration.name())
         };
-        match Mount::new(pool, self.claim.mount_point(), &options) {
+        match Mount::new(pool, self.registration.mount_point(), &options) {
             Err(error) if self.is_free() => {
                 *self.choice = self.tools.without_mount(&error.to_string());
                 Ok(None)
@@ -167,16 +168,17 @@ impl StorageSetup<'_> {
     /// Opens the endpoint in the run's directory, or on the RAM disk if that path is too long for a
     /// socket.
     fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<LocalEndpoint, Problem> {
-        let near = self.claim.mount_point().with_file_name("door");
-        let directory = if LocalEndpoint::fits(&near) { near } else { in_memory(self.claim, "-door") };
-        private_directory(self.claim, &directory)?;
+        let beside_mount = self.registration.mount_point().with_file_name("door");
+        let directory =
+            if LocalEndpoint::fits(&beside_mount) { beside_mount } else { in_memory(self.registration, "-door") };
+        private_directory(self.registration, &directory)?;
         LocalEndpoint::open(node, &directory)
     }
 }
 
-/// Removes what killed runs, mounts and nodes left: mounts, directories, control groups, and daemons
-/// of tools. Every command that cleans up calls this, since a daemon is found only together with the
-/// directory of its run.
+/// Removes what killed runs, mounts and nodes left: mounts, directories, control groups, and
+/// daemons of tools. Every command that cleans up calls this, since a daemon is found only together
+/// with the directory of its run.
 pub fn remove_stale_runs(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.remove_stale()?;
     for name in &swept.removed {
@@ -197,23 +199,24 @@ pub fn run_env_var(run_id: &str) -> String {
 pub const RUN_VARIABLE: &str = "TIDEMILL_RUN";
 
 /// Creates a directory for copies on a RAM disk.
-fn ram_disk(claim: &mut PoolRegistration) -> Result<PathBuf, Problem> {
-    let directory = in_memory(claim, "");
-    private_directory(claim, &directory).map_err(|problem| problem.hint("staging needs a RAM disk it may write to"))?;
+fn ram_disk(registration: &mut PoolRegistration) -> Result<PathBuf, Problem> {
+    let directory = in_memory(registration, "");
+    private_directory(registration, &directory)
+        .map_err(|problem| problem.hint("staging needs a RAM disk it may write to"))?;
     Ok(directory)
 }
 
 /// A path on a RAM disk: below /dev/shm if that exists, else in the directory for temporary files.
-fn in_memory(claim: &PoolRegistration, what: &str) -> PathBuf {
+fn in_memory(registration: &PoolRegistration, what: &str) -> PathBuf {
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
     let uid = rustix::process::geteuid().as_raw();
-    parent.join(format!("tidemill-{uid}-{}{what}", claim.name()))
+    parent.join(format!("tidemill-{uid}-{}{what}", registration.name()))
 }
 
-/// Creates a directory that only this user may enter; it is removed with the claim.
-fn private_directory(claim: &mut PoolRegistration, directory: &Path) -> Result<(), Problem> {
-    claim.add_directory(directory)?;
+/// Creates a directory that only this user may enter; it is removed with the registration.
+fn private_directory(registration: &mut PoolRegistration, directory: &Path) -> Result<(), Problem> {
+    registration.add_directory(directory)?;
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory).map_err(|error| Problem::new(format!("{}: {error}", directory.display())))

@@ -288,7 +288,7 @@ impl<'a> EventLoop<'a> {
             (text, (String::new(), 0), None, true)
         };
         let flow = &self.context.flow;
-        let (line, writes, values) = (flow.task(task).line, flow.told_outputs(task), flow.told_values(task));
+        let (line, writes, values) = (flow.task(task).line, flow.describe_outputs(task), flow.describe_values(task));
         (self.on_event)(&RunEvent::TaskFailed {
             task,
             tool,
@@ -350,7 +350,7 @@ impl<'a> EventLoop<'a> {
                 (ReasonKind::Upstream, format!("no task writes {name}"), None, None)
             }
             FailureCause::NoTask { task } => {
-                (ReasonKind::Upstream, format!("it comes after task {}, which is not there", task.0), None, None)
+                (ReasonKind::Upstream, format!("it comes after task {}, which does not exist", task.0), None, None)
             }
             FailureCause::OwnAttempt => (ReasonKind::NotStarted, String::new(), None, None),
         };

@@ -92,7 +92,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("{error}; make room there or choose another directory with --out")
         }
-        io::ErrorKind::IsADirectory => format!("{error}; a directory is where the output belongs"),
+        io::ErrorKind::IsADirectory => format!("{error}; a directory exists at the path of the output"),
         _ => error.to_string(),
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_lie_in_the_folder_and_members_in_their_elements() {
+    fn scalars_lie_in_the_directory_and_members_in_their_elements() {
         let flow = workflow(&[("Best", &[]), ("Class", &[2])]);
         let found = places(&flow, &[DataId(0), DataId(2)], |id| format!("f{}.csv", id.0));
         assert_eq!(found[&DataId(0)], PathBuf::from("f0.csv"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_one_name_get_folders_by_index() {
+    fn members_of_one_name_get_directories_by_index() {
         let flow = workflow(&[("A", &[2, 2]), ("B", &[])]);
         let all: Vec<DataId> = (0..5).map(DataId).collect();
         let found = places(&flow, &all, |_| "x".into());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_never_stands_where_another_needs_a_folder() {
+    fn a_file_never_stands_where_another_needs_a_directory() {
         let flow = workflow(&[("A", &[]), ("B", &[2])]);
         let found = places(&flow, &[DataId(0), DataId(1)], |id| if id.0 == 0 { "B".into() } else { "b".into() });
         assert_ne!(found[&DataId(0)], PathBuf::from("B"));
@@ -258,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_way_is_named() {
+    fn a_directory_in_the_way_is_named() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("out.txt")).unwrap();
         let error = write(&mut TestSource { data: vec![1], fails: false }, &directory.path().join("out.txt"), 0o600)
             .unwrap_err();
-        assert!(error.to_string().contains("a folder stands where"), "{error}");
+        assert!(error.to_string().contains("a directory exists at"), "{error}");
     }
 }

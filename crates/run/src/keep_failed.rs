@@ -2,7 +2,7 @@
 //! after the run.
 //!
 //! ```text
-//! FOLDER/<tool>.<number>/
+//! DIRECTORY/<tool>.<number>/
 //!     left/     the task's directory as the failed attempt left it
 //!     inputs/   its inputs: copies of files that tasks wrote, links into the data directory
 //!     start/    the directory's content before an attempt: lists and directories of arrays
@@ -35,7 +35,7 @@ pub struct KeepFailed {
     pub data_dir: PathBuf,
 }
 
-/// A failed attempt, as describe and repeated by its script.
+/// A failed attempt, as its script describes and repeats it.
 #[derive(Debug, Clone)]
 pub struct RerunScript {
     /// Id of the task.
@@ -113,15 +113,16 @@ fn command(flow: &CheckedWorkflow, task: TaskId, directory: &Path, name: &str) -
 /// Writes lists and directories of arrays to `start`, with paths as they will be in `again`.
 fn write_start(flow: &CheckedWorkflow, task: TaskId, directory: &Path) -> io::Result<()> {
     let (start, again) = (directory.join("start"), directory.join("again"));
-    let here = |path: &str| Path::new(path).strip_prefix(&again).map_or_else(|_| path.into(), |path| start.join(path));
+    let relocate =
+        |path: &str| Path::new(path).strip_prefix(&again).map_or_else(|_| path.into(), |path| start.join(path));
     fs::create_dir_all(&start)?;
     let command = command(flow, task, directory, "again");
     for (path, text) in &command.lists {
-        fs::write(here(path), text)?;
+        fs::write(relocate(path), text)?;
     }
     for dir in &command.dirs {
-        fs::create_dir_all(here(&dir.path))?;
-        dir.links.iter().try_for_each(|(name, target)| symlink(target, here(&dir.path).join(name)))?;
+        fs::create_dir_all(relocate(&dir.path))?;
+        dir.links.iter().try_for_each(|(name, target)| symlink(target, relocate(&dir.path).join(name)))?;
     }
     Ok(())
 }
@@ -136,31 +137,31 @@ fn text(command: &TaskCommand, repeat: &RerunScript, directory: &Path) -> String
         .iter()
         .cloned()
         .chain(of_tool)
-        .map(|(name, value)| quoted(&format!("{name}={value}")))
+        .map(|(name, value)| quote(&format!("{name}={value}")))
         .collect();
     let words: Vec<String> = std::iter::once(repeat.program.display().to_string())
         .chain(command.args.iter().cloned())
-        .map(|word| quoted(&word))
+        .map(|word| quote(&word))
         .collect();
     let path = if command.path.is_empty() {
         String::new()
     } else {
-        format!("PATH={}:$PATH\nexport PATH\n", quoted(&command.path.join(":")))
+        format!("PATH={}:$PATH\nexport PATH\n", quote(&command.path.join(":")))
     };
-    let input = quoted(command.stdin.as_deref().unwrap_or("/dev/null"));
-    let output = command.stdout.as_ref().map_or(String::new(), |path| format!(" > {}", quoted(path)));
+    let input = quote(command.stdin.as_deref().unwrap_or("/dev/null"));
+    let output = command.stdout.as_ref().map_or(String::new(), |path| format!(" > {}", quote(path)));
     format!(
         "#!/bin/sh\n# Repeats {tool} outside its run, in the directory `again` beside this script. It failed: {why}\n\
          # `left` has the files that it left in its directory, `inputs` has its inputs.\n\
          cd {directory} && rm -rf again && cp -R start again && cd again || exit\n\
          {path}exec env {variables} {words} < {input}{output}\n",
-        directory = quoted(&directory.display().to_string()),
+        directory = quote(&directory.display().to_string()),
         variables = variables.join(" "),
         words = words.join(" "),
     )
 }
 
 /// Quotes a word for the shell.
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_never_leaves_its_folder() {
+    fn an_input_never_leaves_its_directory() {
         for (path, place) in [("Train.csv", "data/Train.csv"), ("../x/y", "data/up/x/y"), ("/abs/z", "data/abs/z")] {
             assert_eq!(input(path), PathBuf::from(place));
         }

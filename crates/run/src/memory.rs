@@ -79,10 +79,12 @@ impl MemoryBudget {
     ///
     /// # Errors
     /// The size that was asked for, or the memory that is left, is too small for any pool.
-    pub fn pool(&self, asked: Option<ByteSize>) -> Result<PoolSize, Problem> {
+    pub fn pool(&self, requested: Option<ByteSize>) -> Result<PoolSize, Problem> {
         let least = ByteSize(POOL_BYTES_MIN);
-        if let Some(asked) = asked.filter(|asked| *asked < least) {
-            return Err(Problem::new(format!("--memory {asked} is too little")).hint(format!("a pool needs {least}")));
+        if let Some(requested) = requested.filter(|requested| *requested < least) {
+            return Err(
+                Problem::new(format!("--memory {requested} is too little")).hint(format!("a pool needs {least}"))
+            );
         }
         let free = self.free();
         let ceiling = self.ceiling();
@@ -90,11 +92,11 @@ impl MemoryBudget {
             return Err(Problem::new(format!("{} lets us take only {}", self.tightest(), ByteSize(free)))
                 .hint(format!("a pool needs {least}, and {} beside it", ByteSize(RESERVE_BYTES_MIN))));
         }
-        let size = ByteSize(asked.map_or(free / 2, |asked| asked.0).clamp(POOL_BYTES_MIN, ceiling));
-        let lowered = asked.filter(|asked| size < *asked).map(|asked| {
+        let size = ByteSize(requested.map_or(free / 2, |requested| requested.0).clamp(POOL_BYTES_MIN, ceiling));
+        let lowered = requested.filter(|requested| size < *requested).map(|requested| {
             let (free, left) = (ByteSize(free), ByteSize(free - ceiling));
             format!(
-                "--memory {asked}: the pool takes only {size}; {free} are free in {}, and {left} of it stay so",
+                "--memory {requested}: the pool takes only {size}; {free} are free in {}, and {left} of it stay so",
                 self.tightest()
             )
         });

@@ -1,9 +1,9 @@
 //! Memory limits that tools declare: enforced by control groups where they can be made, else only
 //! measured (`exec::ResourceUsage`).
 //!
-//! The groups belong to the run's claim in the runtime directory. Everything that removes a run's
-//! mount and directories removes them too: its end, a panic, a second signal, and the next start
-//! after SIGKILL.
+//! The groups belong to the run's registration in the runtime directory. Everything that removes a
+//! run's mount and directories removes them too: its end, a panic, a second signal, and the next
+//! start after SIGKILL.
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
@@ -40,12 +40,12 @@ impl MemoryLimits {
     }
 }
 
-/// The groups of a run without a pool, and the claim that they belong to.
+/// The groups of a run without a pool, and the registration that they belong to.
 #[derive(Debug)]
 pub struct StandaloneGroups {
     /// Control group of the run, which contains the groups of its tasks.
     pub groups: Arc<MemoryGroups>,
-    _claim: PoolRegistration,
+    _registration: PoolRegistration,
 }
 
 impl StandaloneGroups {
@@ -54,25 +54,27 @@ impl StandaloneGroups {
         if !is_declared(&spec.flow) {
             return None;
         }
-        let claim = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| {
+        let registration = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| {
             remove_stale_runs(&runtime)?;
             Ok(runtime.register(&spec.run_id)?)
         });
-        let mut claim = claim.map_err(|problem| not_enforced(&problem)).ok()?;
-        emergency_cleanup.arm(Some(CleanupList { rollback: claim.rollback(), run_env_var: run_env_var(&spec.run_id) }));
-        let groups = prepare(&spec.flow, &mut claim)?;
-        Some(Self { groups, _claim: claim })
+        let mut registration = registration.map_err(|problem| not_enforced(&problem)).ok()?;
+        emergency_cleanup
+            .arm(Some(CleanupList { rollback: registration.rollback(), run_env_var: run_env_var(&spec.run_id) }));
+        let groups = prepare(&spec.flow, &mut registration)?;
+        Some(Self { groups, _registration: registration })
     }
 }
 
 /// Makes the groups of a run, if one of its tools declares memory. If they cannot be made, the
 /// reason is logged.
-pub fn prepare(flow: &CheckedWorkflow, claim: &mut PoolRegistration) -> Option<Arc<MemoryGroups>> {
+pub fn prepare(flow: &CheckedWorkflow, registration: &mut PoolRegistration) -> Option<Arc<MemoryGroups>> {
     if !is_declared(flow) {
         return None;
     }
-    let planned = PlannedGroups::find(&format!("tidemill-{}", claim.name())).map_err(|why| not_enforced(&why)).ok()?;
-    claim.add_control_group(planned.path()).map_err(|why| not_enforced(&why)).ok()?;
+    let planned =
+        PlannedGroups::find(&format!("tidemill-{}", registration.name())).map_err(|why| not_enforced(&why)).ok()?;
+    registration.add_control_group(planned.path()).map_err(|why| not_enforced(&why)).ok()?;
     planned.make().map_err(|why| not_enforced(&why)).ok().map(Arc::new)
 }
 
@@ -93,11 +95,11 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
-    /// Makes the group of a claim; `None` if groups cannot be made here.
-    fn group_of(claim: &mut PoolRegistration, name: &str) -> Option<MemoryGroups> {
+    /// Makes the group of a registration; `None` if groups cannot be made here.
+    fn group_of(registration: &mut PoolRegistration, name: &str) -> Option<MemoryGroups> {
         let planned = PlannedGroups::find(&format!("tidemill-{name}-{}", std::process::id()));
         let made = planned.and_then(|planned| {
-            claim.add_control_group(planned.path()).expect("noted");
+            registration.add_control_group(planned.path()).expect("noted");
             planned.make()
         });
         made.inspect_err(|why| eprintln!("skipped: no control groups here: {why}")).ok()
@@ -107,11 +109,11 @@ mod tests {
     fn a_control_group_goes_with_its_claim_and_so_do_the_processes_in_it() {
         let root = tempfile::tempdir().expect("made");
         let runtime = RuntimeDir::at(root.path().join("run")).expect("made");
-        let mut claim = runtime.register("run-1").expect("claimed");
-        let Some(groups) = group_of(&mut claim, "claim-test") else { return };
+        let mut registration = runtime.register("run-1").expect("claimed");
+        let Some(groups) = group_of(&mut registration, "claim-test") else { return };
         let mut inside = Command::new("sleep").arg("3600").spawn().expect("started");
         std::fs::write(groups.path().join("0/cgroup.procs"), inside.id().to_string()).expect("entered");
-        drop(claim);
+        drop(registration);
         assert!(!groups.path().exists() && !runtime.path().join("run-1").exists());
         assert_eq!(inside.wait().expect("ended").signal(), Some(9));
     }
@@ -119,9 +121,9 @@ mod tests {
     #[test]
     fn the_limit_has_room_for_the_pool_and_for_copies_where_there_are_such() {
         let root = tempfile::tempdir().expect("made");
-        let mut claim =
+        let mut registration =
             RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.register("run-1")).expect("claimed");
-        let Some(groups) = group_of(&mut claim, "room-test").map(Arc::new) else { return };
+        let Some(groups) = group_of(&mut registration, "room-test").map(Arc::new) else { return };
         let (pool, copies) = (1000, 300);
         let files = |mode| {
             let choice = StorageChoice { mode, ..ToolSupport::staged("a test") };
@@ -133,9 +135,9 @@ mod tests {
     #[test]
     fn only_tools_that_declare_memory_have_a_limit() {
         let root = tempfile::tempdir().expect("made");
-        let mut claim =
+        let mut registration =
             RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.register("run-1")).expect("claimed");
-        let Some(groups) = group_of(&mut claim, "tool-test").map(Arc::new) else { return };
+        let Some(groups) = group_of(&mut registration, "tool-test").map(Arc::new) else { return };
         let limits = MemoryLimits { groups, files: 7 };
         let mut tool = Tool::new("t", vec!["true".into()], Vec::new());
         assert!(limits.limit_of(&tool).is_none());

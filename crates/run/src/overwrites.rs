@@ -29,15 +29,15 @@ enum Place {
 #[derive(Debug)]
 pub struct NamedPath {
     /// Description, such as `input Train` or `the script`.
-    pub what: String,
+    pub description: String,
     /// Path of the file, whether or not it exists yet.
     pub path: PathBuf,
 }
 
 impl NamedPath {
-    /// The file `path` with the description `what`.
-    pub fn new(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self { what: what.into(), path: path.into() }
+    /// The file `path` with this description.
+    pub fn new(description: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self { description: description.into(), path: path.into() }
     }
 }
 
@@ -50,7 +50,7 @@ pub fn overwrites(
     let mut taken: HashMap<Place, NamedPath> = HashMap::new();
     for file in read {
         for place in places_of_input(&file.path) {
-            taken.entry(place).or_insert_with(|| NamedPath::new(file.what.clone(), file.path.clone()));
+            taken.entry(place).or_insert_with(|| NamedPath::new(file.description.clone(), file.path.clone()));
         }
     }
     let (mut problems, mut unlisted) = (Vec::new(), 0);
@@ -72,7 +72,7 @@ pub fn overwrites(
 
 fn describe(file: &NamedPath, before: &NamedPath) -> Problem {
     let (path, other) = (file.path.display(), before.path.display());
-    Problem::new(format!("{} at {path} would overwrite {} at {other}", file.what, before.what))
+    Problem::new(format!("{} at {path} would overwrite {} at {other}", file.description, before.description))
         .hint("choose another directory with --out or --report, or another file name")
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn refused(inputs: &[&Path], outputs: &[&Path]) -> Vec<String> {
-        let named = |what: &'static str| move |path: &&Path| NamedPath::new(what, *path);
+        let named = |description: &'static str| move |path: &&Path| NamedPath::new(description, *path);
         let problems = overwrites(inputs.iter().map(named("input I")), outputs.iter().map(named("output O")));
         problems.iter().map(ToString::to_string).collect()
     }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_can_be_made_is_fine_and_one_below_a_file_is_not() {
+    fn a_directory_that_can_be_made_is_fine_and_one_below_a_file_is_not() {
         let root = tempfile::tempdir().expect("made");
         std::fs::write(root.path().join("file"), "").expect("written");
         assert_eq!(check_directory("--out", &root.path().join("a/b")), None);

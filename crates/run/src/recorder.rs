@@ -107,26 +107,26 @@ impl Recorder {
     }
 
     /// Records the end of an attempt. Retry or final failure of the task is recorded separately.
-    pub fn attempt(&mut self, tried: &AttemptResult) {
-        let (start, end) = (self.at(tried.started), self.at(tried.ended));
-        for made in tried.result.iter().flatten() {
+    pub fn attempt(&mut self, attempt_result: &AttemptResult) {
+        let (start, end) = (self.at(attempt_result.started), self.at(attempt_result.ended));
+        for made in attempt_result.result.iter().flatten() {
             let member = self.member(made.data);
             (member.bytes, member.written_s) = (Some(made.bytes), Some(end));
         }
-        let task = self.task(tried.task);
+        let task = self.task(attempt_result.task);
         (task.start_s, task.end_s) = (Some(start), Some(end));
-        task.exit_code = tried.exit_code;
-        task.cpu_s = tried.cpu_s.map(Seconds::rounded);
-        task.max_rss_bytes = tried.max_rss_bytes;
-        task.peak_memory_bytes = tried.peak_memory_bytes;
-        let printed = (tried.stdout.clone(), tried.stderr.clone());
+        task.exit_code = attempt_result.exit_code;
+        task.cpu_s = attempt_result.cpu_s.map(Seconds::rounded);
+        task.max_rss_bytes = attempt_result.max_rss_bytes;
+        task.peak_memory_bytes = attempt_result.peak_memory_bytes;
+        let printed = (attempt_result.stdout.clone(), attempt_result.stderr.clone());
         let (of_failure, of_success) =
-            if tried.result.is_ok() { ((None, None), printed) } else { (printed, (None, None)) };
+            if attempt_result.result.is_ok() { ((None, None), printed) } else { (printed, (None, None)) };
         (task.stdout, task.stderr) = of_success;
-        task.reason = tried.result.as_ref().err().map(|failure| FailureReason {
+        task.reason = attempt_result.result.as_ref().err().map(|failure| FailureReason {
             kind: failure.kind,
             text: failure.text.clone(),
-            root: Some(tried.task.0),
+            root: Some(attempt_result.task.0),
             via: None,
             signal: failure.signal,
             kept: failure.kept.as_ref().map(|directory| directory.display().to_string()),
@@ -135,7 +135,7 @@ impl Recorder {
             stderr: of_failure.1,
         });
         task.status = Status::of(task.reason.as_ref());
-        task.set_command(&tried.argv);
+        task.set_command(&attempt_result.argv);
     }
 
     /// Replaces the reason of a failed attempt by a cause outside its process.
@@ -237,12 +237,12 @@ impl Recorder {
 
     /// Records an attempt that held more memory than its tool declares (`limit`; 0: none declared),
     /// and so took memory promised to other tasks. Returns a warning once per tool.
-    pub fn over_memory_warning(&mut self, tried: &AttemptResult, limit: u64) -> Option<String> {
-        let peak = tried.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
-        let tool = self.task(tried.task).tool.clone();
+    pub fn over_memory_warning(&mut self, attempt_result: &AttemptResult, limit: u64) -> Option<String> {
+        let peak = attempt_result.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
+        let tool = self.task(attempt_result.task).tool.clone();
         let text = format!(
             "tool {tool}: task {} held {} of memory, more than its `memory = {:?}`: raise it, or fewer tasks fit than run at once",
-            tried.task.0,
+            attempt_result.task.0,
             ByteSize(peak),
             ByteSize(limit).to_string().replace(' ', ""),
         );
@@ -282,7 +282,7 @@ pub fn wall_clock() -> String {
 mod tests {
     use super::*;
 
-    fn tried(task: u32, peak: Option<u64>) -> AttemptResult {
+    fn attempt_result(task: u32, peak: Option<u64>) -> AttemptResult {
         let now = Instant::now();
         AttemptResult {
             task: TaskId(task),
@@ -306,16 +306,16 @@ mod tests {
         let run = RunReport { tasks: vec![task("hog"), task("hog"), task("calm")], ..RunReport::default() };
         let mut record = Recorder::new(run, Instant::now());
         let limit = 8 << 20;
-        assert_eq!(record.over_memory_warning(&tried(0, Some(limit)), limit), None);
-        assert_eq!(record.over_memory_warning(&tried(0, None), limit), None, "it is not known");
-        assert_eq!(record.over_memory_warning(&tried(0, Some(40 << 20)), 0), None, "nothing was declared");
-        let message = record.over_memory_warning(&tried(0, Some(40 << 20)), limit).unwrap();
+        assert_eq!(record.over_memory_warning(&attempt_result(0, Some(limit)), limit), None);
+        assert_eq!(record.over_memory_warning(&attempt_result(0, None), limit), None, "it is not known");
+        assert_eq!(record.over_memory_warning(&attempt_result(0, Some(40 << 20)), 0), None, "nothing was declared");
+        let message = record.over_memory_warning(&attempt_result(0, Some(40 << 20)), limit).unwrap();
         assert!(
             message.contains("tool hog: task 0 held 40 MiB") && message.contains("`memory = \"8MiB\"`"),
             "{message}"
         );
-        assert_eq!(record.over_memory_warning(&tried(1, Some(50 << 20)), limit), None);
-        assert!(record.over_memory_warning(&tried(2, Some(50 << 20)), limit).is_some());
+        assert_eq!(record.over_memory_warning(&attempt_result(1, Some(50 << 20)), limit), None);
+        assert!(record.over_memory_warning(&attempt_result(2, Some(50 << 20)), limit).is_some());
         assert_eq!(record.run.warnings.len(), 2);
     }
 }

@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 /// Executes the run. Errors are returned only before any task starts; later failures are in the
 /// report.
 ///
-/// `tell` is called on the calling thread. When `cancel` fires, nothing new starts, running tasks
-/// are ended, and the report says `interrupted`.
+/// `on_event` is called on the calling thread. When `cancel` fires, nothing new starts, running
+/// tasks are ended, and the report says `interrupted`.
 pub async fn run(
     spec: RunSpec,
     on_event: &mut dyn FnMut(&RunEvent),

@@ -67,7 +67,7 @@ impl ToolSupport {
             let dirs = exec::search_dirs(&tool.path, Path::new(&tool.here), path.as_deref());
             let why = match preload_obstacle(program, &dirs) {
                 Ok(why) => why.map(|why| why.to_string()),
-                Err(error) => Some(format!("`{}` cannot be looked at: {error}", program.display())),
+                Err(error) => Some(format!("`{}` cannot be examined: {error}", program.display())),
             };
             without.extend(why.map(|why| (task.tool, why)));
         }
@@ -116,9 +116,9 @@ pub fn choose(wanted: StorageRequest, tools: &ToolSupport) -> Result<StorageChoi
     if tools.names.is_empty() {
         return Ok(StorageChoice::new(AccessMode::None, "no pool, since no task reads or writes data"));
     }
-    let asked = |form: &str| format!("--storage {form} was asked for");
-    let refused = |what: String, form: &str| {
-        Problem::new(what).hint(format!("leave --storage {form} out to use what this machine allows"))
+    let asked = |mode: &str| format!("--storage {mode} was asked for");
+    let refused = |what: String, mode: &str| {
+        Problem::new(what).hint(format!("leave --storage {mode} out to use what this machine allows"))
     };
     match wanted {
         StorageRequest::Staging => Ok(ToolSupport::staged(&asked("staging"))),

@@ -58,7 +58,8 @@ impl BackgroundRemover {
         self.remove_leaving(place, 0);
     }
 
-    /// Queues the removal of a member of `bytes` bytes that was passed to [`Self::leaves`].
+    /// Queues the removal of a member of `bytes` bytes that was passed to
+    /// [`Self::announce_removal`].
     pub fn remove_leaving(&self, place: PathBuf, bytes: u64) {
         // Without the thread nothing is removed before the end of the run, when the pool is
         // removed.
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn files_go_and_their_folder_with_the_last() {
+    async fn files_go_and_their_directory_with_the_last() {
         let settings = node::NodeSettings::new(base::ByteSize::mib(32));
         let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
         let pool = Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_nobody_may_enter_go_too() {
+    fn directories_that_nobody_may_enter_go_too() {
         let root = tempfile::tempdir().unwrap();
         let top = root.path().join("scratch");
         fs::create_dir_all(top.join("deep/er")).unwrap();

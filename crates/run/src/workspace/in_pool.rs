@@ -33,7 +33,7 @@ impl PoolStorage {
     ) -> Result<CollectResult, WorkspaceError> {
         let collected = self.look_up(base, task).await?;
         if let (CollectResult::All(_), false) = (&collected, keep) {
-            sweep(base, remover, task).await?;
+            remove_leftovers(base, remover, task).await?;
         }
         Ok(collected)
     }
@@ -87,7 +87,11 @@ impl PoolStorage {
 }
 
 /// Removes everything in the task's directory beside its outputs.
-async fn sweep(base: &WorkspaceBase, remover: &BackgroundRemover, task: TaskId) -> Result<(), WorkspaceError> {
+async fn remove_leftovers(
+    base: &WorkspaceBase,
+    remover: &BackgroundRemover,
+    task: TaskId,
+) -> Result<(), WorkspaceError> {
     let dir = PathBuf::from(layout::task_dir(&base.flow, task));
     let places = base.outputs(task).map(|id| base.flow.place_in_task(id));
     let kept: HashSet<OsString> = places.filter_map(|place| first_part(Path::new(&place))).collect();

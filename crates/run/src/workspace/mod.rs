@@ -7,9 +7,9 @@
 //!              direct                            staged
 //! root         a mount of the pool, or a path    a directory on a RAM disk
 //!              that the preload library serves
-//! enter        directory made in the pool        directory made; inputs copied from the pool,
+//! prepare_task directory made in the pool        directory made; inputs copied from the pool,
 //!                                                once for all readers
-//! give         files opened, if there is         paths
+//! task_io      files opened, if there is         paths
 //!              no mount that a child can open
 //! collect      outputs looked up,                outputs copied into the pool,
 //!              leftovers removed                 the directory removed
@@ -54,7 +54,7 @@ use wire::{OpenLeaseId, PLACEMENT, XattrMode};
 #[derive(Debug)]
 pub struct Workspace {
     base: WorkspaceBase,
-    forms: StorageModes,
+    modes: StorageModes,
     remover: BackgroundRemover,
 }
 
@@ -142,14 +142,14 @@ pub struct MissingOutput {
 
 impl Workspace {
     /// Creates a workspace with the given modes. Must be called within a tokio runtime.
-    pub fn new(pool: Vfs, forms: StorageModes, flow: Arc<CheckedWorkflow>, cancel: CancellationToken) -> Self {
+    pub fn new(pool: Vfs, modes: StorageModes, flow: Arc<CheckedWorkflow>, cancel: CancellationToken) -> Self {
         let remover = BackgroundRemover::new(pool.clone());
-        Self { base: WorkspaceBase { pool, flow, owner: current_owner(), cancel }, forms, remover }
+        Self { base: WorkspaceBase { pool, flow, owner: current_owner(), cancel }, modes, remover }
     }
 
-    fn form(&self, task: TaskId) -> StorageMode<'_> {
-        let is_copied = || self.forms.copied.contains(&self.base.flow.task(task).tool);
-        match (&self.forms.direct, &self.forms.staged) {
+    fn mode(&self, task: TaskId) -> StorageMode<'_> {
+        let is_copied = || self.modes.copied.contains(&self.base.flow.task(task).tool);
+        match (&self.modes.direct, &self.modes.staged) {
             (Some(_), Some(staged)) if is_copied() => StorageMode::Staged(staged),
             (Some(direct), _) => StorageMode::Direct(direct),
             (None, Some(staged)) => StorageMode::Staged(staged),
@@ -168,7 +168,7 @@ impl Workspace {
     }
 
     fn below_root(&self, task: TaskId, place: impl AsRef<Path>) -> ToolPath {
-        match self.form(task) {
+        match self.mode(task) {
             StorageMode::Direct(direct) => direct.root.join(place),
             StorageMode::Staged(staged) => staged.root.join(place).into(),
         }
@@ -197,10 +197,10 @@ impl Workspace {
                 copy::into_pool(&self.base, host, &place).await?;
                 continue;
             }
-            if self.forms.direct.is_some() {
+            if self.modes.direct.is_some() {
                 self.base.bind(&host, &place).await?;
             }
-            if let Some(staged) = &self.forms.staged {
+            if let Some(staged) = &self.modes.staged {
                 staged.link_input(&host, &place)?;
             }
         }
@@ -209,16 +209,16 @@ impl Workspace {
 
     /// Makes the task's directory with its lists and links, and copies its inputs if it is staged.
     pub async fn prepare_task(&self, task: TaskId, command: &TaskCommand) -> Result<(), WorkspaceError> {
-        match self.form(task) {
+        match self.mode(task) {
             StorageMode::Direct(direct) => direct.prepare_task(&self.base, task, command).await,
             StorageMode::Staged(staged) => staged.prepare_task(&self.base, task, command).await,
         }
     }
 
-    /// Files and environment for the process of a task after [`Self::enter`]. Pass its open files
-    /// to [`Self::take_back`] when the process has ended.
+    /// Files and environment for the process of a task after [`Self::prepare_task`]. Pass its open
+    /// files to [`Self::release_opened`] when the process has ended.
     pub async fn task_io(&self, task: TaskId, command: &TaskCommand) -> Result<TaskIo, WorkspaceError> {
-        match self.form(task) {
+        match self.mode(task) {
             StorageMode::Direct(PoolStorage { root, preloaded: Some(preloaded) }) => {
                 preloaded.task_io(&self.base, root, &self.dir_of(task), command).await
             }
@@ -229,15 +229,15 @@ impl Workspace {
     /// Closes in the pool the files that were opened for a process, unless another process still
     /// has them open.
     pub async fn release_opened(&self, opened: &[OpenLeaseId]) {
-        for mark in opened {
+        for lease in opened {
             // An error is harmless: the node probes its program opens every second.
-            let _ = self.base.pool.probe_lease(*mark).await;
+            let _ = self.base.pool.probe_lease(*lease).await;
         }
     }
 
     /// Takes over the task's outputs, and removes all else from its directory unless `keep`.
     pub async fn collect(&self, task: TaskId, keep: bool) -> Result<CollectResult, WorkspaceError> {
-        match self.form(task) {
+        match self.mode(task) {
             StorageMode::Direct(direct) => direct.collect(&self.base, &self.remover, task, keep).await,
             StorageMode::Staged(staged) => staged.collect(&self.base, task).await,
         }
@@ -245,7 +245,7 @@ impl Workspace {
 
     /// Removes everything of a failed attempt, so that the next one starts as the first did.
     pub async fn discard(&self, task: TaskId) -> Result<(), WorkspaceError> {
-        match self.form(task) {
+        match self.mode(task) {
             StorageMode::Direct(_) => in_pool::discard(&self.base, task).await,
             StorageMode::Staged(staged) => staged.discard(&self.base, task).await,
         }
@@ -256,8 +256,8 @@ impl Workspace {
         self.remover.announce_removal(bytes);
     }
 
-    /// Removes a member soon that was announced by [`Self::leaves`] and has no more readers. Inputs
-    /// stay: bound ones take no memory.
+    /// Removes a member soon that was announced by [`Self::announce_removal`] and has no more
+    /// readers. Inputs stay: bound ones take no memory.
     pub fn drop_member(&self, id: DataId, bytes: u64) {
         self.remover.remove_leaving(layout::member(&self.base.flow, id), bytes);
     }
@@ -283,12 +283,12 @@ impl Workspace {
 
     /// Bytes that all copies on the RAM disk take; 0 without staging.
     pub fn ram_disk_bytes(&self) -> u64 {
-        self.forms.staged.as_ref().map_or(0, |staged| ram_disk_usage::bytes_below(&staged.root))
+        self.modes.staged.as_ref().map_or(0, |staged| ram_disk_usage::bytes_below(&staged.root))
     }
 
     /// The one of `running` with the largest directory on the RAM disk.
     pub fn largest(&self, running: impl Iterator<Item = TaskId>) -> Option<TaskId> {
-        let bytes = |task: &TaskId| match self.form(*task) {
+        let bytes = |task: &TaskId| match self.mode(*task) {
             StorageMode::Direct(_) => None,
             StorageMode::Staged(staged) => {
                 Some(ram_disk_usage::bytes_below(&staged.root.join(layout::task_dir(&self.base.flow, *task))))
@@ -307,12 +307,12 @@ impl Workspace {
     pub fn is_filled(&self) -> bool {
         let usage = self.usage();
         let left = usage.capacity.saturating_sub(usage.used).min(usage.extent_free.unwrap_or(u64::MAX));
-        self.forms.direct.is_some() && left < LEFT_BYTES_MAX
+        self.modes.direct.is_some() && left < LEFT_BYTES_MAX
     }
 
     /// The RAM disk's directory and its fill level, if the task is staged and the disk is full.
     pub fn full_ram_disk(&self, task: TaskId) -> Option<(&Path, wire::SpaceUsage)> {
-        let StorageMode::Staged(staged) = self.form(task) else { return None };
+        let StorageMode::Staged(staged) = self.mode(task) else { return None };
         let disk = rustix::fs::statvfs(&staged.root).ok()?;
         let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
         let usage = wire::SpaceUsage { used: capacity.saturating_sub(left), capacity, ..wire::SpaceUsage::default() };

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_all_folders_count_and_what_links_lead_to_does_not() {
+    fn files_of_all_directories_count_and_what_links_lead_to_does_not() {
         let root = tempfile::tempdir().expect("made");
         let other = tempfile::tempdir().expect("made");
         fs::write(other.path().join("large"), vec![1; 1 << 20]).expect("written");

@@ -14,7 +14,7 @@ impl Workspace {
     /// and other special files are left out.
     pub async fn save_directory(&self, task: TaskId, target: &Path) -> Result<(), WorkspaceError> {
         let place = PathBuf::from(layout::task_dir(&self.base.flow, task));
-        match self.form(task) {
+        match self.mode(task) {
             StorageMode::Direct(_) => save_from_pool(&self.base, place, target).await,
             StorageMode::Staged(staged) => {
                 let (directory, target) = (staged.root.join(place), target.to_path_buf());

@@ -42,9 +42,9 @@ impl Bench {
         let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
         let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
         let disk = tempfile::tempdir().unwrap();
-        let forms =
+        let modes =
             StorageModes { staged: Some(StagedStorage::new(disk.path().to_path_buf())), ..StorageModes::default() };
-        let space = Workspace::new(pool, forms, flow.clone(), CancellationToken::new());
+        let space = Workspace::new(pool, modes, flow.clone(), CancellationToken::new());
         let bench = Self { space, flow, disk };
         bench.prepare_task(MAKE).await;
         fs::write(bench.path_of(A), "tide").unwrap();
@@ -118,7 +118,7 @@ async fn an_output_in_a_directory_that_is_a_link_is_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_output_keeps_the_folder_until_it_is_discarded_and_then_all_goes() {
+async fn a_missing_output_keeps_the_directory_until_it_is_discarded_and_then_all_goes() {
     let bench = Bench::new().await;
     bench.prepare_task(FIRST).await;
     let CollectResult::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
@@ -156,12 +156,12 @@ async fn a_task_that_cannot_have_its_input_holds_nothing() {
 async fn tasks_of_one_run_may_work_in_the_pool_and_on_copies() {
     let bench = Bench::new().await;
     let pool = bench.space.base.pool.clone();
-    let forms = StorageModes {
+    let modes = StorageModes {
         direct: Some(PoolStorage { root: "/pool".into(), preloaded: None }),
         staged: Some(StagedStorage::new(bench.disk.path().to_path_buf())),
         copied: [bench.flow.task(MAKE).tool].into(),
     };
-    let both = Workspace::new(pool.clone(), forms, bench.flow.clone(), CancellationToken::new());
+    let both = Workspace::new(pool.clone(), modes, bench.flow.clone(), CancellationToken::new());
     assert!(both.path_of(MAKE, A).text().starts_with(bench.disk.path().to_str().unwrap()));
     assert_eq!(both.path_of(FIRST, A).text(), format!("/pool/{}", layout::member(&bench.flow, A).display()));
     let command = bench.flow.command(FIRST, &both.dir_of(FIRST).text(), &|id| both.path_of(FIRST, id).text());

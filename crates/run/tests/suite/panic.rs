@@ -1,4 +1,4 @@
-//! A panic in the middle of a run leaves no mount, no folder and no process behind.
+//! A panic in the middle of a run leaves no mount, no directory and no process behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
@@ -66,9 +66,9 @@ fn processes_of(run_id: &str) -> usize {
         .count()
 }
 
-fn check(storage: StorageRequest, form: &str) {
+fn check(storage: StorageRequest, mode: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let run_id = format!("panic-{form}-{}", std::process::id());
+    let run_id = format!("panic-{mode}-{}", std::process::id());
     let spec = spec(&run_id, directory.path(), storage);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(spec))).is_err());
     assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
