@@ -46,7 +46,7 @@ def binary() -> Path:
     """The path of the binary under test."""
     path = Path(os.environ.get("TIDEMILL", ROOT / "target/release/tidemill")).resolve()
     if not path.is_file():
-        pytest.exit(f"{path} is not there: `make build` makes it", returncode=2)
+        pytest.exit(f"{path} is not there: `make build` builds it", returncode=2)
     return path
 
 

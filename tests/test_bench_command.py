@@ -121,7 +121,7 @@ def test_metadata_is_measured_in_every_layout(binary: Path, folder: Path) -> Non
     measured = rows(binary, folder, "metadata", "--files", "200", "--workers", "1,2", "--io-nodes", "2", "--on", f"pool,dir:{folder}/plain")
     assert len(measured) == 4 * 2 * 2
     phases = {row["layout"]: list(row["phases"]) for row in measured}
-    assert phases["one-folder"] == phases["tree"] == ["create", "stat", "read", "rename", "remove"]
+    assert phases["one-directory"] == phases["tree"] == ["create", "stat", "read", "rename", "remove"]
     assert phases["own-file"] == phases["shared-file"] == ["stat", "read"]
     assert all(phase["per_second"]["median"] > 0 for row in measured for phase in row["phases"].values())
 
@@ -149,7 +149,7 @@ def test_an_interrupted_benchmark_leaves_nothing(binary: Path, folder: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["filecopy", "--on", "disk:/tmp"], "`disk:/tmp` is nothing to measure"),
+        (["filecopy", "--on", "disk:/tmp"], "`disk:/tmp` is not a target"),
         (["filecopy", "--on", "dir:/not/there"], "/not/there: there is no such directory"),
         (["filecopy", "--on", "redis:127.0.0.1:1"], "redis at 127.0.0.1:1: Connection refused"),
         (["filecopy", "--links", "480"], "--links takes two numbers"),

@@ -180,7 +180,7 @@ def test_unsuitable_mount_points_are_refused(bench: Workbench, tmp_path: Path) -
     ours = [tmp_path / "ours", tmp_path / "ours/inner", tmp_path / "other"]
     for folder in ours:
         folder.mkdir()
-    for dirs, words in (((ours[2], ours[2]), "is named twice"), ((ours[0], ours[1]), "lies inside"), ((ours[2], tmp_path / "none"), "is not there")):
+    for dirs, words in (((ours[2], ours[2]), "is named twice"), ((ours[0], ours[1]), "lies inside"), ((ours[2], tmp_path / "none"), "does not exist")):
         done = bench.tidemill("mount", *dirs)
         assert done.returncode == 2
         assert words in done.stderr, done.stderr

@@ -126,7 +126,7 @@ def test_locate_tells_where_a_file_will_be_and_where_it_is(pool: Home, mount: Pa
 
 def test_locate_says_what_is_known_of_what_is_missing_deeper(pool: Home, mount: Path) -> None:
     directory(mount, "d", "single")
-    assert "not there" in pool.ok("locate", "x")
+    assert "does not exist" in pool.ok("locate", "x")
     assert located(pool, "d/missing/deep/x")["inode"] is None
     assert nodes(located(pool, "d/missing/deep/x")) == [1, 2, 3, 4]
 

@@ -206,8 +206,8 @@ def test_a_put_under_a_condition_replaces_what_was_looked_at_and_nothing_else(ho
     second = version()
     assert second != first
     for condition in (["--if-absent"], ["--if-version", first]):
-        assert f"k is there, in version {second}" in home.fails("put", *condition, "k", "-", code=1)
-    assert "other is not there" in home.fails("put", "--if-version", first, "other", "-", code=1)
+        assert f"k exists, in version {second}" in home.fails("put", *condition, "k", "-", code=1)
+    assert "other does not exist" in home.fails("put", "--if-version", first, "other", "-", code=1)
     assert home.run("cat", "k").stdout == b"2" * size
     assert version() == second
     home.ok("put", "k", "-", stdin=b"")
@@ -219,7 +219,7 @@ def test_the_command_line_says_what_was_wrong_with_which_key(home: Home) -> None
     home.ok("pool", "start", "--memory", "64MiB")
     home.ok("put", "a/b", "-", stdin=b"x")
     assert "a/x: no such file or directory" in home.fails("get", "a/x", "-", code=1)
-    assert "a/b is there, in version" in home.fails("put", "--if-absent", "a/b", "-", code=1)
+    assert "a/b exists, in version" in home.fails("put", "--if-absent", "a/b", "-", code=1)
     assert "a is a directory" in home.fails("cat", "a", code=1)
     assert "rm -r" in home.fails("rm", "a", code=1)
     assert "a part of its path is not a directory" in home.fails("put", "a/b/c", "-", code=1)

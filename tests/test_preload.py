@@ -410,7 +410,7 @@ def test_what_cannot_be_started_is_named(pool: Home, tmp_path: Path) -> None:
     script.chmod(0o755)
     done = run(pool, str(script))
     assert done.returncode == 127
-    assert done.stderr == f"error: `{script}` needs the interpreter /nope/bin, which is not here\n"
+    assert done.stderr == f"error: `{script}` needs the interpreter /nope/bin, which does not exist\n"
     shell(pool, f"cp /bin/echo {PREFIX}/echo")
     script.write_text(f"#!{PREFIX}/echo by\n")
     assert run(pool, str(script), "1").stdout == f"by {script} 1\n"

@@ -60,7 +60,7 @@ impl Drop for PinnedBuffer {
 impl AsRef<[u8]> for PinnedBuffer {
     fn as_ref(&self) -> &[u8] {
         let Some(buffer) = self.0.as_ref().filter(|buffer| buffer.len_bytes() > 0) else { return &[] };
-        // SAFETY: the buffer is contiguous (checked by `of`), and the object neither frees nor
+        // SAFETY: the buffer is contiguous (checked by `pin`), and the object neither frees nor
         // moves it before it is released, which happens only after `self` is dropped. Another
         // thread of the program may write to it meanwhile, as with `write(2)`: a mixture is put
         // then, and no code here relies on reading the same value of a byte twice.

@@ -14,7 +14,7 @@ pub struct CallError {
     pub refusal: Refusal,
 }
 
-const ANSWERS: &str = "`tidemill pool status` shows which nodes answer; what the others hold is there";
+const ANSWERS: &str = "`tidemill pool status` shows which nodes answer; the data of these is available";
 
 /// The class, errno and hint of a refusal. Listed are refusals that have their own class, or for
 /// which file systems have no errno; all others have the errno of file systems.
@@ -33,7 +33,7 @@ fn exception_of(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>
         Refusal::OutcomeUnknown(_) => ("Unavailable", Errno::CONNRESET, Some(ANSWERS)),
         Refusal::TimedOut(_) => ("Unavailable", errno, Some(ANSWERS)),
         Refusal::SessionEnded => ("Unavailable", errno, Some("open the file again")),
-        Refusal::NotEmpty(_) => ("TidemillError", errno, Some("delete_tree removes a folder with what is in it")),
+        Refusal::NotEmpty(_) => ("TidemillError", errno, Some("delete_tree removes a directory with everything in it")),
         Refusal::LockedByIntent { .. } | Refusal::Split { .. } => ("TidemillError", Errno::BUSY, None),
         _ => ("TidemillError", errno, None),
     }

@@ -375,14 +375,14 @@ class TidemillFileSystem(AsyncFileSystem):
         if path:
             self.pool.make_folder(path, exist_ok=exist_ok)
         elif not exist_ok:
-            raise Exists(17, "the root folder exists already", "/")
+            raise Exists(17, "the root directory exists already", "/")
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
         path = self._strip_protocol(path)
         if path:
             await _pool._call(self.pool._native.make_folder, path, not exist_ok)
         elif not exist_ok:
-            raise Exists(17, "the root folder exists already", "/")
+            raise Exists(17, "the root directory exists already", "/")
 
     def rmdir(self, path: str) -> None:
         """Removes an empty directory."""

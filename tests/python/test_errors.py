@@ -168,7 +168,7 @@ def test_a_pool_file_of_somebody_else_is_denied(tmp_path: Path) -> None:
     if user == 0:
         os.seteuid(65_534)
     try:
-        with pytest.raises(tidemill.Denied, match=r"may not be read.*its owner's alone") as denied:
+        with pytest.raises(tidemill.Denied, match=r"may not be read.*only its owner can use") as denied:
             tidemill.connect(tmp_path / "pool")
     finally:
         os.seteuid(user)

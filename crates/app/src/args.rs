@@ -84,7 +84,7 @@ pub struct PoolArg {
 pub struct ExecArgs {
     /// The pool to connect to.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// The path that stands for the pool's root
     #[arg(long, value_name = "DIR", env = "TIDEMILL_PREFIX", default_value = "/tidemill", value_parser = maybe_empty())]
     pub prefix: PathBuf,
@@ -112,7 +112,7 @@ pub enum PoolCommand {
 pub struct StartArgs {
     /// The pool to start.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// Number of nodes on this machine [default: 1, or inside a Slurm allocation one on each of its
     /// hosts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "hosts")]
@@ -153,7 +153,7 @@ pub struct StartArgs {
 pub struct StatusArgs {
     /// The pool to show.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
@@ -181,7 +181,7 @@ pub struct NodeArgs {
 pub struct PutArgs {
     /// The pool to put into.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// The path in the pool, from its root; missing directories are created
     pub key: String,
     /// The file, or - for standard input
@@ -206,7 +206,7 @@ pub struct PutArgs {
 pub struct GetArgs {
     /// The pool to get from.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// The path in the pool, from its root
     pub key: String,
     /// The file, or - for standard output
@@ -218,7 +218,7 @@ pub struct GetArgs {
 pub struct KeysArgs {
     /// The pool to read from.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// Paths in the pool, from its root
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -229,7 +229,7 @@ pub struct KeysArgs {
 pub struct LsArgs {
     /// The pool to list.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// A path in the pool, from its root
     #[arg(default_value = "")]
     pub key: String,
@@ -249,7 +249,7 @@ pub struct LsArgs {
 pub struct CpArgs {
     /// The pool to copy in.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// A file of the pool
     pub from: String,
     /// The path of the copy; missing directories are created, an existing file is replaced
@@ -261,7 +261,7 @@ pub struct CpArgs {
 pub struct RmArgs {
     /// The pool to remove from.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// Paths in the pool, from its root
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -275,7 +275,7 @@ pub struct RmArgs {
 pub struct StatArgs {
     /// The pool to ask.
     #[command(flatten)]
-    pub which: PoolArg,
+    pub pool_arg: PoolArg,
     /// Paths in the pool, from its root
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -555,7 +555,7 @@ pub struct MetadataArgs {
     #[command(flatten)]
     pub common: BenchArgs,
     /// Layouts of the files; separated by commas
-    #[arg(long, value_name = "LAYOUT", value_enum, value_delimiter = ',', default_values = ["one-folder", "tree", "own-file", "shared-file"])]
+    #[arg(long, value_name = "LAYOUT", value_enum, value_delimiter = ',', default_values = ["one-directory", "tree", "own-file", "shared-file"])]
     pub layout: Vec<LayoutArg>,
     /// Numbers of workers; separated by commas
     #[arg(long, value_name = "K", value_delimiter = ',', default_values = ["1", "4"], value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -589,7 +589,7 @@ pub struct ObjectsArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayoutArg {
     /// All files of all workers in one directory
-    OneFolder,
+    OneDirectory,
     /// Each worker has a tree of a hundred directories
     Tree,
     /// Each worker has a single file

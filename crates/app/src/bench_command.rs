@@ -184,7 +184,7 @@ fn objects(args: &ObjectsArgs) -> Result<ObjectsBench, Problem> {
 
 fn metadata(args: &MetadataArgs) -> Result<Metadata, Problem> {
     let layout = |layout: &LayoutArg| match layout {
-        LayoutArg::OneFolder => FileLayout::OneFolder,
+        LayoutArg::OneDirectory => FileLayout::OneDirectory,
         LayoutArg::Tree => FileLayout::Tree,
         LayoutArg::OwnFile => FileLayout::OwnFile,
         LayoutArg::SharedFile => FileLayout::SharedFile,

@@ -73,13 +73,13 @@ fn a_pool_file_stands_for_the_target_pool_alone() {
     assert_eq!(wanted.targets, [BenchTarget::Pool(Some(pool)), BenchTarget::Directory("/tmp".into())]);
     assert_eq!((wanted.layouts, wanted.workers), (vec![FileLayout::Tree], vec![2]));
     let BenchCommand::Objects(args) = parse("objects --on pool,redis") else { panic!("not objects") };
-    assert!(objects(&args).unwrap_err().message.contains("`redis` is nothing to measure"));
+    assert!(objects(&args).unwrap_err().message.contains("`redis` is not a target"));
 }
 
 #[test]
 fn a_shared_directory_has_the_rate_of_its_flag_or_a_part_of_a_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let shared = |flags: &str| locality_of(&format!("--shared {} {flags}", folder.path().display())).unwrap().shared;
+    let directory = tempfile::tempdir().unwrap();
+    let shared = |flags: &str| locality_of(&format!("--shared {} {flags}", directory.path().display())).unwrap().shared;
     let rate = |flags: &str| shared(flags).unwrap().rate;
     assert!((rate("--link 1000") - 100.0).abs() < 1e-9, "0.8 of 125 MB/s");
     assert!((rate("--link 1000 --shared-rate 7") - 7.0).abs() < 1e-9);
@@ -91,10 +91,10 @@ fn a_shared_directory_has_the_rate_of_its_flag_or_a_part_of_a_link() {
 
 #[test]
 fn a_result_file_must_be_in_a_directory_that_exists() {
-    let folder = tempfile::tempdir().unwrap();
-    let inside = |name: &str| check_directory(&folder.path().join(name));
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |name: &str| check_directory(&directory.path().join(name));
     assert!(inside("r.json").is_ok() && check_directory(Path::new("r.json")).is_ok());
-    for refused in [inside("none/r.json"), check_directory(folder.path())] {
+    for refused in [inside("none/r.json"), check_directory(directory.path())] {
         assert!(refused.unwrap_err().message.ends_with("no file can be written there"));
     }
 }

@@ -4,7 +4,7 @@
 //! run; inputs are the files of the data directory. Tasks are in an order in which they can run, so
 //! the script does what the run does, one task after another.
 
-use crate::flow_command::called;
+use crate::flow_command::format_call;
 use crate::source::LoadedWorkflow;
 use base::printable;
 use flow::{DataId, TaskCommand, TaskId};
@@ -34,27 +34,27 @@ fn of_task(loaded: &LoadedWorkflow, task: TaskId) -> String {
     let command = flow.command(task, &dir, &path_of);
     let mut steps = Vec::new();
     if tool.needs_workdir() {
-        steps.push(format!("mkdir -p {0} && cd {0}", quoted(&dir)));
+        steps.push(format!("mkdir -p {0} && cd {0}", quote(&dir)));
     }
-    steps.extend(laid_out(&command));
+    steps.extend(layout_commands(&command));
     steps.push(started(&command));
     let line = flow.task(task).line;
     let line = if line > 0 { format!(", line {line}") } else { String::new() };
-    let title = format!("task {}{line}: {}", task.0, called(flow, task, &tool.name));
+    let title = format!("task {}{line}: {}", task.0, format_call(flow, task, &tool.name));
     format!("\n# {}\n{}\n", printable::line(&title), steps.join(" &&\n  "))
 }
 
 /// Commands that make lists and directories of links before the tool starts.
-fn laid_out(command: &TaskCommand) -> Vec<String> {
+fn layout_commands(command: &TaskCommand) -> Vec<String> {
     let mut steps = Vec::new();
     for (path, text) in &command.lists {
-        let lines: Vec<String> = text.lines().map(quoted).collect();
-        steps.push(format!("printf '%s\\n' {} > {}", lines.join(" "), quoted(path)));
+        let lines: Vec<String> = text.lines().map(quote).collect();
+        steps.push(format!("printf '%s\\n' {} > {}", lines.join(" "), quote(path)));
     }
     for dir in &command.dirs {
-        steps.push(format!("mkdir -p {}", quoted(&dir.path)));
+        steps.push(format!("mkdir -p {}", quote(&dir.path)));
         let link = |(name, target): &(String, String)| {
-            format!("ln -s {} {}", quoted(target), quoted(&format!("{}/{name}", dir.path)))
+            format!("ln -s {} {}", quote(target), quote(&format!("{}/{name}", dir.path)))
         };
         steps.extend(dir.links.iter().map(link));
     }
@@ -66,23 +66,23 @@ fn started(command: &TaskCommand) -> String {
     let mut words = Vec::new();
     let is_variable = |name: &str| flow::is_identifier(name);
     if !command.path.is_empty() {
-        words.push(format!("PATH={}:\"$PATH\"", quoted(&command.path.join(":"))));
+        words.push(format!("PATH={}:\"$PATH\"", quote(&command.path.join(":"))));
     }
     let (plain, odd): (Vec<_>, Vec<_>) = command.env.iter().partition(|(name, _)| is_variable(name));
-    words.extend(plain.iter().map(|(name, value)| format!("{name}={}", quoted(value))));
+    words.extend(plain.iter().map(|(name, value)| format!("{name}={}", quote(value))));
     if !odd.is_empty() {
         words.push("env".to_owned());
-        words.extend(odd.iter().map(|(name, value)| quoted(&format!("{name}={value}"))));
+        words.extend(odd.iter().map(|(name, value)| quote(&format!("{name}={value}"))));
     }
-    words.push(quoted(&command.program));
-    words.extend(command.args.iter().map(|argument| quoted(argument)));
-    words.push(command.stdin.as_ref().map_or("< /dev/null".to_owned(), |path| format!("< {}", quoted(path))));
-    words.extend(command.stdout.as_ref().map(|path| format!("> {}", quoted(path))));
+    words.push(quote(&command.program));
+    words.extend(command.args.iter().map(|argument| quote(argument)));
+    words.push(command.stdin.as_ref().map_or("< /dev/null".to_owned(), |path| format!("< {}", quote(path))));
+    words.extend(command.stdout.as_ref().map(|path| format!("> {}", quote(path))));
     words.join(" ")
 }
 
 /// Quotes `text` as one word of a shell; unprintable characters are written by their numbers.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     if text.is_empty() {
         return "''".to_owned();
     }
@@ -125,12 +125,12 @@ mod tests {
             "é",
             "",
         ] {
-            let line = format!("printf %s {}", quoted(text));
+            let line = format!("printf %s {}", quote(text));
             assert_eq!(printable::lines(&line), line, "nothing in it commands a terminal");
             let out = std::process::Command::new("sh").args(["-c", &line]).output().expect("sh is there");
             assert_eq!(String::from_utf8_lossy(&out.stdout), text, "{line}");
         }
-        assert_eq!(quoted("--in=\0/C45.3/x y"), "--in=\"$POOL\"'/C45.3/x y'");
-        assert_eq!(quoted("\0/a"), "\"$POOL\"/a");
+        assert_eq!(quote("--in=\0/C45.3/x y"), "--in=\"$POOL\"'/C45.3/x y'");
+        assert_eq!(quote("\0/a"), "\"$POOL\"/a");
     }
 }

@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_data_folder_lists_its_files_without_the_hidden_ones() {
+    fn a_data_directory_lists_its_files_without_the_hidden_ones() {
         let dir = make_directory(&["a/x.csv", "a/.git/y", ".z", "b"]);
         assert_eq!(listed(dir.path(), &[]).files, ["a/x.csv", "b"]);
     }
 
     #[test]
-    fn folders_that_this_run_or_earlier_ones_write_to_are_no_inputs() {
+    fn directories_that_this_run_or_earlier_ones_write_to_are_no_inputs() {
         let dir =
             make_directory(&["in.txt", "out/E.txt", "tidemill-report/f-1/run.json", "tidemill-report/f-1/report.html"]);
         let found = listed(dir.path(), &[]);
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_folder_that_is_written_to_does_not_let_outputs_in() {
+    fn a_link_to_a_directory_that_is_written_to_does_not_let_outputs_in() {
         let dir = make_directory(&["in.txt", "results/E.txt"]);
         symlink("results", dir.path().join("latest")).unwrap();
         assert_eq!(listed(dir.path(), &[&dir.path().join("latest")]).files, ["in.txt"]);
     }
 
     #[test]
-    fn links_to_folders_are_followed_and_each_folder_is_listed_once() {
+    fn links_to_directories_are_followed_and_each_directory_is_listed_once() {
         let (dir, other) = (make_directory(&["real/x", "in"]), make_directory(&["deep/y"]));
         for (target, name) in [(Path::new("real"), "a"), (Path::new("."), "real/round"), (other.path(), "far")] {
             symlink(target, dir.path().join(name)).unwrap();

@@ -73,9 +73,9 @@ fn locate(program: &OsStr, prefix: &Path) -> ProgramLocation {
     if Path::new(program).starts_with(prefix) {
         return ProgramLocation::Pool(program.to_owned());
     }
-    let here = env::current_dir().unwrap_or_default();
-    let dirs = search_dirs(&[], &here, env::var_os("PATH").as_deref());
-    let path = match which(program, &dirs, &here) {
+    let current_dir = env::current_dir().unwrap_or_default();
+    let dirs = search_dirs(&[], &current_dir, env::var_os("PATH").as_deref());
+    let path = match which(program, &dirs, &current_dir) {
         Ok(path) => path,
         Err(missing) => return ProgramLocation::Host(Err(missing)),
     };
@@ -104,7 +104,7 @@ fn check_prefix(prefix: &Path) -> Result<PathBuf, Problem> {
 
 /// The absolute path of the pool file, once the pool has answered.
 fn connected_pool_file(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
-    let file = pool_command::file(&args.which)?;
+    let file = pool_command::file(&args.pool_arg)?;
     if file.starts_with(prefix) {
         let why = format!("`{}` cannot be the prefix of a pool whose file is {}", prefix.display(), file.display());
         return Err(Problem::new(why).hint("--prefix takes a path that the pool's own files are not below"));

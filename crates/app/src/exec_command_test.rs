@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 /// Makes an executable script with this first line.
-fn script(folder: &Path, first_line: &str) -> PathBuf {
-    let path = folder.join("script");
+fn script(directory: &Path, first_line: &str) -> PathBuf {
+    let path = directory.join("script");
     fs::write(&path, format!("{first_line}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -15,13 +15,13 @@ fn script(folder: &Path, first_line: &str) -> PathBuf {
 
 #[test]
 fn a_program_of_the_pool_is_known_by_its_path_or_its_interpreters() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let prefix = Path::new("/tidemill");
     let in_pool = |program: &OsStr| matches!(locate(program, prefix), ProgramLocation::Pool(found) if found == program);
     assert!(in_pool("/tidemill/bin/tool".as_ref()));
     assert!(!in_pool("/tidemills/bin/tool".as_ref()));
-    assert!(in_pool(script(folder.path(), "#!/tidemill/bin/python -u").as_os_str()));
-    assert!(!in_pool(script(folder.path(), "#!/bin/sh").as_os_str()));
+    assert!(in_pool(script(directory.path(), "#!/tidemill/bin/python -u").as_os_str()));
+    assert!(!in_pool(script(directory.path(), "#!/bin/sh").as_os_str()));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_program_of_the_host_is_searched_in_the_path_and_reported_if_it_is_missing()
 #[test]
 fn a_prefix_above_the_pool_file_is_refused() {
     let args = |pool: &str| ExecArgs {
-        which: PoolArg { pool: Some(pool.into()) },
+        pool_arg: PoolArg { pool: Some(pool.into()) },
         prefix: PathBuf::new(),
         strict: false,
         command: vec!["true".into()],

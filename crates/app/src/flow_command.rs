@@ -54,17 +54,17 @@ fn listing(flow: &CheckedWorkflow) -> String {
         let _ = writeln!(text, "{}", printable::line(&line));
     };
     for element in &workflow.elements {
-        add(format!("  {}  {}", shaped(element), origin(flow, element)));
+        add(format!("  {}  {}", format_shape(element), origin(flow, element)));
     }
     add("tasks".to_owned());
     for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
-        add(format!("  {:>5}  {}", id.0, called(flow, id, &workflow.tool_of(task).name)));
+        add(format!("  {:>5}  {}", id.0, format_call(flow, id, &workflow.tool_of(task).name)));
     }
     text
 }
 
 /// A task as text, such as `C45(Part[0]) -> Model[0][0]`.
-pub fn called(flow: &CheckedWorkflow, task: TaskId, tool: &str) -> String {
+pub fn format_call(flow: &CheckedWorkflow, task: TaskId, tool: &str) -> String {
     let names = |ids: Vec<flow::DataId>| summary(flow, &ids);
     let (inputs, outputs) = (names(flow.inputs(task).collect()), names(flow.outputs(task).collect()));
     let arrow = if outputs.is_empty() { "" } else { " -> " };
@@ -72,7 +72,7 @@ pub fn called(flow: &CheckedWorkflow, task: TaskId, tool: &str) -> String {
 }
 
 /// An element with its shape, such as `Model[3][20]`.
-fn shaped(element: &Element) -> String {
+fn format_shape(element: &Element) -> String {
     let dimensions: Vec<String> = element.shape.iter().map(|length| format!("[{length}]")).collect();
     format!("{}{}", element.name, dimensions.concat())
 }

@@ -38,19 +38,19 @@ Join({parts: uppers, joined: Data.define('Joined'), title: \"it's $HOME\"});
 const POEM: &str = "one\ntwo\nthree\nfour\nfive\nsix\n";
 
 fn project() -> (tempfile::TempDir, LoadedWorkflow) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, text) in [("w.js", SCRIPT), ("tools.toml", TOOLS), ("my Poem.txt", POEM)] {
-        fs::write(folder.path().join(name), text.replace("'Poem'", "'my Poem'")).unwrap();
+        fs::write(directory.path().join(name), text.replace("'Poem'", "'my Poem'")).unwrap();
     }
-    let path = |name| folder.path().join(name);
+    let path = |name| directory.path().join(name);
     let args = SourceArgs { workflow: path("w.js"), tools: None, data: Some(path("")), sets: Vec::new() };
     let loaded = load(&args).unwrap();
-    (folder, loaded)
+    (directory, loaded)
 }
 
 #[test]
 fn the_listing_names_every_element_with_its_role_and_every_task_with_its_files() {
-    let (_folder, loaded) = project();
+    let (_directory, loaded) = project();
     let text = listing(&loaded.flow);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     assert_eq!(lines.iter().filter(|line| line.contains("Upper(Part[")).count(), 6);
@@ -71,16 +71,17 @@ fn the_listing_names_every_element_with_its_role_and_every_task_with_its_files()
 
 #[test]
 fn the_commands_of_a_workflow_run_in_a_shell_and_write_what_a_run_writes() {
-    let (folder, loaded) = project();
+    let (directory, loaded) = project();
     let script = commands::listing(&loaded);
     assert!(script.contains("# task 7, line 6: Join("), "{script}");
     // The pool's directory is removed with the test's.
     let script = script.replace("$(mktemp -d)", "$PWD/pool");
-    let ended = Command::new("sh").args(["-e", "-c", &script]).current_dir(folder.path()).output().unwrap();
+    let ended = Command::new("sh").args(["-e", "-c", &script]).current_dir(directory.path()).output().unwrap();
     assert!(ended.status.success(), "{}\n{script}", String::from_utf8_lossy(&ended.stderr));
-    let found = Command::new("find").args(["pool", "-name", "Joined.txt"]).current_dir(folder.path()).output().unwrap();
+    let found =
+        Command::new("find").args(["pool", "-name", "Joined.txt"]).current_dir(directory.path()).output().unwrap();
     let path = String::from_utf8(found.stdout).unwrap();
-    let joined = fs::read_to_string(folder.path().join(path.trim())).unwrap();
+    let joined = fs::read_to_string(directory.path().join(path.trim())).unwrap();
     assert_eq!(joined, format!("it's $HOME\n{}", POEM.to_uppercase()));
 }
 

@@ -50,9 +50,9 @@ impl From<PrintError> for KeyCommandError {
 }
 
 impl PoolHandle {
-    fn connect(which: &PoolArg) -> Result<Self, Vec<Problem>> {
+    fn connect(pool_arg: &PoolArg) -> Result<Self, Vec<Problem>> {
         let opened = || {
-            let path = pool_command::file(which)?;
+            let path = pool_command::file(pool_arg)?;
             let runtime = pool::runtime()?;
             let client = runtime.block_on(pool::connect(&path, RetryPolicy::default()))?;
             Ok(Self { runtime, vfs: Vfs::new(client.clone()), objects: Objects::new(client) })
@@ -60,8 +60,8 @@ impl PoolHandle {
         opened().map_err(|problem| vec![problem])
     }
 
-    fn wait<T>(&self, what: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-        self.runtime.block_on(what)
+    fn wait<T>(&self, operation: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        self.runtime.block_on(operation)
     }
 
     /// The attributes of the file at a key.
@@ -118,10 +118,10 @@ impl PoolHandle {
     }
 
     /// Runs `what` for each key, prints errors, and returns the exit code.
-    fn each(&self, keys: &[String], mut what: impl FnMut(&Self, &str) -> Result<(), KeyCommandError>) -> u8 {
+    fn each(&self, keys: &[String], mut operation: impl FnMut(&Self, &str) -> Result<(), KeyCommandError>) -> u8 {
         let mut worst = 0;
         for key in keys {
-            worst = worst.max(code(what(self, key)));
+            worst = worst.max(code(operation(self, key)));
         }
         worst
     }
@@ -139,7 +139,7 @@ fn code(done: Result<(), KeyCommandError>) -> u8 {
 }
 
 fn refused(key: &str, refusal: &Refusal) -> KeyCommandError {
-    let key = shown(key);
+    let key = display_key(key);
     KeyCommandError::Reported(match refusal {
         Refusal::NotFound(_) => Problem::new(format!("{key}: no such file or directory")),
         Refusal::IsDirectory(_) => Problem::new(format!("{key} is a directory")),
@@ -152,7 +152,7 @@ fn refused(key: &str, refusal: &Refusal) -> KeyCommandError {
         }
         Refusal::Unavailable { why, .. } => {
             Problem::new(format!("{key}: a node that is needed does not answer: {why}"))
-                .hint("`tidemill pool status` shows who answers; what the others hold is there")
+                .hint("`tidemill pool status` shows which nodes answer; the data of these is available")
         }
         Refusal::Invalid { why, .. } | Refusal::Io { why, .. } => Problem::new(format!("{key}: {why}")),
         other => Problem::new(format!("{key}: {other}")),
@@ -160,7 +160,7 @@ fn refused(key: &str, refusal: &Refusal) -> KeyCommandError {
 }
 
 /// A key in a message: `/` for the root, and only the beginning of a very long key.
-fn shown(key: &str) -> String {
+fn display_key(key: &str) -> String {
     match key.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((at, _)) => format!("{}... ({} bytes)", &key[..at], key.len()),
         None if key.trim_matches('/').is_empty() => "/".to_owned(),
@@ -171,8 +171,8 @@ fn shown(key: &str) -> String {
 /// The problem that a condition did not hold.
 fn changed(key: &str, present: Option<Version>) -> Problem {
     match present {
-        Some(version) => Problem::new(format!("{key} is there, in version {version}; nothing was changed")),
-        None => Problem::new(format!("{key} is not there; nothing was changed")),
+        Some(version) => Problem::new(format!("{key} exists, in version {version}; nothing was changed")),
+        None => Problem::new(format!("{key} does not exist; nothing was changed")),
     }
 }
 
@@ -189,7 +189,7 @@ fn chunk(from: &mut dyn Read) -> io::Result<Bytes> {
 
 /// `tidemill put`.
 pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     Ok(code(put_file(&pool, args)))
 }
 
@@ -226,7 +226,7 @@ fn key_for(key: &str, from: &Path) -> Result<String, KeyCommandError> {
         return Ok(key.to_owned());
     }
     let Some(name) = from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") else {
-        let problem = Problem::new(format!("{} is a directory", shown(key)));
+        let problem = Problem::new(format!("{} is a directory", display_key(key)));
         return Err(KeyCommandError::Reported(problem.hint("say which name the file gets in it")));
     };
     Ok(format!("{key}{name}"))
@@ -234,7 +234,7 @@ fn key_for(key: &str, from: &Path) -> Result<String, KeyCommandError> {
 
 /// `tidemill get`. A file of the host is written completely or not at all.
 pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     if args.file.as_os_str() == "-" {
         return Ok(code(pool.read(&args.key, to_standard_output)));
     }
@@ -243,7 +243,7 @@ pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
     let file = &if args.file.is_dir() { args.file.join(name) } else { args.file.clone() };
     let fails = |error: io::Error| of_host(file, &error);
     let fetched = || {
-        let is_plain = std::fs::symlink_metadata(file).map_or(true, |there| there.is_file());
+        let is_plain = std::fs::symlink_metadata(file).map_or(true, |metadata| metadata.is_file());
         if !is_plain {
             // A pipe or a device is written to, not replaced.
             let mut to = File::options().write(true).open(file).map_err(fails)?;
@@ -268,13 +268,13 @@ fn to_standard_output(bytes: &Bytes) -> Result<(), KeyCommandError> {
 
 /// `tidemill cat`.
 pub fn cat(args: &KeysArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     Ok(pool.each(&args.keys, |pool, key| pool.read(key, to_standard_output)))
 }
 
 /// `tidemill ls`.
 pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     let listed = || {
         let found = pool.find(&args.key)?;
         let key = args.key.trim_matches('/');
@@ -286,12 +286,13 @@ pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
     Ok(listed().unwrap_or_else(|failed| code(Err(failed))))
 }
 
-/// Prints the entries of a directory in the order of their names, with `shown` before each name. An
+/// Prints the entries of a directory in the order of their names, with `prefix` before each name. An
 /// error with one entry does not hide the others; returns the exit code.
-fn list(pool: &PoolHandle, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<u8, KeyCommandError> {
+fn list(pool: &PoolHandle, key: &str, prefix: &str, directory: FileId, args: &LsArgs) -> Result<u8, KeyCommandError> {
     let (mut entries, mut after, mut worst) = (Vec::new(), 0, 0);
     loop {
-        let page = pool.wait(pool.vfs.list(folder, after, PAGE_ENTRIES)).map_err(|refusal| refused(key, &refusal))?;
+        let page =
+            pool.wait(pool.vfs.list(directory, after, PAGE_ENTRIES)).map_err(|refusal| refused(key, &refusal))?;
         let Some(last) = page.last() else { break };
         after = last.cookie;
         entries.extend(page);
@@ -299,7 +300,7 @@ fn list(pool: &PoolHandle, key: &str, shown: &str, folder: FileId, args: &LsArgs
     entries.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
     for entry in entries {
         let last = String::from_utf8_lossy(entry.name.as_bytes());
-        let (name, below) = (format!("{shown}{last}"), format!("{key}/{last}"));
+        let (name, below) = (format!("{prefix}{last}"), format!("{key}/{last}"));
         let below = below.trim_start_matches('/');
         if args.long || args.json {
             match pool.wait(pool.vfs.stat(entry.file)) {
@@ -366,12 +367,12 @@ fn print_json(value: &Value) -> Result<(), KeyCommandError> {
 
 /// `tidemill cp`.
 pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     let copied = || {
         let found = pool.find(&args.from)?;
         if found.kind != Kind::File {
             return Err(KeyCommandError::Reported(
-                Problem::new(format!("{} is not a file", shown(&args.from))).hint("cp copies one file"),
+                Problem::new(format!("{} is not a file", display_key(&args.from))).hint("cp copies one file"),
             ));
         }
         let fails = |refusal| refused(&args.from, &refusal);
@@ -390,13 +391,14 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
 
 /// `tidemill rm`.
 pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     Ok(pool.each(&args.keys, |pool, key| {
         let fails = |refusal| refused(key, &refusal);
         let found = pool.find(key)?;
         if found.kind == Kind::Directory && !args.recursive {
             return Err(KeyCommandError::Reported(
-                Problem::new(format!("{} is a directory", shown(key))).hint("rm -r removes it with all that is in it"),
+                Problem::new(format!("{} is a directory", display_key(key)))
+                    .hint("rm -r removes it with everything in it"),
             ));
         }
         if found.file == FileId::ROOT {
@@ -410,7 +412,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
 
 /// `tidemill stat`.
 pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     Ok(pool.each(&args.keys, |pool, key| {
         let found = pool.find(key)?;
         if args.json {
@@ -419,7 +421,7 @@ pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
         let kind = word(found.kind);
         let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
         let (size, held) = (found.size, ByteSize(found.allocated));
-        let key = shown(key);
+        let key = display_key(key);
         print_line(&format!("{key}: {kind}, {size} bytes, {held} in the pool, mode {mode}, {modified}"))
     }))
 }
@@ -449,7 +451,7 @@ fn as_json(key: &str, found: &Attributes) -> Value {
 
 /// `tidemill locate`.
 pub fn locate(args: &StatArgs) -> Result<u8, Vec<Problem>> {
-    let pool = PoolHandle::connect(&args.which)?;
+    let pool = PoolHandle::connect(&args.pool_arg)?;
     Ok(pool.each(&args.keys, |pool, key| {
         let fails = |refusal| refused(key, &refusal);
         match pool.wait(pool.vfs.locate_path(key.as_bytes())).map_err(fails)? {
@@ -489,7 +491,7 @@ fn print_expected(key: &str, expected: &ExpectedLocation, as_json: bool) -> Resu
         _ => format!("on one of {}", shared.collect::<Vec<_>>().join(", ")),
     };
     let inode = inode.map_or_else(String::new, |node| format!("; inode on node {node}"));
-    print_line(&format!("{key}: not there; would be {would}, by `{policy}`{inode}"))
+    print_line(&format!("{key}: does not exist; would be {would}, by `{policy}`{inode}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Pool with a connection to it, and a directory of the host.
 struct Fixture {
     pool: PoolHandle,
-    door: LocalEndpoint,
+    endpoint: LocalEndpoint,
     host: tempfile::TempDir,
 }
 
@@ -17,13 +17,13 @@ impl Fixture {
     fn new() -> Self {
         let host = tempfile::tempdir().unwrap();
         let node = pool::embedded_node(ByteSize::mib(64), Duration::ZERO).unwrap();
-        let door = LocalEndpoint::open(&node, host.path()).unwrap();
-        let pool = PoolHandle::connect(&which(&door)).unwrap_or_else(|problems| panic!("{}", problems[0]));
-        Self { pool, door, host }
+        let endpoint = LocalEndpoint::open(&node, host.path()).unwrap();
+        let pool = PoolHandle::connect(&pool_arg(&endpoint)).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        Self { pool, endpoint, host }
     }
 
-    fn which(&self) -> PoolArg {
-        which(&self.door)
+    fn pool_arg(&self) -> PoolArg {
+        pool_arg(&self.endpoint)
     }
 
     /// Makes a file of the host.
@@ -35,18 +35,18 @@ impl Fixture {
 
     fn put_args(&self, key: &str, file: PathBuf) -> PutArgs {
         let (if_absent, if_version, placement, stripe_size) = (false, None, None, None);
-        PutArgs { which: self.which(), key: key.to_owned(), file, if_absent, if_version, placement, stripe_size }
+        PutArgs { pool_arg: self.pool_arg(), key: key.to_owned(), file, if_absent, if_version, placement, stripe_size }
     }
 
     /// Puts bytes under a key.
     fn put(&self, key: &str, bytes: &[u8]) -> Result<(), String> {
-        told(put_file(&self.pool, &self.put_args(key, self.file("source", bytes))))
+        messages(put_file(&self.pool, &self.put_args(key, self.file("source", bytes))))
     }
 
     /// Reads all bytes under a key.
     fn text(&self, key: &str) -> Result<Vec<u8>, String> {
         let mut found = Vec::new();
-        told(self.pool.read(key, |bytes| {
+        messages(self.pool.read(key, |bytes| {
             found.extend_from_slice(bytes);
             Ok(())
         }))?;
@@ -54,12 +54,12 @@ impl Fixture {
     }
 }
 
-fn which(door: &LocalEndpoint) -> PoolArg {
-    PoolArg { pool: Some(door.file().to_owned()) }
+fn pool_arg(endpoint: &LocalEndpoint) -> PoolArg {
+    PoolArg { pool: Some(endpoint.file().to_owned()) }
 }
 
 /// Returns the message and hint of an error.
-fn told(done: Result<(), KeyCommandError>) -> Result<(), String> {
+fn messages(done: Result<(), KeyCommandError>) -> Result<(), String> {
     done.map_err(|error| match error {
         KeyCommandError::Reported(problem) => problem.to_string(),
         KeyCommandError::ReaderGone => "the reader is gone".to_owned(),
@@ -81,21 +81,21 @@ fn a_put_with_a_condition_is_refused_with_the_version_that_exists() {
     let fixture = Fixture::new();
     let put = |absent, if_version| {
         let file = fixture.file("new", b"new");
-        told(put_file(&fixture.pool, &PutArgs { if_absent: absent, if_version, ..fixture.put_args("f", file) }))
+        messages(put_file(&fixture.pool, &PutArgs { if_absent: absent, if_version, ..fixture.put_args("f", file) }))
     };
     assert_eq!(put(true, None), Ok(()));
     let version = ObjectMeta::from(&fixture.pool.find("f").ok().unwrap()).version;
     assert!(put(true, None).unwrap_err().contains(&version.to_string()), "a file exists");
     assert_eq!(put(false, Some(version)), Ok(()));
     assert!(put(false, Some(version)).is_err(), "that version was replaced");
-    let removed = RmArgs { which: fixture.which(), keys: vec!["f".into()], recursive: false };
+    let removed = RmArgs { pool_arg: fixture.pool_arg(), keys: vec!["f".into()], recursive: false };
     assert_eq!(rm(&removed).unwrap(), 0);
     assert!(put(false, Some(version)).is_err(), "nothing exists");
 }
 
 #[test]
 fn a_key_that_ends_in_a_slash_gets_the_name_of_the_file() {
-    let key = |key: &str, from: &str| key_for(key, Path::new(from)).map_err(|error| told(Err(error)).unwrap_err());
+    let key = |key: &str, from: &str| key_for(key, Path::new(from)).map_err(|error| messages(Err(error)).unwrap_err());
     assert_eq!(key("a/b", "/x/f"), Ok("a/b".to_owned()));
     assert_eq!(key("a/", "/x/f"), Ok("a/f".to_owned()));
     assert_eq!(key("/", "x/f.txt"), Ok("/f.txt".to_owned()));
@@ -110,7 +110,7 @@ fn a_source_that_is_no_file_of_the_host_is_named() {
     for (path, expected) in
         [(fixture.host.path().join("none"), "No such file"), (fixture.host.path().into(), "is a directory")]
     {
-        let refused = told(put_file(&fixture.pool, &fixture.put_args("f", path.clone()))).unwrap_err();
+        let refused = messages(put_file(&fixture.pool, &fixture.put_args("f", path.clone()))).unwrap_err();
         assert!(refused.starts_with(&path.display().to_string()) && refused.contains(expected), "{refused}");
     }
     assert_eq!(fixture.text("f").unwrap_err(), "f: no such file or directory");
@@ -121,7 +121,7 @@ fn a_file_that_the_pool_can_never_hold_is_refused_before_it_is_read() {
     let fixture = Fixture::new();
     let huge = fixture.file("huge", b"");
     File::options().write(true).open(&huge).unwrap().set_len(1 << 40).unwrap();
-    let refused = told(put_file(&fixture.pool, &fixture.put_args("f", huge))).unwrap_err();
+    let refused = messages(put_file(&fixture.pool, &fixture.put_args("f", huge))).unwrap_err();
     assert!(refused.starts_with("f: "), "{refused}");
     assert!(fixture.text("f").is_err());
 }
@@ -148,7 +148,8 @@ fn get_replaces_a_file_of_the_host_whole_or_leaves_it() {
     let fixture = Fixture::new();
     fixture.put("d/f", b"high tide").unwrap();
     let target = fixture.file("target", b"low");
-    let get = |key: &str, file: &Path| get(&GetArgs { which: fixture.which(), key: key.into(), file: file.into() });
+    let get =
+        |key: &str, file: &Path| get(&GetArgs { pool_arg: fixture.pool_arg(), key: key.into(), file: file.into() });
     assert_eq!(get("none", &target), Ok(1));
     assert_eq!(fs::read(&target).unwrap(), b"low");
     assert_eq!(get("d/f", &target), Ok(0));
@@ -164,14 +165,14 @@ fn get_replaces_a_file_of_the_host_whole_or_leaves_it() {
 }
 
 #[test]
-fn cp_copies_one_file_and_rm_spares_the_root_and_folders() {
+fn cp_copies_one_file_and_rm_spares_the_root_and_directories() {
     let fixture = Fixture::new();
     fixture.put("d/f", &vec![7; CHUNK_BYTES + 5]).unwrap();
-    let cp = |from: &str, to: &str| cp(&CpArgs { which: fixture.which(), from: from.into(), to: to.into() });
+    let cp = |from: &str, to: &str| cp(&CpArgs { pool_arg: fixture.pool_arg(), from: from.into(), to: to.into() });
     assert_eq!((cp("d/f", "e/"), cp("d/f", "e/f"), cp("d", "g")), (Ok(0), Ok(0), Ok(1)));
     assert_eq!(fixture.text("e/f"), Ok(vec![7; CHUNK_BYTES + 5]));
     let rm = |keys: &[&str], recursive| {
-        rm(&RmArgs { which: fixture.which(), keys: keys.iter().map(ToString::to_string).collect(), recursive })
+        rm(&RmArgs { pool_arg: fixture.pool_arg(), keys: keys.iter().map(ToString::to_string).collect(), recursive })
     };
     assert_eq!(rm(&["d"], false), Ok(1));
     assert_eq!(rm(&["/"], true), Ok(1));
@@ -183,9 +184,9 @@ fn cp_copies_one_file_and_rm_spares_the_root_and_folders() {
 
 #[test]
 fn a_long_key_is_shown_by_its_beginning_and_the_root_as_a_slash() {
-    assert_eq!([shown(""), shown("/"), shown("//")], ["/", "/", "/"]);
-    assert_eq!(shown(&"k".repeat(100)), "k".repeat(100));
-    assert_eq!(shown(&"é".repeat(101)), format!("{}... (202 bytes)", "é".repeat(100)));
+    assert_eq!([display_key(""), display_key("/"), display_key("//")], ["/", "/", "/"]);
+    assert_eq!(display_key(&"k".repeat(100)), "k".repeat(100));
+    assert_eq!(display_key(&"é".repeat(101)), format!("{}... (202 bytes)", "é".repeat(100)));
 }
 
 #[test]
@@ -225,7 +226,7 @@ fn a_chunk_is_short_only_at_the_end_of_its_reader() {
 
 #[test]
 fn a_pool_that_does_not_run_is_refused() {
-    let which = PoolArg { pool: Some("/none/such/pool".into()) };
-    let problems = PoolHandle::connect(&which).map(drop).unwrap_err();
+    let pool_arg = PoolArg { pool: Some("/none/such/pool".into()) };
+    let problems = PoolHandle::connect(&pool_arg).map(drop).unwrap_err();
     assert!(problems[0].to_string().contains("/none/such/pool"), "{}", problems[0]);
 }

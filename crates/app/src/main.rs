@@ -12,7 +12,7 @@
 //!
 //! Modules for input:
 //! - `args`: flags, and their help text
-//! - `source`, `data_folder`: script, descriptor, tool file; files of the data directory
+//! - `source`, `data_directory`: script, descriptor, tool file; files of the data directory
 //! - `export_filter`: `--export`
 //! - `signals`: SIGINT, SIGTERM, SIGHUP
 //!

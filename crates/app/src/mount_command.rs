@@ -18,20 +18,20 @@ use vfs::Vfs;
 /// The exit code if the pool ended before the mount.
 const POOL_ENDED: u8 = 1;
 /// Interval between checks that the pool still runs.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POOL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Mounts a pool at all directories, and waits until it is unmounted everywhere or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let shutdown = MountShutdown::default();
     let (first, last) = (shutdown.clone(), shutdown.clone());
     // Install the handler before anything is mounted, so that no signal can leave a mount behind.
-    let received =
-        signals::watch(move || first.unmount_all(), move || last.run_undo()).map_err(|error| cannot_start(&error))?;
-    let claim = claim(args).map_err(one)?;
-    shutdown.set_rollback(claim.rollback());
+    let received = signals::watch(move || first.unmount_all(), move || last.run_rollback())
+        .map_err(|error| cannot_start(&error))?;
+    let registration = register(args).map_err(one)?;
+    shutdown.set_rollback(registration.rollback());
     let io_runtime = pool_file(args).map(|_| pool::io_runtime()).transpose().map_err(one)?;
     let (pool, what) = open_pool(args, &shutdown).map_err(one)?;
-    let mounts = mount_all((args, io_runtime), &pool, &claim, &shutdown)?;
+    let mounts = mount_all((args, io_runtime), &pool, &registration, &shutdown)?;
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
         let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
@@ -39,7 +39,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     }
     mounts.iter().for_each(Mount::wait);
     drop(mounts);
-    drop(claim);
+    drop(registration);
     Ok(received.exit_code().unwrap_or(if shutdown.state().pool_ended { POOL_ENDED } else { 0 }))
 }
 
@@ -57,14 +57,14 @@ fn cannot_start(error: &std::io::Error) -> Vec<Problem> {
 
 /// Removes what dead pools left, checks every directory, and registers the pool with all its mount
 /// points.
-fn claim(args: &MountArgs) -> Result<PoolRegistration, Problem> {
+fn register(args: &MountArgs) -> Result<PoolRegistration, Problem> {
     mount::availability().map_err(MountError::from)?;
     let runtime = RuntimeDir::of_user()?;
     run::remove_stale_runs(&runtime)?;
     mount::check_points(&args.dirs)?;
-    let mut claim = runtime.register(&format!("mount-{}", std::process::id()))?;
-    args.dirs.iter().try_for_each(|dir| claim.add_mount(dir))?;
-    Ok(claim)
+    let mut registration = runtime.register(&format!("mount-{}", std::process::id()))?;
+    args.dirs.iter().try_for_each(|dir| registration.add_mount(dir))?;
+    Ok(registration)
 }
 
 /// The pool file, unless an embedded pool is wanted.
@@ -82,7 +82,7 @@ fn open_pool(args: &MountArgs, shutdown: &MountShutdown) -> Result<(Vfs, String)
     if let Some(path) = pool_file(args) {
         let connected = ConnectedPool::read(&path)?;
         let client = pool::runtime()?.block_on(pool::connect(&path, RetryPolicy::default()))?;
-        ends_with(connected, client.clone(), shutdown.clone())?;
+        end_with_pool(connected, client.clone(), shutdown.clone())?;
         return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
     }
     let PoolSize { size, lowered } = run::MemoryBudget::read().pool(args.memory)?;
@@ -93,16 +93,16 @@ fn open_pool(args: &MountArgs, shutdown: &MountShutdown) -> Result<(Vfs, String)
 }
 
 /// Starts a thread that ends the mount when the pool ends.
-fn ends_with(pool: ConnectedPool, client: Client, shutdown: MountShutdown) -> Result<(), Problem> {
+fn end_with_pool(pool: ConnectedPool, client: Client, shutdown: MountShutdown) -> Result<(), Problem> {
     let waits = pool::runtime()?;
     let watch = move || {
         while !waits.block_on(pool.has_ended(&client)) {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POOL_CHECK_INTERVAL);
         }
         shutdown.pool_ended(pool.path());
     };
     let started = thread::Builder::new().name("pool".into()).spawn(watch);
-    started.map(drop).map_err(|error| Problem::new(format!("no thread that looks after the pool: {error}")))
+    started.map(drop).map_err(|error| Problem::new(format!("no thread to watch the pool: {error}")))
 }
 
 /// Mounts every directory, each with its own session. `io_runtime` is the runtime of the
@@ -110,7 +110,7 @@ fn ends_with(pool: ConnectedPool, client: Client, shutdown: MountShutdown) -> Re
 fn mount_all(
     (args, io_runtime): (&MountArgs, Option<Handle>),
     pool: &Vfs,
-    claim: &PoolRegistration,
+    registration: &PoolRegistration,
     shutdown: &MountShutdown,
 ) -> Result<Vec<Mount>, Vec<Problem>> {
     let options = MountOptions {
@@ -119,7 +119,7 @@ fn mount_all(
         // With a single mount, its kernel handles all locks of programs.
         pool_locks: args.dirs.len() > 1 || io_runtime.is_some(),
         runtime: io_runtime,
-        ..MountOptions::named(claim.name())
+        ..MountOptions::named(registration.name())
     };
     let mut mounts = Vec::new();
     for dir in &args.dirs {
@@ -190,7 +190,7 @@ impl MountShutdown {
         std::mem::take(&mut state.unmounters)
     }
 
-    fn run_undo(&self) {
+    fn run_rollback(&self) {
         let rollback = self.state().rollback.clone();
         rollback.iter().for_each(Rollback::run);
     }
@@ -199,7 +199,7 @@ impl MountShutdown {
 fn unmount(unmounter: &Unmounter) {
     match unmounter.unmount() {
         Ok(mount::UnmountOutcome::Detached) => {
-            console::say("the pool is in use: it is detached, and ends with its last user");
+            console::say("the pool is in use: it is detached, and ends when nobody uses it any more");
         }
         Ok(_) => {}
         Err(error) => tracing::error!("{error}"),
@@ -210,7 +210,10 @@ fn unmount(unmounter: &Unmounter) {
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
     let unmounted = mount::unmount_path(&args.dir).map_err(mount_problems)?;
     if unmounted == mount::UnmountOutcome::Detached {
-        console::say(&format!("{} is in use: it is detached, and gone with its last user", args.dir.display()));
+        console::say(&format!(
+            "{} is in use: it is detached, and is gone when nobody uses it any more",
+            args.dir.display()
+        ));
     }
     Ok(0)
 }

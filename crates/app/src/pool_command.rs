@@ -22,15 +22,15 @@ const INCOMPLETE: u8 = 1;
 pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
     let done = match command {
         PoolCommand::Start(args) => start(&args),
-        PoolCommand::Stop(which) => stop(&which),
+        PoolCommand::Stop(pool_arg) => stop(&pool_arg),
         PoolCommand::Status(args) => status(&args),
     };
     done.map_err(|problem| vec![problem])
 }
 
 /// The path of the pool file: the given one, or the default of this user.
-pub fn file(which: &PoolArg) -> Result<PathBuf, Problem> {
-    match which.pool.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+pub fn file(pool_arg: &PoolArg) -> Result<PathBuf, Problem> {
+    match pool_arg.pool.as_ref().filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
             std::path::absolute(path).map_err(|error| Problem::new(format!("--pool {}: {error}", path.display())))
         }
@@ -43,11 +43,11 @@ fn mount_problem(error: MountError) -> Problem {
 }
 
 fn start(args: &StartArgs) -> Result<u8, Problem> {
-    let path = file(&args.which)?;
-    let program =
-        std::env::current_exe().map_err(|error| Problem::new(format!("this program is not found: {error}")))?;
+    let path = file(&args.pool_arg)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Problem::new(format!("this program's own path is unknown: {error}")))?;
     let wanted = PoolSpec {
-        target: places(args)?,
+        target: launch_target(args)?,
         memory: Memory::typed(args.memory),
         slots: args.slots,
         port: args.port,
@@ -70,7 +70,7 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
 }
 
 /// The launch targets of the nodes.
-fn places(args: &StartArgs) -> Result<LaunchTarget, Problem> {
+fn launch_target(args: &StartArgs) -> Result<LaunchTarget, Problem> {
     if !args.hosts.is_empty() {
         return Ok(LaunchTarget::Ssh { hosts: args.hosts.clone(), ssh: args.ssh.clone() });
     }
@@ -84,8 +84,8 @@ fn places(args: &StartArgs) -> Result<LaunchTarget, Problem> {
     }
 }
 
-fn stop(which: &PoolArg) -> Result<u8, Problem> {
-    let path = file(which)?;
+fn stop(pool_arg: &PoolArg) -> Result<u8, Problem> {
+    let path = file(pool_arg)?;
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     let stopped = pool::stop(&path, Some(runtime.path()))?;
     // Remove directories of nodes that died.
@@ -113,7 +113,7 @@ fn stop(which: &PoolArg) -> Result<u8, Problem> {
 }
 
 fn status(args: &StatusArgs) -> Result<u8, Problem> {
-    let path = file(&args.which)?;
+    let path = file(&args.pool_arg)?;
     let file = PoolFile::read(&path)?;
     let present = pool::query_status(&path, &file)?;
     let text = if args.json {
@@ -207,11 +207,11 @@ fn node_as_json(node: &NodeStatus) -> Value {
 /// Runs a node of a pool. Its starter is at the other end of standard input and output. The node
 /// serves until it is asked to end.
 pub fn node(args: &NodeArgs) -> Result<u8, Vec<Problem>> {
-    let done = if args.detach { detach(args) } else { attend(args) };
+    let done = if args.detach { detach(args) } else { run_node(args) };
     done.map_err(|problem| vec![problem])
 }
 
-fn attend(args: &NodeArgs) -> Result<u8, Problem> {
+fn run_node(args: &NodeArgs) -> Result<u8, Problem> {
     let cannot = |error| Problem::new(format!("cannot start: {error}"));
     // A node must survive the terminal or connection of its starter.
     let _ = rustix::process::setsid();
@@ -221,13 +221,13 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     };
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     run::remove_stale_runs(&runtime)?;
-    let mut claim = runtime.register(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
-    let log = runtime.path().join(format!("{}.log", claim.name()));
-    let directory = runtime.path().join(claim.name()).join("door");
-    claim.add_directory(&directory).map_err(mount_problem)?;
+    let mut registration = runtime.register(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
+    let log = runtime.path().join(format!("{}.log", registration.name()));
+    let directory = runtime.path().join(registration.name()).join("door");
+    registration.add_directory(&directory).map_err(mount_problem)?;
     std::fs::create_dir(&directory).map_err(cannot)?;
-    let memory = |asked, nodes| {
-        let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(asked)?;
+    let memory = |requested, nodes| {
+        let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(requested)?;
         if let Some(line) = lowered {
             tracing::warn!("{line}");
         }
@@ -243,10 +243,10 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     // Not earlier, since making the pool's memory may take a user namespace.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| cannot(error.into()))?;
     node_log::bound(&log);
-    let (first, rollback) = (node.stopper(), claim.rollback());
+    let (first, rollback) = (node.stopper(), registration.rollback());
     let received = signals::watch(first, move || rollback.run()).map_err(cannot)?;
     node.wait();
-    drop(claim);
+    drop(registration);
     std::fs::remove_file(&log).map_err(|error| Problem::new(format!("{}: {error}", log.display())))?;
     Ok(received.exit_code().unwrap_or(0))
 }

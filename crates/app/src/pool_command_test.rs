@@ -6,36 +6,36 @@ use clap::Parser;
 use pool::LocalEndpoint;
 use std::time::Duration;
 
-fn places_of(flags: &str) -> Result<LaunchTarget, Problem> {
+fn launch_target_of(flags: &str) -> Result<LaunchTarget, Problem> {
     match Cli::try_parse_from(format!("tidemill pool start {flags}").split_whitespace()).unwrap().command {
-        CliCommand::Pool(PoolCommand::Start(args)) => places(&args),
+        CliCommand::Pool(PoolCommand::Start(args)) => launch_target(&args),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn nodes_start_on_the_named_hosts_or_on_this_machine() {
-    let over_ssh = places_of("--hosts a,b --ssh rsh").unwrap();
+    let over_ssh = launch_target_of("--hosts a,b --ssh rsh").unwrap();
     assert!(matches!(over_ssh, LaunchTarget::Ssh { hosts, ssh } if hosts == ["a", "b"] && ssh == "rsh"));
-    assert!(matches!(places_of("--nodes 3"), Ok(LaunchTarget::Local(3))));
+    assert!(matches!(launch_target_of("--nodes 3"), Ok(LaunchTarget::Local(3))));
     if std::env::var_os("SLURM_JOB_NUM_NODES").is_none() {
-        assert!(matches!(places_of(""), Ok(LaunchTarget::Local(1))));
+        assert!(matches!(launch_target_of(""), Ok(LaunchTarget::Local(1))));
     }
 }
 
 #[test]
 fn a_pool_file_is_the_named_one_made_absolute() {
-    let which = |path: &str| PoolArg { pool: Some(path.into()) };
-    assert_eq!(file(&which("/a/pool")).unwrap(), Path::new("/a/pool"));
-    assert_eq!(file(&which("pool")).unwrap(), std::env::current_dir().unwrap().join("pool"));
+    let pool_arg = |path: &str| PoolArg { pool: Some(path.into()) };
+    assert_eq!(file(&pool_arg("/a/pool")).unwrap(), Path::new("/a/pool"));
+    assert_eq!(file(&pool_arg("pool")).unwrap(), std::env::current_dir().unwrap().join("pool"));
 }
 
 #[test]
 fn status_shows_each_node_and_the_sum_of_those_that_answer() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let node = pool::embedded_node(ByteSize::mib(64), Duration::ZERO).unwrap();
-    let door = LocalEndpoint::open(&node, folder.path()).unwrap();
-    let path = door.file().to_owned();
+    let endpoint = LocalEndpoint::open(&node, directory.path()).unwrap();
+    let path = endpoint.file().to_owned();
     let file = PoolFile::read(&path).unwrap();
     let up = pool::query_status(&path, &file).unwrap();
     let line = as_line(&up[0]);
@@ -50,7 +50,7 @@ fn status_shows_each_node_and_the_sum_of_those_that_answer() {
     assert_eq!(shown["pid"], json!(std::process::id()));
     assert!(shown.get("why").is_none());
 
-    pool::runtime().unwrap().block_on(door.close());
+    pool::runtime().unwrap().block_on(endpoint.close());
     let down = pool::query_status(&path, &file).unwrap();
     assert!(as_line(&down[0]).contains(": does not answer: "), "{}", as_line(&down[0]));
     let mixed = [up[0].clone(), down[0].clone()];

@@ -24,7 +24,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let (cancel, emergency_cleanup) = (CancellationToken::new(), EmergencyCleanup::default());
     let (token, resort) = (cancel.clone(), emergency_cleanup.clone());
     let received = signals::watch(move || token.cancel(), move || resort.act()).map_err(out_of_runtime)?;
-    // The keeper ends the tools if this run is killed by SIGKILL; without it the run still works.
+    // The reaper ends the tools if this run is killed by SIGKILL; without it the run still works.
     if let Err(error) = exec::protect() {
         tracing::warn!(%error, "if this run is killed with SIGKILL, its tools live on");
     }

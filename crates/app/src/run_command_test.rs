@@ -12,22 +12,22 @@ const DESCRIPTOR: &str = r#"{"tidemill_flow": 1, "name": "my flow",
 
 /// Makes the specification of `tidemill run f.json FLAGS` in a directory of its own.
 fn spec_of(flags: &str) -> Result<(tempfile::TempDir, RunSpec), Vec<Problem>> {
-    let folder = tempfile::tempdir().unwrap();
-    let workflow = folder.path().join("f.json");
+    let directory = tempfile::tempdir().unwrap();
+    let workflow = directory.path().join("f.json");
     fs::write(&workflow, DESCRIPTOR).unwrap();
-    let report = folder.path().join("report");
-    let flags = flags.replace("HERE", folder.path().to_str().unwrap());
+    let report = directory.path().join("report");
+    let flags = flags.replace("HERE", directory.path().to_str().unwrap());
     let words = ["tidemill", "run", workflow.to_str().unwrap(), "--report", report.to_str().unwrap()];
     let cli = Cli::try_parse_from(words.into_iter().chain(flags.split_whitespace())).unwrap();
     let CliCommand::Run(args) = cli.command else { panic!("not a run") };
-    let source = SourceArgs { workflow, tools: None, data: Some(folder.path().to_owned()), sets: Vec::new() };
+    let source = SourceArgs { workflow, tools: None, data: Some(directory.path().to_owned()), sets: Vec::new() };
     let loaded = source::load(&source, &[]).unwrap();
-    spec(&args, loaded).map(|spec| (folder, spec))
+    spec(&args, loaded).map(|spec| (directory, spec))
 }
 
 #[test]
 fn each_flag_of_a_run_reaches_the_specification() {
-    let (folder, spec) = spec_of(
+    let (directory, spec) = spec_of(
         "--memory 64MiB --slots 7 --storage staging --keep --stage-in --fail-fast --no-passthrough --export T --out HERE/o",
     )
     .unwrap();
@@ -35,24 +35,24 @@ fn each_flag_of_a_run_reaches_the_specification() {
     assert_eq!((spec.keep, spec.stage_in, spec.fail_fast, spec.passthrough), (true, true, true, false));
     let exported: Vec<String> = spec.exports.iter().map(|id| spec.flow.workflow().data_name(*id)).collect();
     assert_eq!(exported, ["T"]);
-    assert_eq!(spec.out_dir, folder.path().join("o"));
+    assert_eq!(spec.out_dir, directory.path().join("o"));
     assert_eq!(spec.requested.language, "json");
 }
 
 #[test]
 fn a_run_without_flags_keeps_and_exports_nothing_more() {
-    let (folder, spec) = spec_of("").unwrap();
+    let (directory, spec) = spec_of("").unwrap();
     assert_eq!((spec.memory, spec.keep_failed, spec.exports.len()), (None, None, 0));
     assert_eq!((spec.keep, spec.stage_in, spec.fail_fast, spec.passthrough), (false, false, false, true));
     assert!(spec.slots >= 1 && spec.out_dir.is_absolute());
-    assert_eq!(spec.report_dir, Some(folder.path().join("report")));
+    assert_eq!(spec.report_dir, Some(directory.path().join("report")));
     assert!(spec.run_id.starts_with("my-flow-20"), "{}", spec.run_id);
 }
 
 #[test]
 fn failed_tasks_are_kept_beside_the_report() {
-    let (folder, spec) = spec_of("--keep-failed").unwrap();
-    assert_eq!(spec.keep_failed, Some(folder.path().join("report/failed")));
+    let (directory, spec) = spec_of("--keep-failed").unwrap();
+    assert_eq!(spec.keep_failed, Some(directory.path().join("report/failed")));
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn an_export_that_selects_nothing_is_refused_with_all_others() {
 
 #[test]
 fn a_report_directory_that_cannot_be_made_is_refused_before_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     let line = ["tidemill", "run", "w.js", "--report", file.to_str().unwrap()];
     let CliCommand::Run(args) = Cli::try_parse_from(line).unwrap().command else { panic!("not a run") };

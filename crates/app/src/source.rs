@@ -36,8 +36,8 @@ fn workflow_warnings(workflow: &Workflow, name: &str, language: &str) -> Vec<Str
         let why = if language == "json" { "`tasks` is empty" } else { "the script calls no tool" };
         found.push(format!("{name}: the workflow has 0 tasks: {why}"));
     }
-    let called: HashSet<flow::ToolId> = workflow.tasks.iter().map(|task| task.tool).collect();
-    let tools = (0..).map(flow::ToolId).zip(&workflow.tools).filter(|(id, _)| called.contains(id));
+    let called_tools: HashSet<flow::ToolId> = workflow.tasks.iter().map(|task| task.tool).collect();
+    let tools = (0..).map(flow::ToolId).zip(&workflow.tools).filter(|(id, _)| called_tools.contains(id));
     found.extend(tools.flat_map(|(_, tool)| flow::shell_warnings(tool)).map(|problem| problem.to_string()));
     found
 }
@@ -124,10 +124,10 @@ fn tool_file(source: &args::SourceArgs) -> Option<PathBuf> {
 fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
     let text = read(path).map_err(|problem| vec![problem])?;
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let here =
+    let tool_dir =
         directory.canonicalize().map_err(|error| vec![Problem::new(format!("{}: {error}", directory.display()))])?;
     let name = path.display().to_string();
-    toolfile::parse(&toolfile::ToolFile { name: &name, text: &text, here: &here }, &|path| path.exists())
+    toolfile::parse(&toolfile::ToolFile { name: &name, text: &text, here: &tool_dir }, &|path| path.exists())
 }
 
 /// Name of the data directory in messages.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_about_the_data_folder_names_it_and_says_where_it_comes_from() {
+    fn a_message_about_the_data_directory_names_it_and_says_where_it_comes_from() {
         let dir = tempfile::tempdir().unwrap();
         let describe = |is_named| {
             let directory = (DataDirectory::default(), directory_name(dir.path(), is_named));

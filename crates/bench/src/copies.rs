@@ -91,7 +91,7 @@ pub struct CopyJob {
 }
 
 impl CopyJob {
-    /// Creates the job of an order to copy.
+    /// Creates the job of a command to copy.
     pub fn new(store: Box<dyn Store>, command: &WorkerCommand, copies: &CopySpec) -> Result<Self, Problem> {
         let directory = format!("{}/w{}", command.directory, command.worker);
         store.make_directory(&directory)?;

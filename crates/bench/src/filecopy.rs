@@ -70,19 +70,20 @@ impl Experiment {
 
     /// The cases of the experiment; `file_bytes` replaces the size of the files.
     pub fn cases(self, file_bytes: Option<u64>) -> Vec<CopyCase> {
-        let whole = file_bytes.unwrap_or(if matches!(self, Self::Chunks | Self::Crowded) { 128 } else { 512 } * MIB);
+        let bytes_each =
+            file_bytes.unwrap_or(if matches!(self, Self::Chunks | Self::Crowded) { 128 } else { 512 } * MIB);
         let all = CopyCase {
             io_nodes: 8,
             worker_nodes: 8,
             workers: 1,
             files: 1,
-            file_bytes: whole,
-            chunk_bytes: whole.min(32 * MIB),
+            file_bytes: bytes_each,
+            chunk_bytes: bytes_each.min(32 * MIB),
         };
         let counts = [1, 2, 4, 8];
         match self {
             Self::Chunks => {
-                let sizes = (0..8).map(|power| MIB << power).take_while(|size| *size <= whole.max(MIB));
+                let sizes = (0..8).map(|power| MIB << power).take_while(|size| *size <= bytes_each.max(MIB));
                 sizes.map(|chunk_bytes| CopyCase { worker_nodes: 1, io_nodes: 1, chunk_bytes, ..all }).collect()
             }
             Self::IoNodes => counts.map(|io_nodes| CopyCase { io_nodes, ..all }).to_vec(),
@@ -118,7 +119,7 @@ pub struct Filecopy {
 }
 
 impl Filecopy {
-    /// Measures all cases; `told` is called with a line for each row.
+    /// Measures all cases; `on_line` is called with a line for each row.
     pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
         let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
         for (experiment, case) in &self.cases {

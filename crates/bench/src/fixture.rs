@@ -99,7 +99,8 @@ impl Fixture {
                 ssh: hosts.ssh()?.display().to_string(),
             },
         };
-        let directory = tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for a pool: {error}")))?;
+        let directory =
+            tempfile::tempdir().map_err(|error| Problem::new(format!("a directory for a pool: {error}")))?;
         let file = directory.path().join("pool");
         let wanted = PoolSpec {
             target,

@@ -26,7 +26,7 @@ const LATENCY: &str = "50ms";
 /// A group of hosts; removed when dropped.
 #[derive(Debug)]
 pub struct Hosts {
-    mark: String,
+    name_prefix: String,
     prefix: &'static str,
     count: u32,
     directory: TempDir,
@@ -46,7 +46,7 @@ impl Hosts {
         let free = |prefix: &&str| !used.contains(&format!(" {prefix}"));
         let prefix = PREFIXES.into_iter().find(free).ok_or_else(|| Problem::new("no network is free"))?;
         let count = u32::try_from(links.len()).unwrap_or(u32::MAX);
-        let hosts = Self { mark: format!("tb{}", std::process::id()), prefix, count, directory };
+        let hosts = Self { name_prefix: format!("tb{}", std::process::id()), prefix, count, directory };
         hosts.up(links)?;
         Ok(hosts)
     }
@@ -83,15 +83,15 @@ impl Hosts {
     }
 
     fn bridge(&self) -> String {
-        format!("{}br", self.mark)
+        format!("{}br", self.name_prefix)
     }
 
     fn name(&self, host: u32) -> String {
-        format!("{}h{}", self.mark, host + 1)
+        format!("{}h{}", self.name_prefix, host + 1)
     }
 
     fn outside(&self, host: u32) -> String {
-        format!("{}v{}", self.mark, host + 1)
+        format!("{}v{}", self.name_prefix, host + 1)
     }
 
     /// The address of a host.
@@ -110,7 +110,7 @@ impl Hosts {
     pub fn ssh(&self) -> Result<PathBuf, Problem> {
         use std::os::unix::fs::PermissionsExt;
         let path = self.directory.path().join("ssh-to-namespaces");
-        let text = format!("#!/bin/sh\nexec ip netns exec {}h\"${{3##*.}}\" sh -c \"$4\"\n", self.mark);
+        let text = format!("#!/bin/sh\nexec ip netns exec {}h\"${{3##*.}}\" sh -c \"$4\"\n", self.name_prefix);
         std::fs::write(&path, text)
             .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)))
             .map_err(|error| Problem::new(format!("{}: {error}", path.display())))?;

@@ -53,8 +53,8 @@ impl KeyValueServer {
         Ok(Self { protocol, name, line: RefCell::new(line), out: RefCell::new(out) })
     }
 
-    fn with_name<T>(&self, what: io::Result<T>) -> Result<T, Problem> {
-        what.map_err(|error| Problem::new(format!("{}: {error}", self.name)))
+    fn with_name<T>(&self, outcome: io::Result<T>) -> Result<T, Problem> {
+        outcome.map_err(|error| Problem::new(format!("{}: {error}", self.name)))
     }
 
     fn set(&self, key: &str, value: &[u8]) -> io::Result<()> {
@@ -88,11 +88,11 @@ impl KeyValueServer {
     }
 
     fn send_get(&self, key: &str) -> io::Result<()> {
-        let asked = match self.protocol {
+        let request = match self.protocol {
             Protocol::Resp => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
             Protocol::Memcached => format!("get {key}\r\n"),
         };
-        self.out.borrow_mut().write_all(asked.as_bytes())
+        self.out.borrow_mut().write_all(request.as_bytes())
     }
 
     fn receive_get(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
@@ -120,11 +120,11 @@ impl KeyValueServer {
     }
 
     fn delete(&self, key: &str) -> io::Result<bool> {
-        let (asked, done, none) = match self.protocol {
+        let (request, done, none) = match self.protocol {
             Protocol::Resp => (format!("*2\r\n$3\r\nDEL\r\n${}\r\n{key}\r\n", key.len()), ":1", ":0"),
             Protocol::Memcached => (format!("delete {key}\r\n"), "DELETED", "NOT_FOUND"),
         };
-        self.out.borrow_mut().write_all(asked.as_bytes())?;
+        self.out.borrow_mut().write_all(request.as_bytes())?;
         let reply = self.read_reply()?;
         if reply == none { Ok(false) } else { expect(&reply, done).map(|()| true) }
     }

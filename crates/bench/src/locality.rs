@@ -121,7 +121,7 @@ impl LocalityCase {
 }
 
 impl Locality {
-    /// Measures all cases; `told` is called with a line for each row.
+    /// Measures all cases; `on_line` is called with a line for each row.
     pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
         let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
         for case in self.axes.iter().flat_map(|axis| axis.cases(self.files)) {

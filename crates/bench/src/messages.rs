@@ -9,7 +9,6 @@ pub struct WorkerCommand {
     /// The target to work on.
     pub target: BenchTarget,
     /// Directory in the target to work in; the worker pool makes and removes it.
-    #[serde(rename = "folder")]
     pub directory: String,
     /// Number of the worker, from 0.
     pub worker: u32,
@@ -51,7 +50,6 @@ pub struct CopySpec {
     /// Bytes of one call, at most 1 GiB.
     pub chunk_bytes: u64,
     /// Node of the files; `None`: default placement.
-    #[serde(rename = "near")]
     pub placement: Option<FilePlacement>,
     /// Bytes per second that the worker is limited to.
     pub rate: Option<f64>,

@@ -27,7 +27,7 @@ const MEMORY: ByteSize = ByteSize(1 << 30);
 #[serde(rename_all = "kebab-case")]
 pub enum FileLayout {
     /// All files of all workers in one directory.
-    OneFolder,
+    OneDirectory,
     /// Each worker has a tree of a hundred directories.
     Tree,
     /// Each worker has a single file.
@@ -40,7 +40,7 @@ impl FileLayout {
     /// Name in flags and rows.
     pub fn name(self) -> &'static str {
         match self {
-            Self::OneFolder => "one-folder",
+            Self::OneDirectory => "one-directory",
             Self::Tree => "tree",
             Self::OwnFile => "own-file",
             Self::SharedFile => "shared-file",
@@ -50,7 +50,7 @@ impl FileLayout {
     /// The phases, in order.
     pub fn phases(self) -> &'static [&'static str] {
         match self {
-            Self::OneFolder | Self::Tree => &["create", "stat", "read", "rename", "remove"],
+            Self::OneDirectory | Self::Tree => &["create", "stat", "read", "rename", "remove"],
             Self::OwnFile | Self::SharedFile => &["stat", "read"],
         }
     }
@@ -72,7 +72,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Measures all cases; `told` is called with a line for each row.
+    /// Measures all cases; `on_line` is called with a line for each row.
     pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
         if let Some(other) = self.targets.iter().find(|target| !target.is_file_system()) {
             return Err(Problem::new(format!("{other} has no metadata to measure")).hint("pool or dir:PATH"));
@@ -162,7 +162,7 @@ impl MetadataJob {
         let own = format!("{base}/w{worker}");
         let count = 0..files;
         let files = match layout {
-            FileLayout::OneFolder => count.map(|file| format!("{base}/f{worker}-{file}")).collect(),
+            FileLayout::OneDirectory => count.map(|file| format!("{base}/f{worker}-{file}")).collect(),
             FileLayout::Tree => {
                 let leaf = |at: u32| format!("{own}/d{}/d{}", at / BRANCHES, at % BRANCHES);
                 store.make_directory(&own)?;

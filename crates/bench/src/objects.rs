@@ -41,7 +41,7 @@ pub struct ObjectsBench {
 }
 
 impl ObjectsBench {
-    /// Measures all cases; `told` is called with a line for each row.
+    /// Measures all cases; `on_line` is called with a line for each row.
     pub fn run(&self, options: &BenchOptions, on_line: &mut dyn FnMut(&str)) -> Result<BenchReport, Problem> {
         let mut report = BenchReport { rows: Vec::new(), charts: Vec::new() };
         for bytes in &self.sizes {

@@ -29,7 +29,7 @@ pub trait Store {
     fn make_directory(&self, path: &str) -> Result<(), Problem>;
     /// Sets the placement of files that will be written to a directory.
     fn set_placement(&self, path: &str, _near: FilePlacement) -> Result<(), Problem> {
-        Err(Problem::new(format!("{path}: only in a pool it can be said where files lie")))
+        Err(Problem::new(format!("{path}: only a pool has a placement of files")))
     }
     /// Removes a directory with all its content.
     fn remove_directory(&self, path: &str) -> Result<(), Problem>;
@@ -97,8 +97,8 @@ impl PoolStore {
         })
     }
 
-    fn wait<T>(&self, path: &str, what: impl Future<Output = Outcome<T>>) -> Result<T, Problem> {
-        refused(path, self.runtime.block_on(what))
+    fn wait<T>(&self, path: &str, operation: impl Future<Output = Outcome<T>>) -> Result<T, Problem> {
+        refused(path, self.runtime.block_on(operation))
     }
 
     /// Attributes of a directory; looked up once.

@@ -42,7 +42,7 @@ impl FromStr for BenchTarget {
     /// Parses `pool`, `dir:PATH`, `redis:HOST:PORT` or `memcached:HOST:PORT`.
     fn from_str(text: &str) -> Result<Self, Problem> {
         let wrong = || {
-            Problem::new(format!("`{text}` is nothing to measure"))
+            Problem::new(format!("`{text}` is not a target"))
                 .hint("pool, dir:PATH, redis:HOST:PORT or memcached:HOST:PORT")
         };
         match text.split_once(':') {

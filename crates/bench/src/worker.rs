@@ -32,7 +32,7 @@ fn run_phases(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<()
     let mut next = || lines.next().transpose().map_err(|error| Problem::new(format!("standard input: {error}")));
     let Some(line) = next()? else { return Ok(()) };
     let command: WorkerCommand = serde_json::from_str(&line)
-        .map_err(|error| Problem::new(format!("standard input: no order of a benchmark: {error}")))?;
+        .map_err(|error| Problem::new(format!("standard input: not a command of a benchmark: {error}")))?;
     let mut job = open_job(&command)?;
     send(&WorkerMessage::Ready)?;
     while let Some(phase) = next()? {

@@ -53,7 +53,7 @@ pub struct WorkerPoolSpec<'a> {
 }
 
 impl WorkerPool {
-    /// Starts a worker for each of `plan.hosts`, and waits until all are ready.
+    /// Starts a worker for each of `spec.hosts`, and waits until all are ready.
     pub fn start(spec: WorkerPoolSpec<'_>) -> Result<Self, Problem> {
         let mut worker_pool = Self { workers: Vec::new(), nodes: spec.nodes, interrupt: spec.interrupt.clone() };
         for (worker, host) in (0..).zip(spec.hosts) {
@@ -109,7 +109,7 @@ impl WorkerProcess {
         // A worker that failed has already sent the reason, which is read next.
         match writeln!(self.input, "{line}") {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Problem::new(format!("a worker does not listen: {error}")))
+                Err(Problem::new(format!("a worker has closed its input: {error}")))
             }
             _ => Ok(()),
         }
@@ -121,9 +121,10 @@ impl WorkerProcess {
         }
         let mut line = String::new();
         let received = self.output.read_line(&mut line);
-        let unexpected_reply = || Problem::new(format!("a worker ended without a word (process {})", self.child.id()));
+        let unexpected_reply =
+            || Problem::new(format!("a worker ended without a message (process {})", self.child.id()));
         received.ok().filter(|bytes| *bytes > 0).ok_or_else(unexpected_reply)?;
-        serde_json::from_str(&line).map_err(|error| Problem::new(format!("a worker says `{}`: {error}", line.trim())))
+        serde_json::from_str(&line).map_err(|error| Problem::new(format!("a worker sent `{}`: {error}", line.trim())))
     }
 
     fn done(&mut self, interrupt: &Interrupt) -> Result<WorkerPhase, Problem> {
@@ -145,6 +146,6 @@ impl Drop for WorkerProcess {
 fn unexpected_reply(message: &WorkerMessage) -> Problem {
     match message {
         WorkerMessage::Failed(why) => Problem::new(format!("a worker: {why}")),
-        other => Problem::new(format!("a worker says {other:?} out of turn")),
+        other => Problem::new(format!("a worker sent an unexpected message: {other:?}")),
     }
 }
