@@ -124,10 +124,7 @@ fn what_is_wrong_is_reported_with_its_path_or_line() {
         ("{\"a\": 1}", "f.json:1:4: this is not a workflow descriptor: unknown field `a`"),
         ("", "f.json:1: this is not JSON: EOF while parsing a value"),
         (r#"{"tidemill_flow": 2, "more": 1}"#, "f.json: tidemill_flow: version 2 is not known; this program reads 1"),
-        (
-            r#"{"tidemill_flow": 1, "tool": 1}"#,
-            "f.json:1:27: this is not a workflow descriptor: unknown field `tool`",
-        ),
+        (r#"{"tidemill_flow": 1, "tool": 1}"#, "f.json:1:27: this is not a workflow descriptor: unknown field `tool`"),
         (&with(a, r#"{"tool": "Coppy"}"#), "f.json: tasks[0].tool: unknown tool `Coppy`\n  hint: did you mean `Copy`?"),
         (
             &call(r#""inn": "I""#),

@@ -71,7 +71,10 @@ fn line(message: &Value) -> String {
 fn a_node_without_a_starter_says_what_starts_nodes() {
     let cases = [
         (vec![], "the starter has gone before its order came"),
-        (vec!["Welcome to host a!\n".to_owned()], "the starter's order cannot be read: this line is not a message of Tidemill"),
+        (
+            vec!["Welcome to host a!\n".to_owned()],
+            "the starter's order cannot be read: this line is not a message of Tidemill",
+        ),
         (vec![line(&json!({"version": "1"}))], "the starter's order cannot be read"),
     ];
     for (lines, expected) in cases {
