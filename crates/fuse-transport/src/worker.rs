@@ -73,12 +73,14 @@ impl Worker {
         match header.opcode {
             op::FORGET => {
                 catch_panic(|| {
-                    decode::forgotten(body).into_iter().for_each(|count| handler.forget(header.inode, count))
+                    if let Some(count) = decode::forgotten(body) {
+                        handler.forget(header.inode, count);
+                    }
                 });
             }
             op::BATCH_FORGET => {
                 catch_panic(|| {
-                    decode::batch_forgotten(body).for_each(|(inode, lookups)| handler.forget(inode, lookups))
+                    decode::batch_forgotten(body).for_each(|(inode, lookups)| handler.forget(inode, lookups));
                 });
             }
             op::INTERRUPT => self.interrupt(header, body),

@@ -110,7 +110,7 @@ impl Partition {
         let mut made = None;
         match &part {
             Part::Entry { directory, name, .. } => {
-                self.lock_target(*directory, LockTarget::Entry(name.clone()), intent)
+                self.lock_target(*directory, LockTarget::Entry(name.clone()), intent);
             }
             Part::AddLink { file } | Part::DropLink { file } | Part::Moved { file, .. } => {
                 self.lock_target(*file, LockTarget::Inode, intent);
@@ -121,7 +121,7 @@ impl Partition {
             }
             Part::MoveLease => self.lock_target(FileId::ROOT, LockTarget::MoveLease, intent),
             Part::LockEntries { directory } | Part::Split { directory, .. } => {
-                self.lock_target(*directory, LockTarget::AllEntries, intent)
+                self.lock_target(*directory, LockTarget::AllEntries, intent);
             }
             Part::CreateDirectory { .. } | Part::Fragment { .. } => {
                 let file = self.next_id();

@@ -70,7 +70,7 @@ impl HeldLock {
         Self { holder, is_flock, write: lock.kind == LockKind::Write, start, end, pid: lock.pid }
     }
 
-    fn to_lock(&self) -> Lock {
+    fn to_lock(self) -> Lock {
         let kind = if self.write { LockKind::Write } else { LockKind::Read };
         let style =
             if self.is_flock { LockStyle::Whole } else { LockStyle::Range { start: self.start, end: self.end } };
@@ -198,7 +198,7 @@ impl Partition {
     pub(crate) fn test_lock(&self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
         check(file, lock)?;
         let found = self.inode(file)?.locks().and_then(|locks| locks.conflicts(holder, lock).next());
-        Ok(Answer::Conflict(found.map(HeldLock::to_lock)))
+        Ok(Answer::Conflict(found.map(|held| held.to_lock())))
     }
 
     /// Sets or releases a lock. Refuses with `Locked` on a conflict; a `flock` has then lost its

@@ -118,7 +118,7 @@ impl Partition {
     pub(crate) fn apply_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<PendingDelete> {
         match part {
             Part::Entry { directory, name, before: was, after: becomes } => {
-                self.apply_entry(directory, name, was, becomes, now)
+                self.apply_entry(directory, name, was, becomes, now);
             }
             Part::AddLink { file } => self.add_name(file, now).expect(CHECKED),
             Part::DropLink { file } => return self.drop_name(file, now),

@@ -55,8 +55,8 @@ fn split_command(command: &Command) -> Option<(Command, &Bytes)> {
             Some((Command::Write { file, place, length, data: NONE, kill_set_id }, data))
         }
         Command::SetXattr { file, ref name, ref value, mode, kill_set_group_id } => {
-            let hollow = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
-            Some((hollow, value))
+            let command = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
+            Some((command, value))
         }
         Command::PutObject { parent, ref name, condition, placing, ref attributes, ref contents } => {
             let (contents, payload) = match contents {
