@@ -80,7 +80,9 @@ impl Worker {
             }
             op::BATCH_FORGET => {
                 catch_panic(|| {
-                    decode::batch_forgotten(body).for_each(|(inode, lookups)| handler.forget(inode, lookups));
+                    for (inode, lookups) in decode::batch_forgotten(body) {
+                        handler.forget(inode, lookups);
+                    }
                 });
             }
             op::INTERRUPT => self.interrupt(header, body),
