@@ -20,7 +20,8 @@ FUNCTION_LINES_MAX = 70
 SAME_LAYER = {
     ("vfs", "client"), ("client", "node"), ("run", "mount"), ("run", "pool"), ("pool", "transport"), ("bench", "pool"),
     ("posix", "pool"), ("posix", "transport"),
-    ("store", "placement"), ("store", "base"), ("placement", "base"), ("flow", "base"),
+    ("store", "placement"), ("store", "base"), ("placement", "base"), ("flow", "base"), ("test-support", "base"),
+    ("store", "test-support"),
 }  # fmt: skip
 
 

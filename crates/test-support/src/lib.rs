@@ -1,4 +1,4 @@
-//! Layer 1: what tests of several crates share. Only tests, and suites for tests, depend on it.
+//! Layer 0: what tests of several crates share. Only tests, and suites and doubles for tests, use it.
 //!
 //! - [`Random`]: random choices that depend on a seed alone
 //! - [`until`], [`until_polled`]: waiting for a condition that others bring about, without sleeping
