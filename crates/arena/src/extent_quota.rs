@@ -79,17 +79,9 @@ impl Quota {
 
 #[cfg(test)]
 mod tests {
+    use test_support::Random;
+
     use super::*;
-
-    /// A deterministic random number generator.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            if end == 0 { 0 } else { (self.0 >> 16) % end }
-        }
-    }
 
     fn check(quota: &Quota, granted: u64) {
         assert!(quota.used <= granted && granted <= quota.capacity - quota.committed, "{granted} of {quota:?}");
@@ -97,21 +89,22 @@ mod tests {
     }
 
     /// Applies a random event to the pool.
-    fn apply_event(quota: &mut Quota, dice: &mut Dice) {
+    fn apply_event(quota: &mut Quota, random: &mut Random) {
         let free = quota.capacity - quota.committed - quota.granted;
-        match dice.below(6) {
-            0 => quota.committed += dice.below(free + 1),
-            1 => quota.committed -= dice.below(quota.committed + 1),
-            2 => quota.used += dice.below((quota.granted - quota.used) / PAGE + 1) * PAGE,
-            3 => quota.used -= dice.below(quota.used / PAGE + 1) * PAGE,
+        match random.below(6) {
+            0 => quota.committed += random.below(free + 1),
+            1 => quota.committed -= random.below(quota.committed + 1),
+            2 => quota.used += random.below((quota.granted - quota.used) / PAGE + 1) * PAGE,
+            3 => quota.used -= random.below(quota.used / PAGE + 1) * PAGE,
             4 => {
-                let granted = if dice.below(2) == 0 { quota.for_open() } else { quota.for_write(dice.below(1 << 22)) };
+                let granted =
+                    if random.below(2) == 0 { quota.for_open() } else { quota.for_write(random.below(1 << 22)) };
                 check(quota, granted);
                 assert!(granted >= quota.granted, "a write never shrinks the quota: {quota:?}");
                 quota.granted = granted;
             }
             _ => {
-                let granted = quota.for_reclaim(dice.below(1 << 22));
+                let granted = quota.for_reclaim(random.below(1 << 22));
                 check(quota, granted);
                 assert!(granted <= quota.granted, "a reclaim never raises the quota: {quota:?}");
                 quota.granted = granted;
@@ -122,11 +115,11 @@ mod tests {
     #[test]
     fn the_capacity_is_never_exceeded_in_whatever_order_things_happen() {
         for seed in 0..300 {
-            let mut dice = Dice(seed);
-            let capacity = 1 + dice.below(1 << 24);
+            let mut random = Random::new(seed);
+            let capacity = 1 + random.below(1 << 24);
             let mut quota = Quota { capacity, committed: 0, granted: 0, used: 0 };
             for _ in 0..300 {
-                apply_event(&mut quota, &mut dice);
+                apply_event(&mut quota, &mut random);
                 assert!(quota.committed + quota.granted <= quota.capacity && quota.used <= quota.granted, "{quota:?}");
             }
         }

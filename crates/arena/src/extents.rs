@@ -459,8 +459,6 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
     use std::sync::Arc;
-    use std::thread;
-    use std::time::{Duration, Instant};
     use store::{Engine, Extents, FallocateMode, Generation, ModelEngine, Slot, StripeKey};
 
     /// An unprivileged user.
@@ -544,11 +542,7 @@ mod tests {
             file.write_all_at(&vec![7; 1 << 16], at).unwrap();
             at += 1 << 16;
         }
-        let end = Instant::now() + Duration::from_mins(1);
-        while !has_huge(300 * MIB) {
-            assert!(Instant::now() < end, "it has small pages still");
-            thread::yield_now();
-        }
+        test_support::until("the file has large pages", || has_huge(300 * MIB));
         extents.truncate(slot, 500 * MIB).unwrap();
         assert!(!has_huge(450 * MIB), "a new hole");
         extents.end_direct_writes(slot);

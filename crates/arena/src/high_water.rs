@@ -42,26 +42,23 @@ impl HighWater {
 
 #[cfg(test)]
 mod tests {
+    use test_support::Random;
+
     use super::*;
 
     #[test]
     fn the_peak_is_never_below_what_was_used_and_above_by_little() {
         for seed in 0..300_u64 {
-            let mut state = seed;
-            let mut below = move |end: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % end
-            };
-            let capacity = 1 << 20;
+            let (mut random, capacity) = (Random::new(seed), 1 << 20);
             let (mut high_water, mut committed, mut extents, mut peak) = (HighWater::new(capacity), 0, 0, 0);
             for _ in 0..1000 {
-                match below(4) {
-                    0 => committed += below(capacity / 100),
-                    1 => committed -= below(capacity / 100).min(committed),
-                    2 => extents += below(capacity / 100),
+                match random.below(4) {
+                    0 => committed += random.below(capacity / 100),
+                    1 => committed -= random.below(capacity / 100).min(committed),
+                    2 => extents += random.below(capacity / 100),
                     _ => {
                         high_water.sample(committed, extents);
-                        extents -= below(capacity / 10).min(extents);
+                        extents -= random.below(capacity / 10).min(extents);
                     }
                 }
                 peak = peak.max(committed + extents);

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 use store::ModelEngine;
+use test_support::Random;
 use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, SpaceUsage};
 
 const ALWAYS: Condition = Condition::Always;
@@ -516,11 +517,11 @@ async fn objects_over_a_bad_connection_are_what_a_map_is() {
             .over(|node| FaultyConnection::new(node, FaultRates::MANY, counter.fetch_add(1, Relaxed)), retry_policy)
             .await;
         let (objects, fs) = (objects(&bad), pool.client().await);
-        let (mut model, mut rng) = (ObjectMap::new(), SeededRng(seed));
+        let (mut model, mut random) = (ObjectMap::new(), Random::new(seed));
         for round in 0..400 {
-            let key = format!("{}{}", ["", "a/", "a/b/"][rng.below(3)], rng.below(6) + 10);
-            let length = LENGTHS[rng.below(LENGTHS.len())];
-            match rng.below(6) {
+            let key = format!("{}{}", random.pick(&["", "a/", "a/b/"]), random.below(6) + 10);
+            let length = random.pick(&LENGTHS);
+            match random.below(6) {
                 0..=2 => {
                     let value = bytes(fill_of(round), length);
                     objects.put(key.as_bytes(), value.clone(), ALWAYS).await.unwrap();

@@ -98,16 +98,6 @@ pub async fn over(connection: impl Connection + 'static, retry_policy: RetryPoli
     TestFs(Client::connect(Arc::new(connection), retry_policy).await.unwrap())
 }
 
-/// Random numbers that a seed determines.
-pub struct SeededRng(pub u64);
-
-impl SeededRng {
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// `length` bytes of one value.
 pub fn filled(byte: u8, length: u32) -> Vec<u8> {
     vec![byte; length as usize]

@@ -12,6 +12,7 @@ use std::{
     },
     time::Duration,
 };
+use test_support::Random;
 use wire::{Body, Extent, Failure, OpenFlags, OpenLeaseId, Request, Session, codec::ProgramFd};
 
 /// Forwards the descriptor methods to the connection in this field.
@@ -80,20 +81,18 @@ impl FaultRates {
 pub struct FaultyConnection<C> {
     inner: Arc<C>,
     rates: FaultRates,
-    random: Mutex<u64>,
+    random: Mutex<Random>,
 }
 
 impl<C: Connection> FaultyConnection<C> {
     /// Adds faults to `inner`.
     pub fn new(inner: C, rates: FaultRates, seed: u64) -> Self {
-        Self { inner: Arc::new(inner), rates, random: Mutex::new(seed) }
+        Self { inner: Arc::new(inner), rates, random: Mutex::new(Random::new(seed)) }
     }
 
     /// A random number below a thousand.
     fn draw(&self) -> u32 {
-        let mut state = self.random.lock();
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u32::try_from((*state >> 33) % 1000).expect("below a thousand")
+        self.random.lock().below(1000)
     }
 }
 

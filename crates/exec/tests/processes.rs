@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use test_support::until_polled;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than any of these tests takes.
@@ -289,12 +290,7 @@ async fn a_child_that_left_the_group_does_not_hang_us_and_is_swept_by_its_mark()
     assert!(alive_in(its_group) > 0);
     assert_eq!(exec::kill_by_env_var("TEST_MARK=other"), 0);
     assert!(exec::kill_by_env_var(&format!("TEST_MARK={value}")) > 0);
-    let swept = async {
-        while alive_in(its_group) > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LONG, swept).await.expect("what was swept ends");
+    until_polled("what was swept ends", || alive_in(its_group) == 0).await;
 }
 
 #[tokio::test]

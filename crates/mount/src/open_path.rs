@@ -99,6 +99,8 @@ impl<B: Clone> OpenInodes<B> {
 
 #[cfg(test)]
 mod tests {
+    use test_support::Random;
+
     use super::*;
 
     const FILE: FileId = FileId(7);
@@ -191,37 +193,32 @@ mod tests {
     #[test]
     fn no_order_of_opens_and_closes_breaks_the_kernels_rules_or_shows_old_pages() {
         for seed in 1..2000_u64 {
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut random = move |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
+            let mut random = Random::new(seed);
             let (mut inodes, mut kernel) = (OpenInodes::default(), Kernel::default());
             // Replies that the kernel has not received yet, the opens that it has, and releases
             // that have not arrived here yet.
             let (mut answered, mut open, mut released) = (Vec::new(), Vec::<OpenPath<u8>>::new(), 0);
             for _ in 0..100 {
-                let pick = |list: &Vec<OpenPath<u8>>, at: u64| usize::try_from(at).unwrap() % list.len().max(1);
-                match random(7) {
+                match random.below(7) {
                     0 => {
-                        let offer = (random(2) == 0).then(|| u8::try_from(random(3)).unwrap());
+                        let offer = random.one_in(2).then(|| random.below(3));
                         answered.push(inodes.acquire(FILE, || offer));
                     }
                     1 | 2 if !answered.is_empty() => {
-                        let path = answered.remove(pick(&answered, random(99)));
+                        let path = answered.remove(random.below(answered.len()));
                         kernel.open(&path);
                         open.push(path);
                     }
                     3 if !open.is_empty() => {
-                        kernel.close(&open.remove(pick(&open, random(99))));
+                        kernel.close(&open.remove(random.below(open.len())));
                         released += 1;
                     }
                     4 if released > 0 => {
                         inodes.release(FILE);
                         released -= 1;
                     }
-                    5 if !open.is_empty() => kernel.write(&open[pick(&open, random(99))].clone()),
-                    6 if !open.is_empty() => kernel.read(&open[pick(&open, random(99))].clone()),
+                    5 if !open.is_empty() => kernel.write(&open[random.below(open.len())]),
+                    6 if !open.is_empty() => kernel.read(&open[random.below(open.len())]),
                     _ => {}
                 }
             }

@@ -3,6 +3,7 @@
 use crate::{ExtentHead, Partition, partition_test::*};
 use bytes::Bytes;
 use placement::{FileId, NodeId};
+use test_support::Random;
 use wire::{
     Answer, Changes, Command, Content, Extent, ExtentRequest, NewInode, NewKind, OpenFlags, Owner, Refusal, Session,
     TimeChange, Times, WritePlace,
@@ -132,9 +133,9 @@ fn times_that_were_set_are_left_to_the_extent() {
 
 /// Draws a random command of any kind; some creates and opens bring an extent, and some commands
 /// demote a file.
-fn random(next: &mut impl FnMut(u64) -> u64, extents: &mut impl FnMut(u64) -> u64) -> Command {
-    let slot = u32::try_from(extents(6)).unwrap();
-    match (random_command(next), extents(3)) {
+fn random_extent_command(random: &mut Random) -> Command {
+    let slot = random.below(6);
+    match (random_command(random), random.below(3)) {
         (Command::Create { parent, name, inode, open, .. }, 0 | 1) => {
             Command::Create { parent, name, inode, open, extent: ExtentRequest::Allocated(extent(slot)) }
         }
@@ -149,16 +150,15 @@ fn random(next: &mut impl FnMut(u64) -> u64, extents: &mut impl FnMut(u64) -> u6
 #[test]
 fn a_snapshot_with_extent_files_goes_on_as_its_original_does_and_counts_what_is_there() {
     for seed in 0..20 {
-        let (mut next, mut extents) = (dice(seed), dice(seed + 100));
-        let mut bench = Bench::new();
+        let (mut random, mut bench) = (Random::new(seed), Bench::new());
         for _ in 0..400 {
-            let _ = bench.try_to(random(&mut next, &mut extents));
+            let _ = bench.try_to(random_extent_command(&mut random));
         }
         let snapshot = serde_json::to_string(&bench.partition).unwrap();
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         let mut folded = 0;
         for _ in 0..400 {
-            let (command, request_id) = (random(&mut next, &mut extents), bench.request_id());
+            let (command, request_id) = (random_extent_command(&mut random), bench.request_id());
             folded += u32::from(matches!(command, Command::Demote { .. }));
             let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
             assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");

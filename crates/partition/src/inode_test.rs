@@ -3,10 +3,11 @@
 
 use crate::{
     Partition,
-    partition_test::{Bench, at, dice, name, random_command},
+    partition_test::{Bench, at, name, random_command},
 };
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
+use test_support::Random;
 use wire::{
     ACL_ACCESS, ACL_DEFAULT, AllocateMode, Answer, Changes, Command, ExtentRequest, Lock, LockKind, LockOwner,
     LockStyle, Mode, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, RequestId, SeekTo, Session,
@@ -281,52 +282,47 @@ fn a_lock_that_is_waited_for_is_tried_anew_under_its_number() {
 }
 
 /// Draws a random command about one inode.
-fn random_about_inode(next: &mut impl FnMut(u64) -> u64) -> Command {
-    let file = FileId::new(PartitionId(0), 1 + next(8));
-    let name: &'static [u8] =
-        [&b"user.a"[..], b"user.b", b"trusted.c", ACL_ACCESS, ACL_DEFAULT][usize::try_from(next(5)).unwrap()];
-    let value = if name.starts_with(b"system") {
-        acl([7, 6, 5, 4, u16::try_from(next(8)).unwrap()])
-    } else {
-        vec![1; 50].into()
-    };
-    let mode = [XattrMode::Set, XattrMode::Create, XattrMode::Replace][usize::try_from(next(3)).unwrap()];
-    let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][usize::try_from(next(3)).unwrap()];
-    let start = next(50);
-    let style = if next(4) == 0 { LockStyle::Whole } else { LockStyle::Range { start, end: start + next(20) } };
-    let lock = Lock { owner: LockOwner::Session(next(3)), kind, style, pid: 1 };
+fn random_about_inode(random: &mut Random) -> Command {
+    let file = FileId::new(PartitionId(0), 1 + random.below(8));
+    let name: &'static [u8] = random.pick(&[&b"user.a"[..], b"user.b", b"trusted.c", ACL_ACCESS, ACL_DEFAULT]);
+    let value = if name.starts_with(b"system") { acl([7, 6, 5, 4, random.below(8)]) } else { vec![1; 50].into() };
+    let mode = random.pick(&[XattrMode::Set, XattrMode::Create, XattrMode::Replace]);
+    let kind = random.pick(&[LockKind::Read, LockKind::Write, LockKind::Unlock]);
+    let start = random.below(50);
+    let style =
+        if random.below(4) == 0 { LockStyle::Whole } else { LockStyle::Range { start, end: start + random.below(20) } };
+    let lock = Lock { owner: LockOwner::Session(random.below(3)), kind, style, pid: 1 };
     let ways = [AllocateMode::Extend, AllocateMode::KeepSize, AllocateMode::PunchHole];
-    match next(9) {
+    match random.below(9) {
         0 | 1 => set(file, name, value, mode),
         2 => Command::RemoveXattr { file, name: Bytes::from_static(name) },
-        3 | 4 => Command::Lock { file, lock, wait: next(2) == 0 },
+        3 | 4 => Command::Lock { file, lock, wait: random.one_in(2) },
         5 | 6 => Command::Allocate {
             file,
-            offset: next(60_000),
-            length: next(60_000),
-            mode: ways[usize::try_from(next(3)).unwrap()],
+            offset: random.below(60_000),
+            length: random.below(60_000),
+            mode: random.pick(&ways),
         },
-        7 => Command::PunchDone { file, generation: u32::try_from(next(4)).unwrap() },
-        _ => Command::AllocationFailed { file, generation: u32::try_from(next(4)).unwrap(), stripe: next(8) },
+        7 => Command::PunchDone { file, generation: random.below(4) },
+        _ => Command::AllocationFailed { file, generation: random.below(4), stripe: random.below(8) },
     }
 }
 
 #[test]
 fn a_snapshot_with_all_that_an_inode_can_have_goes_on_as_its_original_does() {
     for seed in 0..20 {
-        let mut next = dice(seed);
+        let mut random = Random::new(seed);
         let mut bench = Bench::new();
-        let draw = |next: &mut dyn FnMut(u64) -> u64| {
-            let mut next = next;
-            if next(2) == 0 { random_command(&mut next) } else { random_about_inode(&mut next) }
+        let draw = |random: &mut Random| {
+            if random.one_in(2) { random_command(random) } else { random_about_inode(random) }
         };
         for _ in 0..600 {
-            let _ = bench.try_to(draw(&mut next));
+            let _ = bench.try_to(draw(&mut random));
         }
         let snapshot = serde_json::to_string(&bench.partition).unwrap();
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         for _ in 0..400 {
-            let (command, request_id) = (draw(&mut next), bench.request_id());
+            let (command, request_id) = (draw(&mut random), bench.request_id());
             let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
             assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }

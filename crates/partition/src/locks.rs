@@ -270,6 +270,7 @@ fn check(file: FileId, lock: &Lock) -> Outcome<()> {
 mod tests {
     use super::*;
     use placement::NodeId;
+    use test_support::Random;
 
     /// Number of bytes in the model; the last stands for all that follow.
     const BYTES: u64 = 12;
@@ -313,17 +314,13 @@ mod tests {
 
     #[test]
     fn ranges_are_split_and_merged_as_bytes_would_be() {
-        let mut state = 11_u64;
-        let mut next = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut random = Random::new(11);
         let (mut locks, mut model) = (FileLocks::default(), Model::default());
         let (mut granted, mut refused) = (0, 0);
         for _ in 0..20_000 {
-            let (owner_no, start) = (usize::try_from(next(3)).unwrap(), next(BYTES));
-            let last = start + next(BYTES - start);
-            let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][usize::try_from(next(3)).unwrap()];
+            let (owner_no, start) = (random.below(3), random.below(BYTES));
+            let last = start + random.below(BYTES - start);
+            let kind = random.pick(&[LockKind::Read, LockKind::Write, LockKind::Unlock]);
             let wanted = lock(kind, range(start, last));
             let bytes = usize::try_from(start).unwrap()..=usize::try_from(last).unwrap();
             let blocks = |other: &usize| {

@@ -3,6 +3,7 @@
 use crate::{Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId};
+use test_support::Random;
 use wire::{
     Answer, Attributes, Changes, Command, Content, ExtentRequest, InheritedAttributes, Intent, Kind, Name, NewInode,
     NewKind, OpenFlags, Outcome, Owner, Part, Refusal, RenameFrom, RenameMode, RenameTo, RequestId, Session,
@@ -265,15 +266,6 @@ fn a_removed_directory_that_is_open_takes_no_entry() {
     assert!(bench.try_to(Command::Stat { file: directory }).is_err());
 }
 
-/// Returns a generator of numbers below a limit, seeded.
-pub fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |below| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    }
-}
-
 fn next_kind(drawn: u64) -> NewKind {
     match drawn {
         0 => NewKind::Directory,
@@ -283,53 +275,60 @@ fn next_kind(drawn: u64) -> NewKind {
 }
 
 /// Draws a random command of any kind, about few names and files.
-pub fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
+pub fn random_command(random: &mut Random) -> Command {
     let text = |number| name(&format!("n{number}"));
-    let file = FileId::new(PartitionId(0), 1 + next(12));
-    let parent = if next(3) == 0 { file } else { ROOT };
-    let flags = OpenFlags { truncate: next(3) == 0, ..OpenFlags::READ_WRITE };
-    let (from, to) = (RenameFrom { parent, name: text(next(6)) }, RenameTo { parent: ROOT, name: text(next(6)) });
-    let inode = NewInode::new(next_kind(next(4)), 0o644, Owner::default());
-    let place = if next(2) == 0 { WritePlace::End } else { WritePlace::At(next(9000)) };
-    let size = Some(next(9000));
-    match next(22) {
-        0..=3 => {
-            Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0, extent: ExtentRequest::None }
-        }
-        4 => Command::Unlink { parent, name: text(next(6)) },
-        5 => Command::RemoveDirectory { parent, name: text(next(6)) },
+    let file = FileId::new(PartitionId(0), 1 + random.below(12));
+    let parent = if random.below(3) == 0 { file } else { ROOT };
+    let flags = OpenFlags { truncate: random.below(3) == 0, ..OpenFlags::READ_WRITE };
+    let (from, to) =
+        (RenameFrom { parent, name: text(random.below(6)) }, RenameTo { parent: ROOT, name: text(random.below(6)) });
+    let inode = NewInode::new(next_kind(random.below(4)), 0o644, Owner::default());
+    let place = if random.one_in(2) { WritePlace::End } else { WritePlace::At(random.below(9000)) };
+    let size = Some(random.below(9000));
+    match random.below(22) {
+        0..=3 => Command::Create {
+            parent,
+            name: text(random.below(6)),
+            inode,
+            open: random.one_in(2),
+            extent: ExtentRequest::None,
+        },
+        4 => Command::Unlink { parent, name: text(random.below(6)) },
+        5 => Command::RemoveDirectory { parent, name: text(random.below(6)) },
         6 => Command::Rename { from, to, mode: RenameMode::Replace },
         7 => Command::Rename { from, to, mode: RenameMode::Exchange },
         8 | 9 => Command::Write { file, place, length: 5, data: Bytes::from_static(b"bytes"), kill_set_id: false },
         10 => Command::Write { file, place, length: 5000, data: Bytes::new(), kill_set_id: false },
-        11 => Command::PublishSize { file, generation: 1, end: next(9000) },
+        11 => Command::PublishSize { file, generation: 1, end: random.below(9000) },
         12 => Command::SpillDone { file, generation: 0 },
         13 => Command::Change { file, changes: Changes { size, ..Changes::default() } },
         14 => Command::Open { file, flags, extent: ExtentRequest::None },
         15 => Command::Close { file },
-        16 => Command::TruncateDone { file, generation: 1 + u32::from(next(2) == 0) },
-        _ => random_step(next, parent, file),
+        16 => Command::TruncateDone { file, generation: 1 + random.below(2) },
+        _ => random_step(random, parent, file),
     }
 }
 
 /// Draws a random step of one of few intents, about the same names and files.
-fn random_step(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) -> Command {
-    let intent = intent(next(6));
-    match next(8) {
-        0..=3 => Command::Prepare { intent, parts: vec![random_part(next, parent, file)] },
-        4 => Command::Commit { intent, parts: vec![random_part(next, parent, file)], others: vec![PartitionId(1)] },
-        5 => Command::Settle { intent, commit: next(2) == 0 },
+fn random_step(random: &mut Random, parent: FileId, file: FileId) -> Command {
+    let intent = intent(random.below(6));
+    match random.below(8) {
+        0..=3 => Command::Prepare { intent, parts: vec![random_part(random, parent, file)] },
+        4 => Command::Commit { intent, parts: vec![random_part(random, parent, file)], others: vec![PartitionId(1)] },
+        5 => Command::Settle { intent, commit: random.one_in(2) },
         6 => Command::Decide { intent },
         _ => Command::ForgetIntent { intent },
     }
 }
 
-fn random_part(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) -> Part {
-    let mut target = || (next(2) == 0).then_some((file, Kind::File));
+fn random_part(random: &mut Random, parent: FileId, file: FileId) -> Part {
+    let mut target = || (random.one_in(2)).then_some((file, Kind::File));
     let (was, becomes) = (target(), target());
     let inode = NewInode::new(NewKind::Directory, 0o755, Owner::default());
-    match next(9) {
-        0..=3 => Part::Entry { directory: parent, name: name(&format!("n{}", next(6))), before: was, after: becomes },
+    match random.below(9) {
+        0..=3 => {
+            Part::Entry { directory: parent, name: name(&format!("n{}", random.below(6))), before: was, after: becomes }
+        }
         4 => Part::AddLink { file },
         5 => Part::DropLink { file },
         6 => Part::CreateDirectory { parent, inode, inherited: InheritedAttributes::default() },
@@ -341,15 +340,15 @@ fn random_part(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) 
 #[test]
 fn a_snapshot_goes_on_as_its_original_does() {
     for seed in 0..20 {
-        let mut next = dice(seed);
+        let mut random = Random::new(seed);
         let mut bench = Bench::new();
         for _ in 0..400 {
-            let _ = bench.try_to(random_command(&mut next));
+            let _ = bench.try_to(random_command(&mut random));
         }
         let snapshot = serde_json::to_string(&bench.partition).unwrap();
         let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
         for _ in 0..400 {
-            let (command, request_id) = (random_command(&mut next), bench.request_id());
+            let (command, request_id) = (random_command(&mut random), bench.request_id());
             let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
             assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
         }
@@ -360,10 +359,10 @@ fn a_snapshot_goes_on_as_its_original_does() {
 #[test]
 fn what_is_counted_is_what_is_there() {
     for seed in 100..120 {
-        let mut next = dice(seed);
+        let mut random = Random::new(seed);
         let mut bench = Bench::new();
         for _ in 0..800 {
-            let _ = bench.try_to(random_command(&mut next));
+            let _ = bench.try_to(random_command(&mut random));
         }
         let inodes: u64 = bench.partition.inodes.values().map(|inode| inode.memory_cost()).sum();
         let deleted: u64 =

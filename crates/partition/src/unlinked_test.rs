@@ -6,6 +6,7 @@ use crate::{
 };
 use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet};
+use test_support::Random;
 use wire::{
     Answer, Command, ExtentRequest, Intent, NewInode, NewKind, OpenFlags, Owner, Part, Recall, RenameFrom, RenameMode,
     RenameTo, Session,
@@ -207,23 +208,14 @@ struct Kernel {
     open: BTreeMap<FileId, u32>,
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
 /// Executes a random command of a session, and updates its kernel's state.
 fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
     let texts = ["a", "b", "c"];
-    let mut text = || texts[usize::try_from(random.below(3)).unwrap()];
+    let mut text = || random.pick(&texts);
     let (one, other) = (text(), text());
     let session = 1 + random.below(3);
     let kernel = &mut kernels[usize::try_from(session).unwrap() - 1];
-    let some = kernel.known.iter().nth(usize::try_from(random.below(4)).unwrap()).copied();
+    let some = kernel.known.iter().nth(random.below(4)).copied();
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let (parent, flags) = (ROOT, OpenFlags::READ);
     let command = match (random.below(9), some) {
@@ -269,7 +261,7 @@ fn unnamed(partition: &Partition) -> usize {
 fn whatever_kernels_do_each_finds_what_it_knows_and_when_all_have_forgotten_nothing_without_a_name_is_left() {
     let mut kept_once = 0;
     for seed in 0..300 {
-        let (mut bench, mut random) = (bench(3, &[1, 2, 3]), Random(seed));
+        let (mut bench, mut random) = (bench(3, &[1, 2, 3]), Random::new(seed));
         let mut kernels = [Kernel::default(), Kernel::default(), Kernel::default()];
         for _ in 0..120 {
             step(&mut bench, &mut kernels, &mut random);

@@ -36,16 +36,18 @@ impl RunningMedian {
 
 #[cfg(test)]
 mod tests {
+    use test_support::Random;
+
     use super::*;
 
     #[test]
     fn the_median_is_that_of_all_numbers_so_far() {
-        let (mut median, mut all, mut state) = (RunningMedian::default(), Vec::new(), 1_u64);
+        let (mut median, mut all, mut random) = (RunningMedian::default(), Vec::new(), Random::new(1));
         assert_eq!(median.get(), None);
         for _ in 0..500 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            median.push(state >> 58);
-            all.push(state >> 58);
+            let number = random.below(64);
+            median.push(number);
+            all.push(number);
             all.sort_unstable();
             assert_eq!(median.get(), Some(all[(all.len() - 1) / 2]));
         }

@@ -7,20 +7,11 @@ use crate::least_peak::least_of_orders;
 use crate::*;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeMap, BTreeSet};
+use test_support::Random;
 
 /// A tenth of the orders that a real run simulates: enough for graphs of this size, and ten times
 /// as fast.
 const ORDERS: u64 = 1000;
-
-/// A deterministic generator of random numbers.
-struct Lcg(u64);
-
-impl Lcg {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        if end == 0 { 0 } else { (self.0 >> 33) % end }
-    }
-}
 
 /// The behaviour of tools if there is no space.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,17 +29,17 @@ struct RandomWorkflow {
 }
 
 /// Layers of tasks of a few tools; each task writes one datum of about its tool's size.
-fn random_workflow(random: &mut Lcg) -> RandomWorkflow {
-    let (count, tools) = (4 + random.below(40), 1 + random.below(5));
-    let sizes: Vec<u64> = (0..tools).map(|_| [0, 1, 10, 100, 300][random.below(5) as usize]).collect();
-    let mut case = RandomWorkflow { tasks: Vec::new(), bytes: Vec::new(), slots: 1 + random.below(4) as u32 };
+fn random_workflow(random: &mut Random) -> RandomWorkflow {
+    let (count, tools) = (4 + random.below(40_u32), 1 + random.below(5_u32));
+    let sizes: Vec<u64> = (0..tools).map(|_| random.pick(&[0, 1, 10, 100, 300])).collect();
+    let mut case = RandomWorkflow { tasks: Vec::new(), bytes: Vec::new(), slots: 1 + random.below(4) };
     for id in 0..count {
         let tool = random.below(tools);
         let reads = if id == 0 { 0 } else { random.below(4) };
         let near = 1 + random.below(id.max(1));
-        let inputs = (0..reads).map(|_| DataId((id - 1 - random.below(near.min(id))) as u32)).collect();
+        let inputs = (0..reads).map(|_| DataId(id - 1 - random.below(near.min(id)))).collect();
         case.bytes.push(sizes[tool as usize] + random.below(1 + sizes[tool as usize] / 4));
-        let (id, tool) = (TaskId(id as u32), ToolId(tool as u32));
+        let (id, tool) = (TaskId(id), ToolId(tool));
         case.tasks.push(TaskSpec { tool, inputs, outputs: vec![DataId(id.0)], ..TaskSpec::new(id) });
     }
     case
@@ -138,7 +129,7 @@ impl<'a> PoolSimulation<'a> {
     }
 
     /// Plays to the end; returns whether every task succeeded.
-    fn run(&mut self, random: &mut Lcg) -> bool {
+    fn run(&mut self, random: &mut Random) -> bool {
         for task in &self.case.tasks {
             self.send(SchedulerEvent::Add(Box::new(task.clone())));
         }
@@ -158,10 +149,10 @@ impl<'a> PoolSimulation<'a> {
         self.done == tasks
     }
 
-    fn step(&mut self, random: &mut Lcg) {
+    fn step(&mut self, random: &mut Random) {
         self.leaving -= if self.leaving > 0 { random.below(self.leaving) + 1 } else { 0 };
         self.send_pool_state();
-        let at = random.below(self.running.len() as u64) as usize;
+        let at = random.below(self.running.len());
         let Some((task, written)) = self.running.iter().nth(at).map(|(task, written)| (*task, *written)) else {
             return;
         };
@@ -213,7 +204,7 @@ fn least(case: &RandomWorkflow) -> u64 {
 }
 
 fn run_case(case: &RandomWorkflow, capacity: u64, mode: FullPoolMode, seed: u64) -> bool {
-    PoolSimulation::new(case, capacity, mode).run(&mut Lcg(seed))
+    PoolSimulation::new(case, capacity, mode).run(&mut Random::new(seed))
 }
 
 #[test]
@@ -240,7 +231,7 @@ fn twenty_chains_with_one_merge_finish_where_their_ends_and_two_steps_fit() {
 fn finished(cases: u64, percent: u64, mode: FullPoolMode) -> u64 {
     let mut finished = 0;
     for seed in 0..cases {
-        let mut random = Lcg(seed);
+        let mut random = Random::new(seed);
         let case = random_workflow(&mut random);
         let done = run_case(&case, least(&case) * percent / 100, mode, seed);
         finished += u64::from(done);

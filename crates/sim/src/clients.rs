@@ -14,6 +14,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use test_support::Random;
 use vfs::Vfs;
 use wire::{Outcome, RenameMode, Session};
 
@@ -22,23 +23,6 @@ const POLLS_MAX: u32 = 200_000;
 /// Retry policy without pauses: polls are the only clock here.
 pub const RETRY_WITHOUT_PAUSES: RetryPolicy =
     RetryPolicy { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
-
-/// Random numbers that a seed determines (a linear congruential generator).
-#[derive(Debug)]
-pub struct SeededRng(pub u64);
-
-impl SeededRng {
-    /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    /// One of these values.
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
 
 /// Polls a future to completion, while no other client moves.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -69,7 +53,7 @@ pub async fn create_initial_tree(vfs: &Vfs, tree: &mut NameTree) {
 }
 
 /// A random operation on few names, so that operations conflict.
-pub fn random_operation(rng: &mut SeededRng, tree: &NameTree) -> NameOperation {
+pub fn random_operation(rng: &mut Random, tree: &NameTree) -> NameOperation {
     let directories = &tree.directories;
     let mut place = || (directories[rng.below(directories.len().min(6))], rng.pick(&["x", "y", "d"]));
     let (one, other) = (place(), place());
@@ -147,7 +131,7 @@ pub struct InterleavedClient {
 /// random point. Returns the history, and the sessions of dropped clients.
 pub fn interleave(
     clients: &mut Vec<InterleavedClient>,
-    rng: &mut SeededRng,
+    rng: &mut Random,
     dies: bool,
 ) -> (Vec<NameEvent>, Vec<Session>) {
     let (mut history, mut dead, mut clock): (Vec<NameEvent>, Vec<Session>, usize) = (Vec::new(), Vec::new(), 0);

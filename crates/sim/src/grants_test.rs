@@ -15,6 +15,7 @@ use std::{
     thread,
 };
 use store::{Engine, ModelEngine};
+use test_support::{Random, until, until_polled};
 use vfs::Vfs;
 use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
 
@@ -22,19 +23,6 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// Enough names for a directory that splits above eight entries.
 const MANY: [&str; 14] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"];
 const LENGTHS: [u64; 5] = [0, 10, 4096, 70_000, 200_000];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
-    }
-}
 
 /// Kernels, and a client without a cache to compare them with.
 struct CachingKernels {
@@ -50,7 +38,7 @@ impl CachingKernels {
         for _ in 0..3 {
             kernels.push(KernelModel::mount(&truth).await);
         }
-        Self { truth, kernels, random: Random(seed), names }
+        Self { truth, kernels, random: Random::new(seed), names }
     }
 
     /// The root and its directories.
@@ -65,9 +53,9 @@ impl CachingKernels {
         let (one, other) = (self.random.pick(&directories), self.random.pick(&directories));
         let (name, target) = (self.random.pick(self.names), self.random.pick(self.names));
         let (offset, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
-        let (verb, byte) = (self.random.below(13), u8::try_from(self.random.below(256)).unwrap());
+        let (verb, byte) = (self.random.below(13), self.random.byte());
         let mode = self.random.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
-        let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
+        let who = self.random.below(self.kernels.len());
         let top = self.random.pick(&NAMES[..2]);
         let kernel = &self.kernels[who];
         let done = match verb {
@@ -104,7 +92,7 @@ impl CachingKernels {
 
     /// Writes past the pool to open extent files.
     async fn write_to_backings(&mut self) {
-        let (offset, byte) = (self.random.pick(&LENGTHS), u8::try_from(self.random.below(256)).unwrap());
+        let (offset, byte) = (self.random.pick(&LENGTHS), self.random.byte());
         let closing = self.random.below(3) == 0;
         for kernel in &self.kernels {
             kernel.write_to_backings(offset, &[byte; 5000]);
@@ -127,7 +115,7 @@ impl CachingKernels {
 
     /// Ends a kernel in the middle, and starts another.
     async fn replace_a_kernel(&mut self) {
-        let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
+        let who = self.random.below(self.kernels.len());
         let fresh = KernelModel::mount(&self.truth).await;
         let old = std::mem::replace(&mut self.kernels[who], fresh);
         old.close_backings().await.unwrap();
@@ -314,7 +302,7 @@ fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_ot
         thread::scope(|scope| {
             for (seed, kernel) in (0..).zip(&kernels) {
                 scope.spawn(move || {
-                    let mut random = Random(seed);
+                    let mut random = Random::new(seed);
                     for _ in 0..400 {
                         let (name, target) = (random.pick(&NAMES), random.pick(&NAMES));
                         let done = match random.below(5) {
@@ -426,9 +414,7 @@ impl SlowSession {
         let (enter, hold) = (entered.clone(), held.clone());
         let on_invalidate = move |_: &[wire::Recall]| {
             enter.store(true, SeqCst);
-            while hold.load(SeqCst) {
-                thread::yield_now();
-            }
+            until("the test acknowledges", || !hold.load(SeqCst));
         };
         let vfs = vfs.new_session().await.unwrap();
         vfs.subscribe(Arc::new(on_invalidate)).await.unwrap();
@@ -436,9 +422,7 @@ impl SlowSession {
     }
 
     async fn wait_invalidated(&self) {
-        while !self.entered.load(SeqCst) {
-            tokio::task::yield_now().await;
-        }
+        until_polled("the invalidation has come", || self.entered.load(SeqCst)).await;
     }
 
     fn acknowledge(&self) {

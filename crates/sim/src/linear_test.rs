@@ -8,6 +8,7 @@ use node::NodeSettings;
 use placement::FileId;
 use std::{sync::Arc, time::Duration};
 use store::ModelEngine;
+use test_support::Random;
 use wire::RenameMode;
 
 /// Parameters of the runs of a test.
@@ -19,7 +20,7 @@ struct Trial {
     split: u32,
     /// Drops one client at a random point.
     dies: bool,
-    random_operation: fn(&mut SeededRng, &NameTree) -> NameOperation,
+    random_operation: fn(&mut Random, &NameTree) -> NameOperation,
 }
 
 /// A pool of four nodes for every fourth seed, otherwise of one.
@@ -30,7 +31,7 @@ fn pool_of(seed: u64, split: u32) -> Pool {
 }
 
 /// Operations on one name in two directories, which is renamed to and fro and looked up.
-fn random_rename(rng: &mut SeededRng, tree: &NameTree) -> NameOperation {
+fn random_rename(rng: &mut Random, tree: &NameTree) -> NameOperation {
     let (one, other) = ((tree.directories[1], "x"), (tree.directories[3], "x"));
     let (one, other) = if rng.below(2) == 0 { (one, other) } else { (other, one) };
     match rng.below(8) {
@@ -42,7 +43,7 @@ fn random_rename(rng: &mut SeededRng, tree: &NameTree) -> NameOperation {
 }
 
 /// Operations on one directory that is removed and replaced while entries are created in it.
-fn random_removal(rng: &mut SeededRng, tree: &NameTree) -> NameOperation {
+fn random_removal(rng: &mut Random, tree: &NameTree) -> NameOperation {
     let (above, inner, beside) = (tree.directories[1], tree.directories[2], tree.directories[3]);
     let inside = (inner, rng.pick(&["x", "y"]));
     match rng.below(8) {
@@ -59,9 +60,9 @@ fn try_seed(seed: u64, trial: Trial) {
     let pool = pool_of(seed, trial.split);
     let healthy = block_on(pool.over(|node| node, RETRY_WITHOUT_PAUSES));
     let before = healthy.usage();
-    let (mut tree, mut rng) = (NameTree::new(), SeededRng(seed));
+    let (mut tree, mut rng) = (NameTree::new(), Random::new(seed));
     block_on(create_initial_tree(&healthy, &mut tree));
-    let client = |rng: &mut SeededRng| InterleavedClient {
+    let client = |rng: &mut Random| InterleavedClient {
         vfs: block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES)),
         remaining: (0..trial.operations).map(|_| (trial.random_operation)(rng, &tree)).collect(),
         in_flight: None,
@@ -144,7 +145,7 @@ fn of_two_directories_that_are_moved_into_each_other_exactly_one_is() {
             in_flight: None,
         };
         let mut clients: Vec<InterleavedClient> = moves.into_iter().map(client).collect();
-        let (history, _) = interleave(&mut clients, &mut SeededRng(seed), false);
+        let (history, _) = interleave(&mut clients, &mut Random::new(seed), false);
         let done = history.iter().filter(|event| matches!(event.ended, Some((_, Ok(_))))).count();
         assert_eq!(done, 1, "seed {seed}:\n{}", format_history(&history));
         let tops = block_on(healthy.list(FileId::ROOT, 0, 10)).unwrap();

@@ -2,7 +2,7 @@
 //! by thousands of random operations. Over a perfect connection and one that loses, duplicates and
 //! delays messages; over the model engine and the arena.
 
-use crate::{clients::SeededRng, pool::*, reference_fs::*};
+use crate::{pool::*, reference_fs::*};
 use bytes::Bytes;
 use client::{
     RetryPolicy,
@@ -10,6 +10,7 @@ use client::{
 };
 use placement::FileId;
 use std::{collections::BTreeMap, time::Duration};
+use test_support::Random;
 use vfs::Vfs;
 use wire::{Changes, Kind, OpenFlags, PLACEMENT, Refusal, RenameMode, STRIPE_SIZE, XattrMode};
 
@@ -25,13 +26,13 @@ struct Comparison {
     other: Vfs,
     /// Ids of the reference file system's numbers.
     ids: BTreeMap<usize, FileId>,
-    rng: SeededRng,
+    rng: Random,
 }
 
 impl Comparison {
     fn new(vfs: Vfs, other: Vfs, seed: u64) -> Self {
         let reference = ReferenceFs::default();
-        Self { reference, vfs, other, ids: [(0, FileId::ROOT)].into(), rng: SeededRng(seed) }
+        Self { reference, vfs, other, ids: [(0, FileId::ROOT)].into(), rng: Random::new(seed) }
     }
 
     fn place(&mut self) -> (usize, FileId, &'static str) {
@@ -118,7 +119,7 @@ impl Comparison {
         let Some((file, id)) = self.file() else { return };
         let append = self.rng.below(2) == 0;
         let (start, length) = (self.rng.pick(&LENGTHS), self.rng.pick(&LENGTHS));
-        let data: Vec<u8> = (0..length).map(|_| u8::try_from(self.rng.below(256)).unwrap()).collect();
+        let data: Vec<u8> = (0..length).map(|_| self.rng.byte()).collect();
         let flags = if append { OpenFlags::APPEND } else { OpenFlags::WRITE };
         let flags = OpenFlags { use_extent: self.rng.below(3) == 0, truncate: self.rng.below(8) == 0, ..flags };
         let handle = self.vfs.open(id, flags).await.unwrap();

@@ -4,7 +4,7 @@
 //! had ended before it began.
 
 use crate::{
-    clients::{RETRY_WITHOUT_PAUSES, SeededRng, block_on},
+    clients::{RETRY_WITHOUT_PAUSES, block_on},
     linearizability::*,
     object_model::*,
     pool::*,
@@ -26,6 +26,7 @@ use std::{
     time::Duration,
 };
 use store::ModelEngine;
+use test_support::Random;
 use vfs::Vfs;
 use wire::{Refusal, RenameMode};
 
@@ -88,7 +89,7 @@ async fn moved(vfs: &Vfs, source: usize, target: usize) -> ObjectReply {
     }
 }
 
-fn random_action(rng: &mut SeededRng, fill: u8) -> ObjectAction {
+fn random_action(rng: &mut Random, fill: u8) -> ObjectAction {
     let key = rng.below(KEYS.len());
     match rng.below(12) {
         0..=2 => ObjectAction::Put(key, fill),
@@ -100,11 +101,7 @@ fn random_action(rng: &mut SeededRng, fill: u8) -> ObjectAction {
     }
 }
 
-fn interleave(
-    clients: &mut Vec<ObjectClient>,
-    rng: &mut SeededRng,
-    dies: bool,
-) -> (Vec<ObjectEvent>, Vec<wire::Session>) {
+fn interleave(clients: &mut Vec<ObjectClient>, rng: &mut Random, dies: bool) -> (Vec<ObjectEvent>, Vec<wire::Session>) {
     let (mut history, mut dead, mut clock): (Vec<ObjectEvent>, _, usize) = (Vec::new(), Vec::new(), 0);
     let death = if dies { rng.below(150) } else { usize::MAX };
     while !clients.is_empty() {
@@ -158,8 +155,8 @@ fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
     for directory in ["a", "b"] {
         block_on(healthy.make_directories(directory.as_bytes())).unwrap();
     }
-    let (before, mut rng, mut fill) = (healthy.usage(), SeededRng(seed), 0);
-    let mut client = |rng: &mut SeededRng| {
+    let (before, mut rng, mut fill) = (healthy.usage(), Random::new(seed), 0);
+    let mut client = |rng: &mut Random| {
         let vfs = block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES));
         let mut next_action = || {
             fill += 1;

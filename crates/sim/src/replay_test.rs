@@ -11,6 +11,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
+use test_support::Random;
 use wire::{
     Answer, Body, Command, Failure, HelloReply, Object, Outcome, Owner, Refusal, Request, RequestId, Session,
     SpaceUsage, Timestamp,
@@ -117,9 +118,9 @@ impl Connection for BareConnection {
 fn try_seed(seed: u64, split_entries: u32) {
     let partitions = BarePartitions::new(split_entries);
     let healthy = block_on(over(BareConnection(partitions.clone()), RETRY_WITHOUT_PAUSES));
-    let (mut tree, mut rng) = (NameTree::new(), SeededRng(seed));
+    let (mut tree, mut rng) = (NameTree::new(), Random::new(seed));
     block_on(create_initial_tree(&healthy, &mut tree));
-    let client = |rng: &mut SeededRng| InterleavedClient {
+    let client = |rng: &mut Random| InterleavedClient {
         vfs: block_on(over(SteppedConnection::new(BareConnection(partitions.clone())), RETRY_WITHOUT_PAUSES)),
         remaining: (0..6).map(|_| random_operation(rng, &tree)).collect(),
         in_flight: None,

@@ -9,7 +9,7 @@
 //! wait, the clock advances to the next timer. So the same seed gives the same run, step by step.
 
 use crate::{
-    clients::{SeededRng, execute, final_reads},
+    clients::{execute, final_reads},
     linearizability::{Event, format_history},
     names_model::{NameError, NameEvent, NameOperation, NameTree},
 };
@@ -28,6 +28,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
+use test_support::Random;
 use tokio::sync::oneshot;
 use vfs::Vfs;
 use wire::{Answer, Failure, Request};
@@ -84,7 +85,7 @@ pub struct SimState {
     /// Faults so far.
     pub faults: Mutex<InjectedFaults>,
     /// Source of all decisions.
-    pub rng: Mutex<SeededRng>,
+    pub rng: Mutex<Random>,
     /// Operations of all clients, so far.
     pub history: Mutex<Vec<NameEvent>>,
     /// New tasks.
@@ -211,13 +212,13 @@ impl Simulation {
     /// A simulation of this seed, in which some of the pool's nodes are unreachable for a while.
     pub fn new(seed: u64, nodes: u32) -> Self {
         let time = SimulatedTime::begin();
-        let mut rng = SeededRng(seed);
+        let mut rng = Random::new(seed);
         let start = node::now();
         let mut outages = Vec::new();
         for _ in 0..rng.below(3) {
-            let node = NodeId(1 + u32::try_from(rng.below(nodes as usize)).unwrap());
-            let from = start + Duration::from_millis(rng.below(100) as u64);
-            outages.push((node, from, from + Duration::from_millis(rng.below(300) as u64)));
+            let node = NodeId(1 + rng.below(nodes));
+            let from = start + Duration::from_millis(rng.below(100));
+            outages.push((node, from, from + Duration::from_millis(rng.below(300))));
         }
         let state = SimState {
             faults: Mutex::default(),

@@ -14,6 +14,7 @@ use std::{
     thread,
     time::Duration,
 };
+use test_support::Random;
 use vfs::Vfs;
 use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 
@@ -40,22 +41,22 @@ fn deeper(vfs: &Vfs, directory: FileId, name: &[u8]) -> FileId {
 }
 
 /// One random step. Directories may move into each other.
-fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) -> Outcome<()> {
+fn step(vfs: &Vfs, directories: &[FileId], random: &mut Random) -> Outcome<()> {
     let mut place = || {
-        let directory = directories[usize::try_from(random(directories.len() as u64)).unwrap()];
-        (directory, format!("n{}", random(5)))
+        let directory = random.pick(directories);
+        (directory, format!("n{}", random.below(5)))
     };
     let ((one, name), (other, target)) = (place(), place());
     let bytes = name.as_bytes();
-    let (one, other) = match random(3) {
+    let (one, other) = match random.below(3) {
         0 => (deeper(vfs, one, target.as_bytes()), deeper(vfs, other, bytes)),
         _ => (one, other),
     };
-    match random(10) {
+    match random.below(10) {
         0 | 1 => {
-            let flags = OpenFlags { use_extent: random(2) == 0, ..OpenFlags::APPEND };
+            let flags = OpenFlags { use_extent: random.one_in(2), ..OpenFlags::APPEND };
             let (_, handle) = now(vfs.create(one, bytes, 0o644, OWNER, flags))?;
-            let length = [10, 5000, 100_000][usize::try_from(random(3)).unwrap()];
+            let length = random.pick(&[10, 5000, 100_000]);
             let written = now(vfs.write(handle, 0, Bytes::from(filled(1, length))));
             now(vfs.close(handle))?;
             written.map(drop)
@@ -71,13 +72,13 @@ fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) 
         6 => now(vfs.rename(from(one, &name), to(other, &target), RenameMode::NoReplace)),
         7 => {
             let file = now(vfs.lookup(one, bytes))?;
-            let size = Some(random(100_000));
+            let size = Some(random.below(100_000));
             now(vfs.change(file.file, Changes { size, ..Changes::default() })).map(drop)
         }
         _ => {
             let file = now(vfs.lookup(one, bytes))?;
             let handle = now(vfs.open(file.file, OpenFlags::READ))?;
-            let read = now(vfs.read(handle, random(100_000), 70_000));
+            let read = now(vfs.read(handle, random.below(100_000), 70_000));
             now(vfs.close(handle))?;
             let read = read?;
             assert!(read.iter().all(|byte| *byte <= 1), "only what was written, or zeros");
@@ -87,12 +88,7 @@ fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) 
 }
 
 fn hammer(vfs: &Vfs, directories: &[FileId], seed: u64) -> u64 {
-    let mut state = seed;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
-    let mut done = 0;
+    let (mut random, mut done) = (Random::new(seed), 0);
     for _ in 0..STEPS {
         match step(vfs, directories, &mut random) {
             Ok(()) => done += 1,

@@ -2,10 +2,7 @@
 //! use every inode that it knows until it forgets the inode. When all kernels have forgotten it,
 //! nothing is left.
 
-use crate::{
-    clients::{RETRY_WITHOUT_PAUSES, SeededRng},
-    pool::*,
-};
+use crate::{clients::RETRY_WITHOUT_PAUSES, pool::*};
 use client::{InProcessConnection, testing::SteppedConnection};
 use node::{Node, NodeSettings};
 use parking_lot::Mutex;
@@ -19,6 +16,7 @@ use std::{
     time::Duration,
 };
 use store::ModelEngine;
+use test_support::Random;
 use vfs::Vfs;
 use wire::{Kind, OpenFlags, Recall, Refusal, RenameMode};
 
@@ -57,7 +55,7 @@ struct PruningKernels {
     /// Inodes to forget once all requests of the kernel with smaller numbers have ended: kernel,
     /// number of the latest request, inode.
     removed: Vec<(usize, u64, FileId)>,
-    rng: SeededRng,
+    rng: Random,
 }
 
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -89,7 +87,7 @@ impl PruningKernels {
         let directories: Vec<FileId> = directories.map(|made| made.unwrap().file).collect();
         let kernels = (0..3).map(|_| PruningKernel::mount(&node)).collect();
         let (files, requests, removed) = (node.usage().files - DIRECTORIES as u64, Vec::new(), Vec::new());
-        Self { node, truth, files, kernels, directories, requests, begun: 0, removed, rng: SeededRng(seed) }
+        Self { node, truth, files, kernels, directories, requests, begun: 0, removed, rng: Random::new(seed) }
     }
 
     fn begin(&mut self, kernel: usize, future: impl Future<Output = ()> + 'static) {

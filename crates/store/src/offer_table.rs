@@ -114,6 +114,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
     use std::{env, fs, process, thread};
+    use test_support::until;
 
     /// Maps one table twice.
     fn tables() -> [OfferTable; 2] {
@@ -178,9 +179,7 @@ mod tests {
                 engine.offer(0, offered);
                 thread::yield_now();
                 if !engine.revoke(0, offered) {
-                    while engine.word(0).load(Ordering::Acquire) != EMPTY {
-                        thread::yield_now();
-                    }
+                    until("the writer has taken it", || engine.word(0).load(Ordering::Acquire) == EMPTY);
                     offered += 1;
                 }
             }

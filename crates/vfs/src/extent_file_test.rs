@@ -17,6 +17,7 @@ use std::{
     thread,
     time::Duration,
 };
+use test_support::until_polled;
 use wire::{AllocateMode, Attributes, Changes, OpenFlags, Refusal, SeekTo, TimeChange, Timestamp};
 
 const WHOLE: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
@@ -254,9 +255,7 @@ async fn a_crowded_pool_lets_nobody_write_past_it_and_its_writers_wait_for_space
     assert!(vfs.backing(reads).is_some(), "reading takes no space");
     let filled = vfs.write(handle, 0, Bytes::from(vec![2; 900 << 10])).await.unwrap();
     let waits = tokio::spawn(vfs.write(handle, u64::from(filled), Bytes::from(vec![2; 600 << 10])));
-    while vfs.usage().waiting == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_polled("the writer waits", || vfs.usage().waiting > 0).await;
     vfs.change(large.file, Changes { size: Some(1 << 20), ..Changes::default() }).await.unwrap();
     assert_eq!(waits.await.unwrap(), Ok(600 << 10));
     assert!(vfs.usage().used <= 4 << 20);

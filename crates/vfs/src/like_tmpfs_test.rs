@@ -15,6 +15,7 @@ use rustix::{
     io::Errno,
 };
 use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Duration};
+use test_support::Random;
 use wire::{AllocateMode, Changes, OpenFlags, Outcome, Refusal, SeekTo, XattrMode};
 
 /// Offsets around the limits of inline files, pages and stripes.
@@ -42,23 +43,9 @@ fn errno(refusal: &Refusal) -> Errno {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let seed = self.below(255) + 1;
-        let cycle: Vec<u8> = (1..=255).cycle().skip(seed).take(255).collect();
-        cycle.into_iter().cycle().take(length).collect()
-    }
+/// Bytes that count up from a random one, without zeros.
+fn pattern(random: &mut Random, length: usize) -> Vec<u8> {
+    (1..=255).cycle().skip(random.below(255)).take(length).collect()
 }
 
 /// The two files that are compared.
@@ -74,7 +61,7 @@ impl Pair {
     async fn new(vfs: Vfs, seed: u64) -> Self {
         let flags = OpenFlags { exclusive: true, use_extent: seed.is_multiple_of(2), ..OpenFlags::READ_WRITE };
         let (made, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
-        Self { plain: plain_file(), vfs, file: made.file, handle, random: Random(seed) }
+        Self { plain: plain_file(), vfs, file: made.file, handle, random: Random::new(seed) }
     }
 
     fn agree<A: PartialEq + std::fmt::Debug>(plain: &Result<A, Errno>, real: Outcome<A>) {
@@ -106,7 +93,7 @@ impl Pair {
     async fn write(&mut self) {
         let offset = self.random.pick(&OFFSETS);
         let length = usize::try_from(self.random.pick(&OFFSETS)).unwrap();
-        let data = self.random.bytes(length);
+        let data = pattern(&mut self.random, length);
         self.plain.write_all_at(&data, offset).unwrap();
         let written = self.vfs.write(self.handle, offset, Bytes::from(data)).await.unwrap();
         assert_eq!(written as usize, length);
@@ -179,7 +166,7 @@ impl Pair {
 
     async fn set_xattr(&mut self) {
         let (name, length) = (self.random.pick(&NAMES), self.random.pick(&VALUES));
-        let value = self.random.bytes(length);
+        let value = pattern(&mut self.random, length);
         let (mode, flags) = self.random.pick(&[
             (XattrMode::Set, XattrFlags::empty()),
             (XattrMode::Create, XattrFlags::CREATE),

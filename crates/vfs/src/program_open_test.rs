@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 use store::{Engine, ModelEngine};
+use test_support::Random;
 use wire::{
     LeaseKind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, OpenLeaseId, Outcome, Refusal, WritePlace, XattrMode,
 };
@@ -253,11 +254,11 @@ struct OpenCopies {
 fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer() {
     for seed in 0..60 {
         let (node, engine) = model();
-        let mut rng = SeededRng(seed);
+        let mut random = Random::new(seed);
         let mut copies = OpenCopies::default();
         copies.members.push((client(&node), Vec::new()));
         for _ in 0..200 {
-            step(&node, &mut copies, &mut rng);
+            step(&node, &mut copies, &mut random);
             let mut held: BTreeMap<FileId, Vec<OpenLeaseId>> = BTreeMap::new();
             for (file, lease, _) in copies.members.iter().flat_map(|(_, open)| open) {
                 held.entry(*file).or_default().push(*lease);
@@ -271,32 +272,23 @@ fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer()
     }
 }
 
-struct SeededRng(u64);
-
-impl SeededRng {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % end
-    }
-}
-
-fn step(node: &Arc<Node>, copies: &mut OpenCopies, rng: &mut SeededRng) {
+fn step(node: &Arc<Node>, copies: &mut OpenCopies, random: &mut Random) {
     if copies.members.is_empty() {
         copies.members.push((client(node), Vec::new()));
     }
-    let at = rng.below(copies.members.len());
+    let at = random.below(copies.members.len());
     let (vfs, open) = &mut copies.members[at];
-    match rng.below(8) {
+    match random.below(8) {
         0..3 => {
             let program = create(vfs, "f", OpenFlags::READ_WRITE);
             now(vfs.unlink(Vfs::root(), b"f")).unwrap();
             open.push((program.attributes.file, program.lease.id, program.descriptor));
         }
         3 | 4 if !open.is_empty() => {
-            let (_, lease, descriptor) = open.swap_remove(rng.below(open.len()));
+            let (_, lease, descriptor) = open.swap_remove(random.below(open.len()));
             drop(descriptor);
             // The process may or may not report the close.
-            if rng.below(2) == 0 {
+            if random.below(2) == 0 {
                 now(vfs.probe_lease(lease)).unwrap();
             }
         }
@@ -310,7 +302,7 @@ fn step(node: &Arc<Node>, copies: &mut OpenCopies, rng: &mut SeededRng) {
         6 => {
             let (vfs, open) = copies.members.swap_remove(at);
             // When a process is killed, the system may close the socket before its descriptors.
-            let kept = if rng.below(2) == 0 { open } else { Vec::new() };
+            let kept = if random.below(2) == 0 { open } else { Vec::new() };
             now(node_ends(node, &vfs)).unwrap();
             drop(kept);
         }

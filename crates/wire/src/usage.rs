@@ -226,6 +226,7 @@ impl SpaceUsage {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use test_support::Random;
 
     #[test]
     fn two_nodes_hold_what_both_hold_and_extent_files_have_the_least_space_of_them() {
@@ -238,15 +239,11 @@ mod tests {
 
     #[test]
     fn runs_hold_the_same_stripes_as_a_plain_set() {
-        let mut state = 7_u64;
-        let mut next = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut random = Random::new(7);
         let (mut runs, mut model) = (StripeRuns::new(), BTreeSet::new());
         for _ in 0..3000 {
-            let first = next(60);
-            let end = first + next(6);
+            let first = random.below(60);
+            let end = first + random.below(6);
             let within: Vec<u64> = runs.within(first..end).iter().collect();
             assert_eq!(within, model.range(first..end).copied().collect::<Vec<_>>());
             let mut range = StripeRuns::new();
@@ -254,7 +251,7 @@ mod tests {
             range.insert(first + 9, end + 9);
             let without: Vec<u64> = runs.without(&range).iter().collect();
             assert_eq!(without, model.iter().copied().filter(|stripe| !range.contains(*stripe)).collect::<Vec<_>>());
-            match next(4) {
+            match random.below(4) {
                 0 => {
                     runs.remove(first, end);
                     model.retain(|stripe| !(first..end).contains(stripe));

@@ -8,22 +8,10 @@ use placement::{FileId, StripeNo};
 use rustix::io::{Errno, pwrite};
 use std::{os::unix::process::CommandExt, process::Command, sync::Arc};
 use store::{Engine, EngineError, Extents, Generation, Slot, StripeKey};
+use test_support::Random;
 
 const CAPACITY: u64 = 4 << 20;
 const STRIPE_BYTES: u32 = 64 << 10;
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn index(&mut self, end: usize) -> usize {
-        usize::try_from(self.below(end as u64)).unwrap()
-    }
-}
 
 /// An arena and its contents.
 struct Fixture {
@@ -62,40 +50,42 @@ impl Fixture {
         self.arena.touched() + self.slots.iter().map(allocated).sum::<u64>()
     }
 
-    fn step(&mut self, dice: &mut Dice) {
-        let data = vec![7; usize::try_from(1 + dice.below(u64::from(STRIPE_BYTES))).unwrap()];
-        match dice.below(8) {
+    fn step(&mut self, random: &mut Random) {
+        let data = vec![7; 1 + random.below(STRIPE_BYTES as usize)];
+        match random.below(8) {
             0 => self.slots.extend(self.extents.allocate_slot()),
-            1 if !self.slots.is_empty() => self.extents.free_slot(self.slots.swap_remove(dice.index(self.slots.len()))),
+            1 if !self.slots.is_empty() => {
+                self.extents.free_slot(self.slots.swap_remove(random.below(self.slots.len())));
+            }
             2 | 3 if !self.slots.is_empty() => {
-                let slot = self.slots[dice.index(self.slots.len())];
+                let slot = random.pick(&self.slots);
                 let fd = self.extents.fd(slot).unwrap();
                 // A write past the node is refused at once when the quota is used up.
-                let put = pwrite(fd, &data, dice.below(1 << 20));
+                let put = pwrite(fd, &data, random.below(1 << 20));
                 assert!(matches!(put, Ok(_) | Err(Errno::NOSPC)), "{put:?}");
             }
             4 if !self.slots.is_empty() => {
-                let slot = self.slots[dice.index(self.slots.len())];
-                if dice.below(3) == 0 {
-                    self.extents.truncate(slot, dice.below(1 << 20)).unwrap();
+                let slot = random.pick(&self.slots);
+                if random.below(3) == 0 {
+                    self.extents.truncate(slot, random.below(1 << 20)).unwrap();
                 } else {
-                    may_be_full(self.extents.write_at(slot, dice.below(1 << 20), &data));
+                    may_be_full(self.extents.write_at(slot, random.below(1 << 20), &data));
                 }
             }
             5 => {
                 self.stripes += u64::from(may_be_full(self.arena.write(key(self.stripes), Generation(0), 0, &data)));
             }
-            6 if self.stripes > 0 && dice.below(2) == 0 => {
+            6 if self.stripes > 0 && random.below(2) == 0 => {
                 self.stripes -= 1;
                 self.arena.remove(key(self.stripes)).unwrap();
             }
-            _ => self.reserve_or_release(dice),
+            _ => self.reserve_or_release(random),
         }
     }
 
-    fn reserve_or_release(&mut self, dice: &mut Dice) {
-        let bytes = 1 + dice.below(200_000);
-        if dice.below(2) == 0 && may_be_full(self.arena.reserve(bytes)) {
+    fn reserve_or_release(&mut self, random: &mut Random) {
+        let bytes = 1 + random.below(200_000);
+        if random.below(2) == 0 && may_be_full(self.arena.reserve(bytes)) {
             self.reserved.push(bytes);
         } else if let Some(bytes) = self.reserved.pop() {
             self.arena.release(bytes);
@@ -107,10 +97,10 @@ impl Fixture {
 fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
     for seed in 0..20 {
         let Some(mut full) = Fixture::new() else { return };
-        let mut dice = Dice(seed);
+        let mut random = Random::new(seed);
         let mut most = 0;
         for step in 0..1500 {
-            full.step(&mut dice);
+            full.step(&mut random);
             let (usage, memory) = (full.arena.usage(), full.memory());
             assert!(usage.used <= CAPACITY, "seed {seed}, step {step}: {usage:?}");
             assert!(memory + usage.reserved <= CAPACITY, "seed {seed}, step {step}: {memory} and {usage:?}");

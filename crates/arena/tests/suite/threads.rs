@@ -8,6 +8,7 @@ use std::thread;
 use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use store::{Engine, EngineError, Generation, StripeKey, conformance};
+use test_support::Random;
 
 const STRIPE_BYTES: u32 = 1 << 16;
 const FIRST: Generation = Generation(0);
@@ -36,13 +37,12 @@ fn check_records(bytes: &[u8]) {
 /// Writes, reads, truncates and removes a few shared stripes in an arena that is too small for all
 /// of them. Returns how many writes found it full.
 fn hammer(arena: &Arena, thread: u64, rounds: u64) -> u64 {
+    let mut random = Random::new(thread);
     let mut views = Vec::new();
     let mut full = 0;
     for round in 0..rounds {
-        let dice = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ (thread << 40)) >> 20;
-        let stripe = key(dice % 4);
-        let offset = u32::try_from(dice / 4 % 500 * 64).unwrap();
-        match dice / 2048 % 8 {
+        let (stripe, offset) = (key(random.below(4)), random.below(500) * 64);
+        match random.below(8) {
             0..=3 => match arena.write(stripe, FIRST, offset, &records(thread << 32 | round, 500)) {
                 Err(EngineError::Full { .. }) => full += 1,
                 answer => answer.unwrap(),

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{TestMount, mounted_with, needs_fuse, options, small_pool, until};
+use crate::common::{TestMount, mounted_with, needs_fuse, options, small_pool};
+use test_support::until;
 use vfs::Vfs;
 
 const MIB: usize = 1 << 20;

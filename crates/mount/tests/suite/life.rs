@@ -259,9 +259,7 @@ fn child_that_waits_for_itself() {
     let file = mount.point().join("file");
     // Writes more than fits: the writer waits for space, for longer than this test runs.
     thread::spawn(move || fs::write(file, vec![1; 100 << 20]));
-    while vfs.usage().waiting == 0 {
-        thread::yield_now();
-    }
+    test_support::until("the writer waits", || vfs.usage().waiting > 0);
     println!("\nready");
     thread::sleep(std::time::Duration::from_mins(10));
 }

@@ -9,8 +9,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::common::{TestMount, mounted_with, needs_fuse, options, pool, until};
+use crate::common::{TestMount, mounted_with, needs_fuse, options, pool};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use test_support::until;
 
 /// Environment variable that tells this test binary, started again, its work.
 const WORK: &str = "FUSE_TEST_WORK";

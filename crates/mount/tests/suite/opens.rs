@@ -10,13 +10,13 @@ use std::{
     process::Command,
 };
 
-use crate::common::{
-    Random, TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough,
+use crate::common::{TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough,
 };
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
 };
+use test_support::Random;
 
 const MIB: usize = 1 << 20;
 
@@ -103,10 +103,10 @@ fn a_file_that_goes_from_small_to_large_and_back_keeps_its_bytes(mount: &TestMou
         for step in 0..60 {
             match random.below(8) {
                 0 | 1 => open.push(any_open(&path, &mut random)),
-                2 if !open.is_empty() => drop(open.swap_remove(index(random.below(open.len() as u64)))),
+                2 if !open.is_empty() => drop(open.swap_remove(random.below(open.len()))),
                 3 => open.clear(),
                 4 => {
-                    let length = [0, 7, 4096, 9000, 200_000][index(random.below(5))];
+                    let length = random.pick(&[0, 7, 4096, 9000, 200_000]);
                     expected.resize(length, 0);
                     OpenOptions::new().write(true).open(&path).unwrap().set_len(length as u64).unwrap();
                 }
@@ -120,21 +120,17 @@ fn a_file_that_goes_from_small_to_large_and_back_keeps_its_bytes(mount: &TestMou
     }
 }
 
-fn index(number: u64) -> usize {
-    usize::try_from(number).unwrap()
-}
-
 fn any_open(path: &Path, random: &mut Random) -> File {
     let mut all = readers(path);
-    all.swap_remove(index(random.below(all.len() as u64)))
+    all.swap_remove(random.below(all.len()))
 }
 
 fn write_somewhere(path: &Path, expected: &mut Vec<u8>, random: &mut Random) {
-    let length = [1, 100, 4096, 50_000][index(random.below(4))];
-    let at = index(random.below(expected.len() as u64 + 1));
-    let data = vec![u8::try_from(random.below(250)).unwrap() + 1; length];
+    let length = random.pick(&[1, 100, 4096, 50_000]);
+    let at = random.below(expected.len() + 1);
+    let data = vec![random.below(250_u8) + 1; length];
     let mut all = writers(path);
-    all.swap_remove(index(random.below(all.len() as u64))).write_all_at(&data, at as u64).unwrap();
+    all.swap_remove(random.below(all.len())).write_all_at(&data, at as u64).unwrap();
     expected.resize(expected.len().max(at + length), 0);
     expected[at..at + length].copy_from_slice(&data);
 }

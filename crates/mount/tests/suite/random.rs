@@ -10,7 +10,8 @@ use std::{
     path::Path,
 };
 
-use crate::common::{Random, mounted, needs_fuse, pattern, pool};
+use crate::common::{mounted, needs_fuse, pattern, pool};
+use test_support::Random;
 
 /// Operations of each seed; about 1 ms each.
 const STEPS: u32 = 2_500;
@@ -22,7 +23,7 @@ const LENGTH_MAX: u64 = 1_500_000;
 fn a_path(random: &mut Random, kind: &str) -> String {
     let directory = |random: &mut Random| format!("d{}/", random.below(3));
     let directories: String = (0..random.below(3)).map(|_| directory(random)).collect();
-    let kind = if random.below(12) == 0 { ["d", "f", "l"][usize::try_from(random.below(3)).unwrap()] } else { kind };
+    let kind = if random.below(12) == 0 { random.pick(&["d", "f", "l"]) } else { kind };
     format!("{directories}{kind}{}", random.below(4))
 }
 
@@ -44,10 +45,10 @@ enum Step {
 }
 
 fn a_step(random: &mut Random) -> Step {
-    let kind = ["f", "f", "d"][usize::try_from(random.below(3)).unwrap()];
+    let kind = random.pick(&["f", "f", "d"]);
     let file = a_path(random, "f");
     let length = |random: &mut Random| {
-        usize::try_from(if random.below(4) == 0 { random.below(300_000) } else { random.below(9_000) }).unwrap()
+        if random.below(4) == 0 { random.below(300_000_usize) } else { random.below(9_000) }
     };
     match random.below(26) {
         0..4 => Step::Create(file),
@@ -60,7 +61,7 @@ fn a_step(random: &mut Random) -> Step {
         20 => Step::RemoveDirectory(a_path(random, "d")),
         21 => Step::RemoveFile(file),
         22 => Step::Link(a_path(random, "l")),
-        23 => Step::Mode(a_path(random, kind), u32::try_from(random.below(0o200)).unwrap() | 0o700),
+        23 => Step::Mode(a_path(random, kind), random.below(0o200) | 0o700),
         _ => Step::List(a_path(random, "d")),
     }
 }

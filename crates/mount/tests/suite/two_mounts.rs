@@ -24,6 +24,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use test_support::{Random, until};
 use vfs::Vfs;
 
 /// Time limit of a test, far longer than any of them takes.
@@ -149,7 +150,7 @@ fn storm_of_bytes(place: &Path, mut random: Random) {
         if random.below(3) == 0 {
             file.read_at(&mut [0; 300], at).unwrap();
         } else {
-            file.write_all_at(&[random.below(256).to_le_bytes()[0]; 100], at).unwrap();
+            file.write_all_at(&[random.byte(); 100], at).unwrap();
         }
     }
 }

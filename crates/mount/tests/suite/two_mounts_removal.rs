@@ -12,6 +12,7 @@ use std::{
     thread,
     time::Duration,
 };
+use test_support::until;
 use vfs::Vfs;
 
 struct Pair {

@@ -4,7 +4,7 @@
 use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// One task that would sleep for an hour.
@@ -73,11 +73,7 @@ fn check(storage: StorageRequest, mode: &str) {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(spec))).is_err());
     assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
     // The processes were killed, but may not have exited yet.
-    let late = Instant::now() + Duration::from_secs(30);
-    while processes_of(&run_id) > 0 {
-        assert!(Instant::now() < late, "its tools are there still");
-        std::thread::yield_now();
-    }
+    test_support::until("its tools have exited", || processes_of(&run_id) == 0);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use test_support::Random;
+
 use super::{CAPACITY_BYTES, key, pattern};
 use crate::{
     Access, Engine, EngineError, Extents, FallocateMode, Generation, LeaseNumber, PlaceholderKind, SeekTarget, Slot,
@@ -309,17 +311,13 @@ pub fn a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing(eng
 /// Random calls leave the same bytes as in a plain vector.
 pub fn random_calls_agree_with_a_plain_file(engine: &dyn Engine) {
     let (extents, slot) = allocated_slot(engine);
-    let mut state = 11_u64;
-    let mut next = move |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = Random::new(11);
     let mut plain: Vec<u8> = Vec::new();
     for seed in 0..400 {
-        let (offset, len) = (next(50_000), next(20_000));
+        let (offset, len) = (random.below(50_000), random.below(20_000));
         let (at, end) = (usize::try_from(offset).expect("small"), usize::try_from(offset + len).expect("small"));
         let data = pattern(seed, u32::try_from(len).expect("small"));
-        match next(5) {
+        match random.below(5) {
             0 => {
                 extents.truncate(slot, offset).expect("it can");
                 plain.resize(at, 0);

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
+use test_support::Random;
 
 use super::pattern;
 use crate::{Engine, EngineError, Generation, ModelEngine, StripeKey};
@@ -90,8 +91,8 @@ pub fn random_calls_agree_with_the_model(engine: &dyn Engine) {
 
 /// Makes `count` calls from `seed`, for stripes of at most `stripe_bytes` bytes.
 pub fn random_calls(seed: u64, count: u32, stripe_bytes: u32) -> Vec<RandomCall> {
-    let mut dice = Dice(seed);
-    (0..count).map(|_| dice.step(stripe_bytes)).collect()
+    let mut random = Random::new(seed);
+    (0..count).map(|_| random_call(&mut random, stripe_bytes)).collect()
 }
 
 /// Makes the `count` calls of `seed` on an empty engine, checks each against the model, and leaves
@@ -213,60 +214,52 @@ fn numbered_key(number: u64) -> StripeKey {
     StripeKey { file: FileId(40 + number / 3), stripe: StripeNo(number % 3) }
 }
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): small, and good enough to choose calls.
-struct Dice(u64);
+/// A length up to `max`: a third each are short, close to whole blocks, and any length.
+fn random_length(random: &mut Random, max: u32) -> u32 {
+    let length = match random.below(3) {
+        0 => random.below(200),
+        1 => (max >> random.below(8)).saturating_add(random.below(3)).saturating_sub(1),
+        _ => random.below(max + 1),
+    };
+    length.min(max)
+}
 
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
+/// Mostly the same generation; one in twenty times a random one. After a newer one the others are
+/// stale.
+fn random_generation(random: &mut Random) -> Generation {
+    Generation(if random.one_in(20) { random.below(4) } else { 2 })
+}
 
-    /// A number below `limit`, which is not 0.
-    fn below(&mut self, limit: u32) -> u32 {
-        u32::try_from(self.next() % u64::from(limit)).expect("below a u32")
-    }
-
-    /// A length up to `max`: a third each are short, close to whole blocks, and any length.
-    fn length(&mut self, max: u32) -> u32 {
-        let length = match self.below(3) {
-            0 => self.below(200),
-            1 => (max >> self.below(8)).saturating_add(self.below(3)).saturating_sub(1),
-            _ => self.below(max + 1),
-        };
-        length.min(max)
-    }
-
-    /// Mostly the same generation; one in twenty times a random one. After a newer one the others
-    /// are stale.
-    fn generation(&mut self) -> Generation {
-        Generation(if self.below(20) == 0 { self.below(4) } else { 2 })
-    }
-
-    fn step(&mut self, stripe_bytes: u32) -> RandomCall {
-        let key = numbered_key(u64::from(self.below(u32::try_from(KEYS).expect("few keys"))));
-        match self.below(23) {
-            20 => RandomCall::Extend { key, generation: self.generation(), len: self.length(stripe_bytes) },
-            21..=22 => {
-                let (generation, offset) = (self.generation(), self.length(stripe_bytes));
-                RandomCall::Zero { key, generation, offset, len: self.length(stripe_bytes - offset) }
-            }
-            0..=8 => self.write(key, stripe_bytes),
-            9..=12 => RandomCall::Read { key, offset: self.length(stripe_bytes) / 2, len: self.length(stripe_bytes) },
-            13..=14 => RandomCall::Truncate { key, generation: self.generation(), len: self.length(stripe_bytes) },
-            15..=16 => RandomCall::Remove(key),
-            17 => RandomCall::ShrinkToFit(key),
-            18 => RandomCall::Reserve(u64::from(self.below(stripe_bytes) * 2)),
-            _ => RandomCall::DropView(self.below(8) as usize),
+fn random_call(random: &mut Random, stripe_bytes: u32) -> RandomCall {
+    let key = numbered_key(random.below(KEYS));
+    match random.below(23) {
+        20 => {
+            let (generation, len) = (random_generation(random), random_length(random, stripe_bytes));
+            RandomCall::Extend { key, generation, len }
         }
+        21..=22 => {
+            let (generation, offset) = (random_generation(random), random_length(random, stripe_bytes));
+            RandomCall::Zero { key, generation, offset, len: random_length(random, stripe_bytes - offset) }
+        }
+        0..=8 => random_write(random, key, stripe_bytes),
+        9..=12 => {
+            let offset = random_length(random, stripe_bytes) / 2;
+            RandomCall::Read { key, offset, len: random_length(random, stripe_bytes) }
+        }
+        13..=14 => {
+            let (generation, len) = (random_generation(random), random_length(random, stripe_bytes));
+            RandomCall::Truncate { key, generation, len }
+        }
+        15..=16 => RandomCall::Remove(key),
+        17 => RandomCall::ShrinkToFit(key),
+        18 => RandomCall::Reserve(u64::from(random.below(stripe_bytes) * 2)),
+        _ => RandomCall::DropView(random.below(8)),
     }
+}
 
-    /// A write within the stripe; one in thirty may be too long.
-    fn write(&mut self, key: StripeKey, stripe_bytes: u32) -> RandomCall {
-        let offset = self.length(stripe_bytes);
-        let room = if self.below(30) == 0 { stripe_bytes } else { stripe_bytes - offset };
-        RandomCall::Write { key, generation: self.generation(), offset, len: self.length(room) }
-    }
+/// A write within the stripe; one in thirty may be too long.
+fn random_write(random: &mut Random, key: StripeKey, stripe_bytes: u32) -> RandomCall {
+    let offset = random_length(random, stripe_bytes);
+    let room = if random.one_in(30) { stripe_bytes } else { stripe_bytes - offset };
+    RandomCall::Write { key, generation: random_generation(random), offset, len: random_length(random, room) }
 }

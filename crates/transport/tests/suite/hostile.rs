@@ -6,6 +6,7 @@ use bytes::Bytes;
 use client::Connection;
 use placement::{Epoch, FileId, NodeId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, time::Duration};
+use test_support::{Random, until_polled};
 use transport::{Remote, ServerLimits};
 use vfs::Vfs;
 use wire::{
@@ -17,19 +18,6 @@ use wire::{
     handshake::{HandshakeFailed, ProtocolVersion, ProtocolVersions, Token, VERSIONS},
 };
 use wire::{Body, Request, StripeAction};
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
-    }
-}
 
 fn hello() -> Request {
     Request {
@@ -83,7 +71,7 @@ async fn garbage_at_every_stage_ends_its_connection_and_no_other() {
     let server = serve(&node, &any_port());
     let healthy = vfs(server.address()).await;
     for seed in 0..60 {
-        let mut dice = Dice(seed);
+        let mut random = Random::new(seed);
         let mut raw = RawClient::connect(&server);
         let greeted = seed % 3 > 0;
         if greeted {
@@ -92,14 +80,14 @@ async fn garbage_at_every_stage_ends_its_connection_and_no_other() {
         let mut bytes = encoded(&hello(), 1);
         match seed % 6 {
             0 | 1 => {
-                let length = 32 + dice.below(400);
-                bytes = dice.bytes(length);
+                let length = 32 + random.below(400);
+                bytes = random.bytes(length);
             }
             2 | 4 => {
-                let at = dice.below(bytes.len());
-                bytes[at] ^= 1 << dice.below(8);
+                let at = random.below(bytes.len());
+                bytes[at] ^= 1 << random.below(8);
             }
-            _ => bytes.truncate(1 + dice.below(bytes.len() - 1)),
+            _ => bytes.truncate(1 + random.below(bytes.len() - 1)),
         }
         let _ = raw.stream.write_all(&bytes);
         let _ = raw.stream.shutdown(Shutdown::Write);
@@ -295,7 +283,7 @@ async fn stripes_of_files_that_are_none_go_with_the_session_that_wrote_them() {
     }
     assert_eq!(node.usage().stripes, 28);
     drop(remote);
-    until(|| node.usage() == before).await;
+    until_polled("the stripes are gone", || node.usage() == before).await;
     server.stop().await;
 }
 

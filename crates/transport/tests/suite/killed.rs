@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use store::ModelEngine;
+use test_support::until_polled;
 use tokio::sync::Notify;
 use transport::{Listener, Remote, Server, ServerLimits};
 use wire::{Answer, Body, Command, Failure, HelloReply, Refusal, Request, RequestId, Session, StripeAction};
@@ -74,11 +75,7 @@ async fn a_stripe_of_no_file_goes_with_its_session_also_at_a_node_that_would_not
     }
     assert_ne!(pool.held(), before);
     drop((one, other));
-    let end = Instant::now() + ENOUGH;
-    while pool.held() != before {
-        assert!(Instant::now() < end, "{:?} are left", pool.held());
-        tokio::task::yield_now().await;
-    }
+    until_polled("what the session held is given back", || pool.held() == before).await;
     let kept = healthy.get(b"folder/other").await.unwrap();
     assert_eq!(kept.len(), STRIPES * STRIPE as usize);
     pool.stop().await;
@@ -116,11 +113,7 @@ async fn stripes_that_an_existing_file_of_another_node_has_not_planned_go_with_t
     }
     assert_ne!(pool.held(), before);
     drop((one, other));
-    let end = Instant::now() + ENOUGH;
-    while pool.held() != before {
-        assert!(Instant::now() < end, "{:?} are left of {before:?}", pool.held());
-        tokio::task::yield_now().await;
-    }
+    until_polled("what the session held is given back", || pool.held() == before).await;
     for key in 0..8 {
         assert_eq!(healthy.get(format!("folder/{key}").as_bytes()).await.unwrap().into_bytes(), bytes);
     }
@@ -303,11 +296,7 @@ async fn what_a_dead_client_had_on_its_way_to_another_node_is_not_done_after_it_
     assert_eq!(fill(there[0]).await, Ok(Answer::Done));
     assert_ne!(pool.held(), before);
     drop(one);
-    let end = Instant::now() + ENOUGH;
-    while pool.held() != before {
-        assert!(Instant::now() < end, "{:?} are left", pool.held());
-        tokio::task::yield_now().await;
-    }
+    until_polled("what the session held is given back", || pool.held() == before).await;
     for stripe in there {
         assert_eq!(fill(stripe).await, Err(Failure::Refused(Refusal::SessionEnded)));
     }

@@ -2,13 +2,14 @@
 //! message, as few pieces.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use super::common::{OWNER, host::Host, remote, until};
+use super::common::{OWNER, host::Host, remote};
 use bytes::Bytes;
 use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
 use placement::{Epoch, FileId};
 use rustix::io::pwrite;
 use std::{io::Write, sync::Arc};
 use store::Engine;
+use test_support::until_polled;
 use transport::{Remote, ServerLimits};
 use vfs::Vfs;
 use wire::{Answer, Body, Command, Content, Name, OpenFlags, Request, Session};
@@ -90,7 +91,7 @@ async fn what_is_looked_at_is_free_when_the_last_piece_of_it_is_dropped() {
     drop(last);
     // Releases are sent with the next call.
     let _ = objects.head(b"long").await;
-    until(|| blocks(&host) == 0).await;
+    until_polled("no block is left", || blocks(&host) == 0).await;
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use std::{
     io::ErrorKind,
     os::unix::fs::{FileExt, PermissionsExt},
 };
+use test_support::until_polled;
 use vfs::Vfs;
 use wire::{Changes, SpaceUsage};
 
@@ -37,8 +38,11 @@ async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_mean
         truth.write_file(b"f", text.as_bytes()).await.unwrap();
         truth.change(file, Changes { mode: Some(0o600 + round), ..Changes::default() }).await.unwrap();
         // The kernel may show cached data until the break is noticed, but never after that.
-        until(|| fs::read_to_string(&path).unwrap() == text).await;
-        until(|| fs::metadata(&path).unwrap().permissions().mode() & 0o777 == 0o600 + round).await;
+        until_polled("the kernel shows the new content", || fs::read_to_string(&path).unwrap() == text).await;
+        until_polled("the kernel shows the new mode", || {
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777 == 0o600 + round
+        })
+        .await;
         assert_eq!(open.write_at(b"lost", 0).unwrap_err().kind(), ErrorKind::StaleNetworkFileHandle);
         drop(open);
         fs::write(&path, "as it was").unwrap();

@@ -11,7 +11,7 @@
 use super::common::{
     OWNER, any_port,
     host::{ChildTest, Host, child_orders, connect},
-    node, remote, serve, until,
+    node, remote, serve,
 };
 use client::{Client, PathHint, RetryPolicy, testing::CountingConnection};
 use placement::FileId;
@@ -28,6 +28,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use test_support::{Random, until_polled};
 use transport::Address;
 use vfs::{ProgramFile, Vfs};
 use wire::{
@@ -65,7 +66,7 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
         assert!(!vfs.probe_lease(lease).await.unwrap());
     }
     // The file is small, and demoted to its inode.
-    until(|| host.used() == 0).await;
+    until_polled("no extent is left", || host.used() == 0).await;
     assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"past the node"[..]);
 }
 
@@ -80,12 +81,12 @@ async fn what_a_child_has_inherited_stays_the_file_though_its_parent_was_killed_
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     parent.kill();
-    until(|| host.node.scan_leases() == (1, 1)).await;
+    until_polled("the session has ended, and its lease has not", || host.node.scan_leases() == (1, 1)).await;
     assert_eq!((host.used(), host.truth.stat(file).await.unwrap().size), (1, 4));
     let child = Pid::from_raw(child.trim().parse().unwrap()).unwrap();
     kill_process(child, Signal::KILL).unwrap();
     // Nobody reports the end of the child: the node's scan finds it.
-    until(|| host.used() == 0).await;
+    until_polled("no extent is left", || host.used() == 0).await;
     assert_eq!(host.node.scan_leases(), (0, 0));
     assert!(host.truth.stat(file).await.is_err());
 }
@@ -98,7 +99,7 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     let two = before.open_for_program(one.attributes.file, OpenFlags::APPEND).await.unwrap();
     drop(before);
     // The state after an exec: descriptors, and no session that has them open.
-    until(|| host.node.scan_leases() == (2, 2)).await;
+    until_polled("the session has ended, and its leases have not", || host.node.scan_leases() == (2, 2)).await;
     let after = connect(host.server.address()).await;
     let found = rustix::fs::fstat(&two.descriptor).unwrap();
     let lease = after.find_leases(after.local_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
@@ -119,12 +120,12 @@ async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_n
     child.send_line("f");
     child.expect_line("locked");
     // The process has no session any more, as after an exec, but still its descriptor.
-    until(|| host.node.scan_leases() == (1, 1)).await;
+    until_polled("the session has ended, and its lease has not", || host.node.scan_leases() == (1, 1)).await;
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
     let mine = lock(LockOwner::Session(1), LockKind::Write);
     assert_eq!(host.truth.lock_for_program(file, mine, false).await, Err(Refusal::Locked(Object::File(file))));
     let waiting = tokio::spawn(host.truth.lock_for_program(file, mine, true));
-    until(|| host.node.scan_leases() == (1, 1)).await;
+    until_polled("the session has ended, and its lease has not", || host.node.scan_leases() == (1, 1)).await;
     child.kill();
     waiting.await.unwrap().unwrap();
     let other = connect(host.server.address()).await;
@@ -207,12 +208,12 @@ async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_co
     }
     assert_eq!((calls.load(Relaxed) - before, host.used()), (0, 2), "nobody was told");
     client.stat(one.lease.file).await.unwrap();
-    until(|| host.used() == 1).await;
+    until_polled("one extent is left", || host.used() == 1).await;
     assert_eq!(host.node.scan_leases(), (1, 0), "its copy is open");
     drop(copy);
     assert!(client.notify_closed(two.lease.id, two.lease.file));
     drop(client);
-    until(|| host.used() == 0).await;
+    until_polled("no extent is left", || host.used() == 0).await;
 }
 
 #[tokio::test]
@@ -225,7 +226,7 @@ async fn many_stripes_of_a_removed_file_go_when_the_node_itself_finds_that_nobod
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(host.node.usage().used >= 32 << 20, "somebody has it");
     drop(program.descriptor); // as when a process is killed: nobody is notified
-    until(|| host.node.usage().used == 0).await;
+    until_polled("all space is given back", || host.node.usage().used == 0).await;
     drop(vfs);
 }
 
@@ -245,7 +246,7 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     assert!(client.notify_closed(one.lease.id, file));
     // The close goes ahead of this request, so it ends the lock from before, and not this one.
     client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
-    until(|| host.node.scan_leases() == (1, 0)).await;
+    until_polled("one lease is left", || host.node.scan_leases() == (1, 0)).await;
     let mine = |kind| host.truth.lock_for_program(file, lock(LockOwner::Session(1), kind), false);
     assert_eq!(mine(LockKind::Write).await, Err(Refusal::Locked(Object::File(file))));
     mine(LockKind::Read).await.unwrap();
@@ -388,21 +389,19 @@ async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open
 async fn programs_that_are_killed_at_any_moment_leave_nothing() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let kills = env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
-    let mut state = env::var("KILL_SEED").map_or(1, |seed| seed.parse::<u64>().unwrap());
+    let mut random = Random::new(env::var("KILL_SEED").map_or(1, |seed| seed.parse().unwrap()));
     for round in 0..kills {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut child = host.child(CLIENT, "work");
         child.send_line(&round.to_string());
-        let life = Duration::from_micros((state >> 33) % LIFE_MAX_MICROS);
-        tokio::time::sleep(life).await;
+        tokio::time::sleep(Duration::from_micros(random.below(LIFE_MAX_MICROS))).await;
         child.kill();
     }
-    until(|| host.node.scan_leases() == (0, 0)).await;
+    until_polled("no lease is left", || host.node.scan_leases() == (0, 0)).await;
     for entry in host.truth.list(Vfs::root(), 0, 4096).await.unwrap() {
         host.truth.unlink(Vfs::root(), entry.name.as_bytes()).await.unwrap();
     }
-    until(|| host.used() == 0).await;
-    until(|| host.node.usage().used == 0).await;
+    until_polled("no extent is left", || host.used() == 0).await;
+    until_polled("all space is given back", || host.node.usage().used == 0).await;
 }
 
 /// Not a test: the program that the tests start.

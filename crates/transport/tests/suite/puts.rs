@@ -8,7 +8,7 @@
 
 use super::common::{
     host::{ChildProcess, ChildTest, Host, child_orders},
-    remote, until,
+    remote,
 };
 use bytes::Bytes;
 use client::{Client, Objects, RetryPolicy, objects::Condition};
@@ -16,6 +16,7 @@ use placement::{FileId, StripeNo};
 use rustix::process::Signal;
 use std::{io::BufRead, sync::Arc};
 use store::{Engine, Generation, StripeKey};
+use test_support::until_polled;
 use transport::{Address, ServerLimits};
 use wire::Refusal;
 
@@ -125,7 +126,7 @@ async fn the_bytes_of_an_object_become_its_stripes_where_they_were_put() {
         assert_eq!(got(&other, key).await, Some(25 + key), "also when who put it is gone");
         other.delete(format!("o/{key}").as_bytes(), Condition::Always).await.unwrap();
     }
-    until(|| host.blocks() == 0 && host.bays_gone() == 1).await;
+    until_polled("the write segment and its blocks are gone", || host.blocks() == 0 && host.bays_gone() == 1).await;
     host.fill();
 }
 
@@ -147,7 +148,10 @@ async fn a_writer_that_is_killed_leaves_what_was_acknowledged_and_nothing_that_w
             let _ = healthy.delete(format!("o/{key}").as_bytes(), Condition::Always).await;
         }
         // The session of the process ends a little later, and its write segment after that.
-        until(|| host.blocks() == 0 && host.bays_gone() == round + 1).await;
+        until_polled("the write segment and its blocks are gone", || {
+            host.blocks() == 0 && host.bays_gone() == round + 1
+        })
+        .await;
     }
     host.fill();
 }
@@ -189,7 +193,7 @@ async fn in_a_full_pool_a_put_waits_for_space_and_is_right() {
         let client = client.clone();
         async move { put(&client, 13).await }
     });
-    until(|| host.node.usage().waiting > 0).await;
+    until_polled("the writer waits", || host.node.usage().waiting > 0).await;
     host.empty();
     putting.await.unwrap();
     assert_eq!(got(&client, 3).await, Some(13));

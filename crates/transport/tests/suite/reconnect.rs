@@ -11,6 +11,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::SeqCst},
 };
 use store::ModelEngine;
+use test_support::until_polled;
 use transport::{Remote, Server};
 use vfs::{OnInvalidate, Vfs};
 use wire::{Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Refusal, Request, Session};
@@ -52,7 +53,7 @@ async fn after_a_connection_broke_paths_and_new_opens_go_on_and_what_was_open_is
     }
     vfs.close(old).await.unwrap();
     vfs.unlink(Vfs::root(), b"f").await.unwrap();
-    until(|| node.usage().files == 1).await;
+    until_polled("the file is gone", || node.usage().files == 1).await;
     server.stop().await;
 }
 
@@ -85,7 +86,7 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     assert!(vfs.stat(file).await.unwrap().cacheable);
     relay.cut();
-    until(|| recalls_seen.lock().unwrap().contains(&Recall::All)).await; // without any request
+    until_polled("the break is noticed", || recalls_seen.lock().unwrap().contains(&Recall::All)).await; // without any request
     assert!(vfs.stat(file).await.unwrap().cacheable);
     recalls_seen.lock().unwrap().clear();
     other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
@@ -237,7 +238,7 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
             assert_eq!(vfs.stat(*file).await.unwrap().cacheable, !WITH_REACTOR, "it watches again, everywhere");
             let _ = vfs.read(*handle, 0, 9).await;
         }
-        until(|| WITH_REACTOR || recalls_seen.lock().unwrap().contains(&Recall::All)).await;
+        until_polled("the break is noticed", || WITH_REACTOR || recalls_seen.lock().unwrap().contains(&Recall::All)).await;
         for (_, file, handle) in &files {
             assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::SessionEnded), "also where nothing broke");
             let theirs = other.open(*file, OpenFlags::READ_WRITE).await;

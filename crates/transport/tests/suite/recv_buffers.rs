@@ -9,6 +9,7 @@ use node::NodeSettings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, sync::Arc};
 use store::{Engine, Generation, StripeKey};
+use test_support::until_polled;
 use transport::Server;
 use wire::{Body, Request, Session, StripeAction, codec::encode_request, handshake::VERSIONS};
 
@@ -65,9 +66,9 @@ async fn a_payload_that_breaks_off_takes_memory_only_until_its_connection_ends()
     let payload = encode_request(&request, 1, &mut bytes).unwrap();
     raw.stream.write_all(&bytes).unwrap();
     raw.stream.write_all(&payload[..payload.len() / 2]).unwrap();
-    until(|| engine.usage().used == before + u64::from(STRIPE)).await;
+    until_polled("the stripe has its space", || engine.usage().used == before + u64::from(STRIPE)).await;
     raw.stream.shutdown(Shutdown::Both).unwrap();
-    until(|| engine.usage().used == before).await;
+    until_polled("the space is given back", || engine.usage().used == before).await;
 }
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn what_is_put_is_got_wherever_it_was_received_and_its_memory_is_used_agai
     }
     client.close().await.unwrap();
     let usage = || engine.usage();
-    until(|| usage().used == usage().reserved).await;
+    until_polled("no block is left", || usage().used == usage().reserved).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@
 use super::common::{
     OWNER,
     host::{ChildTest, Host, child_orders, connect},
-    until,
 };
 use client::BackingFd;
 use rustix::{
@@ -22,6 +21,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     process::{Command, Stdio},
 };
+use test_support::until_polled;
 use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
@@ -50,7 +50,7 @@ async fn what_is_written_to_a_lent_descriptor_is_the_file_and_what_is_written_to
     // The file is small, and demoted once it is neither open nor leased.
     drop(backing);
     client.close(handle).await.unwrap();
-    until(|| host.used() == 0).await;
+    until_polled("no extent is left", || host.used() == 0).await;
     assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"PAST the node"[..]);
 }
 
@@ -66,7 +66,7 @@ async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_co
     }
     drop(given_back);
     drop(client.take());
-    until(|| host.used() == 1).await;
+    until_polled("one extent is left", || host.used() == 1).await;
     // The node has noticed the end of the connection by now: only the liveness pipe is left.
     let other = connect(host.server.address()).await;
     let (_, theirs) = made(&other, "another").await;
@@ -75,7 +75,7 @@ async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_co
     pread(&kept, &mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"mine");
     drop(kept);
-    until(|| host.used() == 1).await;
+    until_polled("one extent is left", || host.used() == 1).await;
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_client_that_is_killed_leaves_nothing_lent() {
         host.remove(files).await;
         assert_eq!(host.used(), files);
         child.kill();
-        until(|| host.used() == 0).await;
+        until_polled("no extent is left", || host.used() == 0).await;
     }
 }
 
@@ -118,7 +118,7 @@ async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
     host.remove(3).await;
     assert_eq!(host.used(), 3);
     child.kill();
-    until(|| host.used() == 0).await;
+    until_polled("no extent is left", || host.used() == 0).await;
     let grandchild = Pid::from_raw(grandchild.trim().parse().unwrap()).unwrap();
     kill_process(grandchild, Signal::KILL).unwrap();
 }
@@ -174,7 +174,7 @@ async fn a_mount_in_another_process_passes_through() {
     child.send_line("unmount");
     child.expect_line("no byte came to us");
     child.expect_line("unmounted");
-    until(|| host.used() == 1).await;
+    until_polled("one extent is left", || host.used() == 1).await;
     assert_eq!(host.truth.read_file(b"small").await.unwrap(), &b"small"[..]);
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use client::Connection;
 use placement::{FileId, PartitionId};
 use std::{sync::Arc, time::Duration};
+use test_support::until_polled;
 use transport::{Address, Remote};
 use vfs::Vfs;
 use wire::{
@@ -39,7 +40,7 @@ async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
     waiting.await.unwrap().unwrap();
     other.close(yours).await.unwrap();
     other.unlink(Vfs::root(), b"locked").await.unwrap();
-    until(|| node.usage().files == files).await;
+    until_polled("the file is gone", || node.usage().files == files).await;
     assert!(matches!(other.stat(gone).await, Err(Refusal::NotFound(_))));
     assert_eq!(other.list(Vfs::root(), 0, 9).await.unwrap().len(), before);
     server.stop().await;
@@ -53,11 +54,11 @@ async fn a_write_that_waits_for_space_ends_when_nobody_wants_it_any_more() {
     let (_, handle) = one.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
     let writing = one.clone();
     let waiting = tokio::spawn(async move { writing.write(handle, 0, Bytes::from(vec![7; 2 << 20])).await });
-    until(|| node.usage().waiting > 0).await;
+    until_polled("the writer waits", || node.usage().waiting > 0).await;
     other.list(Vfs::root(), 0, 9).await.unwrap();
     waiting.abort();
     let _ = waiting.await;
-    until(|| node.usage().waiting == 0).await;
+    until_polled("nobody waits any more", || node.usage().waiting == 0).await;
     one.list(Vfs::root(), 0, 9).await.unwrap();
     server.stop().await;
 }
@@ -80,7 +81,10 @@ async fn a_server_that_is_dropped_ends_what_its_clients_hold_and_leaves_no_file(
         vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::WRITE).await.unwrap();
         vfs.unlink(Vfs::root(), b"f").await.unwrap();
         drop(server);
-        until(|| node.usage().files == files && !directory.path().join("pool").exists()).await;
+        until_polled("the file and the socket are gone", || {
+            node.usage().files == files && !directory.path().join("pool").exists()
+        })
+        .await;
     }
 }
 

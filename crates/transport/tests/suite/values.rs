@@ -7,6 +7,7 @@ use bytes::Bytes;
 use client::{Client, Connection, RetryPolicy};
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::sync::Arc;
+use test_support::Random;
 use transport::{Address, Remote, ServerLimits};
 use vfs::Vfs;
 use wire::{
@@ -19,24 +20,23 @@ use wire::{
 const LONGS: [u64; 12] =
     [0, 1, 4095, 4096, 65_536, 1 << 31, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
 
-struct Dice(u64);
+/// Random values of requests.
+trait Values {
+    /// A number near one of the limits.
+    fn long(&mut self) -> u64;
+    /// The lower half of such a number.
+    fn int(&mut self) -> u32;
+    /// One of few names.
+    fn name(&mut self) -> Name;
+}
 
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
+impl Values for Random {
     fn long(&mut self) -> u64 {
-        LONGS[self.below(LONGS.len())]
+        self.pick(&LONGS)
     }
 
     fn int(&mut self) -> u32 {
         u32::try_from(self.long() & 0xffff_ffff).unwrap()
-    }
-
-    fn flip(&mut self) -> bool {
-        self.below(2) == 0
     }
 
     fn name(&mut self) -> Name {
@@ -48,7 +48,7 @@ impl Dice {
 struct Hostile {
     remote: Remote,
     welcome: HelloReply,
-    dice: Dice,
+    random: Random,
     /// Files that it may spoil: never those of others.
     files: Vec<FileId>,
     numbers: u64,
@@ -60,76 +60,70 @@ impl Hostile {
         let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
         let hello = Request { epoch, session, skip_ack: false, partition, body: Body::Hello };
         let Ok(Answer::Hello(welcome)) = remote.call(hello).await else { panic!("no welcome") };
-        Self { remote, welcome, dice: Dice(seed), files, numbers: 0 }
+        Self { remote, welcome, random: Random::new(seed), files, numbers: 0 }
     }
 
     fn file(&mut self) -> FileId {
-        match self.dice.below(8) {
+        match self.random.below(8) {
             // An id far above those that were assigned.
-            0 => {
-                FileId::new(PartitionId(u16::try_from(self.dice.below(16)).unwrap()), (1 << 47) + self.dice.long() % 9)
-            }
-            _ => self.files[self.dice.below(self.files.len())],
+            0 => FileId::new(PartitionId(self.random.below(16)), (1 << 47) + self.random.long() % 9),
+            _ => self.random.pick(&self.files),
         }
     }
 
     fn intent(&mut self) -> Intent {
-        let session = if self.dice.flip() { self.welcome.session } else { Session(self.dice.long()) };
-        Intent {
-            number: self.dice.long(),
-            session,
-            coordinator: PartitionId(u16::try_from(self.dice.below(20)).unwrap()),
-        }
+        let session = if self.random.one_in(2) { self.welcome.session } else { Session(self.random.long()) };
+        Intent { number: self.random.long(), session, coordinator: PartitionId(self.random.below(20)) }
     }
 
     fn inode(&mut self) -> NewInode {
-        let kind =
-            [NewKind::File, NewKind::Directory, NewKind::Node(Kind::CharDevice(u32::MAX))][self.dice.below(3)].clone();
-        NewInode::new(kind, Mode { bits: self.dice.int(), umask: self.dice.int() }, OWNER)
+        let kind = [NewKind::File, NewKind::Directory, NewKind::Node(Kind::CharDevice(u32::MAX))][self.random.below(3)]
+            .clone();
+        NewInode::new(kind, Mode { bits: self.random.int(), umask: self.random.int() }, OWNER)
     }
 
     fn part(&mut self) -> Part {
-        let (file, name) = (self.file(), self.dice.name());
-        match self.dice.below(9) {
+        let (file, name) = (self.file(), self.random.name());
+        match self.random.below(9) {
             0 => Part::Entry { directory: file, name, before: None, after: Some((self.file(), Kind::File)) },
             1 => Part::AddLink { file },
             2 => Part::DropLink { file },
             3 => Part::Remove { directory: file, fragments: vec![self.file()] },
             4 => Part::Moved { file, parent: self.file() },
             5 => Part::LockEntries { directory: file },
-            6 => Part::Split { directory: file, fragments: vec![self.file(); self.dice.below(20)] },
+            6 => Part::Split { directory: file, fragments: vec![self.file(); self.random.below(20)] },
             7 => Part::Fragment { directory: file, inode: self.inode(), entries: Vec::new() },
             _ => Part::Change { directory: file, changes: self.changes() },
         }
     }
 
     fn changes(&mut self) -> Changes {
-        let time = Timestamp { secs: self.dice.long().cast_signed(), nanos: 999_999_999 };
+        let time = Timestamp { secs: self.random.long().cast_signed(), nanos: 999_999_999 };
         Changes {
-            mode: Some(self.dice.int()),
-            size: self.dice.flip().then(|| self.dice.long()),
+            mode: Some(self.random.int()),
+            size: self.random.one_in(2).then(|| self.random.long()),
             modified: Some(TimeChange::At(time)),
             ..Changes::default()
         }
     }
 
     fn lock(&mut self) -> Lock {
-        let (one, other) = (self.dice.long(), self.dice.long());
+        let (one, other) = (self.random.long(), self.random.long());
         let style = LockStyle::Range { start: one.min(other), end: one.max(other) };
-        let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][self.dice.below(3)];
-        Lock { owner: LockOwner::Session(self.dice.long()), kind, style, pid: self.dice.int() }
+        let kind = self.random.pick(&[LockKind::Read, LockKind::Write, LockKind::Unlock]);
+        Lock { owner: LockOwner::Session(self.random.long()), kind, style, pid: self.random.int() }
     }
 
     fn command(&mut self) -> Command {
-        let (file, generation, offset) = (self.file(), self.dice.int(), self.dice.long());
-        match self.dice.below(28) {
-            0 => Command::List { directory: file, after: offset, max: self.dice.int() },
-            1 => Command::Read { file, offset, length: self.dice.int() },
-            2 => Command::Seek { file, offset, to: if self.dice.flip() { SeekTo::Data } else { SeekTo::Hole } },
+        let (file, generation, offset) = (self.file(), self.random.int(), self.random.long());
+        match self.random.below(28) {
+            0 => Command::List { directory: file, after: offset, max: self.random.int() },
+            1 => Command::Read { file, offset, length: self.random.int() },
+            2 => Command::Seek { file, offset, to: if self.random.one_in(2) { SeekTo::Data } else { SeekTo::Hole } },
             3 => Command::Status { intent: self.intent() },
             4 => Command::Open {
                 file,
-                flags: OpenFlags { truncate: self.dice.flip(), ..OpenFlags::WRITE },
+                flags: OpenFlags { truncate: self.random.one_in(2), ..OpenFlags::WRITE },
                 extent: ExtentRequest::Any,
             },
             5 => Command::Close { file },
@@ -142,12 +136,12 @@ impl Hostile {
                 kill_set_id: true,
             },
             8 => {
-                let length = 4097_u32.saturating_add(self.dice.int());
-                let place = if self.dice.flip() { WritePlace::End } else { WritePlace::At(offset) };
+                let length = 4097_u32.saturating_add(self.random.int());
+                let place = if self.random.one_in(2) { WritePlace::End } else { WritePlace::At(offset) };
                 Command::Write { file, place, length, data: Bytes::new(), kill_set_id: false }
             }
             9 => Command::PublishSize { file, generation, end: offset },
-            10 => Command::Abandon { file, generation, offset, length: self.dice.int() },
+            10 => Command::Abandon { file, generation, offset, length: self.random.int() },
             11 => Command::SpillDone { file, generation },
             12 => Command::TruncateDone { file, generation },
             13 => Command::PurgeDone { file },
@@ -156,7 +150,7 @@ impl Hostile {
             16 => {
                 Command::Commit { intent: self.intent(), parts: vec![self.part()], others: vec![PartitionId(60_000)] }
             }
-            17 => Command::Settle { intent: self.intent(), commit: self.dice.flip() },
+            17 => Command::Settle { intent: self.intent(), commit: self.random.one_in(2) },
             18 => Command::Decide { intent: self.intent() },
             19 => Command::Lock { file, lock: self.lock(), wait: false },
             20 => Command::PunchDone { file, generation },
@@ -164,50 +158,50 @@ impl Hostile {
             22 | 23 => {
                 let modes =
                     [AllocateMode::Extend, AllocateMode::KeepSize, AllocateMode::PunchHole, AllocateMode::ZeroRange];
-                Command::Allocate { file, offset, length: self.dice.long(), mode: modes[self.dice.below(4)] }
+                Command::Allocate { file, offset, length: self.random.long(), mode: self.random.pick(&modes) }
             }
             24 => Command::SetXattr {
                 file,
                 name: Bytes::from_static(b"user.x"),
-                value: Bytes::from(vec![7; self.dice.below(70_000)]),
+                value: Bytes::from(vec![7; self.random.below(70_000)]),
                 mode: XattrMode::Set,
                 kill_set_group_id: false,
             },
             25 => Command::Create {
                 parent: file,
-                name: self.dice.name(),
+                name: self.random.name(),
                 inode: self.inode(),
-                open: self.dice.flip(),
+                open: self.random.one_in(2),
                 extent: ExtentRequest::None,
             },
-            26 => Command::Link { file, parent: self.file(), name: self.dice.name() },
+            26 => Command::Link { file, parent: self.file(), name: self.random.name() },
             _ => Command::Rename {
-                from: RenameFrom { parent: file, name: self.dice.name() },
-                to: RenameTo { parent: self.file(), name: self.dice.name() },
+                from: RenameFrom { parent: file, name: self.random.name() },
+                to: RenameTo { parent: self.file(), name: self.random.name() },
                 mode: RenameMode::Exchange,
             },
         }
     }
 
     fn body(&mut self) -> (FileId, Body) {
-        let (file, generation) = (self.file(), self.dice.int());
-        let (offset, length) = (self.dice.int(), self.dice.int());
-        let data = Bytes::from(vec![7; self.dice.below(100_000)]);
-        let action = match self.dice.below(20) {
+        let (file, generation) = (self.file(), self.random.int());
+        let (offset, length) = (self.random.int(), self.random.int());
+        let data = Bytes::from(vec![7; self.random.below(100_000)]);
+        let action = match self.random.below(20) {
             0 => StripeAction::Write { generation, offset, ends: false, data },
             1 => StripeAction::Read { offset, length },
             2 => StripeAction::Truncate { generation, length },
             3 => StripeAction::Zero { generation, offset, length },
             4 => StripeAction::Extend { generation, length },
             5 => {
-                let extent = Extent { node: self.welcome.node, slot: self.dice.int(), generation: self.dice.int() };
+                let extent = Extent { node: self.welcome.node, slot: self.random.int(), generation: self.random.int() };
                 return (
                     file,
                     Body::Extent {
                         request_id: None,
                         file,
                         extent,
-                        action: ExtentAction::Write { offset: self.dice.long(), data },
+                        action: ExtentAction::Write { offset: self.random.long(), data },
                     },
                 );
             }
@@ -219,7 +213,7 @@ impl Hostile {
                 return (file, Body::Meta { request_id, command });
             }
         };
-        (file, Body::Stripe { file, stripe: StripeNo(self.dice.long()), action })
+        (file, Body::Stripe { file, stripe: StripeNo(self.random.long()), action })
     }
 
     /// Sends one request; the node must answer it.
@@ -227,8 +221,8 @@ impl Hostile {
         let (file, body) = self.body();
         let said = format!("{body:?}").chars().take(300).collect::<String>();
         // The partition of the file's id, or any.
-        let elsewhere = PartitionId(u16::try_from(self.dice.below(16)).unwrap());
-        let partition = if self.dice.below(4) > 0 { file.partition() } else { elsewhere };
+        let elsewhere = PartitionId(self.random.below(16));
+        let partition = if self.random.below(4) > 0 { file.partition() } else { elsewhere };
         let (epoch, session) = (self.welcome.map.epoch(), self.welcome.session);
         let reply = self.remote.call(Request { epoch, session, skip_ack: true, partition, body }).await;
         assert!(!matches!(reply, Err(Failure::Lost(_) | Failure::Unreachable(_))), "{said}: {reply:?}");

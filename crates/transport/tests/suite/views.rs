@@ -9,12 +9,13 @@
 use super::common::{
     OWNER,
     host::{ChildProcess, ChildTest, Host, child_orders, connect},
-    is_view, until,
+    is_view,
 };
 use bytes::Bytes;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use store::Engine;
+use test_support::{Random, until_polled};
 use transport::ServerLimits;
 use vfs::{Handle, Vfs};
 use wire::{Changes, OpenFlags, WritePlace};
@@ -27,15 +28,6 @@ const STRIPES: u64 = 16;
 const HELD: usize = 20;
 /// Processes that write at a time.
 const WRITERS: u64 = 2;
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// Stripe filled with a number.
 fn stripe_of(number: u64) -> Bytes {
@@ -51,14 +43,14 @@ fn is_whole(bytes: &[u8]) -> bool {
 struct Writer<'a> {
     host: &'a Host,
     handle: Handle,
-    dice: Dice,
+    random: Random,
     written: u64,
 }
 
 impl<'a> Writer<'a> {
     async fn new(host: &'a Host, seed: u64) -> Self {
         let (_, handle) = host.truth.create(Vfs::root(), b"data", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
-        let mut writer = Self { host, handle, dice: Dice(seed), written: 0 };
+        let mut writer = Self { host, handle, random: Random::new(seed), written: 0 };
         for stripe in 0..STRIPES {
             writer.write(stripe).await;
         }
@@ -76,8 +68,8 @@ impl<'a> Writer<'a> {
     async fn change(&mut self, times: u64) {
         let truth = &self.host.truth;
         for _ in 0..times {
-            let stripe = self.dice.below(STRIPES);
-            match self.dice.below(50) {
+            let stripe = self.random.below(STRIPES);
+            match self.random.below(50) {
                 0 => {
                     let size = Changes { size: Some(stripe * STRIPE as u64), ..Changes::default() };
                     let file = truth.lookup(Vfs::root(), b"data").await.unwrap().file;
@@ -98,7 +90,7 @@ impl<'a> Writer<'a> {
         self.host.truth.unlink(Vfs::root(), b"data").await.unwrap();
         self.host.truth.close(self.handle).await.unwrap();
         let blocks = || self.host.engine.usage().used - self.host.engine.usage().reserved;
-        until(|| blocks() == 0).await;
+        until_polled("no block is left", || blocks() == 0).await;
     }
 }
 
@@ -121,10 +113,10 @@ async fn a_long_answer_is_looked_at_where_it_is_and_its_memory_is_free_when_nobo
     host.truth.unlink(Vfs::root(), b"data").await.unwrap();
     host.truth.close(writer.handle).await.unwrap();
     let blocks = || host.engine.usage().used - host.engine.usage().reserved;
-    until(|| blocks() == STRIPE as u64).await;
+    until_polled("one stripe is left", || blocks() == STRIPE as u64).await;
     assert!(held == stripe_of(2)[100..]);
     drop(held);
-    until(|| blocks() == 0).await;
+    until_polled("no block is left", || blocks() == 0).await;
 }
 
 #[tokio::test]
@@ -206,13 +198,13 @@ async fn no_reader_sees_bytes_of_two_writes_when_other_processes_put_them_where_
 }
 
 /// Overwrites stripes, and cuts and extends the file, until it is killed.
-async fn write_on(vfs: Vfs, mut dice: Dice) {
+async fn write_on(vfs: Vfs, mut random: Random) {
     let file = vfs.lookup(Vfs::root(), b"data").await.unwrap().file;
     let handle = vfs.open(file, OpenFlags::READ_WRITE).await.unwrap();
     println!("writing");
     for number in 1.. {
-        let place = WritePlace::At(dice.below(STRIPES) * STRIPE as u64);
-        vfs.write_placed(handle, place, stripe_of(number << 32 | dice.below(1 << 30)), false).await.unwrap();
+        let place = WritePlace::At(random.below(STRIPES) * STRIPE as u64);
+        vfs.write_placed(handle, place, stripe_of(number << 32 | random.below(1 << 30)), false).await.unwrap();
     }
 }
 
@@ -221,9 +213,9 @@ async fn write_on(vfs: Vfs, mut dice: Dice) {
 async fn a_client_in_a_process_of_its_own() {
     let Some((vfs, what, mut orders)) = child_orders().await else { return };
     if what == "write" {
-        return write_on(vfs, Dice(orders.next().unwrap().parse().unwrap())).await;
+        return write_on(vfs, Random::new(orders.next().unwrap().parse().unwrap())).await;
     }
-    let mut dice = Dice(orders.next().unwrap().parse().unwrap());
+    let mut random = Random::new(orders.next().unwrap().parse().unwrap());
     let file = vfs.lookup(Vfs::root(), b"data").await.unwrap().file;
     let handle = vfs.open(file, OpenFlags::READ).await.unwrap();
     let (send, enough) = std::sync::mpsc::channel();
@@ -232,7 +224,7 @@ async fn a_client_in_a_process_of_its_own() {
     let mut held = VecDeque::<Bytes>::new();
     let (mut views, mut sent) = (0, 0);
     while enough.try_recv().is_err() {
-        let offset = dice.below(STRIPES) * STRIPE as u64;
+        let offset = random.below(STRIPES) * STRIPE as u64;
         let bytes = vfs.read(handle, offset, u32::try_from(STRIPE).unwrap()).await.unwrap();
         assert!(is_whole(&bytes), "torn as it came");
         // A range that was cut off is read as zeros, which are no view.
@@ -245,7 +237,7 @@ async fn a_client_in_a_process_of_its_own() {
         }
         held.push_back(bytes);
         if held.len() > HELD {
-            let at = usize::try_from(dice.below(HELD as u64)).unwrap();
+            let at = random.below(HELD);
             assert!(held.iter().all(|bytes| is_whole(bytes)), "torn while it was held");
             held.remove(at);
         }

@@ -13,6 +13,7 @@ use std::{
     },
 };
 use store::{RecvBuffer, SegmentPosition, Segments, WriteSegment};
+use test_support::Random;
 use wire::{
     Answer, Request,
     codec::{self, ToClient, ToNode},
@@ -66,12 +67,8 @@ fn frames_are_the_same_however_the_stream_was_cut() {
     for portion in [1, 7, HEADER_BYTES, 1000, 65_536, usize::MAX] {
         assert_eq!(received(&sent, || portion), expected, "in portions of {portion}");
     }
-    let mut state = 1_u64;
-    let irregular = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        1 + usize::try_from(state >> 33).unwrap() % 5000
-    };
-    assert_eq!(received(&sent, irregular), expected);
+    let mut random = Random::new(1);
+    assert_eq!(received(&sent, || 1 + random.below(5000)), expected);
 }
 
 #[test]

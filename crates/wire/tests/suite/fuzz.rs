@@ -12,6 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use test_support::Random;
 use wire::{
     codec::{self, ShmPayload, ToClient, ToNode},
     frame::{DecodeError, FrameKind, Frames, HEADER_BYTES, Header, Side},
@@ -23,28 +24,6 @@ use xxhash_rust::xxh3::xxh3_64;
 const STREAMS: u64 = 100_000;
 /// Maximum payload of a sample, bytes: damage in a payload does not affect the decoder.
 const PAYLOAD_MAX: usize = 2000;
-
-/// `SplitMix64` (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", figure
-/// 16).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-}
 
 /// Valid frames, by the side that receives them.
 struct Samples {
@@ -151,7 +130,7 @@ fn damage(frame: &mut Vec<u8>, random: &mut Random) {
         match random.below(8) {
             0 | 1 => frame[at] ^= 1 << random.below(8),
             2 => frame[at] = random.byte(),
-            3 => frame[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            3 => frame[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
             4 => frame.truncate(at),
             5 => frame.insert(at, random.byte()),
             6 => drop(frame.remove(at)),
@@ -247,7 +226,7 @@ fn parts(encoded: &[u8], given: Bytes) -> (&[u8], Bytes) {
 
 /// Damages a handshake: it may succeed only if the damage is in bytes that prove nothing.
 fn handshake(samples: &Samples, random: &mut Random) {
-    let mut received = [&samples.hello, &samples.challenge, &samples.welcome][random.below(3)].clone();
+    let mut received = random.pick(&[&samples.hello, &samples.challenge, &samples.welcome]).clone();
     damage(&mut received, random);
     let on_node = |received: Result<wire::frame::Frame<'_>, DecodeError>| match received {
         Ok(frame) => node().on_frame(&frame),
@@ -270,7 +249,7 @@ fn handshake(samples: &Samples, random: &mut Random) {
 
 /// Runs one stream; returns true if all of it was decoded.
 fn one(samples: &Samples, seed: u64) -> bool {
-    let random = &mut Random(seed);
+    let random = &mut Random::new(seed);
     if random.below(16) == 0 {
         handshake(samples, random);
     }
@@ -320,7 +299,7 @@ fn damaged_streams_are_decoded_or_refused() {
 #[test]
 fn samples_without_damage_are_understood() {
     let samples = Samples::new();
-    let random = &mut Random(1);
+    let random = &mut Random::new(1);
     for frame in &samples.client {
         assert_eq!(read(Side::Client, frame, random), Ok(1));
     }

@@ -1,12 +1,7 @@
-//! Shared helpers of the mount tests: pools, mount points, random numbers.
+//! Shared helpers of the mount tests: pools, mount points.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    path::Path,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use arena::Arena;
 use base::ByteSize;
@@ -106,30 +101,4 @@ pub fn on_a_mount(passthrough: bool, body: fn(&TestMount)) {
 /// Bytes that differ from place to place, also between stripes.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[1]).collect()
-}
-
-/// Waits for a condition that another process brings about; panics after a minute, far longer than
-/// any of them takes.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < Duration::from_mins(1), "{what}: did not happen");
-        thread::yield_now();
-    }
-}
-
-/// Random numbers that depend only on the seed.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
 }

@@ -104,13 +104,6 @@ pub async fn vfs(address: &Address) -> Vfs {
     Vfs::new(Client::connect(Arc::new(remote(address)), RetryPolicy::default()).await.unwrap())
 }
 
-/// Yields to other tasks until the condition holds.
-pub async fn until(what: impl Fn() -> bool) {
-    while !what() {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Relay to a server, which can be cut like a network.
 #[derive(Debug)]
 pub struct Relay {
