@@ -10,8 +10,7 @@ use std::{
     process::Command,
 };
 
-use crate::common::{TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough,
-};
+use crate::common::{TestMount, mounted_with, needs_fuse, options, pattern, pool, with_and_without_passthrough};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,

@@ -238,7 +238,8 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
             assert_eq!(vfs.stat(*file).await.unwrap().cacheable, !WITH_REACTOR, "it watches again, everywhere");
             let _ = vfs.read(*handle, 0, 9).await;
         }
-        until_polled("the break is noticed", || WITH_REACTOR || recalls_seen.lock().unwrap().contains(&Recall::All)).await;
+        until_polled("the break is noticed", || WITH_REACTOR || recalls_seen.lock().unwrap().contains(&Recall::All))
+            .await;
         for (_, file, handle) in &files {
             assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::SessionEnded), "also where nothing broke");
             let theirs = other.open(*file, OpenFlags::READ_WRITE).await;
