@@ -70,7 +70,7 @@ fn line(message: &Value) -> String {
 #[test]
 fn a_node_without_a_starter_says_what_starts_nodes() {
     let cases = [
-        (vec![], "the starter has gone before its order came"),
+        (vec![], "the starter ended before it sent its order"),
         (
             vec!["Welcome to host a!\n".to_owned()],
             "the starter's order cannot be read: this line is not a message of Tidemill",
@@ -95,7 +95,7 @@ fn a_node_takes_the_settings_of_its_id_or_of_its_rank() {
     }
     for selector in [NodeSelector::Id(0), NodeSelector::Id(3), NodeSelector::Rank(2)] {
         let failed = fail(selector, &[line(&plan())], &Ok(ByteSize::mib(16)));
-        assert!(failed.problem().contains("the starter has no seat for"), "{}", failed.problem());
+        assert!(failed.problem().contains("the starter has no entry for"), "{}", failed.problem());
     }
 }
 
@@ -150,14 +150,14 @@ fn a_reason_not_to_start_is_told_to_the_starter_with_its_hint() {
 fn a_node_ends_when_its_starter_goes_before_it_may_stay() {
     let plan = line(&plan());
     let alone = first(std::slice::from_ref(&plan));
-    assert_eq!(alone.refusal(), "the starter has gone before its deal came");
+    assert_eq!(alone.refusal(), "the starter ended before it sent its deal");
     let entry = alone.messages[0]["Here"].clone();
     let deal = |nodes: Vec<Value>| line(&json!({"Deal": nodes}));
     let early = first(&[plan.clone(), line(&json!("Keep"))]);
-    assert_eq!(early.refusal(), "the starter has gone before its deal came", "another message came");
+    assert_eq!(early.refusal(), "the starter ended before it sent its deal", "another message came");
     let ready = first(&[plan.clone(), deal(vec![entry.clone()])]);
     assert_eq!(ready.messages[1], json!({"Ready": 1}));
-    assert_eq!(ready.refusal(), "the starter has gone before its leave to stay came");
+    assert_eq!(ready.refusal(), "the starter ended before it sent its leave to stay");
     let mut without_memory = entry;
     without_memory["memory"] = json!(0);
     let refused = first(&[plan, deal(vec![without_memory])]);

@@ -66,7 +66,7 @@ fn a_connection_that_fails_has_an_errno_for_a_program_and_words_for_a_person() {
     assert_eq!(missing.errno, Errno::NOENT);
     assert!(missing.problem.to_string().contains("`tidemill pool start` starts a pool"), "{}", missing.problem);
     let cases: [(&dyn Fn() -> PathBuf, Errno, &str); 8] = [
-        (&|| pool.write(""), Errno::NOTCONN, "is just being started"),
+        (&|| pool.write(""), Errno::NOTCONN, "is being started"),
         (&|| pool.write("no JSON"), Errno::INVAL, "is not a pool file"),
         (&|| pool.write(r#"{"tidemill_pool": 99}"#), Errno::PROTO, "version 99"),
         (&|| pool.file_with(|file| file["nodes"][0]["addresses"] = json!([])), Errno::INVAL, "no address of node"),

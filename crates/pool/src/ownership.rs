@@ -112,7 +112,7 @@ mod tests {
                 assert_eq!(open(name).is_ok(), is_trusted, "{mode:o}");
             }
         }
-        assert!(refused(&path).contains("others than its owner may write"));
+        assert!(refused(&path).contains("users other than its owner may write"));
         assert!(refused(directory.path()).contains("not a regular file"));
         if !geteuid().is_root() {
             return;

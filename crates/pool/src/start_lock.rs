@@ -100,10 +100,10 @@ mod tests {
         let [target, link, open] = ["target", "link", "open"].map(|name| directory.path().join(name));
         std::os::unix::fs::symlink(&target, &link).unwrap();
         let refused = |path: &Path| StartLock::acquire(path, |_| Ok(())).unwrap_err().to_string();
-        assert!(refused(&link).contains("is a link"), "it leads nowhere");
+        assert!(refused(&link).contains("is a symbolic link"), "it leads nowhere");
         assert!(!target.exists(), "nothing was made where it leads");
         fs::write(&target, "of a pool").unwrap();
-        assert!(refused(&link).contains("is a link"), "it leads to a file");
+        assert!(refused(&link).contains("is a symbolic link"), "it leads to a file");
         fs::write(&open, "").unwrap();
         fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
         assert!(refused(&open).contains("may write"));
@@ -116,7 +116,7 @@ mod tests {
         let path = directory.path().join("pool");
         let begun = StartLock::acquire(&path, |_| panic!("there is no pool")).unwrap();
         let second = StartLock::acquire(&path, |_| Ok(())).unwrap_err();
-        assert!(second.to_string().contains("just being started"), "{second}");
+        assert!(second.to_string().contains("is being started"), "{second}");
         drop(begun);
         assert!(!path.exists());
         StartLock::acquire(&path, |_| Ok(())).unwrap().commit();

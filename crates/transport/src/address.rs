@@ -127,7 +127,7 @@ mod tests {
         let long = format!("unix:/{}", "x".repeat(PATH_BYTES_MAX));
         let wrong = [
             ("localhost:7000", "write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH"),
-            ("", "is no address"),
+            ("", "is not an address"),
             ("tcp:localhost", "no port"),
             ("tcp:localhost:http", "`http`"),
             ("tcp:localhost:65536", "`65536`"),

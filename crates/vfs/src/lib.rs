@@ -23,8 +23,8 @@
 //! ```
 //! # use std::sync::Arc;
 //! # let memory = base::ByteSize::mib(4);
-//! let settings = node::Settings::new(memory);
-//! let engine = Arc::new(store::Model::new(memory.0, settings.stripe_bytes)); // or an arena
+//! let settings = node::NodeSettings::new(memory);
+//! let engine = Arc::new(store::ModelEngine::new(memory.0, settings.stripe_bytes)); // or an arena
 //! let node = node::embedded(settings, engine);
 //! let client = client::Client::embedded(node);
 //! let vfs = vfs::Vfs::new(client);
