@@ -11,6 +11,8 @@ DEMO      := build/demo
 TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-server memcached
 # Real inputs: the tests use them if this directory exists; see examples/*/README.md.
 DATA      ?= ../shared/data
+# Processes that run the tests of Python; 0 runs them in one.
+TEST_WORKERS ?= 2
 
 .PHONY: help demo build wheel package suites test test-rust test-python test-web guard soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
 
@@ -78,7 +80,7 @@ test-rust:
 
 test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
-	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
+	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests --numprocesses $(TEST_WORKERS) --dist worksteal
 
 guard: $(BIN) package
 	TIDEMILL_GUARD=1 TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests/python

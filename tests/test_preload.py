@@ -382,7 +382,7 @@ def test_variables_that_are_set_to_nothing_count_as_not_set(pool: Home) -> None:
 def test_a_library_that_is_none_is_refused(pool: Home) -> None:
     done = run(pool, "true", TIDEMILL_PRELOAD="/etc/passwd")
     assert done.returncode == 2
-    assert "which is no library" in done.stderr
+    assert "which is not a library" in done.stderr
 
 
 def test_what_the_library_does_not_reach_is_said(pool: Home, tmp_path: Path) -> None:

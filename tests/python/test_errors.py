@@ -53,7 +53,7 @@ def test_every_refusal_of_the_protocol_has_an_errno_of_its_own_choice() -> None:
     variants = re.findall(r"^    ([A-Z]\w+)(?:\(\w+\)| \{|,)", source[source.index("pub enum Refusal {") : source.index("impl Refusal {")], re.MULTILINE)
     assert len(variants) > 25
     ours = (ROOT / "python/src/errors.rs").read_text()
-    tables = ours[ours.index("fn exception_of") : ours.index("fn with_path")] + (ROOT / "crates/vfs/src/errno.rs").read_text().partition("#[cfg(test)]")[0]
+    tables = ours[ours.index("fn exception_of") : ours.index("fn with_path")] + (ROOT / "crates/wire/src/errno.rs").read_text().partition("#[cfg(test)]")[0]
     # Io stands for errors of a storage engine, and is also the default for unknown refusals.
     assert [variant for variant in variants if not re.search(rf"Refusal::{variant}\b", tables)] == ["Io"]
 
