@@ -34,6 +34,24 @@ HANG_SHARE = 0.8
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The FUSE device's mode before the tests, in the process that starts the others (pytest-xdist).
+FUSE_DEVICE = Path("/dev/fuse")
+FUSE_MODE = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remembers the mode of the FUSE device, which some tests change."""
+    if not hasattr(config, "workerinput") and FUSE_DEVICE.exists():
+        config.stash[FUSE_MODE] = stat.S_IMODE(FUSE_DEVICE.stat().st_mode)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Restores the mode of the FUSE device."""
+    mode = config.stash.get(FUSE_MODE, None)
+    if mode is not None and os.geteuid() == 0:
+        FUSE_DEVICE.chmod(mode)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Gives tests on whole data sets, and soak tests, four hours."""
     for item in items:
@@ -124,18 +142,14 @@ def root() -> None:
 
 
 @pytest.fixture(scope="session")
-def fuse_for_users() -> Iterator[None]:
+def fuse_for_users() -> None:
     """Opens the FUSE device to all users, as the udev rule of fusermount3's package does.
 
-    Without udev only root can open it.
+    Without udev only root can open it. The mode is restored when all processes have ended their
+    tests.
     """
-    device = Path("/dev/fuse")
-    mode = device.stat().st_mode if device.exists() and os.geteuid() == 0 else None
-    if mode is not None:
-        device.chmod(0o666)
-    yield
-    if mode is not None:
-        device.chmod(stat.S_IMODE(mode))
+    if FUSE_DEVICE.exists() and os.geteuid() == 0:
+        FUSE_DEVICE.chmod(0o666)
 
 
 @pytest.fixture
