@@ -156,7 +156,7 @@ impl<'a> EventLoop<'a> {
 
     fn execute(&mut self, command: SchedulerCommand) {
         match command {
-            SchedulerCommand::Start { task, slot, attempt } => self.launch(task, slot.0, attempt),
+            SchedulerCommand::Start { task, slot, attempt, .. } => self.launch(task, slot.0, attempt),
             SchedulerCommand::Stop { task } => {
                 if let Some(stop) = self.stops.get(&task) {
                     stop.cancel();
@@ -165,6 +165,8 @@ impl<'a> EventLoop<'a> {
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
+            // One machine has all data at one place.
+            SchedulerCommand::Clean { .. } => {}
             SchedulerCommand::Rejected { task, reason } => {
                 self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }
@@ -216,7 +218,7 @@ impl<'a> EventLoop<'a> {
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
     fn on_outputs(&mut self, made: &[OutputFile]) {
         for made in made {
-            self.send_event(SchedulerEvent::Wrote { data: made.data, bytes: made.takes });
+            self.send_event(SchedulerEvent::Wrote { data: made.data, bytes: made.takes, place: None });
             self.export(made.data);
         }
         self.report_pool_state();
@@ -352,6 +354,12 @@ impl<'a> EventLoop<'a> {
             FailureCause::NoTask { task } => {
                 (ReasonKind::Upstream, format!("it comes after task {}, which does not exist", task.0), None, None)
             }
+            FailureCause::NoSuchLocation { .. } => (
+                ReasonKind::NotStarted,
+                "it may run at one location only, and no worker is there".to_owned(),
+                None,
+                None,
+            ),
             FailureCause::OwnAttempt => (ReasonKind::NotStarted, String::new(), None, None),
         };
         FailureReason {

@@ -83,7 +83,7 @@ fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SchedulerCommand, SchedulerEvent, SlotId};
+    use crate::{SchedulerCommand, SchedulerEvent, SlotId, WorkerId};
     use flow::{ConfigType, DataRefs, Element, FileBinding, Param, Resources, Tool, ToolId};
 
     fn tool(cpus: u32) -> Tool {
@@ -146,7 +146,8 @@ mod tests {
         scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
         scheduler.on(SchedulerEvent::Done(TaskId(0)), 1, &mut commands);
         scheduler.on(SchedulerEvent::Done(TaskId(1)), 2, &mut commands);
-        let start = |task| SchedulerCommand::Start { task: TaskId(task), slot: SlotId(0), attempt: 1 };
+        let start =
+            |task| SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(0), attempt: 1 };
         let dropped = SchedulerCommand::Drop { data: DataId(1) };
         assert_eq!(commands, [start(0), start(1), dropped, SchedulerCommand::Ended { done: 2, failed: 0 }]);
     }

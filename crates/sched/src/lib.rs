@@ -37,6 +37,7 @@
 mod build;
 mod explain;
 mod least_peak;
+mod locations;
 mod median;
 mod messages;
 mod policy;
@@ -44,13 +45,16 @@ mod resources;
 mod scheduler;
 mod space;
 mod table;
+mod workers;
 
 pub use build::task_specs;
-pub use explain::TaskExplanation;
+pub use explain::{TaskExplanation, WaitReason};
 pub use least_peak::{LeastPeak, least_peak};
-pub use messages::{AddError, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
-pub use policy::{Fifo, SchedulingPolicy};
-pub use resources::{Demand, FreeResources, MachineCapacity, SlotId};
+pub use messages::{
+    AddError, CauseLink, FailureCause, Location, SchedulerCommand, SchedulerEvent, SchedulerOptions, Target, TaskSpec,
+};
+pub use policy::{PolicyKind, StartReason, UnknownPolicy};
+pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
 pub use scheduler::{Scheduler, TaskCounts};
 pub use space::PoolState;
 

@@ -1,9 +1,31 @@
 //! The messages of the scheduler: events and commands.
 
-use crate::resources::{MachineCapacity, SlotId};
+use crate::policy::PolicyKind;
+use crate::resources::{MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::PoolState;
 use flow::{DataId, TaskId, ToolId};
 use thiserror::Error;
+
+/// A part of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// Any worker at this place.
+    Place(PlaceId),
+    /// This worker.
+    Worker(WorkerId),
+    /// This lane of this worker.
+    Slot(WorkerId, SlotId),
+}
+
+/// Where a task should run (Swift's `@location`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The part of the cluster.
+    pub at: Target,
+    /// True if the task may run nowhere else: it waits until that part has room, and fails if that
+    /// part is gone. Otherwise it runs elsewhere if that part is gone or has no room.
+    pub hard: bool,
+}
 
 /// A task as the scheduler sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +46,10 @@ pub struct TaskSpec {
     pub memory: u64,
     /// The number of further attempts after a failed one.
     pub retries: u32,
+    /// Ready tasks of higher priority start first.
+    pub priority: i32,
+    /// Where it should run; `None` leaves that to the policy.
+    pub location: Option<Location>,
 }
 
 impl TaskSpec {
@@ -38,6 +64,8 @@ impl TaskSpec {
             cpus: 1,
             memory: 0,
             retries: 0,
+            priority: 0,
+            location: None,
         }
     }
 }
@@ -47,6 +75,11 @@ impl TaskSpec {
 pub struct SchedulerOptions {
     /// If a task fails for good, no further task starts; running tasks may end.
     pub fail_fast: bool,
+    /// The policy that chooses among ready tasks.
+    pub policy: PolicyKind,
+    /// The estimated bandwidth in bytes per second with which a task reads data of another place;
+    /// `None` stands for 100 MB/s.
+    pub bandwidth: Option<u64>,
 }
 
 /// An event: an input of the scheduler.
@@ -67,6 +100,50 @@ pub enum SchedulerEvent {
         data: DataId,
         /// The bytes that it takes in the pool.
         bytes: u64,
+        /// The place where it is; `None` if places do not matter.
+        place: Option<PlaceId>,
+    },
+    /// No more readers of this datum will be added: it may be dropped before the workflow is
+    /// closed.
+    Sealed(DataId),
+    /// A copy of a datum is at a place: the first one or a cached one.
+    Located {
+        /// The datum.
+        data: DataId,
+        /// The place.
+        place: PlaceId,
+        /// The bytes of the datum, used if its size is not known yet.
+        bytes: u64,
+    },
+    /// A copy of a datum is no longer at a place.
+    Unlocated {
+        /// The datum.
+        data: DataId,
+        /// The place.
+        place: PlaceId,
+    },
+    /// A worker has joined and gets tasks from now on.
+    AddWorker {
+        /// The worker, with a number that was never used before.
+        worker: WorkerId,
+        /// The place whose storage is on its host.
+        place: PlaceId,
+        /// Its resources.
+        capacity: MachineCapacity,
+    },
+    /// A worker gets no more tasks; those that it runs go on.
+    DrainWorker(WorkerId),
+    /// A worker is lost, and so are the attempts that it ran: the caller sends nothing more about
+    /// them. Their tasks become ready again.
+    LostWorker(WorkerId),
+    /// The state of the storage of a place.
+    PlaceState {
+        /// The place.
+        place: PlaceId,
+        /// The capacity in bytes.
+        capacity: u64,
+        /// The bytes that are used.
+        used: u64,
     },
     /// The current state of the pool. Never sent without a pool.
     Pool(PoolState),
@@ -96,11 +173,24 @@ pub enum SchedulerCommand {
     Start {
         /// The task.
         task: TaskId,
-        /// The lane it runs in: the smallest free number. It is below `MachineCapacity::slots`,
-        /// unless tasks that wait for space lend their processors.
+        /// The worker that runs it.
+        worker: WorkerId,
+        /// The lane of the worker it runs in: the smallest free number, unless the policy or the
+        /// task's location names another. It is below `MachineCapacity::slots`, unless tasks that
+        /// wait for space lend their processors.
         slot: SlotId,
         /// The number of the attempt, from 1.
         attempt: u32,
+    },
+    /// Remove the copies of data and tools that earlier tasks of this lane left and that `task`,
+    /// which starts next, does not use. Only `PolicyKind::Algorithm1` sends it.
+    Clean {
+        /// The worker.
+        worker: WorkerId,
+        /// The lane.
+        slot: SlotId,
+        /// The task that starts next there.
+        task: TaskId,
     },
     /// End the task's process; then send `Done` or `Failed`, as it turns out.
     Stop {
@@ -180,6 +270,12 @@ pub enum FailureCause {
     },
     /// The task had not ended when the run was cancelled.
     Cancelled,
+    /// The task may run at one location only, and no worker is there any more, or none that is
+    /// large enough.
+    NoSuchLocation {
+        /// The location.
+        at: Target,
+    },
 }
 
 /// One link in the chain of causes of a failed task.
@@ -195,20 +291,20 @@ pub struct CauseLink {
 /// The reason why a task cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AddError {
-    /// The task needs more processors than the machine has.
+    /// The task needs more processors than any machine has.
     #[error("the task needs {demand} cpus, and this run has {} slots; lower `cpus` of its tool or raise --slots", .machine.slots)]
     Cpus {
         /// The number of processors that it needs.
         demand: u32,
-        /// The resources of the machine.
+        /// The resources of the largest machine.
         machine: MachineCapacity,
     },
-    /// The task needs more memory than the machine has.
+    /// The task needs more memory than any machine has.
     #[error("the task needs {} of memory, and tasks have {} here; lower `memory` of its tool", base::ByteSize(*.demand), base::ByteSize(.machine.memory))]
     Memory {
         /// The bytes that it needs.
         demand: u64,
-        /// The resources of the machine.
+        /// The resources of the largest machine.
         machine: MachineCapacity,
     },
     /// A task with this number exists.
@@ -228,6 +324,12 @@ pub enum AddError {
     /// The datum is an input of the workflow, which no task may write.
     #[error("the data is an input of the workflow, so no task may write it")]
     WritesInput {
+        /// The datum.
+        data: DataId,
+    },
+    /// The datum was sealed: it has no further readers.
+    #[error("data {} was sealed, so no further task can read it", .data.0)]
+    Sealed {
         /// The datum.
         data: DataId,
     },

@@ -32,7 +32,7 @@ fn spec(id: u32, (reads, after, writes, cpus, memory, retries): TaskDraw) -> Tas
     let inputs = reads.into_iter().map(|pick| DataId(u32::from(pick) % (GIVEN + 2 * id))).collect();
     let after = after.into_iter().filter(|_| id > 0).map(|pick| TaskId(u32::from(pick) % id.max(1))).collect();
     let outputs = (0..u32::from(writes)).map(|at| DataId(GIVEN + 2 * id + at)).collect();
-    TaskSpec { id: TaskId(id), tool: ToolId(id % 3), inputs, outputs, after, cpus, memory, retries }
+    TaskSpec { tool: ToolId(id % 3), inputs, outputs, after, cpus, memory, retries, ..TaskSpec::new(TaskId(id)) }
 }
 
 type TaskDraw = (Vec<u16>, Vec<u16>, u8, u32, u64, u32);
@@ -87,7 +87,8 @@ impl Oracle {
     fn obey(&mut self, command: SchedulerCommand, case: &RandomRun) {
         assert!(!self.ended, "nothing comes after the end: {command:?}");
         match command {
-            SchedulerCommand::Start { task, slot, attempt } => self.start(task, slot, attempt, case),
+            SchedulerCommand::Start { task, slot, attempt, .. } => self.start(task, slot, attempt, case),
+            SchedulerCommand::Clean { .. } => {}
             SchedulerCommand::Stop { task } => assert!(self.running.contains_key(&task)),
             SchedulerCommand::Retry { task, left } => {
                 let (given, refused) = (case.tasks[task.0 as usize].retries + 1, self.refused_of(task));
@@ -141,6 +142,7 @@ impl Oracle {
             }
             FailureCause::NoWriter { data } => assert!(spec.inputs.contains(&data) && !self.exists(data, case)),
             FailureCause::NoTask { .. } => panic!("all are added"),
+            FailureCause::NoSuchLocation { .. } => panic!("no task names a location"),
             FailureCause::FailFast { root } => assert!(case.fail_fast && self.failed.contains_key(&root)),
             FailureCause::Cancelled => assert!(self.stopping),
         }
@@ -190,7 +192,8 @@ fn pool(step: usize, pick: u8, luck: u8, idle: bool) -> PoolState {
 /// Plays the case to its end; `fails_below` of 256 attempts fail, some of them because there is no
 /// space.
 fn run_case(case: &RandomRun, fails_below: u8) {
-    let mut scheduler = Scheduler::new(case.machine, SchedulerOptions { fail_fast: case.fail_fast });
+    let mut scheduler =
+        Scheduler::new(case.machine, SchedulerOptions { fail_fast: case.fail_fast, ..SchedulerOptions::default() });
     (0..GIVEN).for_each(|data| scheduler.add_existing(DataId(data)));
     case.kept.iter().for_each(|data| scheduler.keep(*data));
     let mut oracle = Oracle::default();
@@ -226,7 +229,7 @@ fn run_case(case: &RandomRun, fails_below: u8) {
         if let Some(task) = oracle.running.keys().nth(usize::from(pick) % oracle.running.len().max(1)).copied() {
             let fails = luck < fails_below;
             for data in case.tasks[task.0 as usize].outputs.iter().filter(|_| !fails) {
-                send(SchedulerEvent::Wrote { data: *data, bytes: u64::from(luck) }, &mut oracle);
+                send(SchedulerEvent::Wrote { data: *data, bytes: u64::from(luck), place: None }, &mut oracle);
             }
             oracle.running.remove(&task);
             if fails && case.has_pool && pick.is_multiple_of(2) {

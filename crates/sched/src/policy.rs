@@ -1,81 +1,246 @@
-//! The scheduling policy: which of the ready tasks starts next. Locality-aware policies will be
-//! added beside [`Fifo`].
+//! The scheduling policies: which ready task starts next, and on which worker.
 //!
 //! The space rules (module `space`), which keep a full pool moving, precede any policy. A policy is
 //! asked while the pool has space, and the task that it chooses starts only if it fits into the
-//! pool.
+//! pool. For a task that the space rules choose, the policy chooses the worker.
+//!
+//! - [`PolicyKind::Fifo`] (`fifo`): first come, first served; it does not look at places
+//! - [`PolicyKind::Algorithm1`] (`algorithm1`): the data-aware scheduler of the paper
+//! - [`PolicyKind::Locality`] (`locality`): the task with most bytes at the place, with regard to
+//!   waiting times and storage
+//!
+//! All share the queue (`queue`): tasks by priority and order of arrival, tasks that may run at one
+//! location only, and the rules against starvation.
 
-use crate::resources::{Demand, FreeResources};
-use flow::TaskId;
-use std::collections::{BTreeMap, HashMap};
-use std::fmt::Debug;
+mod fifo;
+mod queue;
+
+use crate::locations::{LocalInputs, ToolDurations};
+use crate::messages::{Location, Target};
+use crate::resources::{Demand, PlaceId, SlotId, WorkerId};
+use crate::space::SpaceRules;
+use crate::workers::Workers;
+use flow::{TaskId, ToolId};
+use std::fmt::{self, Debug, Display, Formatter};
+use std::str::FromStr;
+use thiserror::Error;
+
+pub use queue::OVERTAKES_MAX;
+
+/// The number of tasks from the front of a queue that are tried. It bounds the work for each event.
+const LOOK_AHEAD: usize = 64;
+
+/// The bandwidth between places in bytes per second, unless the caller knows better.
+const BANDWIDTH_DEFAULT: u64 = 100_000_000;
+
+/// The policies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// First come, first served, on the least loaded worker.
+    Fifo,
+    /// Most inputs at the place (the paper's Algorithm 1, section 4.2.4).
+    Algorithm1,
+    /// Most bytes at the place, with regard to waiting times and storage.
+    #[default]
+    Locality,
+}
+
+impl PolicyKind {
+    /// All policies.
+    pub const ALL: [Self; 3] = [Self::Fifo, Self::Algorithm1, Self::Locality];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Algorithm1 => "algorithm1",
+            Self::Locality => "locality",
+        }
+    }
+
+    /// An empty policy of this kind.
+    pub(crate) fn policy(self) -> Box<dyn SchedulingPolicy> {
+        match self {
+            // The others follow.
+            Self::Fifo | Self::Algorithm1 | Self::Locality => Box::new(fifo::Fifo::default()),
+        }
+    }
+}
+
+impl Display for PolicyKind {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| UnknownPolicy { name: name.into() })
+    }
+}
+
+/// No policy has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("unknown policy `{name}`: use fifo, algorithm1 or locality")]
+pub struct UnknownPolicy {
+    /// The name.
+    pub name: String,
+}
+
+/// The reason why a task was chosen and its worker too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartReason {
+    /// It was the first of the queue, or the first that fits, and places did not matter.
+    FirstInQueue,
+    /// It had the highest priority.
+    HighestPriority,
+    /// Of the ready tasks it had most bytes at this place.
+    MostBytesLocal,
+    /// Of the ready tasks it had most inputs at this place.
+    MostInputsLocal,
+    /// Its turn had come, and the place with most of its bytes was free.
+    BestPlace,
+    /// Its best place was busy or full, and reading from afar is quicker than waiting.
+    QuickerThanWaiting,
+    /// It may run at this location only.
+    HardLocation,
+    /// It prefers this location.
+    SoftLocation,
+    /// It was overtaken too often, so it went to the first worker where it fits.
+    Overtaken,
+    /// The space rules chose it, because the pool is crowded.
+    Space,
+}
+
+/// A ready task as a policy holds it.
+#[derive(Debug, Clone)]
+pub struct QueuedTask {
+    /// The task.
+    pub id: TaskId,
+    /// The task's tool.
+    pub tool: ToolId,
+    /// The task's priority; higher ones start first.
+    pub priority: i32,
+    /// The resources that the task takes.
+    pub demand: Demand,
+    /// Where the task should run.
+    pub location: Option<Location>,
+    /// The task's inputs by place, that with most bytes first.
+    pub local: Vec<LocalInputs>,
+    /// The place of the location that the task prefers; it is in `local`, at least without inputs.
+    pub preferred: Option<PlaceId>,
+    /// The lane in which the task ran that wrote the last missing input.
+    pub activated_in: Option<(WorkerId, SlotId)>,
+}
+
+impl QueuedTask {
+    /// The only target at which the task may run.
+    pub fn hard_target(&self) -> Option<Target> {
+        self.location.filter(|location| location.hard).map(|location| location.at)
+    }
+
+    /// The number of inputs at a place, for comparisons; a preferred place has more than any other.
+    pub fn count_rank(&self, local: &LocalInputs) -> u32 {
+        if self.preferred == Some(local.place) { local.count.saturating_add(u32::MAX / 2) } else { local.count }
+    }
+
+    /// The bytes at a place, for comparisons; a preferred place has more than any other.
+    pub fn bytes_rank(&self, local: &LocalInputs) -> u64 {
+        if self.preferred == Some(local.place) { local.bytes.saturating_add(u64::MAX / 2) } else { local.bytes }
+    }
+
+    /// The target at which the task should run if there is room.
+    pub fn soft_target(&self) -> Option<Target> {
+        self.location.filter(|location| !location.hard).map(|location| location.at)
+    }
+}
+
+/// A task and the worker on which it should start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assignment {
+    /// The task.
+    pub task: TaskId,
+    /// The worker.
+    pub worker: WorkerId,
+    /// The lane; `None` for the smallest free one.
+    pub slot: Option<SlotId>,
+    /// The reason.
+    pub reason: StartReason,
+}
+
+/// What a policy sees of the scheduler.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterView<'a> {
+    /// The workers and their free resources.
+    pub workers: &'a Workers,
+    /// The space rules, with the estimates of what tasks will write.
+    pub space: &'a SpaceRules,
+    /// The median durations of the tools.
+    pub durations: &'a ToolDurations,
+    /// The bandwidth between places, in bytes per second; `None` if the caller gave none.
+    pub bandwidth: Option<u64>,
+    /// The time, on the caller's clock.
+    pub now_ms: u64,
+}
+
+impl ClusterView<'_> {
+    /// The time in ms in which this many bytes come from another place.
+    pub fn transfer_ms(&self, bytes: u64) -> u64 {
+        let bandwidth = self.bandwidth.unwrap_or(BANDWIDTH_DEFAULT).max(1);
+        u64::try_from(u128::from(bytes) * 1000 / u128::from(bandwidth)).unwrap_or(u64::MAX)
+    }
+}
 
 /// Holds the ready tasks and chooses among them. It is not called any more once a run has stopped.
 pub trait SchedulingPolicy: Debug + Send {
     /// Adds a task that may start from now on.
-    fn add(&mut self, task: TaskId);
+    fn add(&mut self, task: QueuedTask);
 
-    /// The task that should start next with the free resources `resources`, if one may. `demand`
-    /// returns the resources that each ready task takes.
-    fn choose(&self, resources: &FreeResources, demand: &dyn Fn(TaskId) -> Demand) -> Option<TaskId>;
+    /// The task that should start next, and where, if one may.
+    fn choose(&mut self, view: &ClusterView) -> Option<Assignment>;
 
-    /// Removes a task, because it started by this policy's choice (`chosen`) or another, or because
-    /// it must wait for space.
-    fn remove(&mut self, task: TaskId, chosen: bool);
+    /// The worker on which a held task can start now, the best one for this task.
+    fn assign(&self, task: TaskId, view: &ClusterView) -> Option<Assignment>;
+
+    /// Removes a task that starts on a worker, in a lane, by this policy's choice (`chosen`) or
+    /// another. Called before the resources are taken.
+    fn start(&mut self, assignment: &Assignment, slot: SlotId, chosen: bool, workers: &Workers);
+
+    /// Updates the inputs by place of a task, if it is held.
+    fn relocate(&mut self, task: TaskId, local: Vec<LocalInputs>);
+
+    /// The worker has joined, or has more free resources than before.
+    fn on_free(&mut self, worker: WorkerId, workers: &Workers);
+
+    /// The worker gets no more tasks. Returns the tasks that may run there only and whose location
+    /// is gone; they are no longer held.
+    fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId>;
+
+    /// Returns whether the caller should clean a lane before a task starts there.
+    fn cleans(&self) -> bool {
+        false
+    }
+
+    /// The held task; `None` if it is not held.
+    fn get(&self, task: TaskId) -> Option<&QueuedTask>;
 
     /// The number of held tasks before `task`; `None` if `task` is not held. Only for explanations
     /// to users, so it may be slow.
     fn ahead_of(&self, task: TaskId) -> Option<usize>;
 }
 
-/// First come, first served. If the first task does not fit, later ones that fit may overtake it,
-/// but only `OVERTAKES_MAX` times. After that no task starts until the first one fits, so a big
-/// task is never starved.
-#[derive(Debug, Default)]
-pub struct Fifo {
-    /// Tasks by their order of arrival.
-    queue: BTreeMap<u64, TaskId>,
-    positions: HashMap<TaskId, u64>,
-    next: u64,
-    /// The number of times that the first of the queue was overtaken.
-    overtaken: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Enough to keep a machine busy while a big task waits for the running ones; small beside a long
-/// queue.
-pub const OVERTAKES_MAX: u32 = 64;
-
-/// The number of tasks from the front of the queue that are tried. It bounds the work for each
-/// event.
-const LOOK_AHEAD: usize = 64;
-
-impl SchedulingPolicy for Fifo {
-    fn add(&mut self, task: TaskId) {
-        self.queue.insert(self.next, task);
-        self.positions.insert(task, self.next);
-        self.next += 1;
-    }
-
-    fn choose(&self, resources: &FreeResources, demand: &dyn Fn(TaskId) -> Demand) -> Option<TaskId> {
-        if resources.cpus() == 0 {
-            return None;
+    #[test]
+    fn policies_are_written_and_read_by_their_names() {
+        for kind in PolicyKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
         }
-        let examined = if self.overtaken < OVERTAKES_MAX { LOOK_AHEAD } else { 1 };
-        self.queue.values().take(examined).copied().find(|task| resources.fits(demand(*task)))
-    }
-
-    fn remove(&mut self, task: TaskId, chosen: bool) {
-        let Some(position) = self.positions.remove(&task) else { return };
-        let was_first = self.queue.first_key_value().is_some_and(|(first, _)| *first == position);
-        self.queue.remove(&position);
-        if was_first {
-            self.overtaken = 0;
-        } else if chosen {
-            self.overtaken += 1;
-        }
-    }
-
-    fn ahead_of(&self, task: TaskId) -> Option<usize> {
-        Some(self.queue.range(..self.positions.get(&task)?).count())
+        let unknown = "lifo".parse::<PolicyKind>().expect_err("no such policy");
+        assert_eq!(unknown.to_string(), "unknown policy `lifo`: use fifo, algorithm1 or locality");
     }
 }

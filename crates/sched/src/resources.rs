@@ -1,14 +1,21 @@
-//! The resources of the machine, those that are free, and the lanes that running tasks occupy.
+//! The resources of one worker, those that are free, and the lanes that running tasks occupy.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
-/// The lane of a running task, from 0.
+/// A worker: it runs tasks. Numbers are dense, from 0, and never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u32);
+
+/// A place that stores data: the node of the pool on a host. Several workers may share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlaceId(pub u32);
+
+/// The lane of a running task on its worker, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
-/// The resources that all running tasks share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The resources that all running tasks of a worker share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MachineCapacity {
     /// The number of processors.
     pub slots: u32,
@@ -35,7 +42,7 @@ pub struct FreeResources {
     lent: u32,
     memory: u64,
     /// Free lanes below `fresh`.
-    freed: BinaryHeap<Reverse<u32>>,
+    freed: BTreeSet<u32>,
     /// The first lane that was never taken.
     fresh: u32,
 }
@@ -43,7 +50,7 @@ pub struct FreeResources {
 impl FreeResources {
     /// The resources of an idle machine.
     pub fn new(machine: MachineCapacity) -> Self {
-        Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, freed: BinaryHeap::new(), fresh: 0 }
+        Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, freed: BTreeSet::new(), fresh: 0 }
     }
 
     /// The total resources of the machine.
@@ -69,22 +76,44 @@ impl FreeResources {
     /// Returns whether a task with these needs can start now if tasks that wait for space lend
     /// `lendable` processors in all.
     pub(crate) fn fits_borrowed(&self, demand: Demand, lendable: u32) -> bool {
-        let missing = demand.cpus.saturating_sub(self.cpus);
-        demand.memory <= self.memory && self.lent + missing <= lendable
+        demand.memory <= self.memory && self.lent + self.missing(demand) <= lendable
     }
 
-    /// Takes the resources of a starting task, and the smallest free lane. Processors that are not
-    /// free are borrowed from tasks that wait for space.
-    pub(crate) fn acquire(&mut self, demand: Demand) -> SlotId {
+    /// The number of processors that a task with these needs would borrow.
+    pub(crate) fn missing(&self, demand: Demand) -> u32 {
+        demand.cpus.saturating_sub(self.cpus)
+    }
+
+    /// The number of processors that are lent.
+    pub(crate) fn lent(&self) -> u32 {
+        self.lent
+    }
+
+    /// The smallest free lane.
+    pub(crate) fn first_lane(&self) -> SlotId {
+        SlotId(self.freed.first().copied().unwrap_or(self.fresh))
+    }
+
+    /// Returns whether no task runs in this lane.
+    pub(crate) fn is_free_lane(&self, slot: SlotId) -> bool {
+        slot.0 >= self.fresh || self.freed.contains(&slot.0)
+    }
+
+    /// Takes the resources of a starting task, and a free lane: `slot`, or else the smallest one.
+    /// Processors that are not free are borrowed from tasks that wait for space.
+    pub(crate) fn acquire(&mut self, demand: Demand, slot: Option<SlotId>) -> SlotId {
         assert!(demand.cpus > 0 && demand.memory <= self.memory, "a task starts only where it fits");
         let missing = demand.cpus.saturating_sub(self.cpus);
         self.lent += missing;
         assert!(self.lent <= self.machine.slots, "no more processors are lent than the machine has");
         self.cpus -= demand.cpus - missing;
         self.memory -= demand.memory;
-        let slot = self.freed.pop().map_or(self.fresh, |Reverse(slot)| slot);
-        self.fresh = self.fresh.max(slot + 1);
-        SlotId(slot)
+        let slot = slot.unwrap_or_else(|| self.first_lane());
+        assert!(self.is_free_lane(slot), "a lane has one task");
+        self.freed.extend(self.fresh..slot.0);
+        self.fresh = self.fresh.max(slot.0 + 1);
+        self.freed.remove(&slot.0);
+        slot
     }
 
     /// Returns the resources of an ended task, first to the tasks that lent processors.
@@ -93,7 +122,7 @@ impl FreeResources {
         self.lent -= returned;
         self.cpus += demand.cpus - returned;
         self.memory += demand.memory;
-        self.freed.push(Reverse(slot.0));
+        self.freed.insert(slot.0);
         assert!(
             self.cpus <= self.machine.slots && self.memory <= self.machine.memory,
             "no more is released than was acquired"
@@ -110,21 +139,30 @@ mod tests {
         let one = Demand { cpus: 1, memory: 0 };
         let mut resources = FreeResources::new(MachineCapacity { slots: 3, memory: 0 });
         assert_eq!(
-            [resources.acquire(one), resources.acquire(one), resources.acquire(one)],
+            [resources.acquire(one, None), resources.acquire(one, None), resources.acquire(one, None)],
             [SlotId(0), SlotId(1), SlotId(2)]
         );
         resources.release(one, SlotId(2));
         resources.release(one, SlotId(0));
-        assert_eq!(resources.acquire(one), SlotId(0));
+        assert_eq!(resources.acquire(one, None), SlotId(0));
+    }
+
+    #[test]
+    fn a_named_lane_is_taken_and_those_below_it_stay_free() {
+        let one = Demand { cpus: 1, memory: 0 };
+        let mut resources = FreeResources::new(MachineCapacity { slots: 3, memory: 0 });
+        assert_eq!(resources.acquire(one, Some(SlotId(2))), SlotId(2));
+        assert!(resources.is_free_lane(SlotId(1)) && !resources.is_free_lane(SlotId(2)));
+        assert_eq!([resources.acquire(one, None), resources.acquire(one, None)], [SlotId(0), SlotId(1)]);
     }
 
     #[test]
     fn what_is_lent_is_given_back_before_anything_is_free() {
         let one = Demand { cpus: 1, memory: 0 };
         let mut resources = FreeResources::new(MachineCapacity { slots: 1, memory: 0 });
-        let first = resources.acquire(one);
+        let first = resources.acquire(one, None);
         assert!(!resources.fits_borrowed(one, 0) && resources.fits_borrowed(one, 1));
-        let second = resources.acquire(one);
+        let second = resources.acquire(one, None);
         assert_eq!((first, second), (SlotId(0), SlotId(1)));
         assert!(!resources.fits_borrowed(one, 1), "it is lent once");
         resources.release(one, first);
@@ -137,7 +175,7 @@ mod tests {
     fn memory_that_is_taken_is_not_there_twice() {
         let demand = Demand { cpus: 1, memory: 6 };
         let mut resources = FreeResources::new(MachineCapacity { slots: 2, memory: 10 });
-        let slot = resources.acquire(demand);
+        let slot = resources.acquire(demand, None);
         assert!(!resources.fits(demand));
         resources.release(demand, slot);
         assert!(resources.fits(demand));

@@ -3,16 +3,21 @@
 //!
 //! Failures spread by a worklist (`failing`), not by recursion, so a chain of 100,000 tasks fails
 //! on a small stack. Asserted invariants: a task ends once; only running tasks report an end;
-//! something runs while there are unfinished tasks.
+//! something runs while there are unfinished tasks, unless workers are missing.
+
+mod cluster;
 
 use crate::explain::TaskExplanation;
+use crate::locations::{Locations, ToolDurations};
+use crate::messages::Location;
 use crate::messages::{
     AddError, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
 };
-use crate::policy::{Fifo, SchedulingPolicy};
-use crate::resources::{FreeResources, MachineCapacity, SlotId};
+use crate::policy::SchedulingPolicy;
+use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::{NoSpaceOutcome, SpaceRules};
 use crate::table::{DataState, TaskState, TaskTable};
+use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, VecDeque};
 
@@ -41,7 +46,7 @@ impl TaskCounts {
         match state {
             TaskState::New => &mut self.new,
             TaskState::Ready => &mut self.ready,
-            TaskState::Running(_) => &mut self.running,
+            TaskState::Running(..) => &mut self.running,
             TaskState::Done => &mut self.done,
             TaskState::Failed => &mut self.failed,
             TaskState::Vacant => unreachable!("vacant rows are not counted"),
@@ -60,13 +65,15 @@ enum Growth {
     Closed,
 }
 
-/// The scheduler: the task table, the policy, the space rules and the free resources.
+/// The scheduler: the task table, the policy, the space rules and the workers.
 #[derive(Debug)]
 pub struct Scheduler {
     table: TaskTable,
     policy: Box<dyn SchedulingPolicy>,
     space: SpaceRules,
-    resources: FreeResources,
+    workers: Workers,
+    locations: Locations,
+    durations: ToolDurations,
     options: SchedulerOptions,
     counts: TaskCounts,
     begun: bool,
@@ -75,6 +82,10 @@ pub struct Scheduler {
     /// The reason with which tasks that have not started fail. Set if no task may start any more.
     stopped: Option<FailureCause>,
     failures: HashMap<TaskId, FailureCause>,
+    /// The locations of the tasks that have one.
+    targets: HashMap<TaskId, Location>,
+    /// The number of times that each task lost its worker.
+    losses: HashMap<TaskId, u32>,
     /// Tasks that are about to fail. Empty between events.
     failing: VecDeque<(TaskId, FailureCause)>,
 }
@@ -86,18 +97,22 @@ struct EventContext<'a> {
 }
 
 impl Scheduler {
-    /// A scheduler without tasks that serves ready tasks first come, first served.
+    /// A scheduler without tasks that has one machine: worker 0 at place 0.
     pub fn new(machine: MachineCapacity, options: SchedulerOptions) -> Self {
-        Self::with_policy(machine, options, Box::new(Fifo::default()))
+        let mut scheduler = Self::without_workers(options);
+        scheduler.on_add_worker(WorkerId(0), PlaceId(0), machine);
+        scheduler
     }
 
-    /// A scheduler without tasks that chooses among ready tasks by `policy`.
-    pub fn with_policy(machine: MachineCapacity, options: SchedulerOptions, policy: Box<dyn SchedulingPolicy>) -> Self {
+    /// A scheduler without tasks and workers. Tasks wait until workers are added.
+    pub fn without_workers(options: SchedulerOptions) -> Self {
         Self {
             table: TaskTable::default(),
-            policy,
+            policy: options.policy.policy(),
             space: SpaceRules::default(),
-            resources: FreeResources::new(machine),
+            workers: Workers::default(),
+            locations: Locations::default(),
+            durations: ToolDurations::default(),
             options,
             counts: TaskCounts::default(),
             begun: false,
@@ -105,6 +120,8 @@ impl Scheduler {
             ended: false,
             stopped: None,
             failures: HashMap::new(),
+            targets: HashMap::new(),
+            losses: HashMap::new(),
             failing: VecDeque::new(),
         }
     }
@@ -145,7 +162,14 @@ impl Scheduler {
             SchedulerEvent::Add(spec) => self.on_add(&spec, context),
             SchedulerEvent::Close => self.close(context),
             SchedulerEvent::Done(task) => self.on_done(task, context),
-            SchedulerEvent::Wrote { data, bytes } => self.on_wrote(data, bytes),
+            SchedulerEvent::Wrote { data, bytes, place } => self.on_wrote(data, bytes, place),
+            SchedulerEvent::Sealed(data) => self.on_sealed(data, context),
+            SchedulerEvent::Located { data, place, bytes } => self.on_located(data, place, bytes),
+            SchedulerEvent::Unlocated { data, place } => self.on_unlocated(data, place),
+            SchedulerEvent::AddWorker { worker, place, capacity } => self.on_add_worker(worker, place, capacity),
+            SchedulerEvent::DrainWorker(worker) => self.on_drain_worker(worker),
+            SchedulerEvent::LostWorker(worker) => self.on_lost_worker(worker, context),
+            SchedulerEvent::PlaceState { place, capacity, used } => self.workers.set_storage(place, capacity, used),
             SchedulerEvent::Pool(state) => self.space.update_pool(state),
             SchedulerEvent::NoSpace { task, retry } => self.on_no_space(task, retry, context),
             SchedulerEvent::Failed { task, retry } => self.on_attempt_failed(task, retry, context),
@@ -166,15 +190,16 @@ impl Scheduler {
         self.counts
     }
 
-    /// The resources of the machine that are free.
-    pub fn resources(&self) -> &FreeResources {
-        &self.resources
+    /// The resources of a worker, and those that are free; `None` if it was never added.
+    pub fn resources(&self, worker: WorkerId) -> Option<&FreeResources> {
+        self.workers.resources(worker)
     }
 
-    /// The state of the task, and why it waits or failed; `None` for a task that was never added.
-    pub fn explain(&self, task: TaskId) -> Option<TaskExplanation> {
+    /// The state of the task at `now_ms`, and why it waits, runs where it runs or failed; `None`
+    /// for a task that was never added.
+    pub fn explain(&self, task: TaskId, now_ms: u64) -> Option<TaskExplanation> {
         let failure = |task| self.failures.get(&task).copied();
-        TaskExplanation::find(task, &self.table, (self.policy.as_ref(), &self.space), &self.resources, failure)
+        TaskExplanation::find(task, &self.table, self.policy.as_ref(), &self.view(now_ms), failure)
     }
 
     /// The chain of causes from a failed task to the root; empty if the task has not failed.
@@ -206,6 +231,7 @@ impl Scheduler {
     pub(crate) fn add(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), AddError> {
         self.admit(spec)?;
         self.table.insert(spec, now_ms)?;
+        self.targets.extend(spec.location.map(|location| (spec.id, location)));
         self.counts.new += 1;
         self.space.count_task(spec.tool);
         match self.stopped.or_else(|| self.lost_dependency(spec.id)) {
@@ -216,15 +242,14 @@ impl Scheduler {
     }
 
     fn admit(&self, spec: &TaskSpec) -> Result<(), AddError> {
-        let machine = self.resources.machine();
         if self.growth == Growth::Closed {
-            Err(AddError::Closed)
-        } else if spec.cpus.max(1) > machine.slots {
-            Err(AddError::Cpus { demand: spec.cpus, machine })
-        } else if spec.memory > machine.memory {
-            Err(AddError::Memory { demand: spec.memory, machine })
-        } else {
-            Ok(())
+            return Err(AddError::Closed);
+        }
+        let demand = Demand { cpus: spec.cpus.max(1), memory: spec.memory };
+        match self.workers.too_small(demand) {
+            Some(machine) if demand.cpus > machine.slots => Err(AddError::Cpus { demand: spec.cpus, machine }),
+            Some(machine) => Err(AddError::Memory { demand: spec.memory, machine }),
+            None => Ok(()),
         }
     }
 
@@ -259,17 +284,21 @@ impl Scheduler {
         let missing = self.table.inputs(task).filter(awaited).count() + self.table.after(task).filter(undone).count();
         self.table.row_mut(task).missing = u32::try_from(missing).expect("edges are counted in u32");
         if missing == 0 {
-            self.make_ready(task, now_ms);
+            self.make_ready(task, None, now_ms);
         }
     }
 
-    fn make_ready(&mut self, task: TaskId, now_ms: u64) {
+    fn make_ready(&mut self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>, now_ms: u64) {
         self.set_state(task, TaskState::Ready, now_ms);
-        self.offer(task);
+        self.offer(task, activated_in);
     }
 
-    /// Hands a ready task to the space rules and the policy; it may start from now on.
-    fn offer(&mut self, task: TaskId) {
+    /// Hands a ready task to the space rules and the policy: it may start from now on. If its
+    /// location is gone, the task is about to fail instead.
+    fn offer(&mut self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>) {
+        if let Some(cause) = self.lost_location(task) {
+            return self.failing.push_back((task, cause));
+        }
         let (mut frees, mut reads) = (0, 0);
         for data in self.table.inputs(task) {
             let bytes = self.space.size(data);
@@ -278,7 +307,8 @@ impl Scheduler {
             frees += if is_last { bytes } else { 0 };
         }
         self.space.add_ready(task, self.tool(task), frees, reads);
-        self.policy.add(task);
+        let queued = self.queued(task, activated_in);
+        self.policy.add(queued);
     }
 
     fn tool(&self, task: TaskId) -> ToolId {
@@ -316,15 +346,20 @@ impl Scheduler {
         }
     }
 
-    /// Records the size of an output of a task that is about to be done. An output that nobody
-    /// reads leaves the pool by itself.
-    fn on_wrote(&mut self, data: DataId, bytes: u64) {
+    /// Records the size and place of an output of a task that is about to be done. An output that
+    /// nobody reads leaves the pool by itself.
+    fn on_wrote(&mut self, data: DataId, bytes: u64, place: Option<PlaceId>) {
         let stays = self.table.readers_of(data).next().is_some() || self.table.datum_mut(data).kept;
         self.space.set_size(data, bytes, stays);
+        if let Some(place) = place {
+            self.locations.add(data, place);
+        }
     }
 
     fn on_done(&mut self, task: TaskId, context: &mut EventContext) {
-        self.release_resources(task);
+        let ran_in = self.release_resources(task);
+        let since_ms = self.table.row_mut(task).since_ms;
+        self.durations.add(self.tool(task), context.now_ms.saturating_sub(since_ms));
         self.set_state(task, TaskState::Done, context.now_ms);
         self.space.count_task_ended(self.tool(task));
         let written = self.table.outputs(task).iter().map(|data| self.space.size(*data)).sum();
@@ -338,33 +373,30 @@ impl Scheduler {
         }
         unblocked.extend(self.table.waiters_of(task));
         for waiter in unblocked {
-            self.count_present(waiter, context.now_ms);
+            self.count_present(waiter, ran_in, context.now_ms);
         }
         self.release_inputs(task, context);
     }
 
-    /// Returns the resources of a running task.
-    fn release_resources(&mut self, task: TaskId) {
-        let slot = self.slot(task).expect("only a running task reports its end");
-        self.resources.release(self.table.row_mut(task).demand, slot);
-    }
-
-    fn slot(&self, task: TaskId) -> Option<SlotId> {
-        match self.table.row(task)?.state {
-            TaskState::Running(slot) => Some(slot),
-            _ => None,
+    /// Returns the resources of a running task; returns where it ran.
+    fn release_resources(&mut self, task: TaskId) -> (WorkerId, SlotId) {
+        let (worker, slot) = self.workers.end(task);
+        if self.workers.is_active(worker) {
+            self.policy.on_free(worker, &self.workers);
         }
+        (worker, slot)
     }
 
     /// Counts one datum or task that the task waited for as present.
-    fn count_present(&mut self, task: TaskId, now_ms: u64) {
+    /// `ran_in` is the lane in which the task ran that brought it.
+    fn count_present(&mut self, task: TaskId, ran_in: (WorkerId, SlotId), now_ms: u64) {
         let row = self.table.row_mut(task);
         if row.state != TaskState::New {
             return;
         }
         row.missing -= 1;
         if row.missing == 0 {
-            self.make_ready(task, now_ms);
+            self.make_ready(task, Some(ran_in), now_ms);
         }
     }
 
@@ -382,8 +414,9 @@ impl Scheduler {
 
     fn drop_if_unneeded(&mut self, data: DataId, context: &mut EventContext) {
         let datum = self.table.datum_mut(data);
-        if self.growth == Growth::Closed && datum.is_unneeded() {
+        if (self.growth == Growth::Closed || datum.sealed) && datum.is_unneeded() {
             datum.state = DataState::Dropped;
+            self.locations.clear(data);
             if datum.writer().is_some() {
                 self.space.count_leaving(data);
             }
@@ -408,7 +441,7 @@ impl Scheduler {
         let row = self.table.row_mut(task);
         let left = row.attempts_max - row.attempts;
         if retry && left > 0 && self.stopped.is_none() {
-            self.make_ready(task, context.now_ms);
+            self.make_ready(task, None, context.now_ms);
             context.commands.push(SchedulerCommand::Retry { task, left });
             return;
         }
@@ -425,7 +458,8 @@ impl Scheduler {
             return;
         }
         self.stop(FailureCause::Cancelled);
-        let running = (0..self.table.len()).map(TaskId).filter(|task| self.slot(*task).is_some());
+        let runs = |task: &TaskId| self.table.row(*task).is_some_and(|row| matches!(row.state, TaskState::Running(..)));
+        let running = (0..self.table.len()).map(TaskId).filter(runs);
         context.commands.extend(running.map(|task| SchedulerCommand::Stop { task }));
     }
 
@@ -470,27 +504,12 @@ impl Scheduler {
             return;
         }
         for task in self.space.take_retryable() {
-            self.offer(task);
+            self.offer(task, None);
         }
-        while let Some(task) = self.choose() {
-            let row = self.table.row_mut(task);
-            assert!(row.state == TaskState::Ready && row.missing == 0, "the policy holds ready tasks only");
-            row.attempts += 1;
-            let attempt = row.attempts;
-            let slot = self.resources.acquire(row.demand);
-            self.set_state(task, TaskState::Running(slot), context.now_ms);
-            context.commands.push(SchedulerCommand::Start { task, slot, attempt });
+        self.propagate_failures(context);
+        while let Some((assignment, chosen)) = self.choose(context.now_ms) {
+            self.start(assignment, chosen, context);
         }
-    }
-
-    fn choose(&mut self) -> Option<TaskId> {
-        let table = &self.table;
-        let demand = |task| table.row(task).expect("ready tasks have rows").demand;
-        let preferred = self.policy.choose(&self.resources, &demand);
-        let task = self.space.choose(preferred, &self.resources, table)?;
-        self.policy.remove(task, preferred == Some(task));
-        self.space.start(task);
-        Some(task)
     }
 
     fn finish_if_all_ended(&mut self, context: &mut EventContext) {
@@ -499,7 +518,8 @@ impl Scheduler {
             return;
         }
         let TaskCounts { ready, running, done, failed, .. } = self.counts;
-        let goes_on = running > 0 || (ready > 0 && self.space.waits_for_leaving());
+        let waits = self.space.waits_for_leaving() || self.workers.may_lack() || !self.targets.is_empty();
+        let goes_on = running > 0 || (ready > 0 && waits);
         assert!(goes_on || self.counts.unfinished() == 0, "nothing runs and tasks wait: the graph has a cycle");
         if self.counts.unfinished() == 0 {
             self.ended = true;

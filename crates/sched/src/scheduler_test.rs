@@ -50,7 +50,7 @@ impl Harness {
 }
 
 fn start(task: u32, slot: u32, attempt: u32) -> SchedulerCommand {
-    Start { task: TaskId(task), slot: SlotId(slot), attempt }
+    Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(slot), attempt }
 }
 
 fn drop_of(data: u32) -> SchedulerCommand {
@@ -125,7 +125,7 @@ fn dependents_fail_with_the_chain_of_reasons_and_release_what_they_held() {
     assert_eq!(harness.failed(0), [&said[..], &[Ended { done: 0, failed: 4 }]].concat());
     let chain: Vec<_> = harness.0.chain(TaskId(3)).iter().map(|link| (link.task.0, link.cause)).collect();
     assert_eq!(chain, [(3, after), (2, input(2, 0)), (1, input(1, 0)), (0, FailureCause::OwnAttempt)]);
-    assert_eq!(harness.0.explain(TaskId(2)), Some(TaskExplanation::Failed(input(2, 0))));
+    assert_eq!(harness.0.explain(TaskId(2), 0), Some(TaskExplanation::Failed(input(2, 0))));
 }
 
 #[test]
@@ -140,8 +140,11 @@ fn the_rest_of_the_graph_is_finished_after_a_failure() {
 fn fail_fast_starts_nothing_new_and_lets_running_tasks_end() {
     let tasks =
         vec![task(0, &[], &[]), task(1, &[], &[]), TaskSpec { retries: 5, ..task(2, &[], &[]) }, task(3, &[], &[])];
-    let mut harness =
-        Harness::with(SchedulerOptions { fail_fast: true }, MachineCapacity { slots: 3, memory: 0 }, tasks);
+    let mut harness = Harness::with(
+        SchedulerOptions { fail_fast: true, ..SchedulerOptions::default() },
+        MachineCapacity { slots: 3, memory: 0 },
+        tasks,
+    );
     harness.begin();
     let root = FailureCause::FailFast { root: TaskId(0) };
     assert_eq!(harness.failed(0), [fail(0, FailureCause::OwnAttempt), fail(3, root)]);
@@ -273,7 +276,7 @@ impl Harness {
     }
 
     fn made(&mut self, id: u32, data: u32, bytes: u64) -> Vec<SchedulerCommand> {
-        assert_eq!(self.on(SchedulerEvent::Wrote { data: DataId(data), bytes }), []);
+        assert_eq!(self.on(SchedulerEvent::Wrote { data: DataId(data), bytes, place: None }), []);
         self.done(id)
     }
 }
@@ -293,7 +296,7 @@ fn what_writes_more_than_it_frees_waits_until_it_fits_or_nothing_else_can_run() 
     assert_eq!(harness.made(0, 1, 400), [start(1, 0, 1)], "two makers would leave no room for a reader");
     harness.on(pool(401, 0));
     assert_eq!(harness.made(1, 10, 1), [drop_of(1)], "what is leaving is waited for");
-    let waits = harness.0.explain(TaskId(2)).expect("it is ready");
+    let waits = harness.0.explain(TaskId(2), 0).expect("it is ready");
     assert!(matches!(waits, TaskExplanation::Ready { lacks: 201, .. }), "{waits:?}");
     assert_eq!(harness.on(pool(1, 0)), [start(2, 0, 1)]);
     harness.on(pool(1000, 0));
@@ -338,14 +341,15 @@ fn explain_tells_what_a_task_waits_for() {
     let tasks = vec![TaskSpec { memory: 60, ..task(0, &[], &[1]) }, hungry, task(2, &[1, 0], &[])];
     let mut harness = Harness::new(tasks);
     harness.begin();
-    let running = TaskExplanation::Running { slot: SlotId(0), attempt: 1, since_ms: 0 };
-    assert_eq!(harness.0.explain(TaskId(0)), Some(running));
-    let ready =
-        TaskExplanation::Ready { ahead: 0, demand: Demand { cpus: 1, memory: 60 }, fits: false, lacks: 0, since_ms: 0 };
-    assert_eq!(harness.0.explain(TaskId(1)), Some(ready));
+    let (worker, slot, reason) = (WorkerId(0), SlotId(0), StartReason::FirstInQueue);
+    let running = TaskExplanation::Running { worker, slot, reason, attempt: 1, since_ms: 0 };
+    assert_eq!(harness.0.explain(TaskId(0), 0), Some(running));
+    let (demand, reason) = (Demand { cpus: 1, memory: 60 }, WaitReason::WorkersBusy);
+    let ready = TaskExplanation::Ready { ahead: 0, demand, fits: false, reason, lacks: 0, since_ms: 0 };
+    assert_eq!(harness.0.explain(TaskId(1), 0), Some(ready));
     let waits = TaskExplanation::Waiting { missing: 1, data: Some((DataId(1), Some(TaskId(0)))), after: None };
-    assert_eq!(harness.0.explain(TaskId(2)), Some(waits));
-    assert_eq!(harness.0.explain(TaskId(3)), None);
+    assert_eq!(harness.0.explain(TaskId(2), 0), Some(waits));
+    assert_eq!(harness.0.explain(TaskId(3), 0), None);
 }
 
 #[test]

@@ -24,10 +24,11 @@
 
 mod safety;
 
+use crate::locations::ToolDurations;
 use crate::median::RunningMedian;
-use crate::policy::OVERTAKES_MAX;
-use crate::resources::{Demand, FreeResources};
+use crate::policy::{Assignment, ClusterView, OVERTAKES_MAX, SchedulingPolicy, StartReason};
 use crate::table::TaskTable;
+use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeSet, HashMap};
 
@@ -51,6 +52,26 @@ const REFUSALS_BESIDE_OTHERS: u32 = 5;
 /// The number of failed searches for an order after which none is tried: a pool that is too small
 /// stays too small.
 const FAILED_SEARCHES_MAX: u32 = 3;
+
+/// The number of tasks of one tool that are passed over because they wait for their location.
+const LOCATED_MAX: usize = 64;
+
+/// What the space rules see of the scheduler when they choose.
+#[derive(Debug, Clone, Copy)]
+pub struct SpaceContext<'a> {
+    /// The task table.
+    pub table: &'a TaskTable,
+    /// The policy, which chooses the worker.
+    pub policy: &'a dyn SchedulingPolicy,
+    /// The workers and their free resources.
+    pub workers: &'a Workers,
+    /// The median durations of the tools.
+    pub durations: &'a ToolDurations,
+    /// The bandwidth between places, in bytes per second; `None` if the caller gave none.
+    pub bandwidth: Option<u64>,
+    /// The time, on the caller's clock.
+    pub now_ms: u64,
+}
 
 /// The space rules and their state.
 #[derive(Debug, Default)]
@@ -207,6 +228,16 @@ impl SpaceRules {
         Some(entry)
     }
 
+    /// Removes a ready task that will not start.
+    pub fn forget_ready(&mut self, task: TaskId) {
+        self.remove_ready(task);
+    }
+
+    /// The bytes that must be free for a ready task; 0 if it is not ready.
+    pub fn claims(&self, task: TaskId) -> u64 {
+        self.candidate(task).map_or(0, |candidate| candidate.claims)
+    }
+
     fn tool(&mut self, tool: ToolId) -> &mut ToolStats {
         let at = tool.0 as usize;
         if at >= self.tools.len() {
@@ -226,7 +257,7 @@ impl SpaceRules {
 
     /// Counts a ready task as running.
     pub fn start(&mut self, task: TaskId) {
-        let claims = self.candidate(task).map_or(0, |candidate| candidate.claims);
+        let claims = self.claims(task);
         self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
         self.remove_ready(task);
         self.running.insert(task, claims);
@@ -335,52 +366,58 @@ impl SpaceRules {
     }
 
     /// The first ready task of each tool: no other of the tool has a larger gain or needs less.
-    fn first_candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        self.tools.iter().filter_map(|stats| {
-            let (_, _, task) = stats.ready.last()?;
+    /// Tasks that may run at one location only are passed over if that has no room.
+    fn first_candidates<'a>(&'a self, context: &'a SpaceContext) -> impl Iterator<Item = Candidate> + 'a {
+        let is_blocked = |task: TaskId| {
+            let hard = context.policy.get(task).is_some_and(|task| task.hard_target().is_some());
+            hard && self.assign(task, context).is_none()
+        };
+        self.tools.iter().filter_map(move |stats| {
+            let mut tasks = stats.ready.iter().rev().take(LOCATED_MAX);
+            let (_, _, task) = tasks.find(|(_, _, task)| !is_blocked(*task))?;
             Some(self.ready[task].candidate(*task, stats))
         })
     }
 
-    fn best(&self, may: impl Fn(&Candidate) -> bool) -> Option<TaskId> {
-        let best = self.first_candidates().filter(may).max_by_key(|candidate| (candidate.gain, candidate.since))?;
-        Some(best.task)
+    fn best(&self, context: &SpaceContext, may: impl Fn(&Candidate) -> bool) -> Option<TaskId> {
+        let may = self.first_candidates(context).filter(may);
+        Some(may.max_by_key(|candidate| (candidate.gain, candidate.since))?.task)
     }
 
-    /// Chooses the ready task that starts next. `preferred` is the policy's choice, which the space
-    /// rules may override.
-    pub fn choose(
-        &mut self,
-        preferred: Option<TaskId>,
-        resources: &FreeResources,
-        table: &TaskTable,
-    ) -> Option<TaskId> {
+    /// The worker on which the task can start now.
+    fn assign(&self, task: TaskId, context: &SpaceContext) -> Option<Assignment> {
+        let SpaceContext { policy, workers, durations, bandwidth, now_ms, .. } = *context;
+        policy.assign(task, &ClusterView { workers, space: self, durations, bandwidth, now_ms })
+    }
+
+    /// Chooses the ready task that starts next, and where. `preferred` is the policy's choice,
+    /// which the space rules may override.
+    pub fn choose(&mut self, preferred: Option<Assignment>, context: &SpaceContext) -> Option<Assignment> {
         if self.alone.is_some_and(|task| self.refusals.contains_key(&task)) {
             return None;
         }
-        if !self.is_crowded() && preferred.is_none_or(|task| self.shortfall(task) == 0 && self.is_safe(task, table)) {
+        let may = |task| self.shortfall(task) == 0 && self.is_safe(task, context.table);
+        if !self.is_crowded() && preferred.is_none_or(|preferred| may(preferred.task)) {
             return preferred;
         }
-        let demand = &|task| table.row(task).expect("ready tasks have rows").demand;
-        let by_gain = self.by_gain(resources, demand, table);
-        by_gain
-            .or_else(|| self.borrow_slot(resources, demand))
-            .or_else(|| self.choose_when_idle(resources, demand, table))
+        let by_gain = self.by_gain(context).and_then(|task| self.assign(task, context));
+        let chosen = by_gain
+            .or_else(|| self.borrow_slot(context))
+            .or_else(|| self.choose_when_idle(context).and_then(|task| self.assign(task, context)));
+        // The policy may have found a better worker for the same task.
+        let same = preferred.filter(|preferred| chosen.is_some_and(|chosen| chosen.task == preferred.task));
+        same.or(chosen)
     }
 
     /// The task with the largest gain of those that may start. Overtakes one that does not fit the
-    /// machine a limited number of times.
-    fn by_gain(
-        &mut self,
-        resources: &FreeResources,
-        demand: &dyn Fn(TaskId) -> Demand,
-        table: &TaskTable,
-    ) -> Option<TaskId> {
-        let has_space =
-            |candidate: &Candidate| self.candidate_shortfall(candidate) == 0 && self.is_safe(candidate.task, table);
-        let fits = |candidate: &Candidate| resources.fits(demand(candidate.task));
-        let first = self.best(has_space)?;
-        let chosen = self.best(|candidate| has_space(candidate) && fits(candidate));
+    /// workers a limited number of times.
+    fn by_gain(&mut self, context: &SpaceContext) -> Option<TaskId> {
+        let has_space = |candidate: &Candidate| {
+            self.candidate_shortfall(candidate) == 0 && self.is_safe(candidate.task, context.table)
+        };
+        let fits = |candidate: &Candidate| self.assign(candidate.task, context).is_some();
+        let first = self.best(context, has_space)?;
+        let chosen = self.best(context, |candidate| has_space(candidate) && fits(candidate));
         if chosen == Some(first) {
             self.overtaken = 0;
         } else if chosen.is_some() {
@@ -396,30 +433,31 @@ impl SpaceRules {
     }
 
     /// A task that frees space, if writers that wait for space can lend it their processors.
-    fn borrow_slot(&self, resources: &FreeResources, demand: &dyn Fn(TaskId) -> Demand) -> Option<TaskId> {
+    fn borrow_slot(&self, context: &SpaceContext) -> Option<Assignment> {
         let waiting = u32::try_from(self.pool.waiting).unwrap_or(u32::MAX);
         let all_wait = waiting as usize >= self.running.len();
-        let slots = resources.machine().slots;
+        let slots = context.workers.slots();
         let lendable = if all_wait && waiting > 0 { slots } else { waiting.min(slots) };
-        self.best(|candidate| {
+        let lender = |task: TaskId| {
+            let demand = context.table.row(task).expect("ready tasks have rows").demand;
+            let target = context.policy.get(task).and_then(|task| task.hard_target());
+            context.workers.find_lender(demand, target, lendable)
+        };
+        let task = self.best(context, |candidate| {
             let frees = candidate.gain > 0 && self.candidate_shortfall(candidate) == 0;
-            lendable > 0 && frees && resources.fits_borrowed(demand(candidate.task), lendable)
-        })
+            lendable > 0 && frees && lender(candidate.task).is_some()
+        })?;
+        Some(Assignment { task, worker: lender(task)?, slot: None, reason: StartReason::Space })
     }
 
     /// The task to start if nothing runs and nothing is leaving, so that waiting would never end:
     /// the first of an order in which all tasks fit, or else the one with the largest gain.
-    fn choose_when_idle(
-        &mut self,
-        resources: &FreeResources,
-        demand: &dyn Fn(TaskId) -> Demand,
-        table: &TaskTable,
-    ) -> Option<TaskId> {
+    fn choose_when_idle(&mut self, context: &SpaceContext) -> Option<TaskId> {
         if !self.running.is_empty() || self.pool.leaving > 0 {
             return None;
         }
-        let planned = self.planned(table).filter(|task| self.ready.contains_key(task));
-        planned.or_else(|| self.best(|candidate| resources.fits(demand(candidate.task))))
+        let planned = self.planned(context.table).filter(|task| self.assign(*task, context).is_some());
+        planned.or_else(|| self.best(context, |candidate| self.assign(candidate.task, context).is_some()))
     }
 
     /// The first task of an order in which all remaining tasks fit, if the search finds one.

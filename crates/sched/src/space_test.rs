@@ -192,7 +192,7 @@ impl<'a> PoolSimulation<'a> {
         } else {
             self.leaving += bytes;
         }
-        self.send(SchedulerEvent::Wrote { data, bytes });
+        self.send(SchedulerEvent::Wrote { data, bytes, place: None });
         self.send_pool_state();
         self.send(SchedulerEvent::Done(task));
     }

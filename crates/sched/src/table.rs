@@ -5,7 +5,8 @@
 //! `scheduler` decides what a change of state means.
 
 use crate::messages::{AddError, TaskSpec};
-use crate::resources::{Demand, SlotId};
+use crate::policy::StartReason;
+use crate::resources::{Demand, SlotId, WorkerId};
 use flow::{DataId, TaskId, ToolId};
 
 /// The index that stands for no edge.
@@ -20,8 +21,8 @@ pub enum TaskState {
     New,
     /// The task may start.
     Ready,
-    /// The task runs in this lane.
-    Running(SlotId),
+    /// The task runs in this lane of this worker, chosen for this reason.
+    Running(WorkerId, SlotId, StartReason),
     /// The task succeeded.
     Done,
     /// The task failed for good.
@@ -54,6 +55,8 @@ pub struct Row {
     pub state: TaskState,
     pub demand: Demand,
     pub tool: ToolId,
+    /// Higher ones start first.
+    pub priority: i32,
     /// The number of attempts that were started.
     pub attempts: u32,
     /// The number of attempts that may be started in all.
@@ -75,6 +78,7 @@ const VACANT: Row = Row {
     state: TaskState::Vacant,
     demand: Demand { cpus: 1, memory: 0 },
     tool: ToolId(0),
+    priority: 0,
     attempts: 0,
     attempts_max: 0,
     missing: 0,
@@ -106,6 +110,8 @@ pub struct DataEntry {
     pub state: DataState,
     /// True if it is never dropped.
     pub kept: bool,
+    /// True if no more readers will be added.
+    pub sealed: bool,
     /// The number of tasks that read it and have not ended.
     pub readers: u32,
     /// The numbers of those tasks, combined by XOR: if there is only one, this is its number.
@@ -114,8 +120,15 @@ pub struct DataEntry {
     waiters: List,
 }
 
-const UNKNOWN: DataEntry =
-    DataEntry { state: DataState::Awaited, kept: false, readers: 0, left: 0, writer: NONE, waiters: EMPTY };
+const UNKNOWN: DataEntry = DataEntry {
+    state: DataState::Awaited,
+    kept: false,
+    sealed: false,
+    readers: 0,
+    left: 0,
+    writer: NONE,
+    waiters: EMPTY,
+};
 
 impl DataEntry {
     /// The task that writes the datum; `None` for an input.
@@ -184,6 +197,7 @@ impl TaskTable {
             state: TaskState::New,
             demand: Demand { cpus: spec.cpus.max(1), memory: spec.memory },
             tool: spec.tool,
+            priority: spec.priority,
             attempts: 0,
             attempts_max: spec.retries.saturating_add(1),
             missing: 0,
@@ -221,6 +235,9 @@ impl TaskTable {
     fn check(&mut self, spec: &TaskSpec) -> Result<(), AddError> {
         if self.row_mut(spec.id).state != TaskState::Vacant {
             return Err(AddError::DuplicateTask { task: spec.id });
+        }
+        if let Some(data) = spec.inputs.iter().find(|data| self.datum(**data).is_some_and(|datum| datum.sealed)) {
+            return Err(AddError::Sealed { data: *data });
         }
         for (claimed, data) in spec.outputs.iter().enumerate() {
             if let Err(refused) = self.claim(*data, spec.id) {

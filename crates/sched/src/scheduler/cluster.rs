@@ -1,0 +1,160 @@
+//! Workers that join, leave and are lost, the places of data, and starts.
+
+use super::{EventContext, Scheduler};
+use crate::locations::LocalInputs;
+use crate::messages::{FailureCause, SchedulerCommand, Target};
+use crate::policy::{Assignment, ClusterView, QueuedTask};
+use crate::resources::{MachineCapacity, PlaceId, SlotId, WorkerId};
+use crate::space::SpaceContext;
+use crate::table::{DataState, TaskState};
+use crate::workers::LocationState;
+use flow::{DataId, TaskId};
+
+/// The number of times that a task may lose its worker before each further loss counts as a failed
+/// attempt, because the task itself may be the cause (for example, it takes all memory of its
+/// host).
+pub const LOSSES_MAX: u32 = 3;
+
+impl Scheduler {
+    pub(super) fn on_add_worker(&mut self, worker: WorkerId, place: PlaceId, capacity: MachineCapacity) {
+        self.workers.add(worker, place, capacity);
+        self.policy.on_free(worker, &self.workers);
+    }
+
+    pub(super) fn on_drain_worker(&mut self, worker: WorkerId) {
+        self.workers.drain(worker);
+        self.on_worker_gone(worker);
+    }
+
+    /// The tasks of a lost worker become ready again. Losses count no attempt, as messages of a
+    /// queue become visible again after a time-out (Marozzo and others, 2015, section 3.1).
+    pub(super) fn on_lost_worker(&mut self, worker: WorkerId, context: &mut EventContext) {
+        let tasks = self.workers.lose(worker);
+        self.on_worker_gone(worker);
+        for task in tasks {
+            self.lose_attempt(task, context);
+        }
+    }
+
+    fn on_worker_gone(&mut self, worker: WorkerId) {
+        for task in self.policy.on_worker_gone(worker, &self.workers) {
+            self.space.forget_ready(task);
+            let cause = self.lost_location(task).expect("its location is gone");
+            self.failing.push_back((task, cause));
+        }
+    }
+
+    fn lose_attempt(&mut self, task: TaskId, context: &mut EventContext) {
+        let losses = self.losses.entry(task).or_default();
+        *losses += 1;
+        if *losses > LOSSES_MAX || self.stopped.is_some() {
+            return self.on_attempt_failed(task, true, context);
+        }
+        self.release_resources(task);
+        self.space.end(task, self.tool(task), None);
+        let row = self.table.row_mut(task);
+        row.attempts_max += 1;
+        let left = row.attempts_max - row.attempts;
+        self.make_ready(task, None, context.now_ms);
+        context.commands.push(SchedulerCommand::Retry { task, left });
+    }
+
+    /// The cause of a task's failure if it may run at one location only and that is gone.
+    pub(super) fn lost_location(&self, task: TaskId) -> Option<FailureCause> {
+        let location = self.targets.get(&task).filter(|location| location.hard)?;
+        let demand = self.table.row(task)?.demand;
+        let is_gone = self.workers.location_state(*location, demand) == LocationState::Gone;
+        is_gone.then_some(FailureCause::NoSuchLocation { at: location.at })
+    }
+
+    pub(super) fn on_located(&mut self, data: DataId, place: PlaceId, bytes: u64) {
+        if self.space.size(data) == 0 && bytes > 0 {
+            self.space.set_size(data, bytes, false);
+        }
+        if self.locations.add(data, place) {
+            self.relocate_readers(data);
+        }
+    }
+
+    pub(super) fn on_unlocated(&mut self, data: DataId, place: PlaceId) {
+        if self.locations.remove(data, place) {
+            self.relocate_readers(data);
+        }
+    }
+
+    /// Tells the policy where the inputs of the datum's ready readers are.
+    fn relocate_readers(&mut self, data: DataId) {
+        if self.table.datum(data).is_none_or(|datum| datum.state != DataState::Present) {
+            return;
+        }
+        for task in self.table.readers_of(data) {
+            if self.table.row(task).is_some_and(|row| row.state == TaskState::Ready) {
+                self.policy.relocate(task, self.local_inputs(task).0);
+            }
+        }
+    }
+
+    /// The task's inputs by place, and the place of the location that it prefers.
+    fn local_inputs(&self, task: TaskId) -> (Vec<LocalInputs>, Option<PlaceId>) {
+        let mut local = self.locations.sum(self.table.inputs(task).map(|data| (data, self.space.size(data))));
+        let soft = self.targets.get(&task).filter(|location| !location.hard);
+        let preferred = soft.and_then(|location| match location.at {
+            Target::Place(place) => Some(place),
+            Target::Worker(worker) | Target::Slot(worker, _) => self.workers.place(worker),
+        });
+        if let Some(place) = preferred.filter(|place| local.iter().all(|local| local.place != *place)) {
+            local.push(LocalInputs { place, count: 0, bytes: 0 });
+        }
+        (local, preferred)
+    }
+
+    /// The task as the policy holds it.
+    pub(super) fn queued(&self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>) -> QueuedTask {
+        let row = self.table.row(task).expect("it was added");
+        let (priority, demand) = (row.priority, row.demand);
+        let (location, (local, preferred)) = (self.targets.get(&task).copied(), self.local_inputs(task));
+        QueuedTask { id: task, tool: row.tool, priority, demand, location, local, preferred, activated_in }
+    }
+
+    /// No more readers of the datum will be added.
+    pub(super) fn on_sealed(&mut self, data: DataId, context: &mut EventContext) {
+        self.table.datum_mut(data).sealed = true;
+        self.drop_if_unneeded(data, context);
+    }
+
+    pub(super) fn view(&self, now_ms: u64) -> ClusterView<'_> {
+        let Self { workers, space, durations, .. } = self;
+        ClusterView { workers, space, durations, bandwidth: self.options.bandwidth, now_ms }
+    }
+
+    /// The task that starts next, and whether the policy chose it.
+    pub(super) fn choose(&mut self, now_ms: u64) -> Option<(Assignment, bool)> {
+        let Self { table, workers, durations, space, .. } = self;
+        let bandwidth = self.options.bandwidth;
+        let preferred = self.policy.choose(&ClusterView { workers, space, durations, bandwidth, now_ms });
+        let policy = self.policy.as_ref();
+        let context = SpaceContext { table, policy, workers, durations, bandwidth, now_ms };
+        let chosen = self.space.choose(preferred, &context)?;
+        Some((chosen, preferred.is_some_and(|preferred| preferred.task == chosen.task)))
+    }
+
+    /// Starts a task on a worker.
+    pub(super) fn start(&mut self, assignment: Assignment, chosen: bool, context: &mut EventContext) {
+        let Assignment { task, worker, reason, .. } = assignment;
+        let row = self.table.row_mut(task);
+        assert!(row.state == TaskState::Ready && row.missing == 0, "the policy holds ready tasks only");
+        row.attempts += 1;
+        let (attempt, demand, tool) = (row.attempts, row.demand, row.tool);
+        let free = self.workers.resources(worker).expect("it was added").first_lane();
+        let slot = assignment.slot.unwrap_or(free);
+        self.policy.start(&assignment, slot, chosen, &self.workers);
+        self.space.start(task);
+        let expected = self.durations.median_ms(tool);
+        self.workers.start(task, (worker, Some(slot)), demand, (context.now_ms, expected));
+        self.set_state(task, TaskState::Running(worker, slot, reason), context.now_ms);
+        if self.policy.cleans() {
+            context.commands.push(SchedulerCommand::Clean { worker, slot, task });
+        }
+        context.commands.push(SchedulerCommand::Start { task, worker, slot, attempt });
+    }
+}

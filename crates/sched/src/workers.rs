@@ -1,0 +1,529 @@
+//! The workers and the places, and the index of those with free resources.
+//!
+//! A worker is active, draining (its tasks run to their ends, and it gets no more) or lost. The
+//! index holds the active ones by their number of processors, the least loaded first; once for all
+//! workers and once for each place. So a worker for a task is found in O(sizes of machines x log
+//! workers), with a look-ahead of [`LOOK_AHEAD`] for the memory. Among workers that are all idle,
+//! one that can hold a task is always found: of those with equal processors the one with most free
+//! memory is the first.
+
+use crate::messages::{Location, Target};
+use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
+use flow::TaskId;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The number of workers with as many processors that are tried. It bounds the work for each task.
+const LOOK_AHEAD: usize = 8;
+
+/// A place is short of storage above this part of its capacity, in percent.
+const SHORT_ABOVE: u64 = 90;
+
+/// The state of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkerState {
+    Active,
+    /// Runs its tasks to their ends, and gets no more.
+    Draining,
+    Lost,
+}
+
+#[derive(Debug)]
+struct Worker {
+    place: PlaceId,
+    resources: FreeResources,
+    state: WorkerState,
+    running: BTreeSet<TaskId>,
+}
+
+/// A running task.
+#[derive(Debug, Clone, Copy)]
+struct RunningTask {
+    worker: WorkerId,
+    slot: SlotId,
+    demand: Demand,
+    since_ms: u64,
+    expected_end_ms: u64,
+}
+
+/// The storage of a place, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Storage {
+    capacity: u64,
+    used: u64,
+}
+
+impl Storage {
+    fn is_short(self) -> bool {
+        u128::from(self.used) * 100 > u128::from(self.capacity) * u128::from(SHORT_ABOVE) && self.capacity > 0
+    }
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    storage: Storage,
+    /// The number of active workers.
+    active: u32,
+    /// The processors of the active workers.
+    slots: u32,
+    /// True if it ever had a worker.
+    existed: bool,
+    free: FreeIndex,
+    /// The expected end, the start and the number of each task that runs there.
+    ends: BTreeSet<(u64, u64, TaskId)>,
+}
+
+/// Free processors, most first; then free memory; then the worker.
+type FreeKey = (Reverse<u32>, Reverse<u64>, WorkerId);
+
+/// Active workers by their number of processors, the least loaded first.
+#[derive(Debug, Default)]
+struct FreeIndex(BTreeMap<u32, BTreeSet<FreeKey>>);
+
+impl FreeIndex {
+    fn insert(&mut self, worker: WorkerId, resources: &FreeResources) {
+        self.0.entry(resources.machine().slots).or_default().insert(key_of(worker, resources));
+    }
+
+    fn remove(&mut self, worker: WorkerId, resources: &FreeResources) {
+        let slots = resources.machine().slots;
+        let Some(alike) = self.0.get_mut(&slots) else { return };
+        alike.remove(&key_of(worker, resources));
+        if alike.is_empty() {
+            self.0.remove(&slots);
+        }
+    }
+
+    /// Workers with at least this many processors, the least loaded of each size first, each with
+    /// its load.
+    fn first_of_each(&self, cpus: u32, look: usize) -> impl Iterator<Item = (Load, WorkerId)> + '_ {
+        self.0.range(cpus..).flat_map(move |(slots, alike)| {
+            alike.iter().take(look).map(|(Reverse(free), _, worker)| (load(*slots, *free), *worker))
+        })
+    }
+
+    fn has_free(&self) -> bool {
+        self.0.values().any(|alike| alike.first().is_some_and(|(Reverse(free), ..)| *free > 0))
+    }
+}
+
+/// The used processors of a worker, in thousandths.
+type Load = u64;
+
+fn load(slots: u32, free: u32) -> Load {
+    u64::from(slots - free) * 1000 / u64::from(slots.max(1))
+}
+
+fn key_of(worker: WorkerId, resources: &FreeResources) -> FreeKey {
+    (Reverse(resources.cpus()), Reverse(resources.memory()), worker)
+}
+
+/// Whether a location can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocationState {
+    /// A worker is there, or at least has not been there yet.
+    Possible,
+    /// No active worker is there any more, or none there can ever hold the task.
+    Gone,
+}
+
+/// All workers, places and running tasks.
+#[derive(Debug, Default)]
+pub struct Workers {
+    workers: Vec<Option<Worker>>,
+    places: BTreeMap<PlaceId, Place>,
+    free: FreeIndex,
+    /// The places with a free processor.
+    free_places: BTreeSet<PlaceId>,
+    running: HashMap<TaskId, RunningTask>,
+    /// The capacity with most processors (then memory) of an active worker.
+    largest: Option<MachineCapacity>,
+    /// The processors of all active workers.
+    slots: u32,
+    /// The processors that tasks lend in all.
+    lent: u32,
+    active: u32,
+    /// True if a worker was drained or lost.
+    has_shrunk: bool,
+    /// The number of places with active workers.
+    active_places: u32,
+    /// The number of places with active workers that are short of storage.
+    short_places: u32,
+}
+
+impl Workers {
+    /// Adds a worker. Panics if there is or was one with this number.
+    pub fn add(&mut self, worker: WorkerId, place: PlaceId, capacity: MachineCapacity) {
+        let at = worker.0 as usize;
+        if at >= self.workers.len() {
+            self.workers.resize_with(at + 1, || None);
+        }
+        assert!(self.workers[at].is_none(), "the number of a worker is used once");
+        let resources = FreeResources::new(capacity);
+        self.workers[at] = Some(Worker { place, resources, state: WorkerState::Active, running: BTreeSet::new() });
+        self.largest = self.largest.max(Some(capacity));
+        self.slots += capacity.slots;
+        self.active += 1;
+        self.change_place(place, |place| {
+            place.active += 1;
+            place.slots += capacity.slots;
+            place.existed = true;
+        });
+        self.insert_free(worker);
+    }
+
+    /// Takes an active worker out of the index: it gets no more tasks.
+    pub fn drain(&mut self, worker: WorkerId) {
+        if self.worker(worker).is_none_or(|entry| entry.state != WorkerState::Active) {
+            return;
+        }
+        self.remove_free(worker);
+        let entry = self.worker_mut(worker);
+        entry.state = WorkerState::Draining;
+        let (place, slots) = (entry.place, entry.resources.machine().slots);
+        self.slots -= slots;
+        self.active -= 1;
+        self.has_shrunk = true;
+        self.change_place(place, |place| {
+            place.active -= 1;
+            place.slots -= slots;
+        });
+        self.update_free_place(place);
+        let active = self.workers.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
+        self.largest = active.map(|entry| entry.resources.machine()).max();
+    }
+
+    /// Marks a worker as lost and returns the tasks that ran there; the caller ends each of them.
+    pub fn lose(&mut self, worker: WorkerId) -> Vec<TaskId> {
+        self.drain(worker);
+        let Some(entry) = self.workers.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return Vec::new() };
+        entry.state = WorkerState::Lost;
+        entry.running.iter().copied().collect()
+    }
+
+    /// Updates the storage of a place, in bytes.
+    pub fn set_storage(&mut self, place: PlaceId, capacity: u64, used: u64) {
+        self.change_place(place, |place| place.storage = Storage { capacity, used });
+    }
+
+    /// Changes a place and counts it anew.
+    fn change_place(&mut self, place: PlaceId, change: impl FnOnce(&mut Place)) {
+        let place = self.places.entry(place).or_default();
+        let counts =
+            |place: &Place| (u32::from(place.active > 0), u32::from(place.active > 0 && place.storage.is_short()));
+        let before = counts(place);
+        change(place);
+        let after = counts(place);
+        self.active_places = self.active_places + after.0 - before.0;
+        self.short_places = self.short_places + after.1 - before.1;
+    }
+
+    /// The free and total resources of a worker.
+    pub fn resources(&self, worker: WorkerId) -> Option<&FreeResources> {
+        self.worker(worker).map(|entry| &entry.resources)
+    }
+
+    fn worker(&self, worker: WorkerId) -> Option<&Worker> {
+        self.workers.get(worker.0 as usize)?.as_ref()
+    }
+
+    fn worker_mut(&mut self, worker: WorkerId) -> &mut Worker {
+        self.workers[worker.0 as usize].as_mut().expect("it was added")
+    }
+
+    /// The place of a worker.
+    pub fn place(&self, worker: WorkerId) -> Option<PlaceId> {
+        self.worker(worker).map(|entry| entry.place)
+    }
+
+    /// The number of active workers.
+    pub fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// The number of places with active workers.
+    pub fn active_places(&self) -> u32 {
+        self.active_places
+    }
+
+    /// The processors of all active workers.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Returns whether ready tasks may wait although nothing runs, because workers are missing.
+    pub fn may_lack(&self) -> bool {
+        self.active == 0 || self.has_shrunk
+    }
+
+    /// Returns whether the worker gets tasks.
+    pub fn is_active(&self, worker: WorkerId) -> bool {
+        self.worker(worker).is_some_and(|entry| entry.state == WorkerState::Active)
+    }
+
+    /// Returns whether a place has active workers.
+    pub fn is_active_place(&self, place: PlaceId) -> bool {
+        self.places.get(&place).is_some_and(|place| place.active > 0)
+    }
+
+    /// The places with a free processor, from `first` on.
+    pub fn free_places(&self, first: PlaceId) -> impl Iterator<Item = PlaceId> + '_ {
+        self.free_places.range(first..).copied()
+    }
+
+    /// Returns whether any active worker has a free processor.
+    pub fn has_free(&self) -> bool {
+        !self.free_places.is_empty()
+    }
+
+    /// A capacity of an active worker that is too small for the demand, if all are: the one with
+    /// most processors, or of those with enough processors the one with most memory.
+    pub fn too_small(&self, demand: Demand) -> Option<MachineCapacity> {
+        let holds = |capacity: &MachineCapacity| capacity.slots >= demand.cpus && capacity.memory >= demand.memory;
+        let largest = self.largest.filter(|largest| !holds(largest))?;
+        let active = self.workers.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
+        let wide = active.map(|entry| entry.resources.machine()).filter(|capacity| capacity.slots >= demand.cpus);
+        let roomiest = wide.max_by_key(|capacity| capacity.memory).unwrap_or(largest);
+        (!holds(&roomiest)).then_some(roomiest)
+    }
+
+    /// Whether a task with this demand can ever run at a location.
+    pub fn location_state(&self, location: Location, demand: Demand) -> LocationState {
+        let of_worker = |worker, slot: SlotId| match self.worker(worker) {
+            None => LocationState::Possible,
+            Some(entry) => {
+                let machine = entry.resources.machine();
+                let holds = machine.slots >= demand.cpus && machine.memory >= demand.memory && slot.0 < machine.slots;
+                let possible = holds && entry.state == WorkerState::Active;
+                if possible { LocationState::Possible } else { LocationState::Gone }
+            }
+        };
+        match location.at {
+            Target::Worker(worker) => of_worker(worker, SlotId(0)),
+            Target::Slot(worker, slot) => of_worker(worker, slot),
+            Target::Place(place) => match self.places.get(&place) {
+                Some(place) if place.existed && place.active == 0 => LocationState::Gone,
+                _ => LocationState::Possible,
+            },
+        }
+    }
+
+    /// The least loaded worker on which a task with this demand can start now, of those at `target`
+    /// that are `allowed`.
+    pub fn find(&self, demand: Demand, target: Option<Target>, allowed: &dyn Fn(WorkerId) -> bool) -> Option<WorkerId> {
+        let index = match target {
+            None => &self.free,
+            Some(Target::Place(place)) => &self.places.get(&place)?.free,
+            Some(Target::Worker(worker)) => return Some(worker).filter(|one| self.fits(*one, demand) && allowed(*one)),
+            Some(Target::Slot(worker, slot)) => {
+                let fits = self.fits(worker, demand) && self.is_free_slot(worker, slot);
+                return Some(worker).filter(|worker| fits && allowed(*worker));
+            }
+        };
+        let fitting = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| self.fits(*worker, demand));
+        fitting.filter(|(_, worker)| allowed(*worker)).min().map(|(_, worker)| worker)
+    }
+
+    /// Returns whether a task with this demand can start on the worker now.
+    pub fn fits(&self, worker: WorkerId, demand: Demand) -> bool {
+        let entry = self.worker(worker).filter(|entry| entry.state == WorkerState::Active);
+        entry.is_some_and(|entry| entry.resources.fits(demand))
+    }
+
+    /// Returns whether the lane of an active worker is free.
+    pub fn is_free_slot(&self, worker: WorkerId, slot: SlotId) -> bool {
+        let entry = self.worker(worker).filter(|entry| entry.state == WorkerState::Active);
+        entry.is_some_and(|entry| slot.0 < entry.resources.machine().slots && entry.resources.is_free_lane(slot))
+    }
+
+    /// The worker on which a task with this demand can start now if tasks lend `lendable`
+    /// processors in all.
+    pub fn find_lender(&self, demand: Demand, target: Option<Target>, lendable: u32) -> Option<WorkerId> {
+        let lends = |worker: &WorkerId| {
+            let entry = self.worker(*worker).filter(|entry| entry.state == WorkerState::Active);
+            entry.is_some_and(|Worker { resources, .. }| {
+                let within = self.lent + resources.missing(demand) <= lendable;
+                within && resources.fits_borrowed(demand, lendable.min(resources.machine().slots))
+            })
+        };
+        let index = match target {
+            None => &self.free,
+            Some(Target::Place(place)) => &self.places.get(&place)?.free,
+            Some(Target::Worker(worker)) => return Some(worker).filter(lends),
+            Some(Target::Slot(..)) => return None,
+        };
+        let least = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| lends(worker)).min();
+        least.map(|(_, worker)| worker)
+    }
+
+    /// The worker that will soonest have room for a task that fits no worker now: the least loaded
+    /// of those that can hold it.
+    pub fn find_for_reservation(&self, demand: Demand, target: Option<Target>) -> Option<WorkerId> {
+        let holds = |worker: &WorkerId| {
+            let entry = self.worker(*worker).filter(|entry| entry.state == WorkerState::Active);
+            entry.is_some_and(|Worker { resources, .. }| {
+                resources.machine().slots >= demand.cpus && resources.machine().memory >= demand.memory
+            })
+        };
+        let index = match target {
+            None => &self.free,
+            Some(Target::Place(place)) => &self.places.get(&place)?.free,
+            Some(Target::Worker(worker) | Target::Slot(worker, _)) => return Some(worker).filter(holds),
+        };
+        let all = index.first_of_each(demand.cpus, usize::MAX).filter(|(_, worker)| holds(worker));
+        all.min().map(|(_, worker)| worker)
+    }
+
+    /// Starts a task, which is expected to take `expected_ms` if that is known. Returns its lane.
+    pub fn start(
+        &mut self,
+        task: TaskId,
+        (worker, slot): (WorkerId, Option<SlotId>),
+        demand: Demand,
+        (now_ms, expected_ms): (u64, Option<u64>),
+    ) -> SlotId {
+        self.remove_free(worker);
+        let entry = self.worker_mut(worker);
+        assert!(entry.state == WorkerState::Active, "tasks start on active workers");
+        let (place, lent) = (entry.place, entry.resources.lent());
+        let slot = entry.resources.acquire(demand, slot);
+        entry.running.insert(task);
+        self.lent += self.worker_mut(worker).resources.lent() - lent;
+        self.insert_free(worker);
+        let expected_end_ms = now_ms.saturating_add(expected_ms.unwrap_or(0));
+        let running = RunningTask { worker, slot, demand, since_ms: now_ms, expected_end_ms };
+        self.places.entry(place).or_default().ends.insert((expected_end_ms, now_ms, task));
+        assert!(self.running.insert(task, running).is_none(), "a task runs once at a time");
+        slot
+    }
+
+    /// Ends a running task; returns where it ran. Panics if the task does not run.
+    pub fn end(&mut self, task: TaskId) -> (WorkerId, SlotId) {
+        let running = self.running.remove(&task).expect("only a running task reports its end");
+        let RunningTask { worker, slot, demand, since_ms, expected_end_ms } = running;
+        self.remove_free(worker);
+        let entry = self.worker_mut(worker);
+        let (place, lent) = (entry.place, entry.resources.lent());
+        entry.running.remove(&task);
+        entry.resources.release(demand, slot);
+        let returned = lent - entry.resources.lent();
+        self.lent -= returned;
+        self.insert_free(worker);
+        self.places.entry(place).or_default().ends.remove(&(expected_end_ms, since_ms, task));
+        (worker, slot)
+    }
+
+    fn insert_free(&mut self, worker: WorkerId) {
+        let Some(Some(entry)) = self.workers.get(worker.0 as usize) else { return };
+        if entry.state != WorkerState::Active {
+            return;
+        }
+        let place = entry.place;
+        self.free.insert(worker, &entry.resources);
+        self.places.entry(place).or_default().free.insert(worker, &entry.resources);
+        self.update_free_place(place);
+    }
+
+    fn remove_free(&mut self, worker: WorkerId) {
+        let Some(Some(entry)) = self.workers.get(worker.0 as usize) else { return };
+        if entry.state != WorkerState::Active {
+            return;
+        }
+        self.free.remove(worker, &entry.resources);
+        self.places.entry(entry.place).or_default().free.remove(worker, &entry.resources);
+    }
+
+    fn update_free_place(&mut self, place: PlaceId) {
+        if self.places.get(&place).is_some_and(|place| place.free.has_free()) {
+            self.free_places.insert(place);
+        } else {
+            self.free_places.remove(&place);
+        }
+    }
+
+    /// The time in ms until a running task of the place ends, as far as can be foreseen: the rest
+    /// of the expected time, or, if that is over or unknown, as long as the task has run. `None` if
+    /// nothing runs there.
+    pub fn wait_ms(&self, place: PlaceId, now_ms: u64) -> Option<u64> {
+        let ends = self.places.get(&place)?.ends.iter().take(LOOK_AHEAD);
+        let left = ends.map(|(end, since, _)| if *end > now_ms { end - now_ms } else { now_ms.saturating_sub(*since) });
+        left.min()
+    }
+
+    /// The processors of the active workers at a place.
+    pub fn slots_at(&self, place: PlaceId) -> u32 {
+        self.places.get(&place).map_or(0, |place| place.slots)
+    }
+
+    /// Returns whether a task that writes `bytes` should not run at the place because its storage
+    /// is nearly full, while other places have room.
+    pub fn is_short_for(&self, place: PlaceId, bytes: u64) -> bool {
+        let others_have_room = self.short_places < self.active_places;
+        let storage = self.places.get(&place).map(|place| place.storage).unwrap_or_default();
+        others_have_room && storage.is_short() && bytes > storage.capacity.saturating_sub(storage.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Demand = Demand { cpus: 1, memory: 0 };
+
+    fn workers(places: &[u32]) -> Workers {
+        let mut workers = Workers::default();
+        for (id, place) in (0..).zip(places) {
+            workers.add(WorkerId(id), PlaceId(*place), MachineCapacity { slots: 2, memory: 10 });
+        }
+        workers
+    }
+
+    fn any(_: WorkerId) -> bool {
+        true
+    }
+
+    #[test]
+    fn the_least_loaded_worker_is_found_of_all_and_at_a_place() {
+        let mut workers = workers(&[7, 7, 8]);
+        workers.start(TaskId(0), (WorkerId(0), None), ONE, (0, None));
+        assert_eq!(workers.find(ONE, None, &any), Some(WorkerId(1)));
+        workers.start(TaskId(1), (WorkerId(2), None), ONE, (0, None));
+        assert_eq!(workers.find(ONE, Some(Target::Place(PlaceId(7))), &any), Some(WorkerId(1)));
+        assert_eq!(workers.find(ONE, Some(Target::Place(PlaceId(8))), &any), Some(WorkerId(2)));
+        assert_eq!(workers.find(Demand { cpus: 2, memory: 11 }, None, &any), None);
+    }
+
+    #[test]
+    fn a_drained_worker_is_not_found_and_a_lost_one_returns_its_tasks() {
+        let mut workers = workers(&[7, 8]);
+        workers.start(TaskId(5), (WorkerId(0), Some(SlotId(1))), ONE, (0, None));
+        workers.drain(WorkerId(0));
+        assert_eq!(workers.find(ONE, Some(Target::Place(PlaceId(7))), &any), None);
+        assert!(!workers.is_active_place(PlaceId(7)) && workers.slots() == 2);
+        assert_eq!(workers.lose(WorkerId(0)), [TaskId(5)]);
+        assert_eq!(workers.end(TaskId(5)), (WorkerId(0), SlotId(1)));
+        let hard = |at| Location { at, hard: true };
+        assert_eq!(workers.location_state(hard(Target::Place(PlaceId(7))), ONE), LocationState::Gone);
+        assert_eq!(workers.location_state(hard(Target::Place(PlaceId(9))), ONE), LocationState::Possible);
+        assert_eq!(workers.location_state(hard(Target::Slot(WorkerId(1), SlotId(2))), ONE), LocationState::Gone);
+    }
+
+    #[test]
+    fn the_wait_at_a_place_is_the_rest_of_what_is_expected_or_else_what_passed() {
+        let mut workers = workers(&[7]);
+        assert_eq!(workers.wait_ms(PlaceId(7), 0), None);
+        workers.start(TaskId(0), (WorkerId(0), None), ONE, (100, Some(50)));
+        assert_eq!([110, 150, 160].map(|now| workers.wait_ms(PlaceId(7), now)), [Some(40), Some(50), Some(60)]);
+        workers.start(TaskId(1), (WorkerId(0), None), ONE, (160, None));
+        assert_eq!(workers.wait_ms(PlaceId(7), 170), Some(10));
+    }
+
+    #[test]
+    fn a_place_that_is_nearly_full_is_avoided_while_another_has_room() {
+        let mut workers = workers(&[7, 8]);
+        workers.set_storage(PlaceId(7), 100, 95);
+        assert!(workers.is_short_for(PlaceId(7), 6) && !workers.is_short_for(PlaceId(7), 5));
+        workers.set_storage(PlaceId(8), 100, 99);
+        assert!(!workers.is_short_for(PlaceId(7), 6), "nowhere is room");
+    }
+}
