@@ -55,12 +55,18 @@ pub use messages::{
 };
 pub use policy::{PolicyKind, StartReason, UnknownPolicy};
 pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-pub use scheduler::{Scheduler, TaskCounts};
+pub use scheduler::{LOSSES_MAX, Scheduler, TaskCounts};
 pub use space::PoolState;
 
+#[cfg(test)]
+mod algorithm1_test;
+#[cfg(test)]
+mod cluster_test;
 #[cfg(test)]
 mod oracle_test;
 #[cfg(test)]
 mod scheduler_test;
+#[cfg(test)]
+mod simulation_test;
 #[cfg(test)]
 mod space_test;

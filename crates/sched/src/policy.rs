@@ -12,6 +12,7 @@
 //! All share the queue (`queue`): tasks by priority and order of arrival, tasks that may run at one
 //! location only, and the rules against starvation.
 
+mod algorithm1;
 mod fifo;
 mod queue;
 
@@ -30,8 +31,14 @@ pub use queue::OVERTAKES_MAX;
 /// The number of tasks from the front of a queue that are tried. It bounds the work for each event.
 const LOOK_AHEAD: usize = 64;
 
+/// The number of places of a task that are considered: those with most of its bytes.
+const PLACES_MAX: usize = 8;
+
 /// The bandwidth between places in bytes per second, unless the caller knows better.
 const BANDWIDTH_DEFAULT: u64 = 100_000_000;
+
+/// The most bytes that comparisons tell apart: an exbibyte.
+const PART_BYTES_MAX: u64 = (1 << 60) - 1;
 
 /// The policies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,8 +67,9 @@ impl PolicyKind {
     /// An empty policy of this kind.
     pub(crate) fn policy(self) -> Box<dyn SchedulingPolicy> {
         match self {
-            // The others follow.
-            Self::Fifo | Self::Algorithm1 | Self::Locality => Box::new(fifo::Fifo::default()),
+            Self::Algorithm1 => Box::new(algorithm1::Algorithm1::default()),
+            // `Locality` follows.
+            Self::Fifo | Self::Locality => Box::new(fifo::Fifo::default()),
         }
     }
 }
@@ -129,6 +137,8 @@ pub struct QueuedTask {
     pub location: Option<Location>,
     /// The task's inputs by place, that with most bytes first.
     pub local: Vec<LocalInputs>,
+    /// The bytes of all its inputs.
+    pub reads: u64,
     /// The place of the location that the task prefers; it is in `local`, at least without inputs.
     pub preferred: Option<PlaceId>,
     /// The lane in which the task ran that wrote the last missing input.
@@ -146,9 +156,12 @@ impl QueuedTask {
         if self.preferred == Some(local.place) { local.count.saturating_add(u32::MAX / 2) } else { local.count }
     }
 
-    /// The bytes at a place, for comparisons; a preferred place has more than any other.
+    /// The bytes at a place, for comparisons. A place with all of them has more than one with a
+    /// part, and a preferred place more than any other.
     pub fn bytes_rank(&self, local: &LocalInputs) -> u64 {
-        if self.preferred == Some(local.place) { local.bytes.saturating_add(u64::MAX / 2) } else { local.bytes }
+        let is_all = local.bytes == self.reads && local.bytes > 0;
+        let class = if self.preferred == Some(local.place) { 2 } else { u64::from(is_all) };
+        local.bytes.min(PART_BYTES_MAX) + class * (PART_BYTES_MAX + 1)
     }
 
     /// The target at which the task should run if there is room.
@@ -209,7 +222,7 @@ pub trait SchedulingPolicy: Debug + Send {
     fn start(&mut self, assignment: &Assignment, slot: SlotId, chosen: bool, workers: &Workers);
 
     /// Updates the inputs by place of a task, if it is held.
-    fn relocate(&mut self, task: TaskId, local: Vec<LocalInputs>);
+    fn relocate(&mut self, moved: QueuedTask);
 
     /// The worker has joined, or has more free resources than before.
     fn on_free(&mut self, worker: WorkerId, workers: &Workers);

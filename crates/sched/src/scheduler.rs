@@ -21,6 +21,8 @@ use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, VecDeque};
 
+pub use cluster::LOSSES_MAX;
+
 /// The number of tasks in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskCounts {

@@ -271,6 +271,11 @@ impl Workers {
         self.free_places.range(first..).copied()
     }
 
+    /// Returns whether a place has a free processor.
+    pub fn is_free_place(&self, place: PlaceId) -> bool {
+        self.free_places.contains(&place)
+    }
+
     /// Returns whether any active worker has a free processor.
     pub fn has_free(&self) -> bool {
         !self.free_places.is_empty()

@@ -4,7 +4,6 @@
 
 use super::queue::ReadyQueue;
 use super::{Assignment, ClusterView, LOOK_AHEAD, QueuedTask, SchedulingPolicy};
-use crate::locations::LocalInputs;
 use crate::resources::{SlotId, WorkerId};
 use crate::workers::Workers;
 use flow::TaskId;
@@ -41,7 +40,7 @@ impl SchedulingPolicy for Fifo {
         self.0.start(assignment, chosen, workers, |_| true);
     }
 
-    fn relocate(&mut self, _: TaskId, _: Vec<LocalInputs>) {}
+    fn relocate(&mut self, _: QueuedTask) {}
 
     fn on_free(&mut self, worker: WorkerId, workers: &Workers) {
         self.0.wake(worker, workers);

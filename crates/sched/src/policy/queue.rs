@@ -6,7 +6,7 @@
 //! no other task starts there until this one fits. The same holds for the first task of each
 //! location.
 
-use super::{Assignment, ClusterView, LOOK_AHEAD, QueuedTask, StartReason};
+use super::{Assignment, ClusterView, LOOK_AHEAD, PLACES_MAX, QueuedTask, StartReason};
 use crate::messages::Target;
 use crate::resources::{PlaceId, SlotId, WorkerId};
 use crate::workers::{LocationState, Workers};
@@ -85,9 +85,11 @@ impl ReadyQueue {
         self.entries.get(&task).map(|entry| &entry.task)
     }
 
-    /// The held task, to be changed.
-    pub fn get_mut(&mut self, task: TaskId) -> Option<&mut QueuedTask> {
-        self.entries.get_mut(&task).map(|entry| &mut entry.task)
+    /// Updates the inputs by place of a task, if it is held.
+    pub fn relocate(&mut self, moved: QueuedTask) {
+        if let Some(Entry { task, .. }) = self.entries.get_mut(&moved.id) {
+            (task.local, task.reads, task.preferred) = (moved.local, moved.reads, moved.preferred);
+        }
     }
 
     /// The place of a task in the queue, if it is queued and may run anywhere.
@@ -217,10 +219,18 @@ impl ReadyQueue {
         view.workers.find(task.demand, target, &allowed)
     }
 
-    /// The worker on which the task can start now: at its soft location, or else anywhere.
+    /// The worker at the task's soft location on which it can start now.
+    pub fn fit_soft(&self, task: &QueuedTask, view: &ClusterView) -> Option<(WorkerId, Option<SlotId>)> {
+        let target = task.soft_target()?;
+        Some((self.fit(task, Some(target), view)?, slot_of(target)))
+    }
+
+    /// The worker on which the task can start now: at its soft location, or else where its inputs
+    /// are, or else anywhere.
     pub fn fit_anywhere(&self, task: &QueuedTask, view: &ClusterView) -> Option<(WorkerId, Option<SlotId>)> {
-        let soft = task.soft_target().and_then(|target| Some((self.fit(task, Some(target), view)?, slot_of(target))));
-        soft.or_else(|| Some((self.fit(task, None, view)?, None)))
+        let places = || task.local.iter().take(PLACES_MAX).map(|local| Target::Place(local.place));
+        let near = || places().find_map(|place| self.fit(task, Some(place), view));
+        self.fit_soft(task, view).or_else(|| Some((near().or_else(|| self.fit(task, None, view))?, None)))
     }
 
     /// Starts of tasks that precede the policy: the first of the queue, if it was overtaken too

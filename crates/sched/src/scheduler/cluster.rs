@@ -89,7 +89,7 @@ impl Scheduler {
         }
         for task in self.table.readers_of(data) {
             if self.table.row(task).is_some_and(|row| row.state == TaskState::Ready) {
-                self.policy.relocate(task, self.local_inputs(task).0);
+                self.policy.relocate(self.queued(task, None));
             }
         }
     }
@@ -113,7 +113,8 @@ impl Scheduler {
         let row = self.table.row(task).expect("it was added");
         let (priority, demand) = (row.priority, row.demand);
         let (location, (local, preferred)) = (self.targets.get(&task).copied(), self.local_inputs(task));
-        QueuedTask { id: task, tool: row.tool, priority, demand, location, local, preferred, activated_in }
+        let reads = self.table.inputs(task).map(|data| self.space.size(data)).sum();
+        QueuedTask { id: task, tool: row.tool, priority, demand, location, local, reads, preferred, activated_in }
     }
 
     /// No more readers of the datum will be added.
