@@ -63,6 +63,8 @@ mod algorithm1_test;
 #[cfg(test)]
 mod cluster_test;
 #[cfg(test)]
+mod locality_test;
+#[cfg(test)]
 mod oracle_test;
 #[cfg(test)]
 mod scheduler_test;

@@ -14,6 +14,7 @@
 
 mod algorithm1;
 mod fifo;
+mod locality;
 mod queue;
 
 use crate::locations::{LocalInputs, ToolDurations};
@@ -67,9 +68,9 @@ impl PolicyKind {
     /// An empty policy of this kind.
     pub(crate) fn policy(self) -> Box<dyn SchedulingPolicy> {
         match self {
+            Self::Fifo => Box::new(fifo::Fifo::default()),
             Self::Algorithm1 => Box::new(algorithm1::Algorithm1::default()),
-            // `Locality` follows.
-            Self::Fifo | Self::Locality => Box::new(fifo::Fifo::default()),
+            Self::Locality => Box::new(locality::Locality::default()),
         }
     }
 }

@@ -1,0 +1,258 @@
+//! Locality by bytes: an idle place takes the ready task with most bytes there.
+//!
+//! Each place has an index of the ready tasks by priority and by the bytes of their inputs there.
+//! Tasks that have all of their bytes there come before those that have a part: the latter lose
+//! less if they run elsewhere in the end.
+//!
+//! A decision takes, in this order:
+//!
+//! 1. the first of the queue, if it was overtaken too often, on any worker;
+//! 2. tasks that may run at one location only;
+//! 3. for a place with a free processor: the task with most bytes there, unless another place has
+//!    more of its bytes and room too;
+//! 4. a task from the front of the queue: at its best place, or else anywhere.
+//!
+//! A task runs at a place that has fewer of its bytes than its best place only if that is busy for
+//! longer than the difference takes to be read from afar (delay scheduling: Zaharia and others,
+//! 2010, with an estimate in place of a fixed delay). The time that the best place is busy is the
+//! rest of the running task that ends first there, and the median duration of the tasks that wait
+//! for this place, for each of its processors. While a duration is unknown, or has been exceeded,
+//! the rest is taken to be as long as the task has run, so one waits at most as long as the transfer
+//! would take.
+//!
+//! A place whose storage is nearly full gets no task that writes more than fits there, while others
+//! have room.
+//!
+//! A place at which no task could start is not examined again before it has more free processors or
+//! another task with data there. So a decision costs O(log tasks) and a bounded look-ahead, however
+//! many tasks and workers there are. With one place there is nothing to choose: the queue's order
+//! counts alone, as with [`super::fifo`].
+
+use super::queue::ReadyQueue;
+use super::{Assignment, ClusterView, LOOK_AHEAD, PLACES_MAX, QueuedTask, SchedulingPolicy, StartReason};
+use crate::messages::Target;
+use crate::resources::{PlaceId, SlotId, WorkerId};
+use crate::workers::Workers;
+use flow::TaskId;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The priority, the bytes at the place (most first), then the order of arrival.
+type LocalRank = (Reverse<i32>, Reverse<u64>, u64, TaskId);
+
+/// The tasks that wait for a place.
+#[derive(Debug, Default)]
+struct PlaceQueue {
+    tasks: BTreeSet<LocalRank>,
+    /// The number of tasks that have most of their bytes here.
+    best: u32,
+}
+
+/// Locality by bytes.
+#[derive(Debug, Default)]
+pub struct Locality {
+    queue: ReadyQueue,
+    places: BTreeMap<PlaceId, PlaceQueue>,
+    /// The places at which something changed since no task could start there.
+    awake: BTreeSet<PlaceId>,
+}
+
+impl Locality {
+    fn insert_into_places(&mut self, id: TaskId) {
+        let Some((priority, order)) = self.queue.order_of(id) else { return };
+        let task = self.queue.get(id).expect("it is held");
+        for local in &task.local {
+            let rank = (priority, Reverse(task.bytes_rank(local)), order, id);
+            self.places.entry(local.place).or_default().tasks.insert(rank);
+            self.awake.insert(local.place);
+        }
+        if let Some(best) = task.local.first() {
+            self.places.entry(best.place).or_default().best += 1;
+        }
+    }
+
+    fn remove_from_places(&mut self, id: TaskId) {
+        let Some((priority, order)) = self.queue.order_of(id) else { return };
+        let task = self.queue.get(id).expect("it is held");
+        if let Some(best) = task.local.first() {
+            self.places.get_mut(&best.place).expect("it is there").best -= 1;
+        }
+        for local in &task.local {
+            let place = self.places.get_mut(&local.place).expect("it is there");
+            place.tasks.remove(&(priority, Reverse(task.bytes_rank(local)), order, id));
+            if place.tasks.is_empty() {
+                self.places.remove(&local.place);
+            }
+        }
+    }
+
+    /// The task with most bytes at a place with a free processor, of those with at least this
+    /// priority.
+    fn choose_local(&mut self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
+        let awake: Vec<PlaceId> = self.awake.iter().take(LOOK_AHEAD).copied().collect();
+        for place in awake {
+            if !view.workers.is_free_place(place) {
+                self.awake.remove(&place);
+                continue;
+            }
+            let first = self.places.get(&place).and_then(|queue| queue.tasks.first());
+            if let Some(chosen) = self.most_bytes_at(place, lowest, view) {
+                return Some(chosen);
+            }
+            // One that waits for tasks of higher priority is examined again.
+            if first.is_none_or(|(Reverse(priority), ..)| *priority >= lowest) {
+                self.awake.remove(&place);
+            }
+        }
+        None
+    }
+
+    fn most_bytes_at(&self, place: PlaceId, lowest: i32, view: &ClusterView) -> Option<Assignment> {
+        let ranked = self.places.get(&place)?.tasks.iter().take(LOOK_AHEAD);
+        let ranked = ranked.take_while(|(Reverse(priority), ..)| *priority >= lowest);
+        let mut tasks = ranked.filter_map(|(.., task)| self.queue.get(*task));
+        tasks.find_map(|task| self.place_task(task, Some(place), view))
+    }
+
+    /// Starts a task at the place of those with room that has most of its bytes, unless waiting for
+    /// a better one is quicker. `asking` is the place that asks for a task; without one, the task
+    /// may go to a place that has none of its bytes.
+    fn place_task(&self, task: &QueuedTask, asking: Option<PlaceId>, view: &ClusterView) -> Option<Assignment> {
+        let known = task.local.iter().filter(|local| view.workers.is_active_place(local.place)).take(PLACES_MAX);
+        let best = known.clone().next();
+        let mut known = known.chain(task.local.iter().filter(|local| Some(local.place) == asking));
+        let soft = self.queue.fit_soft(task, view);
+        if let Some(found) = soft.and_then(|(worker, slot)| self.start_on(task, worker, slot, view)) {
+            return Some(Assignment { reason: StartReason::SoftLocation, ..found });
+        }
+        let most = best.map_or(0, |best| best.bytes);
+        let found = known.find_map(|local| Some((local, self.start_at(task, local.place, view)?)));
+        let found = found.filter(|(local, _)| asking.is_none_or(|asking| asking == local.place));
+        let (here, found) = match found {
+            Some((local, found)) => (local.bytes, found),
+            None if asking.is_none() => (0, self.start_anywhere(task, view)?),
+            None => return None,
+        };
+        let reason = if here < most {
+            self.is_quicker(task, best?.place, most - here, view).then_some(StartReason::QuickerThanWaiting)?
+        } else if most == 0 {
+            self.queue.plain_reason(task)
+        } else if asking.is_some() {
+            StartReason::MostBytesLocal
+        } else {
+            StartReason::BestPlace
+        };
+        Some(Assignment { reason, ..found })
+    }
+
+    /// Returns whether reading these bytes from afar is quicker than waiting for a place.
+    fn is_quicker(&self, task: &QueuedTask, best: PlaceId, bytes: u64, view: &ClusterView) -> bool {
+        let fits = view.workers.find(task.demand, Some(Target::Place(best)), &|_| true).is_some();
+        let Some(wait) = view.workers.wait_ms(best, view.now_ms).filter(|_| !fits) else {
+            // Its storage is full, its free worker is reserved, or no worker there is large enough.
+            return true;
+        };
+        let ahead = self.places.get(&best).map_or(0, |queue| queue.best.saturating_sub(1));
+        let each = view.durations.median_ms(task.tool).unwrap_or(0);
+        let queued = u64::from(ahead).saturating_mul(each) / u64::from(view.workers.slots_at(best).max(1));
+        view.transfer_ms(bytes) < wait.saturating_add(queued)
+    }
+
+    fn start_at(&self, task: &QueuedTask, place: PlaceId, view: &ClusterView) -> Option<Assignment> {
+        let worker = self.queue.fit(task, Some(Target::Place(place)), view)?;
+        self.start_on(task, worker, None, view)
+    }
+
+    fn start_anywhere(&self, task: &QueuedTask, view: &ClusterView) -> Option<Assignment> {
+        let (worker, slot) = self.queue.fit_anywhere(task, view)?;
+        let found = self.start_on(task, worker, slot, view);
+        // If that place is short of storage, the first ones with room are tried.
+        let others = || view.workers.free_places(PlaceId(0)).take(PLACES_MAX);
+        found.or_else(|| others().find_map(|place| self.start_at(task, place, view)))
+    }
+
+    fn start_on(
+        &self,
+        task: &QueuedTask,
+        worker: WorkerId,
+        slot: Option<SlotId>,
+        view: &ClusterView,
+    ) -> Option<Assignment> {
+        let place = view.workers.place(worker)?;
+        let short = view.workers.is_short_for(place, view.space.claims(task.id));
+        (!short).then_some(Assignment { task: task.id, worker, slot, reason: StartReason::FirstInQueue })
+    }
+
+    /// A task from the front of the queue with at least this priority.
+    fn choose_from_front(&self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
+        let front = self.queue.first(LOOK_AHEAD).take_while(|task| task.priority >= lowest);
+        if view.workers.active_places() > 1 {
+            return front.into_iter().find_map(|task| self.place_task(task, None, view));
+        }
+        front.into_iter().find_map(|task| {
+            let found = self.start_anywhere(task, view)?;
+            Some(Assignment { reason: self.queue.plain_reason(task), ..found })
+        })
+    }
+
+    fn choose_by_priority(&mut self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
+        let local = if view.workers.active_places() > 1 { self.choose_local(lowest, view) } else { None };
+        local.or_else(|| self.choose_from_front(lowest, view))
+    }
+}
+
+impl SchedulingPolicy for Locality {
+    fn add(&mut self, task: QueuedTask) {
+        let id = task.id;
+        self.queue.add(task);
+        self.insert_into_places(id);
+    }
+
+    fn choose(&mut self, view: &ClusterView) -> Option<Assignment> {
+        if !view.workers.has_free() {
+            return None;
+        }
+        if let Some(urgent) = self.queue.choose_urgent(view) {
+            return Some(urgent);
+        }
+        let chosen = self.queue.priorities().and_then(|(first, last)| {
+            let chosen = self.choose_by_priority(first, view);
+            chosen.or_else(|| if last < first { self.choose_by_priority(last, view) } else { None })
+        });
+        chosen.or_else(|| self.queue.choose_hard(None, view))
+    }
+
+    fn assign(&self, task: TaskId, view: &ClusterView) -> Option<Assignment> {
+        let local = &self.queue.get(task)?.local;
+        self.queue.assign(task, local.iter().map(|local| local.place).take(PLACES_MAX), view)
+    }
+
+    fn start(&mut self, assignment: &Assignment, _: SlotId, chosen: bool, workers: &Workers) {
+        self.remove_from_places(assignment.task);
+        self.queue.start(assignment, chosen, workers, |_| true);
+    }
+
+    fn relocate(&mut self, moved: QueuedTask) {
+        let task = moved.id;
+        self.remove_from_places(task);
+        self.queue.relocate(moved);
+        self.insert_into_places(task);
+    }
+
+    fn on_free(&mut self, worker: WorkerId, workers: &Workers) {
+        self.queue.wake(worker, workers);
+        self.awake.extend(workers.place(worker));
+    }
+
+    fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
+        self.queue.on_worker_gone(worker, workers)
+    }
+
+    fn get(&self, task: TaskId) -> Option<&QueuedTask> {
+        self.queue.get(task)
+    }
+
+    fn ahead_of(&self, task: TaskId) -> Option<usize> {
+        self.queue.ahead_of(task)
+    }
+}
