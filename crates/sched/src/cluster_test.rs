@@ -107,15 +107,15 @@ impl ClusterRun {
     }
 
     /// Whether an active worker of the target can hold the task.
-    fn can_run_at(&self, task: TaskId, at: Target) -> bool {
+    fn can_run_at(&self, task: TaskId, at: LocationTarget) -> bool {
         let spec = &self.tasks[task.0 as usize];
         self.workers.iter().any(|(id, worker)| {
             let holds = worker.capacity.slots >= spec.cpus.max(1) && worker.capacity.memory >= spec.memory;
             worker.active
                 && match at {
-                    Target::Place(place) => worker.place == place,
-                    Target::Worker(one) => one == *id && holds,
-                    Target::Slot(one, slot) => one == *id && holds && slot.0 < worker.capacity.slots,
+                    LocationTarget::Place(place) => worker.place == place,
+                    LocationTarget::Worker(one) => one == *id && holds,
+                    LocationTarget::Slot(one, slot) => one == *id && holds && slot.0 < worker.capacity.slots,
                 }
         })
     }
@@ -126,9 +126,9 @@ impl ClusterRun {
         assert!(!self.has_ended(task) && model.active, "{task:?} on {worker:?}");
         if let Some(Location { at, .. }) = spec.location.filter(|location| location.hard) {
             let kept = match at {
-                Target::Place(place) => place == model.place,
-                Target::Worker(one) => one == worker,
-                Target::Slot(one, lane) => (one, lane) == (worker, slot),
+                LocationTarget::Place(place) => place == model.place,
+                LocationTarget::Worker(one) => one == worker,
+                LocationTarget::Slot(one, lane) => (one, lane) == (worker, slot),
             };
             assert!(kept, "{task:?} at {at:?} on {worker:?} {slot:?}");
         }
@@ -268,9 +268,9 @@ fn random_task(id: u32, random: &mut SplitMix64) -> TaskSpec {
         (0..below(3)).filter(|_| id > 0).map(|_| DataId(GIVEN + id - 1 - below(id.min(10)))).collect();
     inputs.extend((below(3) == 0).then(|| DataId(below(GIVEN))));
     let at = match below(9) {
-        0 => Some(Target::Place(PlaceId(below(PLACES)))),
-        1 => Some(Target::Worker(WorkerId(below(WORKERS)))),
-        2 => Some(Target::Slot(WorkerId(below(WORKERS)), SlotId(below(2)))),
+        0 => Some(LocationTarget::Place(PlaceId(below(PLACES)))),
+        1 => Some(LocationTarget::Worker(WorkerId(below(WORKERS)))),
+        2 => Some(LocationTarget::Slot(WorkerId(below(WORKERS)), SlotId(below(2)))),
         _ => None,
     };
     let location = at.map(|at| Location { at, hard: below(2) == 0 });
@@ -345,6 +345,12 @@ fn without_workers_tasks_wait() {
         let capacity = MachineCapacity { slots: 1, memory: 0 };
         let added = SchedulerEvent::AddWorker { worker: WorkerId(7), place: PlaceId(3), capacity };
         assert_eq!(cluster.on(added), [start(0, 7, 1)]);
+        let mut early = Cluster::new(policy, 0);
+        early.add(TaskSpec { cpus: 2, ..task(0, &[], &[]) });
+        early.on(SchedulerEvent::Close);
+        early.add_worker(0);
+        let waits = early.0.explain(TaskId(0), 0);
+        assert!(matches!(waits, Some(TaskExplanation::Ready { reason: WaitReason::NoWorkerFits, .. })), "{waits:?}");
         let wide = cluster.add(TaskSpec { cpus: 2, ..task(1, &[], &[]) });
         assert!(matches!(wide[..], [SchedulerCommand::Rejected { reason: AddError::Cpus { demand: 2, .. }, .. }]));
     }
@@ -372,7 +378,7 @@ fn a_lost_worker_counts_no_attempt_at_first() {
 
 #[test]
 fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
-    let at = Target::Worker(WorkerId(0));
+    let at = LocationTarget::Worker(WorkerId(0));
     for policy in PolicyKind::ALL {
         let mut cluster = Cluster::new(policy, 2);
         let only_there = |id| TaskSpec { location: Some(Location { at, hard: true }), ..task(id, &[], &[]) };
@@ -396,7 +402,7 @@ fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
 fn a_soft_location_is_preferred_while_it_is_free() {
     for policy in PolicyKind::ALL {
         let mut cluster = Cluster::new(policy, 3);
-        let location = Some(Location { at: Target::Place(PlaceId(2)), hard: false });
+        let location = Some(Location { at: LocationTarget::Place(PlaceId(2)), hard: false });
         let prefers = |id| TaskSpec { location, ..task(id, &[], &[]) };
         assert_eq!(cluster.add(prefers(0)), [start(0, 2, 1)], "{policy}");
         assert_eq!(cluster.add(prefers(1)), [start(1, 0, 1)], "{policy}: it does not wait");

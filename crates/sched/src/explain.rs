@@ -1,8 +1,8 @@
 //! Explains to a user why a task waits, where it runs, or why it failed.
 
 use crate::messages::FailureCause;
-use crate::messages::Target;
-use crate::policy::{ClusterView, SchedulingPolicy, StartReason};
+use crate::messages::LocationTarget;
+use crate::policy::{ClusterView, QueuedTask, SchedulingPolicy, StartReason};
 use crate::resources::{Demand, SlotId, WorkerId};
 use crate::table::{DataState, TaskState, TaskTable};
 use flow::{DataId, TaskId};
@@ -118,8 +118,8 @@ impl TaskExplanation {
     }
 }
 
-fn hard_target(task: TaskId, policy: &dyn SchedulingPolicy) -> Option<Target> {
-    policy.get(task).and_then(|task| task.hard_target())
+fn hard_target(task: TaskId, policy: &dyn SchedulingPolicy) -> Option<LocationTarget> {
+    policy.get(task).and_then(QueuedTask::hard_target)
 }
 
 impl WaitReason {
@@ -134,15 +134,15 @@ impl WaitReason {
             None if workers.too_small(demand).is_some() => Self::NoWorkerFits,
             None if !fits(None) => Self::WorkersBusy,
             _ if view.space.shortfall(task) > 0 => Self::Space,
-            None if best.is_some_and(|place| !fits(Some(Target::Place(place)))) => Self::PlaceBusy,
+            None if best.is_some_and(|place| !fits(Some(LocationTarget::Place(place)))) => Self::PlaceBusy,
             _ => Self::Behind,
         }
     }
 }
 
-fn is_there(target: Target, view: &ClusterView) -> bool {
+fn is_there(target: LocationTarget, view: &ClusterView) -> bool {
     match target {
-        Target::Place(place) => view.workers.is_active_place(place),
-        Target::Worker(worker) | Target::Slot(worker, _) => view.workers.is_active(worker),
+        LocationTarget::Place(place) => view.workers.is_active_place(place),
+        LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _) => view.workers.is_active(worker),
     }
 }

@@ -13,21 +13,33 @@
 //!  |   +---------------------------------------->+-------> failed (and the readers of its outputs)
 //! ```
 //!
-//! Guarantees: every task ends exactly once. No task starts before its inputs exist. Running tasks
-//! never exceed the cpus and memory of the machine, except for cpus that tasks lend while they wait
-//! for space. Data that is not kept is dropped exactly once, after its last reader has ended. The
-//! work is O(edges) in all, and O(tools + log tasks) for each start: nothing is rescanned.
+//! Tasks run on workers, and a worker has a place, which stores data. Workers may join, drain and be
+//! lost at any time. A single machine is worker 0 at place 0 ([`Scheduler::new`]).
 //!
-//! It does not prove that the graph has no cycle (`flow` did before), and does not know why a task
-//! failed.
+//! Guarantees: every task ends exactly once. No task starts before its inputs exist. Running tasks
+//! never exceed the cpus and memory of their worker, except for cpus that tasks lend while they wait
+//! for space. A task that is bound to a location runs nowhere else. Data that is not kept is dropped
+//! exactly once, after its last reader has ended. The work is O(edges) in all, and O(tools + log
+//! tasks + log workers) for each start: nothing is rescanned. A datum that comes to a place costs
+//! O(its readers that are ready).
+//!
+//! A decision is made only when an event comes. A caller that wants tasks to go to other places as
+//! soon as waiting has become slower sends `PlaceState` or `Pool` from time to time.
+//!
+//! It does not move data, does not prove that the graph has no cycle (`flow` did before), and does
+//! not know why a task failed.
 //!
 //! Modules:
-//! - `scheduler`: the state machine: what each event changes
+//! - `scheduler`: the state machine: what each event changes; `scheduler/cluster`: workers that
+//!   come and go, places of data, starts
 //! - `messages`: events and commands
 //! - `table`: a row for each task and each datum, and the edges
 //! - `build`: a scheduler from a whole workflow
-//! - `resources`: the machine's resources, those that are free, and lanes
-//! - `policy`: which ready task starts next
+//! - `resources`: a worker's resources, those that are free, and lanes
+//! - `workers`: all workers and places, and an index of those with free resources
+//! - `locations`: where data is, and how long tools take
+//! - `policy`: which ready task starts next, and where: `policy/fifo`, `policy/algorithm1`,
+//!   `policy/locality`; `policy/queue`: what they share, with the rules against starvation
 //! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start
 //! - `least_peak`: an estimate of the least memory that a workflow needs
 //! - `median`: a running median
@@ -51,7 +63,8 @@ pub use build::task_specs;
 pub use explain::{TaskExplanation, WaitReason};
 pub use least_peak::{LeastPeak, least_peak};
 pub use messages::{
-    AddError, CauseLink, FailureCause, Location, SchedulerCommand, SchedulerEvent, SchedulerOptions, Target, TaskSpec,
+    AddError, CauseLink, FailureCause, Location, LocationTarget, SchedulerCommand, SchedulerEvent, SchedulerOptions,
+    TaskSpec,
 };
 pub use policy::{PolicyKind, StartReason, UnknownPolicy};
 pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};

@@ -138,6 +138,41 @@ fn a_copy_that_comes_later_moves_a_waiting_task() {
 }
 
 #[test]
+fn a_long_queue_that_waits_for_one_place_does_not_hide_tasks_that_may_go_anywhere() {
+    let mut two = TwoPlaces::new();
+    two.given(0, 0, 1_000_000_000_000);
+    (0..200).for_each(|id| drop(two.add(id, &[0], 0)));
+    assert_eq!(two.add(200, &[], 0), [(200, 1)]);
+}
+
+#[test]
+fn a_priority_counts_more_than_bytes_at_the_place() {
+    let mut two = TwoPlaces::new();
+    two.given(0, 0, 1_000_000);
+    two.add(0, &[], 0);
+    two.add(1, &[], 0);
+    two.add(2, &[0], 0);
+    let high = TaskSpec { priority: 1, ..TaskSpec::new(TaskId(3)) };
+    two.on(SchedulerEvent::Add(Box::new(high)), 0);
+    assert_eq!(two.on(SchedulerEvent::Done(TaskId(0)), 1), [(3, 0)]);
+    assert_eq!(two.reason(3), StartReason::HighestPriority);
+}
+
+#[test]
+fn data_that_is_no_longer_at_a_place_does_not_draw_tasks_there() {
+    let mut two = TwoPlaces::new();
+    two.given(0, 1, 1_000_000);
+    two.given(1, 1, 500_000);
+    two.add(0, &[], 0);
+    two.add(1, &[], 0);
+    two.add(2, &[0], 0);
+    two.add(3, &[1], 0);
+    two.on(SchedulerEvent::Unlocated { data: DataId(0), place: PlaceId(1) }, 0);
+    assert_eq!(two.on(SchedulerEvent::Done(TaskId(1)), 1), [(3, 1)], "the other one has no bytes there now");
+    assert_eq!(two.on(SchedulerEvent::Done(TaskId(0)), 1), [(2, 0)]);
+}
+
+#[test]
 fn no_task_waits_for_its_place_for_ever() {
     let mut two = TwoPlaces::new();
     two.given(0, 0, 1_000_000_000_000);

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// A part of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
+pub enum LocationTarget {
     /// Any worker at this place.
     Place(PlaceId),
     /// This worker.
@@ -21,7 +21,7 @@ pub enum Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
     /// The part of the cluster.
-    pub at: Target,
+    pub at: LocationTarget,
     /// True if the task may run nowhere else: it waits until that part has room, and fails if that
     /// part is gone. Otherwise it runs elsewhere if that part is gone or has no room.
     pub hard: bool,
@@ -274,7 +274,7 @@ pub enum FailureCause {
     /// large enough.
     NoSuchLocation {
         /// The location.
-        at: Target,
+        at: LocationTarget,
     },
 }
 

@@ -18,7 +18,7 @@ mod locality;
 mod queue;
 
 use crate::locations::{LocalInputs, ToolDurations};
-use crate::messages::{Location, Target};
+use crate::messages::{Location, LocationTarget};
 use crate::resources::{Demand, PlaceId, SlotId, WorkerId};
 use crate::space::SpaceRules;
 use crate::workers::Workers;
@@ -46,7 +46,7 @@ const PART_BYTES_MAX: u64 = (1 << 60) - 1;
 pub enum PolicyKind {
     /// First come, first served, on the least loaded worker.
     Fifo,
-    /// Most inputs at the place (the paper's Algorithm 1, section 4.2.4).
+    /// Most inputs at the place (paper 001, section 4.2.4, Algorithm 1).
     Algorithm1,
     /// Most bytes at the place, with regard to waiting times and storage.
     #[default]
@@ -68,9 +68,9 @@ impl PolicyKind {
     /// An empty policy of this kind.
     pub(crate) fn policy(self) -> Box<dyn SchedulingPolicy> {
         match self {
-            Self::Fifo => Box::new(fifo::Fifo::default()),
-            Self::Algorithm1 => Box::new(algorithm1::Algorithm1::default()),
-            Self::Locality => Box::new(locality::Locality::default()),
+            Self::Fifo => Box::new(fifo::FifoPolicy::default()),
+            Self::Algorithm1 => Box::new(algorithm1::Algorithm1Policy::default()),
+            Self::Locality => Box::new(locality::LocalityPolicy::default()),
         }
     }
 }
@@ -148,7 +148,7 @@ pub struct QueuedTask {
 
 impl QueuedTask {
     /// The only target at which the task may run.
-    pub fn hard_target(&self) -> Option<Target> {
+    pub fn hard_target(&self) -> Option<LocationTarget> {
         self.location.filter(|location| location.hard).map(|location| location.at)
     }
 
@@ -166,7 +166,7 @@ impl QueuedTask {
     }
 
     /// The target at which the task should run if there is room.
-    pub fn soft_target(&self) -> Option<Target> {
+    pub fn soft_target(&self) -> Option<LocationTarget> {
         self.location.filter(|location| !location.hard).map(|location| location.at)
     }
 }

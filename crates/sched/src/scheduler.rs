@@ -103,6 +103,7 @@ impl Scheduler {
     pub fn new(machine: MachineCapacity, options: SchedulerOptions) -> Self {
         let mut scheduler = Self::without_workers(options);
         scheduler.on_add_worker(WorkerId(0), PlaceId(0), machine);
+        scheduler.workers.fix();
         scheduler
     }
 

@@ -26,7 +26,7 @@ mod safety;
 
 use crate::locations::ToolDurations;
 use crate::median::RunningMedian;
-use crate::policy::{Assignment, ClusterView, OVERTAKES_MAX, SchedulingPolicy, StartReason};
+use crate::policy::{Assignment, ClusterView, OVERTAKES_MAX, QueuedTask, SchedulingPolicy, StartReason};
 use crate::table::TaskTable;
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
@@ -440,7 +440,7 @@ impl SpaceRules {
         let lendable = if all_wait && waiting > 0 { slots } else { waiting.min(slots) };
         let lender = |task: TaskId| {
             let demand = context.table.row(task).expect("ready tasks have rows").demand;
-            let target = context.policy.get(task).and_then(|task| task.hard_target());
+            let target = context.policy.get(task).and_then(QueuedTask::hard_target);
             context.workers.find_lender(demand, target, lendable)
         };
         let task = self.best(context, |candidate| {

@@ -7,7 +7,7 @@
 //! one that can hold a task is always found: of those with equal processors the one with most free
 //! memory is the first.
 
-use crate::messages::{Location, Target};
+use crate::messages::{Location, LocationTarget};
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
 use flow::TaskId;
 use std::cmp::Reverse;
@@ -130,7 +130,7 @@ pub enum LocationState {
 /// All workers, places and running tasks.
 #[derive(Debug, Default)]
 pub struct Workers {
-    workers: Vec<Option<Worker>>,
+    all: Vec<Option<Worker>>,
     places: BTreeMap<PlaceId, Place>,
     free: FreeIndex,
     /// The places with a free processor.
@@ -143,8 +143,8 @@ pub struct Workers {
     /// The processors that tasks lend in all.
     lent: u32,
     active: u32,
-    /// True if a worker was drained or lost.
-    has_shrunk: bool,
+    /// True if no worker will join.
+    is_fixed: bool,
     /// The number of places with active workers.
     active_places: u32,
     /// The number of places with active workers that are short of storage.
@@ -155,12 +155,12 @@ impl Workers {
     /// Adds a worker. Panics if there is or was one with this number.
     pub fn add(&mut self, worker: WorkerId, place: PlaceId, capacity: MachineCapacity) {
         let at = worker.0 as usize;
-        if at >= self.workers.len() {
-            self.workers.resize_with(at + 1, || None);
+        if at >= self.all.len() {
+            self.all.resize_with(at + 1, || None);
         }
-        assert!(self.workers[at].is_none(), "the number of a worker is used once");
+        assert!(self.all[at].is_none(), "the number of a worker is used once");
         let resources = FreeResources::new(capacity);
-        self.workers[at] = Some(Worker { place, resources, state: WorkerState::Active, running: BTreeSet::new() });
+        self.all[at] = Some(Worker { place, resources, state: WorkerState::Active, running: BTreeSet::new() });
         self.largest = self.largest.max(Some(capacity));
         self.slots += capacity.slots;
         self.active += 1;
@@ -170,6 +170,11 @@ impl Workers {
             place.existed = true;
         });
         self.insert_free(worker);
+    }
+
+    /// Declares that the workers are all that will ever be.
+    pub fn fix(&mut self) {
+        self.is_fixed = true;
     }
 
     /// Takes an active worker out of the index: it gets no more tasks.
@@ -183,20 +188,20 @@ impl Workers {
         let (place, slots) = (entry.place, entry.resources.machine().slots);
         self.slots -= slots;
         self.active -= 1;
-        self.has_shrunk = true;
+        self.is_fixed = false;
         self.change_place(place, |place| {
             place.active -= 1;
             place.slots -= slots;
         });
         self.update_free_place(place);
-        let active = self.workers.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
+        let active = self.all.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
         self.largest = active.map(|entry| entry.resources.machine()).max();
     }
 
     /// Marks a worker as lost and returns the tasks that ran there; the caller ends each of them.
     pub fn lose(&mut self, worker: WorkerId) -> Vec<TaskId> {
         self.drain(worker);
-        let Some(entry) = self.workers.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return Vec::new() };
+        let Some(entry) = self.all.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return Vec::new() };
         entry.state = WorkerState::Lost;
         entry.running.iter().copied().collect()
     }
@@ -224,11 +229,11 @@ impl Workers {
     }
 
     fn worker(&self, worker: WorkerId) -> Option<&Worker> {
-        self.workers.get(worker.0 as usize)?.as_ref()
+        self.all.get(worker.0 as usize)?.as_ref()
     }
 
     fn worker_mut(&mut self, worker: WorkerId) -> &mut Worker {
-        self.workers[worker.0 as usize].as_mut().expect("it was added")
+        self.all[worker.0 as usize].as_mut().expect("it was added")
     }
 
     /// The place of a worker.
@@ -253,7 +258,7 @@ impl Workers {
 
     /// Returns whether ready tasks may wait although nothing runs, because workers are missing.
     pub fn may_lack(&self) -> bool {
-        self.active == 0 || self.has_shrunk
+        !self.is_fixed
     }
 
     /// Returns whether the worker gets tasks.
@@ -276,6 +281,11 @@ impl Workers {
         self.free_places.contains(&place)
     }
 
+    /// Returns whether no task runs.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// Returns whether any active worker has a free processor.
     pub fn has_free(&self) -> bool {
         !self.free_places.is_empty()
@@ -286,7 +296,7 @@ impl Workers {
     pub fn too_small(&self, demand: Demand) -> Option<MachineCapacity> {
         let holds = |capacity: &MachineCapacity| capacity.slots >= demand.cpus && capacity.memory >= demand.memory;
         let largest = self.largest.filter(|largest| !holds(largest))?;
-        let active = self.workers.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
+        let active = self.all.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
         let wide = active.map(|entry| entry.resources.machine()).filter(|capacity| capacity.slots >= demand.cpus);
         let roomiest = wide.max_by_key(|capacity| capacity.memory).unwrap_or(largest);
         (!holds(&roomiest)).then_some(roomiest)
@@ -304,9 +314,9 @@ impl Workers {
             }
         };
         match location.at {
-            Target::Worker(worker) => of_worker(worker, SlotId(0)),
-            Target::Slot(worker, slot) => of_worker(worker, slot),
-            Target::Place(place) => match self.places.get(&place) {
+            LocationTarget::Worker(worker) => of_worker(worker, SlotId(0)),
+            LocationTarget::Slot(worker, slot) => of_worker(worker, slot),
+            LocationTarget::Place(place) => match self.places.get(&place) {
                 Some(place) if place.existed && place.active == 0 => LocationState::Gone,
                 _ => LocationState::Possible,
             },
@@ -315,12 +325,19 @@ impl Workers {
 
     /// The least loaded worker on which a task with this demand can start now, of those at `target`
     /// that are `allowed`.
-    pub fn find(&self, demand: Demand, target: Option<Target>, allowed: &dyn Fn(WorkerId) -> bool) -> Option<WorkerId> {
+    pub fn find(
+        &self,
+        demand: Demand,
+        target: Option<LocationTarget>,
+        allowed: &dyn Fn(WorkerId) -> bool,
+    ) -> Option<WorkerId> {
         let index = match target {
             None => &self.free,
-            Some(Target::Place(place)) => &self.places.get(&place)?.free,
-            Some(Target::Worker(worker)) => return Some(worker).filter(|one| self.fits(*one, demand) && allowed(*one)),
-            Some(Target::Slot(worker, slot)) => {
+            Some(LocationTarget::Place(place)) => &self.places.get(&place)?.free,
+            Some(LocationTarget::Worker(worker)) => {
+                return Some(worker).filter(|one| self.fits(*one, demand) && allowed(*one));
+            }
+            Some(LocationTarget::Slot(worker, slot)) => {
                 let fits = self.fits(worker, demand) && self.is_free_slot(worker, slot);
                 return Some(worker).filter(|worker| fits && allowed(*worker));
             }
@@ -343,7 +360,7 @@ impl Workers {
 
     /// The worker on which a task with this demand can start now if tasks lend `lendable`
     /// processors in all.
-    pub fn find_lender(&self, demand: Demand, target: Option<Target>, lendable: u32) -> Option<WorkerId> {
+    pub fn find_lender(&self, demand: Demand, target: Option<LocationTarget>, lendable: u32) -> Option<WorkerId> {
         let lends = |worker: &WorkerId| {
             let entry = self.worker(*worker).filter(|entry| entry.state == WorkerState::Active);
             entry.is_some_and(|Worker { resources, .. }| {
@@ -353,9 +370,9 @@ impl Workers {
         };
         let index = match target {
             None => &self.free,
-            Some(Target::Place(place)) => &self.places.get(&place)?.free,
-            Some(Target::Worker(worker)) => return Some(worker).filter(lends),
-            Some(Target::Slot(..)) => return None,
+            Some(LocationTarget::Place(place)) => &self.places.get(&place)?.free,
+            Some(LocationTarget::Worker(worker)) => return Some(worker).filter(lends),
+            Some(LocationTarget::Slot(..)) => return None,
         };
         let least = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| lends(worker)).min();
         least.map(|(_, worker)| worker)
@@ -363,7 +380,7 @@ impl Workers {
 
     /// The worker that will soonest have room for a task that fits no worker now: the least loaded
     /// of those that can hold it.
-    pub fn find_for_reservation(&self, demand: Demand, target: Option<Target>) -> Option<WorkerId> {
+    pub fn find_for_reservation(&self, demand: Demand, target: Option<LocationTarget>) -> Option<WorkerId> {
         let holds = |worker: &WorkerId| {
             let entry = self.worker(*worker).filter(|entry| entry.state == WorkerState::Active);
             entry.is_some_and(|Worker { resources, .. }| {
@@ -372,8 +389,10 @@ impl Workers {
         };
         let index = match target {
             None => &self.free,
-            Some(Target::Place(place)) => &self.places.get(&place)?.free,
-            Some(Target::Worker(worker) | Target::Slot(worker, _)) => return Some(worker).filter(holds),
+            Some(LocationTarget::Place(place)) => &self.places.get(&place)?.free,
+            Some(LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _)) => {
+                return Some(worker).filter(holds);
+            }
         };
         let all = index.first_of_each(demand.cpus, usize::MAX).filter(|(_, worker)| holds(worker));
         all.min().map(|(_, worker)| worker)
@@ -419,7 +438,7 @@ impl Workers {
     }
 
     fn insert_free(&mut self, worker: WorkerId) {
-        let Some(Some(entry)) = self.workers.get(worker.0 as usize) else { return };
+        let Some(Some(entry)) = self.all.get(worker.0 as usize) else { return };
         if entry.state != WorkerState::Active {
             return;
         }
@@ -430,7 +449,7 @@ impl Workers {
     }
 
     fn remove_free(&mut self, worker: WorkerId) {
-        let Some(Some(entry)) = self.workers.get(worker.0 as usize) else { return };
+        let Some(Some(entry)) = self.all.get(worker.0 as usize) else { return };
         if entry.state != WorkerState::Active {
             return;
         }
@@ -493,8 +512,8 @@ mod tests {
         workers.start(TaskId(0), (WorkerId(0), None), ONE, (0, None));
         assert_eq!(workers.find(ONE, None, &any), Some(WorkerId(1)));
         workers.start(TaskId(1), (WorkerId(2), None), ONE, (0, None));
-        assert_eq!(workers.find(ONE, Some(Target::Place(PlaceId(7))), &any), Some(WorkerId(1)));
-        assert_eq!(workers.find(ONE, Some(Target::Place(PlaceId(8))), &any), Some(WorkerId(2)));
+        assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(7))), &any), Some(WorkerId(1)));
+        assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(8))), &any), Some(WorkerId(2)));
         assert_eq!(workers.find(Demand { cpus: 2, memory: 11 }, None, &any), None);
     }
 
@@ -503,14 +522,17 @@ mod tests {
         let mut workers = workers(&[7, 8]);
         workers.start(TaskId(5), (WorkerId(0), Some(SlotId(1))), ONE, (0, None));
         workers.drain(WorkerId(0));
-        assert_eq!(workers.find(ONE, Some(Target::Place(PlaceId(7))), &any), None);
+        assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(7))), &any), None);
         assert!(!workers.is_active_place(PlaceId(7)) && workers.slots() == 2);
         assert_eq!(workers.lose(WorkerId(0)), [TaskId(5)]);
         assert_eq!(workers.end(TaskId(5)), (WorkerId(0), SlotId(1)));
         let hard = |at| Location { at, hard: true };
-        assert_eq!(workers.location_state(hard(Target::Place(PlaceId(7))), ONE), LocationState::Gone);
-        assert_eq!(workers.location_state(hard(Target::Place(PlaceId(9))), ONE), LocationState::Possible);
-        assert_eq!(workers.location_state(hard(Target::Slot(WorkerId(1), SlotId(2))), ONE), LocationState::Gone);
+        assert_eq!(workers.location_state(hard(LocationTarget::Place(PlaceId(7))), ONE), LocationState::Gone);
+        assert_eq!(workers.location_state(hard(LocationTarget::Place(PlaceId(9))), ONE), LocationState::Possible);
+        assert_eq!(
+            workers.location_state(hard(LocationTarget::Slot(WorkerId(1), SlotId(2))), ONE),
+            LocationState::Gone
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The data-aware scheduler of the paper (Algorithm 1 in section 4.2.4 of its first chapter on
-//! DMCF and Hercules): the ready task with most inputs at the place, by number.
+//! The data-aware scheduler of the paper (paper 001, section 4.2.4, Algorithm 1): the ready task
+//! with most inputs at the place, by number.
 //!
 //! A worker of the paper is a lane here. The tasks that became ready by the end of the task that
 //! ran in a lane are in the *local list* of that lane (line 21). When the lane is idle, it takes the
@@ -16,7 +16,7 @@
 
 use super::queue::{QueueOrder, ReadyQueue};
 use super::{Assignment, ClusterView, LOOK_AHEAD, QueuedTask, SchedulingPolicy, StartReason};
-use crate::messages::Target;
+use crate::messages::LocationTarget;
 use crate::resources::{Demand, PlaceId, SlotId, WorkerId};
 use crate::workers::Workers;
 use flow::TaskId;
@@ -30,21 +30,21 @@ const IDLE_PLACES_MAX: usize = 64;
 const ONE_CPU: Demand = Demand { cpus: 1, memory: 0 };
 
 /// A lane of a worker.
-type Lane = (WorkerId, SlotId);
+type WorkerSlot = (WorkerId, SlotId);
 
 /// The paper's scheduler.
 #[derive(Debug, Default)]
-pub struct Algorithm1 {
+pub struct Algorithm1Policy {
     queue: ReadyQueue,
     /// The local list of each lane that has one.
-    activated: BTreeMap<Lane, Vec<TaskId>>,
+    activated: BTreeMap<WorkerSlot, Vec<TaskId>>,
     /// The lanes with local lists, in the order in which they became idle.
-    idle: VecDeque<Lane>,
+    idle: VecDeque<WorkerSlot>,
     /// The queued tasks with inputs at each place, that with most inputs first.
     places: HashMap<PlaceId, BTreeSet<(Reverse<u32>, QueueOrder, TaskId)>>,
 }
 
-impl Algorithm1 {
+impl Algorithm1Policy {
     fn enqueue(&mut self, task: TaskId) {
         self.queue.enqueue(task);
         let Some(order) = self.queue.order_of(task) else { return };
@@ -72,10 +72,12 @@ impl Algorithm1 {
     }
 
     /// Moves the local list of a lane to the queue.
-    fn flush(&mut self, lane: Lane) {
+    fn flush(&mut self, lane: WorkerSlot) {
         if let Some(list) = self.activated.remove(&lane) {
             self.idle.retain(|idle| *idle != lane);
-            list.into_iter().for_each(|task| self.enqueue(task));
+            for task in list {
+                self.enqueue(task);
+            }
         }
     }
 
@@ -95,10 +97,10 @@ impl Algorithm1 {
     }
 
     /// The best task for a lane from its local list and the queue.
-    fn select(&self, lane: Lane, view: &ClusterView) -> Option<Assignment> {
+    fn select(&self, lane: WorkerSlot, view: &ClusterView) -> Option<Assignment> {
         let (worker, slot) = lane;
         let place = view.workers.place(worker)?;
-        let fits = |task: &QueuedTask| self.queue.fit(task, Some(Target::Worker(worker)), view).is_some();
+        let fits = |task: &QueuedTask| self.queue.fit(task, Some(LocationTarget::Worker(worker)), view).is_some();
         let list = self.activated.get(&lane).map_or(&[][..], Vec::as_slice);
         // Of equals, `max_by_key` returns the last, and the first of the list is wanted.
         let list = list.iter().rev().filter_map(|task| self.queue.get(*task)).filter(|task| fits(task));
@@ -127,7 +129,7 @@ impl Algorithm1 {
     fn choose_for_idle(&self, view: &ClusterView) -> Option<Assignment> {
         self.queue.priorities()?;
         view.workers.free_places(PlaceId(0)).take(IDLE_PLACES_MAX).find_map(|place| {
-            let worker = view.workers.find(ONE_CPU, Some(Target::Place(place)), &|_| true)?;
+            let worker = view.workers.find(ONE_CPU, Some(LocationTarget::Place(place)), &|_| true)?;
             self.select((worker, view.workers.resources(worker)?.first_lane()), view)
         })
     }
@@ -146,7 +148,7 @@ fn count_at(task: &QueuedTask, place: PlaceId) -> u32 {
     task.local.iter().find(|local| local.place == place).map_or(0, |local| task.count_rank(local))
 }
 
-impl SchedulingPolicy for Algorithm1 {
+impl SchedulingPolicy for Algorithm1Policy {
     fn add(&mut self, task: QueuedTask) {
         let id = task.id;
         let lane = task.activated_in.filter(|_| task.hard_target().is_none());
@@ -205,8 +207,10 @@ impl SchedulingPolicy for Algorithm1 {
 
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
         let lanes = self.activated.range((worker, SlotId(0))..=(worker, SlotId(u32::MAX)));
-        let lanes: Vec<Lane> = lanes.map(|(lane, _)| *lane).collect();
-        lanes.into_iter().for_each(|lane| self.flush(lane));
+        let lanes: Vec<WorkerSlot> = lanes.map(|(lane, _)| *lane).collect();
+        for lane in lanes {
+            self.flush(lane);
+        }
         self.queue.on_worker_gone(worker, workers)
     }
 

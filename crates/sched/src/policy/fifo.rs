@@ -10,9 +10,9 @@ use flow::TaskId;
 
 /// First come, first served.
 #[derive(Debug, Default)]
-pub struct Fifo(ReadyQueue);
+pub struct FifoPolicy(ReadyQueue);
 
-impl SchedulingPolicy for Fifo {
+impl SchedulingPolicy for FifoPolicy {
     fn add(&mut self, task: QueuedTask) {
         self.0.add(QueuedTask { local: Vec::new(), ..task });
     }

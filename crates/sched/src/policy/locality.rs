@@ -10,7 +10,8 @@
 //! 2. tasks that may run at one location only;
 //! 3. for a place with a free processor: the task with most bytes there, unless another place has
 //!    more of its bytes and room too;
-//! 4. a task from the front of the queue: at its best place, or else anywhere.
+//! 4. a task from the front of the queue: at its best place, or else anywhere;
+//! 5. a task that has data nowhere.
 //!
 //! A task runs at a place that has fewer of its bytes than its best place only if that is busy for
 //! longer than the difference takes to be read from afar (delay scheduling: Zaharia and others,
@@ -28,9 +29,9 @@
 //! many tasks and workers there are. With one place there is nothing to choose: the queue's order
 //! counts alone, as with [`super::fifo`].
 
-use super::queue::ReadyQueue;
+use super::queue::{QueueOrder, ReadyQueue};
 use super::{Assignment, ClusterView, LOOK_AHEAD, PLACES_MAX, QueuedTask, SchedulingPolicy, StartReason};
-use crate::messages::Target;
+use crate::messages::LocationTarget;
 use crate::resources::{PlaceId, SlotId, WorkerId};
 use crate::workers::Workers;
 use flow::TaskId;
@@ -50,17 +51,22 @@ struct PlaceQueue {
 
 /// Locality by bytes.
 #[derive(Debug, Default)]
-pub struct Locality {
+pub struct LocalityPolicy {
     queue: ReadyQueue,
     places: BTreeMap<PlaceId, PlaceQueue>,
+    /// The tasks that have data nowhere.
+    unlocated: BTreeMap<QueueOrder, TaskId>,
     /// The places at which something changed since no task could start there.
     awake: BTreeSet<PlaceId>,
 }
 
-impl Locality {
+impl LocalityPolicy {
     fn insert_into_places(&mut self, id: TaskId) {
         let Some((priority, order)) = self.queue.order_of(id) else { return };
         let task = self.queue.get(id).expect("it is held");
+        if task.local.is_empty() {
+            self.unlocated.insert((priority, order), id);
+        }
         for local in &task.local {
             let rank = (priority, Reverse(task.bytes_rank(local)), order, id);
             self.places.entry(local.place).or_default().tasks.insert(rank);
@@ -73,6 +79,7 @@ impl Locality {
 
     fn remove_from_places(&mut self, id: TaskId) {
         let Some((priority, order)) = self.queue.order_of(id) else { return };
+        self.unlocated.remove(&(priority, order));
         let task = self.queue.get(id).expect("it is held");
         if let Some(best) = task.local.first() {
             self.places.get_mut(&best.place).expect("it is there").best -= 1;
@@ -122,7 +129,7 @@ impl Locality {
         let best = known.clone().next();
         let mut known = known.chain(task.local.iter().filter(|local| Some(local.place) == asking));
         let soft = self.queue.fit_soft(task, view);
-        if let Some(found) = soft.and_then(|(worker, slot)| self.start_on(task, worker, slot, view)) {
+        if let Some(found) = soft.and_then(|(worker, slot)| start_on(task, worker, slot, view)) {
             return Some(Assignment { reason: StartReason::SoftLocation, ..found });
         }
         let most = best.map_or(0, |best| best.bytes);
@@ -147,7 +154,7 @@ impl Locality {
 
     /// Returns whether reading these bytes from afar is quicker than waiting for a place.
     fn is_quicker(&self, task: &QueuedTask, best: PlaceId, bytes: u64, view: &ClusterView) -> bool {
-        let fits = view.workers.find(task.demand, Some(Target::Place(best)), &|_| true).is_some();
+        let fits = view.workers.find(task.demand, Some(LocationTarget::Place(best)), &|_| true).is_some();
         let Some(wait) = view.workers.wait_ms(best, view.now_ms).filter(|_| !fits) else {
             // Its storage is full, its free worker is reserved, or no worker there is large enough.
             return true;
@@ -159,28 +166,19 @@ impl Locality {
     }
 
     fn start_at(&self, task: &QueuedTask, place: PlaceId, view: &ClusterView) -> Option<Assignment> {
-        let worker = self.queue.fit(task, Some(Target::Place(place)), view)?;
-        self.start_on(task, worker, None, view)
+        let worker = self.queue.fit(task, Some(LocationTarget::Place(place)), view)?;
+        start_on(task, worker, None, view)
     }
 
     fn start_anywhere(&self, task: &QueuedTask, view: &ClusterView) -> Option<Assignment> {
         let (worker, slot) = self.queue.fit_anywhere(task, view)?;
-        let found = self.start_on(task, worker, slot, view);
-        // If that place is short of storage, the first ones with room are tried.
-        let others = || view.workers.free_places(PlaceId(0)).take(PLACES_MAX);
-        found.or_else(|| others().find_map(|place| self.start_at(task, place, view)))
-    }
-
-    fn start_on(
-        &self,
-        task: &QueuedTask,
-        worker: WorkerId,
-        slot: Option<SlotId>,
-        view: &ClusterView,
-    ) -> Option<Assignment> {
-        let place = view.workers.place(worker)?;
-        let short = view.workers.is_short_for(place, view.space.claims(task.id));
-        (!short).then_some(Assignment { task: task.id, worker, slot, reason: StartReason::FirstInQueue })
+        let others = || view.workers.free_places(PlaceId(0)).take(LOOK_AHEAD);
+        // If that place is short of storage, others are tried. If nothing runs, no place will get
+        // room by waiting.
+        let found =
+            start_on(task, worker, slot, view).or_else(|| others().find_map(|place| self.start_at(task, place, view)));
+        let reason = StartReason::FirstInQueue;
+        found.or_else(|| view.workers.is_idle().then_some(Assignment { task: task.id, worker, slot, reason }))
     }
 
     /// A task from the front of the queue with at least this priority.
@@ -195,13 +193,29 @@ impl Locality {
         })
     }
 
+    /// A task that has data nowhere, if those at the front of the queue all wait for their places.
+    fn choose_unlocated(&self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
+        let tasks = self.unlocated.values().take(LOOK_AHEAD).filter_map(|task| self.queue.get(*task));
+        tasks.take_while(|task| task.priority >= lowest).find_map(|task| {
+            let found = self.start_anywhere(task, view)?;
+            Some(Assignment { reason: self.queue.plain_reason(task), ..found })
+        })
+    }
+
     fn choose_by_priority(&mut self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
         let local = if view.workers.active_places() > 1 { self.choose_local(lowest, view) } else { None };
-        local.or_else(|| self.choose_from_front(lowest, view))
+        local.or_else(|| self.choose_from_front(lowest, view)).or_else(|| self.choose_unlocated(lowest, view))
     }
 }
 
-impl SchedulingPolicy for Locality {
+/// Starts the task on the worker, unless the place is short of storage for what the task writes.
+fn start_on(task: &QueuedTask, worker: WorkerId, slot: Option<SlotId>, view: &ClusterView) -> Option<Assignment> {
+    let place = view.workers.place(worker)?;
+    let short = view.workers.is_short_for(place, view.space.claims(task.id));
+    (!short).then_some(Assignment { task: task.id, worker, slot, reason: StartReason::FirstInQueue })
+}
+
+impl SchedulingPolicy for LocalityPolicy {
     fn add(&mut self, task: QueuedTask) {
         let id = task.id;
         self.queue.add(task);

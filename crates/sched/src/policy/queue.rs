@@ -7,7 +7,7 @@
 //! location.
 
 use super::{Assignment, ClusterView, LOOK_AHEAD, PLACES_MAX, QueuedTask, StartReason};
-use crate::messages::Target;
+use crate::messages::LocationTarget;
 use crate::resources::{PlaceId, SlotId, WorkerId};
 use crate::workers::{LocationState, Workers};
 use flow::TaskId;
@@ -43,9 +43,9 @@ pub struct ReadyQueue {
     /// Tasks that may run anywhere.
     order: BTreeMap<QueueOrder, TaskId>,
     /// Tasks that may run at one location only.
-    hard: BTreeMap<Target, HardQueue>,
+    hard: BTreeMap<LocationTarget, HardQueue>,
     /// The locations of `hard` at which something changed since no task could start there.
-    awake: BTreeSet<Target>,
+    awake: BTreeSet<LocationTarget>,
     next: u64,
     /// The number of times that the first of `order` was overtaken.
     overtaken: u32,
@@ -139,7 +139,7 @@ impl ReadyQueue {
         }
     }
 
-    fn remove_hard(&mut self, target: Target, order: QueueOrder) {
+    fn remove_hard(&mut self, target: LocationTarget, order: QueueOrder) {
         let Some(queue) = self.hard.get_mut(&target) else { return };
         if queue.tasks.first_key_value().is_some_and(|(first, _)| *first == order) {
             queue.overtaken = 0;
@@ -179,10 +179,10 @@ impl ReadyQueue {
     }
 
     /// The locations that a worker is part of and at which tasks wait.
-    fn targets_at(&self, worker: WorkerId, workers: &Workers) -> Vec<Target> {
-        let slots = Target::Slot(worker, SlotId(0))..=Target::Slot(worker, SlotId(u32::MAX));
-        let place = workers.place(worker).map(Target::Place);
-        let plain = place.into_iter().chain([Target::Worker(worker)]);
+    fn targets_at(&self, worker: WorkerId, workers: &Workers) -> Vec<LocationTarget> {
+        let slots = LocationTarget::Slot(worker, SlotId(0))..=LocationTarget::Slot(worker, SlotId(u32::MAX));
+        let place = workers.place(worker).map(LocationTarget::Place);
+        let plain = place.into_iter().chain([LocationTarget::Worker(worker)]);
         let slots = self.hard.range(slots).map(|(target, _)| *target);
         plain.filter(|target| self.hard.contains_key(target)).chain(slots).collect()
     }
@@ -214,7 +214,7 @@ impl ReadyQueue {
     }
 
     /// The worker at `target` on which the task can start now.
-    pub fn fit(&self, task: &QueuedTask, target: Option<Target>, view: &ClusterView) -> Option<WorkerId> {
+    pub fn fit(&self, task: &QueuedTask, target: Option<LocationTarget>, view: &ClusterView) -> Option<WorkerId> {
         let allowed = |worker: WorkerId| self.reserved.get(&worker).is_none_or(|holder| *holder == task.id);
         view.workers.find(task.demand, target, &allowed)
     }
@@ -228,7 +228,7 @@ impl ReadyQueue {
     /// The worker on which the task can start now: at its soft location, or else where its inputs
     /// are, or else anywhere.
     pub fn fit_anywhere(&self, task: &QueuedTask, view: &ClusterView) -> Option<(WorkerId, Option<SlotId>)> {
-        let places = || task.local.iter().take(PLACES_MAX).map(|local| Target::Place(local.place));
+        let places = || task.local.iter().take(PLACES_MAX).map(|local| LocationTarget::Place(local.place));
         let near = || places().find_map(|place| self.fit(task, Some(place), view));
         self.fit_soft(task, view).or_else(|| Some((near().or_else(|| self.fit(task, None, view))?, None)))
     }
@@ -253,7 +253,7 @@ impl ReadyQueue {
     }
 
     /// Reserves a worker for a task that fits nowhere now, unless one is reserved.
-    fn reserve(&mut self, id: TaskId, target: Option<Target>, view: &ClusterView) {
+    fn reserve(&mut self, id: TaskId, target: Option<LocationTarget>, view: &ClusterView) {
         if self.reserved.values().any(|holder| *holder == id) {
             return;
         }
@@ -266,7 +266,7 @@ impl ReadyQueue {
     /// A task that may run at one location only and can start there, if its priority is at least
     /// `lowest`.
     pub fn choose_hard(&mut self, lowest: Option<i32>, view: &ClusterView) -> Option<Assignment> {
-        let targets: Vec<Target> = self.awake.iter().take(LOOK_AHEAD).copied().collect();
+        let targets: Vec<LocationTarget> = self.awake.iter().take(LOOK_AHEAD).copied().collect();
         for target in targets {
             let queue = &self.hard[&target];
             let examined = if queue.overtaken < OVERTAKES_MAX { LOOK_AHEAD } else { 1 };
@@ -293,13 +293,13 @@ impl ReadyQueue {
     pub fn assign(&self, id: TaskId, best: impl Iterator<Item = PlaceId>, view: &ClusterView) -> Option<Assignment> {
         let task = self.get(id)?;
         let all = |_: WorkerId| true;
-        let find = |target: Option<Target>| view.workers.find(task.demand, target, &all);
+        let find = |target: Option<LocationTarget>| view.workers.find(task.demand, target, &all);
         let at = |target| Some((find(Some(target))?, slot_of(target)));
         let found = match task.location {
             Some(location) if location.hard => at(location.at),
             location => {
                 let named = location.and_then(|location| at(location.at));
-                let mut best = best.filter_map(|place| at(Target::Place(place)));
+                let mut best = best.filter_map(|place| at(LocationTarget::Place(place)));
                 named.or_else(|| best.next()).or_else(|| Some((find(None)?, None)))
             }
         };
@@ -319,9 +319,9 @@ impl ReadyQueue {
 }
 
 /// The lane that a target names.
-fn slot_of(target: Target) -> Option<SlotId> {
+fn slot_of(target: LocationTarget) -> Option<SlotId> {
     match target {
-        Target::Slot(_, slot) => Some(slot),
-        Target::Place(_) | Target::Worker(_) => None,
+        LocationTarget::Slot(_, slot) => Some(slot),
+        LocationTarget::Place(_) | LocationTarget::Worker(_) => None,
     }
 }

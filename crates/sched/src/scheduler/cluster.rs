@@ -2,7 +2,7 @@
 
 use super::{EventContext, Scheduler};
 use crate::locations::LocalInputs;
-use crate::messages::{FailureCause, SchedulerCommand, Target};
+use crate::messages::{FailureCause, LocationTarget, SchedulerCommand};
 use crate::policy::{Assignment, ClusterView, QueuedTask};
 use crate::resources::{MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::SpaceContext;
@@ -27,7 +27,7 @@ impl Scheduler {
     }
 
     /// The tasks of a lost worker become ready again. Losses count no attempt, as messages of a
-    /// queue become visible again after a time-out (Marozzo and others, 2015, section 3.1).
+    /// queue become visible again after a time-out (paper 003, section 5).
     pub(super) fn on_lost_worker(&mut self, worker: WorkerId, context: &mut EventContext) {
         let tasks = self.workers.lose(worker);
         self.on_worker_gone(worker);
@@ -99,8 +99,8 @@ impl Scheduler {
         let mut local = self.locations.sum(self.table.inputs(task).map(|data| (data, self.space.size(data))));
         let soft = self.targets.get(&task).filter(|location| !location.hard);
         let preferred = soft.and_then(|location| match location.at {
-            Target::Place(place) => Some(place),
-            Target::Worker(worker) | Target::Slot(worker, _) => self.workers.place(worker),
+            LocationTarget::Place(place) => Some(place),
+            LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _) => self.workers.place(worker),
         });
         if let Some(place) = preferred.filter(|place| local.iter().all(|local| local.place != *place)) {
             local.push(LocalInputs { place, count: 0, bytes: 0 });
