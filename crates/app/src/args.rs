@@ -322,15 +322,13 @@ pub struct RunArgs {
     /// How many one-processor tasks run at once [default: the processors this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub slots: Option<u32>,
-    /// Export this element too, or all elements and members whose names match /REGEXP/; may be
-    /// repeated
+    /// Export this element too, or all whose names match /REGEXP/; may be repeated
     #[arg(long, value_name = "NAME|/REGEXP/")]
     pub export: Vec<String>,
     /// Do not delete temporaries after their last use, and export them all
     #[arg(long)]
     pub keep: bool,
-    /// Keep failed tasks beside the report: their directories, and scripts that repeat their
-    /// commands
+    /// Keep failed tasks beside the report: directories, and scripts that repeat their commands
     #[arg(long)]
     pub keep_failed: bool,
     /// Copy inputs into the pool instead of binding them read-only
@@ -339,11 +337,13 @@ pub struct RunArgs {
     /// Start nothing more after the first failed task
     #[arg(long)]
     pub fail_fast: bool,
+    /// Choose among ready tasks by this policy: fifo, algorithm1 or locality
+    #[arg(long, value_name = "POLICY", default_value_t)]
+    pub policy: run::PolicyKind,
     /// How tasks see the pool
     #[arg(long, value_name = "HOW", value_enum, default_value_t, env = "TIDEMILL_STORAGE")]
     pub storage: StorageArg,
-    /// Let all bytes of files go through this process; otherwise the kernel reads and writes large
-    /// files itself, where it may
+    /// Let all bytes go through this process, also of large files that the kernel could handle
     #[arg(long)]
     pub no_passthrough: bool,
     /// Print nothing but errors and warnings
@@ -384,8 +384,7 @@ pub struct MountArgs {
     /// Admit other users of the machine, as far as permissions allow
     #[arg(long)]
     pub shared: bool,
-    /// Let all bytes of files go through this process; otherwise the kernel reads and writes large
-    /// files itself, where it may
+    /// Let all bytes go through this process, also of large files that the kernel could handle
     #[arg(long)]
     pub no_passthrough: bool,
     /// Print nothing but errors

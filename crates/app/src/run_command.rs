@@ -101,6 +101,7 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow) -> Result<RunSpec, Vec<P
         exports,
         stage_in: args.stage_in,
         fail_fast: args.fail_fast,
+        policy: args.policy,
         space_wait: space_wait().map_err(|problem| vec![problem])?,
         grace: exec::GRACE,
         flow: loaded.flow.into(),

@@ -28,11 +28,12 @@ fn spec_of(flags: &str) -> Result<(tempfile::TempDir, RunSpec), Vec<Problem>> {
 #[test]
 fn each_flag_of_a_run_reaches_the_specification() {
     let (directory, spec) = spec_of(
-        "--memory 64MiB --slots 7 --storage staging --keep --stage-in --fail-fast --no-passthrough --export T --out HERE/o",
+        "--memory 64MiB --slots 7 --storage staging --keep --stage-in --fail-fast --policy fifo --no-passthrough --export T --out HERE/o",
     )
     .unwrap();
     assert_eq!((spec.memory, spec.slots, spec.storage), (Some(base::ByteSize::mib(64)), 7, StorageRequest::Staging));
     assert_eq!((spec.keep, spec.stage_in, spec.fail_fast, spec.passthrough), (true, true, true, false));
+    assert_eq!(spec.policy, run::PolicyKind::Fifo);
     let exported: Vec<String> = spec.exports.iter().map(|id| spec.flow.workflow().data_name(*id)).collect();
     assert_eq!(exported, ["T"]);
     assert_eq!(spec.out_dir, directory.path().join("o"));
@@ -44,6 +45,7 @@ fn a_run_without_flags_keeps_and_exports_nothing_more() {
     let (directory, spec) = spec_of("").unwrap();
     assert_eq!((spec.memory, spec.keep_failed, spec.exports.len()), (None, None, 0));
     assert_eq!((spec.keep, spec.stage_in, spec.fail_fast, spec.passthrough), (false, false, false, true));
+    assert_eq!(spec.policy, run::PolicyKind::Locality);
     assert!(spec.slots >= 1 && spec.out_dir.is_absolute());
     assert_eq!(spec.report_dir, Some(directory.path().join("report")));
     assert!(spec.run_id.starts_with("my-flow-20"), "{}", spec.run_id);

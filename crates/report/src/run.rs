@@ -148,6 +148,9 @@ pub struct RunSettings {
     /// True if the first failure ended the run.
     #[serde(default)]
     pub fail_fast: bool,
+    /// The scheduling policy; absent in runs of versions that had only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
 }
 
 /// The way in which tools saw the pool.

@@ -66,5 +66,6 @@ pub use memory::{MemoryBudget, POOL_BYTES_MIN, PoolSize};
 pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;
+pub use sched::PolicyKind;
 pub use spec::{RequestedOptions, RunSpec, StorageRequest};
 pub use start::run;

@@ -3,6 +3,7 @@
 use crate::checked_workflow::CheckedWorkflow;
 use base::ByteSize;
 use flow::DataId;
+use sched::PolicyKind;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub struct RunSpec {
     pub stage_in: bool,
     /// Starts no task after the first failed one.
     pub fail_fast: bool,
+    /// Policy that chooses among ready tasks.
+    pub policy: PolicyKind,
     /// Time that a writer waits for space in a full pool.
     pub space_wait: Duration,
     /// Time between SIGTERM and SIGKILL when a tool is ended.

@@ -140,6 +140,7 @@ fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
         keep: spec.keep,
         stage_in: spec.stage_in,
         fail_fast: spec.fail_fast,
+        policy: Some(spec.policy.to_string()),
     };
     run.warnings.clone_from(&prepared.warnings);
     run.provenance.seeds = provenance::seeds(spec.flow.workflow(), std::env::vars());

@@ -51,6 +51,7 @@ fn spec(flow: CheckedWorkflow, directory: &Path) -> RunSpec {
         exports: BTreeSet::new(),
         stage_in: false,
         fail_fast: false,
+        policy: run::PolicyKind::default(),
         space_wait: Duration::from_millis(200),
         grace: Duration::from_millis(200),
     }

@@ -31,6 +31,7 @@ fn spec(run_id: &str, directory: &Path, storage: StorageRequest) -> RunSpec {
         exports: BTreeSet::new(),
         stage_in: false,
         fail_fast: false,
+        policy: run::PolicyKind::default(),
         space_wait: Duration::from_secs(1),
         grace: Duration::from_secs(1),
     }
