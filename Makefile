@@ -96,10 +96,10 @@ soak: $(BIN) package suites
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
 	KILLS=$${KILLS:-2000} cargo test --release --package transport --test suite --locked -- --skip with_reactor programs::
 
-# Runs the simulations of crates/sim/src/sim_test.rs with SIM_SEEDS more seeds; SIM_SEED=N repeats
-# one of them.
+# Runs the simulations of crates/sim/src/sim_test.rs with SIM_SEEDS seeds; SIM_SEED=N repeats that of
+# one seed.
 sim:
-	SIM_SEEDS=$${SIM_SEEDS:-100000} cargo test --release --package sim --lib --locked sim_test -- --nocapture
+	SIM_SEEDS=$${SIM_SEEDS:-$$(test -n "$$SIM_SEED" && echo 1 || echo 100000)} cargo test --release --package sim --lib --locked sim_test -- --nocapture
 
 # Runs the fuzz loop of the tests from another seed for FUZZ_SECONDS.
 fuzz:

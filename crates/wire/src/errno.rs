@@ -1,4 +1,5 @@
-//! The single table from refusals to errno and log level.
+//! The table from refusals to errno and log level. For programs with descriptors of their own,
+//! `posix` makes three exceptions.
 
 use crate::{Object, Refusal};
 use rustix::io::Errno;

@@ -1,11 +1,10 @@
 //! Complete runs of real `sh` tools over a pool: the events during a run, and the report after it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use super::common;
 use report::{ReasonKind, RunOutcome, RunReport, Status};
-use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
-use std::collections::BTreeSet;
+use run::{CheckedWorkflow, EmergencyCleanup, RunEvent, RunSpec};
 use std::path::Path;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A workflow with a tool `sh` that runs a script and writes a file. Each task runs one of
@@ -22,29 +21,7 @@ fn flow(scripts: &[&str], retries: u32) -> CheckedWorkflow {
 }
 
 fn spec(flow: CheckedWorkflow, directory: &Path) -> RunSpec {
-    let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
-    RunSpec {
-        flow: flow.into(),
-        run_id: format!("drive-{name}"),
-        data_dir: directory.to_path_buf(),
-        out_dir: directory.join("out"),
-        report_dir: None,
-        warnings: Vec::new(),
-        requested: RequestedOptions::default(),
-        memory: Some(base::ByteSize::mib(32)),
-        copies: None,
-        slots: 2,
-        storage: StorageRequest::Staging,
-        passthrough: true,
-        keep: false,
-        keep_failed: None,
-        exports: BTreeSet::new(),
-        stage_in: false,
-        fail_fast: false,
-        policy: run::PolicyKind::default(),
-        space_wait: Duration::from_millis(200),
-        grace: Duration::from_millis(200),
-    }
+    common::spec(flow, common::run_id("drive", directory), directory)
 }
 
 /// Executes the run; returns the report and all events except progress. `watch` gets each event,

@@ -1,5 +1,6 @@
 //! Tests of complete runs, all in one binary, which is linked once.
 
+mod common;
 mod drive;
 mod memory;
 mod panic;

@@ -2,12 +2,11 @@
 //! and nothing left behind in either case.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use super::common;
 use exec::PlannedGroups;
 use report::{ReasonKind, RunOutcome, RunReport};
-use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
-use std::collections::BTreeSet;
+use run::{CheckedWorkflow, EmergencyCleanup, RunSpec};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Tasks of a tool that declares 64 MiB; with an output, and therefore a pool, or without.
@@ -32,29 +31,8 @@ fn flow(scripts: &[&str], with_pool: bool, retries: u32) -> CheckedWorkflow {
 }
 
 fn spec(flow: CheckedWorkflow, directory: &Path) -> RunSpec {
-    let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
-    RunSpec {
-        flow: flow.into(),
-        run_id: format!("memory-{name}"),
-        data_dir: directory.to_path_buf(),
-        out_dir: directory.join("out"),
-        report_dir: None,
-        warnings: Vec::new(),
-        requested: RequestedOptions::default(),
-        memory: Some(base::ByteSize::mib(256)),
-        copies: None,
-        slots: 2,
-        storage: StorageRequest::Staging,
-        passthrough: true,
-        keep: false,
-        keep_failed: None,
-        exports: BTreeSet::new(),
-        stage_in: false,
-        fail_fast: false,
-        policy: run::PolicyKind::default(),
-        space_wait: Duration::from_millis(200),
-        grace: Duration::from_millis(200),
-    }
+    let memory = Some(base::ByteSize::mib(256));
+    RunSpec { memory, ..common::spec(flow, common::run_id("memory", directory), directory) }
 }
 
 /// The directory of the run's control group, if groups can be made here.

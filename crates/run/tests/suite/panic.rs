@@ -1,10 +1,9 @@
 //! A panic in the middle of a run leaves no mount, no directory and no process behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use run::{CheckedWorkflow, EmergencyCleanup, RequestedOptions, RunEvent, RunSpec, StorageRequest};
-use std::collections::BTreeSet;
+use super::common;
+use run::{CheckedWorkflow, EmergencyCleanup, RunEvent, RunSpec, StorageRequest};
 use std::path::Path;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// One task that would sleep for an hour.
@@ -13,28 +12,8 @@ const FLOW: &str = r#"{"tidemill_flow": 1, "name": "sleeper",
     "elements": [], "tasks": [{"tool": "sleep"}]}"#;
 
 fn spec(run_id: &str, directory: &Path, storage: StorageRequest) -> RunSpec {
-    RunSpec {
-        flow: CheckedWorkflow::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap().into(),
-        run_id: run_id.to_owned(),
-        data_dir: directory.to_path_buf(),
-        out_dir: directory.join("out"),
-        report_dir: None,
-        warnings: Vec::new(),
-        requested: RequestedOptions::default(),
-        memory: Some(base::ByteSize::mib(32)),
-        copies: None,
-        slots: 1,
-        storage,
-        passthrough: true,
-        keep: false,
-        keep_failed: None,
-        exports: BTreeSet::new(),
-        stage_in: false,
-        fail_fast: false,
-        policy: run::PolicyKind::default(),
-        space_wait: Duration::from_secs(1),
-        grace: Duration::from_secs(1),
-    }
+    let flow = CheckedWorkflow::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap();
+    RunSpec { storage, ..common::spec(flow, run_id.to_owned(), directory) }
 }
 
 /// Executes the run in its own runtime, and panics as soon as its tool runs.
