@@ -286,8 +286,8 @@ pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
     Ok(listed().unwrap_or_else(|failed| code(Err(failed))))
 }
 
-/// Prints the entries of a directory in the order of their names, with `prefix` before each name. An
-/// error with one entry does not hide the others; returns the exit code.
+/// Prints the entries of a directory in the order of their names, with `prefix` before each name.
+/// An error with one entry does not hide the others; returns the exit code.
 fn list(pool: &PoolHandle, key: &str, prefix: &str, directory: FileId, args: &LsArgs) -> Result<u8, KeyCommandError> {
     let (mut entries, mut after, mut worst) = (Vec::new(), 0, 0);
     loop {

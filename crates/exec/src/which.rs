@@ -41,8 +41,8 @@ pub enum ProgramNotFound {
 }
 
 /// Returns the directories to search for a tool's program, which are also its task's `PATH`: the
-/// tool's own (relative ones from `tool_dir`, the directory of the tool file), then the absolute ones
-/// of `path`, the value of `PATH`.
+/// tool's own (relative ones from `tool_dir`, the directory of the tool file), then the absolute
+/// ones of `path`, the value of `PATH`.
 pub fn search_dirs(own: &[String], tool_dir: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let inherited = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
     let inherited: Vec<PathBuf> = inherited;
@@ -50,8 +50,8 @@ pub fn search_dirs(own: &[String], tool_dir: &Path, path: Option<&OsStr>) -> Vec
     own.iter().map(|dir| tool_dir.join(dir)).chain(inherited.into_iter().filter(named)).collect()
 }
 
-/// Returns the absolute path of `program`: with a `/` relative to `tool_dir`, otherwise in the first of
-/// `dirs` that has it.
+/// Returns the absolute path of `program`: with a `/` relative to `tool_dir`, otherwise in the
+/// first of `dirs` that has it.
 pub fn which(program: &OsStr, dirs: &[PathBuf], tool_dir: &Path) -> Result<PathBuf, ProgramNotFound> {
     if program.as_bytes().contains(&b'/') {
         return executable(tool_dir.join(program));

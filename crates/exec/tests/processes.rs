@@ -1,6 +1,6 @@
-//! Tests of `run` on real processes, in a binary of its own, because they look at the descriptors and
-//! children of the whole process. Scripts signal through a named pipe, so no test waits for a fixed
-//! time.
+//! Tests of `run` on real processes, in a binary of its own, because they look at the descriptors
+//! and children of the whole process. Scripts signal through a named pipe, so no test waits for a
+//! fixed time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{ExitReason, KEPT_BYTES_MAX, Launch, PathOrFd, ProcessReport, run};

@@ -13,15 +13,15 @@
 //!  |   +---------------------------------------->+-------> failed (and the readers of its outputs)
 //! ```
 //!
-//! Tasks run on workers, and a worker has a place, which stores data. Workers may join, drain and be
-//! lost at any time. A single machine is worker 0 at place 0 ([`Scheduler::new`]).
+//! Tasks run on workers, and a worker has a place, which stores data. Workers may join, drain and
+//! be lost at any time. A single machine is worker 0 at place 0 ([`Scheduler::new`]).
 //!
 //! Guarantees: every task ends exactly once. No task starts before its inputs exist. Running tasks
-//! never exceed the cpus and memory of their worker, except for cpus that tasks lend while they wait
-//! for space. A task that is bound to a location runs nowhere else. Data that is not kept is dropped
-//! exactly once, after its last reader has ended. The work is O(edges) in all, and O(tools + log
-//! tasks + log workers) for each start: nothing is rescanned. A datum that comes to a place costs
-//! O(its readers that are ready).
+//! never exceed the cpus and memory of their worker, except for cpus that tasks lend while they
+//! wait for space. A task that is bound to a location runs nowhere else. Data that is not kept is
+//! dropped exactly once, after its last reader has ended. The work is O(edges) in all, and a start
+//! takes O(tools + log tasks + log workers): nothing is rescanned. A datum that comes to a place
+//! costs O(its readers that are ready).
 //!
 //! A decision is made only when an event comes. A caller that wants tasks to go to other places as
 //! soon as waiting has become slower sends `PlaceState` or `Pool` from time to time.

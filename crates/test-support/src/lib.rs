@@ -1,4 +1,5 @@
-//! Layer 0: what tests of several crates share. Only tests, and suites and doubles for tests, use it.
+//! Layer 0: what tests of several crates share. Only tests, and suites and doubles for tests, use
+//! it.
 //!
 //! - [`Random`]: random choices that depend on a seed alone
 //! - [`until`], [`until_polled`]: waiting for a condition that others bring about, without sleeping

@@ -1,8 +1,8 @@
 //! Bounds on the memory that clients and unauthenticated peers can make a node allocate: no more
 //! than was announced, allowed and sent.
 //!
-//! A counting allocator tracks the allocations of the test's thread. In a binary of its own, because
-//! the allocator is that of the whole process.
+//! A counting allocator tracks the allocations of the test's thread. In a binary of its own,
+//! because the allocator is that of the whole process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 #[path = "suite/samples/mod.rs"]

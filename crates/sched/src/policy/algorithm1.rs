@@ -2,9 +2,9 @@
 //! with most inputs at the place, by number.
 //!
 //! A worker of the paper is a lane here. The tasks that became ready by the end of the task that
-//! ran in a lane are in the *local list* of that lane (line 21). When the lane is idle, it takes the
-//! task with most inputs at its place from its local list and the queue together; ties go to the
-//! local list, then to the order of the queue (line 25). The rest of the local list goes to the
+//! ran in a lane are in the *local list* of that lane (line 21). When the lane is idle, it takes
+//! the task with most inputs at its place from its local list and the queue together; ties go to
+//! the local list, then to the order of the queue (line 25). The rest of the local list goes to the
 //! queue, in order (lines 28-31). The caller is told to clean the lane (lines 32-33).
 //!
 //! The paper does not say which of several idle workers comes first. Here it is the lane whose task

@@ -18,8 +18,8 @@
 //! 2010, with an estimate in place of a fixed delay). The time that the best place is busy is the
 //! rest of the running task that ends first there, and the median duration of the tasks that wait
 //! for this place, for each of its processors. While a duration is unknown, or has been exceeded,
-//! the rest is taken to be as long as the task has run, so one waits at most as long as the transfer
-//! would take.
+//! the rest is taken to be as long as the task has run, so one waits at most as long as the
+//! transfer would take.
 //!
 //! A place whose storage is nearly full gets no task that writes more than fits there, while others
 //! have room.
