@@ -1,6 +1,6 @@
 //! `tidemill bench`: the same work on pools and on other storage.
 
-use crate::args::{
+use crate::bench_args::{
     BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, LocalityArgs, MeasureArgs, MetadataArgs,
     ObjectsArgs, SweepAxisArg,
 };

@@ -11,7 +11,7 @@
 //! - `exec_command`, `bench_command`: `exec`, `bench`
 //!
 //! Modules for input:
-//! - `args`: flags, and their help text
+//! - `args`, `bench_args`: flags, and their help text
 //! - `source`, `data_directory`: script, descriptor, tool file; files of the data directory
 //! - `export_filter`: `--export`
 //! - `signals`: SIGINT, SIGTERM, SIGHUP
@@ -24,6 +24,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod args;
+mod bench_args;
 mod bench_command;
 mod commands;
 mod console;

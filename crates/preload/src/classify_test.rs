@@ -1,4 +1,4 @@
-//! Which paths and descriptors are of the pool.
+//! Tests of the decision whether a path or descriptor is of the pool.
 
 use crate::classify::{
     self, DESCRIPTORS_MAX, FdKind, PoolPath, for_each_recorded, is_recorded, is_remote, is_unidentified, kind, path,

@@ -4,8 +4,8 @@
 //! ```text
 //!   ends of attempts, ends of exports, ticks, cancel
 //!        |
-//!     Driver -> Scheduler::on(event) -> commands -> attempts started and stopped,
-//!                                                   data dropped, failures reported
+//!     EventLoop -> Scheduler::on(event) -> commands -> attempts started and stopped,
+//!                                                      data dropped, failures reported
 //! ```
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
@@ -77,7 +77,7 @@ pub struct EventLoop<'a> {
 }
 
 impl<'a> EventLoop<'a> {
-    /// Creates the driver of a run that has not begun.
+    /// Creates the event loop of a run that has not begun.
     pub fn new(
         context: Arc<RunContext>,
         scheduler: Scheduler,

@@ -106,7 +106,7 @@ impl ClusterRun {
         self.done.contains(&task) || self.failed.contains_key(&task)
     }
 
-    /// Whether an active worker of the target can hold the task.
+    /// Returns whether an active worker of the target can hold the task.
     fn can_run_at(&self, task: TaskId, at: LocationTarget) -> bool {
         let spec = &self.tasks[task.0 as usize];
         self.workers.iter().any(|(id, worker)| {

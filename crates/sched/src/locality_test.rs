@@ -1,4 +1,4 @@
-//! What locality saves on workflows of the shape of Montage, and how it weighs waiting.
+//! Tests of `locality`: bytes that it saves on Montage-shaped workflows, and how it weighs waiting.
 #![allow(clippy::print_stdout, reason = "the bytes are a measurement")]
 
 use crate::simulation_test::{Simulation, montage, random_graph};

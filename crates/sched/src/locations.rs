@@ -1,4 +1,4 @@
-//! Where copies of the data are, and how long tools take: what a policy knows beside the queue.
+//! The places of the copies of data, and the durations of tools, as policies know them.
 //!
 //! Most data is at one place, so a datum takes 4 bytes and further copies are kept apart.
 

@@ -17,7 +17,7 @@ pub enum LocationTarget {
     Slot(WorkerId, SlotId),
 }
 
-/// Where a task should run (Swift's `@location`).
+/// The location at which a task should run (Swift's `@location`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
     /// The part of the cluster.
@@ -48,7 +48,7 @@ pub struct TaskSpec {
     pub retries: u32,
     /// Ready tasks of higher priority start first.
     pub priority: i32,
-    /// Where it should run; `None` leaves that to the policy.
+    /// The location at which it should run; `None` leaves that to the policy.
     pub location: Option<Location>,
 }
 

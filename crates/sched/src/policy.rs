@@ -134,7 +134,7 @@ pub struct QueuedTask {
     pub priority: i32,
     /// The resources that the task takes.
     pub demand: Demand,
-    /// Where the task should run.
+    /// The location at which the task should run.
     pub location: Option<Location>,
     /// The task's inputs by place, that with most bytes first.
     pub local: Vec<LocalInputs>,
@@ -184,7 +184,7 @@ pub struct Assignment {
     pub reason: StartReason,
 }
 
-/// What a policy sees of the scheduler.
+/// The part of the scheduler that a policy sees.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterView<'a> {
     /// The workers and their free resources.

@@ -23,6 +23,13 @@ pub struct MachineCapacity {
     pub memory: u64,
 }
 
+impl MachineCapacity {
+    /// Returns whether an idle machine of this capacity can run a task with this demand.
+    pub fn holds(&self, demand: Demand) -> bool {
+        self.slots >= demand.cpus && self.memory >= demand.memory
+    }
+}
+
 /// The resources that one task takes while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {

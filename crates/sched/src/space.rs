@@ -56,7 +56,7 @@ const FAILED_SEARCHES_MAX: u32 = 3;
 /// The number of tasks of one tool that are passed over because they wait for their location.
 const LOCATED_MAX: usize = 64;
 
-/// What the space rules see of the scheduler when they choose.
+/// The part of the scheduler that the space rules see when they choose.
 #[derive(Debug, Clone, Copy)]
 pub struct SpaceContext<'a> {
     /// The task table.

@@ -118,7 +118,7 @@ fn key_of(worker: WorkerId, resources: &FreeResources) -> FreeKey {
     (Reverse(resources.cpus()), Reverse(resources.memory()), worker)
 }
 
-/// Whether a location can be used.
+/// Tells if a location can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocationState {
     /// A worker is there, or at least has not been there yet.
@@ -232,6 +232,18 @@ impl Workers {
         self.all.get(worker.0 as usize)?.as_ref()
     }
 
+    fn active_worker(&self, worker: WorkerId) -> Option<&Worker> {
+        self.worker(worker).filter(|entry| entry.state == WorkerState::Active)
+    }
+
+    /// The index of the active workers of a place, or else of all.
+    fn index_at(&self, target: Option<LocationTarget>) -> Option<&FreeIndex> {
+        match target {
+            Some(LocationTarget::Place(place)) => Some(&self.places.get(&place)?.free),
+            _ => Some(&self.free),
+        }
+    }
+
     fn worker_mut(&mut self, worker: WorkerId) -> &mut Worker {
         self.all[worker.0 as usize].as_mut().expect("it was added")
     }
@@ -263,7 +275,7 @@ impl Workers {
 
     /// Returns whether the worker gets tasks.
     pub fn is_active(&self, worker: WorkerId) -> bool {
-        self.worker(worker).is_some_and(|entry| entry.state == WorkerState::Active)
+        self.active_worker(worker).is_some()
     }
 
     /// Returns whether a place has active workers.
@@ -294,21 +306,20 @@ impl Workers {
     /// A capacity of an active worker that is too small for the demand, if all are: the one with
     /// most processors, or of those with enough processors the one with most memory.
     pub fn too_small(&self, demand: Demand) -> Option<MachineCapacity> {
-        let holds = |capacity: &MachineCapacity| capacity.slots >= demand.cpus && capacity.memory >= demand.memory;
-        let largest = self.largest.filter(|largest| !holds(largest))?;
+        let largest = self.largest.filter(|largest| !largest.holds(demand))?;
         let active = self.all.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
         let wide = active.map(|entry| entry.resources.machine()).filter(|capacity| capacity.slots >= demand.cpus);
         let roomiest = wide.max_by_key(|capacity| capacity.memory).unwrap_or(largest);
-        (!holds(&roomiest)).then_some(roomiest)
+        (!roomiest.holds(demand)).then_some(roomiest)
     }
 
-    /// Whether a task with this demand can ever run at a location.
+    /// Tells if a task with this demand can ever run at a location.
     pub fn location_state(&self, location: Location, demand: Demand) -> LocationState {
         let of_worker = |worker, slot: SlotId| match self.worker(worker) {
             None => LocationState::Possible,
             Some(entry) => {
                 let machine = entry.resources.machine();
-                let holds = machine.slots >= demand.cpus && machine.memory >= demand.memory && slot.0 < machine.slots;
+                let holds = machine.holds(demand) && slot.0 < machine.slots;
                 let possible = holds && entry.state == WorkerState::Active;
                 if possible { LocationState::Possible } else { LocationState::Gone }
             }
@@ -331,9 +342,7 @@ impl Workers {
         target: Option<LocationTarget>,
         allowed: &dyn Fn(WorkerId) -> bool,
     ) -> Option<WorkerId> {
-        let index = match target {
-            None => &self.free,
-            Some(LocationTarget::Place(place)) => &self.places.get(&place)?.free,
+        match target {
             Some(LocationTarget::Worker(worker)) => {
                 return Some(worker).filter(|one| self.fits(*one, demand) && allowed(*one));
             }
@@ -341,20 +350,21 @@ impl Workers {
                 let fits = self.fits(worker, demand) && self.is_free_slot(worker, slot);
                 return Some(worker).filter(|worker| fits && allowed(*worker));
             }
-        };
+            None | Some(LocationTarget::Place(_)) => {}
+        }
+        let index = self.index_at(target)?;
         let fitting = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| self.fits(*worker, demand));
         fitting.filter(|(_, worker)| allowed(*worker)).min().map(|(_, worker)| worker)
     }
 
     /// Returns whether a task with this demand can start on the worker now.
     pub fn fits(&self, worker: WorkerId, demand: Demand) -> bool {
-        let entry = self.worker(worker).filter(|entry| entry.state == WorkerState::Active);
-        entry.is_some_and(|entry| entry.resources.fits(demand))
+        self.active_worker(worker).is_some_and(|entry| entry.resources.fits(demand))
     }
 
     /// Returns whether the lane of an active worker is free.
     pub fn is_free_slot(&self, worker: WorkerId, slot: SlotId) -> bool {
-        let entry = self.worker(worker).filter(|entry| entry.state == WorkerState::Active);
+        let entry = self.active_worker(worker);
         entry.is_some_and(|entry| slot.0 < entry.resources.machine().slots && entry.resources.is_free_lane(slot))
     }
 
@@ -362,18 +372,17 @@ impl Workers {
     /// processors in all.
     pub fn find_lender(&self, demand: Demand, target: Option<LocationTarget>, lendable: u32) -> Option<WorkerId> {
         let lends = |worker: &WorkerId| {
-            let entry = self.worker(*worker).filter(|entry| entry.state == WorkerState::Active);
-            entry.is_some_and(|Worker { resources, .. }| {
+            self.active_worker(*worker).is_some_and(|Worker { resources, .. }| {
                 let within = self.lent + resources.missing(demand) <= lendable;
                 within && resources.fits_borrowed(demand, lendable.min(resources.machine().slots))
             })
         };
-        let index = match target {
-            None => &self.free,
-            Some(LocationTarget::Place(place)) => &self.places.get(&place)?.free,
+        match target {
             Some(LocationTarget::Worker(worker)) => return Some(worker).filter(lends),
             Some(LocationTarget::Slot(..)) => return None,
-        };
+            None | Some(LocationTarget::Place(_)) => {}
+        }
+        let index = self.index_at(target)?;
         let least = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| lends(worker)).min();
         least.map(|(_, worker)| worker)
     }
@@ -382,18 +391,12 @@ impl Workers {
     /// of those that can hold it.
     pub fn find_for_reservation(&self, demand: Demand, target: Option<LocationTarget>) -> Option<WorkerId> {
         let holds = |worker: &WorkerId| {
-            let entry = self.worker(*worker).filter(|entry| entry.state == WorkerState::Active);
-            entry.is_some_and(|Worker { resources, .. }| {
-                resources.machine().slots >= demand.cpus && resources.machine().memory >= demand.memory
-            })
+            self.active_worker(*worker).is_some_and(|entry| entry.resources.machine().holds(demand))
         };
-        let index = match target {
-            None => &self.free,
-            Some(LocationTarget::Place(place)) => &self.places.get(&place)?.free,
-            Some(LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _)) => {
-                return Some(worker).filter(holds);
-            }
-        };
+        if let Some(LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _)) = target {
+            return Some(worker).filter(holds);
+        }
+        let index = self.index_at(target)?;
         let all = index.first_of_each(demand.cpus, usize::MAX).filter(|(_, worker)| holds(worker));
         all.min().map(|(_, worker)| worker)
     }

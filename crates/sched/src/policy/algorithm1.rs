@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 /// The number of idle places that are asked for each start.
 const IDLE_PLACES_MAX: usize = 64;
 
-/// What an idle lane needs at least.
+/// The least demand that an idle lane meets.
 const ONE_CPU: Demand = Demand { cpus: 1, memory: 0 };
 
 /// A lane of a worker.

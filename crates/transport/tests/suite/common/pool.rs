@@ -1,5 +1,4 @@
 //! Replaces `sim::pool` for the suites of `sim`, with sockets below.
-#![allow(dead_code, reason = "each suite uses some of it")]
 
 use client::{Client, Connection, Nodes, OnInvalidate, RetryPolicy};
 use node::{Node, ReplyFuture};
