@@ -35,22 +35,29 @@
 
 mod attempt;
 mod checked_workflow;
+mod cluster;
 mod emergency_cleanup;
 mod environment;
 mod eta;
 mod event;
 mod event_loop;
+mod executor;
 mod export;
+mod failure_text;
+mod host_runner;
 mod keep_failed;
 mod layout;
 mod machine;
 mod memory;
 mod memory_limits;
+mod order;
+mod outcome;
 mod overwrites;
 mod preflight;
 mod prepare_run;
 mod provenance;
 mod recorder;
+mod run_files;
 mod spec;
 mod start;
 mod storage_choice;
@@ -58,6 +65,7 @@ mod tool_versions;
 mod workspace;
 
 pub use checked_workflow::CheckedWorkflow;
+pub use cluster::run_agent;
 pub use emergency_cleanup::EmergencyCleanup;
 pub use environment::remove_stale_runs;
 pub use event::{Progress, RunEvent};

@@ -4,13 +4,15 @@ use crate::checked_workflow::CheckedWorkflow;
 use base::ByteSize;
 use flow::DataId;
 use sched::PolicyKind;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Storage mode: how tasks see the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StorageRequest {
     /// The mount where FUSE is allowed, else the preload library, else staging.
     #[default]

@@ -1,17 +1,19 @@
 //! Executes a `RunSpec`: prepares it, drives the loop, cleans up, and returns the report.
 
-use crate::attempt::RunContext;
-use crate::checked_workflow::CheckedWorkflow;
+use crate::attempt::HostContext;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, ExportPlan};
+use crate::event_loop::{EventLoop, ExportPlan, LoopContext};
+use crate::executor::LocalExecutor;
+use crate::host_runner::HostRunner;
 use crate::keep_failed::KeepFailed;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{MemoryLimits, StandaloneGroups};
 use crate::prepare_run::{PreparedRun, prepare};
 use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
 use crate::recorder::{Recorder, wall_clock};
+use crate::run_files::RunFiles;
 use crate::spec::RunSpec;
 use crate::tool_versions::ToolVersions;
 use crate::workspace::Workspace;
@@ -20,7 +22,6 @@ use base::Problem;
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
 use report::{AccessMode, RunOutcome, RunReport};
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,15 +47,12 @@ pub async fn run(
     let environment = if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
     let standalone = if has_pool { None } else { StandaloneGroups::prepare(&spec, emergency_cleanup) };
     let flow = spec.flow.clone();
-    let workspace =
-        environment.as_ref().map(|environment| environment.workspace(&prepared.choice, flow.clone(), cancel.clone()));
+    let workspace = environment.as_ref().map(|environment| environment.workspace(&prepared.choice, cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
-    if let Some(workspace) = &workspace {
-        let placed = workspace.set_local_placement().await;
-        placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
-        let brought = workspace.provide_inputs(&spec.data_dir, spec.stage_in).await;
-        brought.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
-    }
+    let files = match &environment {
+        Some(environment) => Some(provide_files(&spec, environment, &cancel).await?),
+        None => None,
+    };
     let mut recorder = Recorder::new(blank_report(&spec, &prepared), begun);
     on_event(&RunEvent::Started {
         run: spec.run_id.clone(),
@@ -69,15 +67,24 @@ pub async fn run(
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
     });
-    let mut context = context(&spec, flow, workspace, prepared.programs);
-    let limits = |groups: &Arc<MemoryGroups>| {
-        MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, context.copies_max)
-    };
-    context.memory = groups.map(limits);
-    let context = Arc::new(context);
-    let event_loop =
-        EventLoop::new(context.clone(), prepared.scheduler, exports(&spec), &mut recorder, on_event, cancel.clone());
-    event_loop.run().await;
+    let copies_max = spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0;
+    let mut host = host_context(&spec, workspace);
+    let limits =
+        |groups: &Arc<MemoryGroups>| MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, copies_max);
+    host.memory = groups.map(limits);
+    let runner = HostRunner::new(host, copies_max);
+    let mut executor = LocalExecutor { runner, environment: Arc::new(task_environment(&spec.run_id)) };
+    let context =
+        LoopContext { flow, files, programs: prepared.programs, keep: spec.keep, keep_failed: keep_failed(&spec) };
+    let event_loop = EventLoop::new(
+        context,
+        (prepared.scheduler, &mut executor),
+        exports(&spec),
+        &mut recorder,
+        on_event,
+        cancel.clone(),
+    );
+    let files = event_loop.run().await;
     if let Some(environment) = &environment {
         recorder.peak(environment.peak());
         recorder.find_least_peak(spec.flow.workflow());
@@ -88,7 +95,7 @@ pub async fn run(
     if left > 0 {
         recorder.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
-    close(context, environment, &mut recorder).await;
+    close((executor, files), environment, &mut recorder).await;
     drop(standalone);
     emergency_cleanup.arm(None);
     recorder.seal(cancel.is_cancelled());
@@ -147,28 +154,36 @@ fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
     run
 }
 
-fn context(
+/// Makes the run's files in the pool.
+async fn provide_files(
     spec: &RunSpec,
-    flow: Arc<CheckedWorkflow>,
-    workspace: Option<Workspace>,
-    programs: HashMap<ToolId, PathBuf>,
-) -> RunContext {
-    RunContext {
-        flow,
+    environment: &RunEnvironment,
+    cancel: &CancellationToken,
+) -> Result<RunFiles, Vec<Problem>> {
+    let inputs = (spec.data_dir.clone(), spec.stage_in);
+    let files = RunFiles::new(environment.pool.clone(), spec.flow.clone(), inputs, cancel.clone());
+    let placed = files.set_local_placement().await;
+    placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
+    let brought = files.provide_inputs().await;
+    brought.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
+    Ok(files)
+}
+
+fn host_context(spec: &RunSpec, workspace: Option<Workspace>) -> HostContext {
+    HostContext {
         workspace,
-        programs,
-        environment: task_environment(&spec.run_id),
         default_cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         grace: spec.grace,
-        copies_max: spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0,
         memory: None,
         keep: spec.keep,
-        keep_failed: spec
-            .keep_failed
-            .clone()
-            .map(|directory| KeepFailed { directory, data_dir: spec.data_dir.clone() }),
+        leave_failed: spec.keep_failed.is_some(),
         filled: AtomicU64::default(),
     }
+}
+
+fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
+    let directory = spec.keep_failed.clone()?;
+    Some(KeepFailed { directory, data_dir: spec.data_dir.clone(), flow: spec.flow.clone() })
 }
 
 /// The environment that tasks inherit: our own, and the variable that names the run.
@@ -218,12 +233,15 @@ fn hash_in_background(spec: &RunSpec, prepared: &PreparedRun, cancel: &Cancellat
     })
 }
 
-/// Waits for pending removals and unmounts. All attempts have ended, so no other owner of the
-/// context is left.
-async fn close(context: Arc<RunContext>, environment: Option<RunEnvironment>, recorder: &mut Recorder) {
-    if let Some(workspace) = Arc::into_inner(context).and_then(|context| context.workspace) {
-        let mut workspace = workspace;
-        workspace.close();
+/// Waits for pending removals and unmounts. All attempts have ended.
+async fn close(
+    (executor, files): (LocalExecutor, Option<RunFiles>),
+    environment: Option<RunEnvironment>,
+    recorder: &mut Recorder,
+) {
+    executor.runner.close();
+    if let Some(mut files) = files {
+        files.close();
     }
     let Some(environment) = environment else { return };
     if let Err(error) = environment.close().await {
