@@ -165,8 +165,8 @@ impl<'a> EventLoop<'a> {
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
-            // One machine has all data at one place.
-            SchedulerCommand::Clean { .. } => {}
+            // One machine has all data at one place, and loses none.
+            SchedulerCommand::Clean { .. } | SchedulerCommand::Again { .. } | SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Rejected { task, reason } => {
                 self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }

@@ -99,6 +99,7 @@ impl ClusterRun {
             SchedulerCommand::Rejected { task, reason } => panic!("{task:?}: {reason}"),
             SchedulerCommand::Ended { .. } => self.ended = true,
             SchedulerCommand::Stop { .. } => panic!("it is not cancelled"),
+            SchedulerCommand::Again { .. } | SchedulerCommand::Provide { .. } => panic!("no data is lost"),
         }
     }
 

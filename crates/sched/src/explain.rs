@@ -109,7 +109,7 @@ impl TaskExplanation {
 
     fn waiting(task: TaskId, missing: u32, table: &TaskTable) -> Self {
         let awaited = |data: DataId| table.datum(data).filter(|datum| datum.state == DataState::Awaited);
-        let undone = |task: &TaskId| table.row(*task).is_some_and(|row| row.state != TaskState::Done);
+        let undone = |task: &TaskId| table.row(*task).is_some_and(|row| !row.was_done);
         Self::Waiting {
             missing,
             data: table.inputs(task).find_map(|data| awaited(data).map(|datum| (data, datum.writer()))),

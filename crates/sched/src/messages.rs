@@ -122,6 +122,18 @@ pub enum SchedulerEvent {
         /// The place.
         place: PlaceId,
     },
+    /// The last copy of a datum that a task wrote is gone. If it is needed, its writer runs again,
+    /// and so do the writers of those of its inputs that are gone, too. It is needed if a task that
+    /// waits reads it, if a task that runs reads it and fails later, or if the caller says so.
+    /// Otherwise nothing happens. If a worker and data are lost together, this event must precede
+    /// `LostWorker`, so that no task starts without its inputs. Ignored for inputs of the workflow,
+    /// which the caller provides again by itself.
+    LostData {
+        /// The datum.
+        data: DataId,
+        /// True if the caller needs it, for example to export it.
+        needed: bool,
+    },
     /// A worker has joined and gets tasks from now on.
     AddWorker {
         /// The worker, with a number that was never used before.
@@ -205,6 +217,19 @@ pub enum SchedulerCommand {
         /// count.
         left: u32,
     },
+    /// A task that was done runs again, because data that it wrote is lost and needed. It counts as
+    /// new, has all its retries again, and writes all its outputs again, also those that still
+    /// exist.
+    Again {
+        /// The task.
+        task: TaskId,
+    },
+    /// An input of the workflow that was dropped is needed again: the caller must make it available
+    /// before it executes the commands that follow. It is dropped again after its last reader.
+    Provide {
+        /// The datum.
+        data: DataId,
+    },
     /// The task has failed for good.
     Failed {
         /// The task.
@@ -213,7 +238,7 @@ pub enum SchedulerCommand {
         cause: FailureCause,
     },
     /// No task reads this datum any more: its bytes can be removed. Never sent for kept data, or
-    /// for data that no task ever read.
+    /// for data that no task ever read. Sent again if the datum is made again.
     Drop {
         /// The datum: an input of the workflow, or an output of a task that is done.
         data: DataId,
@@ -225,7 +250,8 @@ pub enum SchedulerCommand {
         /// The reason.
         reason: AddError,
     },
-    /// Every task has ended and none will be added. Sent once.
+    /// Every task has ended and none will be added. Sent once, or again after `Again` if data was
+    /// lost later.
     Ended {
         /// The number of tasks that succeeded.
         done: u32,

@@ -95,6 +95,7 @@ impl Oracle {
                 // A refusal that nothing could help counts as a failure.
                 assert!((given..=given + refused).contains(&(self.attempts[&task] + left)));
             }
+            SchedulerCommand::Again { .. } | SchedulerCommand::Provide { .. } => panic!("no data is lost"),
             SchedulerCommand::Failed { task, cause } => self.fail(task, cause, case),
             SchedulerCommand::Drop { data } => self.drop_data(data, case),
             SchedulerCommand::Rejected { .. } => panic!("all tasks fit the machine"),

@@ -222,6 +222,9 @@ pub trait SchedulingPolicy: Debug + Send {
     /// another. Called before the resources are taken.
     fn start(&mut self, assignment: &Assignment, slot: SlotId, chosen: bool, workers: &Workers);
 
+    /// Removes a task that will not start, or not yet, if it is held.
+    fn remove(&mut self, task: TaskId);
+
     /// Updates the inputs by place of a task, if it is held.
     fn relocate(&mut self, moved: QueuedTask);
 

@@ -6,6 +6,7 @@
 //! something runs while there are unfinished tasks, unless workers are missing.
 
 mod cluster;
+mod lineage;
 
 use crate::explain::TaskExplanation;
 use crate::locations::{Locations, ToolDurations};
@@ -19,7 +20,7 @@ use crate::space::{NoSpaceOutcome, SpaceRules};
 use crate::table::{DataState, TaskState, TaskTable};
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use cluster::LOSSES_MAX;
 
@@ -90,6 +91,10 @@ pub struct Scheduler {
     losses: HashMap<TaskId, u32>,
     /// Tasks that are about to fail. Empty between events.
     failing: VecDeque<(TaskId, FailureCause)>,
+    /// Tasks that are done and about to run again. Empty between events.
+    again: VecDeque<TaskId>,
+    /// Running tasks of which an input was lost since their start.
+    deprived: HashSet<TaskId>,
 }
 
 /// The context of one call of `on`: the time, and the commands so far.
@@ -126,6 +131,8 @@ impl Scheduler {
             targets: HashMap::new(),
             losses: HashMap::new(),
             failing: VecDeque::new(),
+            again: VecDeque::new(),
+            deprived: HashSet::new(),
         }
     }
 
@@ -169,6 +176,7 @@ impl Scheduler {
             SchedulerEvent::Sealed(data) => self.on_sealed(data, context),
             SchedulerEvent::Located { data, place, bytes } => self.on_located(data, place, bytes),
             SchedulerEvent::Unlocated { data, place } => self.on_unlocated(data, place),
+            SchedulerEvent::LostData { data, needed } => self.on_lost_data(data, needed, context),
             SchedulerEvent::AddWorker { worker, place, capacity } => self.on_add_worker(worker, place, capacity),
             SchedulerEvent::DrainWorker(worker) => self.on_drain_worker(worker),
             SchedulerEvent::LostWorker(worker) => self.on_lost_worker(worker, context),
@@ -225,8 +233,9 @@ impl Scheduler {
     }
 
     fn on_add(&mut self, spec: &TaskSpec, context: &mut EventContext) {
-        if let Err(reason) = self.add(spec, context.now_ms) {
-            context.commands.push(SchedulerCommand::Rejected { task: spec.id, reason });
+        match self.add(spec, context.now_ms) {
+            Ok(()) => self.remake_inputs(spec.id, context),
+            Err(reason) => context.commands.push(SchedulerCommand::Rejected { task: spec.id, reason }),
         }
     }
 
@@ -259,7 +268,8 @@ impl Scheduler {
     /// The first need of a new task that can never be met.
     fn lost_dependency(&self, task: TaskId) -> Option<FailureCause> {
         let lost = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.state == DataState::Lost);
-        let failed = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == TaskState::Failed);
+        let failed =
+            |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == TaskState::Failed && !row.was_done);
         let input = self.table.inputs(task).find(lost).and_then(|data| self.cause_by_data(data));
         input.or_else(|| self.table.after(task).find(failed).map(|task| self.cause_by_task(task)))
     }
@@ -281,14 +291,20 @@ impl Scheduler {
         }
     }
 
+    /// Counts the inputs and tasks that a new task lacks; it is ready if there are none.
     fn count_missing(&mut self, task: TaskId, now_ms: u64) {
-        let awaited = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.state != DataState::Present);
-        let undone = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state != TaskState::Done);
-        let missing = self.table.inputs(task).filter(awaited).count() + self.table.after(task).filter(undone).count();
+        let undone = |task: &TaskId| self.table.row(*task).is_some_and(|row| !row.was_done);
+        let missing = self.lacking(task).count() + self.table.after(task).filter(undone).count();
         self.table.row_mut(task).missing = u32::try_from(missing).expect("edges are counted in u32");
         if missing == 0 {
             self.make_ready(task, None, now_ms);
         }
+    }
+
+    /// The inputs of a task that do not exist now.
+    fn lacking(&self, task: TaskId) -> impl Iterator<Item = DataId> + '_ {
+        let is_present = |data: DataId| self.table.datum(data).is_some_and(|datum| datum.state == DataState::Present);
+        self.table.inputs(task).filter(move |data| !is_present(*data))
     }
 
     fn make_ready(&mut self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>, now_ms: u64) {
@@ -352,8 +368,10 @@ impl Scheduler {
     /// Records the size and place of an output of a task that is about to be done. An output that
     /// nobody reads leaves the pool by itself.
     fn on_wrote(&mut self, data: DataId, bytes: u64, place: Option<PlaceId>) {
-        let stays = self.table.readers_of(data).next().is_some() || self.table.datum_mut(data).kept;
-        self.space.set_size(data, bytes, stays);
+        let datum = self.table.datum_mut(data);
+        let (kept, is_new) = (datum.kept, datum.state != DataState::Present);
+        let stays = self.table.readers_of(data).next().is_some() || kept;
+        self.space.set_size(data, bytes, stays && is_new);
         if let Some(place) = place {
             self.locations.add(data, place);
         }
@@ -370,11 +388,15 @@ impl Scheduler {
         let mut unblocked = Vec::new();
         for position in 0..self.table.outputs(task).len() {
             let data = self.table.outputs(task)[position];
-            self.table.datum_mut(data).state = DataState::Present;
-            unblocked.extend(self.table.readers_of(data));
+            let before = std::mem::replace(&mut self.table.datum_mut(data).state, DataState::Present);
+            if before != DataState::Present {
+                unblocked.extend(self.table.readers_of(data));
+            }
             self.drop_if_unneeded(data, context);
         }
-        unblocked.extend(self.table.waiters_of(task));
+        if !std::mem::replace(&mut self.table.row_mut(task).was_done, true) {
+            unblocked.extend(self.table.waiters_of(task));
+        }
         for waiter in unblocked {
             self.count_present(waiter, ran_in, context.now_ms);
         }
@@ -383,6 +405,7 @@ impl Scheduler {
 
     /// Returns the resources of a running task; returns where it ran.
     fn release_resources(&mut self, task: TaskId) -> (WorkerId, SlotId) {
+        self.deprived.remove(&task);
         let (worker, slot) = self.workers.end(task);
         if self.workers.is_active(worker) {
             self.policy.on_free(worker, &self.workers);
@@ -428,7 +451,8 @@ impl Scheduler {
     }
 
     fn on_no_space(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
-        if self.stopped.is_some() || self.space.on_no_space(task) == NoSpaceOutcome::Final {
+        let is_deprived = self.deprived.contains(&task);
+        if self.stopped.is_some() || is_deprived || self.space.on_no_space(task) == NoSpaceOutcome::Final {
             return self.on_attempt_failed(task, retry, context);
         }
         self.release_resources(task);
@@ -438,15 +462,20 @@ impl Scheduler {
         context.commands.push(SchedulerCommand::Retry { task, left: row.attempts_max - row.attempts });
     }
 
+    /// A failed attempt counts, unless an input was lost meanwhile.
     fn on_attempt_failed(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
+        let is_deprived = self.deprived.contains(&task);
+        self.table.row_mut(task).attempts_max += u32::from(is_deprived);
+        self.fail_attempt(task, retry || is_deprived, context);
+    }
+
+    fn fail_attempt(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
         self.release_resources(task);
         self.space.end(task, self.tool(task), None);
         let row = self.table.row_mut(task);
         let left = row.attempts_max - row.attempts;
         if retry && left > 0 && self.stopped.is_none() {
-            self.make_ready(task, None, context.now_ms);
-            context.commands.push(SchedulerCommand::Retry { task, left });
-            return;
+            return self.try_again(task, left, context);
         }
         let cancelled = self.stopped == Some(FailureCause::Cancelled);
         self.failing.push_back((task, if cancelled { FailureCause::Cancelled } else { FailureCause::OwnAttempt }));
@@ -493,12 +522,16 @@ impl Scheduler {
         let root = self.root(task);
         for position in 0..self.table.outputs(task).len() {
             let data = self.table.outputs(task)[position];
-            self.table.datum_mut(data).state = DataState::Lost;
-            let cause = FailureCause::Input { data, root };
-            self.failing.extend(self.table.readers_of(data).map(|reader| (reader, cause)));
+            // One that ran again may have written this datum before.
+            if self.table.datum_mut(data).state != DataState::Present {
+                self.table.datum_mut(data).state = DataState::Lost;
+                self.fail_waiting_readers(data, FailureCause::Input { data, root });
+            }
         }
-        let cause = FailureCause::Predecessor { task, root };
-        self.failing.extend(self.table.waiters_of(task).map(|waiter| (waiter, cause)));
+        if !self.table.row_mut(task).was_done {
+            let cause = FailureCause::Predecessor { task, root };
+            self.failing.extend(self.table.waiters_of(task).map(|waiter| (waiter, cause)));
+        }
         self.release_inputs(task, context);
     }
 

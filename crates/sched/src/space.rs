@@ -228,9 +228,16 @@ impl SpaceRules {
         Some(entry)
     }
 
-    /// Removes a ready task that will not start.
+    /// Removes a ready task that will not start, or not yet.
     pub fn forget_ready(&mut self, task: TaskId) {
         self.remove_ready(task);
+        self.refused.retain(|other| *other != task);
+        self.stuck.remove(&task);
+    }
+
+    /// Counts a lost datum as no longer in the pool.
+    pub fn forget_data(&mut self, data: DataId) {
+        self.settled = self.settled.saturating_sub(self.size(data));
     }
 
     /// The bytes that must be free for a ready task; 0 if it is not ready.
@@ -252,6 +259,15 @@ impl SpaceRules {
         let bytes = self.size(data);
         if let Some(entry) = self.remove_ready(task) {
             self.insert_ready(task, ReadyTask { frees: entry.frees + bytes, ..entry });
+        }
+    }
+
+    /// Takes a datum from the bytes that the end of `task` frees, because it has another reader
+    /// again.
+    pub fn remove_freed(&mut self, task: TaskId, data: DataId) {
+        let bytes = self.size(data);
+        if let Some(entry) = self.remove_ready(task) {
+            self.insert_ready(task, ReadyTask { frees: entry.frees.saturating_sub(bytes), ..entry });
         }
     }
 

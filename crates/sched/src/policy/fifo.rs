@@ -40,6 +40,10 @@ impl SchedulingPolicy for FifoPolicy {
         self.0.start(assignment, chosen, workers, |_| true);
     }
 
+    fn remove(&mut self, task: TaskId) {
+        self.0.remove(task);
+    }
+
     fn relocate(&mut self, _: QueuedTask) {}
 
     fn on_free(&mut self, worker: WorkerId, workers: &Workers) {

@@ -246,6 +246,11 @@ impl SchedulingPolicy for LocalityPolicy {
         self.queue.start(assignment, chosen, workers, |_| true);
     }
 
+    fn remove(&mut self, task: TaskId) {
+        self.remove_from_places(task);
+        self.queue.remove(task);
+    }
+
     fn relocate(&mut self, moved: QueuedTask) {
         let task = moved.id;
         self.remove_from_places(task);

@@ -48,15 +48,11 @@ impl Scheduler {
         let losses = self.losses.entry(task).or_default();
         *losses += 1;
         if *losses > LOSSES_MAX || self.stopped.is_some() {
-            return self.on_attempt_failed(task, true, context);
+            // Also if data was lost with the worker: such a task may lose both each time.
+            return self.fail_attempt(task, true, context);
         }
-        self.release_resources(task);
-        self.space.end(task, self.tool(task), None);
-        let row = self.table.row_mut(task);
-        row.attempts_max += 1;
-        let left = row.attempts_max - row.attempts;
-        self.make_ready(task, None, context.now_ms);
-        context.commands.push(SchedulerCommand::Retry { task, left });
+        self.table.row_mut(task).attempts_max += 1;
+        self.fail_attempt(task, true, context);
     }
 
     /// The cause of a task's failure if it may run at one location only and that is gone.
