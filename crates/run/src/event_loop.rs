@@ -20,7 +20,7 @@ use crate::workspace::{OutputFile, Workspace, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{CapturedOutput, FailureReason, ReasonKind};
-use sched::{FailureCause, Scheduler, SchedulerCommand, SchedulerEvent};
+use sched::{AttemptId, FailureCause, Scheduler, SchedulerCommand, SchedulerEvent};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl<'a> EventLoop<'a> {
     fn execute(&mut self, command: SchedulerCommand) {
         match command {
             SchedulerCommand::Start { task, slot, attempt, .. } => self.launch(task, slot.0, attempt),
-            SchedulerCommand::Stop { task } => {
+            SchedulerCommand::Stop { task, .. } => {
                 if let Some(stop) = self.stops.get(&task) {
                     stop.cancel();
                 }
@@ -202,8 +202,8 @@ impl<'a> EventLoop<'a> {
                 self.eta.finished(self.context.flow.task(task), seconds);
                 let tool = self.tool_name(task);
                 (self.on_event)(&RunEvent::TaskDone { task, tool, seconds });
-                self.on_outputs(&made);
-                self.send_event(SchedulerEvent::Done(task));
+                self.on_outputs(task, &made);
+                self.send_event(SchedulerEvent::Done(self.attempt_of(task)));
             }
             Err(failure) => {
                 let failure = match evicted {
@@ -215,10 +215,16 @@ impl<'a> EventLoop<'a> {
         }
     }
 
+    /// The attempt of a task that runs; one machine runs no second one beside it.
+    fn attempt_of(&self, task: TaskId) -> AttemptId {
+        self.scheduler.running_attempt(task).expect("its end was not reported yet")
+    }
+
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
-    fn on_outputs(&mut self, made: &[OutputFile]) {
+    fn on_outputs(&mut self, task: TaskId, made: &[OutputFile]) {
+        let attempt = self.attempt_of(task);
         for made in made {
-            self.send_event(SchedulerEvent::Wrote { data: made.data, bytes: made.takes, place: None });
+            self.send_event(SchedulerEvent::Wrote { attempt, data: made.data, bytes: made.takes, place: None });
             self.export(made.data);
         }
         self.report_pool_state();
@@ -257,13 +263,13 @@ impl<'a> EventLoop<'a> {
 
     fn attempt_failed(&mut self, task: TaskId, failure: AttemptFailure) {
         let found_no_space = failure.kind == ReasonKind::NoSpace && !self.cancel.is_cancelled();
-        let retry = failure.retry;
+        let (attempt, retry) = (self.attempt_of(task), failure.retry);
         self.failures.insert(task, failure);
         self.report_pool_state();
         if found_no_space {
-            self.send_event(SchedulerEvent::NoSpace { task, retry });
+            self.send_event(SchedulerEvent::NoSpace { attempt, retry });
         } else {
-            self.send_event(SchedulerEvent::Failed { task, retry });
+            self.send_event(SchedulerEvent::Failed { attempt, retry });
         }
     }
 

@@ -4,7 +4,7 @@ use crate::messages::FailureCause;
 use crate::messages::LocationTarget;
 use crate::policy::{ClusterView, QueuedTask, SchedulingPolicy, StartReason};
 use crate::resources::{Demand, SlotId, WorkerId};
-use crate::table::{DataState, TaskState, TaskTable};
+use crate::table::{DataState, RunningAttempt, TaskState, TaskTable};
 use flow::{DataId, TaskId};
 
 /// The state of a task, with its explanation.
@@ -36,7 +36,7 @@ pub enum TaskExplanation {
         /// The time since which it has been ready, on the caller's clock.
         since_ms: u64,
     },
-    /// The task runs.
+    /// The task runs. Of two attempts this is the older one.
     Running {
         /// The worker that runs it.
         worker: WorkerId,
@@ -99,8 +99,8 @@ impl TaskExplanation {
                 let fits = view.workers.find(demand, hard_target(task, policy), &|_| true).is_some();
                 Some(Self::Ready { ahead, demand, fits, reason, lacks, since_ms })
             }
-            TaskState::Running(worker, slot, reason) => {
-                Some(Self::Running { worker, slot, reason, attempt: row.attempts, since_ms })
+            TaskState::Running(RunningAttempt { number: attempt, worker, slot, reason }) => {
+                Some(Self::Running { worker, slot, reason, attempt, since_ms })
             }
             TaskState::Done => Some(Self::Done),
             TaskState::Failed => failure(task).map(Self::Failed),

@@ -46,12 +46,17 @@ impl Harness {
         commands
     }
 
+    /// The running attempt of a task.
+    fn attempt(&self, id: u32) -> AttemptId {
+        self.0.running_attempt(TaskId(id)).expect("it runs")
+    }
+
     fn done(&mut self, id: u32) -> Vec<SchedulerCommand> {
-        self.on(SchedulerEvent::Done(TaskId(id)))
+        self.on(SchedulerEvent::Done(self.attempt(id)))
     }
 
     fn failed(&mut self, id: u32) -> Vec<SchedulerCommand> {
-        self.on(SchedulerEvent::Failed { task: TaskId(id), retry: false })
+        self.on(SchedulerEvent::Failed { attempt: self.attempt(id), retry: false })
     }
 
     fn lost(&mut self, data: u32) -> Vec<SchedulerCommand> {
@@ -200,7 +205,8 @@ fn a_running_reader_fails_for_good_if_its_input_will_never_exist_again() {
 fn a_task_that_runs_again_has_all_its_retries() {
     let flaky = TaskSpec { retries: 1, ..task(0, &[], &[1]) };
     let mut harness = Harness::new(1, vec![flaky, task(1, &[], &[]), task(2, &[1], &[])]);
-    let failed = |harness: &mut Harness| harness.on(SchedulerEvent::Failed { task: TaskId(0), retry: true });
+    let failed =
+        |harness: &mut Harness| harness.on(SchedulerEvent::Failed { attempt: harness.attempt(0), retry: true });
     assert_eq!(failed(&mut harness)[0], retry(0, 1));
     assert_eq!(harness.done(1), [start(0, 0, 2)]);
     harness.done(0);
@@ -226,7 +232,7 @@ fn a_task_that_found_no_space_waits_for_its_input_again() {
     let mut harness = Harness::new(2, vec![task(0, &[], &[1]), task(1, &[], &[]), task(2, &[1], &[])]);
     harness.on(SchedulerEvent::Pool(PoolState { capacity: 1000, used: 0, leaving: 0, waiting: 0 }));
     assert_eq!(harness.done(0), [start(2, 0, 1)]);
-    assert_eq!(harness.on(SchedulerEvent::NoSpace { task: TaskId(2), retry: false }), [retry(2, 1)]);
+    assert_eq!(harness.on(SchedulerEvent::NoSpace { attempt: harness.attempt(2), retry: false }), [retry(2, 1)]);
     assert_eq!(harness.lost(1), [again(0), start(0, 0, 2)]);
     assert_eq!(harness.done(1), []);
     assert_eq!(harness.done(0), [start(2, 0, 2)]);
@@ -397,9 +403,10 @@ impl LossyRun {
 
     fn end_task(&mut self) {
         let Some((task, worker)) = self.pick_running() else { return };
+        let attempt = self.scheduler.running_attempt(task).expect("it runs");
         for data in self.tasks[task.0 as usize].outputs.clone() {
             let (bytes, place) = (u64::from(self.below(100)), Some(PlaceId(worker.0 % 3)));
-            self.send(SchedulerEvent::Wrote { data, bytes, place });
+            self.send(SchedulerEvent::Wrote { attempt, data, bytes, place });
         }
         for data in &self.tasks[task.0 as usize].outputs {
             self.existing.insert(*data);
@@ -407,7 +414,7 @@ impl LossyRun {
         }
         self.running.remove(&task);
         self.done.insert(task);
-        self.send(SchedulerEvent::Done(task));
+        self.send(SchedulerEvent::Done(attempt));
     }
 
     /// Fails a running task of which an input is gone: it has no retries, and still goes on.
@@ -417,8 +424,9 @@ impl LossyRun {
             self.running.remove(&task);
             let retry = self.below(2) == 0;
             let no_space = self.below(4) == 0;
-            let failed = SchedulerEvent::Failed { task, retry };
-            self.send(if no_space { SchedulerEvent::NoSpace { task, retry } } else { failed });
+            let attempt = self.scheduler.running_attempt(task).expect("it runs");
+            let failed = SchedulerEvent::Failed { attempt, retry };
+            self.send(if no_space { SchedulerEvent::NoSpace { attempt, retry } } else { failed });
         }
     }
 

@@ -1,28 +1,30 @@
 //! The scheduler's state machine: how each event changes the table, the queue and the free
 //! resources.
 //!
-//! Failures spread by a worklist (`failing`), not by recursion, so a chain of 100,000 tasks fails
-//! on a small stack. Asserted invariants: a task ends once; only running tasks report an end;
+//! Asserted invariants: a task ends once; only running tasks report an end;
 //! something runs while there are unfinished tasks, unless workers are missing.
 
 mod cluster;
+mod failures;
 mod lineage;
+mod stragglers;
 
 use crate::explain::TaskExplanation;
 use crate::locations::{Locations, ToolDurations};
 use crate::messages::Location;
 use crate::messages::{
-    AddError, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
+    AddError, AttemptId, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
 };
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-use crate::space::{NoSpaceOutcome, SpaceRules};
+use crate::space::SpaceRules;
 use crate::table::{DataState, TaskState, TaskTable};
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use cluster::LOSSES_MAX;
+use stragglers::Stragglers;
 
 /// The number of tasks in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -95,6 +97,8 @@ pub struct Scheduler {
     again: VecDeque<TaskId>,
     /// Running tasks of which an input was lost since their start.
     deprived: HashSet<TaskId>,
+    /// Second attempts, and those that were stopped because another one succeeded.
+    stragglers: Stragglers,
 }
 
 /// The context of one call of `on`: the time, and the commands so far.
@@ -133,6 +137,7 @@ impl Scheduler {
             failing: VecDeque::new(),
             again: VecDeque::new(),
             deprived: HashSet::new(),
+            stragglers: Stragglers::default(),
         }
     }
 
@@ -167,12 +172,18 @@ impl Scheduler {
     /// the resulting commands.
     pub fn on(&mut self, event: SchedulerEvent, now_ms: u64, commands: &mut Vec<SchedulerCommand>) {
         let context = &mut EventContext { now_ms, commands };
+        let is_tick = event == SchedulerEvent::Tick;
         match event {
             SchedulerEvent::Begin => self.on_begin(context),
             SchedulerEvent::Add(spec) => self.on_add(&spec, context),
             SchedulerEvent::Close => self.close(context),
-            SchedulerEvent::Done(task) => self.on_done(task, context),
-            SchedulerEvent::Wrote { data, bytes, place } => self.on_wrote(data, bytes, place),
+            SchedulerEvent::Tick => {}
+            SchedulerEvent::Done(attempt) => self.on_attempt_done(attempt, context),
+            SchedulerEvent::Wrote { attempt, data, bytes, place } => {
+                if !self.stragglers.is_stopped(attempt) {
+                    self.on_wrote(data, bytes, place);
+                }
+            }
             SchedulerEvent::Sealed(data) => self.on_sealed(data, context),
             SchedulerEvent::Located { data, place, bytes } => self.on_located(data, place, bytes),
             SchedulerEvent::Unlocated { data, place } => self.on_unlocated(data, place),
@@ -182,12 +193,23 @@ impl Scheduler {
             SchedulerEvent::LostWorker(worker) => self.on_lost_worker(worker, context),
             SchedulerEvent::PlaceState { place, capacity, used } => self.workers.set_storage(place, capacity, used),
             SchedulerEvent::Pool(state) => self.space.update_pool(state),
-            SchedulerEvent::NoSpace { task, retry } => self.on_no_space(task, retry, context),
-            SchedulerEvent::Failed { task, retry } => self.on_attempt_failed(task, retry, context),
+            SchedulerEvent::NoSpace { attempt, retry } => {
+                if !self.ends_beside_another(attempt) {
+                    self.on_no_space(attempt.task, retry, context);
+                }
+            }
+            SchedulerEvent::Failed { attempt, retry } => {
+                if !self.ends_beside_another(attempt) {
+                    self.on_attempt_failed(attempt.task, retry, context);
+                }
+            }
             SchedulerEvent::Cancel => self.on_cancel(context),
         }
         self.propagate_failures(context);
         self.start_ready(context);
+        if is_tick && self.options.stragglers {
+            self.start_seconds(context);
+        }
         self.finish_if_all_ended(context);
     }
 
@@ -204,6 +226,14 @@ impl Scheduler {
     /// The resources of a worker, and those that are free; `None` if it was never added.
     pub fn resources(&self, worker: WorkerId) -> Option<&FreeResources> {
         self.workers.resources(worker)
+    }
+
+    /// The attempt of a running task, the older one if it has two; `None` if the task does not run.
+    pub fn running_attempt(&self, task: TaskId) -> Option<AttemptId> {
+        match self.table.row(task)?.state {
+            TaskState::Running(attempt) => Some(AttemptId { task, attempt: attempt.number }),
+            _ => None,
+        }
     }
 
     /// The state of the task at `now_ms`, and why it waits, runs where it runs or failed; `None`
@@ -272,23 +302,6 @@ impl Scheduler {
             |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == TaskState::Failed && !row.was_done);
         let input = self.table.inputs(task).find(lost).and_then(|data| self.cause_by_data(data));
         input.or_else(|| self.table.after(task).find(failed).map(|task| self.cause_by_task(task)))
-    }
-
-    fn cause_by_data(&self, data: DataId) -> Option<FailureCause> {
-        let writer = self.table.datum(data)?.writer()?;
-        Some(FailureCause::Input { data, root: self.root(writer) })
-    }
-
-    fn cause_by_task(&self, task: TaskId) -> FailureCause {
-        FailureCause::Predecessor { task, root: self.root(task) }
-    }
-
-    /// The task at the root of a task's failure.
-    fn root(&self, failed: TaskId) -> TaskId {
-        match self.failures.get(&failed) {
-            Some(FailureCause::Input { root, .. } | FailureCause::Predecessor { root, .. }) => *root,
-            _ => failed,
-        }
     }
 
     /// Counts the inputs and tasks that a new task lacks; it is ready if there are none.
@@ -403,10 +416,17 @@ impl Scheduler {
         self.release_inputs(task, context);
     }
 
-    /// Returns the resources of a running task; returns where it ran.
+    /// Returns the resources of a running task of one attempt; returns where it ran.
     fn release_resources(&mut self, task: TaskId) -> (WorkerId, SlotId) {
         self.deprived.remove(&task);
-        let (worker, slot) = self.workers.end(task);
+        let attempt = self.running_attempt(task).expect("only a running task reports its end");
+        self.forget_straggler(task);
+        self.release_attempt(attempt)
+    }
+
+    /// Returns the resources of an attempt; returns where it ran.
+    fn release_attempt(&mut self, attempt: AttemptId) -> (WorkerId, SlotId) {
+        let (worker, slot) = self.workers.end(attempt);
         if self.workers.is_active(worker) {
             self.policy.on_free(worker, &self.workers);
         }
@@ -450,91 +470,6 @@ impl Scheduler {
         }
     }
 
-    fn on_no_space(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
-        let is_deprived = self.deprived.contains(&task);
-        if self.stopped.is_some() || is_deprived || self.space.on_no_space(task) == NoSpaceOutcome::Final {
-            return self.on_attempt_failed(task, retry, context);
-        }
-        self.release_resources(task);
-        self.set_state(task, TaskState::Ready, context.now_ms);
-        let row = self.table.row_mut(task);
-        row.attempts_max += 1;
-        context.commands.push(SchedulerCommand::Retry { task, left: row.attempts_max - row.attempts });
-    }
-
-    /// A failed attempt counts, unless an input was lost meanwhile.
-    fn on_attempt_failed(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
-        let is_deprived = self.deprived.contains(&task);
-        self.table.row_mut(task).attempts_max += u32::from(is_deprived);
-        self.fail_attempt(task, retry || is_deprived, context);
-    }
-
-    fn fail_attempt(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
-        self.release_resources(task);
-        self.space.end(task, self.tool(task), None);
-        let row = self.table.row_mut(task);
-        let left = row.attempts_max - row.attempts;
-        if retry && left > 0 && self.stopped.is_none() {
-            return self.try_again(task, left, context);
-        }
-        let cancelled = self.stopped == Some(FailureCause::Cancelled);
-        self.failing.push_back((task, if cancelled { FailureCause::Cancelled } else { FailureCause::OwnAttempt }));
-        self.propagate_failures(context);
-        if self.options.fail_fast && self.stopped.is_none() {
-            self.stop(FailureCause::FailFast { root: task });
-        }
-    }
-
-    fn on_cancel(&mut self, context: &mut EventContext) {
-        if self.ended || self.stopped == Some(FailureCause::Cancelled) {
-            return;
-        }
-        self.stop(FailureCause::Cancelled);
-        let runs = |task: &TaskId| self.table.row(*task).is_some_and(|row| matches!(row.state, TaskState::Running(..)));
-        let running = (0..self.table.len()).map(TaskId).filter(runs);
-        context.commands.extend(running.map(|task| SchedulerCommand::Stop { task }));
-    }
-
-    /// Stops the run: no task starts any more, and all that have not started are about to fail.
-    fn stop(&mut self, cause: FailureCause) {
-        self.stopped = Some(cause);
-        for task in (0..self.table.len()).map(TaskId) {
-            if matches!(self.table.row_mut(task).state, TaskState::New | TaskState::Ready) {
-                self.failing.push_back((task, cause));
-            }
-        }
-    }
-
-    /// Fails the failing tasks and all tasks that depend on them.
-    fn propagate_failures(&mut self, context: &mut EventContext) {
-        while let Some((task, cause)) = self.failing.pop_front() {
-            if self.table.row_mut(task).state != TaskState::Failed {
-                self.fail(task, cause, context);
-            }
-        }
-    }
-
-    fn fail(&mut self, task: TaskId, cause: FailureCause, context: &mut EventContext) {
-        self.set_state(task, TaskState::Failed, context.now_ms);
-        self.space.count_task_ended(self.tool(task));
-        self.failures.insert(task, cause);
-        context.commands.push(SchedulerCommand::Failed { task, cause });
-        let root = self.root(task);
-        for position in 0..self.table.outputs(task).len() {
-            let data = self.table.outputs(task)[position];
-            // One that ran again may have written this datum before.
-            if self.table.datum_mut(data).state != DataState::Present {
-                self.table.datum_mut(data).state = DataState::Lost;
-                self.fail_waiting_readers(data, FailureCause::Input { data, root });
-            }
-        }
-        if !self.table.row_mut(task).was_done {
-            let cause = FailureCause::Predecessor { task, root };
-            self.failing.extend(self.table.waiters_of(task).map(|waiter| (waiter, cause)));
-        }
-        self.release_inputs(task, context);
-    }
-
     fn start_ready(&mut self, context: &mut EventContext) {
         if !self.begun || self.stopped.is_some() {
             return;
@@ -555,6 +490,9 @@ impl Scheduler {
         }
         let TaskCounts { ready, running, done, failed, .. } = self.counts;
         let waits = self.space.waits_for_leaving() || self.workers.may_lack() || !self.targets.is_empty();
+        if !self.workers.is_idle() {
+            return; // A task runs, or an attempt that was stopped.
+        }
         let goes_on = running > 0 || (ready > 0 && waits);
         assert!(goes_on || self.counts.unfinished() == 0, "nothing runs and tasks wait: the graph has a cycle");
         if self.counts.unfinished() == 0 {

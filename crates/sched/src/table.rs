@@ -12,6 +12,19 @@ use flow::{DataId, TaskId, ToolId};
 /// The index that stands for no edge.
 const NONE: u32 = u32::MAX;
 
+/// An attempt of a task that runs: the older one if it has two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningAttempt {
+    /// The number of the attempt, from 1.
+    pub number: u32,
+    /// The worker that runs it.
+    pub worker: WorkerId,
+    /// The lane in which it runs.
+    pub slot: SlotId,
+    /// The reason why it runs there.
+    pub reason: StartReason,
+}
+
 /// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskState {
@@ -21,8 +34,8 @@ pub enum TaskState {
     New,
     /// The task may start.
     Ready,
-    /// The task runs in this lane of this worker, chosen for this reason.
-    Running(WorkerId, SlotId, StartReason),
+    /// The task runs.
+    Running(RunningAttempt),
     /// The task succeeded.
     Done,
     /// The task failed for good.

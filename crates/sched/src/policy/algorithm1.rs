@@ -229,6 +229,10 @@ impl SchedulingPolicy for Algorithm1Policy {
         true
     }
 
+    fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.queue.is_reserved(worker)
+    }
+
     fn get(&self, task: TaskId) -> Option<&QueuedTask> {
         self.queue.get(task)
     }

@@ -54,6 +54,10 @@ impl SchedulingPolicy for FifoPolicy {
         self.0.on_worker_gone(worker, workers)
     }
 
+    fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.0.is_reserved(worker)
+    }
+
     fn get(&self, task: TaskId) -> Option<&QueuedTask> {
         self.0.get(task)
     }

@@ -267,6 +267,10 @@ impl SchedulingPolicy for LocalityPolicy {
         self.queue.on_worker_gone(worker, workers)
     }
 
+    fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.queue.is_reserved(worker)
+    }
+
     fn get(&self, task: TaskId) -> Option<&QueuedTask> {
         self.queue.get(task)
     }

@@ -127,10 +127,11 @@ impl<'a> Simulation<'a> {
             sorted: stats.ready.iter().rev().peekable(),
             changed: BTreeSet::new(),
         };
+        let beside: u64 = space.beside.values().sum();
         let mut simulation = Self {
             table,
             space,
-            used: (space.pool.used + space.yet_to_write()).saturating_sub(space.pool.leaving),
+            used: (space.pool.used + space.yet_to_write()).saturating_sub(space.pool.leaving + beside),
             tools: space.tools.iter().map(ready).collect(),
             taken: HashSet::new(),
             changed: HashMap::new(),
