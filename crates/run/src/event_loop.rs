@@ -27,7 +27,7 @@ use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use report::{CapturedOutput, FailureReason, ReasonKind};
-use sched::{FailureCause, Scheduler, SchedulerCommand, SchedulerEvent, WorkerId};
+use sched::{AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, WorkerId};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +84,9 @@ pub struct EventLoop<'a> {
     cancel: CancellationToken,
     begun: Instant,
     /// The attempts that run, and their workers.
-    running: HashMap<TaskId, (u32, WorkerId)>,
+    running: HashMap<AttemptId, WorkerId>,
+    /// Places of the workers of a cluster.
+    places: HashMap<WorkerId, PlaceId>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<ExportResult>,
@@ -121,6 +123,7 @@ impl<'a> EventLoop<'a> {
             cancel,
             begun: Instant::now(),
             running: HashMap::new(),
+            places: HashMap::new(),
             keeping: JoinSet::new(),
             exporting: JoinSet::new(),
             export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
@@ -172,7 +175,7 @@ impl<'a> EventLoop<'a> {
                 self.recorder.problem(text.clone());
                 self.warn(text);
                 self.cancel.cancel();
-                let workers: HashSet<WorkerId> = self.running.values().map(|(_, worker)| *worker).collect();
+                let workers: HashSet<WorkerId> = self.running.values().copied().collect();
                 workers.into_iter().for_each(|worker| self.lose(worker));
             }
         }
@@ -191,14 +194,10 @@ impl<'a> EventLoop<'a> {
     }
 
     fn lose(&mut self, worker: WorkerId) {
-        let lost: Vec<(TaskId, u32)> = self
-            .running
-            .iter()
-            .filter(|(_, (_, at))| *at == worker)
-            .map(|(task, (attempt, _))| (*task, *attempt))
-            .collect();
-        for (task, attempt) in lost {
-            self.running.remove(&task);
+        let lost: Vec<AttemptId> =
+            self.running.iter().filter(|(_, at)| **at == worker).map(|(attempt, _)| *attempt).collect();
+        for AttemptId { task, attempt } in lost {
+            self.running.remove(&AttemptId { task, attempt });
             self.recorder.attempt_lost(task, worker);
             if let Some(files) = &self.context.files {
                 files.remove_attempt(task, attempt);
@@ -230,11 +229,14 @@ impl<'a> EventLoop<'a> {
     fn execute(&mut self, command: SchedulerCommand) {
         match command {
             SchedulerCommand::Start { task, worker, slot, attempt } => self.launch(task, (worker, slot.0), attempt),
-            SchedulerCommand::Stop { task } => {
-                if let Some((attempt, worker)) = self.running.get(&task) {
-                    self.executor.stop(*worker, task, *attempt);
+            SchedulerCommand::Stop { task, attempt } => {
+                if let Some(worker) = self.running.get(&AttemptId { task, attempt }) {
+                    self.executor.stop(*worker, task, attempt);
                 }
             }
+            SchedulerCommand::Again { task } => self.again(task),
+            // Inputs stay until the end of the run.
+            SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
@@ -248,7 +250,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
-        self.running.insert(task, (attempt, worker));
+        self.running.insert(AttemptId { task, attempt }, worker);
         self.recorder.started(task, (worker, slot), attempt);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
@@ -269,7 +271,7 @@ impl<'a> EventLoop<'a> {
     /// An attempt has ended. The files of a failed one are kept first, if the user wants that.
     fn on_outcome(&mut self, outcome: AttemptOutcome) {
         let (task, attempt) = (outcome.task, outcome.attempt);
-        if self.running.get(&task).is_none_or(|(running, _)| *running != attempt) {
+        if !self.running.contains_key(&AttemptId { task, attempt }) {
             // It was given up before. What it wrote was removed then, or is removed now.
             if let Some(files) = &self.context.files {
                 files.remove_attempt(task, attempt);
@@ -300,7 +302,8 @@ impl<'a> EventLoop<'a> {
 
     fn attempt_ended(&mut self, attempt: EndedAttempt) {
         let task = attempt.outcome.task;
-        self.running.remove(&task);
+        let id = AttemptId { task, attempt: attempt.outcome.attempt };
+        let Some(worker) = self.running.remove(&id) else { return };
         self.recorder.attempt(&attempt);
         let limit = self.context.flow.tool_of(task).resources.memory;
         let is_reported = attempt.outcome.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
@@ -321,31 +324,31 @@ impl<'a> EventLoop<'a> {
                 if let Some(files) = &mut self.context.files {
                     files.set_writer(task, attempt.outcome.attempt);
                 }
-                self.on_outputs(&made);
-                self.send_event(SchedulerEvent::Done(task));
+                self.on_outputs(id, &made, self.places.get(&worker).copied());
+                self.send_event(SchedulerEvent::Done(id));
             }
-            Err(failure) => self.attempt_failed(task, failure),
+            Err(failure) => self.attempt_failed(id, failure),
         }
     }
 
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
-    fn on_outputs(&mut self, made: &[OutputFile]) {
+    fn on_outputs(&mut self, attempt: AttemptId, made: &[OutputFile], place: Option<PlaceId>) {
         for made in made {
-            self.send_event(SchedulerEvent::Wrote { data: made.data, bytes: made.takes, place: None });
+            self.send_event(SchedulerEvent::Wrote { attempt, data: made.data, bytes: made.takes, place });
             self.export(made.data);
         }
         self.report_pool_state();
     }
 
-    fn attempt_failed(&mut self, task: TaskId, failure: AttemptFailure) {
+    fn attempt_failed(&mut self, attempt: AttemptId, failure: AttemptFailure) {
         let found_no_space = failure.kind == ReasonKind::NoSpace && !self.cancel.is_cancelled();
         let retry = failure.retry;
-        self.failures.insert(task, failure);
+        self.failures.insert(attempt.task, failure);
         self.report_pool_state();
         if found_no_space {
-            self.send_event(SchedulerEvent::NoSpace { task, retry });
+            self.send_event(SchedulerEvent::NoSpace { attempt, retry });
         } else {
-            self.send_event(SchedulerEvent::Failed { task, retry });
+            self.send_event(SchedulerEvent::Failed { attempt, retry });
         }
     }
 
@@ -354,6 +357,13 @@ impl<'a> EventLoop<'a> {
         let reason = self.failures.remove(&task).map(|failure| failure.text).unwrap_or_default();
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskRetried { task, tool, reason });
+    }
+
+    /// A task that was done runs again, since data that it wrote is lost.
+    fn again(&mut self, task: TaskId) {
+        let tool = self.tool_name(task);
+        self.recorder.again(task);
+        (self.on_event)(&RunEvent::TaskRetried { task, tool, reason: "data that it wrote is lost".to_owned() });
     }
 
     fn failed(&mut self, task: TaskId, cause: FailureCause) {

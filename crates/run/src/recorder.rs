@@ -154,6 +154,16 @@ impl Recorder {
         task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
     }
 
+    /// Records that a task that was done runs again.
+    pub fn again(&mut self, id: TaskId) {
+        let task = self.task(id);
+        let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
+        let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
+        let text = "it succeeded, and data that it wrote was lost later".to_owned();
+        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+        task.status = Status::default();
+    }
+
     /// Records the failure of a task that never ran.
     pub fn never_ran(&mut self, id: TaskId, reason: FailureReason) {
         let task = self.task(id);

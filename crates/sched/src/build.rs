@@ -83,7 +83,7 @@ fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SchedulerCommand, SchedulerEvent, SlotId, WorkerId};
+    use crate::{AttemptId, SchedulerCommand, SchedulerEvent, SlotId, WorkerId};
     use flow::{ConfigType, DataRefs, Element, FileBinding, Param, Resources, Tool, ToolId};
 
     fn tool(cpus: u32) -> Tool {
@@ -144,8 +144,9 @@ mod tests {
         let mut scheduler = made.expect("it fits");
         let mut commands = vec![];
         scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
-        scheduler.on(SchedulerEvent::Done(TaskId(0)), 1, &mut commands);
-        scheduler.on(SchedulerEvent::Done(TaskId(1)), 2, &mut commands);
+        for task in [TaskId(0), TaskId(1)] {
+            scheduler.on(SchedulerEvent::Done(AttemptId { task, attempt: 1 }), 1, &mut commands);
+        }
         let start =
             |task| SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(0), attempt: 1 };
         let dropped = SchedulerCommand::Drop { data: DataId(1) };

@@ -99,6 +99,7 @@ impl ClusterRun {
             SchedulerCommand::Rejected { task, reason } => panic!("{task:?}: {reason}"),
             SchedulerCommand::Ended { .. } => self.ended = true,
             SchedulerCommand::Stop { .. } => panic!("it is not cancelled"),
+            SchedulerCommand::Again { .. } | SchedulerCommand::Provide { .. } => panic!("no data is lost"),
         }
     }
 
@@ -172,18 +173,19 @@ impl ClusterRun {
         let Some((task, (worker, _))) = self.running.iter().nth(pick as usize).map(|(task, at)| (*task, *at)) else {
             return;
         };
+        let attempt = AttemptId { task, attempt: self.attempts[&task] };
         let place = self.workers[&worker].place;
         if !succeeds {
             self.running.remove(&task);
-            return self.send(SchedulerEvent::Failed { task, retry: true });
+            return self.send(SchedulerEvent::Failed { attempt, retry: true });
         }
         for data in self.tasks[task.0 as usize].outputs.clone() {
             let bytes = u64::from(self.below(1000));
-            self.send(SchedulerEvent::Wrote { data, bytes, place: Some(place) });
+            self.send(SchedulerEvent::Wrote { attempt, data, bytes, place: Some(place) });
         }
         self.running.remove(&task);
         self.done.insert(task);
-        self.send(SchedulerEvent::Done(task));
+        self.send(SchedulerEvent::Done(attempt));
     }
 
     fn lose_worker(&mut self, worker: WorkerId, drains: bool) {
@@ -331,6 +333,11 @@ impl Cluster {
     }
 }
 
+/// The first attempt of a task.
+fn first(task: u32) -> AttemptId {
+    AttemptId { task: TaskId(task), attempt: 1 }
+}
+
 fn start(task: u32, worker: u32, attempt: u32) -> SchedulerCommand {
     SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(worker), slot: SlotId(0), attempt }
 }
@@ -386,12 +393,12 @@ fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
         assert_eq!(cluster.add(only_there(1)), [], "its worker is busy, and the other is not its own");
         let waits = cluster.0.explain(TaskId(1), 0);
         assert!(matches!(waits, Some(TaskExplanation::Ready { reason: WaitReason::LocationBusy, .. })), "{waits:?}");
-        assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(0))), [start(1, 0, 1)]);
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [start(1, 0, 1)]);
         assert_eq!(cluster.add(only_there(2)), []);
         let cause = FailureCause::NoSuchLocation { at };
         let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause };
         assert_eq!(cluster.on(SchedulerEvent::DrainWorker(WorkerId(0))), [failed(2)]);
-        assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(1))), [], "it was drained, not lost");
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [], "it was drained, not lost");
         assert_eq!(cluster.add(only_there(3)), [failed(3)]);
         let soft = TaskSpec { location: Some(Location { at, hard: false }), ..task(4, &[], &[]) };
         assert_eq!(cluster.add(soft), [start(4, 1, 1)], "it prefers a worker that is gone");
@@ -419,7 +426,7 @@ fn higher_priorities_go_first() {
         }
         let mut ended = 0;
         for next in [2, 4, 1, 3] {
-            assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(ended))), [start(next, 0, 1)], "{policy}");
+            assert_eq!(cluster.on(SchedulerEvent::Done(first(ended))), [start(next, 0, 1)], "{policy}");
             ended = next;
         }
     }
@@ -442,7 +449,7 @@ fn a_wide_task_is_not_starved_by_narrow_ones_on_many_workers() {
         for step in 0.. {
             assert!(step < 2 * policy::OVERTAKES_MAX, "{policy}: the wide task starves");
             let ended = running.remove(0);
-            let commands = cluster.on(SchedulerEvent::Done(TaskId(ended)));
+            let commands = cluster.on(SchedulerEvent::Done(first(ended)));
             let started = |command: &SchedulerCommand| match command {
                 SchedulerCommand::Start { task, .. } => Some(task.0),
                 _ => None,
@@ -460,9 +467,9 @@ fn sealed_data_is_dropped_before_the_workflow_is_closed() {
     let mut cluster = Cluster::new(PolicyKind::Locality, 1);
     cluster.add(task(0, &[], &[1]));
     cluster.add(task(1, &[1], &[]));
-    assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(0))), [start(1, 0, 1)]);
+    assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [start(1, 0, 1)]);
     assert_eq!(cluster.on(SchedulerEvent::Sealed(DataId(1))), []);
-    assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(1))), [SchedulerCommand::Drop { data: DataId(1) }]);
+    assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [SchedulerCommand::Drop { data: DataId(1) }]);
     let reason = AddError::Sealed { data: DataId(1) };
     assert_eq!(cluster.add(task(2, &[1], &[])), [SchedulerCommand::Rejected { task: TaskId(2), reason }]);
     assert_eq!(reason.to_string(), "data 1 was sealed, so no further task can read it");

@@ -92,6 +92,11 @@ impl TwoPlaces {
     }
 }
 
+/// The end of the first attempt of a task.
+fn done(task: u32) -> SchedulerEvent {
+    SchedulerEvent::Done(AttemptId { task: TaskId(task), attempt: 1 })
+}
+
 #[test]
 fn a_task_waits_for_its_place_until_reading_from_afar_is_quicker() {
     let mut two = TwoPlaces::new();
@@ -111,7 +116,7 @@ fn a_long_queue_at_one_place_is_shared_with_others() {
     let mut two = TwoPlaces::new();
     two.given(0, 0, 100_000_000);
     two.add(0, &[0], 0);
-    assert_eq!(two.on(SchedulerEvent::Done(TaskId(0)), 400), []);
+    assert_eq!(two.on(done(0), 400), []);
     assert_eq!(two.add(1, &[0], 400), [(1, 0)]);
     assert_eq!([two.add(2, &[0], 400), two.add(3, &[0], 400)], [vec![], vec![]], "400 ms each");
     assert_eq!(two.add(4, &[0], 400), [(2, 1)], "three wait: the last one for longer than a second");
@@ -154,7 +159,7 @@ fn a_priority_counts_more_than_bytes_at_the_place() {
     two.add(2, &[0], 0);
     let high = TaskSpec { priority: 1, ..TaskSpec::new(TaskId(3)) };
     two.on(SchedulerEvent::Add(Box::new(high)), 0);
-    assert_eq!(two.on(SchedulerEvent::Done(TaskId(0)), 1), [(3, 0)]);
+    assert_eq!(two.on(done(0), 1), [(3, 0)]);
     assert_eq!(two.reason(3), StartReason::HighestPriority);
 }
 
@@ -168,8 +173,8 @@ fn data_that_is_no_longer_at_a_place_does_not_draw_tasks_there() {
     two.add(2, &[0], 0);
     two.add(3, &[1], 0);
     two.on(SchedulerEvent::Unlocated { data: DataId(0), place: PlaceId(1) }, 0);
-    assert_eq!(two.on(SchedulerEvent::Done(TaskId(1)), 1), [(3, 1)], "the other one has no bytes there now");
-    assert_eq!(two.on(SchedulerEvent::Done(TaskId(0)), 1), [(2, 0)]);
+    assert_eq!(two.on(done(1), 1), [(3, 1)], "the other one has no bytes there now");
+    assert_eq!(two.on(done(0), 1), [(2, 0)]);
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn no_task_waits_for_its_place_for_ever() {
         assert_eq!(started, [(id, 1)], "the next one at place 1");
         overtaken += 1;
         two.on(SchedulerEvent::Add(Box::new(spec(id + 1))), 0);
-        started = two.on(SchedulerEvent::Done(TaskId(id)), 0);
+        started = two.on(done(id), 0);
         if started == [(1, 1)] {
             break;
         }

@@ -121,6 +121,8 @@ pub enum StartReason {
     Overtaken,
     /// The space rules chose it, because the pool is crowded.
     Space,
+    /// It is a second attempt, because the first one takes much longer than others of its tool.
+    Straggler,
 }
 
 /// A ready task as a policy holds it.
@@ -222,6 +224,9 @@ pub trait SchedulingPolicy: Debug + Send {
     /// another. Called before the resources are taken.
     fn start(&mut self, assignment: &Assignment, slot: SlotId, chosen: bool, workers: &Workers);
 
+    /// Removes a task that will not start, or not yet, if it is held.
+    fn remove(&mut self, task: TaskId);
+
     /// Updates the inputs by place of a task, if it is held.
     fn relocate(&mut self, moved: QueuedTask);
 
@@ -231,6 +236,9 @@ pub trait SchedulingPolicy: Debug + Send {
     /// The worker gets no more tasks. Returns the tasks that may run there only and whose location
     /// is gone; they are no longer held.
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId>;
+
+    /// Returns whether a worker is reserved for a task that waits.
+    fn is_reserved(&self, worker: WorkerId) -> bool;
 
     /// Returns whether the caller should clean a lane before a task starts there.
     fn cleans(&self) -> bool {

@@ -246,6 +246,11 @@ impl SchedulingPolicy for LocalityPolicy {
         self.queue.start(assignment, chosen, workers, |_| true);
     }
 
+    fn remove(&mut self, task: TaskId) {
+        self.remove_from_places(task);
+        self.queue.remove(task);
+    }
+
     fn relocate(&mut self, moved: QueuedTask) {
         let task = moved.id;
         self.remove_from_places(task);
@@ -260,6 +265,10 @@ impl SchedulingPolicy for LocalityPolicy {
 
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
         self.queue.on_worker_gone(worker, workers)
+    }
+
+    fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.queue.is_reserved(worker)
     }
 
     fn get(&self, task: TaskId) -> Option<&QueuedTask> {

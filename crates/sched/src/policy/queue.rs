@@ -116,6 +116,11 @@ impl ReadyQueue {
         if is_higher { StartReason::HighestPriority } else { StartReason::FirstInQueue }
     }
 
+    /// Returns whether a worker is reserved for a task that waits.
+    pub fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.reserved.contains_key(&worker)
+    }
+
     /// Removes a held task.
     pub fn remove(&mut self, id: TaskId) -> Option<QueuedTask> {
         let entry = self.entries.remove(&id)?;
