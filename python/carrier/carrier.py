@@ -1,10 +1,8 @@
-"""The carrier of a run on a Dask cluster: a client of Dask that passes lines (docs/formats/carrier.md).
+# mypy: allow-untyped-calls
+"""The carrier of a run on a Dask cluster passes lines (docs/formats/carrier.md).
 
-`tidemill run --on` contains this file and starts it as `python3 -c`. It reads messages of the run
-on standard input and prints its own on standard output. It knows nothing of workflows.
-
-`Plugin` and `Dialogue`, `visit`, `carry` and `forget` run in Dask's processes. Cloudpickle sends
-them by value, because no file has them there: they use the standard library and `distributed` only.
+`tidemill run --on` contains this file and starts it as `python3 -c`. `Plugin`, `visit`, `carry` and
+`forget` run in processes of Dask. Cloudpickle sends them by value, for no file has them there.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -21,193 +20,146 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 import warnings
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Callable
 
 try:
-    from distributed import Client, Future, WorkerPlugin, __version__, get_worker, secede, wait
+    import distributed
     from distributed.protocol.pickle import dumps
 except ImportError as missing:
-    print(json.dumps({"failed": {"message": f"{sys.executable} cannot import distributed: {missing}", "hint": "pip install distributed"}}), flush=True)
+    why = {"message": f"{sys.executable} cannot use Dask: {missing}", "hint": "pip install distributed"}
+    print(json.dumps({"failed": why}), flush=True)
     sys.exit(1)
 
-# One message or line. Orders of many attempts and outcomes with captured output take some MiB.
+# What a worker answers, and the key of an order: values of JSON.
+Value = Any
+
+# A message: orders of many attempts and outcomes with captured output take some MiB.
 LINE_BYTES_MAX = 1 << 28
-# Lines from an agent that travel as one event, and the pause in which they collect.
+# Lines of an agent that travel as one event, and the pause in which more of them collect.
 EVENT_BYTES_MAX = 1 << 20
 EVENT_SECONDS = 0.002
-# The end of an agent's standard error that explains why it ended.
+# The end of an agent's standard error, which explains its end.
 STDERR_BYTES_MAX = 4096
-# An agent's socket is tried again for so long: an agent that lives accepts within milliseconds.
+# An agent that lives accepts within milliseconds. Lines wait longer than its socket is tried.
 SOCKET_SECONDS_MAX = 5.0
 SOCKET_RETRY_SECONDS = 0.2
-# Lines wait so long for the connection to the agent: longer than it is tried.
-LINK_SECONDS_MAX = 10.0
-VERSION_SECONDS_MAX = 10.0
-# Answers of workers. An agent's answer may need the start of a node of the pool.
+LINK_SECONDS_MAX = 2 * SOCKET_SECONDS_MAX
+# Answers of a worker, and of an agent that starts a node of the pool before it answers.
 CALL_SECONDS_MAX = 30.0
 SAY_SECONDS_MAX = 600.0
-# The scheduler is asked for its workers so often. Without an answer for so long it is lost.
+# The scheduler is asked for its workers so often, and is lost without an answer for so long.
 WATCH_SECONDS = 0.5
 SCHEDULER_SECONDS_MAX = 30.0
-# New workers are waited for so long, so that one message tells of all of them.
-NEW_WORKERS_SECONDS = 1.0
 RECONNECT_SECONDS = 1.0
+# Workers that are new together are waited for, so that one message tells of them.
+NEW_WORKERS_SECONDS = 1.0
+# A task that was told that its orders have ended takes milliseconds to end.
+ENDED_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 5.0
-# The scheduler keeps a thousand events of a topic. It forgets them after so many bytes.
+# The scheduler keeps the last thousand events, which it need not: it forgets them so often.
 LOG_BYTES_MAX = 8 << 20
-HINT = "is `dask scheduler` running at this address? Its workers need the same Python and distributed as this machine"
+HINT = "is `dask scheduler` running at this address, with the same Python and distributed as here?"
 
 
-class Dialogue:
-    """The standard streams of an agent that starts.
+class Plugin(distributed.WorkerPlugin):
+    """The plug-in of one run in one worker: starts the host's agent, and passes lines.
 
-    It is not asyncio's own process, because the end of that one would kill the agent.
-    """
-
-    def __init__(self, binary: str) -> None:
-        pipe = subprocess.PIPE
-        self.binary = binary
-        self.process = subprocess.Popen([binary, "agent"], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
-        self.reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
-        self.tail = b""
-        self.turn = asyncio.Lock()
-
-    async def open(self) -> None:
-        """Watches the streams."""
-        loop = asyncio.get_running_loop()
-        errors = asyncio.StreamReader()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self.reader), self.process.stdout)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(errors), self.process.stderr)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self.process.stdin)
-        self.writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        self.drained = asyncio.ensure_future(self.drain(errors))
-
-    async def drain(self, errors: asyncio.StreamReader) -> None:
-        """Reads standard error, so that the agent never waits, and keeps its end."""
-        while chunk := await errors.read(STDERR_BYTES_MAX):
-            self.tail = (self.tail + chunk)[-STDERR_BYTES_MAX:]
-
-    async def say(self, line: str) -> str:
-        """Writes a line; returns the one that answers."""
-        async with self.turn:
-            with contextlib.suppress(OSError):
-                self.writer.write(line.encode() + b"\n")
-                await self.writer.drain()
-            answer = await self.reader.readline()
-        if answer.endswith(b"\n"):
-            return answer[:-1].decode(errors="replace")
-        raise RuntimeError(await self.ending())
-
-    async def ending(self) -> str:
-        """Why there is no answer: the exit code and the end of standard error."""
-        await asyncio.wait([self.drained], timeout=1)
-        try:
-            code = await asyncio.to_thread(self.process.wait, 1)
-            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        except subprocess.TimeoutExpired:
-            how = "closed its standard output"
-        tail = self.tail.decode(errors="replace").strip()
-        return f"`{self.binary} agent` ended: {how}" + (f": {tail}" if tail else "")
-
-
-class Plugin(WorkerPlugin):
-    """The plug-in of one run in one worker: starts the host's agent, and passes lines to and from it.
-
-    All its methods run on the worker's event loop.
+    Its methods run on the worker's event loop.
     """
 
     def __init__(self, name: str, binary: str) -> None:
         self.name = name
         self.binary = binary
 
-    def setup(self, worker: Any) -> None:
-        """Begins without a connection."""
+    def setup(self, worker: Value) -> None:
+        """Begins without a connection to an agent."""
         self.worker = worker
-        self.address = worker.address
-        self.socket = ""
+        self.address, self.socket = worker.address, ""
         self.link: asyncio.Future[None] | None = None
-        self.linked = asyncio.Event()
-        self.turn = asyncio.Lock()
+        self.linked, self.turn = asyncio.Event(), asyncio.Lock()
         self.writer: asyncio.StreamWriter | None = None
-        self.dialogue: Dialogue | None = None
-        # Tasks that wait here, by Dask's key, and which of them waits for an order's end.
-        self.waits: dict[str, tuple[asyncio.Future[None], set[Any]]] = {}
-        self.tasks: dict[Any, str] = {}
+        self.agent: subprocess.Popen[bytes] | None = None
+        # Tasks that wait here for the end of their orders, by Dask's key: what is left of them.
+        self.waits: dict[str, tuple[asyncio.Future[None], set[Value]]] = {}
 
-    def teardown(self, worker: Any) -> None:  # noqa: ARG002
-        """Leaves the agent alone: it outlives the workers."""
-        if self.link is not None:
-            self.link.cancel()
-        if self.writer is not None:
-            self.writer.close()
-        self.end_waits("the worker or the run's plug-in ends")
+    def teardown(self, worker: Value) -> None:  # noqa: ARG002 (Dask's)
+        """Closes connections. The agent goes on."""
+        for closed in (self.link and self.link.cancel, self.writer and self.writer.close, self.agent and self.agent.stdin.close):
+            with contextlib.suppress(OSError):
+                closed and closed()
+        self.fail("the worker or the plug-in ends")
 
-    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:  # noqa: ARG002
+    def transition(self, key: Value, start: str, finish: str, **_: Value) -> None:  # noqa: ARG002
         """Ends the wait of a task that Dask has cancelled: its thread would wait forever."""
         if key in self.waits and finish in {"cancelled", "released", "forgotten"}:
             self.finish([key])
 
-    def find(self) -> tuple[str, int] | None:
-        """The host's `tidemill`, and its time of change."""
-        for path in (os.environ.get("TIDEMILL"), shutil.which("tidemill"), self.binary):
-            if path and os.path.isfile(path) and os.access(path, os.X_OK):
-                return path, os.stat(path).st_mtime_ns
-        return None
-
-    async def search(self) -> tuple[str, int] | None:
-        """`find`, for the carrier."""
-        return self.find()
-
-    async def version(self, path: str) -> str | None:
-        """The first line of `tidemill --version`; None if it does not run."""
-        command = [path, "--version"]
-        try:
-            done = await asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, timeout=VERSION_SECONDS_MAX, check=True)
-        except (OSError, subprocess.SubprocessError):
+    async def search(self, known: dict[str, str | None]) -> tuple[str, str, str | None] | None:
+        """Finds `tidemill`: its path, path with time of change, and version if it runs."""
+        paths = (os.environ.get("TIDEMILL"), shutil.which("tidemill"), self.binary)
+        path = next((path for path in paths if path and os.path.isfile(path) and os.access(path, os.X_OK)), None)
+        if path is None:
             return None
-        return next(iter(done.stdout.decode(errors="replace").splitlines()), None)
+        stamp = f"{path} {os.stat(path).st_mtime_ns}"
+        if stamp not in known:
+            try:
+                command = [path, "--version"]
+                call = asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CALL_SECONDS_MAX / 2, check=True)
+                known[stamp] = (await call).stdout.decode(errors="replace").split("\n")[0]
+            except (OSError, subprocess.SubprocessError):
+                known[stamp] = None
+        return path, stamp, known[stamp]
 
-    async def launch(self) -> str:
-        """Starts the agent of this host."""
-        found = self.find()
-        if found is None:
-            raise RuntimeError("no tidemill here: neither TIDEMILL, nor PATH, nor the run's own path has one")
-        self.dialogue = Dialogue(found[0])
-        await self.dialogue.open()
+    async def launch(self, path: str) -> str:
+        """Starts an agent. asyncio would kill it at the end of the worker; this does not."""
+        pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile()
+        self.agent = subprocess.Popen([path, "agent"], stdin=pipe, stdout=pipe, stderr=self.errors, start_new_session=True)
         return ""
 
     async def say(self, line: str) -> str:
-        """Writes a line to the agent that starts; returns its answer."""
-        if self.dialogue is None:
+        """Writes a line to the agent that starts; returns the one that it answers."""
+        return await asyncio.to_thread(self.exchange, line)
+
+    def exchange(self, line: str) -> str:
+        """`say`, in a thread of its own, which waits."""
+        if self.agent is None:
             raise RuntimeError("no agent was started from this worker")
-        return await self.dialogue.say(line)
+        with contextlib.suppress(OSError):
+            self.agent.stdin.write(line.encode() + b"\n")
+            self.agent.stdin.flush()
+        if answer := self.agent.stdout.readline():
+            return answer.decode(errors="replace").rstrip("\n")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.agent.wait(1)
+        self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - STDERR_BYTES_MAX))
+        tail = self.errors.read().decode(errors="replace").strip()
+        raise RuntimeError(f"`{self.agent.args[0]} agent` ended with exit code {self.agent.returncode}: {tail}")
 
     async def attach(self, address: str, path: str) -> None:
         """Connects to the agent's socket, and stays connected."""
-        if self.link is not None and not self.link.done() and path == self.socket:
-            return
         if self.link is not None:
+            if path == self.socket and not self.link.done():
+                return
             self.link.cancel()
         self.address, self.socket = address, path
         self.link = asyncio.ensure_future(self.serve())
 
     async def serve(self) -> None:
-        """Passes on lines of the agent, until its socket is gone."""
+        """Passes on the agent's lines until its socket is gone."""
         try:
             while True:
                 reader = await self.connect()
-                self.linked.set()
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, ValueError):
                     await self.forward(reader)
                 self.linked.clear()
                 await asyncio.sleep(SOCKET_RETRY_SECONDS)
         except OSError as error:
-            why = f"{self.socket}: {error}"
-            self.end_waits(why)
-            self.worker.log_event(self.name, {"worker": self.address, "gone": why})
+            self.fail(f"the agent's socket is gone: {error}")
+            self.worker.log_event(self.name, {"worker": self.address, "gone": f"{self.socket}: {error}"})
 
     async def connect(self) -> asyncio.StreamReader:
         """Connects and says hello."""
@@ -222,253 +174,221 @@ class Plugin(WorkerPlugin):
                 await asyncio.sleep(SOCKET_RETRY_SECONDS)
         hello = {"worker": self.address, "environment": dict(os.environ), "directory": os.getcwd()}
         self.writer.write(json.dumps({"hello": hello}).encode() + b"\n")
+        self.linked.set()
         return reader
 
     async def forward(self, reader: asyncio.StreamReader) -> None:
-        """Sends lines to the carrier as they come. More lines collect in the pause after each event."""
+        """Sends lines to the carrier as events, with the keys of orders that ended in them."""
         rest = b""
         while chunk := await reader.read(EVENT_BYTES_MAX):
             whole, _, rest = (rest + chunk).rpartition(b"\n")
             if whole:
                 text = whole.decode(errors="replace")
-                ended = [json.loads(line).get("key") for line in text.split("\n") if line.startswith('{"ended"') or '"ended":' in line]
+                messages = [json.loads(line) for line in text.split("\n") if '"ended"' in line]
+                ended = [message["key"] for message in messages if "ended" in message]
                 self.worker.log_event(self.name, {"worker": self.address, "text": text, "ended": ended})
-                self.note(ended)
+                for task, (_, left) in self.waits.items():
+                    left.difference_update(ended)
+                    if not left:
+                        self.finish([task])
             await asyncio.sleep(EVENT_SECONDS)
 
     async def write(self, text: str) -> None:
-        """Writes lines to the agent, when the connection is there."""
+        """Writes lines to the agent, as soon as the connection is there."""
         if self.link is not None and self.link.done():
             raise RuntimeError(f"the agent's socket {self.socket} is gone")
         await asyncio.wait_for(self.linked.wait(), LINK_SECONDS_MAX)
         async with self.turn:
-            assert self.writer is not None
             self.writer.write(text.encode() + b"\n")
             await self.writer.drain()
 
-    async def carry(self, task: str, text: str, keys: list[Any]) -> None:
-        """Writes orders to the agent, and waits until all have ended."""
+    async def carry(self, task: str, text: str, keys: list[Value]) -> None:
+        """Writes orders to the agent, and waits until all of them have ended."""
         done = asyncio.get_running_loop().create_future()
         self.waits[task] = (done, set(keys))
-        self.tasks.update(dict.fromkeys(keys, task))
         try:
             await self.write(text)
             await done
         finally:
-            self.waits.pop(task, None)
-            for key in keys:
-                if self.tasks.get(key) == task:
-                    del self.tasks[key]
-
-    def note(self, ended: list[Any]) -> None:
-        """Ends the waits whose orders have all ended."""
-        for key in ended:
-            task = self.tasks.get(key)
-            if task in self.waits:
-                self.waits[task][1].discard(key)
-                if not self.waits[task][1]:
-                    self.finish([task])
+            del self.waits[task]
 
     def finish(self, tasks: list[str]) -> None:
-        """Ends the waits of these tasks, those that wait here."""
-        for task in tasks:
-            done, _ = self.waits.get(task, (None, None))
-            if done is not None and not done.done():
-                done.set_result(None)
+        """Ends the waits of tasks, if they wait here."""
+        for task in self.waits.keys() & set(tasks):
+            done, _ = self.waits[task]
+            done.done() or done.set_result(None)
 
     async def finished(self, tasks: list[str]) -> None:
         """`finish`, for the carrier."""
         self.finish(tasks)
 
-    def end_waits(self, why: str) -> None:
-        """Lets all tasks that wait here fail."""
+    def fail(self, why: str) -> None:
+        """Lets all tasks fail that wait here."""
         for done, _ in self.waits.values():
-            if not done.done():
-                done.set_exception(RuntimeError(why))
+            done.done() or done.set_exception(RuntimeError(why))
 
 
-async def visit(name: str, method: str, words: tuple[Any, ...], dask_worker: Any) -> Any:
-    """Calls a method of the plug-in."""
+async def visit(name: str, method: str, words: tuple[Value, ...], dask_worker: Value) -> Value:
+    """Calls a method of the plug-in in a worker."""
     return await getattr(dask_worker.plugins[name], method)(*words)
 
 
-def carry(name: str, task: str, text: str, keys: list[Any], ended: list[str]) -> None:
-    """The Dask task that carries orders. It runs as long as they, and takes no thread of the worker."""
-    secede()
-    worker = get_worker()
+def carry(name: str, task: str, text: str, keys: list[Value], finished: list[str]) -> None:
+    """The Dask task that carries orders: runs as long as they, but takes no thread of the pool."""
+    distributed.secede()
+    worker: Value = distributed.get_worker()
     plugin = worker.plugins[name]
-    worker.loop.add_callback(plugin.finish, ended)
+    worker.loop.add_callback(plugin.finish, finished)
     asyncio.run_coroutine_threadsafe(plugin.carry(task, text, keys), worker.loop.asyncio_loop).result()
 
 
-def forget(topic: str, last: bool, dask_scheduler: Any) -> None:
-    """Frees the scheduler's log of a topic. Dask has no call for that, and keeps it forever."""
+def forget(topic: str, dask_scheduler: Value) -> None:
+    """Frees the scheduler's log of events. Dask has no call for that."""
     dask_scheduler._broker.truncate(topic)
-    if last:
-        dask_scheduler._broker._topics.pop(topic, None)
-
-
-class Frozen:
-    """A function that is pickled once. Cloudpickle takes half a millisecond for each of ours."""
-
-    def __init__(self, function: Any) -> None:
-        self.bytes = dumps(function)
-
-    def __call__(self) -> None:
-        """Dask and pickle want something that can be called."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self.bytes,)
 
 
 class Call:
     """A call that happens where it is unpickled.
 
-    A task is `pickle.loads` with these bytes: the scheduler passes them on, and need not unpickle and
-    pickle the function by value.
+    `Call(pickle.loads, dumps(f))` is the function `f`, pickled once for many uses. `pickle.loads` of
+    a pickled `Call` is a task of Dask that the scheduler passes on as bytes: it would unpickle and
+    pickle a function by value, which takes it half a millisecond.
     """
 
-    def __init__(self, function: Frozen, *words: Any) -> None:
+    def __init__(self, function: Callable[..., Value], *words: Value) -> None:
         self.function = function
         self.words = words
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __call__(self) -> Value:
+        """Pickle and Dask want a callable where they get a function."""
+
+    def __reduce__(self) -> tuple[Callable[..., Value], tuple[Value, ...]]:
         return self.function, self.words
 
 
 @dataclasses.dataclass
 class Worker:
-    """A Dask worker that has answered."""
+    """A Dask worker that has answered. It was told the socket of its agent, or lost it (`gone`)."""
 
     address: str
     host: str
     threads: int
     binary: str | None
     version: str | None
-    # The socket that it was told; empty before.
     socket: str = ""
-    # It lost the agent's socket.
     gone: bool = False
     batches: int = 0
 
 
 @dataclasses.dataclass
 class Batch:
-    """Orders that one Dask task carries."""
+    """Orders that one Dask task carries. Ends that came by another worker are unknown to it."""
 
     task: str
     worker: Worker
-    left: set[Any]
-    future: Future
-    # An end came by another worker, so the one that waits does not know of it.
+    left: set[Value]
+    future: Value
     elsewhere: bool = False
+    over: float = 0.0
 
 
 class Carrier:
-    """The carrier. All its methods run on one event loop."""
+    """The client of Dask. Its methods run on one event loop."""
 
-    def __init__(self, out: BinaryIO, address: str, run: str, binary: str, wait: float) -> None:
+    def __init__(self, out: BinaryIO, order: dict[str, Value]) -> None:
         self.out = out
-        self.address = address
-        self.name = f"tidemill-{run}"
-        self.binary = binary
-        self.wait = wait
-        self.client: Client | None = None
-        self.stream: Any = None
-        self.spawned: set[asyncio.Future[Any]] = set()
-        # Workers that have answered, and those that are asked.
+        self.address, self.binary, self.wait = order["address"], order["binary"], order["wait"]
+        self.name = f"tidemill-{order['run']}"
+        self.host, _, self.port = self.address.rpartition("://")[2].rpartition(":")
+        self.client: Value = None
+        self.stream: Value = None
+        self.spawned: set[asyncio.Future[Value]] = set()
+        self.visit, self.carry, self.forget = (Call(pickle.loads, dumps(function)) for function in (visit, carry, forget))
+        # Workers that have answered, those that are asked, and the versions by host.
         self.workers: dict[str, Worker] = {}
         self.asked: set[str] = set()
-        # What `tidemill --version` says, by host, path and time of change.
-        self.versions: dict[tuple[str, str, int], asyncio.Future[Any]] = {}
-        self.told_hosts: list[dict[str, Any]] | None = None
-        # Where agents started, and the sockets of those that serve.
+        self.versions: dict[str, dict[str, str | None]] = {}
+        self.hosts: list[Value] | None = None
+        # By host: where its agent started, the agent's socket, lines that wait.
         self.launched: dict[str, str] = {}
         self.sockets: dict[str, str] = {}
+        self.posts: dict[str, list[str]] = {}
         # Open batches by task, and by host and key of their orders.
         self.batches: dict[str, Batch] = {}
-        self.orders_of: dict[tuple[str, Any], Batch] = {}
-        # Tasks whose wait ends elsewhere, by worker, and those that were told so.
+        self.carried: dict[tuple[str, Value], Batch] = {}
+        # Tasks whose orders ended in another worker's lines, by worker.
         self.ended: dict[str, list[str]] = {}
-        self.told: list[str] = []
-        self.posts: dict[str, list[str]] = {}
         self.logged = 0
-        self.visit, self.carry, self.forget = Frozen(visit), Frozen(carry), Frozen(forget)
 
-    def tell(self, kind: str, body: Any) -> None:
+    def tell(self, kind: str, body: Value) -> None:
         """Prints a message."""
-        self.out.write(json.dumps({kind: body}, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + b"\n")
+        self.out.write(json.dumps({kind: body}, separators=(",", ":")).encode() + b"\n")
         self.out.flush()
 
-    def spawn(self, work: Any) -> None:
-        """Lets something happen beside. A failure there is nobody's answer."""
+    def spawn(self, work: Value) -> asyncio.Future[Value]:
+        """Lets something happen beside."""
         task = asyncio.ensure_future(work)
         self.spawned.add(task)
         task.add_done_callback(self.spawned.discard)
+        return task
 
-    async def call(self, worker: str, method: str, *words: Any, seconds: float = CALL_SECONDS_MAX) -> Any:
+    async def call(self, worker: str, method: str, *words: Value, seconds: float = CALL_SECONDS_MAX) -> Value:
         """Calls a method of the plug-in in a worker."""
         if self.client is None:
-            raise RuntimeError("the connection to the scheduler is lost")
-        answers = await asyncio.wait_for(self.client.run(self.visit, self.name, method, words, workers=[worker]), seconds)
-        return answers[worker]
+            raise RuntimeError("the connection to the Dask scheduler is lost")
+        run = self.client.run(self.visit, self.name, method, words, workers=[worker])
+        return (await asyncio.wait_for(run, seconds))[worker]
 
     async def connect(self, seconds: float) -> None:
         """Connects to the scheduler, and installs the plug-in."""
-        client = Client(self.address, asynchronous=True, timeout=seconds)
+        client = distributed.Client(self.address, asynchronous=True, timeout=seconds)
         try:
             await asyncio.wait_for(client, seconds)
-            client.subscribe_topic(self.name, lambda event: self.hear(client, event[1]))
-            await asyncio.wait_for(client.register_plugin(Plugin(self.name, self.binary), name=self.name), SCHEDULER_SECONDS_MAX)
+            client.subscribe_topic(self.name, lambda event: client is self.client and self.hear(event[1]))
+            self.client, self.stream, self.hosts = client, client.scheduler_comm, None
+            await asyncio.wait_for(client.register_plugin(Plugin(self.name, self.binary), self.name), SCHEDULER_SECONDS_MAX)
         except BaseException:
+            self.client = None
             self.spawn(client.close(CLOSE_SECONDS_MAX))
             raise
-        self.client, self.stream, self.told_hosts = client, client.scheduler_comm, None
-        self.tell("opened", {"dask": __version__, "address": self.own_address()})
-
-    def scheduler_host(self) -> tuple[str, int]:
-        """The scheduler's host and port."""
-        host, _, port = self.address.rpartition("://")[2].rpartition(":")
-        return host, int(port)
+        self.tell("opened", {"dask": distributed.__version__, "address": self.own_address()})
 
     def own_address(self) -> str:
         """The address of this machine on the way to the scheduler."""
-        host, port = self.scheduler_host()
-        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
+        family, kind, number, _, address = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, number) as probe:
             probe.connect(address)
             return str(probe.getsockname()[0])
 
     def host_of(self, address: str) -> str:
-        """The host in a worker's address. Workers within the scheduler's process have no port."""
+        """The host in a worker's address. Workers inside of the scheduler's process have none."""
         scheme, _, place = address.rpartition("://")
-        return self.scheduler_host()[0] if scheme == "inproc" else place.rpartition(":")[0]
+        return self.host if scheme == "inproc" else place.rpartition(":")[0]
 
     def lost(self) -> bool:
         """Whether the connection to the scheduler broke, even if Dask has made another one."""
         return self.client is None or self.client.status != "running" or self.client.scheduler_comm is not self.stream
 
     async def watch(self) -> None:
-        """Follows the cluster: its workers, and the connection to its scheduler."""
+        """Follows the workers, and the connection to the scheduler."""
         while True:
-            why = "the connection to the scheduler broke"
+            why = "the connection to the Dask scheduler broke"
             if not self.lost():
                 try:
-                    assert self.client is not None
-                    await self.settle(await asyncio.wait_for(self.client.nthreads(), SCHEDULER_SECONDS_MAX))
+                    threads = await asyncio.wait_for(self.client.nthreads(), SCHEDULER_SECONDS_MAX)
+                    await self.settle(threads)
                     await asyncio.sleep(WATCH_SECONDS)
                     continue
-                except (OSError, asyncio.TimeoutError) as error:  # noqa: UP041 (another one before Python 3.11)
-                    why = str(error) or f"no answer of the scheduler in {SCHEDULER_SECONDS_MAX:.0f} seconds"
+                except (OSError, asyncio.TimeoutError) as error:  # noqa: UP041 (two before Python 3.11)
+                    why = str(error) or f"the Dask scheduler did not answer for {SCHEDULER_SECONDS_MAX} s"
             await self.reconnect(why)
 
     async def reconnect(self, why: str) -> None:
         """Tries until the scheduler is there again. Agents go on, so open orders are not told."""
         self.tell("cut", {"why": why})
-        assert self.client is not None
         self.spawn(self.client.close(CLOSE_SECONDS_MAX))
         self.client = None
-        for state in (self.workers, self.asked, self.batches, self.orders_of, self.ended, self.told):
+        for state in (self.workers, self.asked, self.batches, self.carried, self.ended):
             state.clear()
         while self.client is None:
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -478,49 +398,39 @@ class Carrier:
     async def settle(self, threads: dict[str, int]) -> None:
         """Does what is due with the workers that there are now."""
         for address in self.workers.keys() - threads.keys():
-            self.remove(self.workers.pop(address))
-        for worker in self.workers.values():
-            worker.threads = threads[worker.address]
-        new = threads.keys() - self.workers.keys() - self.asked
-        if new:
+            worker = self.workers.pop(address)
+            for batch in [batch for batch in self.batches.values() if batch.worker is worker]:
+                self.give_up(batch, f"the Dask worker {address} left")
+        if new := threads.keys() - self.workers.keys() - self.asked:
             self.asked |= new
-            await asyncio.wait([asyncio.ensure_future(self.ask(address, threads[address])) for address in new], timeout=NEW_WORKERS_SECONDS)
+            await asyncio.wait([self.spawn(self.ask(address, threads[address])) for address in new], timeout=NEW_WORKERS_SECONDS)
         self.tell_hosts()
         self.attach_workers()
-        await self.tell_ended()
-        await self.truncate()
+        self.tell_ended()
+        if self.logged > LOG_BYTES_MAX:
+            self.logged = 0
+            self.spawn(self.client.run_on_scheduler(self.forget, self.name))
 
     async def ask(self, address: str, threads: int) -> None:
         """Learns which `tidemill` a new worker has. One that does not answer is asked again."""
         client, host = self.client, self.host_of(address)
-        try:
-            found = await self.call(address, "search")
-            binary, version = None, None
-            if found is not None:
-                binary, key = found[0], (host, *found)
-                if key not in self.versions:
-                    self.versions[key] = asyncio.ensure_future(self.call(address, "version", binary))
-                version = await self.versions[key]
+        with contextlib.suppress(Exception):
+            known = self.versions.setdefault(host, {})
+            found = await self.call(address, "search", known)
+            path, stamp, version = found or (None, "", None)
+            known[stamp] = version
             if client is self.client:
-                self.workers[address] = Worker(address, host, threads, binary, version)
-        except Exception:  # noqa: BLE001 (whatever a worker answers)
-            self.versions = {key: version for key, version in self.versions.items() if key[0] != host}
-        finally:
-            self.asked.discard(address)
-
-    def remove(self, worker: Worker) -> None:
-        """Gives up what a worker carried that is not there any more."""
-        for batch in [batch for batch in self.batches.values() if batch.worker is worker]:
-            self.give_up(batch, f"the Dask worker {worker.address} left")
+                self.workers[address] = Worker(address, host, threads, path, version)
+        self.asked.discard(address)
 
     def of_host(self, host: str) -> list[Worker]:
-        """The workers of a host that reach its agent, the one with the least to carry first."""
+        """The workers of a host that reach its agent. The first has the least to carry."""
         workers = [worker for worker in self.workers.values() if worker.host == host and not worker.gone]
         return sorted(workers, key=lambda worker: worker.batches / max(1, worker.threads))
 
     def tell_hosts(self) -> None:
         """Prints the hosts, if they have changed."""
-        hosts: dict[str, dict[str, Any]] = {}
+        hosts: dict[str, dict[str, Value]] = {}
         for worker in sorted(self.workers.values(), key=lambda worker: worker.address):
             host = hosts.setdefault(worker.host, {"host": worker.host, "workers": 0, "threads": 0, "binary": None, "version": None})
             host["workers"] += 1
@@ -528,109 +438,106 @@ class Carrier:
             if host["version"] is None and worker.binary is not None:
                 host.update(binary=worker.binary, version=worker.version)
         now = list(hosts.values())
-        if now != self.told_hosts:
-            self.told_hosts = now
+        if now != self.hosts:
+            self.hosts = now
             self.tell("hosts", now)
 
-    async def launch(self, host: str, id: int) -> None:
+    async def launch(self, body: dict[str, Value]) -> None:
         """Starts the agent of a host."""
-        workers = self.of_host(host)
+        workers = self.of_host(body["host"])
         worker = next((worker for worker in workers if worker.version is not None), None)
         if worker is None:
-            self.tell("said", {"id": id, "error": f"no tidemill on {host}" if workers else f"no Dask worker on {host}"})
+            why = "Dask worker that has a tidemill (TIDEMILL, PATH)" if workers else "Dask worker"
+            self.tell("said", {"id": body["id"], "error": f"no {why} on {body['host']}"})
             return
-        self.launched[host] = worker.address
-        await self.answer(host, id, "launch")
+        self.launched[body["host"]] = worker.address
+        await self.answer(body, "launch", worker.binary)
 
-    async def say(self, host: str, id: int, line: str) -> None:
-        """Passes a line to the agent that starts, and its answer to the run."""
-        await self.answer(host, id, "say", line)
+    async def say(self, body: dict[str, Value]) -> None:
+        """Passes a line to an agent that starts."""
+        await self.answer(body, "say", body["line"])
 
-    async def answer(self, host: str, id: int, method: str, *words: Any) -> None:
-        """Prints what the worker answers in which the agent was started."""
+    async def answer(self, body: dict[str, Value], method: str, word: Value) -> None:
+        """Prints what the worker answers from which the agent of a host was started."""
         try:
-            line = await self.call(self.launched[host], method, *words, seconds=SAY_SECONDS_MAX)
-            self.tell("said", {"id": id, "line": line})
+            line = await self.call(self.launched[body["host"]], method, word, seconds=SAY_SECONDS_MAX)
+            self.tell("said", {"id": body["id"], "line": line})
         except Exception as error:  # noqa: BLE001 (whatever happens in a worker)
-            self.tell("said", {"id": id, "error": str(error) or repr(error)})
+            self.tell("said", {"id": body["id"], "error": str(error) or repr(error)})
 
-    async def attach(self, host: str, socket: str) -> None:
+    async def attach(self, body: dict[str, Value]) -> None:
         """Connects the workers of a host to its agent."""
-        self.sockets[host] = socket
+        self.sockets[body["host"]] = body["socket"]
         for worker in self.workers.values():
-            if worker.host == host:
+            if worker.host == body["host"]:
                 worker.socket, worker.gone = "", False
         self.attach_workers()
 
     def attach_workers(self) -> None:
-        """Tells the socket to workers that do not know it."""
+        """Tells their agent's socket to workers that do not know it."""
         for worker in self.workers.values():
-            path = self.sockets.get(worker.host, "")
-            if worker.socket != path:
-                worker.socket = path
-                self.spawn(self.attach_worker(worker, path))
+            if worker.socket != self.sockets.get(worker.host, worker.socket):
+                worker.socket = self.sockets[worker.host]
+                self.spawn(self.attach_worker(worker))
 
-    async def attach_worker(self, worker: Worker, path: str) -> None:
-        """Tells a worker the socket. It is told again if it does not answer."""
+    async def attach_worker(self, worker: Worker) -> None:
+        """Tells a worker the socket; later again, if it does not answer."""
         try:
-            await self.call(worker.address, "attach", worker.address, path)
+            await self.call(worker.address, "attach", worker.address, worker.socket)
         except Exception:  # noqa: BLE001 (whatever happens in a worker)
             worker.socket = ""
 
-    async def orders(self, host: str, lines: list[str], keys: list[Any]) -> None:
-        """Submits a batch as one Dask task, in the worker with the least to carry."""
-        workers = self.of_host(host)
+    async def orders(self, body: dict[str, Value]) -> None:
+        """Submits a batch as one Dask task."""
+        host, keys, workers = body["host"], body["keys"], self.of_host(body["host"])
         if not workers or self.client is None:
-            self.tell("undelivered", {"host": host, "keys": keys, "why": f"no Dask worker on {host} reaches its agent"})
+            self.tell("undelivered", {"host": host, "keys": keys, "why": f"no Dask worker on {host} reaches an agent"})
             return
         worker, task = workers[0], f"{self.name}-{uuid.uuid4()}"
-        ended = self.ended.pop(worker.address, [])
-        self.told += ended
-        call = dumps(Call(self.carry, self.name, task, "\n".join(lines), keys, ended))
-        future = self.client.submit(pickle.loads, call, key=task, workers=[worker.address], allow_other_workers=False, pure=False)
+        call = Call(self.carry, self.name, task, "\n".join(body["lines"]), keys, self.ended.pop(worker.address, []))
+        future = self.client.submit(pickle.loads, dumps(call), key=task, workers=[worker.address], allow_other_workers=False, pure=False)
         batch = self.batches[task] = Batch(task, worker, set(keys), future)
         worker.batches += 1
-        self.orders_of.update(((host, key), batch) for key in keys)
+        self.carried.update(((host, key), batch) for key in keys)
         self.spawn(self.follow(batch))
 
     async def follow(self, batch: Batch) -> None:
         """Waits for the end of a batch's task."""
-        with contextlib.suppress(Exception):
-            await wait([batch.future])
-        if self.lost():
-            return
-        why = f"the Dask task was {batch.future.status}"
-        if batch.future.status == "error":
-            why = str(await batch.future.exception())
-        self.give_up(batch, "" if batch.future.status == "finished" else why)
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await distributed.wait([batch.future])
+        if not self.lost():
+            status = batch.future.status
+            error = await batch.future.exception() if status == "error" else f"its Dask task was {status}"
+            self.give_up(batch, "" if status == "finished" else str(error))
 
     def give_up(self, batch: Batch, why: str) -> None:
-        """Forgets a batch, and frees its task. Tells orders that have not ended, with the reason."""
+        """Forgets a batch. Orders that have not ended are undelivered, if there is a reason."""
         if self.batches.pop(batch.task, None) is None:
             return
         batch.worker.batches -= 1
-        host = batch.worker.host
-        for key in batch.left:
-            self.orders_of.pop((host, key), None)
-        if why and batch.left:
-            self.tell("undelivered", {"host": host, "keys": list(batch.left), "why": why})
+        keys = [key for key in batch.left if self.carried.get((batch.worker.host, key)) is batch]
+        for key in keys:
+            del self.carried[batch.worker.host, key]
         # Dask cancels a task that nobody waits for.
         batch.future.release()
+        if why and keys:
+            self.tell("undelivered", {"host": batch.worker.host, "keys": keys, "why": why})
 
-    async def post(self, host: str, lines: list[str]) -> None:
-        """Passes lines in the order in which they came. Those that come meanwhile go together."""
+    async def post(self, body: dict[str, Value]) -> None:
+        """Passes lines in their order. Those that come meanwhile go together."""
+        host = body["host"]
         if host in self.posts:
-            self.posts[host] += lines
+            self.posts[host] += body["lines"]
             return
-        self.posts[host] = lines
-        while self.posts[host]:
-            now, self.posts[host] = self.posts[host], []
-            await self.deliver(host, "\n".join(now))
-        del self.posts[host]
+        lines = body["lines"]
+        while lines:
+            self.posts[host] = []
+            await self.deliver(host, "\n".join(lines))
+            lines = self.posts.pop(host)
 
     async def deliver(self, host: str, text: str) -> None:
         """Passes lines by any worker of a host."""
-        why = f"no Dask worker on {host} reaches its agent"
+        why = f"no Dask worker on {host} reaches an agent"
         for worker in self.of_host(host):
             try:
                 await self.call(worker.address, "write", text)
@@ -640,75 +547,61 @@ class Carrier:
                 return
         self.tell("undelivered", {"host": host, "keys": [], "why": why})
 
-    def hear(self, client: Client, event: dict[str, Any]) -> None:
-        """Takes an event of the plug-in in a worker."""
-        worker = event["worker"]
-        host = self.host_of(worker)
-        if client is not self.client:
-            return
+    def hear(self, event: dict[str, Value]) -> None:
+        """Takes an event of a plug-in."""
+        host = self.host_of(event["worker"])
         if "gone" in event:
-            self.hear_gone(host, worker, event["gone"])
+            self.lose(host, event)
             return
         self.tell("lines", {"host": host, "lines": event["text"].split("\n")})
         self.logged += len(event["text"])
         for key in event["ended"]:
-            batch = self.orders_of.pop((host, key), None)
+            batch = self.carried.pop((host, key), None)
             if batch is None:
                 continue
             batch.left.discard(key)
-            batch.elsewhere |= batch.worker.address != worker
-            if not batch.left and batch.elsewhere:
+            batch.elsewhere |= batch.worker.address != event["worker"]
+            batch.over = 0.0 if batch.left else time.monotonic()
+            if batch.over and batch.elsewhere:
                 self.ended.setdefault(batch.worker.address, []).append(batch.task)
 
-    def hear_gone(self, host: str, address: str, why: str) -> None:
-        """A worker lost the agent's socket. If all have, the agent is gone."""
-        worker = self.workers.get(address)
-        if worker is None or worker.gone:
-            return
-        worker.gone = True
-        if not self.of_host(host):
-            self.sockets.pop(host, None)
-            self.tell("lines", {"host": host, "lines": [json.dumps({"gone": why})]})
+    def lose(self, host: str, event: dict[str, Value]) -> None:
+        """Notes that a worker lost its agent's socket. An agent that all have lost is gone."""
+        if (worker := self.workers.get(event["worker"])) and not worker.gone:
+            worker.gone = True
+            if not self.of_host(host):
+                self.sockets.pop(host, None)
+                self.tell("lines", {"host": host, "lines": [json.dumps({"gone": event["gone"]})]})
 
-    async def tell_ended(self) -> None:
-        """Ends the waits of tasks whose orders ended in lines that came by other workers.
+    def tell_ended(self) -> None:
+        """Ends tasks whose orders ended in lines that came by other workers.
 
-        The agent sends all outcomes to one worker of its host, so most tasks wait in another one. The
-        carrier sees all lines. It tells the next task that goes to a worker which waits are over
-        (`carry`), without cost. This tells the rest. A task that does not end then was not there yet:
-        it is cancelled.
+        An agent sends all outcomes to one worker of its host; most tasks wait in others. The carrier
+        sees all lines. The next task that goes to a worker tells it which waits are over (`carry`),
+        at no cost; the rest is told here. A task that was not there yet to be told is cancelled.
         """
-        for task in self.told:
-            if task in self.batches:
-                self.give_up(self.batches[task], "")
         ended, self.ended = self.ended, {}
-        self.told = [task for tasks in ended.values() for task in tasks]
-        if ended and self.client is not None:
-            words = (self.name, "finished", (self.told,))
-            call = self.client.run(self.visit, *words, workers=list(ended), on_error="ignore")
-            self.spawn(call)
-
-    async def truncate(self) -> None:
-        """Lets the scheduler forget lines that it has passed on."""
-        if self.logged > LOG_BYTES_MAX and self.client is not None:
-            self.logged = 0
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(self.client.run_on_scheduler(self.forget, self.name, last=False), CALL_SECONDS_MAX)
+        if ended:
+            tasks = list(itertools.chain(*ended.values()))
+            self.spawn(self.client.run(self.visit, self.name, "finished", (tasks,), workers=list(ended), on_error="ignore"))
+        now = time.monotonic()
+        for batch in [batch for batch in self.batches.values() if batch.over and now - batch.over > ENDED_SECONDS_MAX]:
+            self.give_up(batch, "")
 
     async def close(self) -> None:
-        """Removes the plug-in and all that Dask has of this run."""
+        """Removes the plug-in, and what Dask has of the run."""
         client, self.client = self.client, None
         if client is None:
             return
         for batch in self.batches.values():
             batch.future.release()
-        for call in (
+        for step in (
             lambda: client.unregister_worker_plugin(self.name),
-            lambda: client.run_on_scheduler(self.forget, self.name, last=True),
+            lambda: client.run_on_scheduler(self.forget, self.name),
             client.close,
         ):
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(call(), CLOSE_SECONDS_MAX)
+                await asyncio.wait_for(step(), CLOSE_SECONDS_MAX)
 
     async def obey(self, lines: asyncio.StreamReader) -> None:
         """Does what the run says, until it says no more."""
@@ -716,20 +609,20 @@ class Carrier:
         while line := await lines.readline():
             kind, body = next(iter(json.loads(line).items()))
             if kind == "close":
-                return
+                break
             if kind == "orders":
-                await self.orders(body["host"], body["lines"], body["keys"])
+                await self.orders(body)
             elif kind in works:
-                self.spawn(works[kind](**body))
+                self.spawn(works[kind](body))
 
 
 def quiet() -> BinaryIO:
-    """Keeps standard output for messages, and standard error for errors; returns the first."""
+    """Keeps standard output for messages and returns it; of Dask, only errors are printed."""
     warnings.simplefilter("ignore")
     for name in ["distributed", *logging.root.manager.loggerDict]:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.ERROR)
-    # The run ends the carrier: Ctrl-C is for the run.
+    # Ctrl-C is for the run, which then closes the carrier.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -741,18 +634,17 @@ async def main() -> int:
     out = quiet()
     lines = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    first = await lines.readline()
-    if not first:
-        return 0
-    carrier = Carrier(out, **json.loads(first)["open"])
+    carrier = Carrier(out, json.loads(await lines.readline())["open"])
+    watch = None
     try:
         await carrier.connect(carrier.wait)
+        watch, obey = carrier.spawn(carrier.watch()), carrier.spawn(carrier.obey(lines))
+        for ended in (await asyncio.wait([watch, obey], return_when=asyncio.FIRST_COMPLETED))[0]:
+            ended.result()
     except Exception as error:  # noqa: BLE001 (whatever Dask raises)
-        message = f"cannot use the Dask scheduler at {carrier.address}: {error or repr(error)}"
+        message = f"cannot use the Dask scheduler at {carrier.address}: {str(error) or repr(error)}"
         carrier.tell("failed", {"message": message, "hint": HINT})
         return 1
-    watch = asyncio.ensure_future(carrier.watch())
-    await carrier.obey(lines)
     watch.cancel()
     await carrier.close()
     return 0
