@@ -2,6 +2,7 @@
 //! interpreted by the file of each command.
 
 use crate::bench_args::BenchCommand;
+use crate::cluster_args::ClusterArgs;
 use crate::data_directory::OUT;
 use base::ByteSize;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -362,6 +363,9 @@ pub struct RunArgs {
     /// Print events as JSON, one a line, to standard output
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
+    /// The cluster to run on.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// `--storage`.

@@ -27,6 +27,7 @@ mod agent_command;
 mod args;
 mod bench_args;
 mod bench_command;
+mod cluster_args;
 mod commands;
 mod console;
 mod data_directory;

@@ -197,15 +197,18 @@ impl StorageSetup<'_> {
         }
     }
 
-    /// Opens the endpoint in the run's directory, or on the RAM disk if that path is too long for a
-    /// socket.
     fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<LocalEndpoint, Problem> {
-        let beside_mount = self.registration.mount_point().with_file_name("door");
-        let directory =
-            if LocalEndpoint::fits(&beside_mount) { beside_mount } else { in_memory(self.registration, "-door") };
-        private_directory(self.registration, &directory)?;
-        LocalEndpoint::open(node, &directory)
+        LocalEndpoint::open(node, &door(self.registration)?)
     }
+}
+
+/// Makes a directory for sockets and pool files in the run's directory, or on the RAM disk if that
+/// path is too long for a socket. It is removed with the registration.
+pub fn door(registration: &mut PoolRegistration) -> Result<PathBuf, Problem> {
+    let beside_mount = registration.mount_point().with_file_name("door");
+    let directory = if LocalEndpoint::fits(&beside_mount) { beside_mount } else { in_memory(registration, "-door") };
+    private_directory(registration, &directory)?;
+    Ok(directory)
 }
 
 /// Removes what killed runs, mounts and nodes left: mounts, directories, control groups, and

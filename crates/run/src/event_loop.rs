@@ -165,8 +165,13 @@ impl<'a> EventLoop<'a> {
     fn on_executor(&mut self, event: ExecutorEvent) {
         match event {
             ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
-            ExecutorEvent::Joined { worker, place, capacity, name } => {
+            ExecutorEvent::Joined { worker, place, capacity, name, inputs } => {
                 self.recorder.joined(worker, name, capacity.slots);
+                self.places.insert(worker, place);
+                for data in inputs {
+                    let bytes = self.scheduler.bytes_of(data);
+                    self.send_event(SchedulerEvent::Located { data, place, bytes });
+                }
                 self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
             }
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),

@@ -4,8 +4,9 @@ use crate::attempt::Environment;
 use crate::host_runner::HostRunner;
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
-use flow::TaskId;
+use flow::{DataId, TaskId};
 use sched::{MachineCapacity, PlaceId, WorkerId};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -39,6 +40,8 @@ pub enum ExecutorEvent {
         capacity: MachineCapacity,
         /// The name of its host, for people.
         name: String,
+        /// Inputs of the workflow that its host has itself.
+        inputs: HashSet<DataId>,
     },
     /// A worker is gone, and so are the attempts that it ran: no event of them follows.
     Lost {

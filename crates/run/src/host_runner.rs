@@ -130,8 +130,8 @@ impl HostRunner {
     }
 
     /// Waits for pending removals. All attempts have ended.
-    pub fn close(self) {
-        if let Some(mut workspace) = Arc::into_inner(self.context).and_then(|context| context.workspace) {
+    pub fn close(&mut self) {
+        if let Some(workspace) = Arc::get_mut(&mut self.context).and_then(|context| context.workspace.as_mut()) {
             workspace.close();
         }
     }

@@ -36,6 +36,7 @@
 mod attempt;
 mod checked_workflow;
 mod cluster;
+mod cluster_run;
 mod emergency_cleanup;
 mod environment;
 mod eta;
@@ -62,6 +63,7 @@ mod spec;
 mod start;
 mod storage_choice;
 mod tool_versions;
+mod usage_refresh;
 mod workspace;
 
 pub use checked_workflow::CheckedWorkflow;
@@ -75,5 +77,5 @@ pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;
 pub use sched::PolicyKind;
-pub use spec::{RequestedOptions, RunSpec, StorageRequest};
+pub use spec::{ClusterSpec, RequestedOptions, RunSpec, StorageRequest};
 pub use start::run;

@@ -5,7 +5,7 @@ use crate::checked_workflow::CheckedWorkflow;
 use crate::layout::{self, Layout};
 use crate::workspace::{BackgroundRemover, PoolReader, WorkspaceBase, WorkspaceError, copy};
 use flow::{DataId, TaskId};
-use placement::Policy;
+use placement::{NodeId, Policy};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -44,9 +44,22 @@ impl RunFiles {
     /// Sets the placement policy so that files made from now on lie at the node of the host that
     /// makes them. A kernel can then use passthrough for them, however many nodes the pool has.
     pub async fn set_local_placement(&self) -> Result<(), WorkspaceError> {
-        let here = Policy::Here.to_string();
-        let set = self.base.pool.set_xattr(Vfs::root(), PLACEMENT, here.into(), XattrMode::Set, false);
+        self.set_placement(Policy::Here).await
+    }
+
+    async fn set_placement(&self, policy: Policy) -> Result<(), WorkspaceError> {
+        let policy = policy.to_string();
+        let set = self.base.pool.set_xattr(Vfs::root(), PLACEMENT, policy.into(), XattrMode::Set, false);
         set.await.map_err(WorkspaceError::pool(Path::new("/")))
+    }
+
+    /// Like [`Self::provide_inputs`] in a pool of several nodes: inputs are shown by `node`, which is
+    /// on this host. Files that are made later lie at the node of the host that makes them.
+    pub async fn provide_inputs_at(&self, node: NodeId) -> Result<(), WorkspaceError> {
+        self.set_placement(Policy::At(node)).await?;
+        self.base.make_dir(Path::new(layout::INPUTS)).await?;
+        self.provide_inputs().await?;
+        self.set_local_placement().await
     }
 
     /// Makes the inputs visible in the pool below `data`: bound read-only, or copied.

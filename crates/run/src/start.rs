@@ -1,6 +1,7 @@
 //! Executes a `RunSpec`: prepares it, drives the loop, cleans up, and returns the report.
 
 use crate::attempt::HostContext;
+use crate::cluster_run::run_on_cluster;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
@@ -18,10 +19,11 @@ use crate::spec::RunSpec;
 use crate::tool_versions::ToolVersions;
 use crate::workspace::Workspace;
 use crate::{export, layout};
-use base::Problem;
+use base::{ByteSize, Problem};
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
 use report::{AccessMode, RunOutcome, RunReport};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +44,9 @@ pub async fn run(
     emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
+    if let Some(cluster) = spec.cluster.clone() {
+        return run_on_cluster((spec, cluster), begun, on_event, cancel).await;
+    }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
     let environment = if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
@@ -53,7 +58,7 @@ pub async fn run(
         Some(environment) => Some(provide_files(&spec, environment, &cancel).await?),
         None => None,
     };
-    let mut recorder = Recorder::new(blank_report(&spec, &prepared), begun);
+    let mut recorder = Recorder::new(blank_report(&spec, &ReportHead::new(&prepared)), begun);
     on_event(&RunEvent::Started {
         run: spec.run_id.clone(),
         tasks: flow.workflow().tasks.len(),
@@ -63,7 +68,7 @@ pub async fn run(
         memory: prepared.memory,
     });
     prepared.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
-    let hashes = hash_in_background(&spec, &prepared, &cancel);
+    let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
     });
@@ -114,8 +119,32 @@ fn start_environment(
     environment.map_err(|problem| vec![problem])
 }
 
+/// What is known of the storage before anything ran.
+#[derive(Debug)]
+pub struct ReportHead {
+    /// How tasks see the pool.
+    pub mode: AccessMode,
+    /// The reason.
+    pub line: String,
+    /// Size of the pool.
+    pub memory: ByteSize,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
+}
+
+impl ReportHead {
+    fn new(prepared: &PreparedRun) -> Self {
+        Self {
+            mode: prepared.choice.mode,
+            line: prepared.choice.line.clone(),
+            memory: prepared.memory,
+            warnings: prepared.warnings.clone(),
+        }
+    }
+}
+
 /// The report before anything ran.
-fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
+pub fn blank_report(spec: &RunSpec, head: &ReportHead) -> RunReport {
     let limits = MemoryBudget::read();
     let uname = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -138,9 +167,9 @@ fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
     };
     run.settings = report::RunSettings {
         slots: spec.slots,
-        memory_limit_bytes: prepared.memory.0,
-        mode: prepared.choice.mode,
-        mode_reason: prepared.choice.line.clone(),
+        memory_limit_bytes: head.memory.0,
+        mode: head.mode,
+        mode_reason: head.line.clone(),
         data: Some(spec.data_dir.display().to_string()),
         tools: spec.requested.tools.clone(),
         out: Some(spec.out_dir.display().to_string()),
@@ -149,7 +178,7 @@ fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
         fail_fast: spec.fail_fast,
         policy: Some(spec.policy.to_string()),
     };
-    run.warnings.clone_from(&prepared.warnings);
+    run.warnings.clone_from(&head.warnings);
     run.provenance.seeds = provenance::seeds(spec.flow.workflow(), std::env::vars());
     run
 }
@@ -181,7 +210,7 @@ fn host_context(spec: &RunSpec, workspace: Option<Workspace>) -> HostContext {
     }
 }
 
-fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
+pub fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
     let directory = spec.keep_failed.clone()?;
     Some(KeepFailed { directory, data_dir: spec.data_dir.clone(), flow: spec.flow.clone() })
 }
@@ -207,9 +236,13 @@ pub fn exports(spec: &RunSpec) -> ExportPlan {
 
 /// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
 /// for the remaining hashes.
-fn hash_in_background(spec: &RunSpec, prepared: &PreparedRun, cancel: &CancellationToken) -> JoinHandle<InputHashes> {
+pub fn hash_in_background(
+    spec: &RunSpec,
+    programs: &HashMap<ToolId, PathBuf>,
+    cancel: &CancellationToken,
+) -> JoinHandle<InputHashes> {
     let workflow = spec.flow.workflow();
-    let mut programs: Vec<(&ToolId, &PathBuf)> = prepared.programs.iter().collect();
+    let mut programs: Vec<(&ToolId, &PathBuf)> = programs.iter().collect();
     programs.sort();
     let resolved = |(id, program): (&ToolId, &PathBuf)| ResolvedTool {
         tool: workflow.tools[id.0 as usize].clone(),
@@ -235,7 +268,7 @@ fn hash_in_background(spec: &RunSpec, prepared: &PreparedRun, cancel: &Cancellat
 
 /// Waits for pending removals and unmounts. All attempts have ended.
 async fn close(
-    (executor, files): (LocalExecutor, Option<RunFiles>),
+    (mut executor, files): (LocalExecutor, Option<RunFiles>),
     environment: Option<RunEnvironment>,
     recorder: &mut Recorder,
 ) {
@@ -249,7 +282,7 @@ async fn close(
     }
 }
 
-fn ended_event(run: &RunReport) -> RunEvent {
+pub fn ended_event(run: &RunReport) -> RunEvent {
     RunEvent::Ended {
         outcome: match run.outcome {
             RunOutcome::Done => "done",
@@ -263,7 +296,7 @@ fn ended_event(run: &RunReport) -> RunEvent {
     }
 }
 
-fn mode_name(mode: AccessMode) -> &'static str {
+pub fn mode_name(mode: AccessMode) -> &'static str {
     match mode {
         AccessMode::Mount => "mount",
         AccessMode::Preload => "preload",

@@ -18,12 +18,36 @@ impl Scheduler {
         bytes: impl Fn(DataId) -> u64,
     ) -> Result<Self, Vec<(TaskId, AddError)>> {
         let mut scheduler = Self::new(machine, options);
-        scheduler.reserve(workflow.tasks.len(), workflow.data_count() as usize);
-        scheduler.add_inputs(workflow, bytes);
-        (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| scheduler.keep(data));
-        let refused = scheduler.add_all(workflow);
-        scheduler.mark_complete();
+        let refused = scheduler.fill(workflow, kept, bytes);
         if refused.is_empty() { Ok(scheduler) } else { Err(refused) }
+    }
+
+    /// Like [`Self::from_workflow`], for workers that join later. The caller has checked that tasks
+    /// can run on one of them.
+    pub fn without_workers_for(
+        workflow: &Workflow,
+        options: SchedulerOptions,
+        kept: impl Fn(DataId) -> bool,
+        bytes: impl Fn(DataId) -> u64,
+    ) -> Self {
+        let mut scheduler = Self::without_workers(options);
+        scheduler.fill(workflow, kept, bytes);
+        scheduler
+    }
+
+    /// Adds a whole workflow. Returns the tasks that can never run.
+    fn fill(
+        &mut self,
+        workflow: &Workflow,
+        kept: impl Fn(DataId) -> bool,
+        bytes: impl Fn(DataId) -> u64,
+    ) -> Vec<(TaskId, AddError)> {
+        self.reserve(workflow.tasks.len(), workflow.data_count() as usize);
+        self.add_inputs(workflow, bytes);
+        (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| self.keep(data));
+        let refused = self.add_all(workflow);
+        self.mark_complete();
+        refused
     }
 
     fn add_inputs(&mut self, workflow: &Workflow, bytes: impl Fn(DataId) -> u64) {

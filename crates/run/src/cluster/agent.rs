@@ -13,11 +13,12 @@ use super::host_inputs;
 use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, line};
 use crate::attempt::HostContext;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
-use crate::environment::{RUN_VARIABLE, StorageSetup, TaskRoots, remove_stale_runs, run_env_var};
+use crate::environment::{RUN_VARIABLE, StorageSetup, TaskRoots, door, remove_stale_runs, run_env_var};
 use crate::host_runner::HostRunner;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{self, MemoryLimits};
 use crate::storage_choice::{StorageChoice, ToolProgram, ToolSupport, choose};
+use crate::usage_refresh::keep_usage;
 use base::Problem;
 use client::RetryPolicy;
 use exec::MemoryGroups;
@@ -59,8 +60,10 @@ pub fn run_agent(emergency_cleanup: &EmergencyCleanup, cancel: &CancellationToke
     drop(dialogue);
     host.detach()?;
     let runtime = host.runtime.take().expect("it was made with the host");
+    let mut service = service;
     runtime.block_on(service.serve(cancel.clone()));
     host.close();
+    runtime.block_on(service.tell_over());
     emergency_cleanup.arm(None);
     Ok(())
 }
@@ -121,10 +124,10 @@ fn prepare<I: BufRead, O: Write>(
     }
     let runtime_dir = RuntimeDir::of_user()?;
     remove_stale_runs(&runtime_dir)?;
-    let registration = runtime_dir.register(&setup.name)?;
+    let mut registration = runtime_dir.register(&setup.name)?;
     emergency_cleanup
         .arm(Some(CleanupList { rollback: registration.rollback(), run_env_var: run_env_var(&setup.name) }));
-    let directory = runtime_dir.path().join(registration.name());
+    let directory = door(&mut registration)?;
     let pool_file = directory.join("pool");
     let processors = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
     dialogue.answer(&AgentAnswer::Greeting { processors }).map_err(starter_gone)?;
@@ -228,6 +231,7 @@ impl AgentHost {
         let runtime = self.runtime.as_ref().expect("it was made with the host");
         let client = runtime.block_on(pool::connect(pool_file, RetryPolicy::default()))?;
         let pool = Vfs::new(client);
+        runtime.block_on(keep_usage(pool.clone()));
         let programs = find_programs(start)?;
         let support = tool_support(start, &programs);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };

@@ -19,10 +19,14 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// Time that attempts get to end when the run is over, beyond their grace.
 const END_WAIT: Duration = Duration::from_secs(20);
+
+/// Time that the last line may take.
+const TELL_WAIT: Duration = Duration::from_secs(2);
 
 /// Serves the orders of one run on one host.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct AgentService {
     connections: HashMap<u64, ConnectedWorker>,
     /// The connection that gets the outcomes: the last one that said hello.
     listening: Option<u64>,
+    /// Tasks that write to connections.
+    senders: JoinSet<()>,
     /// Outcomes that are not acknowledged yet, with their numbers.
     outcomes: VecDeque<(u64, String)>,
     /// Attempts that have ended, until the run acknowledges them.
@@ -77,6 +83,7 @@ impl AgentService {
             orphan_wait,
             connections: HashMap::new(),
             listening: None,
+            senders: JoinSet::new(),
             outcomes: VecDeque::new(),
             ended: HashMap::new(),
             next_number: 1,
@@ -86,7 +93,7 @@ impl AgentService {
     }
 
     /// Serves until the run is over or is not heard of for too long.
-    pub async fn serve(mut self, cancel: CancellationToken) {
+    pub async fn serve(&mut self, cancel: CancellationToken) {
         let (received, mut lines) = unbounded_channel();
         let mut beat = tokio::time::interval(BEAT);
         let mut connection = 0;
@@ -121,7 +128,7 @@ impl AgentService {
                 }
             }
         });
-        tokio::spawn(async move {
+        self.senders.spawn(async move {
             while let Some(mut text) = to_send.recv().await {
                 text.push('\n');
                 while let Ok(more) = to_send.try_recv() {
@@ -234,8 +241,17 @@ impl AgentService {
         }
     }
 
-    /// Ends all attempts, and tells that it is over.
-    async fn end(mut self) {
+    /// Tells that nothing is left on this host.
+    pub async fn tell_over(self) {
+        self.send(line(&FromAgent::Over));
+        let Self { connections, senders, .. } = self;
+        drop(connections);
+        // The lines are written when the senders have ended.
+        let _ = tokio::time::timeout(TELL_WAIT, senders.join_all()).await;
+    }
+
+    /// Ends all attempts.
+    async fn end(&mut self) {
         self.runner.stop_all();
         let until = tokio::time::Instant::now() + END_WAIT;
         while self.runner.running().next().is_some() {
@@ -245,7 +261,6 @@ impl AgentService {
                 Err(_) => break,
             }
         }
-        let Self { runner, .. } = self;
-        runner.close();
+        self.runner.close();
     }
 }

@@ -182,6 +182,8 @@ pub enum FromAgent {
         /// The attempts that run.
         running: Vec<AttemptKey>,
     },
+    /// The agent has ended as it was told, and nothing of it is left on its host.
+    Over,
 }
 
 /// Interval of the agent's beats.
