@@ -240,6 +240,9 @@ pub trait SchedulingPolicy: Debug + Send {
     /// Returns whether a worker is reserved for a task that waits.
     fn is_reserved(&self, worker: WorkerId) -> bool;
 
+    /// Removes and returns the tasks that may run at one location only, if that is gone.
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId>;
+
     /// Returns whether the caller should clean a lane before a task starts there.
     fn cleans(&self) -> bool {
         false

@@ -267,6 +267,10 @@ impl SchedulingPolicy for LocalityPolicy {
         self.queue.on_worker_gone(worker, workers)
     }
 
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.queue.take_unlocatable(workers)
+    }
+
     fn is_reserved(&self, worker: WorkerId) -> bool {
         self.queue.is_reserved(worker)
     }
