@@ -7,12 +7,13 @@
 //! - [`PolicyKind::Fifo`] (`fifo`): first come, first served; it does not look at places
 //! - [`PolicyKind::Algorithm1`] (`algorithm1`): the data-aware scheduler of the paper
 //! - [`PolicyKind::Locality`] (`locality`): the task with most bytes at the place, with regard to
-//!   waiting times and storage
+//!   waiting times and storage; where no place is better, neighbours at one place (`blocks`)
 //!
 //! All share the queue (`queue`): tasks by priority and order of arrival, tasks that may run at one
 //! location only, and the rules against starvation.
 
 mod algorithm1;
+mod blocks;
 mod fifo;
 mod locality;
 mod queue;
