@@ -44,7 +44,8 @@
 //! - `workers`: all workers and places, and an index of those with free resources
 //! - `locations`: where data is, and how long tools take
 //! - `policy`: which ready task starts next, and where: `policy/fifo`, `policy/algorithm1`,
-//!   `policy/locality`; `policy/queue`: what they share, with the rules against starvation
+//!   `policy/locality`; `policy/blocks`: neighbours in the queue that run at one place;
+//!   `policy/queue`: what all share, with the rules against starvation
 //! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start
 //! - `least_peak`: an estimate of the least memory that a workflow needs
 //! - `median`: a running median

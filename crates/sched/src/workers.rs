@@ -120,9 +120,9 @@ fn key_of(worker: WorkerId, resources: &FreeResources) -> FreeKey {
 /// Tells if a location can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocationState {
-    /// A worker is there, or at least has not been there yet.
+    /// A worker is there, or may come.
     Possible,
-    /// No active worker is there any more, or none there can ever hold the task.
+    /// No active worker is there any more or ever will be, or none there can ever hold the task.
     Gone,
 }
 
@@ -142,8 +142,10 @@ pub struct Workers {
     /// The processors that tasks lend in all.
     lent: u32,
     active: u32,
-    /// True if no worker will join.
+    /// True if no worker was or will be missing.
     is_fixed: bool,
+    /// True if no worker will join.
+    is_complete: bool,
     /// The number of places with active workers.
     active_places: u32,
     /// The number of places with active workers that are short of storage.
@@ -174,6 +176,12 @@ impl Workers {
     /// Declares that the workers are all that will ever be.
     pub fn fix(&mut self) {
         self.is_fixed = true;
+        self.is_complete = true;
+    }
+
+    /// Declares that no worker will join. Those that are there may still go.
+    pub fn complete(&mut self) {
+        self.is_complete = true;
     }
 
     /// Takes an active worker out of the index: it gets no more tasks.
@@ -316,6 +324,7 @@ impl Workers {
     /// Tells if a task with this demand can ever run at a location.
     pub fn location_state(&self, location: Location, demand: Demand) -> LocationState {
         let of_worker = |worker, slot: SlotId| match self.worker(worker) {
+            None if self.is_complete => LocationState::Gone,
             None => LocationState::Possible,
             Some(entry) => {
                 let machine = entry.resources.machine();
@@ -327,6 +336,10 @@ impl Workers {
         match location.at {
             LocationTarget::Worker(worker) => of_worker(worker, SlotId(0)),
             LocationTarget::Slot(worker, slot) => of_worker(worker, slot),
+            LocationTarget::Place(_) if self.is_complete => {
+                let holds = self.find_for_reservation(demand, Some(location.at)).is_some();
+                if holds { LocationState::Possible } else { LocationState::Gone }
+            }
             LocationTarget::Place(place) => match self.places.get(&place) {
                 Some(place) if place.existed && place.active == 0 => LocationState::Gone,
                 _ => LocationState::Possible,

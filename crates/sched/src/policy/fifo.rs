@@ -54,6 +54,10 @@ impl SchedulingPolicy for FifoPolicy {
         self.0.on_worker_gone(worker, workers)
     }
 
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.0.take_unlocatable(workers)
+    }
+
     fn is_reserved(&self, worker: WorkerId) -> bool {
         self.0.is_reserved(worker)
     }

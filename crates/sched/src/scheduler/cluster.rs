@@ -39,7 +39,19 @@ impl Scheduler {
     }
 
     fn on_worker_gone(&mut self, worker: WorkerId) {
-        for task in self.policy.on_worker_gone(worker, &self.workers) {
+        let tasks = self.policy.on_worker_gone(worker, &self.workers);
+        self.fail_unlocatable(tasks);
+    }
+
+    pub(super) fn on_no_more_workers(&mut self) {
+        self.workers.complete();
+        let tasks = self.policy.take_unlocatable(&self.workers);
+        self.fail_unlocatable(tasks);
+    }
+
+    /// Fails ready tasks whose only location is gone.
+    fn fail_unlocatable(&mut self, tasks: Vec<TaskId>) {
+        for task in tasks {
             self.space.forget_ready(task);
             let cause = self.lost_location(task).expect("its location is gone");
             self.failing.push_back((task, cause));
