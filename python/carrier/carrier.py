@@ -302,13 +302,24 @@ class Carrier:
         client: Value = distributed.Client(self.address, asynchronous=True, timeout=seconds)
         try:
             await asyncio.wait_for(client, seconds)
-            client.subscribe_topic(self.name, lambda event: self.hear(client, event[1]))
-            await asyncio.wait_for(client.register_plugin(Plugin(self.name, self.binary), self.name), CALL_SECONDS_MAX)
+            await asyncio.wait_for(self.install(client), CALL_SECONDS_MAX)
         except BaseException:
             self.spawn(client.close(CLOSE_SECONDS_MAX))
             raise
         self.client, self.stream, self.hosts = client, client.scheduler_comm, None
         self.tell("opened", {"dask": distributed.__version__, "address": self.own_address()})  # type: ignore[attr-defined]
+
+    async def install(self, client: Value) -> None:
+        """Subscribes to lines, and installs the plug-in.
+
+        A subscription travels apart from calls and may come later: one event must have come first.
+        """
+        heard = asyncio.Event()
+        client.subscribe_topic(self.name, lambda event: self.hear(client, event[1]) if event[1] else heard.set())
+        while not heard.is_set():
+            await client.log_event(self.name, None)
+            await asyncio.sleep(EVENT_SECONDS)
+        await client.register_plugin(Plugin(self.name, self.binary), self.name)
 
     def own_address(self) -> str:
         """The address of this machine on the way to the scheduler."""
