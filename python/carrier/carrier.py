@@ -270,7 +270,7 @@ class Carrier:
         self.versions: dict[str, dict[str, str | None]] = {}
         self.launched: dict[str, str] = {}
         self.sockets: dict[str, str] = {}
-        self.posts: dict[str, list[str]] = {}
+        self.posts: dict[str, tuple[asyncio.Lock, list[str]]] = {}
         self.hosts: list[Value] | None = None
         # Open batches by task, and by host and key of their orders; tasks that ended, by worker.
         self.batches: dict[str, Batch] = {}
@@ -307,7 +307,10 @@ class Carrier:
             self.spawn(client.close(CLOSE_SECONDS_MAX))
             raise
         self.client, self.stream, self.hosts = client, client.scheduler_comm, None
-        self.tell("opened", {"dask": distributed.__version__, "address": self.own_address()})  # type: ignore[attr-defined]
+        # The address of this machine on the way to the scheduler.
+        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((self.host.strip("[]"), int(self.port)))
+            self.tell("opened", {"dask": distributed.__version__, "address": probe.getsockname()[0]})  # type: ignore[attr-defined]
 
     async def install(self, client: Value) -> None:
         """Subscribes to lines, and installs the plug-in.
@@ -320,13 +323,6 @@ class Carrier:
             await client.log_event(self.name, None)
             await asyncio.sleep(EVENT_SECONDS)
         await client.register_plugin(Plugin(self.name, self.binary), self.name)
-
-    def own_address(self) -> str:
-        """The address of this machine on the way to the scheduler."""
-        family, kind, number, _, address = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, number) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
 
     def host_of(self, address: str) -> str:
         """The host in a worker's address. Workers inside of the scheduler's process have none."""
@@ -434,8 +430,8 @@ class Carrier:
             said["error"] = str(error) or repr(error)
         self.tell("said", said)
 
-    def orders(self, body: dict[str, Value]) -> None:
-        """Submits a batch as one Dask task.
+    async def orders(self, body: dict[str, Value]) -> None:
+        """Submits a batch as one Dask task, and waits for its end.
 
         It takes along which waits in its worker are over: an agent sends all outcomes to one worker
         of its host, so most tasks wait in others, and only the carrier sees all lines.
@@ -450,15 +446,11 @@ class Carrier:
         batch = self.batches[task] = Batch(task, worker, set(keys), future)
         worker.batches += 1
         self.carried.update(((host, key), batch) for key in keys)
-        self.spawn(self.follow(batch))
-
-    async def follow(self, batch: Batch) -> None:
-        """Waits for the end of a batch's task."""
         with contextlib.suppress(Exception, asyncio.CancelledError):
-            await distributed.wait([batch.future])
+            await distributed.wait([future])
         if not self.lost():
-            status = batch.future.status
-            why = await batch.future.exception() if status == "error" else f"its Dask task was {status}"
+            status = future.status
+            why = await future.exception() if status == "error" else f"its Dask task was {status}"
             self.give_up(batch, str(why))
 
     def give_up(self, batch: Batch, why: str) -> None:
@@ -475,21 +467,18 @@ class Carrier:
             self.tell("undelivered", {"host": batch.worker.host, "keys": keys, "why": why})
 
     async def post(self, host: str, lines: list[str]) -> None:
-        """Passes lines by any worker of a host, in their order. Those that come meanwhile wait."""
-        if host in self.posts:
-            self.posts[host] += lines
-            return
-        while lines:
-            self.posts[host], why = [], f"no Dask worker on {host} reaches an agent"
-            for worker in self.of_host(host):
-                try:
-                    await self.call(worker.address, "write", "\n".join(lines))
-                    break
-                except Exception as error:  # noqa: BLE001 (whatever happens in a worker)
-                    why = str(error) or repr(error)
-            else:
-                self.tell("undelivered", {"host": host, "keys": [], "why": why})
-            lines = self.posts.pop(host)
+        """Passes lines by any worker of a host, in their order. Those that wait go together."""
+        turn, waiting = self.posts.setdefault(host, (asyncio.Lock(), []))
+        waiting += lines
+        async with turn:
+            text = "\n".join(waiting)
+            waiting.clear()
+            for worker in self.of_host(host) if text else ():
+                with contextlib.suppress(Exception):
+                    await self.call(worker.address, "write", text)
+                    return
+        if text:
+            self.tell("undelivered", {"host": host, "keys": [], "why": f"no Dask worker on {host} reaches an agent"})
 
     def hear(self, client: Value, event: dict[str, Value]) -> None:
         """Takes an event of a plug-in: lines, or the loss of an agent's socket."""
@@ -520,7 +509,6 @@ class Carrier:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.unregister_worker_plugin(self.name), CLOSE_SECONDS_MAX)
                 await asyncio.wait_for(client.run_on_scheduler(self.forget, self.name), CLOSE_SECONDS_MAX)
-            with contextlib.suppress(Exception):
                 await client.close(CLOSE_SECONDS_MAX)
 
     async def obey(self, messages: asyncio.StreamReader) -> None:
@@ -536,25 +524,21 @@ class Carrier:
                 for worker in [worker for worker in self.workers.values() if worker.host == body["host"]]:
                     self.spawn(self.attach_worker(worker))
             elif kind == "orders":
-                self.orders(body)
+                self.spawn(self.orders(body))
             elif kind == "post":
                 self.spawn(self.post(body["host"], body["lines"]))
 
 
-def quiet() -> BinaryIO:
-    """Keeps standard output for messages and returns it; Dask prints errors only."""
+async def main() -> int:
+    """Carries for one run; returns the exit code."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     # Ctrl-C is for the run, which then closes the carrier.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Standard output is for messages alone.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return out
-
-
-async def main() -> int:
-    """Carries for one run; returns the exit code."""
-    out, messages = quiet(), asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    messages = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
     carrier = Carrier(out, json.loads(await messages.readline())["open"])
     try:
