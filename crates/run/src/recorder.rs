@@ -93,14 +93,21 @@ impl Recorder {
 
     /// Records the start of an attempt.
     pub fn started(&mut self, id: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
+        self.set_slot(id, (worker, slot));
+        let now = self.now();
+        let task = self.task(id);
+        task.attempts = attempt;
+        // The start of the process is known when it has ended.
+        task.start_s = Some(now);
+    }
+
+    /// Records where the attempt ran that counts.
+    pub fn set_slot(&mut self, id: TaskId, (worker, slot): (WorkerId, u32)) {
         let index = self.nodes.get(&worker).copied();
         let first = index.and_then(|index| self.run.nodes.get(index)).map_or(0, |node| node.first_slot);
         let node = index.and_then(|index| u32::try_from(index).ok());
-        let now = self.now();
         let task = self.task(id);
-        (task.slot, task.node, task.attempts) = (Some(first + slot), node, attempt);
-        // The start of the process is known when it has ended.
-        task.start_s = Some(now);
+        (task.slot, task.node) = (Some(first + slot), node);
     }
 
     /// Records that a running attempt was lost with its worker.

@@ -45,6 +45,8 @@ pub struct ClusterExecutor {
     hosts: BTreeMap<WorkerId, ExecutorHost>,
     /// Hosts whose agents start now, or could not start.
     not_joined: HashSet<String>,
+    /// Hosts that have workers.
+    present: Vec<ClusterHost>,
     joined: (UnboundedSender<JoinResult>, UnboundedReceiver<JoinResult>),
     events: VecDeque<ExecutorEvent>,
     lease: Duration,
@@ -62,6 +64,7 @@ type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
 #[derive(Debug)]
 struct ExecutorHost {
     name: String,
+    place: PlaceId,
     running: HashMap<AttemptKey, RunningOrder>,
     /// Orders that wait for the end of the current decision.
     to_send: Vec<AttemptKey>,
@@ -91,6 +94,7 @@ impl ClusterExecutor {
             joining,
             hosts: BTreeMap::new(),
             not_joined: HashSet::new(),
+            present: Vec::new(),
             joined: unbounded_channel(),
             events: VecDeque::new(),
             lease,
@@ -120,6 +124,7 @@ impl ClusterExecutor {
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
         let added = ExecutorHost {
             name: host.host.clone(),
+            place,
             running: HashMap::new(),
             to_send: Vec::new(),
             last_heard: Instant::now(),
@@ -127,7 +132,9 @@ impl ClusterExecutor {
         };
         self.hosts.insert(worker, added);
         let inputs = same_inputs(&ready);
-        self.events.push_back(ExecutorEvent::Joined { worker, place, capacity, name: host.host, inputs });
+        self.present.push(host.clone());
+        let (node, name) = (node.map(NodeId), host.host);
+        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, inputs });
     }
 
     fn worker_at(&self, name: &str) -> Option<WorkerId> {
@@ -172,6 +179,7 @@ impl ClusterExecutor {
         let present: HashSet<String> = hosts.iter().map(|host| host.host.clone()).collect();
         // A host that comes back gets another chance.
         self.not_joined.retain(|name| present.contains(name));
+        self.present.clone_from(&hosts);
         for host in hosts {
             if self.worker_at(&host.host).is_none() && self.not_joined.insert(host.host.clone()) {
                 self.join(host);
@@ -243,8 +251,8 @@ impl ClusterExecutor {
                 let name = host.name.clone();
                 self.send_again(&name, &keys);
             }
-            // It was told to, since its lease had ended.
-            FromAgent::Over => {}
+            FromAgent::Over => self.lose(worker, "its agent has ended".to_owned()),
+            FromAgent::Gone(why) => self.lose(worker, format!("its agent is gone: {why}")),
         }
     }
 
@@ -295,11 +303,22 @@ impl ClusterExecutor {
         let silent = self.hosts.iter().filter(|(_, host)| host.last_heard.elapsed() > lease);
         let silent: Vec<WorkerId> = silent.map(|(worker, _)| *worker).collect();
         for worker in silent {
-            let host = self.hosts.remove(&worker).expect("it was just found");
             // It may live: what it runs has no use any more.
-            self.handle().send(ToCarrier::Post { host: host.name, lines: vec![line(&ToAgent::End)] });
-            let why = format!("nothing was heard of it for {} s", lease.as_secs());
-            self.events.push_back(ExecutorEvent::Lost { worker, why });
+            let name = self.hosts[&worker].name.clone();
+            self.handle().send(ToCarrier::Post { host: name, lines: vec![line(&ToAgent::End)] });
+            self.lose(worker, format!("nothing was heard of it for {} s", lease.as_secs()));
+        }
+    }
+
+    /// Gives a host up. If it still has workers, another agent starts there, which also removes
+    /// what the first one left. Its node, which the pool counts on, does not come back: the host
+    /// only computes from now on.
+    fn lose(&mut self, worker: WorkerId, why: String) {
+        let Some(host) = self.hosts.remove(&worker) else { return };
+        self.events.push_back(ExecutorEvent::Lost { worker, why });
+        let present = self.present.iter().find(|present| present.host == host.name).cloned();
+        if let Some(present) = present.filter(|present| self.not_joined.insert(present.host.clone())) {
+            self.join(present);
         }
     }
 
@@ -360,6 +379,10 @@ impl Executor for ClusterExecutor {
         self.flush();
         self.poll_sources(context);
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool {
+        self.hosts.values().any(|host| host.place == place && host.last_heard <= moment)
     }
 
     fn tick(&mut self) {
