@@ -355,6 +355,24 @@ def test_orders_of_a_killed_worker_are_undelivered_and_end_by_another_one(cluste
     assert run.hear_lines(host, "ended", 1) == [{"ended": "echo", "key": "e"}]
 
 
+def test_a_worker_that_hangs_holds_up_no_other_one(cluster: Cluster, run: Run) -> None:
+    hangs = cluster.start_worker("127.0.8.1")
+    cluster.start_worker("127.0.8.2")
+    run.hear_workers("127.0.8.1", 1)
+    hangs.send_signal(signal.SIGSTOP)
+    other = Run(cluster, "other")
+    try:
+        other.open()
+        other.serve("127.0.8.2", 1)
+        assert "127.0.8.1" not in other.hosts
+        hangs.send_signal(signal.SIGCONT)
+        other.hear_workers("127.0.8.1", 1)
+        assert other.close() == 0
+    finally:
+        hangs.send_signal(signal.SIGCONT)
+        other.process.kill()
+
+
 def test_an_agent_that_ended_is_gone(cluster: Cluster, run: Run) -> None:
     host = "127.0.6.1"
     cluster.start_worker(host)
