@@ -140,6 +140,7 @@ class Run:
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
         self.hosts: dict[str, dict[str, Any]] = {}
+        self.hellos: list[dict[str, Any]] = []
 
     def read(self) -> None:
         """Reads what the carrier prints."""
@@ -201,7 +202,7 @@ class Run:
         answer = self.ask("say", host, line=json.dumps({"serve": path}))
         self.cluster.agents.append(json.loads(answer["line"])["pid"])
         self.say("attach", host=host, socket=path)
-        self.hear_lines(host, "welcome", workers)
+        self.hellos = [line["welcome"] for line in self.hear_lines(host, "welcome", workers)]
         return self.cluster.agents[-1]
 
     def order(self, host: str, order: str, *keys: str) -> None:
@@ -291,6 +292,9 @@ def test_orders_are_dask_tasks_that_run_as_long_as_they(cluster: Cluster, run: R
     cluster.start_worker(host)
     cluster.start_worker(host)
     agent = run.serve(host, 2)
+    assert all(hello["worker"].startswith(f"tcp://{host}:") for hello in run.hellos)
+    assert all(hello["environment"]["TIDEMILL"] == str(cluster.tidemill) for hello in run.hellos)
+    assert {hello["directory"] for hello in run.hellos} == {str(cluster.folder)}
     run.post(host, text="é" * 100_000)
     assert run.hear_lines(host, "got", 1) == [{"got": {"text": "é" * 100_000}}]
 
@@ -315,20 +319,6 @@ def test_orders_are_dask_tasks_that_run_as_long_as_they(cluster: Cluster, run: R
         assert run.close() == 0
         assert not any(tasks in plugins for plugins in client.run(lambda dask_worker: list(dask_worker.plugins)).values())
     os.kill(agent, 0)
-
-
-def test_the_environment_and_directory_of_workers_reach_the_agent(cluster: Cluster, run: Run) -> None:
-    host = "127.0.4.1"
-    cluster.start("worker", cluster.address, "--host", host, "--nthreads", "1", "--no-nanny", TIDEMILL=str(cluster.tidemill), COLOUR="green")
-    run.hear_workers(host, 1)
-    run.ask("launch", host)
-    path = str(cluster.folder / "hello.socket")
-    cluster.agents.append(json.loads(run.ask("say", host, line=json.dumps({"serve": path}))["line"])["pid"])
-    run.say("attach", host=host, socket=path)
-    welcome = run.hear_lines(host, "welcome", 1)[0]["welcome"]
-    assert welcome["worker"].startswith(f"tcp://{host}:")
-    assert welcome["environment"]["COLOUR"] == "green"
-    assert welcome["directory"] == str(cluster.folder)
 
 
 def test_orders_of_a_killed_worker_are_undelivered_and_end_by_another_one(cluster: Cluster, run: Run) -> None:
