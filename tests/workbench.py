@@ -235,8 +235,16 @@ class Workbench:
         """Everything that pools and runs left behind.
 
         These are directories in the runtime directory (its lock file may stay), directories on the
-        RAM disk, and control groups.
+        RAM disk, and control groups. The last two have one place for all runs of the machine: those
+        of other tests belong to a process that lives, or are removed soon.
         """
-        shm = sorted(self.staging_dirs() - self.staging_dirs_before)
+        end = time.monotonic() + 20
+        while (shared := self.of_ended_runs()) and time.monotonic() < end:
+            time.sleep(0.05)
         pools = [str(path) for path in self.runtime.rglob("*") if path.is_dir() and path.parent != self.runtime]
-        return shm + pools + sorted(self.groups() - self.groups_before)
+        return shared + pools
+
+    def of_ended_runs(self) -> list[str]:
+        """New directories and control groups of runs whose process has ended."""
+        new = (self.staging_dirs() - self.staging_dirs_before) | (self.groups() - self.groups_before)
+        return sorted(name for name in new if not Path("/proc", name.removesuffix("-door").rpartition("-")[2]).exists())

@@ -153,7 +153,7 @@ class Plugin(distributed.WorkerPlugin):
             if whole:
                 text = whole.decode(errors="replace")
                 messages = [json.loads(line) for line in text.split("\n") if '"ended"' in line]
-                ended = [message["key"] for message in messages if "ended" in message]
+                ended = [message["ended"]["key"] for message in messages if "ended" in message]
                 self.worker.log_event(self.name, {"worker": self.address, "text": text, "ended": ended})
             await asyncio.sleep(EVENT_SECONDS)
 

@@ -2,6 +2,7 @@
 //! interpreted by the file of each command.
 
 use crate::bench_args::BenchCommand;
+use crate::cluster_args::ClusterArgs;
 use crate::data_directory::OUT;
 use base::ByteSize;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -40,6 +41,9 @@ pub enum CliCommand {
     Pool(PoolCommand),
     /// Run one node of a pool; `tidemill pool start` starts this
     Node(NodeArgs),
+    /// Run tasks on one host of a cluster; `tidemill run --on` starts this
+    #[command(hide = true)]
+    Agent,
     /// Put a file or standard input into the pool, completely or not at all
     Put(PutArgs),
     /// Get a file from the pool, to a file or to standard output
@@ -175,6 +179,9 @@ pub struct NodeArgs {
     /// Detach from the session that started this, once the pool runs
     #[arg(long)]
     pub detach: bool,
+    /// End when the process that started this ends
+    #[arg(long, conflicts_with = "detach")]
+    pub with_parent: bool,
 }
 
 /// `tidemill put`.
@@ -356,6 +363,9 @@ pub struct RunArgs {
     /// Print events as JSON, one a line, to standard output
     #[arg(long, conflicts_with = "quiet")]
     pub json: bool,
+    /// The cluster to run on.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// `--storage`.

@@ -23,9 +23,11 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod agent_command;
 mod args;
 mod bench_args;
 mod bench_command;
+mod cluster_args;
 mod commands;
 mod console;
 mod data_directory;
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         CliCommand::Flow(command) => flow_command::flow(&command),
         CliCommand::Pool(command) => pool_command::pool(command),
         CliCommand::Node(args) => pool_command::node(&args),
+        CliCommand::Agent => agent_command::agent(),
         CliCommand::Put(args) => key_command::put(&args),
         CliCommand::Get(args) => key_command::get(&args),
         CliCommand::Cat(args) => key_command::cat(&args),

@@ -215,6 +215,15 @@ fn run_node(args: &NodeArgs) -> Result<u8, Problem> {
     let cannot = |error| Problem::new(format!("cannot start: {error}"));
     // A node must survive the terminal or connection of its starter.
     let _ = rustix::process::setsid();
+    if args.with_parent {
+        let parent = rustix::process::getppid();
+        let ending = Some(rustix::process::Signal::TERM);
+        rustix::process::set_parent_process_death_signal(ending).map_err(|error| cannot(error.into()))?;
+        // The parent may have ended before this call.
+        if rustix::process::getppid() != parent {
+            return Err(Problem::new("the process that started this node has ended"));
+        }
+    }
     let selector = match args.id {
         Some(id) => NodeSelector::Id(id),
         None => NodeSelector::Rank(rank()?),

@@ -102,8 +102,10 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow) -> Result<RunSpec, Vec<P
         stage_in: args.stage_in,
         fail_fast: args.fail_fast,
         policy: args.policy,
+        stragglers: args.cluster.stragglers,
         space_wait: space_wait().map_err(|problem| vec![problem])?,
         grace: exec::GRACE,
+        cluster: args.cluster.spec().map_err(|problem| vec![problem])?,
         flow: loaded.flow.into(),
     })
 }

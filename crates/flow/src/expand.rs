@@ -11,10 +11,11 @@ use crate::model::{DataId, Task, TaskId, Workflow};
 use crate::plan::Plan;
 use crate::template_compiler::{PathPart, TemplatePiece};
 use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ParamKind, Tool};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The command of a task, and the files and directories to create before it runs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TaskCommand {
     /// An absolute path if the program in the tool's command has a `/`; otherwise a name to be
     /// searched in `path`, then in `PATH`.
@@ -36,7 +37,7 @@ pub struct TaskCommand {
 }
 
 /// A directory for an array parameter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkDir {
     /// The absolute path of the directory.
     pub path: String,

@@ -50,6 +50,11 @@ impl Listing {
         self.add(&encode::entry(entry), name)
     }
 
+    /// Returns true if this entry of a `plus` listing fits.
+    pub fn has_room_with_entry(&self, name: &FuseDirent<'_>) -> bool {
+        self.has_room(length(ENTRY, name))
+    }
+
     /// Returns true if no entry was added.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -62,9 +67,9 @@ impl Listing {
 
     fn add(&mut self, before: &[u8], name: FuseDirent<'_>) -> bool {
         debug_assert!(before.is_empty() || before.len() == ENTRY, "an entry or none");
-        let length = (before.len() + BEFORE_NAME + name.name.len()).next_multiple_of(ALIGNMENT);
+        let length = length(before.len(), &name);
         let Ok(name_length) = u32::try_from(name.name.len()) else { return false };
-        if self.bytes.len() + length > self.bytes_max {
+        if !self.has_room(length) {
             return false;
         }
         let end = self.bytes.len() + length;
@@ -76,6 +81,15 @@ impl Listing {
         self.bytes.resize(end, 0);
         true
     }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.bytes.len() + length <= self.bytes_max
+    }
+}
+
+/// Length of an entry with `before` bytes before its head.
+fn length(before: usize, name: &FuseDirent<'_>) -> usize {
+    (before + BEFORE_NAME + name.name.len()).next_multiple_of(ALIGNMENT)
 }
 
 #[cfg(test)]
@@ -102,5 +116,6 @@ mod tests {
         assert_eq!(listing.bytes().len(), 32);
         assert!(!Listing::new(159).push_with_entry(NAME, &FuseEntry::default()));
         assert!(Listing::new(160).push_with_entry(NAME, &FuseEntry::default()));
+        assert!(!Listing::new(159).has_room_with_entry(&NAME) && Listing::new(160).has_room_with_entry(&NAME));
     }
 }

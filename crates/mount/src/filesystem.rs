@@ -21,6 +21,7 @@ use std::sync::Arc;
 use fuse_transport::{FuseOp, FuseOpen, FuseReply, FuseRequest, Handler};
 use placement::FileId;
 use rustix::io::Errno;
+use tokio::task::yield_now;
 use vfs::Vfs;
 use wire::{Attributes, Outcome, Owner};
 
@@ -178,16 +179,47 @@ impl FuseFs {
         );
     }
 
-    /// Replies with an entry that the kernel may cache.
+    /// Replies with an entry that the kernel may cache, of an inode that the kernel cannot have
+    /// forgotten: it is new, or the kernel holds it.
     fn entry(&self) -> impl FnOnce(FuseReply, Attributes) + Send + use<> {
-        let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
+        let (answer, kernel) = (self.counted_entry(), Arc::clone(&self.kernel));
         let in_flight = kernel.begin_lookup();
         move |reply, found| {
             kernel.add_lookup(found.file);
             drop(in_flight);
+            answer(reply, found);
+        }
+    }
+
+    /// Replies with an entry that the kernel may cache, whose lookup is counted.
+    fn counted_entry(&self) -> impl FnOnce(FuseReply, Attributes) + Send + use<> {
+        let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
+        move |reply, found| {
             if !reply.entry(&cache_policy.entry(&found)) {
                 kernel.forget_lookups(found.file, 1);
             }
         }
     }
+}
+
+/// The answer of `first`, with the lookup of its inode counted. While a forget report overlaps, the
+/// former answer is passed to `again`, which asks the pool again.
+///
+/// That has no limit of its own: a report ends, and another one of the same inode needs a kernel that
+/// has learned of the inode and forgotten it since the round before.
+async fn counted<T, F: Future<Output = Outcome<T>>>(
+    kernel: Arc<KernelState>,
+    first: impl Future<Output = Outcome<T>>,
+    file: fn(&T) -> FileId,
+    again: impl Fn(T) -> F,
+) -> Outcome<T> {
+    let mut in_flight = kernel.begin_lookup();
+    let mut answer = first.await?;
+    while let Err(next) = kernel.count_lookup(file(&answer), &in_flight) {
+        in_flight = next;
+        // The report may be a task of the same thread.
+        yield_now().await;
+        answer = again(answer).await?;
+    }
+    Ok(answer)
 }

@@ -14,6 +14,7 @@ use wire::OpenFlags;
 
 use crate::{
     deferred::DeferredReplies,
+    forget_reports::ForgetReports,
     lookup_counts::{InFlight, InFlightSet, InFlightSnapshot, LookupCounts},
     open_path::{OpenInodes, OpenPath},
     passthrough::{BackingGuard, Passthrough},
@@ -45,12 +46,21 @@ pub(crate) struct OpenMode {
     pub(crate) flush: bool,
 }
 
+/// An open file that the kernel has no answer of yet; closed when dropped. A signal may end its
+/// request.
+pub(crate) struct UnansweredOpen {
+    kernel: Arc<KernelState>,
+    /// The pool's handle; `None` once taken.
+    handle: Option<Handle>,
+}
+
 /// State of one kernel.
 #[derive(Debug)]
 pub(crate) struct KernelState {
     open_mode: OpenMode,
     lookup_counts: LookupCounts,
-    in_flight: InFlightSet,
+    in_flight: Arc<InFlightSet>,
+    reports: Arc<ForgetReports>,
     open_inodes: Mutex<OpenInodes<Arc<BackingGuard>>>,
     passthrough: Passthrough,
     listings: Mutex<DirListings>,
@@ -72,10 +82,12 @@ impl KernelState {
         (vfs, uncached_vfs): (Vfs, Vfs),
         deferred: Arc<DeferredReplies>,
     ) -> Self {
+        let in_flight = Arc::new(InFlightSet::default());
         Self {
             open_mode,
             lookup_counts: LookupCounts::default(),
-            in_flight: InFlightSet::default(),
+            reports: Arc::new(ForgetReports::new(Arc::clone(&in_flight))),
+            in_flight,
             open_inodes: Mutex::default(),
             passthrough,
             listings: Mutex::default(),
@@ -139,9 +151,26 @@ impl KernelState {
         self.in_flight.begin()
     }
 
-    /// Counts one lookup of `file`, before the reply is sent.
+    /// Counts one lookup of `file`, before the reply is sent. For an inode that the kernel cannot
+    /// have forgotten: it is new, or the kernel holds it.
     pub(crate) fn add_lookup(&self, file: FileId) {
         self.lookup_counts.add(file);
+    }
+
+    /// Counts one lookup of `file`, before the reply is sent, unless a forget report overlaps with
+    /// the request. Then the pool may take the inode for forgotten, and must be asked again, as the
+    /// request that is returned. The former one should end before that: an invalidation that the
+    /// pool's answer waits for may wait for it.
+    pub(crate) fn count_lookup(&self, file: FileId, request: &InFlight) -> Result<(), InFlight> {
+        self.lookup_counts.add(file);
+        if !self.reports.overlaps(file, request) {
+            return Ok(());
+        }
+        // Begun before the lookup is taken back: a report of that waits for it, so it does not
+        // overlap too.
+        let again = self.begin_lookup();
+        self.forget_lookups(file, 1);
+        Err(again)
     }
 
     /// Subtracts lookups that the kernel has forgotten, or that were not sent. After the last one
@@ -149,10 +178,26 @@ impl KernelState {
     pub(crate) fn forget_lookups(&self, file: FileId, lookups: u64) {
         if self.lookup_counts.subtract(file, lookups) {
             self.open_inodes.lock().forget(file);
-            if !self.pruner.on_forgotten(file, self.in_flight.snapshot()) {
-                self.deferred.run("forget", self.vfs.report_forgotten(file));
+            let in_flight = self.in_flight.snapshot();
+            if in_flight.is_finished() {
+                self.report_forgotten(file);
+            } else {
+                self.pruner.on_forgotten(file, in_flight);
             }
         }
+    }
+
+    /// Reports to the node that the kernel has forgotten `file`; unless the kernel knows it again,
+    /// and will forget it again.
+    fn report_forgotten(&self, file: FileId) {
+        let Some(report) = self.reports.begin(file, || self.is_known(file)) else { return };
+        self.pruner.on_reported(file);
+        let reported = self.vfs.report_forgotten(file);
+        self.deferred.run("forget", async move {
+            let outcome = reported.await;
+            drop(report);
+            outcome
+        });
     }
 
     /// Starts pruning of inodes reported to [`Self::schedule_prune`]. Returns false if that is
@@ -180,6 +225,11 @@ impl KernelState {
             tracing::debug!("{} inodes could not be pruned: {error}", inodes.len());
         }
         for file in &due.forgotten {
+            self.report_forgotten(*file);
+        }
+        // The kernel still knows these, and no name leads to them. So a request that overlaps has
+        // nothing to ask again.
+        for file in &due.overdue {
             self.deferred.run("forget", self.vfs.report_forgotten(*file));
         }
     }
@@ -232,6 +282,25 @@ impl KernelState {
             && let Err(error) = self.notifier.invalidate_attributes(file.0)
         {
             tracing::trace!("{file}: cached attributes could not be invalidated: {error}");
+        }
+    }
+}
+
+impl UnansweredOpen {
+    pub(crate) fn new(kernel: Arc<KernelState>, handle: Handle) -> Self {
+        Self { kernel, handle: Some(handle) }
+    }
+
+    /// The handle, to be answered.
+    pub(crate) fn into_handle(mut self) -> Option<Handle> {
+        self.handle.take()
+    }
+}
+
+impl Drop for UnansweredOpen {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.kernel.deferred.run("close", self.kernel.vfs.close(handle));
         }
     }
 }

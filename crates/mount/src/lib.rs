@@ -21,6 +21,7 @@
 //! - `cache_policy`: how long names and attributes may be cached
 //! - `kernel_state`: state of the inodes that the kernel knows and holds open
 //! - `lookup_counts`: how often each inode was handed to the kernel
+//! - `forget_reports`: reports of forgotten inodes, and the requests that they overlap with
 //! - `invalidate`: cache-invalidation callback: makes the kernel drop what is no longer valid
 //! - `prune`: pruning of inodes that other sessions removed
 //!
@@ -53,6 +54,7 @@ mod deferred;
 mod errno;
 mod error;
 mod filesystem;
+mod forget_reports;
 mod invalidate;
 mod kernel_state;
 mod listing;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use vfs::Vfs;
 use wire::{Attributes, COOKIE_FIRST, DirEntry, Kind, Outcome, Refusal};
 
-use crate::{cache_policy::CachePolicy, kernel_state::KernelState, translate};
+use crate::{cache_policy::CachePolicy, kernel_state::KernelState, lookup_counts::InFlight, translate};
 
 /// Number of entries fetched for one request. The C library asks with 32 KiB, which holds at most
 /// this many entries with names of usual length ...
@@ -73,13 +73,14 @@ pub(crate) fn send_plain(reply: FuseReply, page: &ListingPage<DirEntry>, buffer_
 }
 
 /// Sends as many entries of a piece as fit into the kernel's buffer, with attributes and cache
-/// lifetimes; names may be cached if they are `lasting`.
+/// lifetimes; names may be cached if they are `lasting`. An entry that a forget report overlaps with
+/// has no attributes, so the kernel looks it up.
 pub(crate) fn send_full(
     reply: FuseReply,
     page: &ListingPage<(DirEntry, Option<Attributes>)>,
     (buffer_size, lasting): (u32, bool),
     cache_policy: &CachePolicy,
-    kernel: &KernelState,
+    (kernel, in_flight): (&KernelState, &InFlight),
 ) {
     let mut listing = Listing::new(buffer_size);
     let valid = if lasting { cache_policy.name_ttl() } else { Duration::ZERO };
@@ -88,14 +89,14 @@ pub(crate) fn send_full(
     let mut fits = page.dots().all(|dot| listing.push_with_entry(dot, &FuseEntry::default()));
     let mut sent = Vec::with_capacity(page.entries.len());
     for (entry, found) in &page.entries {
-        let full = found.as_ref().map(|found| FuseEntry { entry_valid: valid, ..cache_policy.entry(found) });
-        fits = fits && listing.push_with_entry(named(entry), &full.unwrap_or_default());
-        if let Some(found) = found
-            && fits
-        {
-            kernel.add_lookup(found.file);
-            sent.push(found.file);
+        fits = fits && listing.has_room_with_entry(&named(entry));
+        if !fits {
+            break;
         }
+        let found = found.as_ref().filter(|found| kernel.count_lookup(found.file, in_flight).is_ok());
+        sent.extend(found.map(|found| found.file));
+        let full = found.map(|found| FuseEntry { entry_valid: valid, ..cache_policy.entry(found) });
+        fits = listing.push_with_entry(named(entry), &full.unwrap_or_default());
     }
     if !reply.listing(&listing) {
         for file in sent {

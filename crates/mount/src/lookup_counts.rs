@@ -21,24 +21,27 @@ pub(crate) struct LookupCounts {
 }
 
 /// Guard of a request that may hand inodes to the kernel; the request is in flight as long as the
-/// guard lives.
+/// guard lives. Shares the number of its generation.
 #[derive(Debug)]
-pub(crate) struct InFlight(#[expect(dead_code, reason = "it counts by being there")] Arc<()>);
+pub(crate) struct InFlight(Arc<u64>);
 
 /// Requests in flight that may hand inodes to the kernel, by generation.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightSet(Mutex<Generations>);
 
-/// Generations of requests; a generation ends with its last request.
+/// Generations of requests; a generation ends with its last request. Their numbers are the clock of
+/// the requests: a moment is the number of the first generation after it.
 #[derive(Debug, Default)]
 struct Generations {
-    current: Arc<()>,
-    earlier: Vec<Weak<()>>,
+    /// Number of the generation that requests join now; one reference more than it has requests.
+    current: Arc<u64>,
+    /// Generations that had requests when they were closed, in order.
+    earlier: Vec<Weak<u64>>,
 }
 
 /// Snapshot of the requests in flight at one moment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InFlightSnapshot(Vec<Weak<()>>);
+pub(crate) struct InFlightSnapshot(Vec<Weak<u64>>);
 
 impl InFlightSet {
     /// Starts a request, before the pool is asked.
@@ -49,12 +52,41 @@ impl InFlightSet {
     /// The requests in flight now.
     pub(crate) fn snapshot(&self) -> InFlightSnapshot {
         let mut generations = self.0.lock();
-        generations.earlier.retain(|earlier| earlier.strong_count() > 0);
-        if Arc::strong_count(&generations.current) > 1 {
-            let ended = std::mem::take(&mut generations.current);
-            generations.earlier.push(Arc::downgrade(&ended));
-        }
+        generations.close_current();
         InFlightSnapshot(generations.earlier.clone())
+    }
+
+    /// The moment between all requests that have begun and all that begin later.
+    pub(crate) fn now(&self) -> u64 {
+        let mut generations = self.0.lock();
+        generations.close_current();
+        *generations.current
+    }
+
+    /// The latest moment that all requests in flight began after.
+    pub(crate) fn oldest(&self) -> u64 {
+        let generations = self.0.lock();
+        let oldest = generations.earlier.iter().find_map(Weak::upgrade);
+        oldest.map_or(*generations.current, |oldest| *oldest)
+    }
+}
+
+impl Generations {
+    /// Closes the current generation if it has requests.
+    fn close_current(&mut self) {
+        self.earlier.retain(|earlier| earlier.strong_count() > 0);
+        if Arc::strong_count(&self.current) > 1 {
+            let next = Arc::new(*self.current + 1);
+            let closed = std::mem::replace(&mut self.current, next);
+            self.earlier.push(Arc::downgrade(&closed));
+        }
+    }
+}
+
+impl InFlight {
+    /// True if the request began before this moment.
+    pub(crate) fn began_before(&self, moment: u64) -> bool {
+        *self.0 < moment
     }
 }
 
@@ -124,6 +156,22 @@ mod tests {
         assert!(before.is_finished() && !set.snapshot().is_finished(), "the later one is none of them");
         drop(later);
         assert!(set.snapshot().is_finished() && set.0.lock().earlier.len() <= 1);
+    }
+
+    #[test]
+    fn a_moment_parts_the_requests_before_from_those_after() {
+        let set = InFlightSet::default();
+        let (start, one) = (set.now(), set.begin());
+        let between = set.now();
+        let other = set.begin();
+        assert!(!one.began_before(start) && one.began_before(between) && !other.began_before(between));
+        assert!(set.oldest() < between, "the first one is in flight");
+        set.now();
+        assert!(set.oldest() < between, "also when the next ones are of the past");
+        drop(one);
+        assert!(set.oldest() == between && other.began_before(set.now()));
+        drop(other);
+        assert_eq!(set.oldest(), set.now());
     }
 
     #[test]

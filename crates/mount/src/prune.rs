@@ -9,7 +9,9 @@
 //! A reply that hands the inode to the kernel may be in flight while the kernel forgets its earlier
 //! lookups, or while the removal notice arrives. So the node is notified that an inode is forgotten
 //! only after all requests that were in flight then have ended, and only if the kernel does not
-//! know the inode then. This applies to inodes that were not removed as well.
+//! know the inode then. This applies to inodes that were not removed as well. The kernel may learn
+//! of the inode again even after that check, so an inode stays here until it was really reported
+//! (see `forget_reports`).
 //!
 //! The kernel drops only dentries that are unused at that moment, and does not report the end of a
 //! use. So the prune is repeated: soon at first, then rarely, and again soon after a close.
@@ -87,9 +89,10 @@ struct PendingPrune {
 pub(crate) struct DueItems {
     /// Inodes to prune in the kernel.
     pub(crate) prune: Vec<FileId>,
-    /// Inodes to report to the node as forgotten: the kernel has forgotten them, or the time limit
-    /// is over.
+    /// Inodes to report to the node as forgotten, if the kernel does not know them again by then.
     pub(crate) forgotten: Vec<FileId>,
+    /// Inodes to report in any case: the time limit is over.
+    pub(crate) overdue: Vec<FileId>,
 }
 
 impl PruneSchedule {
@@ -106,18 +109,18 @@ impl PruneSchedule {
         }
     }
 
-    /// Handles that the kernel has forgotten all lookups. Returns true if requests in flight may
-    /// hand the inode out again, so that the node must be notified later.
-    fn on_forgotten(&mut self, file: FileId, in_flight: InFlightSnapshot, now: Instant) -> bool {
-        if in_flight.is_finished() {
-            self.pending.remove(&file);
-            return false;
-        }
+    /// Handles that the kernel has forgotten all lookups while these requests in flight may hand
+    /// the inode out again.
+    fn on_forgotten(&mut self, file: FileId, in_flight: InFlightSnapshot, now: Instant) {
         let pending = self.pending.get(&file);
         let (since, removed) = pending.map_or((now, false), |pending| (pending.since, pending.removed));
         let in_flight = Some(in_flight);
         self.insert(file, PendingPrune { since, next: now + PAUSE_FIRST, pause: PAUSE_FIRST, removed, in_flight });
-        true
+    }
+
+    /// Handles that the inode is reported to the node as forgotten.
+    fn on_reported(&mut self, file: FileId) {
+        self.pending.remove(&file);
     }
 
     fn insert(&mut self, file: FileId, pending: PendingPrune) {
@@ -149,16 +152,16 @@ impl PruneSchedule {
                     self.pending.remove(&file);
                 } else if now.duration_since(pending.since) > PRUNE_TIMEOUT {
                     self.pending.remove(&file);
-                    due.forgotten.push(file);
+                    due.overdue.push(file);
                 } else {
                     self.insert(file, PendingPrune { next, pause, ..pending });
                     due.prune.push(file);
                 }
-            } else if finished {
-                self.pending.remove(&file);
-                due.forgotten.push(file);
             } else {
                 self.insert(file, PendingPrune { next, pause, ..pending });
+                if finished {
+                    due.forgotten.push(file);
+                }
             }
         }
         due
@@ -179,23 +182,27 @@ impl Pruner {
         }
     }
 
-    /// Handles that the kernel has forgotten all lookups. Returns true if this module notifies the
-    /// node, after these requests in flight have ended.
-    pub(crate) fn on_forgotten(&self, file: FileId, in_flight: InFlightSnapshot) -> bool {
-        if in_flight.is_finished() && !self.0.any.load(SeqCst) {
-            return false;
-        }
-        self.update(|schedule| schedule.on_forgotten(file, in_flight, Instant::now()))
+    /// Handles that the kernel has forgotten all lookups. The node is notified after these requests
+    /// in flight have ended.
+    pub(crate) fn on_forgotten(&self, file: FileId, in_flight: InFlightSnapshot) {
+        self.update(|schedule| schedule.on_forgotten(file, in_flight, Instant::now()));
     }
 
-    fn update<T>(&self, update: impl FnOnce(&mut PruneSchedule) -> T) -> T {
+    /// Handles that the inode is reported to the node as forgotten. Called before the report is
+    /// sent: a removal that the node notifies of later is not meant.
+    pub(crate) fn on_reported(&self, file: FileId) {
+        if self.0.any.load(SeqCst) {
+            self.0.schedule.lock().on_reported(file);
+        }
+    }
+
+    fn update(&self, update: impl FnOnce(&mut PruneSchedule)) {
         let mut schedule = self.0.schedule.lock();
-        let changed = update(&mut schedule);
+        update(&mut schedule);
         if schedule.next().is_some() {
             self.0.any.store(true, SeqCst);
             self.0.changed.notify_one();
         }
-        changed
     }
 
     /// Starts the thread that prunes `kernel`, which contains this. The thread ends
@@ -249,14 +256,17 @@ mod tests {
 
     const FILE: FileId = FileId(7);
 
-    /// Advances time until nothing is due. Returns the number of prunes, and the inodes reported to
-    /// the node with the time of each.
+    /// Advances time until nothing is due, and reports what is to be reported. Returns the number of
+    /// prunes, and the inodes reported to the node with the time of each.
     fn all_due(schedule: &mut PruneSchedule, begin: Instant, is_known: bool) -> (usize, Vec<(Duration, FileId)>) {
         let (mut prunes, mut forgotten) = (0, Vec::new());
         while let Some(time) = schedule.next() {
+            assert!(time - begin < PRUNE_TIMEOUT * 2, "it ends");
             let due = schedule.take_due(time, |_| is_known);
+            assert!(!is_known || due.forgotten.is_empty(), "what is known is told only in any case");
             prunes += due.prune.len();
-            forgotten.extend(due.forgotten.iter().map(|file| (time - begin, *file)));
+            due.forgotten.iter().for_each(|file| schedule.on_reported(*file));
+            forgotten.extend(due.forgotten.iter().chain(&due.overdue).map(|file| (time - begin, *file)));
         }
         (prunes, forgotten)
     }
@@ -265,19 +275,30 @@ mod tests {
     fn pending() -> (PruneSchedule, Instant) {
         let (mut schedule, now) = (PruneSchedule::default(), Instant::now());
         schedule.add(FILE, InFlightSnapshot::default(), now);
-        assert_eq!(schedule.take_due(now, |_| true), DueItems { prune: vec![FILE], forgotten: Vec::new() });
+        assert_eq!(schedule.take_due(now, |_| true), DueItems { prune: vec![FILE], ..DueItems::default() });
         assert_eq!(schedule.take_due(now, |_| true), DueItems::default());
         (schedule, now)
     }
 
     #[test]
-    fn what_was_given_back_is_told_at_once_when_nothing_is_under_way() {
+    fn what_was_told_is_not_told_again() {
         let (mut schedule, now) = pending();
-        assert!(
-            !schedule.on_forgotten(FILE, InFlightSnapshot::default(), now)
-                && !schedule.on_forgotten(FileId(8), InFlightSnapshot::default(), now)
-        );
+        schedule.on_reported(FILE);
         assert_eq!(all_due(&mut schedule, now, false), (0, Vec::new()));
+    }
+
+    #[test]
+    fn what_is_known_again_when_it_was_to_be_told_stays_noted_if_it_is_removed() {
+        for removed in [true, false] {
+            let (mut schedule, now) = if removed { pending() } else { (PruneSchedule::default(), Instant::now()) };
+            schedule.on_forgotten(FILE, InFlightSnapshot::default(), now);
+            let due = schedule.take_due(now + PAUSE_FIRST, |_| false);
+            assert_eq!(due, DueItems { forgotten: vec![FILE], ..DueItems::default() });
+            // An answer hands it out before the report, which is not sent then.
+            let due = schedule.take_due(now + PAUSE_MAX, |_| true);
+            assert_eq!(due, DueItems { prune: if removed { vec![FILE] } else { Vec::new() }, ..DueItems::default() });
+            assert_eq!(all_due(&mut schedule, now, false).1.len(), usize::from(removed), "in the end");
+        }
     }
 
     #[test]
@@ -286,13 +307,14 @@ mod tests {
             let (requests, (mut schedule, now)) =
                 (InFlightSet::default(), if removed { pending() } else { (PruneSchedule::default(), Instant::now()) });
             let request = requests.begin();
-            assert!(schedule.on_forgotten(FILE, requests.snapshot(), now));
+            schedule.on_forgotten(FILE, requests.snapshot(), now);
             assert_eq!(schedule.take_due(now + PAUSE_MAX, |_| false), DueItems::default());
             drop(request);
             assert_eq!(
                 schedule.take_due(now + PAUSE_MAX * 2, |_| false),
-                DueItems { prune: Vec::new(), forgotten: vec![FILE] }
+                DueItems { forgotten: vec![FILE], ..DueItems::default() }
             );
+            schedule.on_reported(FILE);
             assert_eq!(all_due(&mut schedule, now, false), (0, Vec::new()));
         }
     }
@@ -305,7 +327,7 @@ mod tests {
             let _request = requests.begin();
             schedule.on_forgotten(FILE, requests.snapshot(), now);
             let due = schedule.take_due(now + PAUSE_FIRST, |_| true);
-            assert_eq!(due, DueItems { prune: if removed { vec![FILE] } else { Vec::new() }, forgotten: Vec::new() });
+            assert_eq!(due, DueItems { prune: if removed { vec![FILE] } else { Vec::new() }, ..DueItems::default() });
             assert_eq!(schedule.pending.contains_key(&FILE), removed);
         }
     }

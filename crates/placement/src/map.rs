@@ -104,6 +104,15 @@ impl PartitionMap {
         Ok(Self { epoch: Epoch::FIRST, partitions })
     }
 
+    /// This map with one partition given to `node`.
+    #[must_use]
+    pub fn with(mut self, partition: PartitionId, node: NodeId) -> Self {
+        if let Some(holder) = self.partitions.get_mut(usize::from(partition.0)) {
+            *holder = node;
+        }
+        self
+    }
+
     /// A map in which `partitions[i]` holds partition `i`. Fails unless their number is a power of
     /// two, at most [`PARTITIONS_MAX`].
     pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, InvalidPartitionCount> {

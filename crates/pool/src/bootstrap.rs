@@ -15,7 +15,7 @@
 
 use crate::file::NodeEntry;
 use base::{ByteSize, Problem};
-use placement::{NodeId, PartitionMap};
+use placement::{FileId, NodeId, PartitionMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, BufRead, Read, Write},
@@ -138,13 +138,17 @@ pub fn read_message<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<
 }
 
 /// Partition map of the nodes, with partitions in proportion to memory. Every node computes an
-/// equal map.
+/// equal map. If some nodes run tasks and others only store, the root lies at one of the latter: a
+/// task cannot harm it.
 pub fn partition_map(entries: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Problem> {
     let shares: Vec<(NodeId, u64)> = entries.iter().map(|node| (NodeId(node.id), node.memory)).collect();
     if shares.iter().all(|(_, share)| *share == 0) {
         return Err(Problem::new("no node of the pool has memory").hint("give some of them --memory"));
     }
-    PartitionMap::proportional(&shares, partitions).map_err(|error| Problem::new(error.to_string()))
+    let map = PartitionMap::proportional(&shares, partitions).map_err(|error| Problem::new(error.to_string()))?;
+    let runs_tasks = entries.iter().any(|node| node.slots > 0);
+    let keeper = entries.iter().find(|node| node.slots == 0 && node.memory > 0).filter(|_| runs_tasks);
+    Ok(keeper.map_or(map.clone(), |keeper| map.with(FileId::ROOT.partition(), NodeId(keeper.id))))
 }
 
 impl Memory {
@@ -179,5 +183,15 @@ mod tests {
         assert!(partition_map(&with([0, 0]).collect::<Vec<_>>(), 64).is_err());
         let map = partition_map(&with([0, 7]).collect::<Vec<_>>(), 64).unwrap();
         assert_eq!(map.nodes(), [NodeId(2)]);
+    }
+
+    #[test]
+    fn the_root_lies_at_a_node_that_runs_no_tasks_if_there_is_one() {
+        let root_at = |slots: [u32; 2]| {
+            let nodes = sample().nodes.into_iter().zip([(7, slots[0]), (1, slots[1])]);
+            let entries: Vec<_> = nodes.map(|(node, (memory, slots))| NodeEntry { memory, slots, ..node }).collect();
+            partition_map(&entries, 64).unwrap().node(FileId::ROOT.partition()).map(|node| node.0)
+        };
+        assert_eq!([[2, 0], [2, 2], [0, 0], [0, 2]].map(root_at), [Some(2), Some(1), Some(1), Some(1)]);
     }
 }

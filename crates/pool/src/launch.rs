@@ -1,17 +1,19 @@
-//! Launches the processes that become nodes: on this machine, over SSH, or by `srun`.
+//! Launches the processes that become nodes: on this machine, over SSH, or by `srun`; or uses those
+//! that the caller has launched.
 
 use crate::{
-    bootstrap::{AddressSource, NodeMessage, read_message, write_message},
+    bootstrap::{AddressSource, Memory, NodeMessage, read_message, write_message},
     process::ProcessHandle,
 };
 use base::Problem;
 use serde::Serialize;
 use std::{
     ffi::OsString,
-    io::{self, BufReader},
+    fmt,
+    io::{self, BufReader, Read, Write},
     os::unix::process::CommandExt,
     path::PathBuf,
-    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
@@ -40,6 +42,34 @@ pub enum LaunchTarget {
         /// The `srun` command and its options, separated by blanks.
         srun: String,
     },
+    /// One node on each of these hosts, whose processes the caller has started.
+    Linked(Vec<LinkedHost>),
+}
+
+/// A host on which the caller has started a process that becomes a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedHost {
+    /// Address or name at which the other hosts reach it.
+    pub address: String,
+    /// Memory of its node.
+    pub memory: Memory,
+    /// Task slots of its node; 0 for a node that only stores.
+    pub slots: u32,
+}
+
+/// Standard input and output of a process that becomes a node and that the caller has started:
+/// `tidemill node`, maybe on another host.
+pub struct NodeLink {
+    /// Leads to its standard input. The node ends if this is closed before the pool is complete.
+    pub input: Box<dyn Write + Send>,
+    /// Comes from its standard output.
+    pub output: Box<dyn Read + Send>,
+}
+
+impl fmt::Debug for NodeLink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("NodeLink").finish_non_exhaustive()
+    }
 }
 
 impl LaunchTarget {
@@ -48,7 +78,15 @@ impl LaunchTarget {
         match self {
             Self::Local(count) | Self::Slurm { hosts: count, .. } => *count,
             Self::Ssh { hosts, .. } => u32::try_from(hosts.len()).unwrap_or(u32::MAX),
+            Self::Linked(hosts) => u32::try_from(hosts.len()).unwrap_or(u32::MAX),
         }
+    }
+
+    /// Memory and slots of the node at an index; `None` if they are those of the pool's
+    /// specification.
+    pub(crate) fn resources(&self, index: usize) -> Option<(Memory, Option<u32>)> {
+        let Self::Linked(hosts) = self else { return None };
+        hosts.get(index).map(|host| (host.memory, Some(host.slots)))
     }
 
     /// Address source of the node at an index, and the number of nodes that share its host.
@@ -56,6 +94,11 @@ impl LaunchTarget {
         match self {
             Self::Local(count) => (AddressSource::LocalHost, *count),
             Self::Slurm { .. } => (AddressSource::HostName, 1),
+            Self::Linked(hosts) => {
+                let address = &hosts[index].address;
+                let same = hosts.iter().filter(|other| other.address == *address).count();
+                (AddressSource::Named(address.clone()), u32::try_from(same).unwrap_or(u32::MAX))
+            }
             Self::Ssh { hosts, .. } => {
                 // `ada@host` names a login; the node listens at the host alone.
                 let name = |host: &str| host.rsplit_once('@').map_or(host, |(_, name)| name).to_owned();
@@ -76,26 +119,26 @@ pub struct NodeCommandLine {
 
 /// The launched processes and the messages from their nodes. Unless they are released with
 /// [`Self::release`], dropping this ends them.
-#[derive(Debug)]
 pub struct Launched {
     processes: Vec<LaunchedProcess>,
     messages: Receiver<(usize, io::Result<Option<NodeMessage>>)>,
     released: bool,
 }
 
-#[derive(Debug)]
 struct LaunchedProcess {
     /// Description for messages.
     description: String,
-    child: Child,
-    stdin: Option<ChildStdin>,
+    /// The process; `None` if the caller has started it.
+    child: Option<Child>,
+    stdin: Option<Box<dyn Write + Send>>,
     /// True for `srun`, which runs as long as its nodes do.
     outlives_starter: bool,
 }
 
 impl Launched {
-    /// Starts one process for each node, or for Slurm a single process that starts them all.
-    pub fn spawn(target: &LaunchTarget, command_line: &NodeCommandLine) -> Result<Self, Problem> {
+    /// Starts one process for each node, or for Slurm a single process that starts them all. `links`
+    /// leads to processes that the caller has started.
+    pub fn spawn(target: &LaunchTarget, command_line: &NodeCommandLine, links: Vec<NodeLink>) -> Result<Self, Problem> {
         let (sender, messages) = mpsc::channel();
         let mut launched = Self { processes: Vec::new(), messages, released: false };
         match target {
@@ -121,6 +164,11 @@ impl Launched {
                 launched.spawn_one("srun".to_owned(), command, &sender)?;
                 launched.processes.iter_mut().for_each(LaunchedProcess::forward_stderr);
             }
+            LaunchTarget::Linked(hosts) => {
+                for ((id, host), link) in (1..).zip(hosts).zip(links) {
+                    launched.listen(format!("node {id} at {}", host.address), link, None, &sender)?;
+                }
+            }
         }
         Ok(launched)
     }
@@ -137,11 +185,24 @@ impl Launched {
                 .hint("nothing was left running")
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(no_start)?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it is piped"));
+        let input = Box::new(child.stdin.take().expect("it is piped"));
+        let output = Box::new(child.stdout.take().expect("it is piped"));
+        self.listen(description, NodeLink { input, output }, Some(child), sender)
+    }
+
+    /// Adds a process, and starts a thread that reads its messages.
+    fn listen(
+        &mut self,
+        description: String,
+        link: NodeLink,
+        child: Option<Child>,
+        sender: &Sender<(usize, io::Result<Option<NodeMessage>>)>,
+    ) -> Result<(), Problem> {
         let (index, sender) = (self.processes.len(), sender.clone());
-        self.processes.push(LaunchedProcess { description, child, stdin, outlives_starter: false });
+        let process = LaunchedProcess { description, child, stdin: Some(link.input), outlives_starter: false };
+        self.processes.push(process);
         let listen = move || {
-            let mut lines = BufReader::new(stdout);
+            let mut lines = BufReader::new(link.output);
             loop {
                 let line = read_message(&mut lines);
                 let last = !matches!(line, Ok(Some(_)));
@@ -183,7 +244,8 @@ impl Launched {
 
     fn exit_problem(&mut self, index: usize) -> Problem {
         let process = &mut self.processes[index];
-        let how = match wait(&mut process.child, Duration::from_secs(1)) {
+        let status = process.child.as_mut().and_then(|child| wait(child, Duration::from_secs(1)));
+        let how = match status {
             Some(status) => status.to_string(),
             None => "it closed its standard output".to_owned(),
         };
@@ -212,7 +274,7 @@ impl LaunchedProcess {
     /// this process lives.
     fn forward_stderr(&mut self) {
         self.outlives_starter = true;
-        let Some(mut stderr) = self.child.stderr.take() else { return };
+        let Some(mut stderr) = self.child.as_mut().and_then(|child| child.stderr.take()) else { return };
         // Without this thread only the output is lost.
         let _ = thread::Builder::new().name("srun".into()).spawn(move || io::copy(&mut stderr, &mut io::stderr()));
     }
@@ -224,10 +286,10 @@ impl Drop for Launched {
             return;
         }
         self.processes.iter_mut().for_each(|process| process.stdin = None);
-        for process in &mut self.processes {
-            if wait(&mut process.child, END_WAIT).is_none() {
-                let _ = process.child.kill();
-                let _ = process.child.wait();
+        for child in self.processes.iter_mut().filter_map(|process| process.child.as_mut()) {
+            if wait(child, END_WAIT).is_none() {
+                let _ = child.kill();
+                let _ = child.wait();
             }
         }
     }

@@ -62,10 +62,10 @@ pub use connect::{
 pub use connected_pool::ConnectedPool;
 pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
-pub use launch::LaunchTarget;
+pub use launch::{LaunchTarget, LinkedHost, NodeLink};
 pub use local_endpoint::LocalEndpoint;
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, run_node};
-pub use start::{PoolSpec, StartedPool, start};
+pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};
 pub use stop::{StopResult, stop};
 pub use transport::Reactor;

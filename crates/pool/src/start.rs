@@ -3,7 +3,7 @@
 use crate::{
     bootstrap::{AddressSource, BootstrapPlan, Memory, NodeMessage, NodeSpec, StarterMessage, VERSION, partition_map},
     file::{NodeEntry, PoolFile},
-    launch::{LaunchTarget, Launched, NodeCommandLine},
+    launch::{LaunchTarget, Launched, NodeCommandLine, NodeLink},
     start_lock::StartLock,
     status::{NodeState, query_status},
 };
@@ -61,6 +61,12 @@ pub struct StartedPool {
 
 /// Starts a pool and writes its pool file. If anything fails, nothing is left of it.
 pub fn start(path: &Path, pool_spec: &PoolSpec) -> Result<StartedPool, Problem> {
+    start_linked(path, pool_spec, Vec::new())
+}
+
+/// Like [`start`], with the processes that the caller has started, in the order of
+/// [`LaunchTarget::Linked`].
+pub fn start_linked(path: &Path, pool_spec: &PoolSpec, links: Vec<NodeLink>) -> Result<StartedPool, Problem> {
     let max_nodes = validate(pool_spec)?;
     let replaced = std::cell::Cell::new(false);
     let lock = StartLock::acquire(path, |path| {
@@ -81,7 +87,7 @@ pub fn start(path: &Path, pool_spec: &PoolSpec) -> Result<StartedPool, Problem> 
         nodes,
     };
     let command_line = NodeCommandLine { program: pool_spec.program.clone(), file: path.to_owned() };
-    let mut launched = Launched::spawn(&pool_spec.target, &command_line)?;
+    let mut launched = Launched::spawn(&pool_spec.target, &command_line, links)?;
     let until = Instant::now() + START_WAIT;
     launched.send(&plan);
     let nodes = collect_entries(&mut launched, &plan, until)?;
@@ -142,7 +148,8 @@ fn node_specs(pool_spec: &PoolSpec) -> Result<Vec<NodeSpec>, Problem> {
         // Under Slurm each node has a host to itself, so all of them use the first port.
         *next += u16::from(address_source != AddressSource::HostName);
         let id = u32::try_from(place + 1).expect("there are fewer nodes");
-        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory: pool_spec.memory, slots: pool_spec.slots })
+        let (memory, slots) = pool_spec.target.resources(place).unwrap_or((pool_spec.memory, pool_spec.slots));
+        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory, slots })
     };
     (0..pool_spec.target.count() as usize).map(spec).collect()
 }

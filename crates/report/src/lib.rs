@@ -55,7 +55,7 @@ pub use load::{LOAD_SAMPLES_MAX, Load, LoadSample};
 pub use machine_use::{MachineSample, MachineUse, MeasurementScope};
 pub use pool::{PoolSample, PoolUsage};
 pub use provenance::{FileProvenance, Provenance, Seed, ToolProvenance};
-pub use run::{AccessMode, FORMAT_VERSION, Machine, RunOutcome, RunReport, RunSettings, WorkflowInfo};
+pub use run::{AccessMode, FORMAT_VERSION, Machine, NodeRecord, RunOutcome, RunReport, RunSettings, WorkflowInfo};
 pub use samples::{SAMPLES_MAX, Samples};
 pub use task::{Attempt, CapturedOutput, FailureReason, ReasonKind, Status, TaskRecord};
 pub use time::{Seconds, rfc3339_utc};

@@ -36,6 +36,7 @@ impl Default for RunReport {
             data: Vec::new(),
             pool: PoolUsage::default(),
             machine_use: None,
+            nodes: Vec::new(),
             load: Load::default(),
             critical_path: CriticalPath::default(),
             by_tool: Vec::new(),

@@ -63,6 +63,9 @@ pub struct RunReport {
     /// The processors and the memory of the machine over time; none if they could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_use: Option<MachineUse>,
+    /// The hosts of a cluster on which tasks ran; empty for a run on one host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRecord>,
     /// The number of tasks that ran and waited over time; filled by [`RunReport::seal`].
     #[serde(default)]
     pub load: Load,
@@ -74,6 +77,23 @@ pub struct RunReport {
     pub by_tool: Vec<ToolTotals>,
     /// One entry for each task, in the order of ids.
     pub tasks: Vec<TaskRecord>,
+}
+
+/// A host of a cluster that ran tasks.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeRecord {
+    /// The name or address of the host.
+    pub name: String,
+    /// The number of its first slot; the slots of the run are numbered over all hosts.
+    pub first_slot: u32,
+    /// The number of its slots.
+    pub slots: u32,
+    /// The time at which it joined.
+    pub joined_s: Seconds,
+    /// The time at which it was lost; none if it stayed until the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_s: Option<Seconds>,
 }
 
 /// The workflow of a run.

@@ -23,6 +23,10 @@ pub struct TaskRecord {
     pub attempts: u32,
     /// The slot in which it ran, from 0: the lowest, if it had several; none if it never started.
     pub slot: Option<u32>,
+    /// The node on whose host it ran, as an index into `RunReport::nodes`; none on a single host, or
+    /// if it never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
     /// The number of slots that it took.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,

@@ -6,16 +6,14 @@
 //!             +---------+--------+-> discard, and a failure that says what to do
 //! ```
 
-use crate::checked_workflow::CheckedWorkflow;
-use crate::keep_failed::{KeepFailed, RerunScript};
 use crate::memory_limits::MemoryLimits;
-use crate::recorder::{AttemptFailure, AttemptResult};
+use crate::order::AttemptOrder;
+use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::workspace::{CollectResult, MissingOutput, OutputFile, TaskIo, Workspace, WorkspaceError};
 use base::ByteSize;
 use exec::{ExitReason, Launch};
-use flow::{DataId, TaskCommand, TaskId, ToolId};
+use flow::{DataId, TaskCommand};
 use report::{CapturedOutput, ReasonKind};
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,233 +30,138 @@ pub const SPACE_HINT: &str =
 const RAM_DISK_HINT: &str = "run fewer tasks at once with --slots, make it larger (mount -o remount,size=8G /dev/shm; \
      docker run --shm-size 8g), or let the pool be mounted (as root, or with fusermount3)";
 
-/// State that all attempts of a run share.
+/// Environment of a task, before the tool's own variables.
+pub type Environment = Vec<(OsString, OsString)>;
+
+/// State that all attempts on one host share.
 #[derive(Debug)]
-pub struct RunContext {
-    /// The checked workflow.
-    pub flow: Arc<CheckedWorkflow>,
+pub struct HostContext {
     /// The pool as tasks see it; `None` if no task needs it.
     pub workspace: Option<Workspace>,
-    /// Path of each tool's program.
-    pub programs: HashMap<ToolId, PathBuf>,
-    /// Environment of every task, before the tool's own variables.
-    pub environment: Vec<(OsString, OsString)>,
     /// Working directory of tasks that have no directory of their own.
     pub default_cwd: PathBuf,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Upper bound of the bytes of all copies on the RAM disk.
-    pub copies_max: u64,
     /// Control groups that enforce the memory that tools declare, where they can be made.
     pub memory: Option<MemoryLimits>,
     /// Keeps leftovers of tasks.
     pub keep: bool,
-    /// Directory for failed tasks, if they are kept.
-    pub keep_failed: Option<KeepFailed>,
+    /// Leaves the directory of a failed attempt in the pool; the run removes it.
+    pub leave_failed: bool,
     /// How often the pool was found full at the end of a task. A counter, not a flag: the first
     /// task that fails frees space, but others may have failed for the same shortage.
     pub filled: AtomicU64,
 }
 
 /// Runs an attempt to its end.
-pub async fn run(context: Arc<RunContext>, task: TaskId, attempt: u32, cancel: CancellationToken) -> AttemptResult {
-    let started = Instant::now();
-    let mut attempt_result = AttemptResult {
-        task,
-        started,
-        ended: started,
-        argv: Vec::new(),
-        exit_code: None,
-        cpu_s: None,
-        max_rss_bytes: None,
-        peak_memory_bytes: None,
-        stdout: None,
-        stderr: None,
-        refused: false,
-        result: Ok(Vec::new()),
-    };
-    attempt_result.result = context.perform(attempt, cancel, &mut attempt_result).await;
-    attempt_result.ended = Instant::now();
-    attempt_result
+pub async fn run(
+    context: Arc<HostContext>,
+    order: Arc<AttemptOrder>,
+    environment: Arc<Environment>,
+    cancel: CancellationToken,
+) -> AttemptOutcome {
+    let mut outcome = AttemptOutcome::blank(order.task, order.attempt);
+    let ordered = Instant::now();
+    outcome.result = context.perform((&order, &environment), cancel, &mut outcome).await;
+    outcome.prepared = ordered.elapsed().saturating_sub(outcome.ran);
+    outcome
 }
 
-impl RunContext {
+impl HostContext {
     async fn perform(
         &self,
-        attempt: u32,
+        (order, environment): (&AttemptOrder, &Environment),
         cancel: CancellationToken,
-        attempt_result: &mut AttemptResult,
+        outcome: &mut AttemptOutcome,
     ) -> Result<Vec<OutputFile>, AttemptFailure> {
-        let task = attempt_result.task;
-        let command = self.expand(task);
-        self.record_argv(&command, attempt_result);
-        let workspace = self.workspace.as_ref().filter(|_| self.flow.tool_of(task).needs_workdir());
+        let command = self.command(order);
+        outcome.argv =
+            std::iter::once(order.program.display().to_string()).chain(command.args.iter().cloned()).collect();
+        let workspace = self.workspace.as_ref().filter(|_| order.has_directory);
         let refused_before = (self.refusals(), self.filled.load(Relaxed));
         if let Some(workspace) = workspace {
             workspace
-                .prepare_task(task, &command)
+                .prepare_task(order, &command)
                 .await
                 .map_err(|error| setup_failure(&error, "the task's directory could not be prepared"))?;
         }
-        let outcome = self.execute(&command, attempt, cancel, attempt_result).await;
-        let outcome = match (outcome, workspace) {
-            (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
-            (outcome, _) => outcome.map(|()| Vec::new()),
+        let result = self.execute((order, environment), &command, cancel, outcome).await;
+        let result = match (result, workspace) {
+            (Ok(()), Some(workspace)) => self.collect(workspace, order).await,
+            (result, _) => result.map(|()| Vec::new()),
         };
         if self.workspace.as_ref().is_some_and(Workspace::is_filled) {
             self.filled.fetch_add(1, Relaxed);
         }
-        attempt_result.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
+        outcome.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Do this before the directory is removed, while the fill level that explains the failure
         // can still be seen.
-        let outcome = outcome.map_err(|failure| self.attribute_to_space(failure, task, attempt_result.refused));
-        let outcome = self.keep_or_forget(outcome, (task, attempt)).await;
-        if let (Err(_), Some(workspace)) = (&outcome, workspace) {
+        let result = result.map_err(|failure| self.attribute_to_space(failure, order, outcome.refused));
+        if let (Err(failure), Some(workspace)) = (&result, workspace) {
+            let is_left = self.leave_failed && failure.kind != ReasonKind::Cancelled;
+            let removed = if is_left { workspace.leave(order).await } else { workspace.discard(order).await };
             // Only log an error of the removal; the user needs the failure that came first.
-            if let Err(error) = workspace.discard(task).await {
-                tracing::warn!(task = task.0, %error, "could not remove what a failed task left");
+            if let Err(error) = removed {
+                tracing::warn!(task = order.task.0, %error, "could not remove what a failed task left");
             }
         }
-        outcome
+        result
     }
 
-    fn expand(&self, task: TaskId) -> TaskCommand {
+    fn command(&self, order: &AttemptOrder) -> TaskCommand {
         match &self.workspace {
-            None => self.flow.command(task, "", &|_: DataId| String::new()),
-            Some(workspace) => {
-                let path_of = |id| workspace.path_of(task, id).text();
-                self.flow.command(task, &workspace.dir_of(task).text(), &path_of)
-            }
+            None => order.command_at("", &|_: DataId| String::new()),
+            Some(workspace) => workspace.command(order),
         }
-    }
-
-    fn record_argv(&self, command: &TaskCommand, attempt_result: &mut AttemptResult) {
-        attempt_result.argv = std::iter::once(self.program(attempt_result.task).display().to_string())
-            .chain(command.args.iter().cloned())
-            .collect();
-    }
-
-    fn program(&self, task: TaskId) -> PathBuf {
-        self.programs.get(&self.flow.task(task).tool).cloned().unwrap_or_default()
     }
 
     async fn execute(
         &self,
+        (order, environment): (&AttemptOrder, &Environment),
         command: &TaskCommand,
-        attempt: u32,
         cancel: CancellationToken,
-        attempt_result: &mut AttemptResult,
+        outcome: &mut AttemptOutcome,
     ) -> Result<(), AttemptFailure> {
-        let tool = self.flow.tool_of(attempt_result.task);
-        let workspace = self.workspace.as_ref().filter(|_| tool.needs_workdir());
+        let workspace = self.workspace.as_ref().filter(|_| order.has_directory);
         let io = match workspace {
-            Some(workspace) => workspace.task_io(attempt_result.task, command).await,
+            Some(workspace) => workspace.task_io(order, command).await,
             None => Ok(TaskIo::paths(self.default_cwd.clone().into(), command)),
         };
         let io = io.map_err(|error| setup_failure(&error, "its standard files could not be opened"))?;
         let launch = Launch {
-            program: self.program(attempt_result.task),
+            program: order.program.clone(),
             args: command.args.iter().map(OsString::from).collect(),
-            env: self.environment_of(command, (attempt_result.task, attempt), &io),
+            env: environment_of(environment.clone(), order, command, &io),
             cwd: io.cwd,
             stdin: io.stdin,
             stdout: io.stdout,
-            timeout: tool.timeout_ms.map(Duration::from_millis),
+            timeout: order.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
-            memory: self.memory.as_ref().and_then(|limits| limits.limit_of(tool)),
+            memory: self.memory.as_ref().and_then(|limits| limits.limit_of(order.memory)),
         };
-        attempt_result.started = Instant::now();
+        let started = Instant::now();
         let ended = exec::run(launch, cancel).await;
         if let Some(workspace) = workspace {
             workspace.release_opened(&io.opened).await;
         }
-        attempt_result.stdout = captured_output(&ended.stdout);
-        attempt_result.stderr = captured_output(&ended.stderr);
-        attempt_result.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
-        attempt_result.max_rss_bytes = ended.usage.rss_max;
-        attempt_result.peak_memory_bytes = ended.usage.memory_peak;
-        attempt_result.exit_code = if let ExitReason::Exited(code) = &ended.ending { Some(*code) } else { None };
-        check_exit(&ended.ending, tool)
+        outcome.ran = started.elapsed();
+        outcome.stdout = captured_output(&ended.stdout);
+        outcome.stderr = captured_output(&ended.stderr);
+        outcome.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
+        outcome.max_rss_bytes = ended.usage.rss_max;
+        outcome.peak_memory_bytes = ended.usage.memory_peak;
+        outcome.exit_code = if let ExitReason::Exited(code) = &ended.ending { Some(*code) } else { None };
+        check_exit(&ended.ending, order.timeout_ms)
     }
 
-    fn environment_of(
-        &self,
-        command: &TaskCommand,
-        (task, attempt): (TaskId, u32),
-        io: &TaskIo,
-    ) -> Vec<(OsString, OsString)> {
-        let mut environment = self.environment.clone();
-        if !command.path.is_empty() {
-            put_path_first(&mut environment, &command.path);
-        }
-        let own = self.task_variables(task, attempt).map(|(name, value)| (name.into(), value.into())).into_iter();
-        let of_tool = command.env.iter().map(|(name, value)| (name.into(), value.into()));
-        for (name, value) in own.chain(of_tool).chain(io.variables.iter().cloned()) {
-            set(&mut environment, name, value);
-        }
-        if let Some(library) = &io.library {
-            let others = environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
-            let (name, list) = exec::preload_variable(library, others.as_deref());
-            set(&mut environment, name, list);
-        }
-        environment
-    }
-
-    /// Variables that tell a task its number, tool and attempt.
-    fn task_variables(&self, task: TaskId, attempt: u32) -> [(&'static str, String); 3] {
-        [
-            ("TIDEMILL_TASK", task.0.to_string()),
-            ("TIDEMILL_TOOL", self.flow.tool_of(task).name.clone()),
-            ("TIDEMILL_ATTEMPT", attempt.to_string()),
-        ]
-    }
-
-    /// Keeps the files of a failed attempt, if wanted. After a success it removes those of earlier
-    /// attempts.
-    async fn keep_or_forget(
-        &self,
-        outcome: Result<Vec<OutputFile>, AttemptFailure>,
-        (task, attempt): (TaskId, u32),
-    ) -> Result<Vec<OutputFile>, AttemptFailure> {
-        let (Some(keep), Some(workspace)) = (&self.keep_failed, &self.workspace) else { return outcome };
-        let failure = match outcome {
-            Ok(made) => {
-                keep.forget(&self.flow, task);
-                return Ok(made);
-            }
-            Err(failure) if failure.kind == ReasonKind::Cancelled => return Err(failure),
-            Err(failure) => failure,
-        };
-        let variables = self.task_variables(task, attempt).map(|(name, value)| (name.to_owned(), value)).into();
-        let repeat = RerunScript { task, why: failure.text.clone(), program: self.program(task), variables };
-        let (kept, text) = match keep.keep(&self.flow, workspace, &repeat).await {
-            Ok(kept) => (kept, failure.text.clone()),
-            Err(error) => (None, format!("{}; it could not be kept: {error}", failure.text)),
-        };
-        Err(AttemptFailure { text, kept, ..failure })
-    }
-
-    async fn collect(&self, workspace: &Workspace, task: TaskId) -> Result<Vec<OutputFile>, AttemptFailure> {
-        match workspace.collect(task, self.keep).await {
+    async fn collect(&self, workspace: &Workspace, order: &AttemptOrder) -> Result<Vec<OutputFile>, AttemptFailure> {
+        match workspace.collect(order, self.keep).await {
             Ok(CollectResult::All(made)) => Ok(made),
             Ok(CollectResult::Missing(missing)) => {
-                Err(AttemptFailure::new(ReasonKind::MissingOutput, self.name_missing(&missing)))
+                Err(AttemptFailure::new(ReasonKind::MissingOutput, name_missing(&missing)))
             }
             Err(error) => Err(setup_failure(&error, "its outputs could not be taken over")),
         }
-    }
-
-    fn name_missing(&self, missing: &[MissingOutput]) -> String {
-        const NAMED_MAX: usize = 5;
-        let workflow = self.flow.workflow();
-        let named = missing
-            .iter()
-            .take(NAMED_MAX)
-            .map(|one| format!("{} ({}: {})", workflow.data_name(one.data), one.path, one.found));
-        let more = missing.len().saturating_sub(NAMED_MAX);
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let list: Vec<String> = named.collect();
-        format!("it succeeded but did not write {}{rest}", list.join(", "))
     }
 
     /// Number of requests for space that the pool has refused so far.
@@ -267,15 +170,15 @@ impl RunContext {
     }
 
     /// Turns a failure into one of space, with advice, if space ran out while the task ran.
-    fn attribute_to_space(&self, failure: AttemptFailure, task: TaskId, refused: bool) -> AttemptFailure {
+    fn attribute_to_space(&self, failure: AttemptFailure, order: &AttemptOrder, refused: bool) -> AttemptFailure {
         let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
-        let Some(full) = self.full_storage(task, refused).filter(|_| own) else { return failure };
+        let Some(full) = self.full_storage(order, refused).filter(|_| own) else { return failure };
         let text = format!("{}; {full}", failure.text);
         AttemptFailure { kind: ReasonKind::NoSpace, text, ..failure }
     }
 
     /// Describes the pool if it refused space, or the RAM disk if it is full now.
-    fn full_storage(&self, task: TaskId, refused: bool) -> Option<String> {
+    fn full_storage(&self, order: &AttemptOrder, refused: bool) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
         let describe = |what: String, space: wire::SpaceUsage, hint: &str| {
             format!("{what} was full ({} of {} used): {hint}", ByteSize(space.used), ByteSize(space.capacity))
@@ -283,9 +186,40 @@ impl RunContext {
         if refused {
             return Some(describe("the pool".into(), workspace.usage(), SPACE_HINT));
         }
-        let (place, space) = workspace.full_ram_disk(task)?;
+        let (place, space) = workspace.full_ram_disk(order)?;
         Some(describe(format!("the RAM disk of {}", place.display()), space, RAM_DISK_HINT))
     }
+}
+
+fn environment_of(
+    mut environment: Environment,
+    order: &AttemptOrder,
+    command: &TaskCommand,
+    io: &TaskIo,
+) -> Environment {
+    if !command.path.is_empty() {
+        put_path_first(&mut environment, &command.path);
+    }
+    let own = order.variables().map(|(name, value)| (name.into(), value.into())).into_iter();
+    let of_tool = command.env.iter().map(|(name, value)| (name.into(), value.into()));
+    for (name, value) in own.chain(of_tool).chain(io.variables.iter().cloned()) {
+        set(&mut environment, name, value);
+    }
+    if let Some(library) = &io.library {
+        let others = environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
+        let (name, list) = exec::preload_variable(library, others.as_deref());
+        set(&mut environment, name, list);
+    }
+    environment
+}
+
+fn name_missing(missing: &[MissingOutput]) -> String {
+    const NAMED_MAX: usize = 5;
+    let named = missing.iter().take(NAMED_MAX).map(|one| format!("{} ({}: {})", one.name, one.path, one.found));
+    let more = missing.len().saturating_sub(NAMED_MAX);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let list: Vec<String> = named.collect();
+    format!("it succeeded but did not write {}{rest}", list.join(", "))
 }
 
 fn captured_output(captured: &exec::OutputCapture) -> Option<CapturedOutput> {
@@ -313,7 +247,7 @@ fn setup_failure(error: &WorkspaceError, what: &str) -> AttemptFailure {
 }
 
 /// Converts the ending of a process to success or a failure.
-fn check_exit(ending: &ExitReason, tool: &flow::Tool) -> Result<(), AttemptFailure> {
+fn check_exit(ending: &ExitReason, timeout_ms: Option<u64>) -> Result<(), AttemptFailure> {
     let failed = |kind, text: String| Err(AttemptFailure::new(kind, text));
     match ending {
         ExitReason::Exited(0) => Ok(()),
@@ -323,7 +257,7 @@ fn check_exit(ending: &ExitReason, tool: &flow::Tool) -> Result<(), AttemptFailu
             ..AttemptFailure::new(ReasonKind::Signal, format!("it was {ending}"))
         }),
         ExitReason::TimedOut => {
-            let limit = tool.timeout_ms.map(Duration::from_millis).unwrap_or_default();
+            let limit = timeout_ms.map(Duration::from_millis).unwrap_or_default();
             failed(
                 ReasonKind::Timeout,
                 format!("it ran longer than its time-out of {} s and was ended", limit.as_secs_f64()),

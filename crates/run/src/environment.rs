@@ -4,7 +4,6 @@
 //! The fields are dropped in their order, which leaves nothing behind: first the mount and the
 //! endpoint, then the registration with its directories.
 
-use crate::checked_workflow::CheckedWorkflow;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::memory_limits;
 use crate::spec::{RunSpec, StorageRequest};
@@ -13,7 +12,7 @@ use crate::workspace::{PoolStorage, PreloadSetup, StagedStorage, StorageModes, W
 use base::{ByteSize, Problem};
 use client::Client;
 use exec::MemoryGroups;
-use mount::{Mount, PoolRegistration, RuntimeDir};
+use mount::{Mount, MountOptions, PoolRegistration, RuntimeDir};
 use node::Node;
 use pool::LocalEndpoint;
 use report::AccessMode;
@@ -63,10 +62,12 @@ impl RunEnvironment {
         let memory_groups = memory_limits::prepare(&spec.flow, &mut registration);
         let node = pool::embedded_node(memory, spec.space_wait)?;
         let pool = Vfs::new(Client::embedded(node.clone()));
-        let mut setup = StorageSetup { spec, choice, tools, registration: &mut registration };
-        let mount = setup.mount(&pool)?;
+        let (storage, passthrough) = (spec.storage, spec.passthrough);
+        let mut setup = StorageSetup { storage, passthrough, choice, tools, registration: &mut registration };
+        // The kernel of the only mount sees all locks of tools.
+        let mount = setup.mount(&pool, MountOptions { pool_locks: false, ..MountOptions::default() })?;
         let endpoint = setup.endpoint(&node)?;
-        let ram_disk = if choice.has_copies() { Some(ram_disk(&mut registration)?) } else { None };
+        let ram_disk = setup.ram_disk()?;
         Ok(Self { pool, node, mount, endpoint, ram_disk, memory_groups, registration })
     }
 
@@ -74,30 +75,10 @@ impl RunEnvironment {
     ///
     /// # Errors
     /// The directory for the preload library cannot be made.
-    pub fn workspace(
-        &self,
-        choice: &StorageChoice,
-        flow: Arc<CheckedWorkflow>,
-        cancel: CancellationToken,
-    ) -> Result<Workspace, Problem> {
-        // With the preload library nothing exists at this path, so no file of the host is hidden,
-        // and paths equal those of the mount.
-        let root = self.registration.mount_point().into();
-        let preloaded = match (&choice.library, &self.endpoint) {
-            (Some(library), Some(endpoint)) => {
-                let scratch = endpoint.file().parent().unwrap_or(Path::new("/"));
-                let failed = |error| Problem::new(format!("{}: {error}", scratch.display()));
-                Some(PreloadSetup::new(library.clone(), endpoint.file().to_owned(), scratch).map_err(failed)?)
-            }
-            _ => None,
-        };
-        let is_direct = self.mount.is_some() || preloaded.is_some();
-        let modes = StorageModes {
-            direct: is_direct.then_some(PoolStorage { root, preloaded }),
-            staged: self.ram_disk.clone().map(StagedStorage::new),
-            copied: choice.staged.clone(),
-        };
-        Ok(Workspace::new(self.pool.clone(), modes, flow, cancel))
+    pub fn workspace(&self, choice: &StorageChoice, cancel: CancellationToken) -> Result<Workspace, Problem> {
+        let pool_file = self.endpoint.as_ref().map(|endpoint| endpoint.file().to_owned());
+        let roots = TaskRoots { is_mounted: self.mount.is_some(), pool_file, ram_disk: self.ram_disk.clone() };
+        roots.workspace(&self.pool, &self.registration, choice, cancel)
     }
 
     /// Peak of the bytes that the pool held.
@@ -117,31 +98,77 @@ impl RunEnvironment {
     }
 }
 
+/// Where tasks of this host find the pool.
+#[derive(Debug, Clone)]
+pub struct TaskRoots {
+    /// True if the pool is mounted at the registration's mount point.
+    pub is_mounted: bool,
+    /// The pool file for programs with the preload library.
+    pub pool_file: Option<PathBuf>,
+    /// Directory for staging's copies.
+    pub ram_disk: Option<PathBuf>,
+}
+
+impl TaskRoots {
+    /// The pool as tasks see it.
+    ///
+    /// # Errors
+    /// The directory for the preload library cannot be made.
+    pub fn workspace(
+        self,
+        pool: &Vfs,
+        registration: &PoolRegistration,
+        choice: &StorageChoice,
+        cancel: CancellationToken,
+    ) -> Result<Workspace, Problem> {
+        // With the preload library nothing exists at this path, so no file of the host is hidden,
+        // and paths equal those of the mount.
+        let root = registration.mount_point().into();
+        let preloaded = match (&choice.library, &self.pool_file) {
+            (Some(library), Some(file)) => {
+                let scratch = file.parent().unwrap_or(Path::new("/"));
+                let failed = |error| Problem::new(format!("{}: {error}", scratch.display()));
+                Some(PreloadSetup::new(library.clone(), file.clone(), scratch).map_err(failed)?)
+            }
+            _ => None,
+        };
+        let is_direct = self.is_mounted || preloaded.is_some();
+        let modes = StorageModes {
+            direct: is_direct.then_some(PoolStorage { root, preloaded }),
+            staged: self.ram_disk.map(StagedStorage::new),
+            copied: choice.staged.clone(),
+        };
+        Ok(Workspace::new(pool.clone(), modes, cancel))
+    }
+}
+
 /// Sets up the access to the pool. If a storage mode fails and the user did not ask for it, the
 /// next one is used.
-struct StorageSetup<'a> {
-    spec: &'a RunSpec,
-    choice: &'a mut StorageChoice,
-    tools: &'a ToolSupport,
-    registration: &'a mut PoolRegistration,
+pub struct StorageSetup<'a> {
+    /// The mode that the user asked for.
+    pub storage: StorageRequest,
+    /// Enables passthrough of the mount.
+    pub passthrough: bool,
+    /// The mode that was chosen; updated if it fails.
+    pub choice: &'a mut StorageChoice,
+    /// Facts about the tools.
+    pub tools: &'a ToolSupport,
+    /// The registration that owns mount and directories.
+    pub registration: &'a mut PoolRegistration,
 }
 
 impl StorageSetup<'_> {
     fn is_free(&self) -> bool {
-        self.spec.storage == StorageRequest::Auto
+        self.storage == StorageRequest::Auto
     }
 
     /// Mounts the pool, if that was chosen.
-    fn mount(&mut self, pool: &Vfs) -> Result<Option<Mount>, Problem> {
+    pub fn mount(&mut self, pool: &Vfs, options: MountOptions) -> Result<Option<Mount>, Problem> {
         if self.choice.mode != AccessMode::Mount {
             return Ok(None);
         }
-        let options = mount::MountOptions {
-            passthrough: self.spec.passthrough,
-            // The kernel of the only mount sees all locks of tools.
-            pool_locks: false,
-            ..mount::MountOptions::named(self.registration.name())
-        };
+        let (name, passthrough) = (self.registration.name().to_owned(), self.passthrough);
+        let options = MountOptions { name, passthrough, ..options };
         match Mount::new(pool, self.registration.mount_point(), &options) {
             Err(error) if self.is_free() => {
                 *self.choice = self.tools.without_mount(&error.to_string());
@@ -149,6 +176,11 @@ impl StorageSetup<'_> {
             }
             mounted => Ok(Some(mounted?)),
         }
+    }
+
+    /// Makes the directory for copies, if there will be some.
+    pub fn ram_disk(&mut self) -> Result<Option<PathBuf>, Problem> {
+        if self.choice.has_copies() { ram_disk(self.registration).map(Some) } else { Ok(None) }
     }
 
     /// Opens an endpoint for programs of this host, if tasks use the preload library.
@@ -165,15 +197,18 @@ impl StorageSetup<'_> {
         }
     }
 
-    /// Opens the endpoint in the run's directory, or on the RAM disk if that path is too long for a
-    /// socket.
     fn open_endpoint(&mut self, node: &Arc<Node>) -> Result<LocalEndpoint, Problem> {
-        let beside_mount = self.registration.mount_point().with_file_name("door");
-        let directory =
-            if LocalEndpoint::fits(&beside_mount) { beside_mount } else { in_memory(self.registration, "-door") };
-        private_directory(self.registration, &directory)?;
-        LocalEndpoint::open(node, &directory)
+        LocalEndpoint::open(node, &door(self.registration)?)
     }
+}
+
+/// Makes a directory for sockets and pool files in the run's directory, or on the RAM disk if that
+/// path is too long for a socket. It is removed with the registration.
+pub fn door(registration: &mut PoolRegistration) -> Result<PathBuf, Problem> {
+    let beside_mount = registration.mount_point().with_file_name("door");
+    let directory = if LocalEndpoint::fits(&beside_mount) { beside_mount } else { in_memory(registration, "-door") };
+    private_directory(registration, &directory)?;
+    Ok(directory)
 }
 
 /// Removes what killed runs, mounts and nodes left: mounts, directories, control groups, and

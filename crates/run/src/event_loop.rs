@@ -2,27 +2,34 @@
 //! reported to the scheduler.
 //!
 //! ```text
-//!   ends of attempts, ends of exports, ticks, cancel
+//!   events of the executor, ends of exports, ticks, cancel
 //!        |
-//!     EventLoop -> Scheduler::on(event) -> commands -> attempts started and stopped,
+//!     EventLoop -> Scheduler::on(event) -> commands -> attempts started and stopped by the executor,
 //!                                                      data dropped, failures reported
 //! ```
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
-use crate::attempt::{self, RunContext};
+use crate::checked_workflow::CheckedWorkflow;
 use crate::eta::EtaEstimator;
 use crate::event::{Progress, RunEvent};
+use crate::executor::{Executor, ExecutorEvent};
 use crate::export::{self, ExportedFile};
+use crate::failure_text;
+use crate::keep_failed::{KeepFailed, RerunScript};
+use crate::layout::{self, Layout};
 use crate::machine::MachineMeter;
-use crate::recorder::{AttemptFailure, AttemptResult, Recorder};
-use crate::workspace::{OutputFile, Workspace, WorkspaceError};
+use crate::order::AttemptOrder;
+use crate::outcome::{AttemptFailure, AttemptOutcome};
+use crate::recorder::{EndedAttempt, Recorder};
+use crate::run_files::{PoolAccess, RunFiles};
+use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
-use flow::{DataId, TaskId};
+use flow::{DataId, TaskId, ToolId};
 use report::{CapturedOutput, FailureReason, ReasonKind};
-use sched::{FailureCause, Scheduler, SchedulerCommand, SchedulerEvent};
+use sched::{AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, WorkerId};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -51,25 +58,42 @@ struct ExportResult {
     result: Result<ExportedFile, String>,
 }
 
+/// What the event loop needs to know of the run.
+#[derive(Debug)]
+pub struct LoopContext {
+    /// The checked workflow.
+    pub flow: Arc<CheckedWorkflow>,
+    /// The run's files in its pool; `None` if no task needs the pool.
+    pub files: Option<RunFiles>,
+    /// Path of each tool's program on this host.
+    pub programs: HashMap<ToolId, PathBuf>,
+    /// Keeps everything until the end.
+    pub keep: bool,
+    /// Directory for failed tasks, if they are kept.
+    pub keep_failed: Option<KeepFailed>,
+}
+
 /// State of one run in progress.
 pub struct EventLoop<'a> {
-    context: Arc<RunContext>,
+    context: LoopContext,
     scheduler: Scheduler,
+    executor: &'a mut dyn Executor,
     exports: ExportPlan,
     recorder: &'a mut Recorder,
     on_event: &'a mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
     begun: Instant,
-    attempts: JoinSet<AttemptResult>,
-    stops: HashMap<TaskId, CancellationToken>,
+    /// The attempts that run, and their workers.
+    running: HashMap<AttemptId, WorkerId>,
+    /// Places of the workers of a cluster.
+    places: HashMap<WorkerId, PlaceId>,
+    /// Failed attempts whose files are being kept.
+    keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<ExportResult>,
     export_permits: Arc<Semaphore>,
     /// Members whose export is under way; true if they are dropped afterwards.
     leaving: HashMap<DataId, bool>,
     failures: HashMap<TaskId, AttemptFailure>,
-    /// Task that was stopped because the copies of running tasks took too much memory, and their
-    /// bytes at that time. Set until the task has ended, for whatever reason.
-    evicted: Option<(TaskId, ByteSize)>,
     eta: EtaEstimator,
     meter: Option<MachineMeter>,
     commands: Vec<SchedulerCommand>,
@@ -79,8 +103,8 @@ pub struct EventLoop<'a> {
 impl<'a> EventLoop<'a> {
     /// Creates the event loop of a run that has not begun.
     pub fn new(
-        context: Arc<RunContext>,
-        scheduler: Scheduler,
+        context: LoopContext,
+        (scheduler, executor): (Scheduler, &'a mut dyn Executor),
         exports: ExportPlan,
         recorder: &'a mut Recorder,
         on_event: &'a mut dyn FnMut(&RunEvent),
@@ -92,18 +116,19 @@ impl<'a> EventLoop<'a> {
         Self {
             context,
             scheduler,
+            executor,
             exports,
             recorder,
             on_event,
             cancel,
             begun: Instant::now(),
-            attempts: JoinSet::new(),
-            stops: HashMap::new(),
+            running: HashMap::new(),
+            places: HashMap::new(),
+            keeping: JoinSet::new(),
             exporting: JoinSet::new(),
             export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
             leaving: HashMap::new(),
             failures: HashMap::new(),
-            evicted: None,
             eta,
             meter,
             commands: Vec::new(),
@@ -111,34 +136,86 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs the loop until all tasks and exports have ended.
-    pub async fn run(mut self) {
+    /// Runs the loop until all tasks and exports have ended. Returns the run's files.
+    pub async fn run(mut self) -> Option<RunFiles> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        let (mut cancelled, context) = (false, self.context.clone());
+        let mut cancelled = false;
         self.report_pool_state();
         self.send_event(SchedulerEvent::Begin);
         while !self.ended || !self.exporting.is_empty() {
+            let executor = &mut *self.executor;
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     self.send_event(SchedulerEvent::Cancel);
                 }
-                Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)),
+                event = std::future::poll_fn(|context| executor.poll_event(context)) => self.on_executor(event),
+                Some(ended) = self.keeping.join_next() => self.attempt_ended(joined(ended)),
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
-                () = removed(&context) => self.report_pool_state(),
+                () = removed(self.context.files.as_ref()) => self.report_pool_state(),
                 _ = tick.tick() => self.sample(),
             }
         }
-        drop(context);
         self.sample();
+        self.context.files
+    }
+
+    fn on_executor(&mut self, event: ExecutorEvent) {
+        match event {
+            ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
+            ExecutorEvent::Joined { worker, place, capacity, name, inputs } => {
+                self.recorder.joined(worker, name, capacity.slots);
+                self.places.insert(worker, place);
+                for data in inputs {
+                    let bytes = self.scheduler.bytes_of(data);
+                    self.send_event(SchedulerEvent::Located { data, place, bytes });
+                }
+                self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
+            }
+            ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
+            ExecutorEvent::Warning(text) => self.warn(text),
+            ExecutorEvent::Failed(text) => {
+                self.recorder.problem(text.clone());
+                self.warn(text);
+                self.cancel.cancel();
+                let workers: HashSet<WorkerId> = self.running.values().copied().collect();
+                workers.into_iter().for_each(|worker| self.lose(worker));
+            }
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        (self.on_event)(&RunEvent::Warning(text.clone()));
+        self.recorder.run.warnings.push(text);
+    }
+
+    /// A worker is gone: its attempts will not end, and what they wrote is removed.
+    fn on_lost(&mut self, worker: WorkerId, why: &str) {
+        let text = format!("{} is lost: {why}; its tasks run again", self.recorder.worker_name(worker));
+        self.warn(text);
+        self.lose(worker);
+    }
+
+    fn lose(&mut self, worker: WorkerId) {
+        let lost: Vec<AttemptId> =
+            self.running.iter().filter(|(_, at)| **at == worker).map(|(attempt, _)| *attempt).collect();
+        for AttemptId { task, attempt } in lost {
+            self.running.remove(&AttemptId { task, attempt });
+            self.recorder.attempt_lost(task, worker);
+            if let Some(files) = &self.context.files {
+                files.remove_attempt(task, attempt);
+            }
+        }
+        self.recorder.worker_lost(worker);
+        self.send_event(SchedulerEvent::LostWorker(worker));
     }
 
     /// Reports the fill level of the pool to the scheduler.
     fn report_pool_state(&mut self) {
-        if let Some(workspace) = &self.context.workspace {
-            let state = workspace.pool_state();
+        if let Some(files) = &self.context.files {
+            let state = files.pool_state();
             self.send_event(SchedulerEvent::Pool(state));
         }
     }
@@ -156,16 +233,19 @@ impl<'a> EventLoop<'a> {
 
     fn execute(&mut self, command: SchedulerCommand) {
         match command {
-            SchedulerCommand::Start { task, slot, attempt, .. } => self.launch(task, slot.0, attempt),
-            SchedulerCommand::Stop { task } => {
-                if let Some(stop) = self.stops.get(&task) {
-                    stop.cancel();
+            SchedulerCommand::Start { task, worker, slot, attempt } => self.launch(task, (worker, slot.0), attempt),
+            SchedulerCommand::Stop { task, attempt } => {
+                if let Some(worker) = self.running.get(&AttemptId { task, attempt }) {
+                    self.executor.stop(*worker, task, attempt);
                 }
             }
+            SchedulerCommand::Again { task } => self.again(task),
+            // Inputs stay until the end of the run.
+            SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
-            // One machine has all data at one place.
+            // Inputs that a host has cached go with the run.
             SchedulerCommand::Clean { .. } => {}
             SchedulerCommand::Rejected { task, reason } => {
                 self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
@@ -174,96 +254,106 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn launch(&mut self, task: TaskId, slot: u32, attempt: u32) {
-        let stop = CancellationToken::new();
-        self.stops.insert(task, stop.clone());
-        self.recorder.started(task, slot, attempt);
+    fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
+        self.running.insert(AttemptId { task, attempt }, worker);
+        self.recorder.started(task, (worker, slot), attempt);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
-        self.attempts.spawn(attempt::run(self.context.clone(), task, attempt, stop));
+        let order = self.order(task, attempt);
+        self.executor.start(worker, order);
     }
 
-    fn attempt_ended(&mut self, attempt: AttemptResult) {
-        let task = attempt.task;
-        self.stops.remove(&task);
-        let evicted = self.evicted.take_if(|(stopped, _)| *stopped == task);
+    fn order(&self, task: TaskId, attempt: u32) -> AttemptOrder {
+        let LoopContext { flow, files, programs, .. } = &self.context;
+        let program = programs.get(&flow.task(task).tool).cloned().unwrap_or_default();
+        let files = files.as_ref();
+        let bound = |data| files.and_then(|files| files.bound(data));
+        let first = Layout::default();
+        let layout = files.map_or(&first, RunFiles::layout);
+        AttemptOrder::new(flow, layout, (task, attempt), program, &bound)
+    }
+
+    /// An attempt has ended. The files of a failed one are kept first, if the user wants that.
+    fn on_outcome(&mut self, outcome: AttemptOutcome) {
+        let (task, attempt) = (outcome.task, outcome.attempt);
+        if !self.running.contains_key(&AttemptId { task, attempt }) {
+            // It was given up before. What it wrote was removed then, or is removed now.
+            if let Some(files) = &self.context.files {
+                files.remove_attempt(task, attempt);
+            }
+            return;
+        }
+        let ended = EndedAttempt::now(outcome);
+        let LoopContext { keep_failed, files, .. } = &self.context;
+        let (Some(keep), Some(files)) = (keep_failed, files) else { return self.attempt_ended(ended) };
+        match &ended.outcome.result {
+            Ok(_) => keep.forget(task),
+            Err(failure) if failure.kind == ReasonKind::Cancelled => {}
+            Err(failure) => {
+                let repeat = self.rerun_script(task, attempt, failure.text.clone());
+                self.keeping.spawn(keep_attempt(keep.clone(), (files.reader(), files.layout().clone()), repeat, ended));
+                return;
+            }
+        }
+        self.attempt_ended(ended);
+    }
+
+    fn rerun_script(&self, task: TaskId, attempt: u32, why: String) -> RerunScript {
+        let order = self.order(task, attempt);
+        let variables = order.variables().map(|(name, value)| (name.to_owned(), value)).into();
+        let left = layout::attempt_dir(&self.context.flow, task, attempt).into();
+        RerunScript { task, left, why, program: order.program, variables }
+    }
+
+    fn attempt_ended(&mut self, attempt: EndedAttempt) {
+        let task = attempt.outcome.task;
+        let id = AttemptId { task, attempt: attempt.outcome.attempt };
+        let Some(worker) = self.running.remove(&id) else { return };
         self.recorder.attempt(&attempt);
         let limit = self.context.flow.tool_of(task).resources.memory;
-        let is_reported = attempt.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
-        if let Some(passed) = (!is_reported).then(|| self.recorder.over_memory_warning(&attempt, limit)).flatten() {
+        let is_reported = attempt.outcome.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
+        if let Some(passed) =
+            (!is_reported).then(|| self.recorder.over_memory_warning(&attempt.outcome, limit)).flatten()
+        {
             (self.on_event)(&RunEvent::Warning(passed));
         }
         let seconds = attempt.ended.saturating_duration_since(attempt.started).as_secs_f64();
-        match attempt.result {
+        match attempt.outcome.result {
             Ok(made) => {
-                if let Some(doubt) = attempt.refused.then(|| self.recorder.possibly_truncated(task)).flatten() {
+                if let Some(doubt) = attempt.outcome.refused.then(|| self.recorder.possibly_truncated(task)).flatten() {
                     (self.on_event)(&RunEvent::Warning(doubt));
                 }
                 self.eta.finished(self.context.flow.task(task), seconds);
                 let tool = self.tool_name(task);
                 (self.on_event)(&RunEvent::TaskDone { task, tool, seconds });
-                self.on_outputs(&made);
-                self.send_event(SchedulerEvent::Done(task));
+                if let Some(files) = &mut self.context.files {
+                    files.set_writer(task, attempt.outcome.attempt);
+                }
+                self.on_outputs(id, &made, self.places.get(&worker).copied());
+                self.send_event(SchedulerEvent::Done(id));
             }
-            Err(failure) => {
-                let failure = match evicted {
-                    Some((_, taken)) => self.eviction(task, failure, taken),
-                    None => failure,
-                };
-                self.attempt_failed(task, failure);
-            }
+            Err(failure) => self.attempt_failed(id, failure),
         }
     }
 
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
-    fn on_outputs(&mut self, made: &[OutputFile]) {
+    fn on_outputs(&mut self, attempt: AttemptId, made: &[OutputFile], place: Option<PlaceId>) {
         for made in made {
-            self.send_event(SchedulerEvent::Wrote { data: made.data, bytes: made.takes, place: None });
+            self.send_event(SchedulerEvent::Wrote { attempt, data: made.data, bytes: made.takes, place });
             self.export(made.data);
         }
         self.report_pool_state();
     }
 
-    /// Replaces the failure of an evicted task by one that blames its copies, unless the task
-    /// failed by itself or the run was cancelled.
-    fn eviction(&mut self, task: TaskId, failure: AttemptFailure, taken: ByteSize) -> AttemptFailure {
-        if failure.kind != ReasonKind::Cancelled || self.cancel.is_cancelled() {
-            return failure;
-        }
-        let limit = ByteSize(self.context.copies_max);
-        let text = format!(
-            "the files of running tasks on the RAM disk took {taken}, more than the {limit} that are left beside the pool: \
-             run fewer tasks at once with --slots, or use the mount"
-        );
-        let failure = AttemptFailure { retry: false, ..AttemptFailure::new(ReasonKind::NoSpace, text) };
-        self.recorder.blame(task, &failure);
-        failure
-    }
-
-    /// Stops the task with the largest directory when the copies exceed their memory limit.
-    /// Otherwise the kernel might kill all tasks.
-    fn evict(&mut self) {
-        let Some(workspace) = &self.context.workspace else { return };
-        let taken = workspace.ram_disk_bytes();
-        // Stop one task at a time: its memory may be enough.
-        if taken <= self.context.copies_max || self.evicted.is_some() {
-            return;
-        }
-        if let Some(largest) = workspace.largest(self.stops.keys().copied()) {
-            self.evicted = Some((largest, ByteSize(taken)));
-            self.stops[&largest].cancel();
-        }
-    }
-
-    fn attempt_failed(&mut self, task: TaskId, failure: AttemptFailure) {
+    fn attempt_failed(&mut self, attempt: AttemptId, failure: AttemptFailure) {
         let found_no_space = failure.kind == ReasonKind::NoSpace && !self.cancel.is_cancelled();
         let retry = failure.retry;
-        self.failures.insert(task, failure);
+        self.failures.insert(attempt.task, failure);
         self.report_pool_state();
         if found_no_space {
-            self.send_event(SchedulerEvent::NoSpace { task, retry });
+            self.send_event(SchedulerEvent::NoSpace { attempt, retry });
         } else {
-            self.send_event(SchedulerEvent::Failed { task, retry });
+            self.send_event(SchedulerEvent::Failed { attempt, retry });
         }
     }
 
@@ -272,6 +362,13 @@ impl<'a> EventLoop<'a> {
         let reason = self.failures.remove(&task).map(|failure| failure.text).unwrap_or_default();
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskRetried { task, tool, reason });
+    }
+
+    /// A task that was done runs again, since data that it wrote is lost.
+    fn again(&mut self, task: TaskId) {
+        let tool = self.tool_name(task);
+        self.recorder.again(task);
+        (self.on_event)(&RunEvent::TaskRetried { task, tool, reason: "data that it wrote is lost".to_owned() });
     }
 
     fn failed(&mut self, task: TaskId, cause: FailureCause) {
@@ -284,7 +381,7 @@ impl<'a> EventLoop<'a> {
             let text = failure.map(|failure| failure.text).unwrap_or_default();
             (text, self.printed(task), kept, cause == FailureCause::Cancelled)
         } else {
-            let reason = self.explain(cause);
+            let reason = failure_text::without_running(&self.context.flow, cause);
             let text = reason.text.clone();
             self.recorder.never_ran(task, reason);
             (text, (String::new(), 0), None, true)
@@ -318,59 +415,6 @@ impl<'a> EventLoop<'a> {
             .unwrap_or_default()
     }
 
-    /// Reason for a task that failed without running.
-    fn explain(&self, cause: FailureCause) -> FailureReason {
-        let named = |task: TaskId| format!("task {} {}", task.0, self.tool_name(task));
-        let (kind, text, root, via) = match cause {
-            FailureCause::Input { data, root } => {
-                let writer = self.context.flow.writer_of(data);
-                let name = self.context.flow.workflow().data_name(data);
-                (
-                    ReasonKind::Upstream,
-                    format!("{name} was not written, since {} failed", named(root)),
-                    Some(root),
-                    writer,
-                )
-            }
-            FailureCause::Predecessor { task, root } => (
-                ReasonKind::Upstream,
-                format!("it comes after {}, and {} failed", named(task), named(root)),
-                Some(root),
-                Some(task),
-            ),
-            FailureCause::FailFast { root } => (
-                ReasonKind::Cancelled,
-                format!("{} failed, and --fail-fast starts nothing after that", named(root)),
-                Some(root),
-                None,
-            ),
-            FailureCause::Cancelled => {
-                (ReasonKind::Cancelled, "the run was ended before it could start".to_owned(), None, None)
-            }
-            FailureCause::NoWriter { data } => {
-                let name = self.context.flow.workflow().data_name(data);
-                (ReasonKind::Upstream, format!("no task writes {name}"), None, None)
-            }
-            FailureCause::NoTask { task } => {
-                (ReasonKind::Upstream, format!("it comes after task {}, which does not exist", task.0), None, None)
-            }
-            FailureCause::NoSuchLocation { .. } => (
-                ReasonKind::NotStarted,
-                "it may run at one location only, and no worker is there".to_owned(),
-                None,
-                None,
-            ),
-            FailureCause::OwnAttempt => (ReasonKind::NotStarted, String::new(), None, None),
-        };
-        FailureReason {
-            kind,
-            text,
-            root: root.map(|task| task.0),
-            via: via.map(|task| task.0),
-            ..FailureReason::default()
-        }
-    }
-
     fn tool_name(&self, task: TaskId) -> String {
         self.context.flow.tool_of(task).name.clone()
     }
@@ -383,10 +427,11 @@ impl<'a> EventLoop<'a> {
         if goes {
             self.announce_removal(data);
         }
-        let (context, turns) = (self.context.clone(), self.export_permits.clone());
+        let Some(files) = &self.context.files else { return };
+        let (access, source, turns) = (files.reader(), files.place_of(data), self.export_permits.clone());
         self.exporting.spawn(async move {
             let _turn = turns.acquire().await;
-            let result = export_one(&context, data, place.clone()).await;
+            let result = export_one(&access, &source, place.clone()).await;
             ExportResult { data, place, result }
         });
     }
@@ -425,28 +470,28 @@ impl<'a> EventLoop<'a> {
 
     /// Counts the member's bytes as ones that will be freed without any task's doing.
     fn announce_removal(&self, data: DataId) {
-        if let Some(workspace) = self.pool_of(data) {
-            workspace.announce_removal(self.scheduler.bytes_of(data));
+        if let Some(files) = self.files_of(data) {
+            files.announce_removal(self.scheduler.bytes_of(data));
         }
     }
 
-    /// The workspace, if a task wrote the member; `None` for inputs. Inputs stay until the end of
+    /// The run's files, if a task wrote the member; `None` for inputs. Inputs stay until the end of
     /// the run (docs/SEMANTICS.md): bound ones take no memory.
-    fn pool_of(&self, data: DataId) -> Option<&Workspace> {
-        self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
+    fn files_of(&self, data: DataId) -> Option<&RunFiles> {
+        self.context.files.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
     }
 
     fn remove(&mut self, data: DataId) {
-        let Some(workspace) = self.pool_of(data) else { return };
-        workspace.drop_member(data, self.scheduler.bytes_of(data));
+        let Some(files) = self.files_of(data) else { return };
+        files.drop_member(data, self.scheduler.bytes_of(data));
         self.recorder.dropped(data);
     }
 
-    /// Samples the pool and the machine, evicts a task if needed, and reports progress.
+    /// Samples the pool and the machine, and reports progress.
     fn sample(&mut self) {
-        self.evict();
+        self.executor.tick();
         self.report_pool_state();
-        let usage = self.context.workspace.as_ref().map(Workspace::usage);
+        let usage = self.context.files.as_ref().map(RunFiles::usage);
         if let Some(usage) = usage {
             self.recorder.sample(usage.used, usage.capacity);
         }
@@ -469,9 +514,9 @@ impl<'a> EventLoop<'a> {
 }
 
 /// Waits for the next removal from the pool; never returns without a pool.
-async fn removed(context: &RunContext) {
-    match &context.workspace {
-        Some(workspace) => workspace.removed().await,
+async fn removed(files: Option<&RunFiles>) {
+    match files {
+        Some(files) => files.removed().await,
         None => std::future::pending().await,
     }
 }
@@ -481,9 +526,28 @@ fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
     outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
-async fn export_one(context: &RunContext, data: DataId, place: PathBuf) -> Result<ExportedFile, String> {
-    let workspace = context.workspace.as_ref().expect("what is exported was written in a workspace");
-    let mut source = workspace.open(data).await.map_err(|error: WorkspaceError| error.to_string())?;
+/// Keeps the files of a failed attempt, and removes its directory from the pool.
+async fn keep_attempt(
+    keep: KeepFailed,
+    (access, layout): (PoolAccess, Layout),
+    repeat: RerunScript,
+    mut ended: EndedAttempt,
+) -> EndedAttempt {
+    let kept = keep.keep(&access, &layout, &repeat).await;
+    if let Err(error) = access.discard(&repeat.left).await {
+        tracing::warn!(task = repeat.task.0, %error, "could not remove what a failed task left");
+    }
+    if let Err(failure) = &mut ended.outcome.result {
+        match kept {
+            Ok(kept) => failure.kept = kept,
+            Err(error) => failure.text = format!("{}; it could not be kept: {error}", failure.text),
+        }
+    }
+    ended
+}
+
+async fn export_one(access: &PoolAccess, source: &Path, place: PathBuf) -> Result<ExportedFile, String> {
+    let mut source = access.open(source).await.map_err(|error: WorkspaceError| error.to_string())?;
     let mode = source.mode;
     let written = tokio::task::spawn_blocking(move || export::write(&mut source, &place, mode));
     match written.await {

@@ -11,13 +11,14 @@
 //! The last attempt of a failed task is kept. Nothing is kept of a task that succeeds in the end.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout;
-use crate::workspace::Workspace;
+use crate::layout::{self, Layout};
+use crate::run_files::PoolAccess;
 use flow::{DataId, TaskCommand, TaskId};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Upper bound of the failed tasks that are kept: later ones tend to fail alike, and disk space is
 /// limited.
@@ -33,6 +34,8 @@ pub struct KeepFailed {
     pub directory: PathBuf,
     /// Directory that relative input paths start from.
     pub data_dir: PathBuf,
+    /// The checked workflow.
+    pub flow: Arc<CheckedWorkflow>,
 }
 
 /// A failed attempt, as its script describes and repeats it.
@@ -40,6 +43,8 @@ pub struct KeepFailed {
 pub struct RerunScript {
     /// Id of the task.
     pub task: TaskId,
+    /// Directory of the attempt below the pool's root.
+    pub left: PathBuf,
     /// Reason of the failure.
     pub why: String,
     /// Path of the program.
@@ -50,34 +55,38 @@ pub struct RerunScript {
 
 impl KeepFailed {
     /// The directory of one task.
-    fn directory_of(&self, flow: &CheckedWorkflow, task: TaskId) -> PathBuf {
-        self.directory.join(layout::task_dir(flow, task))
+    fn directory_of(&self, task: TaskId) -> PathBuf {
+        self.directory.join(layout::task_dir(&self.flow, task))
     }
 
     /// Keeps a failed attempt and returns its directory; `None` if the maximum is kept already.
     pub async fn keep(
         &self,
-        flow: &CheckedWorkflow,
-        workspace: &Workspace,
+        access: &PoolAccess,
+        layout: &Layout,
         repeat: &RerunScript,
     ) -> Result<Option<PathBuf>, String> {
+        let flow = &*self.flow;
         let task = repeat.task;
-        self.forget(flow, task);
+        self.forget(task);
         if fs::read_dir(&self.directory).is_ok_and(|kept| kept.count() >= TASKS_KEPT_MAX) {
             return Ok(None);
         }
-        let directory = self.directory_of(flow, task);
+        let directory = self.directory_of(task);
         let describe = |error: io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(describe)?;
         // Inputs and outputs may be private: permit this user only, as for the run's own directory.
         fs::set_permissions(&directory, Permissions::from_mode(0o700)).map_err(describe)?;
-        workspace.save_directory(task, &directory.join("left")).await.map_err(|error| error.to_string())?;
+        access.save_directory(&repeat.left, &directory.join("left")).await.map_err(|error| error.to_string())?;
         let mut inputs: Vec<DataId> = flow.inputs(task).collect();
         inputs.sort_unstable();
         inputs.dedup();
         for id in inputs {
             let target = directory.join("inputs").join(layout::member(flow, id));
-            workspace.save_input(id, &self.data_dir, &target).await.map_err(|error| error.to_string())?;
+            let bound = layout::host_path(flow, id).map(|path| self.data_dir.join(path));
+            let place = layout.member(flow, id);
+            let saved = access.save_input(&place, bound.as_deref(), &target).await;
+            saved.map_err(|error| error.to_string())?;
         }
         write_start(flow, task, &directory).map_err(describe)?;
         let script = directory.join(SCRIPT);
@@ -87,8 +96,8 @@ impl KeepFailed {
     }
 
     /// Removes the files of an earlier attempt.
-    pub fn forget(&self, flow: &CheckedWorkflow, task: TaskId) {
-        let directory = self.directory_of(flow, task);
+    pub fn forget(&self, task: TaskId) {
+        let directory = self.directory_of(task);
         if let Err(error) = fs::remove_dir_all(&directory)
             && error.kind() != io::ErrorKind::NotFound
         {

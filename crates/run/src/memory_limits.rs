@@ -12,7 +12,6 @@ use crate::spec::RunSpec;
 use crate::storage_choice::StorageChoice;
 use base::Problem;
 use exec::{MemoryGroups, MemoryLimit, PlannedGroups};
-use flow::Tool;
 use mount::{PoolRegistration, RuntimeDir};
 use report::AccessMode;
 use std::sync::Arc;
@@ -33,9 +32,8 @@ impl MemoryLimits {
         Self { groups, files: pool.saturating_add(copies) }
     }
 
-    /// The limit of a tool; `None` if it declares none.
-    pub fn limit_of(&self, tool: &Tool) -> Option<MemoryLimit> {
-        let own = tool.resources.memory;
+    /// The limit of a tool that declares `own` bytes; `None` if that is 0.
+    pub fn limit_of(&self, own: u64) -> Option<MemoryLimit> {
         (own > 0).then(|| MemoryLimit { groups: self.groups.clone(), own, files: self.files })
     }
 }
@@ -69,9 +67,11 @@ impl StandaloneGroups {
 /// Makes the groups of a run, if one of its tools declares memory. If they cannot be made, the
 /// reason is logged.
 pub fn prepare(flow: &CheckedWorkflow, registration: &mut PoolRegistration) -> Option<Arc<MemoryGroups>> {
-    if !is_declared(flow) {
-        return None;
-    }
+    is_declared(flow).then(|| make_groups(registration)).flatten()
+}
+
+/// Makes the groups of a run or of an agent. If they cannot be made, the reason is logged.
+pub fn make_groups(registration: &mut PoolRegistration) -> Option<Arc<MemoryGroups>> {
     let planned =
         PlannedGroups::find(&format!("tidemill-{}", registration.name())).map_err(|why| not_enforced(&why)).ok()?;
     registration.add_control_group(planned.path()).map_err(|why| not_enforced(&why)).ok()?;
@@ -139,9 +139,7 @@ mod tests {
             RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.register("run-1")).expect("claimed");
         let Some(groups) = group_of(&mut registration, "tool-test").map(Arc::new) else { return };
         let limits = MemoryLimits { groups, files: 7 };
-        let mut tool = Tool::new("t", vec!["true".into()], Vec::new());
-        assert!(limits.limit_of(&tool).is_none());
-        tool.resources.memory = 5;
-        assert!(limits.limit_of(&tool).is_some_and(|limit| (limit.own, limit.files) == (5, 7)));
+        assert!(limits.limit_of(0).is_none());
+        assert!(limits.limit_of(5).is_some_and(|limit| (limit.own, limit.files) == (5, 7)));
     }
 }

@@ -17,6 +17,11 @@ const LISTED_MAX: usize = 10;
 
 /// Finds the programs of the tools that the workflow calls.
 pub fn programs(flow: &CheckedWorkflow) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
+    let (found, problems) = search_programs(flow);
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+fn search_programs(flow: &CheckedWorkflow) -> (HashMap<ToolId, PathBuf>, Vec<Problem>) {
     let workflow = flow.workflow();
     // Check only the first task of each tool: a program may not depend on parameters.
     let mut called: HashMap<ToolId, TaskId> = HashMap::new();
@@ -38,7 +43,12 @@ pub fn programs(flow: &CheckedWorkflow) -> Result<HashMap<ToolId, PathBuf>, Vec<
             ),
         }
     }
-    if problems.is_empty() { Ok(found) } else { Err(problems) }
+    (found, problems)
+}
+
+/// Programs of the tools that this host has.
+pub fn programs_found(flow: &CheckedWorkflow) -> HashMap<ToolId, PathBuf> {
+    search_programs(flow).0
 }
 
 /// Problems of inputs that are not readable files; after ten, one line stands for the others.

@@ -69,6 +69,31 @@ pub fn prepare(spec: &RunSpec) -> Result<PreparedRun, Vec<Problem>> {
     }
 }
 
+/// Makes all checks of a run on a cluster that need no cluster. Returns the programs that this host
+/// has: its agents look for theirs themselves.
+pub fn prepare_on_cluster(spec: &RunSpec) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
+    let mut problems = preflight::inputs(&spec.flow, &spec.data_dir);
+    problems.extend(preflight::check_directory("--out", &spec.out_dir));
+    problems.extend(lost_files(spec));
+    if problems.is_empty() { Ok(preflight::programs_found(&spec.flow)) } else { Err(problems) }
+}
+
+/// Problems with tasks that need more processors than the largest host has.
+pub fn too_large_tasks(spec: &RunSpec, largest: u32) -> Result<(), Vec<Problem>> {
+    let workflow = spec.flow.workflow();
+    let too_large = (0..).zip(&workflow.tasks).filter(|(_, task)| workflow.tool_of(task).resources.cpus > largest);
+    let describe = |(id, task): (u32, &flow::Task)| {
+        let tool = workflow.tool_of(task);
+        Problem::new(format!(
+            "task {id} {}: the task needs {} cpus, and the largest host of the cluster has {largest}",
+            tool.name, tool.resources.cpus
+        ))
+        .hint("lower `cpus` of its tool, or give workers more threads")
+    };
+    let problems: Vec<Problem> = too_large.take(LISTED_MAX).map(describe).collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
 /// Problems with outputs or the report that would overwrite inputs, the script or the tool file.
 fn lost_files(spec: &RunSpec) -> Vec<Problem> {
     let workflow = spec.flow.workflow();
@@ -99,7 +124,7 @@ fn pool_size(spec: &RunSpec, limits: &MemoryBudget, choice: Option<&StorageChoic
 /// Makes the scheduler with all tasks; tasks that can never run here are problems.
 fn scheduler(spec: &RunSpec, limits: &MemoryBudget, pool: ByteSize) -> Result<Scheduler, Vec<Problem>> {
     let machine = MachineCapacity { slots: spec.slots, memory: limits.free().saturating_sub(pool.0) };
-    let options = SchedulerOptions { fail_fast: spec.fail_fast, policy: spec.policy, bandwidth: None };
+    let options = SchedulerOptions { fail_fast: spec.fail_fast, policy: spec.policy, ..SchedulerOptions::default() };
     let workflow = spec.flow.workflow();
     let bytes = |data| preflight::bytes_of_input(&spec.flow, &spec.data_dir, data);
     Scheduler::from_workflow(workflow, machine, options, |_| spec.keep, bytes).map_err(|refused| {

@@ -2,65 +2,32 @@
 
 use crate::export::ExportedFile;
 use crate::keep_failed;
+use crate::outcome::AttemptOutcome;
 use crate::provenance::InputHashes;
-use crate::workspace::OutputFile;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use report::{Attempt, CapturedOutput, FailureReason, ReasonKind, RunOutcome, RunReport, Seconds, Status};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use report::{Attempt, FailureReason, NodeRecord, ReasonKind, RunOutcome, RunReport, Seconds, Status};
+use sched::WorkerId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// Failure of an attempt.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AttemptFailure {
-    /// Category of the failure.
-    pub kind: ReasonKind,
-    /// A sentence for the user: what failed, on what, what to do.
-    pub text: String,
-    /// Signal that ended the process.
-    pub signal: Option<i32>,
-    /// True if another attempt may succeed.
-    pub retry: bool,
-    /// Directory where the attempt is kept, if it is kept.
-    pub kept: Option<PathBuf>,
-}
-
-impl AttemptFailure {
-    /// A failure without a signal that another attempt may avoid.
-    pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), signal: None, retry: true, kept: None }
-    }
-}
-
-/// Result of one attempt of a task.
+/// An attempt that ended, on the clock of this process.
 #[derive(Debug)]
-pub struct AttemptResult {
-    /// Id of the task.
-    pub task: TaskId,
+pub struct EndedAttempt {
     /// Time of the start.
     pub started: Instant,
     /// Time of the end.
     pub ended: Instant,
-    /// Command line; empty if it could not be made.
-    pub argv: Vec<String>,
-    /// Exit code, if the process exited.
-    pub exit_code: Option<i32>,
-    /// Processor time in seconds.
-    pub cpu_s: Option<f64>,
-    /// Largest resident memory in bytes.
-    pub max_rss_bytes: Option<u64>,
-    /// Peak of the anonymous memory that its processes held together, in bytes.
-    pub peak_memory_bytes: Option<u64>,
-    /// Captured standard output.
-    pub stdout: Option<CapturedOutput>,
-    /// Captured standard error.
-    pub stderr: Option<CapturedOutput>,
-    /// True if the pool refused space to any task while this one ran. It is not known which task
-    /// was refused; a needless warning does less harm than a missing one.
-    pub refused: bool,
-    /// Members that the attempt wrote, or the reason of its failure.
-    pub result: Result<Vec<OutputFile>, AttemptFailure>,
+    /// Its outcome.
+    pub outcome: AttemptOutcome,
+}
+
+impl EndedAttempt {
+    /// An attempt whose outcome has just come.
+    pub fn now(outcome: AttemptOutcome) -> Self {
+        let ended = Instant::now();
+        Self { started: ended.checked_sub(outcome.ran).unwrap_or(ended), ended, outcome }
+    }
 }
 
 /// A `report::RunReport` in the making, and the instant that its times count from.
@@ -73,12 +40,14 @@ pub struct Recorder {
     possibly_truncated_count: usize,
     /// Tools whose excess over their declared memory was already reported.
     over_memory_tools: BTreeSet<String>,
+    /// Index of each worker in the report's nodes; empty for a run on this host.
+    nodes: BTreeMap<WorkerId, usize>,
 }
 
 impl Recorder {
     /// Creates a recorder whose times count from `begun`.
     pub fn new(run: RunReport, begun: Instant) -> Self {
-        Self { run, begun, possibly_truncated_count: 0, over_memory_tools: BTreeSet::new() }
+        Self { run, begun, possibly_truncated_count: 0, over_memory_tools: BTreeSet::new(), nodes: BTreeMap::new() }
     }
 
     /// Converts `moment` to seconds since the start.
@@ -99,34 +68,72 @@ impl Recorder {
         &mut self.run.data[id.0 as usize]
     }
 
+    /// Records a worker of a cluster that has joined, by the name of its host.
+    pub fn joined(&mut self, worker: WorkerId, name: String, slots: u32) {
+        let joined_s = self.now();
+        let first_slot = self.run.nodes.last().map_or(0, |last| last.first_slot + last.slots);
+        self.nodes.insert(worker, self.run.nodes.len());
+        self.run.nodes.push(NodeRecord { name, first_slot, slots, joined_s, lost_s: None });
+        self.run.settings.slots = first_slot + slots;
+    }
+
+    /// Records that a worker is lost.
+    pub fn worker_lost(&mut self, worker: WorkerId) {
+        let now = self.now();
+        if let Some(node) = self.nodes.get(&worker).and_then(|index| self.run.nodes.get_mut(*index)) {
+            node.lost_s = Some(now);
+        }
+    }
+
+    /// The name of a worker, for people.
+    pub fn worker_name(&self, worker: WorkerId) -> String {
+        let node = self.nodes.get(&worker).and_then(|index| self.run.nodes.get(*index));
+        node.map_or_else(|| format!("worker {}", worker.0), |node| node.name.clone())
+    }
+
     /// Records the start of an attempt.
-    pub fn started(&mut self, id: TaskId, slot: u32, attempt: u32) {
+    pub fn started(&mut self, id: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
+        let index = self.nodes.get(&worker).copied();
+        let first = index.and_then(|index| self.run.nodes.get(index)).map_or(0, |node| node.first_slot);
+        let node = index.and_then(|index| u32::try_from(index).ok());
+        let now = self.now();
         let task = self.task(id);
-        task.slot = Some(slot);
-        task.attempts = attempt;
+        (task.slot, task.node, task.attempts) = (Some(first + slot), node, attempt);
+        // The start of the process is known when it has ended.
+        task.start_s = Some(now);
+    }
+
+    /// Records that a running attempt was lost with its worker.
+    pub fn attempt_lost(&mut self, id: TaskId, worker: WorkerId) {
+        let (now, name) = (self.now(), self.worker_name(worker));
+        let task = self.task(id);
+        task.end_s = Some(now);
+        let text = format!("{name} was lost while it ran there");
+        task.reason = Some(FailureReason { kind: ReasonKind::NotStarted, text, ..FailureReason::default() });
     }
 
     /// Records the end of an attempt. Retry or final failure of the task is recorded separately.
-    pub fn attempt(&mut self, attempt_result: &AttemptResult) {
-        let (start, end) = (self.at(attempt_result.started), self.at(attempt_result.ended));
-        for made in attempt_result.result.iter().flatten() {
+    pub fn attempt(&mut self, ended: &EndedAttempt) {
+        let (start, end) = (self.at(ended.started), self.at(ended.ended));
+        let outcome = &ended.outcome;
+        for made in outcome.result.iter().flatten() {
             let member = self.member(made.data);
             (member.bytes, member.written_s) = (Some(made.bytes), Some(end));
         }
-        let task = self.task(attempt_result.task);
+        let task = self.task(outcome.task);
         (task.start_s, task.end_s) = (Some(start), Some(end));
-        task.exit_code = attempt_result.exit_code;
-        task.cpu_s = attempt_result.cpu_s.map(Seconds::rounded);
-        task.max_rss_bytes = attempt_result.max_rss_bytes;
-        task.peak_memory_bytes = attempt_result.peak_memory_bytes;
-        let printed = (attempt_result.stdout.clone(), attempt_result.stderr.clone());
+        task.exit_code = outcome.exit_code;
+        task.cpu_s = outcome.cpu_s.map(Seconds::rounded);
+        task.max_rss_bytes = outcome.max_rss_bytes;
+        task.peak_memory_bytes = outcome.peak_memory_bytes;
+        let printed = (outcome.stdout.clone(), outcome.stderr.clone());
         let (of_failure, of_success) =
-            if attempt_result.result.is_ok() { ((None, None), printed) } else { (printed, (None, None)) };
+            if outcome.result.is_ok() { ((None, None), printed) } else { (printed, (None, None)) };
         (task.stdout, task.stderr) = of_success;
-        task.reason = attempt_result.result.as_ref().err().map(|failure| FailureReason {
+        task.reason = outcome.result.as_ref().err().map(|failure| FailureReason {
             kind: failure.kind,
             text: failure.text.clone(),
-            root: Some(attempt_result.task.0),
+            root: Some(outcome.task.0),
             via: None,
             signal: failure.signal,
             kept: failure.kept.as_ref().map(|directory| directory.display().to_string()),
@@ -135,16 +142,7 @@ impl Recorder {
             stderr: of_failure.1,
         });
         task.status = Status::of(task.reason.as_ref());
-        task.set_command(&attempt_result.argv);
-    }
-
-    /// Replaces the reason of a failed attempt by a cause outside its process.
-    pub fn blame(&mut self, id: TaskId, failure: &AttemptFailure) {
-        let task = self.task(id);
-        if let Some(reason) = &mut task.reason {
-            (reason.kind, reason.text) = (failure.kind, failure.text.clone());
-            task.status = Status::of(Some(reason));
-        }
+        task.set_command(&outcome.argv);
     }
 
     /// Records that the attempt that just failed is followed by another.
@@ -154,6 +152,16 @@ impl Recorder {
         let text = task.reason.as_ref().map(|reason| reason.text.clone()).unwrap_or_default();
         let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
         task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+    }
+
+    /// Records that a task that was done runs again.
+    pub fn again(&mut self, id: TaskId) {
+        let task = self.task(id);
+        let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
+        let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
+        let text = "it succeeded, and data that it wrote was lost later".to_owned();
+        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+        task.status = Status::default();
     }
 
     /// Records the failure of a task that never ran.
@@ -237,12 +245,12 @@ impl Recorder {
 
     /// Records an attempt that held more memory than its tool declares (`limit`; 0: none declared),
     /// and so took memory promised to other tasks. Returns a warning once per tool.
-    pub fn over_memory_warning(&mut self, attempt_result: &AttemptResult, limit: u64) -> Option<String> {
-        let peak = attempt_result.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
-        let tool = self.task(attempt_result.task).tool.clone();
+    pub fn over_memory_warning(&mut self, outcome: &AttemptOutcome, limit: u64) -> Option<String> {
+        let peak = outcome.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
+        let tool = self.task(outcome.task).tool.clone();
         let text = format!(
             "tool {tool}: task {} held {} of memory, more than its `memory = {:?}`: raise it, or fewer tasks fit than run at once",
-            attempt_result.task.0,
+            outcome.task.0,
             ByteSize(peak),
             ByteSize(limit).to_string().replace(' ', ""),
         );
@@ -282,22 +290,8 @@ pub fn wall_clock() -> String {
 mod tests {
     use super::*;
 
-    fn attempt_result(task: u32, peak: Option<u64>) -> AttemptResult {
-        let now = Instant::now();
-        AttemptResult {
-            task: TaskId(task),
-            started: now,
-            ended: now,
-            argv: Vec::new(),
-            exit_code: Some(0),
-            cpu_s: None,
-            max_rss_bytes: None,
-            peak_memory_bytes: peak,
-            stdout: None,
-            stderr: None,
-            refused: false,
-            result: Ok(Vec::new()),
-        }
+    fn outcome(task: u32, peak: Option<u64>) -> AttemptOutcome {
+        AttemptOutcome { peak_memory_bytes: peak, ..AttemptOutcome::blank(TaskId(task), 1) }
     }
 
     #[test]
@@ -306,16 +300,16 @@ mod tests {
         let run = RunReport { tasks: vec![task("hog"), task("hog"), task("calm")], ..RunReport::default() };
         let mut record = Recorder::new(run, Instant::now());
         let limit = 8 << 20;
-        assert_eq!(record.over_memory_warning(&attempt_result(0, Some(limit)), limit), None);
-        assert_eq!(record.over_memory_warning(&attempt_result(0, None), limit), None, "it is not known");
-        assert_eq!(record.over_memory_warning(&attempt_result(0, Some(40 << 20)), 0), None, "nothing was declared");
-        let message = record.over_memory_warning(&attempt_result(0, Some(40 << 20)), limit).unwrap();
+        assert_eq!(record.over_memory_warning(&outcome(0, Some(limit)), limit), None);
+        assert_eq!(record.over_memory_warning(&outcome(0, None), limit), None, "it is not known");
+        assert_eq!(record.over_memory_warning(&outcome(0, Some(40 << 20)), 0), None, "nothing was declared");
+        let message = record.over_memory_warning(&outcome(0, Some(40 << 20)), limit).unwrap();
         assert!(
             message.contains("tool hog: task 0 held 40 MiB") && message.contains("`memory = \"8MiB\"`"),
             "{message}"
         );
-        assert_eq!(record.over_memory_warning(&attempt_result(1, Some(50 << 20)), limit), None);
-        assert!(record.over_memory_warning(&attempt_result(2, Some(50 << 20)), limit).is_some());
+        assert_eq!(record.over_memory_warning(&outcome(1, Some(50 << 20)), limit), None);
+        assert!(record.over_memory_warning(&outcome(2, Some(50 << 20)), limit).is_some());
         assert_eq!(record.run.warnings.len(), 2);
     }
 }

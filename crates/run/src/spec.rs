@@ -4,13 +4,15 @@ use crate::checked_workflow::CheckedWorkflow;
 use base::ByteSize;
 use flow::DataId;
 use sched::PolicyKind;
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Storage mode: how tasks see the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StorageRequest {
     /// The mount where FUSE is allowed, else the preload library, else staging.
     #[default]
@@ -68,10 +70,35 @@ pub struct RunSpec {
     pub fail_fast: bool,
     /// Policy that chooses among ready tasks.
     pub policy: PolicyKind,
+    /// Runs tasks a second time elsewhere that take much longer than others of their tool.
+    pub stragglers: bool,
     /// Time that a writer waits for space in a full pool.
     pub space_wait: Duration,
     /// Time between SIGTERM and SIGKILL when a tool is ended.
     pub grace: Duration,
+    /// The cluster on which tasks run; `None`: this host.
+    pub cluster: Option<ClusterSpec>,
+}
+
+/// A cluster that a run uses.
+#[derive(Debug, Clone)]
+pub struct ClusterSpec {
+    /// Address of the Dask scheduler, as Dask takes it.
+    pub address: String,
+    /// Number of workers to wait for; `None`: those that are there.
+    pub workers: Option<u32>,
+    /// A Python that has Dask.
+    pub python: PathBuf,
+    /// Time to wait for the scheduler, and for workers.
+    pub wait: Duration,
+    /// Time without a sign of a host after which its tasks run elsewhere.
+    pub lease: Duration,
+    /// Time without a sign of the run after which agents and nodes end.
+    pub orphan_wait: Duration,
+    /// Variables that tasks get beside those of their worker.
+    pub environment: BTreeMap<String, String>,
+    /// Path of this program.
+    pub program: PathBuf,
 }
 
 /// The user's request as typed, for the report.

@@ -1,22 +1,25 @@
 //! Executes a `RunSpec`: prepares it, drives the loop, cleans up, and returns the report.
 
-use crate::attempt::RunContext;
-use crate::checked_workflow::CheckedWorkflow;
+use crate::attempt::HostContext;
+use crate::cluster_run::run_on_cluster;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, ExportPlan};
+use crate::event_loop::{EventLoop, ExportPlan, LoopContext};
+use crate::executor::LocalExecutor;
+use crate::host_runner::HostRunner;
 use crate::keep_failed::KeepFailed;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{MemoryLimits, StandaloneGroups};
 use crate::prepare_run::{PreparedRun, prepare};
 use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
 use crate::recorder::{Recorder, wall_clock};
+use crate::run_files::RunFiles;
 use crate::spec::RunSpec;
 use crate::tool_versions::ToolVersions;
 use crate::workspace::Workspace;
 use crate::{export, layout};
-use base::Problem;
+use base::{ByteSize, Problem};
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
 use report::{AccessMode, RunOutcome, RunReport};
@@ -41,21 +44,21 @@ pub async fn run(
     emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
+    if let Some(cluster) = spec.cluster.clone() {
+        return run_on_cluster((spec, cluster), begun, on_event, cancel).await;
+    }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
     let environment = if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
     let standalone = if has_pool { None } else { StandaloneGroups::prepare(&spec, emergency_cleanup) };
     let flow = spec.flow.clone();
-    let workspace =
-        environment.as_ref().map(|environment| environment.workspace(&prepared.choice, flow.clone(), cancel.clone()));
+    let workspace = environment.as_ref().map(|environment| environment.workspace(&prepared.choice, cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
-    if let Some(workspace) = &workspace {
-        let placed = workspace.set_local_placement().await;
-        placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
-        let brought = workspace.provide_inputs(&spec.data_dir, spec.stage_in).await;
-        brought.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
-    }
-    let mut recorder = Recorder::new(blank_report(&spec, &prepared), begun);
+    let files = match &environment {
+        Some(environment) => Some(provide_files(&spec, environment, &cancel).await?),
+        None => None,
+    };
+    let mut recorder = Recorder::new(blank_report(&spec, &ReportHead::new(&prepared)), begun);
     on_event(&RunEvent::Started {
         run: spec.run_id.clone(),
         tasks: flow.workflow().tasks.len(),
@@ -65,19 +68,28 @@ pub async fn run(
         memory: prepared.memory,
     });
     prepared.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
-    let hashes = hash_in_background(&spec, &prepared, &cancel);
+    let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
     });
-    let mut context = context(&spec, flow, workspace, prepared.programs);
-    let limits = |groups: &Arc<MemoryGroups>| {
-        MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, context.copies_max)
-    };
-    context.memory = groups.map(limits);
-    let context = Arc::new(context);
-    let event_loop =
-        EventLoop::new(context.clone(), prepared.scheduler, exports(&spec), &mut recorder, on_event, cancel.clone());
-    event_loop.run().await;
+    let copies_max = spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0;
+    let mut host = host_context(&spec, workspace);
+    let limits =
+        |groups: &Arc<MemoryGroups>| MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, copies_max);
+    host.memory = groups.map(limits);
+    let runner = HostRunner::new(host, copies_max);
+    let mut executor = LocalExecutor { runner, environment: Arc::new(task_environment(&spec.run_id)) };
+    let context =
+        LoopContext { flow, files, programs: prepared.programs, keep: spec.keep, keep_failed: keep_failed(&spec) };
+    let event_loop = EventLoop::new(
+        context,
+        (prepared.scheduler, &mut executor),
+        exports(&spec),
+        &mut recorder,
+        on_event,
+        cancel.clone(),
+    );
+    let files = event_loop.run().await;
     if let Some(environment) = &environment {
         recorder.peak(environment.peak());
         recorder.find_least_peak(spec.flow.workflow());
@@ -88,7 +100,7 @@ pub async fn run(
     if left > 0 {
         recorder.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
-    close(context, environment, &mut recorder).await;
+    close((executor, files), environment, &mut recorder).await;
     drop(standalone);
     emergency_cleanup.arm(None);
     recorder.seal(cancel.is_cancelled());
@@ -107,8 +119,32 @@ fn start_environment(
     environment.map_err(|problem| vec![problem])
 }
 
+/// What is known of the storage before anything ran.
+#[derive(Debug)]
+pub struct ReportHead {
+    /// How tasks see the pool.
+    pub mode: AccessMode,
+    /// The reason.
+    pub line: String,
+    /// Size of the pool.
+    pub memory: ByteSize,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
+}
+
+impl ReportHead {
+    fn new(prepared: &PreparedRun) -> Self {
+        Self {
+            mode: prepared.choice.mode,
+            line: prepared.choice.line.clone(),
+            memory: prepared.memory,
+            warnings: prepared.warnings.clone(),
+        }
+    }
+}
+
 /// The report before anything ran.
-fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
+pub fn blank_report(spec: &RunSpec, head: &ReportHead) -> RunReport {
     let limits = MemoryBudget::read();
     let uname = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -131,9 +167,9 @@ fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
     };
     run.settings = report::RunSettings {
         slots: spec.slots,
-        memory_limit_bytes: prepared.memory.0,
-        mode: prepared.choice.mode,
-        mode_reason: prepared.choice.line.clone(),
+        memory_limit_bytes: head.memory.0,
+        mode: head.mode,
+        mode_reason: head.line.clone(),
         data: Some(spec.data_dir.display().to_string()),
         tools: spec.requested.tools.clone(),
         out: Some(spec.out_dir.display().to_string()),
@@ -142,33 +178,41 @@ fn blank_report(spec: &RunSpec, prepared: &PreparedRun) -> RunReport {
         fail_fast: spec.fail_fast,
         policy: Some(spec.policy.to_string()),
     };
-    run.warnings.clone_from(&prepared.warnings);
+    run.warnings.clone_from(&head.warnings);
     run.provenance.seeds = provenance::seeds(spec.flow.workflow(), std::env::vars());
     run
 }
 
-fn context(
+/// Makes the run's files in the pool.
+async fn provide_files(
     spec: &RunSpec,
-    flow: Arc<CheckedWorkflow>,
-    workspace: Option<Workspace>,
-    programs: HashMap<ToolId, PathBuf>,
-) -> RunContext {
-    RunContext {
-        flow,
+    environment: &RunEnvironment,
+    cancel: &CancellationToken,
+) -> Result<RunFiles, Vec<Problem>> {
+    let inputs = (spec.data_dir.clone(), spec.stage_in);
+    let files = RunFiles::new(environment.pool.clone(), spec.flow.clone(), inputs, cancel.clone());
+    let placed = files.set_local_placement().await;
+    placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
+    let brought = files.provide_inputs().await;
+    brought.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
+    Ok(files)
+}
+
+fn host_context(spec: &RunSpec, workspace: Option<Workspace>) -> HostContext {
+    HostContext {
         workspace,
-        programs,
-        environment: task_environment(&spec.run_id),
         default_cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         grace: spec.grace,
-        copies_max: spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0,
         memory: None,
         keep: spec.keep,
-        keep_failed: spec
-            .keep_failed
-            .clone()
-            .map(|directory| KeepFailed { directory, data_dir: spec.data_dir.clone() }),
+        leave_failed: spec.keep_failed.is_some(),
         filled: AtomicU64::default(),
     }
+}
+
+pub fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
+    let directory = spec.keep_failed.clone()?;
+    Some(KeepFailed { directory, data_dir: spec.data_dir.clone(), flow: spec.flow.clone() })
 }
 
 /// The environment that tasks inherit: our own, and the variable that names the run.
@@ -192,9 +236,13 @@ pub fn exports(spec: &RunSpec) -> ExportPlan {
 
 /// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
 /// for the remaining hashes.
-fn hash_in_background(spec: &RunSpec, prepared: &PreparedRun, cancel: &CancellationToken) -> JoinHandle<InputHashes> {
+pub fn hash_in_background(
+    spec: &RunSpec,
+    programs: &HashMap<ToolId, PathBuf>,
+    cancel: &CancellationToken,
+) -> JoinHandle<InputHashes> {
     let workflow = spec.flow.workflow();
-    let mut programs: Vec<(&ToolId, &PathBuf)> = prepared.programs.iter().collect();
+    let mut programs: Vec<(&ToolId, &PathBuf)> = programs.iter().collect();
     programs.sort();
     let resolved = |(id, program): (&ToolId, &PathBuf)| ResolvedTool {
         tool: workflow.tools[id.0 as usize].clone(),
@@ -218,12 +266,15 @@ fn hash_in_background(spec: &RunSpec, prepared: &PreparedRun, cancel: &Cancellat
     })
 }
 
-/// Waits for pending removals and unmounts. All attempts have ended, so no other owner of the
-/// context is left.
-async fn close(context: Arc<RunContext>, environment: Option<RunEnvironment>, recorder: &mut Recorder) {
-    if let Some(workspace) = Arc::into_inner(context).and_then(|context| context.workspace) {
-        let mut workspace = workspace;
-        workspace.close();
+/// Waits for pending removals and unmounts. All attempts have ended.
+async fn close(
+    (mut executor, files): (LocalExecutor, Option<RunFiles>),
+    environment: Option<RunEnvironment>,
+    recorder: &mut Recorder,
+) {
+    executor.runner.close();
+    if let Some(mut files) = files {
+        files.close();
     }
     let Some(environment) = environment else { return };
     if let Err(error) = environment.close().await {
@@ -231,7 +282,7 @@ async fn close(context: Arc<RunContext>, environment: Option<RunEnvironment>, re
     }
 }
 
-fn ended_event(run: &RunReport) -> RunEvent {
+pub fn ended_event(run: &RunReport) -> RunEvent {
     RunEvent::Ended {
         outcome: match run.outcome {
             RunOutcome::Done => "done",
@@ -245,7 +296,7 @@ fn ended_event(run: &RunReport) -> RunEvent {
     }
 }
 
-fn mode_name(mode: AccessMode) -> &'static str {
+pub fn mode_name(mode: AccessMode) -> &'static str {
     match mode {
         AccessMode::Mount => "mount",
         AccessMode::Preload => "preload",

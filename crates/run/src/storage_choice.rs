@@ -42,6 +42,21 @@ impl StorageChoice {
     }
 }
 
+/// A tool whose tasks have data, and its program; `None` if that was not found.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolProgram<'a> {
+    /// Id of the tool.
+    pub id: ToolId,
+    /// Name of the tool.
+    pub name: &'a str,
+    /// Path of its program.
+    pub program: Option<&'a Path>,
+    /// Directories that are searched before `PATH`.
+    pub path: &'a [String],
+    /// Directory of the tool file.
+    pub here: &'a Path,
+}
+
 /// Facts about the workflow's tools that the choice depends on.
 #[derive(Debug)]
 pub struct ToolSupport {
@@ -56,20 +71,34 @@ impl ToolSupport {
     /// Inspects the programs of the workflow's tools.
     pub fn inspect(flow: &CheckedWorkflow, programs: &HashMap<ToolId, PathBuf>) -> Self {
         let workflow = flow.workflow();
+        let called: BTreeSet<ToolId> = workflow.tasks.iter().map(|task| task.tool).collect();
+        let with_files = called.into_iter().filter_map(|id| {
+            let tool = &workflow.tools[id.0 as usize];
+            let program = programs.get(&id).map(PathBuf::as_path);
+            tool.needs_workdir().then(|| ToolProgram {
+                id,
+                name: &tool.name,
+                program,
+                path: &tool.path,
+                here: Path::new(&tool.here),
+            })
+        });
+        Self::of_programs(with_files)
+    }
+
+    /// Inspects programs of tools whose tasks have data.
+    pub fn of_programs<'a>(tools: impl Iterator<Item = ToolProgram<'a>>) -> Self {
         let path = std::env::var_os("PATH");
         let (mut names, mut without) = (BTreeMap::new(), BTreeMap::new());
-        for task in &workflow.tasks {
-            let tool = workflow.tool_of(task);
-            if !tool.needs_workdir() || names.insert(task.tool, tool.name.clone()).is_some() {
-                continue;
-            }
-            let Some(program) = programs.get(&task.tool) else { continue };
-            let dirs = exec::search_dirs(&tool.path, Path::new(&tool.here), path.as_deref());
+        for tool in tools {
+            names.insert(tool.id, tool.name.to_owned());
+            let Some(program) = tool.program else { continue };
+            let dirs = exec::search_dirs(tool.path, tool.here, path.as_deref());
             let why = match preload_obstacle(program, &dirs) {
                 Ok(why) => why.map(|why| why.to_string()),
                 Err(error) => Some(format!("`{}` cannot be examined: {error}", program.display())),
             };
-            without.extend(why.map(|why| (task.tool, why)));
+            without.extend(why.map(|why| (tool.id, why)));
         }
         Self { names, unreached: without, library: exec::preload_library() }
     }

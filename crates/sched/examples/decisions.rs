@@ -7,8 +7,8 @@
 use base::SplitMix64;
 use flow::{DataId, TaskId, ToolId};
 use sched::{
-    MachineCapacity, PlaceId, PolicyKind, Scheduler, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
-    WorkerId,
+    AttemptId, MachineCapacity, PlaceId, PolicyKind, Scheduler, SchedulerCommand, SchedulerEvent, SchedulerOptions,
+    TaskSpec, WorkerId,
 };
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -85,8 +85,9 @@ fn measure(policy: PolicyKind, tasks: u32, workers: u32) {
     run.send(SchedulerEvent::Begin);
     while let Some((task, place)) = run.running.pop_front() {
         run.now_ms += 1;
-        run.send(SchedulerEvent::Wrote { data: DataId(2 * task.0 + 1), bytes: 1 << 20, place: Some(place) });
-        run.send(SchedulerEvent::Done(task));
+        let (attempt, data) = (AttemptId { task, attempt: 1 }, DataId(2 * task.0 + 1));
+        run.send(SchedulerEvent::Wrote { attempt, data, bytes: 1 << 20, place: Some(place) });
+        run.send(SchedulerEvent::Done(attempt));
     }
     let took = begun.elapsed();
     // The heap does not shrink, so this is about the most that was needed.

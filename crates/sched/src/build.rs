@@ -18,12 +18,36 @@ impl Scheduler {
         bytes: impl Fn(DataId) -> u64,
     ) -> Result<Self, Vec<(TaskId, AddError)>> {
         let mut scheduler = Self::new(machine, options);
-        scheduler.reserve(workflow.tasks.len(), workflow.data_count() as usize);
-        scheduler.add_inputs(workflow, bytes);
-        (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| scheduler.keep(data));
-        let refused = scheduler.add_all(workflow);
-        scheduler.mark_complete();
+        let refused = scheduler.fill(workflow, kept, bytes);
         if refused.is_empty() { Ok(scheduler) } else { Err(refused) }
+    }
+
+    /// Like [`Self::from_workflow`], for workers that join later. The caller has checked that tasks
+    /// can run on one of them.
+    pub fn without_workers_for(
+        workflow: &Workflow,
+        options: SchedulerOptions,
+        kept: impl Fn(DataId) -> bool,
+        bytes: impl Fn(DataId) -> u64,
+    ) -> Self {
+        let mut scheduler = Self::without_workers(options);
+        scheduler.fill(workflow, kept, bytes);
+        scheduler
+    }
+
+    /// Adds a whole workflow. Returns the tasks that can never run.
+    fn fill(
+        &mut self,
+        workflow: &Workflow,
+        kept: impl Fn(DataId) -> bool,
+        bytes: impl Fn(DataId) -> u64,
+    ) -> Vec<(TaskId, AddError)> {
+        self.reserve(workflow.tasks.len(), workflow.data_count() as usize);
+        self.add_inputs(workflow, bytes);
+        (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| self.keep(data));
+        let refused = self.add_all(workflow);
+        self.mark_complete();
+        refused
     }
 
     fn add_inputs(&mut self, workflow: &Workflow, bytes: impl Fn(DataId) -> u64) {
@@ -83,7 +107,7 @@ fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SchedulerCommand, SchedulerEvent, SlotId, WorkerId};
+    use crate::{AttemptId, SchedulerCommand, SchedulerEvent, SlotId, WorkerId};
     use flow::{ConfigType, DataRefs, Element, FileBinding, Param, Resources, Tool, ToolId};
 
     fn tool(cpus: u32) -> Tool {
@@ -144,8 +168,9 @@ mod tests {
         let mut scheduler = made.expect("it fits");
         let mut commands = vec![];
         scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
-        scheduler.on(SchedulerEvent::Done(TaskId(0)), 1, &mut commands);
-        scheduler.on(SchedulerEvent::Done(TaskId(1)), 2, &mut commands);
+        for task in [TaskId(0), TaskId(1)] {
+            scheduler.on(SchedulerEvent::Done(AttemptId { task, attempt: 1 }), 1, &mut commands);
+        }
         let start =
             |task| SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(0), attempt: 1 };
         let dropped = SchedulerCommand::Drop { data: DataId(1) };

@@ -34,6 +34,8 @@ struct ClusterRun {
     failed: BTreeMap<TaskId, FailureCause>,
     sealed: BTreeSet<DataId>,
     dropped: BTreeSet<DataId>,
+    /// True if some locations never come into being.
+    lacks_workers: bool,
     closed: bool,
     ended: bool,
 }
@@ -58,6 +60,7 @@ impl ClusterRun {
             failed: BTreeMap::new(),
             sealed: BTreeSet::new(),
             dropped: BTreeSet::new(),
+            lacks_workers: seed.is_multiple_of(2),
             closed: false,
             ended: false,
         }
@@ -99,6 +102,7 @@ impl ClusterRun {
             SchedulerCommand::Rejected { task, reason } => panic!("{task:?}: {reason}"),
             SchedulerCommand::Ended { .. } => self.ended = true,
             SchedulerCommand::Stop { .. } => panic!("it is not cancelled"),
+            SchedulerCommand::Again { .. } | SchedulerCommand::Provide { .. } => panic!("no data is lost"),
         }
     }
 
@@ -172,18 +176,19 @@ impl ClusterRun {
         let Some((task, (worker, _))) = self.running.iter().nth(pick as usize).map(|(task, at)| (*task, *at)) else {
             return;
         };
+        let attempt = AttemptId { task, attempt: self.attempts[&task] };
         let place = self.workers[&worker].place;
         if !succeeds {
             self.running.remove(&task);
-            return self.send(SchedulerEvent::Failed { task, retry: true });
+            return self.send(SchedulerEvent::Failed { attempt, retry: true });
         }
         for data in self.tasks[task.0 as usize].outputs.clone() {
             let bytes = u64::from(self.below(1000));
-            self.send(SchedulerEvent::Wrote { data, bytes, place: Some(place) });
+            self.send(SchedulerEvent::Wrote { attempt, data, bytes, place: Some(place) });
         }
         self.running.remove(&task);
         self.done.insert(task);
-        self.send(SchedulerEvent::Done(task));
+        self.send(SchedulerEvent::Done(attempt));
     }
 
     fn lose_worker(&mut self, worker: WorkerId, drains: bool) {
@@ -236,9 +241,14 @@ impl ClusterRun {
         }
         self.closed = true;
         self.send(SchedulerEvent::Close);
-        // Every location has come into being now, and a large worker stays at each place.
-        while self.next_worker < WORKERS + PLACES {
+        // A large worker stays at each place, and every location has come into being now or never
+        // will.
+        let most = if self.lacks_workers { self.next_worker + PLACES } else { WORKERS + PLACES };
+        while self.next_worker < most {
             self.add_worker(LARGEST);
+        }
+        if self.lacks_workers {
+            self.send(SchedulerEvent::NoMoreWorkers);
         }
         for step in 0.. {
             assert!(step < 1000, "it goes on for ever: {:?}", self.scheduler.counts());
@@ -331,6 +341,11 @@ impl Cluster {
     }
 }
 
+/// The first attempt of a task.
+fn first(task: u32) -> AttemptId {
+    AttemptId { task: TaskId(task), attempt: 1 }
+}
+
 fn start(task: u32, worker: u32, attempt: u32) -> SchedulerCommand {
     SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(worker), slot: SlotId(0), attempt }
 }
@@ -386,16 +401,62 @@ fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
         assert_eq!(cluster.add(only_there(1)), [], "its worker is busy, and the other is not its own");
         let waits = cluster.0.explain(TaskId(1), 0);
         assert!(matches!(waits, Some(TaskExplanation::Ready { reason: WaitReason::LocationBusy, .. })), "{waits:?}");
-        assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(0))), [start(1, 0, 1)]);
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [start(1, 0, 1)]);
         assert_eq!(cluster.add(only_there(2)), []);
         let cause = FailureCause::NoSuchLocation { at };
         let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause };
         assert_eq!(cluster.on(SchedulerEvent::DrainWorker(WorkerId(0))), [failed(2)]);
-        assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(1))), [], "it was drained, not lost");
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [], "it was drained, not lost");
         assert_eq!(cluster.add(only_there(3)), [failed(3)]);
         let soft = TaskSpec { location: Some(Location { at, hard: false }), ..task(4, &[], &[]) };
         assert_eq!(cluster.add(soft), [start(4, 1, 1)], "it prefers a worker that is gone");
     }
+}
+
+#[test]
+fn a_task_fails_whose_location_will_never_exist() {
+    let targets = [
+        LocationTarget::Place(PlaceId(7)),
+        LocationTarget::Worker(WorkerId(7)),
+        LocationTarget::Slot(WorkerId(7), SlotId(0)),
+    ];
+    for (policy, at) in PolicyKind::ALL.into_iter().flat_map(|policy| targets.map(|at| (policy, at))) {
+        let mut cluster = Cluster::new(policy, 1);
+        let only_there =
+            |id, inputs: &[u32]| TaskSpec { location: Some(Location { at, hard: true }), ..task(id, inputs, &[id]) };
+        cluster.add(task(0, &[], &[0]));
+        assert_eq!(cluster.add(only_there(1, &[])), [], "its location may come");
+        assert_eq!(cluster.add(only_there(2, &[0])), []);
+        let failed = |id, cause| SchedulerCommand::Failed { task: TaskId(id), cause };
+        let missing = FailureCause::NoSuchLocation { at };
+        assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [failed(1, missing)]);
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [failed(2, missing)]);
+        let input = FailureCause::Input { data: DataId(2), root: TaskId(2) };
+        assert_eq!(cluster.add(only_there(3, &[2])), [failed(3, input)]);
+        assert_eq!(cluster.add(only_there(4, &[])), [failed(4, missing)]);
+        let ended = SchedulerCommand::Ended { done: 1, failed: 4 };
+        assert_eq!(cluster.on(SchedulerEvent::Close)[1..], [ended]);
+    }
+}
+
+#[test]
+fn a_task_fails_whose_location_will_never_be_large_enough() {
+    let at = LocationTarget::Place(PlaceId(0));
+    let mut cluster = Cluster::new(PolicyKind::Locality, 1);
+    cluster.0.on(
+        SchedulerEvent::AddWorker {
+            worker: WorkerId(1),
+            place: PlaceId(1),
+            capacity: MachineCapacity { slots: 4, memory: 0 },
+        },
+        0,
+        &mut Vec::new(),
+    );
+    let wide = |id| TaskSpec { cpus: 2, location: Some(Location { at, hard: true }), ..task(id, &[], &[]) };
+    assert_eq!(cluster.add(wide(0)), [], "a larger worker may come");
+    let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause: FailureCause::NoSuchLocation { at } };
+    assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [failed(0)]);
+    assert_eq!(cluster.add(wide(1)), [failed(1)]);
 }
 
 #[test]
@@ -419,7 +480,7 @@ fn higher_priorities_go_first() {
         }
         let mut ended = 0;
         for next in [2, 4, 1, 3] {
-            assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(ended))), [start(next, 0, 1)], "{policy}");
+            assert_eq!(cluster.on(SchedulerEvent::Done(first(ended))), [start(next, 0, 1)], "{policy}");
             ended = next;
         }
     }
@@ -442,7 +503,7 @@ fn a_wide_task_is_not_starved_by_narrow_ones_on_many_workers() {
         for step in 0.. {
             assert!(step < 2 * policy::OVERTAKES_MAX, "{policy}: the wide task starves");
             let ended = running.remove(0);
-            let commands = cluster.on(SchedulerEvent::Done(TaskId(ended)));
+            let commands = cluster.on(SchedulerEvent::Done(first(ended)));
             let started = |command: &SchedulerCommand| match command {
                 SchedulerCommand::Start { task, .. } => Some(task.0),
                 _ => None,
@@ -460,9 +521,9 @@ fn sealed_data_is_dropped_before_the_workflow_is_closed() {
     let mut cluster = Cluster::new(PolicyKind::Locality, 1);
     cluster.add(task(0, &[], &[1]));
     cluster.add(task(1, &[1], &[]));
-    assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(0))), [start(1, 0, 1)]);
+    assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [start(1, 0, 1)]);
     assert_eq!(cluster.on(SchedulerEvent::Sealed(DataId(1))), []);
-    assert_eq!(cluster.on(SchedulerEvent::Done(TaskId(1))), [SchedulerCommand::Drop { data: DataId(1) }]);
+    assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [SchedulerCommand::Drop { data: DataId(1) }]);
     let reason = AddError::Sealed { data: DataId(1) };
     assert_eq!(cluster.add(task(2, &[1], &[])), [SchedulerCommand::Rejected { task: TaskId(2), reason }]);
     assert_eq!(reason.to_string(), "data 1 was sealed, so no further task can read it");

@@ -4,7 +4,7 @@ use crate::messages::FailureCause;
 use crate::messages::LocationTarget;
 use crate::policy::{ClusterView, QueuedTask, SchedulingPolicy, StartReason};
 use crate::resources::{Demand, SlotId, WorkerId};
-use crate::table::{DataState, TaskState, TaskTable};
+use crate::table::{DataState, RunningAttempt, TaskState, TaskTable};
 use flow::{DataId, TaskId};
 
 /// The state of a task, with its explanation.
@@ -36,7 +36,7 @@ pub enum TaskExplanation {
         /// The time since which it has been ready, on the caller's clock.
         since_ms: u64,
     },
-    /// The task runs.
+    /// The task runs. Of two attempts this is the older one.
     Running {
         /// The worker that runs it.
         worker: WorkerId,
@@ -99,8 +99,8 @@ impl TaskExplanation {
                 let fits = view.workers.find(demand, hard_target(task, policy), &|_| true).is_some();
                 Some(Self::Ready { ahead, demand, fits, reason, lacks, since_ms })
             }
-            TaskState::Running(worker, slot, reason) => {
-                Some(Self::Running { worker, slot, reason, attempt: row.attempts, since_ms })
+            TaskState::Running(RunningAttempt { number: attempt, worker, slot, reason }) => {
+                Some(Self::Running { worker, slot, reason, attempt, since_ms })
             }
             TaskState::Done => Some(Self::Done),
             TaskState::Failed => failure(task).map(Self::Failed),
@@ -109,7 +109,7 @@ impl TaskExplanation {
 
     fn waiting(task: TaskId, missing: u32, table: &TaskTable) -> Self {
         let awaited = |data: DataId| table.datum(data).filter(|datum| datum.state == DataState::Awaited);
-        let undone = |task: &TaskId| table.row(*task).is_some_and(|row| row.state != TaskState::Done);
+        let undone = |task: &TaskId| table.row(*task).is_some_and(|row| !row.was_done);
         Self::Waiting {
             missing,
             data: table.inputs(task).find_map(|data| awaited(data).map(|datum| (data, datum.writer()))),

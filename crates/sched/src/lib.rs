@@ -16,22 +16,27 @@
 //! Tasks run on workers, and a worker has a place, which stores data. Workers may join, drain and
 //! be lost at any time. A single machine is worker 0 at place 0 ([`Scheduler::new`]).
 //!
-//! Guarantees: every task ends exactly once. No task starts before its inputs exist. Running tasks
-//! never exceed the cpus and memory of their worker, except for cpus that tasks lend while they
-//! wait for space. A task that is bound to a location runs nowhere else. Data that is not kept is
-//! dropped exactly once, after its last reader has ended. The work is O(edges) in all, and a start
-//! takes O(tools + log tasks + log workers): nothing is rescanned. A datum that comes to a place
-//! costs O(its readers that are ready).
+//! A task that is done runs again only if data that it wrote was lost and is needed. A task that
+//! runs for much longer than others of its tool may get a second attempt at another place.
+//!
+//! Guarantees: every task ends exactly once, unless lost data makes it run again. No task starts
+//! before its inputs exist. Running tasks never exceed the cpus and memory of their worker, except
+//! for cpus that tasks lend while they wait for space. A task that is bound to a location runs
+//! nowhere else. Data that is not kept is dropped after its last reader has ended, once each time
+//! that it is written. The work is O(edges) in all, and a start takes O(tools + log tasks + log
+//! workers): nothing is rescanned. A datum that comes to a place, or is lost, costs O(its readers).
 //!
 //! A decision is made only when an event comes. A caller that wants tasks to go to other places as
-//! soon as waiting has become slower sends `PlaceState` or `Pool` from time to time.
+//! soon as waiting has become slower, or slow tasks to be found, sends `Tick` from time to time.
 //!
 //! It does not move data, does not prove that the graph has no cycle (`flow` did before), and does
 //! not know why a task failed.
 //!
 //! Modules:
 //! - `scheduler`: the state machine: what each event changes; `scheduler/cluster`: workers that
-//!   come and go, places of data, starts
+//!   come and go, places of data, starts; `scheduler/lineage`: lost data that is made again;
+//!   `scheduler/stragglers`: second attempts of slow tasks; `scheduler/failures`: failures, and the
+//!   end of a run by them
 //! - `messages`: events and commands
 //! - `table`: a row for each task and each datum, and the edges
 //! - `build`: a scheduler from a whole workflow
@@ -39,7 +44,8 @@
 //! - `workers`: all workers and places, and an index of those with free resources
 //! - `locations`: where data is, and how long tools take
 //! - `policy`: which ready task starts next, and where: `policy/fifo`, `policy/algorithm1`,
-//!   `policy/locality`; `policy/queue`: what they share, with the rules against starvation
+//!   `policy/locality`; `policy/blocks`: neighbours in the queue that run at one place;
+//!   `policy/queue`: what all share, with the rules against starvation
 //! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start
 //! - `least_peak`: an estimate of the least memory that a workflow needs
 //! - `median`: a running median
@@ -63,8 +69,8 @@ pub use build::task_specs;
 pub use explain::{TaskExplanation, WaitReason};
 pub use least_peak::{LeastPeak, least_peak};
 pub use messages::{
-    AddError, CauseLink, FailureCause, Location, LocationTarget, SchedulerCommand, SchedulerEvent, SchedulerOptions,
-    TaskSpec,
+    AddError, AttemptId, CauseLink, FailureCause, Location, LocationTarget, SchedulerCommand, SchedulerEvent,
+    SchedulerOptions, TaskSpec,
 };
 pub use policy::{PolicyKind, StartReason, UnknownPolicy};
 pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
@@ -76,6 +82,8 @@ mod algorithm1_test;
 #[cfg(test)]
 mod cluster_test;
 #[cfg(test)]
+mod lineage_test;
+#[cfg(test)]
 mod locality_test;
 #[cfg(test)]
 mod oracle_test;
@@ -85,3 +93,5 @@ mod scheduler_test;
 mod simulation_test;
 #[cfg(test)]
 mod space_test;
+#[cfg(test)]
+mod stragglers_test;

@@ -114,6 +114,11 @@ impl ToolDurations {
         self.0[at].push(ms);
     }
 
+    /// The number of tasks of the tool that have succeeded.
+    pub fn count(&self, tool: ToolId) -> usize {
+        self.0.get(tool.0 as usize).map_or(0, RunningMedian::len)
+    }
+
     /// The median in ms; `None` if no task of the tool has succeeded.
     pub fn median_ms(&self, tool: ToolId) -> Option<u64> {
         self.0.get(tool.0 as usize)?.get()

@@ -27,6 +27,11 @@ impl RunningMedian {
         }
     }
 
+    /// The number of numbers.
+    pub fn len(&self) -> usize {
+        self.low.len() + self.high.len()
+    }
+
     /// The median; the smaller of the two middle numbers if their count is even. `None` if no
     /// number was added.
     pub fn get(&self) -> Option<u64> {

@@ -23,7 +23,8 @@ pub struct Location {
     /// The part of the cluster.
     pub at: LocationTarget,
     /// True if the task may run nowhere else: it waits until that part has room, and fails if that
-    /// part is gone. Otherwise it runs elsewhere if that part is gone or has no room.
+    /// part is gone or will never exist. Otherwise it runs elsewhere if that part is gone or has no
+    /// room.
     pub hard: bool,
 }
 
@@ -70,6 +71,15 @@ impl TaskSpec {
     }
 }
 
+/// An attempt of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId {
+    /// The task.
+    pub task: TaskId,
+    /// The number of the attempt, from 1, as `SchedulerCommand::Start` gave it.
+    pub attempt: u32,
+}
+
 /// The user's options for the whole run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedulerOptions {
@@ -80,6 +90,9 @@ pub struct SchedulerOptions {
     /// The estimated bandwidth in bytes per second with which a task reads data of another place;
     /// `None` stands for 100 MB/s.
     pub bandwidth: Option<u64>,
+    /// Whether a task that runs much longer than others of its tool gets a second attempt at
+    /// another place while processors are idle. The caller sends `Tick` from time to time.
+    pub stragglers: bool,
 }
 
 /// An event: an input of the scheduler.
@@ -91,12 +104,17 @@ pub enum SchedulerEvent {
     Add(Box<TaskSpec>),
     /// The workflow will not grow any more: data may be dropped, and the run can end.
     Close,
-    /// The task's attempt succeeded and its outputs exist. A `Wrote` event for each output comes
-    /// before.
-    Done(TaskId),
-    /// A running task wrote this datum.
+    /// Time has passed. Sent now and then, for example each second: second attempts of slow tasks
+    /// start only then.
+    Tick,
+    /// The attempt succeeded and the task's outputs exist. A `Wrote` event for each output comes
+    /// before. Ignored if another attempt of the task succeeded before.
+    Done(AttemptId),
+    /// A running attempt wrote this datum. Ignored if another attempt succeeded before.
     Wrote {
-        /// The datum: an output of the task that is about to be done.
+        /// The attempt, which is about to be done.
+        attempt: AttemptId,
+        /// The datum: an output of the task.
         data: DataId,
         /// The bytes that it takes in the pool.
         bytes: u64,
@@ -122,6 +140,18 @@ pub enum SchedulerEvent {
         /// The place.
         place: PlaceId,
     },
+    /// The last copy of a datum that a task wrote is gone. If it is needed, its writer runs again,
+    /// and so do the writers of those of its inputs that are gone, too. It is needed if a task that
+    /// waits reads it, if a task that runs reads it and fails later, or if the caller says so.
+    /// Otherwise nothing happens. If a worker and data are lost together, this event must precede
+    /// `LostWorker`, so that no task starts without its inputs. Ignored for inputs of the workflow,
+    /// which the caller provides again by itself.
+    LostData {
+        /// The datum.
+        data: DataId,
+        /// True if the caller needs it, for example to export it.
+        needed: bool,
+    },
     /// A worker has joined and gets tasks from now on.
     AddWorker {
         /// The worker, with a number that was never used before.
@@ -131,6 +161,10 @@ pub enum SchedulerEvent {
         /// Its resources.
         capacity: MachineCapacity,
     },
+    /// No more workers will join: tasks that may run at one location only fail if that has no
+    /// worker that is large enough. Before this event they wait for a location that never had a
+    /// worker.
+    NoMoreWorkers,
     /// A worker gets no more tasks; those that it runs go on.
     DrainWorker(WorkerId),
     /// A worker is lost, and so are the attempts that it ran: the caller sends nothing more about
@@ -147,18 +181,20 @@ pub enum SchedulerEvent {
     },
     /// The current state of the pool. Never sent without a pool.
     Pool(PoolState),
-    /// The task's attempt failed because the pool was full. It is tried again when there may be
-    /// space; it fails for good only if it ran alone.
+    /// The attempt failed because the pool was full. The task is tried again when there may be
+    /// space; it fails for good only if it ran alone. Counts nothing while another attempt of the
+    /// task runs, or after one has succeeded.
     NoSpace {
-        /// The task.
-        task: TaskId,
+        /// The attempt.
+        attempt: AttemptId,
         /// True if another attempt can help even if it ran alone.
         retry: bool,
     },
-    /// The task's attempt failed.
+    /// The attempt failed. Counts nothing while another attempt of the task runs, or after one has
+    /// succeeded; two attempts that both fail count as one.
     Failed {
-        /// The task.
-        task: TaskId,
+        /// The attempt.
+        attempt: AttemptId,
         /// True if another attempt can help; false, for example, if the program does not exist.
         retry: bool,
     },
@@ -169,7 +205,8 @@ pub enum SchedulerEvent {
 /// A command: an output of the scheduler. The caller executes commands in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedulerCommand {
-    /// Start an attempt of the task.
+    /// Start an attempt of the task. It may be a second one beside another that is slow; the first
+    /// one that succeeds counts.
     Start {
         /// The task.
         task: TaskId,
@@ -192,10 +229,14 @@ pub enum SchedulerCommand {
         /// The task that starts next there.
         task: TaskId,
     },
-    /// End the task's process; then send `Done` or `Failed`, as it turns out.
+    /// End the attempt's process; then send `Done` or `Failed`, as it turns out. Sent when the run
+    /// is cancelled, and to an attempt when another one of the task has succeeded: then its end
+    /// only frees its resources, and what it wrote does not count.
     Stop {
         /// The task.
         task: TaskId,
+        /// The number of the attempt.
+        attempt: u32,
     },
     /// The attempt failed; the task waits for another one.
     Retry {
@@ -205,6 +246,19 @@ pub enum SchedulerCommand {
         /// count.
         left: u32,
     },
+    /// A task that was done runs again, because data that it wrote is lost and needed. It counts as
+    /// new, has all its retries again, and writes all its outputs again, also those that still
+    /// exist.
+    Again {
+        /// The task.
+        task: TaskId,
+    },
+    /// An input of the workflow that was dropped is needed again: the caller must make it available
+    /// before it executes the commands that follow. It is dropped again after its last reader.
+    Provide {
+        /// The datum.
+        data: DataId,
+    },
     /// The task has failed for good.
     Failed {
         /// The task.
@@ -213,7 +267,7 @@ pub enum SchedulerCommand {
         cause: FailureCause,
     },
     /// No task reads this datum any more: its bytes can be removed. Never sent for kept data, or
-    /// for data that no task ever read.
+    /// for data that no task ever read. Sent again if the datum is made again.
     Drop {
         /// The datum: an input of the workflow, or an output of a task that is done.
         data: DataId,
@@ -225,7 +279,8 @@ pub enum SchedulerCommand {
         /// The reason.
         reason: AddError,
     },
-    /// Every task has ended and none will be added. Sent once.
+    /// Every task and attempt has ended and none will be added. Sent once, or again after `Again`
+    /// if data was lost later.
     Ended {
         /// The number of tasks that succeeded.
         done: u32,
@@ -271,7 +326,7 @@ pub enum FailureCause {
     /// The task had not ended when the run was cancelled.
     Cancelled,
     /// The task may run at one location only, and no worker is there any more, or none that is
-    /// large enough.
+    /// large enough, or none will ever be there.
     NoSuchLocation {
         /// The location.
         at: LocationTarget,

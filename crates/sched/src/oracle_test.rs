@@ -89,12 +89,15 @@ impl Oracle {
         match command {
             SchedulerCommand::Start { task, slot, attempt, .. } => self.start(task, slot, attempt, case),
             SchedulerCommand::Clean { .. } => {}
-            SchedulerCommand::Stop { task } => assert!(self.running.contains_key(&task)),
+            SchedulerCommand::Stop { task, attempt } => {
+                assert!(self.running.contains_key(&task) && self.attempts[&task] == attempt);
+            }
             SchedulerCommand::Retry { task, left } => {
                 let (given, refused) = (case.tasks[task.0 as usize].retries + 1, self.refused_of(task));
                 // A refusal that nothing could help counts as a failure.
                 assert!((given..=given + refused).contains(&(self.attempts[&task] + left)));
             }
+            SchedulerCommand::Again { .. } | SchedulerCommand::Provide { .. } => panic!("no data is lost"),
             SchedulerCommand::Failed { task, cause } => self.fail(task, cause, case),
             SchedulerCommand::Drop { data } => self.drop_data(data, case),
             SchedulerCommand::Rejected { .. } => panic!("all tasks fit the machine"),
@@ -228,18 +231,20 @@ fn run_case(case: &RandomRun, fails_below: u8) {
         }
         if let Some(task) = oracle.running.keys().nth(usize::from(pick) % oracle.running.len().max(1)).copied() {
             let fails = luck < fails_below;
+            let attempt = AttemptId { task, attempt: oracle.attempts[&task] };
             for data in case.tasks[task.0 as usize].outputs.iter().filter(|_| !fails) {
-                send(SchedulerEvent::Wrote { data: *data, bytes: u64::from(luck), place: None }, &mut oracle);
+                let bytes = u64::from(luck);
+                send(SchedulerEvent::Wrote { attempt, data: *data, bytes, place: None }, &mut oracle);
             }
             oracle.running.remove(&task);
             if fails && case.has_pool && pick.is_multiple_of(2) {
                 *oracle.refused.entry(task).or_default() += 1;
-                send(SchedulerEvent::NoSpace { task, retry: true }, &mut oracle);
+                send(SchedulerEvent::NoSpace { attempt, retry: true }, &mut oracle);
             } else if fails {
-                send(SchedulerEvent::Failed { task, retry: true }, &mut oracle);
+                send(SchedulerEvent::Failed { attempt, retry: true }, &mut oracle);
             } else {
                 oracle.done.insert(task);
-                send(SchedulerEvent::Done(task), &mut oracle);
+                send(SchedulerEvent::Done(attempt), &mut oracle);
             }
         }
         if let Some(task) = later.next() {

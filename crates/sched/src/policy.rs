@@ -7,12 +7,13 @@
 //! - [`PolicyKind::Fifo`] (`fifo`): first come, first served; it does not look at places
 //! - [`PolicyKind::Algorithm1`] (`algorithm1`): the data-aware scheduler of the paper
 //! - [`PolicyKind::Locality`] (`locality`): the task with most bytes at the place, with regard to
-//!   waiting times and storage
+//!   waiting times and storage; where no place is better, neighbours at one place (`blocks`)
 //!
 //! All share the queue (`queue`): tasks by priority and order of arrival, tasks that may run at one
 //! location only, and the rules against starvation.
 
 mod algorithm1;
+mod blocks;
 mod fifo;
 mod locality;
 mod queue;
@@ -121,6 +122,8 @@ pub enum StartReason {
     Overtaken,
     /// The space rules chose it, because the pool is crowded.
     Space,
+    /// It is a second attempt, because the first one takes much longer than others of its tool.
+    Straggler,
 }
 
 /// A ready task as a policy holds it.
@@ -222,6 +225,9 @@ pub trait SchedulingPolicy: Debug + Send {
     /// another. Called before the resources are taken.
     fn start(&mut self, assignment: &Assignment, slot: SlotId, chosen: bool, workers: &Workers);
 
+    /// Removes a task that will not start, or not yet, if it is held.
+    fn remove(&mut self, task: TaskId);
+
     /// Updates the inputs by place of a task, if it is held.
     fn relocate(&mut self, moved: QueuedTask);
 
@@ -231,6 +237,12 @@ pub trait SchedulingPolicy: Debug + Send {
     /// The worker gets no more tasks. Returns the tasks that may run there only and whose location
     /// is gone; they are no longer held.
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId>;
+
+    /// Returns whether a worker is reserved for a task that waits.
+    fn is_reserved(&self, worker: WorkerId) -> bool;
+
+    /// Removes and returns the tasks that may run at one location only, if that is gone.
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId>;
 
     /// Returns whether the caller should clean a lane before a task starts there.
     fn cleans(&self) -> bool {

@@ -1,27 +1,30 @@
 //! The scheduler's state machine: how each event changes the table, the queue and the free
 //! resources.
 //!
-//! Failures spread by a worklist (`failing`), not by recursion, so a chain of 100,000 tasks fails
-//! on a small stack. Asserted invariants: a task ends once; only running tasks report an end;
+//! Asserted invariants: a task ends once; only running tasks report an end;
 //! something runs while there are unfinished tasks, unless workers are missing.
 
 mod cluster;
+mod failures;
+mod lineage;
+mod stragglers;
 
 use crate::explain::TaskExplanation;
 use crate::locations::{Locations, ToolDurations};
 use crate::messages::Location;
 use crate::messages::{
-    AddError, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
+    AddError, AttemptId, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
 };
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-use crate::space::{NoSpaceOutcome, SpaceRules};
+use crate::space::SpaceRules;
 use crate::table::{DataState, TaskState, TaskTable};
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use cluster::LOSSES_MAX;
+use stragglers::Stragglers;
 
 /// The number of tasks in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,6 +93,12 @@ pub struct Scheduler {
     losses: HashMap<TaskId, u32>,
     /// Tasks that are about to fail. Empty between events.
     failing: VecDeque<(TaskId, FailureCause)>,
+    /// Tasks that are done and about to run again. Empty between events.
+    again: VecDeque<TaskId>,
+    /// Running tasks of which an input was lost since their start.
+    deprived: HashSet<TaskId>,
+    /// Second attempts, and those that were stopped because another one succeeded.
+    stragglers: Stragglers,
 }
 
 /// The context of one call of `on`: the time, and the commands so far.
@@ -126,6 +135,9 @@ impl Scheduler {
             targets: HashMap::new(),
             losses: HashMap::new(),
             failing: VecDeque::new(),
+            again: VecDeque::new(),
+            deprived: HashSet::new(),
+            stragglers: Stragglers::default(),
         }
     }
 
@@ -160,26 +172,45 @@ impl Scheduler {
     /// the resulting commands.
     pub fn on(&mut self, event: SchedulerEvent, now_ms: u64, commands: &mut Vec<SchedulerCommand>) {
         let context = &mut EventContext { now_ms, commands };
+        let is_tick = event == SchedulerEvent::Tick;
         match event {
             SchedulerEvent::Begin => self.on_begin(context),
             SchedulerEvent::Add(spec) => self.on_add(&spec, context),
             SchedulerEvent::Close => self.close(context),
-            SchedulerEvent::Done(task) => self.on_done(task, context),
-            SchedulerEvent::Wrote { data, bytes, place } => self.on_wrote(data, bytes, place),
+            SchedulerEvent::Tick => {}
+            SchedulerEvent::Done(attempt) => self.on_attempt_done(attempt, context),
+            SchedulerEvent::Wrote { attempt, data, bytes, place } => {
+                if !self.stragglers.is_stopped(attempt) {
+                    self.on_wrote(data, bytes, place);
+                }
+            }
             SchedulerEvent::Sealed(data) => self.on_sealed(data, context),
             SchedulerEvent::Located { data, place, bytes } => self.on_located(data, place, bytes),
             SchedulerEvent::Unlocated { data, place } => self.on_unlocated(data, place),
+            SchedulerEvent::LostData { data, needed } => self.on_lost_data(data, needed, context),
             SchedulerEvent::AddWorker { worker, place, capacity } => self.on_add_worker(worker, place, capacity),
+            SchedulerEvent::NoMoreWorkers => self.on_no_more_workers(),
             SchedulerEvent::DrainWorker(worker) => self.on_drain_worker(worker),
             SchedulerEvent::LostWorker(worker) => self.on_lost_worker(worker, context),
             SchedulerEvent::PlaceState { place, capacity, used } => self.workers.set_storage(place, capacity, used),
             SchedulerEvent::Pool(state) => self.space.update_pool(state),
-            SchedulerEvent::NoSpace { task, retry } => self.on_no_space(task, retry, context),
-            SchedulerEvent::Failed { task, retry } => self.on_attempt_failed(task, retry, context),
+            SchedulerEvent::NoSpace { attempt, retry } => {
+                if !self.ends_beside_another(attempt) {
+                    self.on_no_space(attempt.task, retry, context);
+                }
+            }
+            SchedulerEvent::Failed { attempt, retry } => {
+                if !self.ends_beside_another(attempt) {
+                    self.on_attempt_failed(attempt.task, retry, context);
+                }
+            }
             SchedulerEvent::Cancel => self.on_cancel(context),
         }
         self.propagate_failures(context);
         self.start_ready(context);
+        if is_tick && self.options.stragglers {
+            self.start_seconds(context);
+        }
         self.finish_if_all_ended(context);
     }
 
@@ -196,6 +227,14 @@ impl Scheduler {
     /// The resources of a worker, and those that are free; `None` if it was never added.
     pub fn resources(&self, worker: WorkerId) -> Option<&FreeResources> {
         self.workers.resources(worker)
+    }
+
+    /// The attempt of a running task, the older one if it has two; `None` if the task does not run.
+    pub fn running_attempt(&self, task: TaskId) -> Option<AttemptId> {
+        match self.table.row(task)?.state {
+            TaskState::Running(attempt) => Some(AttemptId { task, attempt: attempt.number }),
+            _ => None,
+        }
     }
 
     /// The state of the task at `now_ms`, and why it waits, runs where it runs or failed; `None`
@@ -225,8 +264,9 @@ impl Scheduler {
     }
 
     fn on_add(&mut self, spec: &TaskSpec, context: &mut EventContext) {
-        if let Err(reason) = self.add(spec, context.now_ms) {
-            context.commands.push(SchedulerCommand::Rejected { task: spec.id, reason });
+        match self.add(spec, context.now_ms) {
+            Ok(()) => self.remake_inputs(spec.id, context),
+            Err(reason) => context.commands.push(SchedulerCommand::Rejected { task: spec.id, reason }),
         }
     }
 
@@ -259,36 +299,26 @@ impl Scheduler {
     /// The first need of a new task that can never be met.
     fn lost_dependency(&self, task: TaskId) -> Option<FailureCause> {
         let lost = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.state == DataState::Lost);
-        let failed = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == TaskState::Failed);
+        let failed =
+            |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == TaskState::Failed && !row.was_done);
         let input = self.table.inputs(task).find(lost).and_then(|data| self.cause_by_data(data));
         input.or_else(|| self.table.after(task).find(failed).map(|task| self.cause_by_task(task)))
     }
 
-    fn cause_by_data(&self, data: DataId) -> Option<FailureCause> {
-        let writer = self.table.datum(data)?.writer()?;
-        Some(FailureCause::Input { data, root: self.root(writer) })
-    }
-
-    fn cause_by_task(&self, task: TaskId) -> FailureCause {
-        FailureCause::Predecessor { task, root: self.root(task) }
-    }
-
-    /// The task at the root of a task's failure.
-    fn root(&self, failed: TaskId) -> TaskId {
-        match self.failures.get(&failed) {
-            Some(FailureCause::Input { root, .. } | FailureCause::Predecessor { root, .. }) => *root,
-            _ => failed,
-        }
-    }
-
+    /// Counts the inputs and tasks that a new task lacks; it is ready if there are none.
     fn count_missing(&mut self, task: TaskId, now_ms: u64) {
-        let awaited = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.state != DataState::Present);
-        let undone = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state != TaskState::Done);
-        let missing = self.table.inputs(task).filter(awaited).count() + self.table.after(task).filter(undone).count();
+        let undone = |task: &TaskId| self.table.row(*task).is_some_and(|row| !row.was_done);
+        let missing = self.lacking(task).count() + self.table.after(task).filter(undone).count();
         self.table.row_mut(task).missing = u32::try_from(missing).expect("edges are counted in u32");
         if missing == 0 {
             self.make_ready(task, None, now_ms);
         }
+    }
+
+    /// The inputs of a task that do not exist now.
+    fn lacking(&self, task: TaskId) -> impl Iterator<Item = DataId> + '_ {
+        let is_present = |data: DataId| self.table.datum(data).is_some_and(|datum| datum.state == DataState::Present);
+        self.table.inputs(task).filter(move |data| !is_present(*data))
     }
 
     fn make_ready(&mut self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>, now_ms: u64) {
@@ -352,8 +382,10 @@ impl Scheduler {
     /// Records the size and place of an output of a task that is about to be done. An output that
     /// nobody reads leaves the pool by itself.
     fn on_wrote(&mut self, data: DataId, bytes: u64, place: Option<PlaceId>) {
-        let stays = self.table.readers_of(data).next().is_some() || self.table.datum_mut(data).kept;
-        self.space.set_size(data, bytes, stays);
+        let datum = self.table.datum_mut(data);
+        let (kept, is_new) = (datum.kept, datum.state != DataState::Present);
+        let stays = self.table.readers_of(data).next().is_some() || kept;
+        self.space.set_size(data, bytes, stays && is_new);
         if let Some(place) = place {
             self.locations.add(data, place);
         }
@@ -370,20 +402,32 @@ impl Scheduler {
         let mut unblocked = Vec::new();
         for position in 0..self.table.outputs(task).len() {
             let data = self.table.outputs(task)[position];
-            self.table.datum_mut(data).state = DataState::Present;
-            unblocked.extend(self.table.readers_of(data));
+            let before = std::mem::replace(&mut self.table.datum_mut(data).state, DataState::Present);
+            if before != DataState::Present {
+                unblocked.extend(self.table.readers_of(data));
+            }
             self.drop_if_unneeded(data, context);
         }
-        unblocked.extend(self.table.waiters_of(task));
+        if !std::mem::replace(&mut self.table.row_mut(task).was_done, true) {
+            unblocked.extend(self.table.waiters_of(task));
+        }
         for waiter in unblocked {
             self.count_present(waiter, ran_in, context.now_ms);
         }
         self.release_inputs(task, context);
     }
 
-    /// Returns the resources of a running task; returns where it ran.
+    /// Returns the resources of a running task of one attempt; returns where it ran.
     fn release_resources(&mut self, task: TaskId) -> (WorkerId, SlotId) {
-        let (worker, slot) = self.workers.end(task);
+        self.deprived.remove(&task);
+        let attempt = self.running_attempt(task).expect("only a running task reports its end");
+        self.forget_straggler(task);
+        self.release_attempt(attempt)
+    }
+
+    /// Returns the resources of an attempt; returns where it ran.
+    fn release_attempt(&mut self, attempt: AttemptId) -> (WorkerId, SlotId) {
+        let (worker, slot) = self.workers.end(attempt);
         if self.workers.is_active(worker) {
             self.policy.on_free(worker, &self.workers);
         }
@@ -427,81 +471,6 @@ impl Scheduler {
         }
     }
 
-    fn on_no_space(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
-        if self.stopped.is_some() || self.space.on_no_space(task) == NoSpaceOutcome::Final {
-            return self.on_attempt_failed(task, retry, context);
-        }
-        self.release_resources(task);
-        self.set_state(task, TaskState::Ready, context.now_ms);
-        let row = self.table.row_mut(task);
-        row.attempts_max += 1;
-        context.commands.push(SchedulerCommand::Retry { task, left: row.attempts_max - row.attempts });
-    }
-
-    fn on_attempt_failed(&mut self, task: TaskId, retry: bool, context: &mut EventContext) {
-        self.release_resources(task);
-        self.space.end(task, self.tool(task), None);
-        let row = self.table.row_mut(task);
-        let left = row.attempts_max - row.attempts;
-        if retry && left > 0 && self.stopped.is_none() {
-            self.make_ready(task, None, context.now_ms);
-            context.commands.push(SchedulerCommand::Retry { task, left });
-            return;
-        }
-        let cancelled = self.stopped == Some(FailureCause::Cancelled);
-        self.failing.push_back((task, if cancelled { FailureCause::Cancelled } else { FailureCause::OwnAttempt }));
-        self.propagate_failures(context);
-        if self.options.fail_fast && self.stopped.is_none() {
-            self.stop(FailureCause::FailFast { root: task });
-        }
-    }
-
-    fn on_cancel(&mut self, context: &mut EventContext) {
-        if self.ended || self.stopped == Some(FailureCause::Cancelled) {
-            return;
-        }
-        self.stop(FailureCause::Cancelled);
-        let runs = |task: &TaskId| self.table.row(*task).is_some_and(|row| matches!(row.state, TaskState::Running(..)));
-        let running = (0..self.table.len()).map(TaskId).filter(runs);
-        context.commands.extend(running.map(|task| SchedulerCommand::Stop { task }));
-    }
-
-    /// Stops the run: no task starts any more, and all that have not started are about to fail.
-    fn stop(&mut self, cause: FailureCause) {
-        self.stopped = Some(cause);
-        for task in (0..self.table.len()).map(TaskId) {
-            if matches!(self.table.row_mut(task).state, TaskState::New | TaskState::Ready) {
-                self.failing.push_back((task, cause));
-            }
-        }
-    }
-
-    /// Fails the failing tasks and all tasks that depend on them.
-    fn propagate_failures(&mut self, context: &mut EventContext) {
-        while let Some((task, cause)) = self.failing.pop_front() {
-            if self.table.row_mut(task).state != TaskState::Failed {
-                self.fail(task, cause, context);
-            }
-        }
-    }
-
-    fn fail(&mut self, task: TaskId, cause: FailureCause, context: &mut EventContext) {
-        self.set_state(task, TaskState::Failed, context.now_ms);
-        self.space.count_task_ended(self.tool(task));
-        self.failures.insert(task, cause);
-        context.commands.push(SchedulerCommand::Failed { task, cause });
-        let root = self.root(task);
-        for position in 0..self.table.outputs(task).len() {
-            let data = self.table.outputs(task)[position];
-            self.table.datum_mut(data).state = DataState::Lost;
-            let cause = FailureCause::Input { data, root };
-            self.failing.extend(self.table.readers_of(data).map(|reader| (reader, cause)));
-        }
-        let cause = FailureCause::Predecessor { task, root };
-        self.failing.extend(self.table.waiters_of(task).map(|waiter| (waiter, cause)));
-        self.release_inputs(task, context);
-    }
-
     fn start_ready(&mut self, context: &mut EventContext) {
         if !self.begun || self.stopped.is_some() {
             return;
@@ -522,6 +491,9 @@ impl Scheduler {
         }
         let TaskCounts { ready, running, done, failed, .. } = self.counts;
         let waits = self.space.waits_for_leaving() || self.workers.may_lack() || !self.targets.is_empty();
+        if !self.workers.is_idle() {
+            return; // A task runs, or an attempt that was stopped.
+        }
         let goes_on = running > 0 || (ready > 0 && waits);
         assert!(goes_on || self.counts.unfinished() == 0, "nothing runs and tasks wait: the graph has a cycle");
         if self.counts.unfinished() == 0 {

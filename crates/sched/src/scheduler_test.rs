@@ -40,12 +40,18 @@ impl Harness {
         self.on(SchedulerEvent::Begin)
     }
 
+    /// The running attempt of a task, or else its first one.
+    fn attempt(&self, id: u32) -> AttemptId {
+        let task = TaskId(id);
+        self.0.running_attempt(task).unwrap_or(AttemptId { task, attempt: 1 })
+    }
+
     fn done(&mut self, id: u32) -> Vec<SchedulerCommand> {
-        self.on(SchedulerEvent::Done(TaskId(id)))
+        self.on(SchedulerEvent::Done(self.attempt(id)))
     }
 
     fn failed(&mut self, id: u32) -> Vec<SchedulerCommand> {
-        self.on(SchedulerEvent::Failed { task: TaskId(id), retry: true })
+        self.on(SchedulerEvent::Failed { attempt: self.attempt(id), retry: true })
     }
 }
 
@@ -109,7 +115,7 @@ fn retries_are_counted_then_the_task_fails() {
 fn a_failure_that_cannot_heal_is_not_retried() {
     let mut harness = Harness::new(vec![TaskSpec { retries: 2, ..task(0, &[], &[]) }]);
     harness.begin();
-    let said = harness.on(SchedulerEvent::Failed { task: TaskId(0), retry: false });
+    let said = harness.on(SchedulerEvent::Failed { attempt: harness.attempt(0), retry: false });
     assert_eq!(said, [fail(0, FailureCause::OwnAttempt), Ended { done: 0, failed: 1 }]);
 }
 
@@ -156,7 +162,7 @@ fn fail_fast_starts_nothing_new_and_lets_running_tasks_end() {
 fn cancel_stops_what_runs_and_fails_the_rest() {
     let mut harness = Harness::new(vec![task(0, &[], &[1]), task(1, &[], &[]), task(2, &[1], &[])]);
     harness.begin();
-    let stops = [Stop { task: TaskId(0) }, Stop { task: TaskId(1) }];
+    let stops = [0, 1].map(|task| Stop { task: TaskId(task), attempt: 1 });
     assert_eq!(harness.on(SchedulerEvent::Cancel), [&stops[..], &[fail(2, FailureCause::Cancelled)]].concat());
     assert_eq!(harness.on(SchedulerEvent::Cancel), []);
     assert_eq!(harness.done(0), [drop_of(1)]);
@@ -276,7 +282,8 @@ impl Harness {
     }
 
     fn made(&mut self, id: u32, data: u32, bytes: u64) -> Vec<SchedulerCommand> {
-        assert_eq!(self.on(SchedulerEvent::Wrote { data: DataId(data), bytes, place: None }), []);
+        let attempt = self.attempt(id);
+        assert_eq!(self.on(SchedulerEvent::Wrote { attempt, data: DataId(data), bytes, place: None }), []);
         self.done(id)
     }
 }
@@ -301,7 +308,7 @@ fn what_writes_more_than_it_frees_waits_until_it_fits_or_nothing_else_can_run() 
     assert_eq!(harness.on(pool(1, 0)), [start(2, 0, 1)]);
     harness.on(pool(1000, 0));
     assert_eq!(
-        harness.on(SchedulerEvent::Failed { task: TaskId(2), retry: false })[2..],
+        harness.on(SchedulerEvent::Failed { attempt: harness.attempt(2), retry: false })[2..],
         [start(4, 0, 1)],
         "nothing else can run"
     );
@@ -324,7 +331,7 @@ fn a_slot_is_lent_to_a_task_that_frees_some_while_writers_wait() {
 #[test]
 fn a_task_that_finds_no_space_waits_for_others_and_fails_only_alone() {
     let mut harness = Harness::of_makers(2);
-    let none = |id| SchedulerEvent::NoSpace { task: TaskId(id), retry: false };
+    let none = |id| SchedulerEvent::NoSpace { attempt: AttemptId { task: TaskId(id), attempt: 1 }, retry: false };
     harness.on(pool(1000, 0));
     assert_eq!(harness.on(none(0))[0], Retry { task: TaskId(0), left: 1 });
     let retried = harness.made(2, 3, 100);

@@ -114,12 +114,14 @@ impl<'a> Simulation<'a> {
         self.now_ms = now_ms;
         let (worker, _) = self.running.remove(&task).expect("it runs");
         let place = self.places[worker.0 as usize];
+        let attempt = AttemptId { task, attempt: 1 };
         for data in &self.graph.tasks[task.0 as usize].outputs {
             self.located.entry(*data).or_default().insert(place);
-            self.send(SchedulerEvent::Wrote { data: *data, bytes: self.graph.bytes[data], place: Some(place) });
+            let (data, bytes, place) = (*data, self.graph.bytes[data], Some(place));
+            self.send(SchedulerEvent::Wrote { attempt, data, bytes, place });
         }
         self.done += 1;
-        let starts = self.send(SchedulerEvent::Done(task));
+        let starts = self.send(SchedulerEvent::Done(attempt));
         Some((task, starts))
     }
 

@@ -26,6 +26,7 @@ mod safety;
 
 use crate::locations::ToolDurations;
 use crate::median::RunningMedian;
+use crate::messages::AttemptId;
 use crate::policy::{Assignment, ClusterView, OVERTAKES_MAX, QueuedTask, SchedulingPolicy, StartReason};
 use crate::table::TaskTable;
 use crate::workers::Workers;
@@ -88,7 +89,9 @@ pub struct SpaceRules {
     next: u64,
     /// The estimated output of each running task.
     running: HashMap<TaskId, u64>,
-    /// The sum of `running`.
+    /// The estimated output of each attempt that runs beside another one of its task.
+    beside: HashMap<AttemptId, u64>,
+    /// The sum of `running` and `beside`.
     promised: u64,
     /// The running task, if nothing has run beside it so far, and nothing was leaving when it
     /// started.
@@ -228,9 +231,16 @@ impl SpaceRules {
         Some(entry)
     }
 
-    /// Removes a ready task that will not start.
+    /// Removes a ready task that will not start, or not yet.
     pub fn forget_ready(&mut self, task: TaskId) {
         self.remove_ready(task);
+        self.refused.retain(|other| *other != task);
+        self.stuck.remove(&task);
+    }
+
+    /// Counts a lost datum as no longer in the pool.
+    pub fn forget_data(&mut self, data: DataId) {
+        self.settled = self.settled.saturating_sub(self.size(data));
     }
 
     /// The bytes that must be free for a ready task; 0 if it is not ready.
@@ -255,13 +265,61 @@ impl SpaceRules {
         }
     }
 
+    /// Takes a datum from the bytes that the end of `task` frees, because it has another reader
+    /// again.
+    pub fn remove_freed(&mut self, task: TaskId, data: DataId) {
+        let bytes = self.size(data);
+        if let Some(entry) = self.remove_ready(task) {
+            self.insert_ready(task, ReadyTask { frees: entry.frees.saturating_sub(bytes), ..entry });
+        }
+    }
+
     /// Counts a ready task as running.
     pub fn start(&mut self, task: TaskId) {
         let claims = self.claims(task);
-        self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
+        self.alone = (self.is_idle() && self.pool.leaving == 0).then_some(task);
         self.remove_ready(task);
         self.running.insert(task, claims);
         self.promised += claims;
+    }
+
+    /// Returns whether a second attempt of a task of this tool may start: the pool is not crowded,
+    /// and will not be.
+    pub fn has_room_beside(&self, tool: ToolId) -> bool {
+        let claims = self.claims_beside(tool);
+        self.pool.capacity == 0 || self.pool.used + self.yet_to_write() + claims <= self.pool.capacity / 2
+    }
+
+    /// The bytes that a second attempt of a task of this tool is expected to write.
+    pub fn claims_beside(&self, tool: ToolId) -> u64 {
+        self.tools.get(tool.0 as usize).and_then(|stats| stats.written.get()).unwrap_or(0)
+    }
+
+    /// Counts a second attempt of a running task.
+    pub fn start_beside(&mut self, attempt: AttemptId, tool: ToolId) {
+        let claims = self.claims_beside(tool);
+        self.alone = None;
+        self.beside.insert(attempt, claims);
+        self.promised += claims;
+    }
+
+    /// Lets two attempts of a task change places: `second` counts as its attempt, `first` as the
+    /// one beside.
+    pub fn swap_beside(&mut self, first: AttemptId, second: AttemptId) {
+        let claims = self.beside.remove(&second).unwrap_or(0);
+        let before = self.running.insert(first.task, claims).unwrap_or(0);
+        self.beside.insert(first, before);
+    }
+
+    /// Counts an attempt beside another one as ended.
+    pub fn end_beside(&mut self, attempt: AttemptId) {
+        self.promised -= self.beside.remove(&attempt).unwrap_or(0);
+        self.on_space_freed();
+    }
+
+    /// Returns whether no attempt runs.
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.beside.is_empty()
     }
 
     /// Counts a running task as ended: successfully, with the bytes that it wrote, or not.
@@ -309,7 +367,7 @@ impl SpaceRules {
     /// Removes and returns the tasks that found no space and may be tried again; the caller makes
     /// them ready.
     pub fn take_retryable(&mut self) -> Vec<TaskId> {
-        if !std::mem::take(&mut self.freed) && !self.running.is_empty() {
+        if !std::mem::take(&mut self.freed) && !self.is_idle() {
             return Vec::new();
         }
         let stuck = &self.stuck;
@@ -435,7 +493,7 @@ impl SpaceRules {
     /// A task that frees space, if writers that wait for space can lend it their processors.
     fn borrow_slot(&self, context: &SpaceContext) -> Option<Assignment> {
         let waiting = u32::try_from(self.pool.waiting).unwrap_or(u32::MAX);
-        let all_wait = waiting as usize >= self.running.len();
+        let all_wait = waiting as usize >= self.running.len() + self.beside.len();
         let slots = context.workers.slots();
         let lendable = if all_wait && waiting > 0 { slots } else { waiting.min(slots) };
         let lender = |task: TaskId| {
@@ -453,7 +511,7 @@ impl SpaceRules {
     /// The task to start if nothing runs and nothing is leaving, so that waiting would never end:
     /// the first of an order in which all tasks fit, or else the one with the largest gain.
     fn choose_when_idle(&mut self, context: &SpaceContext) -> Option<TaskId> {
-        if !self.running.is_empty() || self.pool.leaving > 0 {
+        if !self.is_idle() || self.pool.leaving > 0 {
             return None;
         }
         let planned = self.planned(context.table).filter(|task| self.assign(*task, context).is_some());

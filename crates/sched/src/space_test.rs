@@ -179,7 +179,11 @@ impl<'a> PoolSimulation<'a> {
         self.running.remove(&task);
         self.waiting.remove(&task);
         self.send_pool_state();
-        self.send(SchedulerEvent::NoSpace { task, retry: false });
+        self.send(SchedulerEvent::NoSpace { attempt: self.attempt(task), retry: false });
+    }
+
+    fn attempt(&self, task: TaskId) -> AttemptId {
+        self.scheduler.running_attempt(task).expect("it runs")
     }
 
     fn end_task(&mut self, task: TaskId) {
@@ -192,9 +196,9 @@ impl<'a> PoolSimulation<'a> {
         } else {
             self.leaving += bytes;
         }
-        self.send(SchedulerEvent::Wrote { data, bytes, place: None });
+        self.send(SchedulerEvent::Wrote { attempt: self.attempt(task), data, bytes, place: None });
         self.send_pool_state();
-        self.send(SchedulerEvent::Done(task));
+        self.send(SchedulerEvent::Done(self.attempt(task)));
     }
 }
 

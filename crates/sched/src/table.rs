@@ -12,6 +12,19 @@ use flow::{DataId, TaskId, ToolId};
 /// The index that stands for no edge.
 const NONE: u32 = u32::MAX;
 
+/// An attempt of a task that runs: the older one if it has two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningAttempt {
+    /// The number of the attempt, from 1.
+    pub number: u32,
+    /// The worker that runs it.
+    pub worker: WorkerId,
+    /// The lane in which it runs.
+    pub slot: SlotId,
+    /// The reason why it runs there.
+    pub reason: StartReason,
+}
+
 /// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskState {
@@ -21,8 +34,8 @@ pub enum TaskState {
     New,
     /// The task may start.
     Ready,
-    /// The task runs in this lane of this worker, chosen for this reason.
-    Running(WorkerId, SlotId, StartReason),
+    /// The task runs.
+    Running(RunningAttempt),
     /// The task succeeded.
     Done,
     /// The task failed for good.
@@ -61,6 +74,11 @@ pub struct Row {
     pub attempts: u32,
     /// The number of attempts that may be started in all.
     pub attempts_max: u32,
+    /// The number of further attempts after a failed one.
+    pub retries: u32,
+    /// True if it was done before, also if it runs again. So tasks that come after it need not
+    /// wait.
+    pub was_done: bool,
     /// The number of inputs and tasks that are missing. An input counts once, however often it is
     /// bound.
     pub missing: u32,
@@ -81,6 +99,8 @@ const VACANT: Row = Row {
     priority: 0,
     attempts: 0,
     attempts_max: 0,
+    retries: 0,
+    was_done: false,
     missing: 0,
     since_ms: 0,
     edges: 0,
@@ -98,9 +118,10 @@ pub enum DataState {
     Awaited,
     /// The datum exists.
     Present,
-    /// The datum existed, and no task needs it any more.
+    /// The datum existed and is gone, because no task needed it any more, or because its copies
+    /// were lost. If it is needed again, it becomes `Awaited`, and its writer runs again.
     Dropped,
-    /// The writer failed, so the datum will never exist.
+    /// The writer failed, so the datum will never exist any more.
     Lost,
 }
 
@@ -200,6 +221,8 @@ impl TaskTable {
             priority: spec.priority,
             attempts: 0,
             attempts_max: spec.retries.saturating_add(1),
+            retries: spec.retries,
+            was_done: false,
             missing: 0,
             since_ms: now_ms,
             edges,
@@ -223,6 +246,13 @@ impl TaskTable {
         self.datum_mut(data).count_reader(task, readers);
         let edge = self.edge(task, data.0);
         append(&mut self.edges, &mut self.data[at(data.0)].waiters, edge);
+    }
+
+    /// Adds a reader that had ended and runs again.
+    pub fn readd_reader(&mut self, data: DataId, reader: TaskId) {
+        let datum = self.datum_mut(data);
+        let readers = datum.readers + 1;
+        datum.count_reader(reader, readers);
     }
 
     /// Removes a reader that has ended.

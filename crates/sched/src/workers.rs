@@ -7,9 +7,8 @@
 //! one that can hold a task is always found: of those with equal processors the one with most free
 //! memory is the first.
 
-use crate::messages::{Location, LocationTarget};
+use crate::messages::{AttemptId, Location, LocationTarget};
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-use flow::TaskId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,10 +32,10 @@ struct Worker {
     place: PlaceId,
     resources: FreeResources,
     state: WorkerState,
-    running: BTreeSet<TaskId>,
+    running: BTreeSet<AttemptId>,
 }
 
-/// A running task.
+/// A running attempt.
 #[derive(Debug, Clone, Copy)]
 struct RunningTask {
     worker: WorkerId,
@@ -69,8 +68,8 @@ struct Place {
     /// True if it ever had a worker.
     existed: bool,
     free: FreeIndex,
-    /// The expected end, the start and the number of each task that runs there.
-    ends: BTreeSet<(u64, u64, TaskId)>,
+    /// The expected end and the start of each attempt that runs there.
+    ends: BTreeSet<(u64, u64, AttemptId)>,
 }
 
 /// Free processors, most first; then free memory; then the worker.
@@ -121,9 +120,9 @@ fn key_of(worker: WorkerId, resources: &FreeResources) -> FreeKey {
 /// Tells if a location can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocationState {
-    /// A worker is there, or at least has not been there yet.
+    /// A worker is there, or may come.
     Possible,
-    /// No active worker is there any more, or none there can ever hold the task.
+    /// No active worker is there any more or ever will be, or none there can ever hold the task.
     Gone,
 }
 
@@ -135,7 +134,7 @@ pub struct Workers {
     free: FreeIndex,
     /// The places with a free processor.
     free_places: BTreeSet<PlaceId>,
-    running: HashMap<TaskId, RunningTask>,
+    running: HashMap<AttemptId, RunningTask>,
     /// The capacity with most processors (then memory) of an active worker.
     largest: Option<MachineCapacity>,
     /// The processors of all active workers.
@@ -143,8 +142,10 @@ pub struct Workers {
     /// The processors that tasks lend in all.
     lent: u32,
     active: u32,
-    /// True if no worker will join.
+    /// True if no worker was or will be missing.
     is_fixed: bool,
+    /// True if no worker will join.
+    is_complete: bool,
     /// The number of places with active workers.
     active_places: u32,
     /// The number of places with active workers that are short of storage.
@@ -175,6 +176,12 @@ impl Workers {
     /// Declares that the workers are all that will ever be.
     pub fn fix(&mut self) {
         self.is_fixed = true;
+        self.is_complete = true;
+    }
+
+    /// Declares that no worker will join. Those that are there may still go.
+    pub fn complete(&mut self) {
+        self.is_complete = true;
     }
 
     /// Takes an active worker out of the index: it gets no more tasks.
@@ -198,8 +205,9 @@ impl Workers {
         self.largest = active.map(|entry| entry.resources.machine()).max();
     }
 
-    /// Marks a worker as lost and returns the tasks that ran there; the caller ends each of them.
-    pub fn lose(&mut self, worker: WorkerId) -> Vec<TaskId> {
+    /// Marks a worker as lost and returns the attempts that ran there; the caller ends each of
+    /// them.
+    pub fn lose(&mut self, worker: WorkerId) -> Vec<AttemptId> {
         self.drain(worker);
         let Some(entry) = self.all.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return Vec::new() };
         entry.state = WorkerState::Lost;
@@ -316,6 +324,7 @@ impl Workers {
     /// Tells if a task with this demand can ever run at a location.
     pub fn location_state(&self, location: Location, demand: Demand) -> LocationState {
         let of_worker = |worker, slot: SlotId| match self.worker(worker) {
+            None if self.is_complete => LocationState::Gone,
             None => LocationState::Possible,
             Some(entry) => {
                 let machine = entry.resources.machine();
@@ -327,6 +336,10 @@ impl Workers {
         match location.at {
             LocationTarget::Worker(worker) => of_worker(worker, SlotId(0)),
             LocationTarget::Slot(worker, slot) => of_worker(worker, slot),
+            LocationTarget::Place(_) if self.is_complete => {
+                let holds = self.find_for_reservation(demand, Some(location.at)).is_some();
+                if holds { LocationState::Possible } else { LocationState::Gone }
+            }
             LocationTarget::Place(place) => match self.places.get(&place) {
                 Some(place) if place.existed && place.active == 0 => LocationState::Gone,
                 _ => LocationState::Possible,
@@ -401,10 +414,11 @@ impl Workers {
         all.min().map(|(_, worker)| worker)
     }
 
-    /// Starts a task, which is expected to take `expected_ms` if that is known. Returns its lane.
+    /// Starts an attempt, which is expected to take `expected_ms` if that is known. Returns its
+    /// lane.
     pub fn start(
         &mut self,
-        task: TaskId,
+        attempt: AttemptId,
         (worker, slot): (WorkerId, Option<SlotId>),
         demand: Demand,
         (now_ms, expected_ms): (u64, Option<u64>),
@@ -414,29 +428,29 @@ impl Workers {
         assert!(entry.state == WorkerState::Active, "tasks start on active workers");
         let (place, lent) = (entry.place, entry.resources.lent());
         let slot = entry.resources.acquire(demand, slot);
-        entry.running.insert(task);
+        entry.running.insert(attempt);
         self.lent += self.worker_mut(worker).resources.lent() - lent;
         self.insert_free(worker);
         let expected_end_ms = now_ms.saturating_add(expected_ms.unwrap_or(0));
         let running = RunningTask { worker, slot, demand, since_ms: now_ms, expected_end_ms };
-        self.places.entry(place).or_default().ends.insert((expected_end_ms, now_ms, task));
-        assert!(self.running.insert(task, running).is_none(), "a task runs once at a time");
+        self.places.entry(place).or_default().ends.insert((expected_end_ms, now_ms, attempt));
+        assert!(self.running.insert(attempt, running).is_none(), "an attempt starts once");
         slot
     }
 
-    /// Ends a running task; returns where it ran. Panics if the task does not run.
-    pub fn end(&mut self, task: TaskId) -> (WorkerId, SlotId) {
-        let running = self.running.remove(&task).expect("only a running task reports its end");
+    /// Ends an attempt; returns where it ran. Panics if it does not run.
+    pub fn end(&mut self, attempt: AttemptId) -> (WorkerId, SlotId) {
+        let running = self.running.remove(&attempt).expect("only a running task reports its end");
         let RunningTask { worker, slot, demand, since_ms, expected_end_ms } = running;
         self.remove_free(worker);
         let entry = self.worker_mut(worker);
         let (place, lent) = (entry.place, entry.resources.lent());
-        entry.running.remove(&task);
+        entry.running.remove(&attempt);
         entry.resources.release(demand, slot);
         let returned = lent - entry.resources.lent();
         self.lent -= returned;
         self.insert_free(worker);
-        self.places.entry(place).or_default().ends.remove(&(expected_end_ms, since_ms, task));
+        self.places.entry(place).or_default().ends.remove(&(expected_end_ms, since_ms, attempt));
         (worker, slot)
     }
 
@@ -494,6 +508,7 @@ impl Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flow::TaskId;
 
     const ONE: Demand = Demand { cpus: 1, memory: 0 };
 
@@ -505,6 +520,10 @@ mod tests {
         workers
     }
 
+    fn first(task: u32) -> AttemptId {
+        AttemptId { task: TaskId(task), attempt: 1 }
+    }
+
     fn any(_: WorkerId) -> bool {
         true
     }
@@ -512,9 +531,9 @@ mod tests {
     #[test]
     fn the_least_loaded_worker_is_found_of_all_and_at_a_place() {
         let mut workers = workers(&[7, 7, 8]);
-        workers.start(TaskId(0), (WorkerId(0), None), ONE, (0, None));
+        workers.start(first(0), (WorkerId(0), None), ONE, (0, None));
         assert_eq!(workers.find(ONE, None, &any), Some(WorkerId(1)));
-        workers.start(TaskId(1), (WorkerId(2), None), ONE, (0, None));
+        workers.start(first(1), (WorkerId(2), None), ONE, (0, None));
         assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(7))), &any), Some(WorkerId(1)));
         assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(8))), &any), Some(WorkerId(2)));
         assert_eq!(workers.find(Demand { cpus: 2, memory: 11 }, None, &any), None);
@@ -523,12 +542,12 @@ mod tests {
     #[test]
     fn a_drained_worker_is_not_found_and_a_lost_one_returns_its_tasks() {
         let mut workers = workers(&[7, 8]);
-        workers.start(TaskId(5), (WorkerId(0), Some(SlotId(1))), ONE, (0, None));
+        workers.start(first(5), (WorkerId(0), Some(SlotId(1))), ONE, (0, None));
         workers.drain(WorkerId(0));
         assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(7))), &any), None);
         assert!(!workers.is_active_place(PlaceId(7)) && workers.slots() == 2);
-        assert_eq!(workers.lose(WorkerId(0)), [TaskId(5)]);
-        assert_eq!(workers.end(TaskId(5)), (WorkerId(0), SlotId(1)));
+        assert_eq!(workers.lose(WorkerId(0)), [first(5)]);
+        assert_eq!(workers.end(first(5)), (WorkerId(0), SlotId(1)));
         let hard = |at| Location { at, hard: true };
         assert_eq!(workers.location_state(hard(LocationTarget::Place(PlaceId(7))), ONE), LocationState::Gone);
         assert_eq!(workers.location_state(hard(LocationTarget::Place(PlaceId(9))), ONE), LocationState::Possible);
@@ -542,9 +561,9 @@ mod tests {
     fn the_wait_at_a_place_is_the_rest_of_what_is_expected_or_else_what_passed() {
         let mut workers = workers(&[7]);
         assert_eq!(workers.wait_ms(PlaceId(7), 0), None);
-        workers.start(TaskId(0), (WorkerId(0), None), ONE, (100, Some(50)));
+        workers.start(first(0), (WorkerId(0), None), ONE, (100, Some(50)));
         assert_eq!([110, 150, 160].map(|now| workers.wait_ms(PlaceId(7), now)), [Some(40), Some(50), Some(60)]);
-        workers.start(TaskId(1), (WorkerId(0), None), ONE, (160, None));
+        workers.start(first(1), (WorkerId(0), None), ONE, (160, None));
         assert_eq!(workers.wait_ms(PlaceId(7), 170), Some(10));
     }
 

@@ -6,10 +6,13 @@ use fuse_transport::{FuseOp, FuseReply};
 use placement::FileId;
 use rustix::{fs::OFlags, io::Errno};
 use vfs::Handle;
-use wire::{LockOwner, LockStyle, OpenFlags, WritePlace};
+use wire::{Attributes, LockOwner, LockStyle, OpenFlags, Outcome, WritePlace};
 
-use super::{FuseFs, RequestContext, names::new_mode};
-use crate::{kernel_state::can_map, translate};
+use super::{FuseFs, RequestContext, counted, names::new_mode};
+use crate::{
+    kernel_state::{UnansweredOpen, can_map},
+    translate,
+};
 
 impl FuseFs {
     pub(super) fn files(&self, context: RequestContext, operation: &FuseOp<'_>, reply: FuseReply) {
@@ -22,13 +25,13 @@ impl FuseFs {
             FuseOp::Create { name, flags, mode, umask, kill_set_id } => {
                 let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
                 let made = vfs.create(file, name, new_mode(mode, umask), context.owner, flags);
-                self.serve("create", made, reply, self.created(flags));
+                self.serve("create", self.counted_open(made), reply, self.created(flags));
             }
             FuseOp::Tmpfile { flags, mode, umask } => {
                 let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
                 let flags = OpenFlags { exclusive: false, ..self.open_flags(flags) };
                 let made = vfs.create_unnamed(file, new_mode(mode, umask), context.owner, flags, linkable);
-                self.serve("tmpfile", made, reply, self.created(flags));
+                self.serve("tmpfile", self.counted_open(made), reply, self.created(flags));
             }
             // A read with a lock owner comes from a program and bypasses the page cache; any other
             // fills the cache.
@@ -87,15 +90,30 @@ impl FuseFs {
         });
     }
 
-    /// Replies with a file that was created and opened.
-    fn created(&self, flags: OpenFlags) -> impl FnOnce(FuseReply, (wire::Attributes, Handle)) + Send + use<> {
+    /// The answer of `made`, which creates and opens a file, with its lookup counted. The file may
+    /// have existed before.
+    fn counted_open<M: Future<Output = Outcome<(Attributes, Handle)>>>(
+        &self,
+        made: M,
+    ) -> impl Future<Output = Outcome<(Attributes, UnansweredOpen)>> + use<M> {
+        let (kernel, vfs) = (Arc::clone(&self.kernel), self.vfs.clone());
+        let owner = Arc::clone(&kernel);
+        let made = async move { made.await.map(|(found, handle)| (found, UnansweredOpen::new(owner, handle))) };
+        let stat = move |(found, open): (Attributes, _)| {
+            let stat = vfs.stat(found.file);
+            // The file is open, which is answered even if there are no newer attributes.
+            async move { Ok((stat.await.unwrap_or(found), open)) }
+        };
+        counted(kernel, made, |(found, _)| found.file, stat)
+    }
+
+    /// Replies with a file that was created and opened, and whose lookup is counted.
+    fn created(&self, flags: OpenFlags) -> impl FnOnce(FuseReply, (Attributes, UnansweredOpen)) + Send + use<> {
         let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
-        let in_flight = kernel.begin_lookup();
-        move |reply, (mut found, handle)| {
+        move |reply, (mut found, open)| {
+            let Some(handle) = open.into_handle() else { return };
             let opened = kernel.register_open(found.file, handle, flags);
             found.cacheable &= opened.backing.is_none() || !can_map(flags);
-            kernel.add_lookup(found.file);
-            drop(in_flight);
             if !reply.created(&cache_policy.entry(&found), opened) {
                 kernel.undo_open(found.file, handle);
                 kernel.forget_lookups(found.file, 1);

@@ -6,7 +6,7 @@ use fuse_transport::{FuseEntry, FuseOp, FuseReply};
 use placement::FileId;
 use wire::{Mode, Name, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
 
-use super::{FuseFs, RequestContext};
+use super::{FuseFs, RequestContext, counted};
 use crate::{errno, listing, translate};
 
 /// A rename request of the kernel.
@@ -64,9 +64,10 @@ impl FuseFs {
         if name == b"." || name == b".." {
             return self.lookup_by_inode(parent, name == b"..", reply);
         }
-        let found = self.vfs.lookup(parent, name);
+        let (found, again, name) = (self.vfs.lookup(parent, name), self.vfs.clone(), name.to_vec());
+        let found = counted(Arc::clone(&self.kernel), found, |found| found.file, move |_| again.lookup(parent, &name));
         if !self.cache_policy.caches_absence() {
-            return self.serve("lookup", found, reply, self.entry());
+            return self.serve("lookup", found, reply, self.counted_entry());
         }
         let found = async move {
             match found.await {
@@ -74,7 +75,7 @@ impl FuseFs {
                 other => other.map(Some),
             }
         };
-        let (present, absent) = (self.entry(), FuseEntry::absent(self.cache_policy.name_ttl()));
+        let (present, absent) = (self.counted_entry(), FuseEntry::absent(self.cache_policy.name_ttl()));
         self.serve("lookup", found, reply, move |reply, found| match found {
             Some(found) => present(reply, found),
             None => drop(reply.entry(&absent)),
@@ -85,11 +86,15 @@ impl FuseFs {
     /// file by its number, which is never reused, or a directory's parent.
     fn lookup_by_inode(&self, file: FileId, parent_of: bool, reply: FuseReply) {
         let vfs = self.vfs.clone();
-        let found = async move {
-            let file = if parent_of { vfs.parent(file).await? } else { file };
-            vfs.stat(file).await
+        let ask = move || {
+            let vfs = vfs.clone();
+            async move {
+                let file = if parent_of { vfs.parent(file).await? } else { file };
+                vfs.stat(file).await
+            }
         };
-        self.serve("lookup", found, reply, self.entry());
+        let found = counted(Arc::clone(&self.kernel), ask(), |found| found.file, move |_| ask());
+        self.serve("lookup", found, reply, self.counted_entry());
     }
 
     /// Adds a hard link. A file that exists but has lost its last name cannot be linked, as on a
@@ -124,7 +129,7 @@ impl FuseFs {
             let (kernel, cache_policy) = (Arc::clone(&self.kernel), self.cache_policy);
             let in_flight = kernel.begin_lookup();
             self.serve("readdir", page, reply, move |reply, page| {
-                listing::send_full(reply, &page, (size, lasting), &cache_policy, &kernel);
+                listing::send_full(reply, &page, (size, lasting), &cache_policy, (&kernel, &in_flight));
                 drop(in_flight);
             });
         } else {

@@ -75,6 +75,25 @@ pub async fn into_pool(base: &WorkspaceBase, host: PathBuf, place: &Path) -> Res
     .await
 }
 
+/// Copies a directory of the host with its files and directories into the pool. Links, sockets and
+/// other special files are left out.
+pub async fn directory_into_pool(base: &WorkspaceBase, top: &Path, place: &Path) -> Result<(), WorkspaceError> {
+    let mut directories = vec![(top.to_path_buf(), place.to_path_buf())];
+    while let Some((directory, place)) = directories.pop() {
+        base.make_dir(&place).await?;
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            let (path, place) = (entry.path(), place.join(entry.file_name()));
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => directories.push((path, place)),
+                Ok(kind) if kind.is_file() => drop(into_pool(base, path, &place).await?),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Opens a file for reading, even if its tool made it unreadable and it belongs to this user.
 fn open_output(host: &Path, mode: u32) -> io::Result<File> {
     match File::open(host) {
@@ -145,11 +164,11 @@ pub fn bytes_of(path: &Path) -> &[u8] {
 
 /// Operations on the pool by path that both modes need.
 impl WorkspaceBase {
-    pub(super) async fn make_dir(&self, place: &Path) -> Result<(), WorkspaceError> {
+    pub(crate) async fn make_dir(&self, place: &Path) -> Result<(), WorkspaceError> {
         self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
-    pub(super) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), WorkspaceError> {
+    pub(crate) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), WorkspaceError> {
         self.pool.write_file(bytes_of(place), bytes).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
@@ -163,7 +182,7 @@ impl WorkspaceBase {
     }
 
     /// Attributes of the file at `place`; `None` if nothing exists there.
-    pub(super) async fn find(&self, place: &Path) -> Result<Option<wire::Attributes>, WorkspaceError> {
+    pub(crate) async fn find(&self, place: &Path) -> Result<Option<wire::Attributes>, WorkspaceError> {
         match self.pool.resolve(bytes_of(place)).await {
             Ok(attributes) => Ok(Some(attributes)),
             Err(Refusal::NotFound(_) | Refusal::NotDirectory(_)) => Ok(None),
@@ -171,7 +190,7 @@ impl WorkspaceBase {
         }
     }
 
-    pub(super) async fn names_in(&self, place: &Path) -> Result<Vec<OsString>, WorkspaceError> {
+    pub(crate) async fn names_in(&self, place: &Path) -> Result<Vec<OsString>, WorkspaceError> {
         const PAGE: usize = 1024;
         let dir = self.pool.resolve(bytes_of(place)).await.map_err(WorkspaceError::pool(place))?.file;
         let (mut names, mut after) = (Vec::new(), 0);
@@ -183,24 +202,24 @@ impl WorkspaceBase {
         }
     }
 
-    pub(super) async fn remove(&self, place: &Path) -> Result<(), WorkspaceError> {
+    pub(crate) async fn remove(&self, place: &Path) -> Result<(), WorkspaceError> {
         self.pool.remove_tree(bytes_of(place)).await.map_err(WorkspaceError::pool(place))
     }
 
     /// The directory of `place`, created if it does not exist, and the last name.
-    pub(super) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), WorkspaceError> {
+    pub(crate) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), WorkspaceError> {
         let directory = place.parent().unwrap_or(Path::new(""));
         let parent = self.pool.make_directories(bytes_of(directory)).await.map_err(WorkspaceError::pool(directory))?;
         Ok((parent.file, place.file_name().unwrap_or_default().as_bytes().to_vec()))
     }
 
-    pub(super) async fn link(&self, place: &Path, target: &Path) -> Result<(), WorkspaceError> {
+    pub(crate) async fn link(&self, place: &Path, target: &Path) -> Result<(), WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
         let target = target.as_os_str().as_bytes();
         self.pool.make_symlink(parent, &name, target, self.owner).await.map(drop).map_err(WorkspaceError::pool(place))
     }
 
-    pub(super) async fn bind(&self, host: &Path, place: &Path) -> Result<(), WorkspaceError> {
+    pub(crate) async fn bind(&self, host: &Path, place: &Path) -> Result<(), WorkspaceError> {
         let (parent, name) = self.parent(place).await?;
         self.pool.bind(parent, &name, host).await.map(drop).map_err(WorkspaceError::pool(place))
     }

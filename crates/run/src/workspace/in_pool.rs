@@ -6,12 +6,12 @@
 use super::background_remove::BackgroundRemover;
 use super::preloaded::PreloadSetup;
 use super::{CollectResult, MissingOutput, OutputFile, WorkspaceBase, WorkspaceError};
-use crate::layout;
+use crate::order::AttemptOrder;
 use exec::ToolPath;
-use flow::{DataId, TaskCommand, TaskId};
+use flow::TaskCommand;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wire::Kind;
 
 /// Tasks' access to the pool in direct mode.
@@ -28,26 +28,26 @@ impl PoolStorage {
         &self,
         base: &WorkspaceBase,
         remover: &BackgroundRemover,
-        task: TaskId,
+        order: &AttemptOrder,
         keep: bool,
     ) -> Result<CollectResult, WorkspaceError> {
-        let collected = self.look_up(base, task).await?;
+        let collected = self.look_up(base, order).await?;
         if let (CollectResult::All(_), false) = (&collected, keep) {
-            remove_leftovers(base, remover, task).await?;
+            remove_leftovers(base, remover, order).await?;
         }
         Ok(collected)
     }
 
     /// Looks up the task's outputs: their sizes, or what is wrong with them.
-    async fn look_up(&self, base: &WorkspaceBase, task: TaskId) -> Result<CollectResult, WorkspaceError> {
+    async fn look_up(&self, base: &WorkspaceBase, order: &AttemptOrder) -> Result<CollectResult, WorkspaceError> {
         let (mut made, mut missing) = (Vec::new(), Vec::new());
-        for data in base.outputs(task) {
-            let place = layout::member(&base.flow, data);
+        for output in &order.outputs {
+            let place = order.directory.join(&output.place);
             let found = match base.find(&place).await? {
                 None => "nothing is there",
                 Some(attributes) => match attributes.kind {
                     Kind::File => {
-                        made.push(OutputFile::new(data, &attributes));
+                        made.push(OutputFile::new(output.data, &attributes));
                         continue;
                     }
                     Kind::Directory => "a directory is there",
@@ -55,7 +55,7 @@ impl PoolStorage {
                     _ => "what is there is not a regular file",
                 },
             };
-            missing.push(MissingOutput { data, path: self.root.join(place), found });
+            missing.push(MissingOutput { name: output.name.clone(), path: self.root.join(place), found });
         }
         Ok(if missing.is_empty() { CollectResult::All(made) } else { CollectResult::Missing(missing) })
     }
@@ -63,10 +63,10 @@ impl PoolStorage {
     pub async fn prepare_task(
         &self,
         base: &WorkspaceBase,
-        task: TaskId,
+        order: &AttemptOrder,
         command: &TaskCommand,
     ) -> Result<(), WorkspaceError> {
-        base.make_dir(Path::new(&layout::task_dir(&base.flow, task))).await?;
+        base.make_dir(&order.directory).await?;
         for (path, text) in &command.lists {
             base.write(self.pool_path(path), text.as_bytes()).await?;
         }
@@ -90,14 +90,12 @@ impl PoolStorage {
 async fn remove_leftovers(
     base: &WorkspaceBase,
     remover: &BackgroundRemover,
-    task: TaskId,
+    order: &AttemptOrder,
 ) -> Result<(), WorkspaceError> {
-    let dir = PathBuf::from(layout::task_dir(&base.flow, task));
-    let places = base.outputs(task).map(|id| base.flow.place_in_task(id));
-    let kept: HashSet<OsString> = places.filter_map(|place| first_part(Path::new(&place))).collect();
-    for name in base.names_in(&dir).await? {
+    let kept: HashSet<OsString> = order.outputs.iter().filter_map(|output| first_part(&output.place)).collect();
+    for name in base.names_in(&order.directory).await? {
         if !kept.contains(&name) {
-            remover.remove(dir.join(name));
+            remover.remove(order.directory.join(name));
         }
     }
     Ok(())
@@ -107,17 +105,12 @@ fn first_part(path: &Path) -> Option<OsString> {
     path.components().next().map(|part| part.as_os_str().to_owned())
 }
 
-pub async fn discard(base: &WorkspaceBase, task: TaskId) -> Result<(), WorkspaceError> {
-    let dir = layout::task_dir(&base.flow, task);
-    match base.find(Path::new(&dir)).await? {
-        Some(_) => base.remove(Path::new(&dir)).await,
-        None => Ok(()),
-    }
-}
-
 impl WorkspaceBase {
-    /// The members that a task writes.
-    pub(crate) fn outputs(&self, task: TaskId) -> impl Iterator<Item = DataId> + '_ {
-        self.flow.outputs(task)
+    /// Removes the directory of an attempt from the pool, if it is there.
+    pub(crate) async fn discard(&self, directory: &Path) -> Result<(), WorkspaceError> {
+        match self.find(directory).await? {
+            Some(_) => self.remove(directory).await,
+            None => Ok(()),
+        }
     }
 }

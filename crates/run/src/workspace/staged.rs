@@ -2,9 +2,9 @@
 //! generic storage buffer").
 
 use super::host_cleanup::remove_any;
-use super::{CollectResult, MissingOutput, OutputFile, WorkspaceBase, WorkspaceError, copy, in_pool};
-use crate::layout;
-use flow::{DataId, TaskCommand, TaskId};
+use super::{CollectResult, MissingOutput, OutputFile, WorkspaceBase, WorkspaceError, copy};
+use crate::order::{AttemptOrder, InputPlace};
+use flow::{DataId, TaskCommand};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -31,34 +31,34 @@ impl StagedStorage {
     pub async fn prepare_task(
         &self,
         base: &WorkspaceBase,
-        task: TaskId,
+        order: &AttemptOrder,
         command: &TaskCommand,
     ) -> Result<(), WorkspaceError> {
-        self.copy_inputs(base, task).await?;
-        if let Err(error) = self.make_directory(base, task, command) {
-            self.release(base, task).await?;
+        self.provide_inputs(base, order).await?;
+        if let Err(error) = self.make_directory(order, command) {
+            self.release(order).await?;
             return Err(error);
         }
         Ok(())
     }
 
-    pub async fn collect(&self, base: &WorkspaceBase, task: TaskId) -> Result<CollectResult, WorkspaceError> {
+    pub async fn collect(&self, base: &WorkspaceBase, order: &AttemptOrder) -> Result<CollectResult, WorkspaceError> {
         let (mut made, mut missing) = (Vec::new(), Vec::new());
-        for data in base.outputs(task) {
-            let place = layout::member(&base.flow, data);
+        for output in &order.outputs {
+            let place = order.directory.join(&output.place);
             let path = self.root.join(&place);
             match not_a_file(&self.root, &place) {
-                Some(found) => missing.push(MissingOutput { data, path: path.into(), found }),
+                Some(found) => missing.push(MissingOutput { name: output.name.clone(), path: path.into(), found }),
                 None if missing.is_empty() => {
                     copy::into_pool(base, path, &place).await?;
                     let found = base.find(&place).await?;
-                    made.extend(found.map(|found| OutputFile::new(data, &found)));
+                    made.extend(found.map(|found| OutputFile::new(output.data, &found)));
                 }
                 None => {}
             }
         }
         if missing.is_empty() {
-            self.release(base, task).await?;
+            self.release(order).await?;
             return Ok(CollectResult::All(made));
         }
         Ok(CollectResult::Missing(missing))
@@ -66,58 +66,71 @@ impl StagedStorage {
 
     /// Removes the files of the attempt on the RAM disk, and outputs that it already copied into
     /// the pool.
-    pub async fn discard(&self, base: &WorkspaceBase, task: TaskId) -> Result<(), WorkspaceError> {
-        let left = self.release(base, task).await;
-        left.and(in_pool::discard(base, task).await)
+    pub async fn discard(&self, base: &WorkspaceBase, order: &AttemptOrder) -> Result<(), WorkspaceError> {
+        let left = self.release(order).await;
+        left.and(base.discard(&order.directory).await)
+    }
+
+    /// Copies the directory of a failed attempt into the pool and removes it here.
+    pub async fn leave(&self, base: &WorkspaceBase, order: &AttemptOrder) -> Result<(), WorkspaceError> {
+        let copied = copy::directory_into_pool(base, &self.root.join(&order.directory), &order.directory).await;
+        copied.and(self.release(order).await)
     }
 
     /// Releases the inputs and removes the task's directory.
-    pub async fn release(&self, base: &WorkspaceBase, task: TaskId) -> Result<(), WorkspaceError> {
+    async fn release(&self, order: &AttemptOrder) -> Result<(), WorkspaceError> {
         // Release the inputs even if the directory cannot be removed.
-        let removed = remove(&self.root.join(layout::task_dir(&base.flow, task)));
+        let removed = remove(&self.root.join(&order.directory));
         let mut resident = self.resident.lock().await;
-        let given_back =
-            self.copied_inputs(base, task).into_iter().map(|data| self.release_input(base, &mut resident, data));
-        given_back.fold(removed, Result::and)
+        order.inputs.iter().map(|input| self.release_input(&mut resident, input)).fold(removed, Result::and)
     }
 
-    /// Copies the inputs that are not on the RAM disk yet.
-    async fn copy_inputs(&self, base: &WorkspaceBase, task: TaskId) -> Result<(), WorkspaceError> {
+    /// Copies the inputs that are not on the RAM disk yet, and makes links to those of the host.
+    async fn provide_inputs(&self, base: &WorkspaceBase, order: &AttemptOrder) -> Result<(), WorkspaceError> {
         let mut resident = self.resident.lock().await;
-        let mut brought = Vec::new();
-        for data in self.copied_inputs(base, task) {
-            let place = layout::member(&base.flow, data);
-            if !resident.contains_key(&data)
-                && let Err(error) = copy::out_of_pool(base, &place, self.root.join(&place)).await
+        for (number, input) in order.inputs.iter().enumerate() {
+            if !resident.contains_key(&input.data)
+                && let Err(error) = self.provide_input(base, input).await
             {
-                brought.into_iter().try_for_each(|data| self.release_input(base, &mut resident, data))?;
+                order.inputs[..number].iter().try_for_each(|input| self.release_input(&mut resident, input))?;
                 return Err(error);
             }
-            *resident.entry(data).or_default() += 1;
-            brought.push(data);
+            *resident.entry(input.data).or_default() += 1;
         }
         Ok(())
     }
 
-    /// Removes one reader of a member; the copy is removed with the last.
-    fn release_input(
-        &self,
-        base: &WorkspaceBase,
-        resident: &mut HashMap<DataId, u32>,
-        data: DataId,
-    ) -> Result<(), WorkspaceError> {
-        let readers = resident.get_mut(&data).expect("a task gives back only what it was brought");
+    async fn provide_input(&self, base: &WorkspaceBase, input: &InputPlace) -> Result<(), WorkspaceError> {
+        let target = self.root.join(&input.place);
+        match &input.bound {
+            None => copy::out_of_pool(base, &input.place, target).await,
+            Some(host) => {
+                let directory = target.parent().map(Path::to_path_buf).unwrap_or_default();
+                fs::create_dir_all(&directory).map_err(WorkspaceError::host(directory))?;
+                // Two members may name one file of the data directory.
+                match symlink(host, &target) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                    linked => linked.map_err(WorkspaceError::host(target)),
+                }
+            }
+        }
+    }
+
+    /// Removes one reader of a member; the copy is removed with the last. Links to the host's files
+    /// stay until the end.
+    fn release_input(&self, resident: &mut HashMap<DataId, u32>, input: &InputPlace) -> Result<(), WorkspaceError> {
+        let readers = resident.get_mut(&input.data).expect("a task gives back only what it was brought");
         *readers -= 1;
         if *readers > 0 {
             return Ok(());
         }
-        resident.remove(&data);
-        remove(&self.root.join(layout::member(&base.flow, data)))
+        resident.remove(&input.data);
+        if input.bound.is_some() { Ok(()) } else { remove(&self.root.join(&input.place)) }
     }
 
     /// Makes the task's directory with its lists and links.
-    fn make_directory(&self, base: &WorkspaceBase, task: TaskId, command: &TaskCommand) -> Result<(), WorkspaceError> {
-        let dir = self.root.join(layout::task_dir(&base.flow, task));
+    fn make_directory(&self, order: &AttemptOrder, command: &TaskCommand) -> Result<(), WorkspaceError> {
+        let dir = self.root.join(&order.directory);
         fs::create_dir_all(&dir).map_err(WorkspaceError::host(dir))?;
         for (path, text) in &command.lists {
             fs::write(path, text).map_err(WorkspaceError::host(path))?;
@@ -129,24 +142,6 @@ impl StagedStorage {
             }
         }
         Ok(())
-    }
-
-    /// Makes a link to an input, which stays on the host's disk.
-    pub fn link_input(&self, host: &Path, place: &Path) -> Result<(), WorkspaceError> {
-        let link = self.root.join(place);
-        let directory = link.parent().map(Path::to_path_buf).unwrap_or_default();
-        fs::create_dir_all(&directory).map_err(WorkspaceError::host(directory))?;
-        symlink(host, &link).map_err(WorkspaceError::host(link))
-    }
-
-    /// The inputs of a task that lie in the pool, each once; bound ones are links that were made at
-    /// the start.
-    fn copied_inputs(&self, base: &WorkspaceBase, task: TaskId) -> Vec<DataId> {
-        let mut inputs: Vec<DataId> = base.flow.inputs(task).collect();
-        inputs.sort_unstable();
-        inputs.dedup();
-        inputs.retain(|id| !self.root.join(layout::member(&base.flow, *id)).is_symlink());
-        inputs
     }
 }
 

@@ -2,7 +2,9 @@
 //! happens to the readers.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout;
+use crate::layout::{self, Layout};
+use crate::order::AttemptOrder;
+use crate::run_files::RunFiles;
 use crate::workspace::{CollectResult, PoolStorage, StagedStorage, StorageModes, Workspace};
 use flow::{DataId, TaskId};
 use std::fs;
@@ -44,20 +46,28 @@ impl Bench {
         let disk = tempfile::tempdir().unwrap();
         let modes =
             StorageModes { staged: Some(StagedStorage::new(disk.path().to_path_buf())), ..StorageModes::default() };
-        let space = Workspace::new(pool, modes, flow.clone(), CancellationToken::new());
+        let space = Workspace::new(pool, modes, CancellationToken::new());
         let bench = Self { space, flow, disk };
         bench.prepare_task(MAKE).await;
         fs::write(bench.path_of(A), "tide").unwrap();
         assert!(
-            matches!(bench.space.collect(MAKE, false).await.unwrap(), CollectResult::All(made) if made[0].bytes == 4)
+            matches!(bench.space.collect(&bench.order(MAKE), false).await.unwrap(), CollectResult::All(made) if made[0].bytes == 4)
         );
         bench
     }
 
     async fn prepare_task(&self, task: TaskId) {
-        let path_of = |id| self.space.path_of(task, id).text();
-        let command = self.flow.command(task, &self.space.dir_of(task).text(), &path_of);
-        self.space.prepare_task(task, &command).await.unwrap();
+        let order = self.order(task);
+        self.space.prepare_task(&order, &self.space.command(&order)).await.unwrap();
+    }
+
+    fn order(&self, task: TaskId) -> AttemptOrder {
+        AttemptOrder::new(&self.flow, &Layout::default(), (task, 1), PathBuf::new(), &|_| None)
+    }
+
+    fn run_files(&self) -> RunFiles {
+        let pool = self.space.base.pool.clone();
+        RunFiles::new(pool, self.flow.clone(), (PathBuf::new(), false), CancellationToken::new())
     }
 
     /// Path of a member on the RAM disk.
@@ -80,11 +90,11 @@ async fn a_copy_goes_with_its_last_reader() {
     assert!(!bench.copy_of_a(), "after its writer nobody reads it yet");
     bench.prepare_task(FIRST).await;
     bench.prepare_task(SECOND).await;
-    bench.space.discard(FIRST).await.unwrap();
+    bench.space.discard(&bench.order(FIRST)).await.unwrap();
     assert!(bench.copy_of_a(), "the second task still reads it");
     assert_eq!(fs::read(bench.path_of(A)).unwrap(), b"tide");
     fs::write(bench.path_of(DataId(2)), "out").unwrap();
-    assert!(matches!(bench.space.collect(SECOND, false).await.unwrap(), CollectResult::All(_)));
+    assert!(matches!(bench.space.collect(&bench.order(SECOND), false).await.unwrap(), CollectResult::All(_)));
     assert!(!bench.copy_of_a());
     assert!(!bench.dir_of(SECOND).exists());
 }
@@ -92,10 +102,10 @@ async fn a_copy_goes_with_its_last_reader() {
 #[tokio::test]
 async fn what_a_run_makes_is_asked_to_lie_at_its_own_node() {
     let bench = Bench::new().await;
-    bench.space.set_local_placement().await.unwrap();
+    bench.run_files().set_local_placement().await.unwrap();
     bench.prepare_task(FIRST).await;
     fs::write(bench.path_of(B), "tide").unwrap();
-    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), CollectResult::All(_)));
+    assert!(matches!(bench.space.collect(&bench.order(FIRST), false).await.unwrap(), CollectResult::All(_)));
     let made = bench.space.base.pool.resolve(layout::member(&bench.flow, B).as_os_str().as_bytes()).await.unwrap().file;
     assert_eq!(bench.space.base.pool.xattr(made, wire::PLACEMENT).await.unwrap(), "here");
 }
@@ -108,11 +118,11 @@ async fn an_output_in_a_directory_that_is_a_link_is_refused() {
     fs::write(default_cwd.path().join("B"), "of others").unwrap();
     fs::remove_dir_all(bench.dir_of(FIRST)).unwrap();
     std::os::unix::fs::symlink(default_cwd.path(), bench.dir_of(FIRST)).unwrap();
-    let CollectResult::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
+    let CollectResult::Missing(missing) = bench.space.collect(&bench.order(FIRST), false).await.unwrap() else {
         panic!("what lies elsewhere was taken over")
     };
     assert_eq!(missing[0].found, "its directory is a symbolic link, and the pool keeps files");
-    bench.space.discard(FIRST).await.unwrap();
+    bench.space.discard(&bench.order(FIRST)).await.unwrap();
     assert!(!bench.dir_of(FIRST).is_symlink());
     assert_eq!(fs::read(default_cwd.path().join("B")).unwrap(), b"of others", "what the link led to stays");
 }
@@ -121,11 +131,11 @@ async fn an_output_in_a_directory_that_is_a_link_is_refused() {
 async fn a_missing_output_keeps_the_directory_until_it_is_discarded_and_then_all_goes() {
     let bench = Bench::new().await;
     bench.prepare_task(FIRST).await;
-    let CollectResult::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
+    let CollectResult::Missing(missing) = bench.space.collect(&bench.order(FIRST), false).await.unwrap() else {
         panic!("B was not written")
     };
-    assert_eq!((missing[0].data, missing[0].found), (B, "nothing is there"));
-    bench.space.discard(FIRST).await.unwrap();
+    assert_eq!((missing[0].name.as_str(), missing[0].found), ("B", "nothing is there"));
+    bench.space.discard(&bench.order(FIRST)).await.unwrap();
     assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
 }
 
@@ -135,19 +145,20 @@ async fn a_failed_attempt_leaves_nothing_in_the_pool() {
     let before = bench.space.usage().files;
     bench.prepare_task(FIRST).await;
     fs::write(bench.path_of(B), "half").unwrap();
-    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), CollectResult::All(_)));
+    assert!(matches!(bench.space.collect(&bench.order(FIRST), false).await.unwrap(), CollectResult::All(_)));
     bench.prepare_task(FIRST).await;
-    bench.space.discard(FIRST).await.unwrap();
+    bench.space.discard(&bench.order(FIRST)).await.unwrap();
     assert_eq!(bench.space.usage().files, before, "B was brought into the pool, and is gone");
 }
 
 #[tokio::test]
 async fn a_task_that_cannot_have_its_input_holds_nothing() {
-    let mut bench = Bench::new().await;
-    bench.space.drop_member(A, 0);
-    bench.space.close();
-    let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST).text(), &|_| String::new());
-    let error = bench.space.prepare_task(FIRST, &command).await.unwrap_err();
+    let bench = Bench::new().await;
+    let mut files = bench.run_files();
+    files.drop_member(A, 0);
+    files.close();
+    let order = bench.order(FIRST);
+    let error = bench.space.prepare_task(&order, &bench.space.command(&order)).await.unwrap_err();
     assert!(!error.is_no_space());
     assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
 }
@@ -161,15 +172,28 @@ async fn tasks_of_one_run_may_work_in_the_pool_and_on_copies() {
         staged: Some(StagedStorage::new(bench.disk.path().to_path_buf())),
         copied: [bench.flow.task(MAKE).tool].into(),
     };
-    let both = Workspace::new(pool.clone(), modes, bench.flow.clone(), CancellationToken::new());
-    assert!(both.path_of(MAKE, A).text().starts_with(bench.disk.path().to_str().unwrap()));
-    assert_eq!(both.path_of(FIRST, A).text(), format!("/pool/{}", layout::member(&bench.flow, A).display()));
-    let command = bench.flow.command(FIRST, &both.dir_of(FIRST).text(), &|id| both.path_of(FIRST, id).text());
-    both.prepare_task(FIRST, &command).await.unwrap();
+    let both = Workspace::new(pool.clone(), modes, CancellationToken::new());
+    let (make, first) = (bench.order(MAKE), bench.order(FIRST));
+    assert!(both.command(&make).args[0].starts_with(bench.disk.path().to_str().unwrap()));
+    assert_eq!(both.command(&first).args[0], format!("/pool/{}", layout::member(&bench.flow, A).display()));
+    both.prepare_task(&first, &both.command(&first)).await.unwrap();
     assert!(!bench.copy_of_a(), "its reader sees it in the pool");
     pool.write_file(layout::member(&bench.flow, B).as_os_str().as_encoded_bytes(), b"tide").await.unwrap();
-    assert!(matches!(both.collect(FIRST, false).await.unwrap(), CollectResult::All(made) if made[0].bytes == 4));
-    both.prepare_task(MAKE, &command).await.unwrap();
+    assert!(matches!(both.collect(&first, false).await.unwrap(), CollectResult::All(made) if made[0].bytes == 4));
+    both.prepare_task(&make, &both.command(&make)).await.unwrap();
     assert!(bench.dir_of(MAKE).exists());
-    assert_eq!(both.largest([MAKE, FIRST].into_iter()), Some(MAKE), "what works in the pool has no copies");
+    let bytes = |order| both.ram_disk_bytes_of(order).is_some();
+    assert_eq!((bytes(&make), bytes(&first)), (true, false), "what works in the pool has no copies");
+}
+
+#[tokio::test]
+async fn a_failed_attempt_that_is_left_stands_in_the_pool_as_it_was() {
+    let bench = Bench::new().await;
+    bench.prepare_task(FIRST).await;
+    fs::create_dir(bench.dir_of(FIRST).join("deep")).unwrap();
+    fs::write(bench.dir_of(FIRST).join("deep/half"), "tide").unwrap();
+    bench.space.leave(&bench.order(FIRST)).await.unwrap();
+    assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
+    let place = format!("{}/deep/half", layout::task_dir(&bench.flow, FIRST));
+    assert_eq!(bench.space.base.pool.read_file(place.as_bytes()).await.unwrap(), b"tide");
 }

@@ -71,6 +71,14 @@ impl Algorithm1Policy {
         }
     }
 
+    /// Takes a task out of the local list that holds it, if one does.
+    fn remove_from_list(&mut self, task: TaskId) {
+        let held = self.queue.get(task).and_then(|task| task.activated_in);
+        if let Some(list) = held.and_then(|lane| self.activated.get_mut(&lane)) {
+            list.retain(|other| *other != task);
+        }
+    }
+
     /// Moves the local list of a lane to the queue.
     fn flush(&mut self, lane: WorkerSlot) {
         if let Some(list) = self.activated.remove(&lane) {
@@ -182,14 +190,17 @@ impl SchedulingPolicy for Algorithm1Policy {
     fn start(&mut self, assignment: &Assignment, slot: SlotId, chosen: bool, workers: &Workers) {
         let Assignment { task, worker, .. } = *assignment;
         self.remove_from_places(task);
-        let held = self.queue.get(task).and_then(|task| task.activated_in);
-        if let Some(list) = held.and_then(|lane| self.activated.get_mut(&lane)) {
-            list.retain(|other| *other != task);
-        }
+        self.remove_from_list(task);
         // The paper lets the queue wait for locality as long as it takes, so only tasks that do not
         // fit count as overtaken.
         self.queue.start(assignment, chosen, workers, |first| !workers.fits(worker, first.demand));
         self.flush((worker, slot));
+    }
+
+    fn remove(&mut self, task: TaskId) {
+        self.remove_from_places(task);
+        self.remove_from_list(task);
+        self.queue.remove(task);
     }
 
     fn relocate(&mut self, moved: QueuedTask) {
@@ -216,6 +227,14 @@ impl SchedulingPolicy for Algorithm1Policy {
 
     fn cleans(&self) -> bool {
         true
+    }
+
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.queue.take_unlocatable(workers)
+    }
+
+    fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.queue.is_reserved(worker)
     }
 
     fn get(&self, task: TaskId) -> Option<&QueuedTask> {

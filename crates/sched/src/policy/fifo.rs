@@ -40,6 +40,10 @@ impl SchedulingPolicy for FifoPolicy {
         self.0.start(assignment, chosen, workers, |_| true);
     }
 
+    fn remove(&mut self, task: TaskId) {
+        self.0.remove(task);
+    }
+
     fn relocate(&mut self, _: QueuedTask) {}
 
     fn on_free(&mut self, worker: WorkerId, workers: &Workers) {
@@ -48,6 +52,14 @@ impl SchedulingPolicy for FifoPolicy {
 
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
         self.0.on_worker_gone(worker, workers)
+    }
+
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.0.take_unlocatable(workers)
+    }
+
+    fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.0.is_reserved(worker)
     }
 
     fn get(&self, task: TaskId) -> Option<&QueuedTask> {

@@ -116,6 +116,11 @@ impl ReadyQueue {
         if is_higher { StartReason::HighestPriority } else { StartReason::FirstInQueue }
     }
 
+    /// Returns whether a worker is reserved for a task that waits.
+    pub fn is_reserved(&self, worker: WorkerId) -> bool {
+        self.reserved.contains_key(&worker)
+    }
+
     /// Removes a held task.
     pub fn remove(&mut self, id: TaskId) -> Option<QueuedTask> {
         let entry = self.entries.remove(&id)?;
@@ -200,6 +205,16 @@ impl ReadyQueue {
     pub fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
         self.reserved.remove(&worker);
         let targets = self.targets_at(worker, workers);
+        self.take_unlocatable_of(&targets, workers)
+    }
+
+    /// Removes and returns the tasks that may run at one location only, if that is gone.
+    pub fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        let targets: Vec<LocationTarget> = self.hard.keys().copied().collect();
+        self.take_unlocatable_of(&targets, workers)
+    }
+
+    fn take_unlocatable_of(&mut self, targets: &[LocationTarget], workers: &Workers) -> Vec<TaskId> {
         let waiting = targets.iter().flat_map(|target| self.hard[target].tasks.values());
         let gone = |id: &TaskId| {
             let task = &self.entries[id].task;

@@ -2,11 +2,11 @@
 
 use super::{EventContext, Scheduler};
 use crate::locations::LocalInputs;
-use crate::messages::{FailureCause, LocationTarget, SchedulerCommand};
+use crate::messages::{AttemptId, FailureCause, LocationTarget, SchedulerCommand};
 use crate::policy::{Assignment, ClusterView, QueuedTask};
 use crate::resources::{MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::SpaceContext;
-use crate::table::{DataState, TaskState};
+use crate::table::{DataState, RunningAttempt, TaskState};
 use crate::workers::LocationState;
 use flow::{DataId, TaskId};
 
@@ -29,15 +29,29 @@ impl Scheduler {
     /// The tasks of a lost worker become ready again. Losses count no attempt, as messages of a
     /// queue become visible again after a time-out (paper 003, section 5).
     pub(super) fn on_lost_worker(&mut self, worker: WorkerId, context: &mut EventContext) {
-        let tasks = self.workers.lose(worker);
+        let attempts = self.workers.lose(worker);
         self.on_worker_gone(worker);
-        for task in tasks {
-            self.lose_attempt(task, context);
+        for attempt in attempts {
+            if !self.loses_beside_another(attempt) {
+                self.lose_attempt(attempt.task, context);
+            }
         }
     }
 
     fn on_worker_gone(&mut self, worker: WorkerId) {
-        for task in self.policy.on_worker_gone(worker, &self.workers) {
+        let tasks = self.policy.on_worker_gone(worker, &self.workers);
+        self.fail_unlocatable(tasks);
+    }
+
+    pub(super) fn on_no_more_workers(&mut self) {
+        self.workers.complete();
+        let tasks = self.policy.take_unlocatable(&self.workers);
+        self.fail_unlocatable(tasks);
+    }
+
+    /// Fails ready tasks whose only location is gone.
+    fn fail_unlocatable(&mut self, tasks: Vec<TaskId>) {
+        for task in tasks {
             self.space.forget_ready(task);
             let cause = self.lost_location(task).expect("its location is gone");
             self.failing.push_back((task, cause));
@@ -48,15 +62,11 @@ impl Scheduler {
         let losses = self.losses.entry(task).or_default();
         *losses += 1;
         if *losses > LOSSES_MAX || self.stopped.is_some() {
-            return self.on_attempt_failed(task, true, context);
+            // Also if data was lost with the worker: such a task may lose both each time.
+            return self.fail_attempt(task, true, context);
         }
-        self.release_resources(task);
-        self.space.end(task, self.tool(task), None);
-        let row = self.table.row_mut(task);
-        row.attempts_max += 1;
-        let left = row.attempts_max - row.attempts;
-        self.make_ready(task, None, context.now_ms);
-        context.commands.push(SchedulerCommand::Retry { task, left });
+        self.table.row_mut(task).attempts_max += 1;
+        self.fail_attempt(task, true, context);
     }
 
     /// The cause of a task's failure if it may run at one location only and that is gone.
@@ -95,7 +105,7 @@ impl Scheduler {
     }
 
     /// The task's inputs by place, and the place of the location that it prefers.
-    fn local_inputs(&self, task: TaskId) -> (Vec<LocalInputs>, Option<PlaceId>) {
+    pub(super) fn local_inputs(&self, task: TaskId) -> (Vec<LocalInputs>, Option<PlaceId>) {
         let mut local = self.locations.sum(self.table.inputs(task).map(|data| (data, self.space.size(data))));
         let soft = self.targets.get(&task).filter(|location| !location.hard);
         let preferred = soft.and_then(|location| match location.at {
@@ -145,14 +155,21 @@ impl Scheduler {
         let row = self.table.row_mut(task);
         assert!(row.state == TaskState::Ready && row.missing == 0, "the policy holds ready tasks only");
         row.attempts += 1;
-        let (attempt, demand, tool) = (row.attempts, row.demand, row.tool);
+        let (number, demand, tool) = (row.attempts, row.demand, row.tool);
         let free = self.workers.resources(worker).expect("it was added").first_lane();
         let slot = assignment.slot.unwrap_or(free);
         self.policy.start(&assignment, slot, chosen, &self.workers);
         self.space.start(task);
         let expected = self.durations.median_ms(tool);
-        self.workers.start(task, (worker, Some(slot)), demand, (context.now_ms, expected));
-        self.set_state(task, TaskState::Running(worker, slot, reason), context.now_ms);
+        let attempt = AttemptId { task, attempt: number };
+        self.workers.start(attempt, (worker, Some(slot)), demand, (context.now_ms, expected));
+        self.set_state(task, TaskState::Running(RunningAttempt { number, worker, slot, reason }), context.now_ms);
+        self.watch_straggler(task);
+        self.command_start(attempt, worker, slot, context);
+    }
+
+    pub(super) fn command_start(&self, attempt: AttemptId, worker: WorkerId, slot: SlotId, context: &mut EventContext) {
+        let AttemptId { task, attempt } = attempt;
         if self.policy.cleans() {
             context.commands.push(SchedulerCommand::Clean { worker, slot, task });
         }

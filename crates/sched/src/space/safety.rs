@@ -17,7 +17,7 @@
 //! all tasks.
 
 use super::{Rank, ReadyTask, SpaceRules, ToolStats, claim_of_guess, signed};
-use crate::table::{TaskState, TaskTable};
+use crate::table::{DataState, TaskState, TaskTable};
 use base::SplitMix64;
 use flow::{DataId, TaskId};
 use std::{
@@ -127,10 +127,11 @@ impl<'a> Simulation<'a> {
             sorted: stats.ready.iter().rev().peekable(),
             changed: BTreeSet::new(),
         };
+        let beside: u64 = space.beside.values().sum();
         let mut simulation = Self {
             table,
             space,
-            used: (space.pool.used + space.yet_to_write()).saturating_sub(space.pool.leaving),
+            used: (space.pool.used + space.yet_to_write()).saturating_sub(space.pool.leaving + beside),
             tools: space.tools.iter().map(ready).collect(),
             taken: HashSet::new(),
             changed: HashMap::new(),
@@ -180,6 +181,9 @@ impl<'a> Simulation<'a> {
         let (table, outputs) = (self.table, self.table.outputs(task));
         let of_each = writes / (outputs.len().max(1) as u64);
         for data in outputs {
+            if table.datum(*data).is_some_and(|datum| datum.state == DataState::Present) {
+                continue; // The task runs again, for other data that was lost.
+            }
             self.sizes.insert(*data, of_each);
             let mut stays = table.datum(*data).is_some_and(|datum| datum.kept);
             for reader in table.readers_of(*data) {
@@ -188,7 +192,9 @@ impl<'a> Simulation<'a> {
             }
             self.used -= if stays { 0 } else { of_each.min(self.used) };
         }
-        table.waiters_of(task).for_each(|waiter| self.count_present(waiter));
+        if table.row(task).is_some_and(|row| !row.was_done) {
+            table.waiters_of(task).for_each(|waiter| self.count_present(waiter));
+        }
         for data in table.inputs(task) {
             self.remove_reader(data, task);
         }

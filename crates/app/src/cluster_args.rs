@@ -1,0 +1,105 @@
+//! Flags of `tidemill run` for clusters, and the cluster that they name.
+
+use base::Problem;
+use clap::Args;
+use run::ClusterSpec;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Flags of `tidemill run` for clusters.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "On a cluster")]
+pub struct ClusterArgs {
+    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler
+    #[arg(long, value_name = "CLUSTER", conflicts_with = "slots")]
+    pub on: Option<String>,
+    /// Wait for this number of workers [default: take those that are there]
+    #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u32).range(1..))]
+    pub workers: Option<u32>,
+    /// How long to wait for the scheduler and for workers, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 60)]
+    pub wait: u64,
+    /// Give tasks this variable of this environment, beside those of their worker; may be repeated
+    #[arg(long, value_name = "NAME", requires = "on")]
+    pub env: Vec<String>,
+    /// The Python that has Dask
+    #[arg(long, value_name = "PATH", requires = "on", env = "TIDEMILL_PYTHON")]
+    pub python: Option<PathBuf>,
+    /// How long nothing may be heard of a host before its tasks run elsewhere, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..))]
+    pub lease: u64,
+    /// How long nodes wait for a run that is gone before they end, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 600, value_parser = clap::value_parser!(u64).range(10..))]
+    pub orphan_wait: u64,
+    /// Run tasks a second time elsewhere that take much longer than others of their tool
+    #[arg(long, requires = "on")]
+    pub stragglers: bool,
+}
+
+impl ClusterArgs {
+    /// The cluster; `None` without `--on`.
+    pub fn spec(&self) -> Result<Option<ClusterSpec>, Problem> {
+        let Some(on) = &self.on else { return Ok(None) };
+        let program = std::env::current_exe()
+            .map_err(|error| Problem::new(format!("this program's own path is unknown: {error}")))?;
+        Ok(Some(ClusterSpec {
+            address: scheduler_address(on)?,
+            workers: self.workers,
+            python: self.python.clone().unwrap_or_else(|| "python3".into()),
+            wait: Duration::from_secs(self.wait),
+            lease: Duration::from_secs(self.lease),
+            orphan_wait: Duration::from_secs(self.orphan_wait),
+            environment: environment(&self.env)?,
+            program,
+        }))
+    }
+}
+
+/// The address of the scheduler as Dask takes it.
+fn scheduler_address(on: &str) -> Result<String, Problem> {
+    let wrong = |why: &str| {
+        Problem::new(format!("--on {on}: {why}"))
+            .hint("for example: --on dask://127.0.0.1:8786 (`dask scheduler` prints it)")
+    };
+    let place = on.strip_prefix("dask://").ok_or_else(|| wrong("not a cluster that Tidemill knows"))?;
+    let (host, port) = place.trim_end_matches('/').rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(wrong("not HOST:PORT"));
+    }
+    Ok(format!("tcp://{host}:{port}"))
+}
+
+fn environment(names: &[String]) -> Result<BTreeMap<String, String>, Problem> {
+    let value = |name: &String| match std::env::var(name) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(_) => Err(Problem::new(format!("--env {name}: this environment has no such variable"))),
+    };
+    names.iter().map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_named_by_the_address_of_its_scheduler() {
+        assert_eq!(scheduler_address("dask://10.0.0.7:8786").unwrap(), "tcp://10.0.0.7:8786");
+        assert_eq!(scheduler_address("dask://[::1]:8786/").unwrap(), "tcp://[::1]:8786");
+        for (wrong, why) in [
+            ("spark://h:1", "not a cluster"),
+            ("dask://h", "the port is missing"),
+            ("dask://h:x", "not HOST:PORT"),
+            ("dask://:1", "not HOST:PORT"),
+        ] {
+            let problem = scheduler_address(wrong).unwrap_err();
+            assert!(problem.message.contains(why), "{problem}");
+        }
+    }
+
+    #[test]
+    fn variables_that_are_not_there_are_refused() {
+        assert!(environment(&["PATH".into()]).unwrap().contains_key("PATH"));
+        assert!(environment(&["TIDEMILL_NO_SUCH".into()]).unwrap_err().message.contains("TIDEMILL_NO_SUCH"));
+    }
+}

@@ -1,0 +1,266 @@
+//! The service of an agent: orders come from the workers of its host, and outcomes go back through
+//! the worker that came last.
+//!
+//! Outcomes are kept until the run has acknowledged them. A worker or the whole Dask cluster may
+//! die meanwhile: the next worker that connects gets them again.
+
+use super::messages::{BEAT, FromAgent, ToAgent, line};
+use crate::attempt::Environment;
+use crate::host_runner::{AttemptKey, HostRunner};
+use crate::order::AttemptOrder;
+use crate::outcome::{AttemptFailure, AttemptOutcome};
+use flow::{DataId, ToolId};
+use report::ReasonKind;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Time that attempts get to end when the run is over, beyond their grace.
+const END_WAIT: Duration = Duration::from_secs(20);
+
+/// Time that the last line may take.
+const TELL_WAIT: Duration = Duration::from_secs(2);
+
+/// Serves the orders of one run on one host.
+#[derive(Debug)]
+pub struct AgentService {
+    listener: UnixListener,
+    runner: HostRunner,
+    /// Programs of the tools on this host.
+    programs: HashMap<ToolId, PathBuf>,
+    /// Inputs that this host has itself.
+    same_inputs: HashSet<DataId>,
+    /// Variables that replace those of workers.
+    fixed: BTreeMap<String, String>,
+    orphan_wait: Duration,
+    /// Lines to each connection, by its number.
+    connections: HashMap<u64, ConnectedWorker>,
+    /// The connection that gets the outcomes: the last one that said hello.
+    listening: Option<u64>,
+    /// Tasks that write to connections.
+    senders: JoinSet<()>,
+    /// Outcomes that are not acknowledged yet, with their numbers.
+    outcomes: VecDeque<(u64, String)>,
+    /// Attempts that have ended, until the run acknowledges them.
+    ended: HashMap<AttemptKey, u64>,
+    next_number: u64,
+    last_heard: Instant,
+    over: bool,
+}
+
+/// A worker's connection.
+#[derive(Debug)]
+struct ConnectedWorker {
+    lines: UnboundedSender<String>,
+    environment: Arc<Environment>,
+}
+
+/// A line of a connection, or its end.
+type Received = (u64, Option<String>);
+
+impl AgentService {
+    /// A service at a socket. Must be called within a tokio runtime.
+    pub fn new(
+        listener: UnixListener,
+        runner: HostRunner,
+        (programs, same_inputs): (HashMap<ToolId, PathBuf>, HashSet<DataId>),
+        fixed: BTreeMap<String, String>,
+        orphan_wait: Duration,
+    ) -> Self {
+        Self {
+            listener,
+            runner,
+            programs,
+            same_inputs,
+            fixed,
+            orphan_wait,
+            connections: HashMap::new(),
+            listening: None,
+            senders: JoinSet::new(),
+            outcomes: VecDeque::new(),
+            ended: HashMap::new(),
+            next_number: 1,
+            last_heard: Instant::now(),
+            over: false,
+        }
+    }
+
+    /// Serves until the run is over or is not heard of for too long.
+    pub async fn serve(&mut self, cancel: CancellationToken) {
+        let (received, mut lines) = unbounded_channel();
+        let mut beat = tokio::time::interval(BEAT);
+        let mut connection = 0;
+        while !self.over {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                accepted = self.listener.accept() => {
+                    if let Ok((stream, _)) = accepted {
+                        connection += 1;
+                        self.connect(connection, stream, received.clone());
+                    }
+                }
+                Some((from, text)) = lines.recv() => self.on_line(from, text),
+                outcome = poll_fn(|context| self.runner.poll_outcome(context)) => self.on_outcome(outcome),
+                _ = beat.tick() => self.beat(),
+            }
+        }
+        self.end().await;
+    }
+
+    fn connect(&mut self, number: u64, stream: UnixStream, received: UnboundedSender<Received>) {
+        let (input, mut output) = stream.into_split();
+        let (lines, mut to_send): (_, UnboundedReceiver<String>) = unbounded_channel();
+        tokio::spawn(async move {
+            let mut input = BufReader::new(input);
+            loop {
+                let mut text = String::new();
+                let is_line = matches!(input.read_line(&mut text).await, Ok(length) if length > 0);
+                if received.send((number, is_line.then_some(text))).is_err() || !is_line {
+                    return;
+                }
+            }
+        });
+        self.senders.spawn(async move {
+            while let Some(mut text) = to_send.recv().await {
+                text.push('\n');
+                while let Ok(more) = to_send.try_recv() {
+                    text.push_str(&more);
+                    text.push('\n');
+                }
+                if output.write_all(text.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.connections.insert(number, ConnectedWorker { lines, environment: Arc::default() });
+    }
+
+    fn on_line(&mut self, from: u64, text: Option<String>) {
+        let Some(text) = text else {
+            self.connections.remove(&from);
+            if self.listening == Some(from) {
+                self.listening = None;
+                if let Some(other) = self.connections.keys().max().copied() {
+                    self.listen_through(other);
+                }
+            }
+            return;
+        };
+        self.last_heard = Instant::now();
+        match serde_json::from_str(&text) {
+            Ok(message) => self.on_message(from, message),
+            Err(error) => tracing::warn!("a line that is no message: {error}"),
+        }
+    }
+
+    fn on_message(&mut self, from: u64, message: ToAgent) {
+        match message {
+            ToAgent::Hello { environment, .. } => {
+                let merged = environment.into_iter().chain(self.fixed.clone()).collect::<BTreeMap<_, _>>();
+                let environment = merged.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+                if let Some(worker) = self.connections.get_mut(&from) {
+                    worker.environment = Arc::new(environment);
+                }
+                self.listen_through(from);
+            }
+            ToAgent::Order(order) => self.on_order(from, *order),
+            ToAgent::Stop(key) => self.runner.stop(key),
+            ToAgent::Ack(number) => self.acknowledge(number),
+            ToAgent::Beat => {}
+            ToAgent::End => self.over = true,
+        }
+    }
+
+    /// Makes a connection the one that gets outcomes, and sends those that are not acknowledged.
+    fn listen_through(&mut self, connection: u64) {
+        self.listening = Some(connection);
+        if let Some(worker) = self.connections.get(&connection) {
+            for (_, text) in &self.outcomes {
+                let _ = worker.lines.send(text.clone());
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, number: u64) {
+        while self.outcomes.front().is_some_and(|(first, _)| *first <= number) {
+            self.outcomes.pop_front();
+        }
+        self.ended.retain(|_, ended| *ended > number);
+    }
+
+    /// Starts an attempt. An order that comes twice is executed once.
+    fn on_order(&mut self, from: u64, mut order: AttemptOrder) {
+        let key = (order.task, order.attempt);
+        if self.ended.contains_key(&key) || self.runner.is_running(key) {
+            return;
+        }
+        let Some(program) = self.programs.get(&order.tool) else {
+            let text = format!("this host does not know tool {}", order.tool_name);
+            let failure = AttemptFailure::new(ReasonKind::NotStarted, text);
+            return self.on_outcome(AttemptOutcome::failed(order.task, order.attempt, failure));
+        };
+        order.program.clone_from(program);
+        // A tool may look for files beside an input, so all are used where they lie, or none.
+        let has_all = order.inputs.iter().all(|input| input.bound.is_none() || self.same_inputs.contains(&input.data));
+        if !has_all {
+            order.inputs.iter_mut().for_each(|input| input.bound = None);
+        }
+        let environment = self.connections.get(&from).map(|worker| worker.environment.clone()).unwrap_or_default();
+        self.runner.start(order, environment);
+    }
+
+    fn on_outcome(&mut self, outcome: AttemptOutcome) {
+        let (number, key) = (self.next_number, (outcome.task, outcome.attempt));
+        self.next_number += 1;
+        self.ended.insert(key, number);
+        let text = line(&FromAgent::Ended { number, key: super::messages::key_text(key), outcome: Box::new(outcome) });
+        self.outcomes.push_back((number, text.clone()));
+        self.send(text);
+    }
+
+    fn send(&self, text: String) {
+        if let Some(worker) = self.listening.and_then(|number| self.connections.get(&number)) {
+            let _ = worker.lines.send(text);
+        }
+    }
+
+    fn beat(&mut self) {
+        self.runner.check_copies();
+        self.send(line(&FromAgent::Beat { running: self.runner.running().collect() }));
+        if self.last_heard.elapsed() > self.orphan_wait {
+            tracing::warn!("nothing of the run has come for {:.0} s", self.orphan_wait.as_secs_f64());
+            self.over = true;
+        }
+    }
+
+    /// Tells that nothing is left on this host.
+    pub async fn tell_over(self) {
+        self.send(line(&FromAgent::Over));
+        let Self { connections, senders, .. } = self;
+        drop(connections);
+        // The lines are written when the senders have ended.
+        let _ = tokio::time::timeout(TELL_WAIT, senders.join_all()).await;
+    }
+
+    /// Ends all attempts.
+    async fn end(&mut self) {
+        self.runner.stop_all();
+        let until = tokio::time::Instant::now() + END_WAIT;
+        while self.runner.running().next().is_some() {
+            let ended = poll_fn(|context| self.runner.poll_outcome(context));
+            match tokio::time::timeout_at(until, ended).await {
+                Ok(outcome) => self.on_outcome(outcome),
+                Err(_) => break,
+            }
+        }
+        self.runner.close();
+    }
+}

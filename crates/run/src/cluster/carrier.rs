@@ -1,0 +1,312 @@
+//! Carrier: the process that passes lines between the run and the hosts of a Dask cluster.
+//!
+//! It is a Python program that is part of this binary, with a pipe for each direction. Its messages
+//! are in docs/formats/carrier.md. Two threads move the lines, so nothing here waits for Python.
+
+use base::Problem;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+/// The program.
+const SOURCE: &str = include_str!("../../../../python/carrier/carrier.py");
+
+/// Time that the carrier gets to end by itself.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Messages to the carrier.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToCarrier {
+    /// Connect to a Dask scheduler.
+    Open {
+        /// Address of the scheduler.
+        address: String,
+        /// Id of the run.
+        run: String,
+        /// Path of this binary.
+        binary: PathBuf,
+        /// Time limit in seconds.
+        wait: f64,
+    },
+    /// Start the agent of a host.
+    Launch {
+        /// The host.
+        host: String,
+        /// Number of the question.
+        id: u64,
+    },
+    /// Pass a line to an agent that starts.
+    Say {
+        /// The host.
+        host: String,
+        /// Number of the question.
+        id: u64,
+        /// The line.
+        line: String,
+    },
+    /// The agent of a host serves at a socket.
+    Attach {
+        /// The host.
+        host: String,
+        /// Path of the socket.
+        socket: PathBuf,
+    },
+    /// Carry orders to a host as one Dask task.
+    Orders {
+        /// The host.
+        host: String,
+        /// Lines with the orders.
+        lines: Vec<String>,
+        /// Their keys.
+        keys: Vec<String>,
+    },
+    /// Pass lines to the agent of a host.
+    Post {
+        /// The host.
+        host: String,
+        /// The lines.
+        lines: Vec<String>,
+    },
+    /// End.
+    Close {},
+}
+
+/// Messages from the carrier.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromCarrier {
+    /// It is connected.
+    Opened {
+        /// Version of Dask.
+        dask: String,
+        /// Address of this machine as the cluster reaches it.
+        address: String,
+    },
+    /// It cannot go on.
+    Failed {
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The hosts that have workers now.
+    Hosts(Vec<ClusterHost>),
+    /// Answer to `Launch` or `Say`.
+    Said {
+        /// Number of the question.
+        id: u64,
+        /// The answer.
+        line: Option<String>,
+        /// The reason why there is none.
+        error: Option<String>,
+    },
+    /// Lines of an agent.
+    Lines {
+        /// The host.
+        host: String,
+        /// The lines.
+        lines: Vec<String>,
+    },
+    /// It is not known whether these orders came to the agent.
+    Undelivered {
+        /// The host.
+        host: String,
+        /// Keys of the orders.
+        keys: Vec<String>,
+        /// The reason.
+        why: String,
+    },
+    /// The connection to the scheduler is lost.
+    Cut {
+        /// The reason.
+        why: String,
+    },
+    /// The process has ended; made by the reader, never sent.
+    #[serde(skip)]
+    Gone(String),
+}
+
+/// A host that has Dask workers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ClusterHost {
+    /// Its address.
+    pub host: String,
+    /// Number of its workers.
+    pub workers: u32,
+    /// Number of threads of its workers.
+    pub threads: u32,
+    /// Path of `tidemill` there; `None` if there is none.
+    pub binary: Option<PathBuf>,
+    /// What `tidemill --version` says there.
+    pub version: Option<String>,
+}
+
+/// Answers that are waited for.
+type Questions = Arc<Mutex<HashMap<u64, oneshot::Sender<Result<String, String>>>>>;
+
+/// Writes to the carrier. Clones write to the same one.
+#[derive(Debug, Clone)]
+pub struct CarrierHandle {
+    to: mpsc::Sender<ToCarrier>,
+    questions: Questions,
+    next: Arc<AtomicU64>,
+}
+
+impl CarrierHandle {
+    /// Sends a message. Lost if the carrier has ended, which is told by `FromCarrier::Gone`.
+    pub fn send(&self, message: ToCarrier) {
+        let _ = self.to.send(message);
+    }
+
+    /// Starts the agent of a host.
+    pub async fn launch(&self, host: &str) -> Result<(), String> {
+        let (id, answer) = self.ask();
+        self.send(ToCarrier::Launch { host: host.to_owned(), id });
+        Self::answered(answer).await.map(drop)
+    }
+
+    /// Passes a line to an agent that starts; returns its answer.
+    pub async fn say(&self, host: &str, line: &str) -> Result<String, String> {
+        let (id, answer) = self.ask();
+        self.send(ToCarrier::Say { host: host.to_owned(), id, line: line.trim_end().to_owned() });
+        Self::answered(answer).await
+    }
+
+    fn ask(&self) -> (u64, oneshot::Receiver<Result<String, String>>) {
+        let (sender, answer) = oneshot::channel();
+        let id = self.next.fetch_add(1, Relaxed);
+        self.questions.lock().insert(id, sender);
+        (id, answer)
+    }
+
+    async fn answered(answer: oneshot::Receiver<Result<String, String>>) -> Result<String, String> {
+        answer.await.unwrap_or_else(|_| Err("the carrier has ended".to_owned()))
+    }
+}
+
+/// The carrier's process. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Carrier {
+    /// Writes to it.
+    pub handle: CarrierHandle,
+    /// Its messages, but answers.
+    pub messages: UnboundedReceiver<FromCarrier>,
+    child: Child,
+}
+
+impl Carrier {
+    /// Starts the program with a Python that has Dask.
+    pub fn start(python: &Path) -> Result<Self, Problem> {
+        let mut command = Command::new(python);
+        command.args(["-u", "-c", SOURCE]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            Problem::new(format!("{}: {error}", python.display()))
+                .hint("--on needs a Python with Dask: name it with --python, or put it into PATH")
+        })?;
+        let (mut input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
+        let (to, lines) = mpsc::channel::<ToCarrier>();
+        let (from, messages) = unbounded_channel();
+        let handle = CarrierHandle { to, questions: Arc::default(), next: Arc::default() };
+        let questions = handle.questions.clone();
+        let write = move || {
+            for message in lines {
+                let mut text = serde_json::to_vec(&message).expect("messages have no maps");
+                text.push(b'\n');
+                let is_last = matches!(message, ToCarrier::Close {});
+                if input.write_all(&text).and_then(|()| input.flush()).is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        let read = move || read_messages(BufReader::new(output), &from, &questions);
+        for (name, work) in
+            [("to-carrier", Box::new(write) as Box<dyn FnOnce() + Send>), ("from-carrier", Box::new(read))]
+        {
+            let started = thread::Builder::new().name(name.into()).spawn(work);
+            started.map_err(|error| Problem::new(format!("no thread for the carrier: {error}")))?;
+        }
+        Ok(Self { handle, messages, child })
+    }
+}
+
+fn read_messages(output: impl BufRead, from: &UnboundedSender<FromCarrier>, questions: &Questions) {
+    let mut why = "its output has ended".to_owned();
+    for text in output.lines() {
+        match text.map_err(|error| error.to_string()).and_then(|text| parse(&text)) {
+            Ok(FromCarrier::Said { id, line, error }) => {
+                if let Some(sender) = questions.lock().remove(&id) {
+                    let _ = sender.send(line.ok_or_else(|| error.unwrap_or_default()));
+                }
+            }
+            Ok(message) => drop(from.send(message)),
+            Err(error) => {
+                why = error;
+                break;
+            }
+        }
+    }
+    questions.lock().clear();
+    let _ = from.send(FromCarrier::Gone(why));
+}
+
+fn parse(text: &str) -> Result<FromCarrier, String> {
+    serde_json::from_str(text).map_err(|error| format!("a line that is no message: {error}"))
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.handle.send(ToCarrier::Close {});
+        let until = Instant::now() + END_WAIT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_written_and_read_as_the_page_of_the_format_has_them() {
+        let line = |message| serde_json::to_string(&message).expect("written");
+        assert_eq!(line(ToCarrier::Close {}), r#"{"close":{}}"#);
+        let say = ToCarrier::Say { host: "h".into(), id: 3, line: "{}".into() };
+        assert_eq!(line(say), r#"{"say":{"host":"h","id":3,"line":"{}"}}"#);
+        let hosts =
+            r#"{"hosts": [{"host": "h", "workers": 2, "threads": 4, "binary": null, "version": null, "x": 1}]}"#;
+        assert!(matches!(parse(hosts), Ok(FromCarrier::Hosts(hosts)) if hosts[0].threads == 4));
+        assert!(matches!(parse(r#"{"cut": {"why": "x"}}"#), Ok(FromCarrier::Cut { .. })));
+        assert!(parse("Welcome").is_err());
+    }
+
+    #[test]
+    fn answers_go_to_those_who_asked_and_the_end_is_told() {
+        let (to, _lines) = mpsc::channel();
+        let handle = CarrierHandle { to, questions: Arc::default(), next: Arc::default() };
+        let ((id, answer), (_, lost)) = (handle.ask(), handle.ask());
+        let (from, mut messages) = unbounded_channel();
+        let text = format!("{{\"said\": {{\"id\": {id}, \"line\": \"yes\"}}}}\n{{\"cut\": {{\"why\": \"w\"}}}}\n");
+        read_messages(text.as_bytes(), &from, &handle.questions);
+        assert_eq!(answer.blocking_recv(), Ok(Ok("yes".to_owned())));
+        assert!(lost.blocking_recv().is_err());
+        assert!(matches!(messages.try_recv(), Ok(FromCarrier::Cut { .. })));
+        assert!(matches!(messages.try_recv(), Ok(FromCarrier::Gone(_))));
+    }
+}

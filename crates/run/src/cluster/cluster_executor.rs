@@ -1,0 +1,371 @@
+//! Cluster executor: attempts run on the hosts of a cluster, through their agents.
+//!
+//! A host is a worker of the scheduler, and its node is the worker's place. Orders that are made
+//! together go together. Every attempt is leased: its agent says regularly that it lives and what
+//! it runs, by whatever worker of the host. A host that has not been heard for the time of a lease
+//! is lost, and its tasks run again elsewhere. What it may still write changes nothing: each
+//! attempt has a directory of its own.
+//!
+//! While the connection to the Dask scheduler is cut, leases do not end: agents and nodes go on.
+
+use super::agent_link::AgentLink;
+use super::carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
+use super::messages::{FromAgent, ToAgent, key_text, line};
+use crate::executor::{Executor, ExecutorEvent};
+use crate::host_runner::AttemptKey;
+use crate::order::AttemptOrder;
+use base::Problem;
+use flow::TaskId;
+use mount::PoolRegistration;
+use placement::NodeId;
+use sched::{MachineCapacity, PlaceId, WorkerId};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Interval between two messages to an agent that has nothing to do.
+const BEAT: Duration = Duration::from_secs(2);
+/// Time after which an order that its agent does not know is sent again.
+const RESEND_AFTER: Duration = Duration::from_secs(4);
+/// Time that the agents get to end.
+const END_WAIT: Duration = Duration::from_secs(20);
+/// First place of hosts without a node; nodes have the numbers below.
+const NODELESS: u32 = 1 << 16;
+
+/// Executes attempts on the hosts of a cluster.
+#[derive(Debug)]
+pub struct ClusterExecutor {
+    carrier: Carrier,
+    first: FirstAgent,
+    first_node: NodeId,
+    _registration: PoolRegistration,
+    joining: JoiningHosts,
+    hosts: BTreeMap<WorkerId, ExecutorHost>,
+    /// Hosts whose agents start now, or could not start.
+    not_joined: HashSet<String>,
+    joined: (UnboundedSender<JoinResult>, UnboundedReceiver<JoinResult>),
+    events: VecDeque<ExecutorEvent>,
+    lease: Duration,
+    next_worker: u32,
+    last_beat: Instant,
+    /// True while the scheduler cannot be reached.
+    cut: bool,
+    failed: bool,
+}
+
+/// The end of the start of an agent.
+type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
+
+/// A host as the executor knows it.
+#[derive(Debug)]
+struct ExecutorHost {
+    name: String,
+    running: HashMap<AttemptKey, RunningOrder>,
+    /// Orders that wait for the end of the current decision.
+    to_send: Vec<AttemptKey>,
+    last_heard: Instant,
+    /// Number of the last outcome that came.
+    acknowledged: u64,
+}
+
+/// An order that was sent.
+#[derive(Debug)]
+struct RunningOrder {
+    line: String,
+    /// Time at which it was sent, or at which its agent said last that it runs.
+    since: Instant,
+}
+
+impl ClusterExecutor {
+    /// An executor for a cluster that was just formed. An agent that is not heard for the time
+    /// `lease` is lost.
+    pub fn new(cluster: FormedCluster, lease: Duration) -> Self {
+        let FormedCluster { carrier, hosts, joining, first, first_node, registration, pool: _ } = cluster;
+        let mut executor = Self {
+            carrier,
+            first,
+            first_node,
+            _registration: registration,
+            joining,
+            hosts: BTreeMap::new(),
+            not_joined: HashSet::new(),
+            joined: unbounded_channel(),
+            events: VecDeque::new(),
+            lease,
+            next_worker: 0,
+            last_beat: Instant::now(),
+            cut: false,
+            failed: false,
+        };
+        hosts.into_iter().for_each(|host| executor.add_host(host));
+        executor
+    }
+
+    /// The node of the pool that is on this host.
+    pub fn first_node(&self) -> NodeId {
+        self.first_node
+    }
+
+    fn handle(&self) -> &CarrierHandle {
+        &self.carrier.handle
+    }
+
+    fn add_host(&mut self, formed: FormedHost) {
+        let worker = WorkerId(self.next_worker);
+        self.next_worker += 1;
+        let FormedHost { host, node, ready } = formed;
+        let place = PlaceId(node.unwrap_or(NODELESS + worker.0));
+        let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
+        let added = ExecutorHost {
+            name: host.host.clone(),
+            running: HashMap::new(),
+            to_send: Vec::new(),
+            last_heard: Instant::now(),
+            acknowledged: 0,
+        };
+        self.hosts.insert(worker, added);
+        let inputs = same_inputs(&ready);
+        self.events.push_back(ExecutorEvent::Joined { worker, place, capacity, name: host.host, inputs });
+    }
+
+    fn worker_at(&self, name: &str) -> Option<WorkerId> {
+        self.hosts.iter().find(|(_, host)| host.name == name).map(|(worker, _)| *worker)
+    }
+
+    fn on_message(&mut self, message: FromCarrier) {
+        match message {
+            FromCarrier::Hosts(hosts) => self.on_hosts(hosts),
+            FromCarrier::Lines { host, lines } => lines.iter().for_each(|text| self.on_line(&host, text)),
+            FromCarrier::Undelivered { host, keys, why } => {
+                tracing::info!("{host}: orders {} are sent again: {why}", keys.join(", "));
+                self.send_again(&host, &keys);
+            }
+            FromCarrier::Cut { why } => {
+                self.cut = true;
+                self.warn(format!("the Dask scheduler cannot be reached: {why}; tasks that run go on"));
+            }
+            FromCarrier::Opened { .. } => {
+                self.cut = false;
+                // Give agents the time of a lease to be heard again.
+                self.hosts.values_mut().for_each(|host| host.last_heard = Instant::now());
+            }
+            FromCarrier::Failed { message, .. } => self.fail(message),
+            FromCarrier::Gone(why) => self.fail(format!("the connection to Dask has ended: {why}")),
+            FromCarrier::Said { .. } => {}
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        self.events.push_back(ExecutorEvent::Warning(text));
+    }
+
+    fn fail(&mut self, text: String) {
+        if !std::mem::replace(&mut self.failed, true) {
+            self.events.push_back(ExecutorEvent::Failed(text));
+        }
+    }
+
+    /// Lets agents start at hosts that are new.
+    fn on_hosts(&mut self, hosts: Vec<ClusterHost>) {
+        let present: HashSet<String> = hosts.iter().map(|host| host.host.clone()).collect();
+        // A host that comes back gets another chance.
+        self.not_joined.retain(|name| present.contains(name));
+        for host in hosts {
+            if self.worker_at(&host.host).is_none() && self.not_joined.insert(host.host.clone()) {
+                self.join(host);
+            }
+        }
+    }
+
+    fn join(&mut self, host: ClusterHost) {
+        let own = format!("tidemill {}", env!("CARGO_PKG_VERSION"));
+        if host.version.as_ref() != Some(&own) {
+            let found = host.version.as_deref().unwrap_or("no tidemill");
+            return self.warn(format!("the workers that joined at {} have {found}, and get no tasks", host.host));
+        }
+        let number = self.joining.next;
+        self.joining.next += 1;
+        let JoiningHosts { run_id, orphan_wait, start, .. } = self.joining.clone();
+        let (carrier, done) = (self.handle().clone(), self.joined.0.clone());
+        tokio::spawn(async move {
+            let setup = agent_setup(&run_id, number, None, orphan_wait);
+            let started = async {
+                let mut link = AgentLink::start_at(&carrier, &host.host).await?;
+                link.set_up(&setup).await?;
+                link.start(&start).await
+            };
+            let formed = started.await.map(|ready| FormedHost { host: host.clone(), node: None, ready });
+            let _ = done.send((host, formed));
+        });
+    }
+
+    fn on_joined(&mut self, (host, formed): JoinResult) {
+        match formed {
+            Ok(formed) => {
+                self.not_joined.remove(&host.host);
+                let (host, socket) = (host.host, formed.ready.socket.clone());
+                self.handle().send(ToCarrier::Attach { host, socket });
+                self.add_host(formed);
+            }
+            Err(problem) => self.warn(format!("{problem}; this host gets no tasks")),
+        }
+    }
+
+    fn on_line(&mut self, name: &str, text: &str) {
+        let Some(worker) = self.worker_at(name) else { return };
+        match serde_json::from_str(text) {
+            Ok(message) => self.on_agent(worker, message),
+            Err(error) => tracing::debug!("{name}: not a message: {error}: {text}"),
+        }
+    }
+
+    fn on_agent(&mut self, worker: WorkerId, message: FromAgent) {
+        let Some(host) = self.hosts.get_mut(&worker) else { return };
+        host.last_heard = Instant::now();
+        match message {
+            FromAgent::Ended { number, outcome, .. } => {
+                host.acknowledged = host.acknowledged.max(number);
+                if host.running.remove(&(outcome.task, outcome.attempt)).is_some() {
+                    self.events.push_back(ExecutorEvent::Ended(outcome));
+                }
+            }
+            FromAgent::Beat { running } => {
+                let now = Instant::now();
+                for key in running {
+                    if let Some(order) = host.running.get_mut(&key) {
+                        order.since = now;
+                    }
+                }
+                let unknown = host.running.iter().filter(|(_, order)| order.since.elapsed() > RESEND_AFTER);
+                let keys: Vec<String> = unknown.map(|(key, _)| key_text(*key)).collect();
+                let name = host.name.clone();
+                self.send_again(&name, &keys);
+            }
+            // It was told to, since its lease had ended.
+            FromAgent::Over => {}
+        }
+    }
+
+    /// Sends orders again. An agent that knows them already ignores that.
+    fn send_again(&mut self, name: &str, keys: &[String]) {
+        let Some(worker) = self.worker_at(name) else { return };
+        let host = self.hosts.get_mut(&worker).expect("it was just found");
+        let again = host.running.keys().copied().filter(|key| keys.contains(&key_text(*key)));
+        let again: Vec<AttemptKey> = again.filter(|key| !host.to_send.contains(key)).collect();
+        host.to_send.extend(again);
+    }
+
+    /// Sends the orders that were made since the last call, one batch for each host.
+    fn flush(&mut self) {
+        let handle = self.carrier.handle.clone();
+        for host in self.hosts.values_mut() {
+            let now = Instant::now();
+            let (mut lines, mut keys) = (Vec::new(), Vec::new());
+            for key in std::mem::take(&mut host.to_send) {
+                let Some(order) = host.running.get_mut(&key) else { continue };
+                order.since = now;
+                lines.push(order.line.clone());
+                keys.push(key_text(key));
+            }
+            if !lines.is_empty() {
+                handle.send(ToCarrier::Orders { host: host.name.clone(), lines, keys });
+            }
+        }
+    }
+
+    /// Tells all agents that the run lives, and which outcomes have come.
+    fn beat(&mut self) {
+        self.last_beat = Instant::now();
+        for host in self.hosts.values() {
+            let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::Beat)];
+            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
+        }
+        if self.first.try_send(&ToAgent::Beat).is_err() {
+            self.fail("the first node of the pool, beside this run, has ended".to_owned());
+        }
+    }
+
+    fn end_leases(&mut self) {
+        if self.cut {
+            return;
+        }
+        let lease = self.lease;
+        let silent = self.hosts.iter().filter(|(_, host)| host.last_heard.elapsed() > lease);
+        let silent: Vec<WorkerId> = silent.map(|(worker, _)| *worker).collect();
+        for worker in silent {
+            let host = self.hosts.remove(&worker).expect("it was just found");
+            // It may live: what it runs has no use any more.
+            self.handle().send(ToCarrier::Post { host: host.name, lines: vec![line(&ToAgent::End)] });
+            let why = format!("nothing was heard of it for {} s", lease.as_secs());
+            self.events.push_back(ExecutorEvent::Lost { worker, why });
+        }
+    }
+
+    fn poll_sources(&mut self, context: &mut Context) {
+        while let Poll::Ready(Some(message)) = self.carrier.messages.poll_recv(context) {
+            self.on_message(message);
+        }
+        while let Poll::Ready(Some(joined)) = self.joined.1.poll_recv(context) {
+            self.on_joined(joined);
+        }
+    }
+
+    /// Ends all agents with their nodes, and the carrier.
+    pub async fn close(mut self) {
+        for host in self.hosts.values() {
+            let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
+            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
+        }
+        let until = tokio::time::Instant::now() + END_WAIT;
+        let mut open: HashSet<String> = self.hosts.values().map(|host| host.name.clone()).collect();
+        while !open.is_empty() && !self.cut && !self.failed {
+            match tokio::time::timeout_at(until, self.carrier.messages.recv()).await {
+                Ok(Some(FromCarrier::Lines { host, lines })) => {
+                    let over = line(&FromAgent::Over);
+                    if lines.iter().any(|text| text.trim_end() == over) {
+                        open.remove(&host);
+                    }
+                }
+                Ok(Some(FromCarrier::Cut { .. } | FromCarrier::Failed { .. } | FromCarrier::Gone(_)) | None)
+                | Err(_) => break,
+                Ok(Some(_)) => {}
+            }
+        }
+        if self.first.send(&ToAgent::End).await.is_ok() {
+            let _ = tokio::time::timeout(END_WAIT, self.first.ended()).await;
+        }
+    }
+}
+
+impl Executor for ClusterExecutor {
+    fn start(&mut self, worker: WorkerId, order: AttemptOrder) {
+        let key = (order.task, order.attempt);
+        let Some(host) = self.hosts.get_mut(&worker) else { return };
+        let line = line(&ToAgent::Order(Box::new(order)));
+        host.running.insert(key, RunningOrder { line, since: Instant::now() });
+        host.to_send.push(key);
+    }
+
+    fn stop(&mut self, worker: WorkerId, task: TaskId, attempt: u32) {
+        self.flush();
+        if let Some(host) = self.hosts.get(&worker) {
+            let lines = vec![line(&ToAgent::Stop((task, attempt)))];
+            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
+        }
+    }
+
+    fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent> {
+        self.flush();
+        self.poll_sources(context);
+        self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn tick(&mut self) {
+        if self.last_beat.elapsed() > BEAT {
+            self.beat();
+        }
+        self.end_leases();
+    }
+}

@@ -1,0 +1,28 @@
+//! Runs on a cluster: the hosts of a Dask cluster form a pool and execute attempts.
+//!
+//! ```text
+//!  run -- carrier (Python, a client of Dask) -- plug-in in each worker -- agent of each host
+//!   |                                                                      |  HostRunner
+//!   +---------------- the pool: a node on each host, the first beside the run ----+
+//! ```
+//!
+//! - `carrier`: the process that passes lines, and its messages (docs/formats/carrier.md)
+//! - `messages`: what the run and an agent say to each other
+//! - `agent_link`: the dialogue in which an agent starts
+//! - `form`: forms the pool of the hosts that are there
+//! - `cluster_executor`: gives orders, and watches leases
+//! - `agent`, `agent_service`: the other side: one process on each host
+//! - `host_inputs`: inputs that a host has itself
+
+mod agent;
+mod agent_link;
+mod agent_service;
+mod carrier;
+mod cluster_executor;
+mod form;
+mod host_inputs;
+mod messages;
+
+pub use agent::run_agent;
+pub use cluster_executor::ClusterExecutor;
+pub use form::{FormedCluster, form};

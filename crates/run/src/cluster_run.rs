@@ -1,0 +1,102 @@
+//! A run on a cluster, from start to cleanup.
+
+use crate::cluster::{ClusterExecutor, FormedCluster, form};
+use crate::event::RunEvent;
+use crate::event_loop::{EventLoop, LoopContext};
+use crate::preflight;
+use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
+use crate::recorder::Recorder;
+use crate::run_files::RunFiles;
+use crate::spec::{ClusterSpec, RunSpec};
+use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, mode_name};
+use crate::usage_refresh::keep_usage;
+use base::{ByteSize, Problem};
+use report::RunReport;
+use sched::{Scheduler, SchedulerOptions};
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Executes the run on a cluster. Errors are returned only before any task starts.
+pub async fn run_on_cluster(
+    (spec, cluster): (RunSpec, ClusterSpec),
+    begun: Instant,
+    on_event: &mut dyn FnMut(&RunEvent),
+    cancel: CancellationToken,
+) -> Result<RunReport, Vec<Problem>> {
+    let programs = prepare_on_cluster(&spec)?;
+    let formed = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
+        formed = form(&spec, &cluster, on_event) => formed?,
+    };
+    keep_usage(formed.pool.clone()).await;
+    let head = head(&spec, &formed);
+    let (pool, slots) = (formed.pool.clone(), formed.hosts.iter().map(|host| host.host.threads).sum());
+    let largest = formed.hosts.iter().map(|host| host.host.threads).max().unwrap_or(1);
+    let mut executor = ClusterExecutor::new(formed, cluster.lease);
+    let flow = spec.flow.clone();
+    let first_node = executor.first_node();
+    let prepared = async {
+        too_large_tasks(&spec, largest)?;
+        let inputs = (spec.data_dir.clone(), spec.stage_in);
+        let files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
+        let provided = files.provide_inputs_at(first_node).await;
+        provided.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
+        Ok(files)
+    };
+    let files = match prepared.await {
+        Ok(files) => files,
+        Err(problems) => {
+            executor.close().await;
+            return Err(problems);
+        }
+    };
+    let mut recorder = Recorder::new(blank_report(&spec, &head), begun);
+    on_event(&RunEvent::Started {
+        run: spec.run_id.clone(),
+        tasks: flow.workflow().tasks.len(),
+        slots,
+        storage: mode_name(head.mode),
+        storage_line: head.line.clone(),
+        memory: head.memory,
+    });
+    head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+    let hashes = hash_in_background(&spec, &programs, &cancel);
+    let context = LoopContext { flow, files: Some(files), programs, keep: spec.keep, keep_failed: keep_failed(&spec) };
+    let scheduler = scheduler(&spec);
+    let event_loop =
+        EventLoop::new(context, (scheduler, &mut executor), exports(&spec), &mut recorder, on_event, cancel.clone());
+    let files = event_loop.run().await;
+    recorder.hashed(hashes.await.unwrap_or_default());
+    if let Some(mut files) = files {
+        files.close();
+    }
+    executor.close().await;
+    recorder.seal(cancel.is_cancelled());
+    on_event(&ended_event(&recorder.run));
+    Ok(recorder.run)
+}
+
+/// What is known of the storage: the mode of the first host, and the hosts.
+fn head(spec: &RunSpec, formed: &FormedCluster) -> ReportHead {
+    let (count, first) = (formed.hosts.len(), &formed.hosts[0].ready);
+    let plural = if count == 1 { "" } else { "s" };
+    let usage = formed.pool.usage();
+    ReportHead {
+        mode: first.mode,
+        line: format!("a pool on {count} host{plural} of the Dask cluster; {}", first.line),
+        memory: ByteSize(usage.capacity),
+        warnings: spec.warnings.clone(),
+    }
+}
+
+fn scheduler(spec: &RunSpec) -> Scheduler {
+    let options = SchedulerOptions {
+        fail_fast: spec.fail_fast,
+        policy: spec.policy,
+        stragglers: spec.stragglers,
+        ..SchedulerOptions::default()
+    };
+    let bytes = |data| preflight::bytes_of_input(&spec.flow, &spec.data_dir, data);
+    Scheduler::without_workers_for(spec.flow.workflow(), options, |_| spec.keep, bytes)
+}

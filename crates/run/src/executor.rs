@@ -1,0 +1,84 @@
+//! Executor: where the attempts of a run are executed: in this process, or on the hosts of a cluster.
+
+use crate::attempt::Environment;
+use crate::host_runner::HostRunner;
+use crate::order::AttemptOrder;
+use crate::outcome::AttemptOutcome;
+use flow::{DataId, TaskId};
+use sched::{MachineCapacity, PlaceId, WorkerId};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Executes attempts on workers.
+pub trait Executor {
+    /// Starts an attempt on a worker. Its outcome follows as an event, or `Lost` of the worker.
+    fn start(&mut self, worker: WorkerId, order: AttemptOrder);
+
+    /// Ends an attempt, if it still runs; its outcome follows.
+    fn stop(&mut self, worker: WorkerId, task: TaskId, attempt: u32);
+
+    /// The next event; pending while there is none.
+    fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent>;
+
+    /// Does what is due from time to time: about ten times a second.
+    fn tick(&mut self);
+}
+
+/// An event of an executor.
+#[derive(Debug)]
+pub enum ExecutorEvent {
+    /// An attempt has ended.
+    Ended(Box<AttemptOutcome>),
+    /// A worker has joined.
+    Joined {
+        /// The worker: a number that was never used before.
+        worker: WorkerId,
+        /// The place whose storage is on its host.
+        place: PlaceId,
+        /// Its resources.
+        capacity: MachineCapacity,
+        /// The name of its host, for people.
+        name: String,
+        /// Inputs of the workflow that its host has itself.
+        inputs: HashSet<DataId>,
+    },
+    /// A worker is gone, and so are the attempts that it ran: no event of them follows.
+    Lost {
+        /// The worker.
+        worker: WorkerId,
+        /// Why, for people.
+        why: String,
+    },
+    /// The user should know this.
+    Warning(String),
+    /// No more attempts can be executed, and none of those that run ends. The run is over.
+    Failed(String),
+}
+
+/// Executes attempts as processes of this host, which is worker 0.
+#[derive(Debug)]
+pub struct LocalExecutor {
+    /// The attempts.
+    pub runner: HostRunner,
+    /// Environment of every task.
+    pub environment: Arc<Environment>,
+}
+
+impl Executor for LocalExecutor {
+    fn start(&mut self, _: WorkerId, order: AttemptOrder) {
+        self.runner.start(order, self.environment.clone());
+    }
+
+    fn stop(&mut self, _: WorkerId, task: TaskId, attempt: u32) {
+        self.runner.stop((task, attempt));
+    }
+
+    fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent> {
+        self.runner.poll_outcome(context).map(|outcome| ExecutorEvent::Ended(Box::new(outcome)))
+    }
+
+    fn tick(&mut self) {
+        self.runner.check_copies();
+    }
+}

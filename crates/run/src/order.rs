@@ -1,0 +1,193 @@
+//! Order: one attempt of a task, complete for the host that runs it.
+//!
+//! An order names files by tokens, since hosts see the pool at different paths: a token stands for
+//! the directory of the attempt or for a member. The workspace of a host replaces the tokens by its
+//! own paths ([`AttemptOrder::command_at`]). A token is about as long as the path, since commands
+//! with long arguments are expanded in another way.
+
+use crate::checked_workflow::CheckedWorkflow;
+use crate::layout::{self, Layout};
+use flow::{DataId, LinkDir, TaskCommand, TaskId, ToolId};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// First and last character of a token: no path and no value has it (control characters are refused
+/// in names, and a value with one is left as it is unless it is a token exactly).
+const TOKEN: char = '\u{1}';
+/// Name of the token of the attempt's directory; those of members are numbers.
+const DIRECTORY: &str = "directory";
+/// Usual length of the path at which a host sees the pool's root.
+const ROOT_BYTES: usize = 64;
+
+/// One attempt of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptOrder {
+    /// Id of the task.
+    pub task: TaskId,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Id of the task's tool.
+    pub tool: ToolId,
+    /// Name of the tool.
+    pub tool_name: String,
+    /// Path of the program where the run was started; empty if it is not known.
+    pub program: PathBuf,
+    /// The command, with tokens.
+    pub command: TaskCommand,
+    /// True if the task has a directory of its own.
+    pub has_directory: bool,
+    /// Directory of the attempt below the pool's root.
+    pub directory: PathBuf,
+    /// The members that it reads, each once.
+    pub inputs: Vec<InputPlace>,
+    /// The members that it writes.
+    pub outputs: Vec<OutputPlace>,
+    /// Memory that the tool declares, in bytes; 0 if it declares none.
+    pub memory: u64,
+    /// The longest time that the process may run, in milliseconds.
+    pub timeout_ms: Option<u64>,
+}
+
+/// A member that an attempt reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputPlace {
+    /// Id of the member.
+    pub data: DataId,
+    /// Path below the pool's root.
+    pub place: PathBuf,
+    /// The host's file that is bound there; `None` if its bytes are in the pool.
+    pub bound: Option<PathBuf>,
+}
+
+/// A member that an attempt writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputPlace {
+    /// Id of the member.
+    pub data: DataId,
+    /// Name of the member, for messages.
+    pub name: String,
+    /// Path below the attempt's directory.
+    pub place: PathBuf,
+}
+
+impl AttemptOrder {
+    /// The order for an attempt of a task. `bound` gives the host's file of an input that is bound.
+    pub fn new(
+        flow: &CheckedWorkflow,
+        layout: &Layout,
+        (task, attempt): (TaskId, u32),
+        program: PathBuf,
+        bound: &dyn Fn(DataId) -> Option<PathBuf>,
+    ) -> Self {
+        let tool = flow.tool_of(task);
+        let mut inputs: Vec<DataId> = flow.inputs(task).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        let input = |data| InputPlace { data, place: layout.member(flow, data), bound: bound(data) };
+        let directory = PathBuf::from(layout::attempt_dir(flow, task, attempt));
+        let token_of = |data: DataId| token(data.0, layout.member(flow, data).as_os_str().len());
+        let output =
+            |data| OutputPlace { data, name: flow.workflow().data_name(data), place: flow.place_in_task(data).into() };
+        Self {
+            task,
+            attempt,
+            tool: flow.task(task).tool,
+            tool_name: tool.name.clone(),
+            program,
+            command: flow.command(task, &token(DIRECTORY, directory.as_os_str().len()), &token_of),
+            has_directory: tool.needs_workdir(),
+            directory,
+            inputs: inputs.into_iter().map(input).collect(),
+            outputs: flow.outputs(task).map(output).collect(),
+            memory: tool.resources.memory,
+            timeout_ms: tool.timeout_ms,
+        }
+    }
+
+    /// The path of a member below the pool's root; `None` if the attempt neither reads nor writes
+    /// it.
+    pub fn place_of(&self, data: DataId) -> Option<PathBuf> {
+        let input = || self.inputs.iter().find(|input| input.data == data).map(|input| input.place.clone());
+        let output = self.outputs.iter().find(|output| output.data == data);
+        output.map(|output| self.directory.join(&output.place)).or_else(input)
+    }
+
+    /// The command with the paths of a host: `directory` of the attempt, and those of members from
+    /// `path_of`.
+    pub fn command_at(&self, directory: &str, path_of: &dyn Fn(DataId) -> String) -> TaskCommand {
+        let resolve = |text: &String| resolve(text, directory, path_of);
+        let pair = |(name, text): &(String, String)| (name.clone(), resolve(text));
+        let link_dir =
+            |dir: &LinkDir| LinkDir { path: resolve(&dir.path), links: dir.links.iter().map(pair).collect() };
+        let command = &self.command;
+        TaskCommand {
+            program: command.program.clone(),
+            args: command.args.iter().map(resolve).collect(),
+            stdin: command.stdin.as_ref().map(resolve),
+            stdout: command.stdout.as_ref().map(resolve),
+            env: command.env.iter().map(pair).collect(),
+            path: command.path.clone(),
+            lists: command.lists.iter().map(|(path, text)| (resolve(path), resolve(text))).collect(),
+            dirs: command.dirs.iter().map(link_dir).collect(),
+        }
+    }
+
+    /// Variables that tell a task its number, tool and attempt.
+    pub fn variables(&self) -> [(&'static str, String); 3] {
+        [
+            ("TIDEMILL_TASK", self.task.0.to_string()),
+            ("TIDEMILL_TOOL", self.tool_name.clone()),
+            ("TIDEMILL_ATTEMPT", self.attempt.to_string()),
+        ]
+    }
+}
+
+/// The token of a path of `length` bytes below the pool's root.
+fn token(name: impl std::fmt::Display, length: usize) -> String {
+    format!("{TOKEN}{name:<width$}{TOKEN}", width = ROOT_BYTES + length)
+}
+
+/// Replaces the tokens in a text. Anything else between two marks stays.
+fn resolve(text: &str, directory: &str, path_of: &dyn Fn(DataId) -> String) -> String {
+    let mut parts = text.split(TOKEN);
+    let mut resolved = parts.next().unwrap_or_default().to_owned();
+    let mut is_name = true;
+    for part in parts {
+        match part.trim_end().parse() {
+            _ if !is_name => {
+                resolved.push_str(part);
+                is_name = true;
+                continue;
+            }
+            Ok(data) => resolved.push_str(&path_of(DataId(data))),
+            Err(_) if part.trim_end() == DIRECTORY => resolved.push_str(directory),
+            Err(_) => {
+                resolved.push(TOKEN);
+                resolved.push_str(part);
+                continue;
+            }
+        }
+        is_name = false;
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(text: &str) -> String {
+        resolve(text, "/pool/t.1", &|data| format!("/pool/d{}", data.0))
+    }
+
+    #[test]
+    fn tokens_become_paths_of_the_host_and_other_text_stays() {
+        let text = format!("--in={}:{} {}/a.list", token(7, 3), token(12, 90), token(DIRECTORY, 0));
+        assert_eq!(resolved(&text), "--in=/pool/d7:/pool/d12 /pool/t.1/a.list");
+        for same in ["", "plain", "\u{1}", "a\u{1}b", "a\u{1}b\u{1}c", "\u{1}\u{1}"] {
+            assert_eq!(resolved(same), same);
+        }
+        assert!(token(12, 90).len() > 150);
+        assert_eq!(resolved(&format!("{}{}", token(1, 1), token(2, 0))), "/pool/d1/pool/d2");
+    }
+}
