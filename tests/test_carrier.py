@@ -62,13 +62,13 @@ def obey(message, connection):
         workers.append(connection)
         tell({"welcome": message["hello"]})
     elif "order" in message and message["order"] != "hold":
-        tell({"ended": message["order"], "key": message["key"]})
+        tell({"ended": {"key": message["key"], "order": message["order"]}})
     elif "order" in message:
         held[message["key"]] = message["order"]
         tell({"held": message["key"]})
     elif "release" in message:
         for key in message["release"]:
-            tell({"ended": held.pop(key), "key": key})
+            tell({"ended": {"key": key, "order": held.pop(key)}})
     else:
         tell({"got": message})
 
@@ -301,7 +301,7 @@ def test_orders_are_dask_tasks_that_run_as_long_as_they(cluster: Cluster, run: R
     keys = [f"key{number}" for number in range(1000)]
     for start in range(0, 1000, 40):
         run.order(host, "echo", *keys[start : start + 40])
-    assert sorted(line["key"] for line in run.hear_lines(host, "ended", 1000)) == sorted(keys)
+    assert sorted(line["ended"]["key"] for line in run.hear_lines(host, "ended", 1000)) == sorted(keys)
 
     for key in ("a", "b", "c", "d", "e", "f"):
         run.order(host, "hold", key)
@@ -335,14 +335,14 @@ def test_orders_of_a_killed_worker_are_undelivered_and_end_by_another_one(cluste
     assert undelivered["keys"]
     assert "left" in undelivered["why"] or "127.0.5.1" in undelivered["why"]
     run.post(host, release=["a", "b", "c", "d"])
-    assert {line["key"] for line in run.hear_lines(host, "ended", 4)} == {"a", "b", "c", "d"}
+    assert {line["ended"]["key"] for line in run.hear_lines(host, "ended", 4)} == {"a", "b", "c", "d"}
 
     # A worker that comes later is attached, and takes orders.
     cluster.start_worker(host)
     run.hear_workers(host, 2)
     run.hear_lines(host, "welcome", 1)
     run.order(host, "echo", "e")
-    assert run.hear_lines(host, "ended", 1) == [{"ended": "echo", "key": "e"}]
+    assert run.hear_lines(host, "ended", 1) == [{"ended": {"key": "e", "order": "echo"}}]
 
 
 def test_a_worker_that_hangs_holds_up_no_other_one(cluster: Cluster, run: Run) -> None:
@@ -402,7 +402,7 @@ def test_a_scheduler_that_comes_back_is_opened_again(tmp_path: Path) -> None:
         assert run.hear_any("opened", "undelivered")[0] == "opened"
         run.hear_lines("127.0.7.1", "welcome", 1)
         run.post("127.0.7.1", release=["a"])
-        assert run.hear_lines("127.0.7.1", "ended", 1) == [{"ended": "hold", "key": "a"}]
+        assert run.hear_lines("127.0.7.1", "ended", 1) == [{"ended": {"key": "a", "order": "hold"}}]
         run.say("close")
         assert run.process.wait(WAIT_SECONDS_MAX) == 0
     finally:
