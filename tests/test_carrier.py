@@ -62,13 +62,13 @@ def obey(message, connection):
         workers.append(connection)
         tell({"welcome": message["hello"]})
     elif "order" in message and message["order"] != "hold":
-        tell({"ended": message["order"], "key": message["key"]})
+        tell({"ended": {"key": message["key"], "order": message["order"]}})
     elif "order" in message:
         held[message["key"]] = message["order"]
         tell({"held": message["key"]})
     elif "release" in message:
         for key in message["release"]:
-            tell({"ended": held.pop(key), "key": key})
+            tell({"ended": {"key": key, "order": held.pop(key)}})
     else:
         tell({"got": message})
 
@@ -140,6 +140,7 @@ class Run:
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
         self.hosts: dict[str, dict[str, Any]] = {}
+        self.hellos: list[dict[str, Any]] = []
 
     def read(self) -> None:
         """Reads what the carrier prints."""
@@ -201,7 +202,7 @@ class Run:
         answer = self.ask("say", host, line=json.dumps({"serve": path}))
         self.cluster.agents.append(json.loads(answer["line"])["pid"])
         self.say("attach", host=host, socket=path)
-        self.hear_lines(host, "welcome", workers)
+        self.hellos = [line["welcome"] for line in self.hear_lines(host, "welcome", workers)]
         return self.cluster.agents[-1]
 
     def order(self, host: str, order: str, *keys: str) -> None:
@@ -291,13 +292,16 @@ def test_orders_are_dask_tasks_that_run_as_long_as_they(cluster: Cluster, run: R
     cluster.start_worker(host)
     cluster.start_worker(host)
     agent = run.serve(host, 2)
+    assert all(hello["worker"].startswith(f"tcp://{host}:") for hello in run.hellos)
+    assert all(hello["environment"]["TIDEMILL"] == str(cluster.tidemill) for hello in run.hellos)
+    assert {hello["directory"] for hello in run.hellos} == {str(cluster.folder)}
     run.post(host, text="é" * 100_000)
     assert run.hear_lines(host, "got", 1) == [{"got": {"text": "é" * 100_000}}]
 
     keys = [f"key{number}" for number in range(1000)]
     for start in range(0, 1000, 40):
         run.order(host, "echo", *keys[start : start + 40])
-    assert sorted(line["key"] for line in run.hear_lines(host, "ended", 1000)) == sorted(keys)
+    assert sorted(line["ended"]["key"] for line in run.hear_lines(host, "ended", 1000)) == sorted(keys)
 
     for key in ("a", "b", "c", "d", "e", "f"):
         run.order(host, "hold", key)
@@ -317,20 +321,6 @@ def test_orders_are_dask_tasks_that_run_as_long_as_they(cluster: Cluster, run: R
     os.kill(agent, 0)
 
 
-def test_the_environment_and_directory_of_workers_reach_the_agent(cluster: Cluster, run: Run) -> None:
-    host = "127.0.4.1"
-    cluster.start("worker", cluster.address, "--host", host, "--nthreads", "1", "--no-nanny", TIDEMILL=str(cluster.tidemill), COLOUR="green")
-    run.hear_workers(host, 1)
-    run.ask("launch", host)
-    path = str(cluster.folder / "hello.socket")
-    cluster.agents.append(json.loads(run.ask("say", host, line=json.dumps({"serve": path}))["line"])["pid"])
-    run.say("attach", host=host, socket=path)
-    welcome = run.hear_lines(host, "welcome", 1)[0]["welcome"]
-    assert welcome["worker"].startswith(f"tcp://{host}:")
-    assert welcome["environment"]["COLOUR"] == "green"
-    assert welcome["directory"] == str(cluster.folder)
-
-
 def test_orders_of_a_killed_worker_are_undelivered_and_end_by_another_one(cluster: Cluster, run: Run) -> None:
     host = "127.0.5.1"
     first = cluster.start_worker(host)
@@ -345,14 +335,32 @@ def test_orders_of_a_killed_worker_are_undelivered_and_end_by_another_one(cluste
     assert undelivered["keys"]
     assert "left" in undelivered["why"] or "127.0.5.1" in undelivered["why"]
     run.post(host, release=["a", "b", "c", "d"])
-    assert {line["key"] for line in run.hear_lines(host, "ended", 4)} == {"a", "b", "c", "d"}
+    assert {line["ended"]["key"] for line in run.hear_lines(host, "ended", 4)} == {"a", "b", "c", "d"}
 
     # A worker that comes later is attached, and takes orders.
     cluster.start_worker(host)
     run.hear_workers(host, 2)
     run.hear_lines(host, "welcome", 1)
     run.order(host, "echo", "e")
-    assert run.hear_lines(host, "ended", 1) == [{"ended": "echo", "key": "e"}]
+    assert run.hear_lines(host, "ended", 1) == [{"ended": {"key": "e", "order": "echo"}}]
+
+
+def test_a_worker_that_hangs_holds_up_no_other_one(cluster: Cluster, run: Run) -> None:
+    hangs = cluster.start_worker("127.0.8.1")
+    cluster.start_worker("127.0.8.2")
+    run.hear_workers("127.0.8.1", 1)
+    hangs.send_signal(signal.SIGSTOP)
+    other = Run(cluster, "other")
+    try:
+        other.open()
+        other.serve("127.0.8.2", 1)
+        assert "127.0.8.1" not in other.hosts
+        hangs.send_signal(signal.SIGCONT)
+        other.hear_workers("127.0.8.1", 1)
+        assert other.close() == 0
+    finally:
+        hangs.send_signal(signal.SIGCONT)
+        other.process.kill()
 
 
 def test_an_agent_that_ended_is_gone(cluster: Cluster, run: Run) -> None:
@@ -394,7 +402,7 @@ def test_a_scheduler_that_comes_back_is_opened_again(tmp_path: Path) -> None:
         assert run.hear_any("opened", "undelivered")[0] == "opened"
         run.hear_lines("127.0.7.1", "welcome", 1)
         run.post("127.0.7.1", release=["a"])
-        assert run.hear_lines("127.0.7.1", "ended", 1) == [{"ended": "hold", "key": "a"}]
+        assert run.hear_lines("127.0.7.1", "ended", 1) == [{"ended": {"key": "a", "order": "hold"}}]
         run.say("close")
         assert run.process.wait(WAIT_SECONDS_MAX) == 0
     finally:

@@ -37,10 +37,9 @@ except ImportError as missing:
 HINT = "is `dask scheduler` running at this address, with the same Python and distributed as here?"
 # A message with many orders, or with captured output, has some MiB.
 LINE_BYTES_MAX = 1 << 28
-# An agent's lines that travel as one event, and the pause in which more of them collect.
-EVENT_BYTES_MAX, EVENT_SECONDS = 1 << 20, 0.002
-# The scheduler keeps the last thousand events; it is told to forget them so often.
-LOG_BYTES_MAX = 8 << 20
+# An agent's lines that travel as one event, and the pause in which more of them collect. The
+# scheduler keeps the last thousand events of a run.
+EVENT_BYTES_MAX, EVENT_SECONDS = 1 << 17, 0.002
 # The end of an agent's standard error, which explains its end.
 STDERR_BYTES_MAX = 4096
 # An agent that lives accepts within milliseconds. Lines wait longer than its socket is tried.
@@ -276,7 +275,6 @@ class Carrier:
         self.batches: dict[str, Batch] = {}
         self.carried: dict[tuple[str, Value], Batch] = {}
         self.ended: dict[str, list[str]] = {}
-        self.logged = 0
 
     def tell(self, kind: str, body: Value) -> None:
         """Prints a message."""
@@ -322,7 +320,10 @@ class Carrier:
         while not heard.is_set():
             await client.log_event(self.name, None)
             await asyncio.sleep(EVENT_SECONDS)
-        await client.register_plugin(Plugin(self.name, self.binary), self.name)
+        plugin = self.spawn(client.register_plugin(Plugin(self.name, self.binary), self.name))
+        # A worker that hangs does not hold up the others.
+        if (await asyncio.wait([plugin], timeout=NEW_WORKERS_SECONDS))[0]:
+            plugin.result()
 
     def host_of(self, address: str) -> str:
         """The host in a worker's address. Workers inside of the scheduler's process have none."""
@@ -373,9 +374,6 @@ class Carrier:
             tasks = [task for ended in self.ended.values() for task in ended]
             self.spawn(self.client.run(self.visit, self.name, "end", (tasks,), workers=list(self.ended), on_error="ignore"))
             self.ended = {}
-        if self.logged > LOG_BYTES_MAX:
-            self.logged = 0
-            self.spawn(self.client.run_on_scheduler(self.forget, self.name))
 
     async def ask(self, address: str, threads: int) -> None:
         """Learns which `tidemill` a new worker has. One that does not answer is asked again."""
@@ -491,7 +489,6 @@ class Carrier:
                 if not batch.left:
                     self.ended.setdefault(batch.worker.address, []).append(batch.task)
         if "text" in event:
-            self.logged += len(event["text"])
             self.tell("lines", {"host": host, "lines": event["text"].split("\n")})
         elif worker is not None and host in self.sockets:
             worker.gone = True
