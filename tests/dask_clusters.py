@@ -97,9 +97,9 @@ class DaskCluster:
         self.spawn(name, host, sys.executable, "-m", "distributed.cli.dask_worker", *words, extra=extra)
 
     def kill(self, name: str) -> None:
-        """Kills a process with its children (a nanny has its worker as one)."""
+        """Kills a process with its children (a nanny has its worker as one), but no agents."""
         process = self.processes.pop(name)
-        for pid in [*descendants(process.pid), process.pid]:
+        for pid in [*descendants(process.pid, set(self.agents())), process.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
@@ -137,7 +137,7 @@ class DaskCluster:
         self.workflow.write_text(text)
 
     def agents(self) -> list[int]:
-        """The agents and nodes of this cluster's runs."""
+        """The agents and nodes of this cluster's runs, with the processes that guard their tools."""
         found = []
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
@@ -170,7 +170,10 @@ class DaskCluster:
 
     def assert_nothing_left(self) -> None:
         """Waits until nothing of any run is left."""
-        wait_for(lambda: not self.leftovers(), "something was left")
+        try:
+            wait_for(lambda: not self.leftovers(), "something was left")
+        except RuntimeError:
+            raise AssertionError(self.leftovers()) from None
 
     def close(self) -> None:
         """Ends all processes."""
@@ -181,13 +184,14 @@ class DaskCluster:
                 os.kill(pid, signal.SIGKILL)
 
 
-def descendants(pid: int) -> list[int]:
-    """The children of a process, and theirs."""
+def descendants(pid: int, without: set[int]) -> list[int]:
+    """The children of a process, and theirs, but for some with all theirs."""
     found = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *descendants(child)]
+                if child not in without:
+                    found += [child, *descendants(child, without)]
     return found
 
 

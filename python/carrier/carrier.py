@@ -417,7 +417,7 @@ class Carrier:
     async def answer(self, kind: str, body: dict[str, Value]) -> None:
         """Starts an agent, or passes it a line while it starts; prints what the worker answers."""
         host, word, said = body["host"], body.get("line"), {"id": body["id"]}
-        workers = [worker for worker in self.of_host(host) if worker.version is not None]
+        workers = [worker for worker in self.workers.values() if worker.host == host and worker.version is not None]
         if kind == "launch" and workers:
             self.launched[host], word = workers[0].address, workers[0].binary
         try:

@@ -48,6 +48,8 @@ pub struct ClusterExecutor {
     /// Hosts that have workers.
     present: Vec<ClusterHost>,
     joined: (UnboundedSender<JoinResult>, UnboundedReceiver<JoinResult>),
+    /// Number of agents that start now.
+    starting: usize,
     events: VecDeque<ExecutorEvent>,
     lease: Duration,
     next_worker: u32,
@@ -96,6 +98,7 @@ impl ClusterExecutor {
             not_joined: HashSet::new(),
             present: Vec::new(),
             joined: unbounded_channel(),
+            starting: 0,
             events: VecDeque::new(),
             lease,
             next_worker: 0,
@@ -195,6 +198,7 @@ impl ClusterExecutor {
         }
         let number = self.joining.next;
         self.joining.next += 1;
+        self.starting += 1;
         let JoiningHosts { run_id, orphan_wait, start, .. } = self.joining.clone();
         let (carrier, done) = (self.handle().clone(), self.joined.0.clone());
         tokio::spawn(async move {
@@ -210,6 +214,7 @@ impl ClusterExecutor {
     }
 
     fn on_joined(&mut self, (host, formed): JoinResult) {
+        self.starting -= 1;
         match formed {
             Ok(formed) => {
                 self.not_joined.remove(&host.host);
@@ -333,28 +338,40 @@ impl ClusterExecutor {
 
     /// Ends all agents with their nodes, and the carrier.
     pub async fn close(mut self) {
-        for host in self.hosts.values() {
-            let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
-            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
-        }
         let until = tokio::time::Instant::now() + END_WAIT;
-        let mut open: HashSet<String> = self.hosts.values().map(|host| host.name.clone()).collect();
-        while !open.is_empty() && !self.cut && !self.failed {
-            match tokio::time::timeout_at(until, self.carrier.messages.recv()).await {
-                Ok(Some(FromCarrier::Lines { host, lines })) => {
-                    let over = line(&FromAgent::Over);
-                    if lines.iter().any(|text| text.trim_end() == over) {
-                        open.remove(&host);
-                    }
+        let mut told = HashSet::new();
+        while !self.failed {
+            let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
+            untold.into_iter().for_each(|worker| self.tell_end(worker));
+            if (self.hosts.is_empty() && self.starting == 0) || self.cut {
+                break;
+            }
+            let event = tokio::select! {
+                message = self.carrier.messages.recv() => message,
+                Some(joined) = self.joined.1.recv() => {
+                    self.on_joined(joined);
+                    continue;
                 }
-                Ok(Some(FromCarrier::Cut { .. } | FromCarrier::Failed { .. } | FromCarrier::Gone(_)) | None)
-                | Err(_) => break,
-                Ok(Some(_)) => {}
+                () = tokio::time::sleep_until(until) => None,
+            };
+            match event {
+                Some(FromCarrier::Hosts(_)) => {}
+                // An agent that is over is lost, and is not there any more.
+                Some(message) => self.on_message(message),
+                None => break,
             }
         }
         if self.first.send(&ToAgent::End).await.is_ok() {
             let _ = tokio::time::timeout(END_WAIT, self.first.ended()).await;
         }
+    }
+
+    fn tell_end(&mut self, worker: WorkerId) {
+        // No other agent starts where one is over.
+        self.present.clear();
+        let host = &self.hosts[&worker];
+        let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
+        self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
     }
 }
 
