@@ -422,6 +422,9 @@ impl SpaceRules {
     /// The bytes that must be freed before the task may start beside the running ones; 0 if it may
     /// start.
     pub fn shortfall(&self, task: TaskId) -> u64 {
+        if self.pool.capacity == 0 {
+            return 0;
+        }
         self.candidate(task).map_or(0, |candidate| self.candidate_shortfall(&candidate))
     }
 
@@ -514,8 +517,11 @@ impl SpaceRules {
 
     /// Returns whether all remaining tasks can still run after this one.
     fn is_safe(&self, task: TaskId, table: &TaskTable) -> bool {
+        if self.pool.capacity == 0 {
+            return true;
+        }
         let grows = self.candidate(task).is_some_and(|candidate| candidate.gain < 0);
-        self.pool.capacity == 0 || !grows || safety::can_finish_after(task, table, self)
+        !grows || safety::can_finish_after(task, table, self)
     }
 
     /// A task that frees space, if writers that wait for space can lend it their processors.

@@ -21,6 +21,12 @@ const LOOK_AHEAD: usize = 8;
 /// task.
 const CHANGED_MAX: usize = 8;
 
+/// Places with numbers below this one are found by a table, the others by hashing.
+const SMALL_MAX: u32 = 1 << 16;
+
+/// The position of a place that is unknown.
+const NONE: u32 = u32::MAX;
+
 /// A place is short of storage above this part of its capacity, in percent.
 const SHORT_ABOVE: u64 = 90;
 
@@ -98,8 +104,10 @@ pub enum LocationState {
 pub struct Workers {
     all: Vec<Option<Worker>>,
     places: Vec<Place>,
-    /// The positions in `places`.
-    places_by_id: HashMap<PlaceId, usize>,
+    /// The positions in `places` of places with small numbers; `NONE` for those that are unknown.
+    small: Vec<u32>,
+    /// The positions of the others.
+    large: HashMap<PlaceId, u32>,
     free: FreeIndex,
     /// Active workers whose key in the indexes is out of date; few. Where a task ends and the next
     /// one starts at once, the indexes do not change.
@@ -201,15 +209,29 @@ impl Workers {
 
     /// The position of a place, which is created if necessary.
     fn place_at(&mut self, place: PlaceId) -> usize {
-        let places = &mut self.places;
-        *self.places_by_id.entry(place).or_insert_with(|| {
-            places.push(Place::default());
-            places.len() - 1
-        })
+        if let Some(at) = self.position(place) {
+            return at;
+        }
+        let at = self.places.len();
+        let position = u32::try_from(at).expect("places are few");
+        self.places.push(Place::default());
+        if place.0 < SMALL_MAX {
+            let number = place.0 as usize;
+            self.small.resize(self.small.len().max(number + 1), NONE);
+            self.small[number] = position;
+        } else {
+            self.large.insert(place, position);
+        }
+        at
+    }
+
+    fn position(&self, place: PlaceId) -> Option<usize> {
+        let known = if place.0 < SMALL_MAX { self.small.get(place.0 as usize) } else { self.large.get(&place) };
+        known.filter(|position| **position != NONE).map(|position| *position as usize)
     }
 
     fn place_of(&self, place: PlaceId) -> Option<&Place> {
-        self.places.get(*self.places_by_id.get(&place)?)
+        self.position(place).map(|at| &self.places[at])
     }
 
     /// Changes a place and counts it anew.
@@ -308,7 +330,7 @@ impl Workers {
 
     /// Returns whether a place has a free processor.
     pub fn is_free_place(&self, place: PlaceId) -> bool {
-        self.free_places.contains(&place)
+        self.place_of(place).is_some_and(|place| place.free_cpus > 0)
     }
 
     /// Returns whether no task runs.
@@ -538,10 +560,10 @@ impl Workers {
 
     /// Returns whether a task that writes `bytes` should not run at the place because its storage
     /// is nearly full, while other places have room.
-    pub fn is_short_for(&self, place: PlaceId, bytes: u64) -> bool {
+    pub fn is_short_for(&self, place: PlaceId, bytes: impl FnOnce() -> u64) -> bool {
         let others_have_room = self.short_places < self.active_places;
         let storage = self.place_of(place).map(|place| place.storage).unwrap_or_default();
-        others_have_room && storage.is_short() && bytes > storage.capacity.saturating_sub(storage.used)
+        others_have_room && storage.is_short() && bytes() > storage.capacity.saturating_sub(storage.used)
     }
 }
 
@@ -611,8 +633,8 @@ mod tests {
     fn a_place_that_is_nearly_full_is_avoided_while_another_has_room() {
         let mut workers = workers(&[7, 8]);
         workers.set_storage(PlaceId(7), 100, 95);
-        assert!(workers.is_short_for(PlaceId(7), 6) && !workers.is_short_for(PlaceId(7), 5));
+        assert!(workers.is_short_for(PlaceId(7), || 6) && !workers.is_short_for(PlaceId(7), || 5));
         workers.set_storage(PlaceId(8), 100, 99);
-        assert!(!workers.is_short_for(PlaceId(7), 6), "nowhere is room");
+        assert!(!workers.is_short_for(PlaceId(7), || 6), "nowhere is room");
     }
 }

@@ -193,7 +193,7 @@ impl Scheduler {
             return None; // It was bound to one place.
         }
         let writes = self.space.claims_beside(row.tool);
-        let is_other = |place: &PlaceId| *place != here && !self.workers.is_short_for(*place, writes);
+        let is_other = |place: &PlaceId| *place != here && !self.workers.is_short_for(*place, || writes);
         let (local, _) = self.local_inputs(task);
         let best = local.iter().map(|local| local.place).take(LOOK_AHEAD);
         let others = self.workers.free_places(PlaceId(0)).take(LOOK_AHEAD);
