@@ -244,6 +244,11 @@ pub trait SchedulingPolicy: Debug + Send {
     /// Removes and returns the tasks that may run at one location only, if that is gone.
     fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId>;
 
+    /// Returns whether the places of a task's inputs matter.
+    fn uses_places(&self) -> bool {
+        true
+    }
+
     /// Returns whether the caller should clean a lane before a task starts there.
     fn cleans(&self) -> bool {
         false

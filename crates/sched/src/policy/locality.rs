@@ -270,7 +270,7 @@ impl LocalityPolicy {
 /// Starts the task on the worker, unless the place is short of storage for what the task writes.
 fn start_on(task: &QueuedTask, worker: WorkerId, slot: Option<SlotId>, view: &ClusterView) -> Option<Assignment> {
     let place = view.workers.place(worker)?;
-    let short = view.workers.is_short_for(place, view.space.claims(task.id));
+    let short = view.workers.is_short_for(place, || view.space.claims(task.id));
     (!short).then_some(Assignment { task: task.id, worker, slot, reason: StartReason::FirstInQueue })
 }
 

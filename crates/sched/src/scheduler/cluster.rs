@@ -94,7 +94,8 @@ impl Scheduler {
 
     /// Tells the policy where the inputs of the datum's ready readers are.
     fn relocate_readers(&mut self, data: DataId) {
-        if self.table.datum(data).is_none_or(|datum| datum.state != DataState::Present) {
+        let is_present = self.table.datum(data).is_some_and(|datum| datum.state == DataState::Present);
+        if !is_present || !self.policy.uses_places() {
             return;
         }
         for task in self.table.readers_of(data) {
@@ -122,8 +123,9 @@ impl Scheduler {
     pub(super) fn queued(&self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>) -> QueuedTask {
         let row = self.table.row(task).expect("it was added");
         let (priority, demand) = (row.priority, row.demand);
-        let (location, (local, preferred)) = (self.targets.get(&task).copied(), self.local_inputs(task));
-        let reads = self.table.inputs(task).map(|data| self.space.size(data)).sum();
+        let (location, uses_places) = (self.targets.get(&task).copied(), self.policy.uses_places());
+        let (local, preferred) = if uses_places { self.local_inputs(task) } else { (Vec::new(), None) };
+        let reads = self.table.inputs(task).filter(|_| uses_places).map(|data| self.space.size(data)).sum();
         QueuedTask { id: task, tool: row.tool, priority, demand, location, local, reads, preferred, activated_in }
     }
 
