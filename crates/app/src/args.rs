@@ -320,7 +320,7 @@ pub struct RunArgs {
     /// Directory for outputs
     #[arg(long, value_name = "DIR", default_value = OUT)]
     pub out: PathBuf,
-    /// Directory for report.html and run.json [default: tidemill-report/RUN]
+    /// Directory for report.html, run.json and the journal [default: tidemill-report/RUN]
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the

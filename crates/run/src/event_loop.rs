@@ -21,13 +21,16 @@ use crate::layout::{self, Layout};
 use crate::machine::MachineMeter;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
-use crate::recorder::{EndedAttempt, Recorder};
+use crate::recorder::{EndedAttempt, Recorder, StartDetails};
 use crate::run_files::{PoolAccess, RunFiles};
 use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use report::{CapturedOutput, FailureReason, ReasonKind};
-use sched::{AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, WorkerId};
+use sched::{
+    AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
+    WorkerId,
+};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -188,7 +191,7 @@ impl<'a> EventLoop<'a> {
 
     fn warn(&mut self, text: String) {
         (self.on_event)(&RunEvent::Warning(text.clone()));
-        self.recorder.run.warnings.push(text);
+        self.recorder.warning(text);
     }
 
     /// A worker is gone: its attempts will not end, and what they wrote is removed.
@@ -256,11 +259,25 @@ impl<'a> EventLoop<'a> {
 
     fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
         self.running.insert(AttemptId { task, attempt }, worker);
-        self.recorder.started(task, (worker, slot), attempt);
+        let why = self.start_details(task, worker, attempt);
+        self.recorder.started(task, (worker, slot), attempt, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
         let order = self.order(task, attempt);
         self.executor.start(worker, order);
+    }
+
+    /// Why an attempt starts that the scheduler has just ordered.
+    fn start_details(&self, task: TaskId, worker: WorkerId, attempt: u32) -> StartDetails {
+        let reason = match self.scheduler.explain(task, 0) {
+            Some(TaskExplanation::Running { reason, attempt: first, .. }) if first == attempt => reason,
+            _ => StartReason::Straggler,
+        };
+        let place = self.places.get(&worker).copied();
+        let (near, far) = self.scheduler.input_bytes(task, place.unwrap_or(PlaceId(0)));
+        // Without places all data is here.
+        let (near, far) = if place.is_some() { (near, far) } else { (near + far, 0) };
+        StartDetails { reason, near, far }
     }
 
     fn order(&self, task: TaskId, attempt: u32) -> AttemptOrder {
@@ -379,6 +396,7 @@ impl<'a> EventLoop<'a> {
             let failure = self.failures.remove(&task);
             let kept = failure.as_ref().and_then(|failure| failure.kept.clone());
             let text = failure.map(|failure| failure.text).unwrap_or_default();
+            self.recorder.failed(task, &text);
             (text, self.printed(task), kept, cause == FailureCause::Cancelled)
         } else {
             let reason = failure_text::without_running(&self.context.flow, cause);
@@ -490,6 +508,9 @@ impl<'a> EventLoop<'a> {
     /// Samples the pool and the machine, and reports progress.
     fn sample(&mut self) {
         self.executor.tick();
+        if let Some(text) = self.recorder.journal.take_warning() {
+            self.warn(text);
+        }
         self.report_pool_state();
         let usage = self.context.files.as_ref().map(RunFiles::usage);
         if let Some(usage) = usage {
