@@ -11,6 +11,8 @@ import pytest
 PAGE = Path(__file__).parent.parent / "docs" / "CLI.md"
 COMMANDS = {
     "run": "## tidemill run",
+    "explain": "## tidemill explain",
+    "top": "## tidemill top",
     "mount": "## tidemill mount",
     "umount": "## tidemill umount",
     "exec": "## tidemill exec",

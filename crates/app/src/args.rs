@@ -30,6 +30,10 @@ pub struct Cli {
 pub enum CliCommand {
     /// Run a workflow: a JS4Cloud script or a JSON descriptor
     Run(Box<RunArgs>),
+    /// Explain why a task of a run started where and when it did, or why it still waits
+    Explain(ExplainArgs),
+    /// Show a run while it goes on: slots, tools, where the time goes
+    Top(TopArgs),
     /// Mount an empty pool, or the one of a pool file, at directories, until it is unmounted
     Mount(MountArgs),
     /// Unmount a pool that `tidemill mount` mounted
@@ -320,7 +324,7 @@ pub struct RunArgs {
     /// Directory for outputs
     #[arg(long, value_name = "DIR", default_value = OUT)]
     pub out: PathBuf,
-    /// Directory for report.html and run.json [default: tidemill-report/RUN]
+    /// Directory for report.html, run.json and the journal [default: tidemill-report/RUN]
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the
@@ -366,6 +370,29 @@ pub struct RunArgs {
     /// The cluster to run on.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+}
+
+/// `tidemill explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The directory of the run's report, or its name below tidemill-report
+    pub run: PathBuf,
+    /// The task: its number, or the name of data that it writes
+    pub task: String,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tidemill top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// The directory of the run's report, or its name below tidemill-report [default: the newest
+    /// run there that goes on]
+    pub run: Option<PathBuf>,
+    /// Print it once instead of every second
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// `--storage`.

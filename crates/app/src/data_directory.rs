@@ -4,8 +4,8 @@
 //! Directories that runs write to are set aside, so that a run does not take the results of the
 //! last one for inputs:
 //! - those of this run, `--out` and `--report`;
-//! - reports (a directory with `run.json` and `report.html`) and directories named
-//!   `tidemill-report`;
+//! - reports (a directory with `run.json` and `report.html`, or with `journal.jsonl` and
+//!   `flow.json`) and directories named `tidemill-report`;
 //! - `out` beside a `tidemill-report`, which a run with the default directories left.
 //!
 //! Files that are set aside are found by their full name only. Links to directories are followed,
@@ -13,6 +13,7 @@
 //! end.
 
 use base::Problem;
+use journal::{JOURNAL_FILE, WORKFLOW_FILE};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -30,6 +31,10 @@ pub const OUT: &str = "out";
 
 /// Parent of the reports' directories, unless `--report` is given.
 pub const REPORTS: &str = "tidemill-report";
+
+/// Files that show that a directory is a report, two of each: a single one may be the user's. The
+/// report of a run that was killed has the second pair only.
+const REPORT_PAIRS: [(&str, &str); 2] = [("run.json", "report.html"), (JOURNAL_FILE, WORKFLOW_FILE)];
 
 /// Content of a data directory. Paths are relative to it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -110,7 +115,10 @@ impl DirectoryListing<'_> {
         // first by name counts.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
         let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
-        let traits = DirectoryTraits { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
+        let traits = DirectoryTraits {
+            is_report: REPORT_PAIRS.iter().any(|(a, b)| has(a) && has(b)),
+            has_reports: has(REPORTS),
+        };
         for entry in &entries {
             self.add_entry(directory, entry, &traits, directories);
             if self.found.files.len() + self.found.set_aside.len() > DATA_FILES_MAX {
@@ -181,7 +189,7 @@ impl DirectoryTraits {
         match name {
             REPORTS => true,
             OUT => self.has_reports,
-            "run.json" | "report.html" => self.is_report,
+            name if REPORT_PAIRS.iter().any(|(a, b)| name == *a || name == *b) => self.is_report,
             _ => false,
         }
     }
@@ -189,7 +197,7 @@ impl DirectoryTraits {
 
 fn holds_report(entry: &DirEntry) -> bool {
     let path = entry.path();
-    path.join("run.json").is_file() && path.join("report.html").is_file()
+    REPORT_PAIRS.iter().any(|(a, b)| path.join(a).is_file() && path.join(b).is_file())
 }
 
 /// The name as text, or the reason why a workflow cannot use it.
@@ -242,8 +250,16 @@ mod tests {
         let found = listed(dir.path(), &[]);
         assert_eq!(found.files, ["in.txt"]);
         assert_eq!(found.set_aside[0], "out/E.txt", "found by its full name all the same");
-        let elsewhere =
-            make_directory(&["in.txt", "a/results/E.txt", "b/run.json", "b/report.html", "b/x", "c/run.json"]);
+        let elsewhere = make_directory(&[
+            "in.txt",
+            "a/results/E.txt",
+            "b/run.json",
+            "b/report.html",
+            "b/x",
+            "c/run.json",
+            "d/flow.json",
+            "d/journal.jsonl",
+        ]);
         let found = listed(elsewhere.path(), &[&elsewhere.path().join("a/results")]);
         assert_eq!(found.files, ["c/run.json", "in.txt"]);
         let own = make_directory(&["out/in.txt", "run.json"]);

@@ -9,6 +9,8 @@
 //! - `mount_command`, `pool_command`, `key_command`: `mount` and `umount`, `pool` and `node`, files
 //!   of a pool
 //! - `exec_command`, `bench_command`: `exec`, `bench`
+//! - `explain_command`, `task_account`: `explain`; `top_command`, `top_view`: `top`; both read
+//!   `recorded_run`, a run as its journal tells it
 //!
 //! Modules for input:
 //! - `args`, `bench_args`: flags, and their help text
@@ -32,6 +34,7 @@ mod commands;
 mod console;
 mod data_directory;
 mod exec_command;
+mod explain_command;
 mod export_filter;
 mod failures;
 mod flow_command;
@@ -42,9 +45,13 @@ mod node_log;
 mod output;
 mod pool_command;
 mod progress;
+mod recorded_run;
 mod run_command;
 mod signals;
 mod source;
+mod task_account;
+mod top_command;
+mod top_view;
 
 use args::{Cli, CliCommand};
 use base::Problem;
@@ -70,6 +77,8 @@ fn main() -> ExitCode {
     }
     let outcome = match cli.command {
         CliCommand::Run(args) => run_command::run(&args),
+        CliCommand::Explain(args) => explain_command::explain(&args),
+        CliCommand::Top(args) => top_command::top(&args),
         CliCommand::Mount(args) => mount_command::mount(&args),
         CliCommand::Umount(args) => mount_command::umount(&args),
         CliCommand::Exec(args) => exec_command::exec(&args),

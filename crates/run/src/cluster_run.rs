@@ -8,6 +8,7 @@ use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
 use crate::run_files::RunFiles;
+use crate::run_journal::RunJournal;
 use crate::spec::{ClusterSpec, RunSpec};
 use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, mode_name};
 use crate::usage_refresh::keep_usage;
@@ -45,16 +46,16 @@ pub async fn run_on_cluster(
         let files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
         let provided = files.provide_inputs_at(first_node, &nodes).await;
         provided.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
-        Ok(files)
+        Ok((files, RunJournal::begin(&spec, &head, &programs)?))
     };
-    let files = match prepared.await {
-        Ok(files) => files,
+    let (files, journal) = match prepared.await {
+        Ok(prepared) => prepared,
         Err(problems) => {
             executor.close().await;
             return Err(problems);
         }
     };
-    let mut recorder = Recorder::new(blank_report(&spec, &head), begun);
+    let mut recorder = Recorder::new(blank_report(&spec, &head), journal, begun);
     on_event(&RunEvent::Started {
         run: spec.run_id.clone(),
         tasks: flow.workflow().tasks.len(),

@@ -34,6 +34,11 @@ impl DataPlaces {
         self.nodes.extend(node);
     }
 
+    /// The place of a worker; `None` for a run on one host.
+    pub fn place_of_worker(&self, worker: WorkerId) -> Option<PlaceId> {
+        self.workers.get(&worker).copied()
+    }
+
     /// The node at which an attempt on a worker makes its directory: that of its own host, unless
     /// that is nearly full or `elsewhere` is asked for; then the one with most free memory. `None`
     /// for a run on one host.

@@ -22,14 +22,17 @@ use crate::layout::{AttemptPlace, Layout};
 use crate::machine::MachineMeter;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
-use crate::recorder::{EndedAttempt, Recorder};
+use crate::recorder::{EndedAttempt, Recorder, StartDetails};
 use crate::run_files::{PoolAccess, RunFiles};
 use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use placement::NodeId;
 use report::{CapturedOutput, FailureReason, ReasonKind};
-use sched::{AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, WorkerId};
+use sched::{
+    AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
+    WorkerId,
+};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -205,7 +208,7 @@ impl<'a> EventLoop<'a> {
 
     fn warn(&mut self, text: String) {
         (self.on_event)(&RunEvent::Warning(text.clone()));
-        self.recorder.run.warnings.push(text);
+        self.recorder.warning(text);
     }
 
     /// A worker is gone: its attempts will not end, and what they wrote is removed.
@@ -300,11 +303,25 @@ impl<'a> EventLoop<'a> {
         let node = self.context.places.node_for(worker, self.elsewhere.remove(&task));
         let place = AttemptPlace { attempt, node };
         self.running.insert(AttemptId { task, attempt }, RunningAttempt { worker, slot, place, superseded: false });
-        self.recorder.started(task, (worker, slot), attempt);
+        let why = self.start_details(task, worker, attempt);
+        self.recorder.started(task, (worker, slot), attempt, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
         let order = self.order(task, place);
         self.executor.start(worker, order);
+    }
+
+    /// Why an attempt starts that the scheduler has just ordered.
+    fn start_details(&self, task: TaskId, worker: WorkerId, attempt: u32) -> StartDetails {
+        let reason = match self.scheduler.explain(task, 0) {
+            Some(TaskExplanation::Running { reason, attempt: first, .. }) if first == attempt => reason,
+            _ => StartReason::Straggler,
+        };
+        let place = self.context.places.place_of_worker(worker);
+        let (near, far) = self.scheduler.input_bytes(task, place.unwrap_or(PlaceId(0)));
+        // Without places all data is here.
+        let (near, far) = if place.is_some() { (near, far) } else { (near + far, 0) };
+        StartDetails { reason, near, far }
     }
 
     fn order(&self, task: TaskId, place: AttemptPlace) -> AttemptOrder {
@@ -435,6 +452,7 @@ impl<'a> EventLoop<'a> {
             let failure = self.failures.remove(&task);
             let kept = failure.as_ref().and_then(|failure| failure.kept.clone());
             let text = failure.map(|failure| failure.text).unwrap_or_default();
+            self.recorder.failed(task, &text);
             (text, self.printed(task), kept, cause == FailureCause::Cancelled)
         } else {
             let reason = failure_text::without_running(&self.context.flow, cause);
@@ -550,6 +568,9 @@ impl<'a> EventLoop<'a> {
         self.executor.tick();
         self.release_held();
         self.send_event(SchedulerEvent::Tick);
+        if let Some(text) = self.recorder.journal.take_warning() {
+            self.warn(text);
+        }
         self.report_pool_state();
         let usage = self.context.files.as_ref().map(RunFiles::usage);
         if let Some(usage) = usage {

@@ -29,7 +29,7 @@
 //!
 //! Modules for results:
 //! - `export`, `keep_failed`: outputs below `--out`, files of failed tasks
-//! - `recorder`: fills in the report
+//! - `recorder`, `run_journal`: fill in the report, and the journal while the run goes on
 //! - `emergency_cleanup`: cleanup if the process must end at once
 #![forbid(unsafe_code)]
 
@@ -60,6 +60,7 @@ mod prepare_run;
 mod provenance;
 mod recorder;
 mod run_files;
+mod run_journal;
 mod spec;
 mod start;
 mod storage_choice;
@@ -77,6 +78,6 @@ pub use memory::{MemoryBudget, POOL_BYTES_MIN, PoolSize};
 pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;
-pub use sched::PolicyKind;
+pub use sched::{PolicyKind, StartReason};
 pub use spec::{ClusterSpec, RequestedOptions, RunSpec, StorageRequest};
 pub use start::run;

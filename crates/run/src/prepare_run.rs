@@ -10,6 +10,7 @@ use crate::start::exports;
 use crate::storage_choice::{StorageChoice, ToolSupport, choose};
 use base::{ByteSize, Problem};
 use flow::{DataId, ToolId};
+use journal::{JOURNAL_FILE, WORKFLOW_FILE};
 use report::AccessMode;
 use sched::{MachineCapacity, Scheduler, SchedulerOptions};
 use std::collections::HashMap;
@@ -109,7 +110,7 @@ fn lost_files(spec: &RunSpec) -> Vec<Problem> {
     outputs.sort();
     let outputs =
         outputs.into_iter().map(|(id, place)| NamedPath::new(format!("output {}", workflow.data_name(id)), place));
-    let reports = report("run.json").into_iter().chain(report("report.html"));
+    let reports = ["run.json", "report.html", JOURNAL_FILE, WORKFLOW_FILE].into_iter().filter_map(report);
     overwrites(inputs.chain(script).chain(tools), reports.chain(outputs))
 }
 

@@ -1,13 +1,15 @@
-//! Recorder: fills in the report while tasks run, in the types of run.json.
+//! Recorder: fills in the report while tasks run, in the types of run.json, and writes the journal.
 
 use crate::export::ExportedFile;
 use crate::keep_failed;
 use crate::outcome::AttemptOutcome;
 use crate::provenance::InputHashes;
+use crate::run_journal::RunJournal;
 use base::ByteSize;
 use flow::{DataId, TaskId};
+use journal::JournalRecord;
 use report::{Attempt, FailureReason, NodeRecord, ReasonKind, RunOutcome, RunReport, Seconds, Status};
-use sched::WorkerId;
+use sched::{StartReason, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -30,11 +32,24 @@ impl EndedAttempt {
     }
 }
 
+/// Why an attempt starts, and where its inputs are.
+#[derive(Debug, Clone, Copy)]
+pub struct StartDetails {
+    /// Why the task was chosen and its worker too.
+    pub reason: StartReason,
+    /// Bytes of its inputs at the worker's place.
+    pub near: u64,
+    /// Bytes of its inputs elsewhere.
+    pub far: u64,
+}
+
 /// A `report::RunReport` in the making, and the instant that its times count from.
 #[derive(Debug)]
 pub struct Recorder {
     /// The report so far.
     pub run: RunReport,
+    /// The journal of the run.
+    pub journal: RunJournal,
     begun: Instant,
     /// Number of tasks that may have lost output in a full pool.
     possibly_truncated_count: usize,
@@ -46,8 +61,9 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates a recorder whose times count from `begun`.
-    pub fn new(run: RunReport, begun: Instant) -> Self {
-        Self { run, begun, possibly_truncated_count: 0, over_memory_tools: BTreeSet::new(), nodes: BTreeMap::new() }
+    pub fn new(run: RunReport, journal: RunJournal, begun: Instant) -> Self {
+        let (over_memory_tools, nodes) = (BTreeSet::new(), BTreeMap::new());
+        Self { run, journal, begun, possibly_truncated_count: 0, over_memory_tools, nodes }
     }
 
     /// Converts `moment` to seconds since the start.
@@ -73,6 +89,7 @@ impl Recorder {
         let joined_s = self.now();
         let first_slot = self.run.nodes.last().map_or(0, |last| last.first_slot + last.slots);
         self.nodes.insert(worker, self.run.nodes.len());
+        self.journal.write(JournalRecord::WorkerJoined { worker: worker.0, name: name.clone(), slots });
         self.run.nodes.push(NodeRecord { name, first_slot, slots, joined_s, lost_s: None });
         self.run.settings.slots = first_slot + slots;
     }
@@ -80,6 +97,7 @@ impl Recorder {
     /// Records that a worker is lost.
     pub fn worker_lost(&mut self, worker: WorkerId) {
         let now = self.now();
+        self.journal.write(JournalRecord::WorkerLost { worker: worker.0 });
         if let Some(node) = self.nodes.get(&worker).and_then(|index| self.run.nodes.get_mut(*index)) {
             node.lost_s = Some(now);
         }
@@ -92,7 +110,10 @@ impl Recorder {
     }
 
     /// Records the start of an attempt.
-    pub fn started(&mut self, id: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
+    pub fn started(&mut self, id: TaskId, (worker, slot): (WorkerId, u32), attempt: u32, why: StartDetails) {
+        let StartDetails { reason, near, far } = why;
+        let reason = reason.name().to_owned();
+        self.journal.write(JournalRecord::Started { task: id, attempt, worker: worker.0, slot, reason, near, far });
         self.set_slot(id, (worker, slot));
         let now = self.now();
         let task = self.task(id);
@@ -123,6 +144,7 @@ impl Recorder {
     pub fn attempt(&mut self, ended: &EndedAttempt) {
         let (start, end) = (self.at(ended.started), self.at(ended.ended));
         let outcome = &ended.outcome;
+        self.journal.write(record_of(outcome));
         for made in outcome.result.iter().flatten() {
             let member = self.member(made.data);
             (member.bytes, member.written_s) = (Some(made.bytes), Some(end));
@@ -154,6 +176,7 @@ impl Recorder {
 
     /// Records that the attempt that just failed is followed by another.
     pub fn retried(&mut self, id: TaskId) {
+        self.journal.write(JournalRecord::Retried { task: id });
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
         let text = task.reason.as_ref().map(|reason| reason.text.clone()).unwrap_or_default();
@@ -163,6 +186,7 @@ impl Recorder {
 
     /// Records that a task that was done runs again.
     pub fn again(&mut self, id: TaskId) {
+        self.journal.write(JournalRecord::Again { task: id });
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
         let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
@@ -173,19 +197,34 @@ impl Recorder {
 
     /// Records the failure of a task that never ran.
     pub fn never_ran(&mut self, id: TaskId, reason: FailureReason) {
+        self.failed(id, &reason.text);
         let task = self.task(id);
         task.status = Status::of(Some(&reason));
         task.reason = Some(reason);
     }
 
+    /// Records that a task has failed for good.
+    pub fn failed(&mut self, id: TaskId, why: &str) {
+        self.journal.write(JournalRecord::Failed { task: id, why: why.to_owned() });
+    }
+
+    /// Records a warning for the user.
+    pub fn warning(&mut self, text: String) {
+        self.journal.write(JournalRecord::Warning { text: text.clone() });
+        self.run.warnings.push(text);
+    }
+
     /// Records that the member was deleted from the pool.
     pub fn dropped(&mut self, id: DataId) {
+        self.journal.write(JournalRecord::Dropped { data: id });
         let now = self.now();
         self.member(id).dropped_s = Some(now);
     }
 
     /// Records that the member was written below `--out`.
     pub fn exported(&mut self, id: DataId, path: String, written: ExportedFile) {
+        let (bytes, hash) = (written.bytes, written.hash.clone());
+        self.journal.write(JournalRecord::Exported { data: id, path: path.clone(), bytes, hash });
         let member = self.member(id);
         (member.exported, member.hash) = (Some(path), Some(written.hash));
     }
@@ -212,6 +251,7 @@ impl Recorder {
     pub fn sample(&mut self, used: u64, capacity: u64) {
         let now = self.now();
         self.run.pool.push(now, used, capacity);
+        self.journal.pool(used, capacity);
     }
 
     /// Records the peak of the bytes that the pool held.
@@ -245,7 +285,7 @@ impl Recorder {
         );
         self.possibly_truncated_count += 1;
         (self.possibly_truncated_count <= WARNINGS_MAX).then(|| {
-            self.run.warnings.push(text.clone());
+            self.warning(text.clone());
             text
         })
     }
@@ -262,7 +302,7 @@ impl Recorder {
             ByteSize(limit).to_string().replace(' ', ""),
         );
         self.over_memory_tools.insert(tool).then(|| {
-            self.run.warnings.push(text.clone());
+            self.warning(text.clone());
             text
         })
     }
@@ -281,9 +321,34 @@ impl Recorder {
             (false, false) => RunOutcome::Done,
         };
         self.run.exit_code = i32::from(self.run.outcome != RunOutcome::Done);
+        let outcome = outcome_name(self.run.outcome).to_owned();
+        self.journal.write(JournalRecord::Ended { outcome });
         let makespan = self.now();
         self.run.seal(makespan);
         self.run.ended = wall_clock();
+    }
+}
+
+/// The record of an attempt that ended.
+fn record_of(outcome: &AttemptOutcome) -> JournalRecord {
+    let ms = |length: std::time::Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let (task, attempt) = (outcome.task, outcome.attempt);
+    let (prepared_ms, ran_ms) = (ms(outcome.prepared), ms(outcome.ran));
+    match &outcome.result {
+        Ok(made) => {
+            let wrote = made.iter().map(|made| (made.data, made.bytes)).collect();
+            JournalRecord::Done { task, attempt, prepared_ms, ran_ms, wrote }
+        }
+        Err(failure) => JournalRecord::AttemptFailed { task, attempt, prepared_ms, ran_ms, why: failure.text.clone() },
+    }
+}
+
+/// Name of an outcome in events and journals.
+pub fn outcome_name(outcome: RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Done => "done",
+        RunOutcome::Failed => "failed",
+        RunOutcome::Interrupted => "interrupted",
     }
 }
 
@@ -305,7 +370,7 @@ mod tests {
     fn a_tool_that_takes_more_memory_than_it_declares_is_told_once() {
         let task = |tool: &str| report::TaskRecord { tool: tool.into(), ..report::TaskRecord::default() };
         let run = RunReport { tasks: vec![task("hog"), task("hog"), task("calm")], ..RunReport::default() };
-        let mut record = Recorder::new(run, Instant::now());
+        let mut record = Recorder::new(run, RunJournal::default(), Instant::now());
         let limit = 8 << 20;
         assert_eq!(record.over_memory_warning(&outcome(0, Some(limit)), limit), None);
         assert_eq!(record.over_memory_warning(&outcome(0, None), limit), None, "it is not known");

@@ -14,8 +14,9 @@ use crate::memory::MemoryBudget;
 use crate::memory_limits::{MemoryLimits, StandaloneGroups};
 use crate::prepare_run::{PreparedRun, prepare};
 use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
-use crate::recorder::{Recorder, wall_clock};
+use crate::recorder::{Recorder, outcome_name, wall_clock};
 use crate::run_files::RunFiles;
+use crate::run_journal::{RunJournal, host_name};
 use crate::spec::RunSpec;
 use crate::tool_versions::ToolVersions;
 use crate::workspace::Workspace;
@@ -23,7 +24,8 @@ use crate::{export, layout};
 use base::{ByteSize, Problem};
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
-use report::{AccessMode, RunOutcome, RunReport};
+use journal::JournalRecord;
+use report::{AccessMode, RunReport};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,7 +61,7 @@ pub async fn run(
         Some(environment) => Some(provide_files(&spec, environment, &cancel).await?),
         None => None,
     };
-    let mut recorder = Recorder::new(blank_report(&spec, &ReportHead::new(&prepared)), begun);
+    let mut recorder = begin_records(&spec, &prepared, begun)?;
     on_event(&RunEvent::Started {
         run: spec.run_id.clone(),
         tasks: flow.workflow().tasks.len(),
@@ -126,6 +128,14 @@ fn start_environment(
     environment.map_err(|problem| vec![problem])
 }
 
+/// Begins the report and the journal of a run on this host.
+fn begin_records(spec: &RunSpec, prepared: &PreparedRun, begun: Instant) -> Result<Recorder, Vec<Problem>> {
+    let head = ReportHead::new(prepared);
+    let mut journal = RunJournal::begin(spec, &head, &prepared.programs)?;
+    journal.write(JournalRecord::WorkerJoined { worker: 0, name: host_name(), slots: spec.slots });
+    Ok(Recorder::new(blank_report(spec, &head), journal, begun))
+}
+
 /// What is known of the storage before anything ran.
 #[derive(Debug)]
 pub struct ReportHead {
@@ -167,7 +177,7 @@ pub fn blank_report(spec: &RunSpec, head: &ReportHead) -> RunReport {
     let json = |value: &flow::ConfigValue| serde_json::to_value(value).unwrap_or_default();
     run.sets = spec.requested.sets.iter().map(|(name, value)| (name.clone(), json(value))).collect();
     run.machine = report::Machine {
-        host: text(uname.nodename()),
+        host: host_name(),
         system: format!("{} {} {}", text(uname.sysname()), text(uname.release()), text(uname.machine())),
         cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
         memory_bytes: limits.total,
@@ -291,11 +301,7 @@ async fn close(
 
 pub fn ended_event(run: &RunReport) -> RunEvent {
     RunEvent::Ended {
-        outcome: match run.outcome {
-            RunOutcome::Done => "done",
-            RunOutcome::Failed => "failed",
-            RunOutcome::Interrupted => "interrupted",
-        },
+        outcome: outcome_name(run.outcome),
         seconds: run.makespan().0,
         done: run.totals.tasks_done as usize,
         failed: (run.totals.tasks_failed + run.totals.tasks_cancelled) as usize,

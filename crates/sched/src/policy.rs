@@ -126,6 +126,67 @@ pub enum StartReason {
     Straggler,
 }
 
+impl StartReason {
+    /// All reasons.
+    pub const ALL: [Self; 11] = [
+        Self::FirstInQueue,
+        Self::HighestPriority,
+        Self::MostBytesLocal,
+        Self::MostInputsLocal,
+        Self::BestPlace,
+        Self::QuickerThanWaiting,
+        Self::HardLocation,
+        Self::SoftLocation,
+        Self::Overtaken,
+        Self::Space,
+        Self::Straggler,
+    ];
+
+    /// The name in journals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FirstInQueue => "first-in-queue",
+            Self::HighestPriority => "highest-priority",
+            Self::MostBytesLocal => "most-bytes-local",
+            Self::MostInputsLocal => "most-inputs-local",
+            Self::BestPlace => "best-place",
+            Self::QuickerThanWaiting => "quicker-than-waiting",
+            Self::HardLocation => "hard-location",
+            Self::SoftLocation => "soft-location",
+            Self::Overtaken => "overtaken",
+            Self::Space => "space",
+            Self::Straggler => "straggler",
+        }
+    }
+
+    /// The reason with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+impl Display for StartReason {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        f.pad(match self {
+            Self::FirstInQueue => "it was the first of the queue that fitted, and places did not matter",
+            Self::HighestPriority => "it had the highest priority of the ready tasks",
+            Self::MostBytesLocal => "of the ready tasks it had most bytes at this place",
+            Self::MostInputsLocal => "of the ready tasks it had most inputs at this place",
+            Self::BestPlace => "its turn had come, and the place with most of its bytes was free",
+            Self::QuickerThanWaiting => {
+                "its best place was busy or full, and reading from afar is quicker than waiting"
+            }
+            Self::HardLocation => "it may run at this location only",
+            Self::SoftLocation => "it prefers this location",
+            Self::Overtaken => "it had been overtaken too often, so it went to the first worker where it fits",
+            Self::Space => {
+                "the pool was crowded, and the space rules chose it: of the tasks that may start it frees most"
+            }
+            Self::Straggler => "it is a second attempt: the first one takes much longer than others of its tool",
+        })
+    }
+}
+
 /// A ready task as a policy holds it.
 #[derive(Debug, Clone)]
 pub struct QueuedTask {
@@ -270,6 +331,9 @@ mod tests {
     fn policies_are_written_and_read_by_their_names() {
         for kind in PolicyKind::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        for reason in StartReason::ALL {
+            assert_eq!(StartReason::from_name(reason.name()), Some(reason));
         }
         let unknown = "lifo".parse::<PolicyKind>().expect_err("no such policy");
         assert_eq!(unknown.to_string(), "unknown policy `lifo`: use fifo, algorithm1 or locality");

@@ -222,6 +222,15 @@ impl Scheduler {
         self.space.size(data)
     }
 
+    /// The bytes of a task's inputs: those at a place, and those that are not there.
+    pub fn input_bytes(&self, task: TaskId, place: PlaceId) -> (u64, u64) {
+        self.table.inputs(task).fold((0, 0), |(near, far), data| {
+            let bytes = self.space.size(data);
+            let is_near = self.locations.places(data).any(|at| at == place);
+            if is_near { (near + bytes, far) } else { (near, far + bytes) }
+        })
+    }
+
     /// The number of tasks in each state.
     pub fn counts(&self) -> TaskCounts {
         self.counts

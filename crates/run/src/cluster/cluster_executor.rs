@@ -31,6 +31,8 @@ const BEAT: Duration = Duration::from_secs(2);
 const RESEND_AFTER: Duration = Duration::from_secs(4);
 /// Time that the agents get to end.
 const END_WAIT: Duration = Duration::from_secs(20);
+/// Time that agents which start while the run ends get to be there.
+const START_WAIT: Duration = Duration::from_secs(5);
 /// First place of hosts without a node; nodes have the numbers below.
 const NODELESS: u32 = 1 << 16;
 
@@ -71,6 +73,8 @@ struct ExecutorHost {
     /// Orders that wait for the end of the current decision.
     to_send: Vec<AttemptKey>,
     last_heard: Instant,
+    /// Time of the last beat: it says that the node lives too.
+    last_beat: Instant,
     /// Number of the last outcome that came.
     acknowledged: u64,
 }
@@ -131,6 +135,7 @@ impl ClusterExecutor {
             running: HashMap::new(),
             to_send: Vec::new(),
             last_heard: Instant::now(),
+            last_beat: Instant::now(),
             acknowledged: 0,
         };
         self.hosts.insert(worker, added);
@@ -246,6 +251,7 @@ impl ClusterExecutor {
             }
             FromAgent::Beat { running } => {
                 let now = Instant::now();
+                host.last_beat = now;
                 for key in running {
                     if let Some(order) = host.running.get_mut(&key) {
                         order.since = now;
@@ -338,7 +344,8 @@ impl ClusterExecutor {
 
     /// Ends all agents with their nodes, and the carrier.
     pub async fn close(mut self) {
-        let until = tokio::time::Instant::now() + END_WAIT;
+        let now = tokio::time::Instant::now();
+        let (until, starting_until) = (now + END_WAIT, now + START_WAIT);
         let mut told = HashSet::new();
         while !self.failed {
             let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
@@ -346,6 +353,8 @@ impl ClusterExecutor {
             if (self.hosts.is_empty() && self.starting == 0) || self.cut {
                 break;
             }
+            // An agent that starts is soon there, or its host is not.
+            let until = if self.hosts.is_empty() { starting_until } else { until };
             let event = tokio::select! {
                 message = self.carrier.messages.recv() => message,
                 Some(joined) = self.joined.1.recv() => {
@@ -399,7 +408,7 @@ impl Executor for ClusterExecutor {
     }
 
     fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool {
-        self.hosts.values().any(|host| host.place == place && host.last_heard <= moment)
+        self.hosts.values().any(|host| host.place == place && host.last_beat <= moment)
     }
 
     fn tick(&mut self) {

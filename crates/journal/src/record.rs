@@ -1,0 +1,182 @@
+//! The lines of a journal after the first: what happened, and when.
+
+use flow::{DataId, TaskId};
+use serde::{Deserialize, Serialize};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+/// A record and its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimedRecord {
+    /// Milliseconds since the start of the run; those of a resumed run go on after the first one's.
+    #[serde(rename = "t")]
+    pub at_ms: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub record: JournalRecord,
+}
+
+/// What identifies the state of a file without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Time of its last change, in nanoseconds since 1970-01-01 UTC.
+    pub changed_ns: i64,
+}
+
+impl FileIdentity {
+    /// The identity that a file has now.
+    pub fn of(metadata: &Metadata) -> Self {
+        let changed_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+        Self { bytes: metadata.len(), changed_ns }
+    }
+}
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum JournalRecord {
+    /// An input of the workflow, as it was at the start.
+    Input {
+        /// The member.
+        data: DataId,
+        /// Its file.
+        #[serde(flatten)]
+        file: FileIdentity,
+    },
+    /// The program of a tool, as it was at the start.
+    Program {
+        /// Name of the tool.
+        tool: String,
+        /// Path of the program.
+        path: String,
+        /// The program's file.
+        #[serde(flatten)]
+        file: FileIdentity,
+    },
+    /// A worker takes tasks from now on.
+    WorkerJoined {
+        /// Number of the worker.
+        worker: u32,
+        /// Name of its host.
+        name: String,
+        /// Its slots.
+        slots: u32,
+    },
+    /// A worker is gone, and so are its attempts.
+    WorkerLost {
+        /// Number of the worker.
+        worker: u32,
+    },
+    /// An attempt started.
+    Started {
+        /// The task.
+        task: TaskId,
+        /// Number of the attempt, from 1.
+        attempt: u32,
+        /// The worker that runs it.
+        worker: u32,
+        /// Its slot there.
+        slot: u32,
+        /// Why the task was chosen and its worker too: a name of the scheduler's.
+        reason: String,
+        /// Bytes of its inputs that are at the worker's place.
+        near: u64,
+        /// Bytes of its inputs that are elsewhere.
+        far: u64,
+    },
+    /// An attempt succeeded, and the task is done.
+    Done {
+        /// The task.
+        task: TaskId,
+        /// Number of the attempt.
+        attempt: u32,
+        /// Milliseconds from the order to the start of the process.
+        prepared_ms: u64,
+        /// Milliseconds that the process ran.
+        ran_ms: u64,
+        /// The data that it wrote, each with its bytes. It is at the attempt's worker.
+        wrote: Vec<(DataId, u64)>,
+    },
+    /// An attempt failed.
+    AttemptFailed {
+        /// The task.
+        task: TaskId,
+        /// Number of the attempt.
+        attempt: u32,
+        /// Milliseconds from the order to the start of the process.
+        prepared_ms: u64,
+        /// Milliseconds that the process ran.
+        ran_ms: u64,
+        /// The reason, for people.
+        why: String,
+    },
+    /// The task whose attempt failed waits for another one.
+    Retried {
+        /// The task.
+        task: TaskId,
+    },
+    /// The task has failed for good.
+    Failed {
+        /// The task.
+        task: TaskId,
+        /// The reason, for people.
+        why: String,
+    },
+    /// A task that was done runs again, since data that it wrote is gone and needed.
+    Again {
+        /// The task.
+        task: TaskId,
+    },
+    /// A datum was removed from the pool.
+    Dropped {
+        /// The datum.
+        data: DataId,
+    },
+    /// The last copy of a datum is lost.
+    Lost {
+        /// The datum.
+        data: DataId,
+    },
+    /// A datum was written below the directory for outputs, completely.
+    Exported {
+        /// The datum.
+        data: DataId,
+        /// Path of the file, absolute.
+        path: String,
+        /// Its length.
+        bytes: u64,
+        /// BLAKE3 of its bytes in hexadecimal.
+        hash: String,
+    },
+    /// The fill level of the pool.
+    Pool {
+        /// Bytes used.
+        used: u64,
+        /// Bytes that it can hold.
+        capacity: u64,
+    },
+    /// A warning for the user.
+    Warning {
+        /// The warning.
+        text: String,
+    },
+    /// A process goes on with the run after another one was killed. Attempts that ran are lost.
+    Resumed {
+        /// Id of the process.
+        process: u32,
+        /// Name of its host.
+        host: String,
+        /// Version of Tidemill.
+        version: String,
+    },
+    /// The run is over.
+    Ended {
+        /// `done`, `failed` or `interrupted`.
+        outcome: String,
+    },
+    /// A record that this program does not know; readers skip it.
+    #[serde(other)]
+    Unknown,
+}
