@@ -29,6 +29,15 @@ fn what_is_written_is_what_the_schema_promises() {
 }
 
 #[test]
+fn a_failed_task_that_is_kept_says_where() {
+    let mut run = generator::run(24, SampleKind::Failed);
+    let reason = run.tasks.iter_mut().find_map(|task| task.reason.as_mut()).expect("one failed");
+    reason.kept = Some("/home/ada/out/failed/3".to_owned());
+    reason.repeat = Some("/home/ada/out/failed/3/repeat.sh".to_owned());
+    assert_eq!(faults(&value(&run)), Vec::<String>::new());
+}
+
+#[test]
 fn the_schema_refuses_what_is_not_promised() {
     let good = value(&generator::run(24, SampleKind::Failed));
     let spoilt = |spoil: &dyn Fn(&mut Value)| {
