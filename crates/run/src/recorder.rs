@@ -6,7 +6,7 @@ use crate::outcome::AttemptOutcome;
 use crate::provenance::InputHashes;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use report::{Attempt, FailureReason, NodeRecord, ReasonKind, RunOutcome, RunReport, Seconds, Status};
+use report::{Attempt, FailureReason, NodeRecord, ReadBytes, ReasonKind, RunOutcome, RunReport, Seconds, Status};
 use sched::WorkerId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -98,7 +98,7 @@ impl Recorder {
         let node = index.and_then(|index| u32::try_from(index).ok());
         let now = self.now();
         let task = self.task(id);
-        (task.slot, task.node, task.attempts) = (Some(first + slot), node, attempt);
+        (task.slot, task.node, task.attempts, task.prepared_s) = (Some(first + slot), node, attempt, None);
         // The start of the process is known when it has ended.
         task.start_s = Some(now);
     }
@@ -122,6 +122,7 @@ impl Recorder {
         }
         let task = self.task(outcome.task);
         (task.start_s, task.end_s) = (Some(start), Some(end));
+        task.prepared_s = task.node.map(|_| outcome.prepared.into());
         task.exit_code = outcome.exit_code;
         task.cpu_s = outcome.cpu_s.map(Seconds::rounded);
         task.max_rss_bytes = outcome.max_rss_bytes;
@@ -145,22 +146,29 @@ impl Recorder {
         task.set_command(&outcome.argv);
     }
 
+    /// Records where the last attempt of a task had its inputs from, on a cluster.
+    pub fn reads(&mut self, id: TaskId, bytes: ReadBytes) {
+        self.task(id).reads = Some(bytes);
+    }
+
     /// Records that the attempt that just failed is followed by another.
     pub fn retried(&mut self, id: TaskId) {
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
         let text = task.reason.as_ref().map(|reason| reason.text.clone()).unwrap_or_default();
+        let (node, prepared_s) = (task.node, task.prepared_s);
         let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
-        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+        task.earlier.push(Attempt { slot, node, prepared_s, start_s, end_s, text, cpu_s, peak_memory_bytes });
     }
 
     /// Records that a task that was done runs again.
     pub fn again(&mut self, id: TaskId) {
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
+        let (node, prepared_s) = (task.node, task.prepared_s);
         let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
         let text = "it succeeded, and data that it wrote was lost later".to_owned();
-        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+        task.earlier.push(Attempt { slot, node, prepared_s, start_s, end_s, text, cpu_s, peak_memory_bytes });
         task.status = Status::default();
     }
 
