@@ -408,7 +408,10 @@ impl Executor for ClusterExecutor {
     }
 
     fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool {
-        self.hosts.values().any(|host| host.place == place && host.last_beat <= moment)
+        let is_silent = |host: &ExecutorHost| host.place == place && host.last_beat <= moment;
+        // A host that is lost is not there any more, and the run hears of it with a later event.
+        let is_lost = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. });
+        self.hosts.values().any(is_silent) || self.events.iter().any(is_lost)
     }
 
     fn tick(&mut self) {
