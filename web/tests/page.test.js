@@ -409,10 +409,10 @@ test("a run that failed although its tasks did not says why", async () => {
   await page.close();
 });
 
-/** The address of the page of the run `done` with some fields changed. */
-function altered(name, changes) {
-  const json = JSON.stringify({ ...done.run, ...changes }).replaceAll("<", "\\u003c");
-  const [top, rest] = readFileSync(new URL(done.url), "utf8").split('id="run">');
+/** The address of the page of the run `of` with some fields changed. */
+function altered(name, changes, of = done) {
+  const json = JSON.stringify({ ...of.run, ...changes }).replaceAll("<", "\\u003c");
+  const [top, rest] = readFileSync(new URL(of.url), "utf8").split('id="run">');
   const path = `${pages.path}/${name}.html`;
   writeFileSync(path, `${top}id="run">${json}${rest.slice(rest.indexOf("</script>"))}`);
   return pathToFileURL(path).href;
@@ -566,6 +566,26 @@ test("many nodes scroll below the axis of time, and the keyboard reaches them", 
   await drawn(page);
   assert.ok((await chart.evaluate((holder) => holder.scrollTop)) > 500);
   assert.match(await said(page), /of wader-(2|3)\d/);
+  await page.close();
+});
+
+test("nodes of any name are shown as they are, and what is not known of a cluster is left out", async () => {
+  const name = `</script><img src=x onerror="window.broken=1">\u202e${"long".repeat(80)}`;
+  const nodes = cluster.run.nodes.map((node) => ({ ...node, name }));
+  const tasks = cluster.run.tasks.map(({ causes, reads, prepared_s, ...task }) => task);
+  const totals = { ...cluster.run.totals, causes: undefined, reads: undefined };
+  const bare = ({ causes, ...rest }) => rest;
+  const path = { ...bare(cluster.run.critical_path), steps: cluster.run.critical_path.steps.map(bare) };
+  const changes = { nodes, tasks, totals, critical_path: path, by_tool: cluster.run.by_tool.map(bare) };
+  const page = await opened(chrome, altered("nodes", changes, cluster));
+  assert.deepEqual(page.complaints, []);
+  assert.ok(await page.locator("#causes").isHidden());
+  await page.locator("#timeline-chart canvas").hover({ position: { x: 20, y: 26 + 14 + 10 } });
+  assert.equal(await page.locator("#card .card-title").textContent(), name.replace("\u202e", "\\u202e"));
+  await page.click("#task-rows-1");
+  assert.equal(await page.locator("#drawer-title").textContent(), "Task 1 · C45");
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
   await page.close();
 });
 
