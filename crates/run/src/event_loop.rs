@@ -10,11 +10,13 @@
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
+mod losses;
+
 use crate::checked_workflow::CheckedWorkflow;
 use crate::data_places::DataPlaces;
 use crate::eta::EtaEstimator;
 use crate::event::{Progress, RunEvent};
-use crate::executor::{Executor, ExecutorEvent};
+use crate::executor::Executor;
 use crate::export::{self, ExportedFile};
 use crate::failure_text;
 use crate::keep_failed::{KeepFailed, RerunScript};
@@ -28,7 +30,7 @@ use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use placement::NodeId;
-use report::{CapturedOutput, FailureReason, ReasonKind};
+use report::{CapturedOutput, FailureReason, ReadBytes, ReasonKind};
 use sched::{
     AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
     WorkerId,
@@ -182,76 +184,6 @@ impl<'a> EventLoop<'a> {
         self.context.files
     }
 
-    fn on_executor(&mut self, event: ExecutorEvent) {
-        match event {
-            ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
-            ExecutorEvent::Joined { worker, place, node, capacity, name, inputs } => {
-                self.recorder.joined(worker, name, capacity.slots);
-                self.context.places.add_worker(worker, place, node);
-                for data in inputs {
-                    let bytes = self.scheduler.bytes_of(data);
-                    self.send_event(SchedulerEvent::Located { data, place, bytes });
-                }
-                self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
-            }
-            ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
-            ExecutorEvent::Warning(text) => self.warn(text),
-            ExecutorEvent::Failed(text) => {
-                self.recorder.problem(text.clone());
-                self.warn(text);
-                self.cancel.cancel();
-                let workers: HashSet<WorkerId> = self.running.values().map(|running| running.worker).collect();
-                workers.into_iter().for_each(|worker| self.lose(worker));
-            }
-        }
-    }
-
-    fn warn(&mut self, text: String) {
-        (self.on_event)(&RunEvent::Warning(text.clone()));
-        self.recorder.warning(text);
-    }
-
-    /// A worker is gone: its attempts will not end, and what they wrote is removed.
-    fn on_lost(&mut self, worker: WorkerId, why: &str) {
-        let text = format!("{} is lost: {why}; its tasks run again", self.recorder.worker_name(worker));
-        self.warn(text);
-        self.lose(worker);
-    }
-
-    fn lose(&mut self, worker: WorkerId) {
-        let lost: Vec<AttemptId> =
-            self.running.iter().filter(|(_, running)| running.worker == worker).map(|(attempt, _)| *attempt).collect();
-        for attempt in lost {
-            self.running.remove(&attempt);
-            self.recorder.attempt_lost(attempt.task, worker);
-        }
-        self.recorder.worker_lost(worker);
-        for data in self.context.places.lose(worker) {
-            // It is exported when it is there again.
-            let needed = self.leaving.remove(&data).is_some();
-            self.send_event(SchedulerEvent::LostData { data, needed });
-        }
-        self.send_event(SchedulerEvent::LostWorker(worker));
-        self.release_held();
-    }
-
-    /// Goes on with failed attempts whose inputs are at hosts that have been heard since, or are
-    /// lost by now.
-    fn release_held(&mut self) {
-        for attempt in std::mem::take(&mut self.held) {
-            self.attempt_ended(attempt);
-        }
-    }
-
-    /// Returns whether a failed attempt may have failed because the node of an input or of its
-    /// directory is gone. That is known when the node's host has been heard after the failure.
-    fn is_doubtful(&self, id: AttemptId, ended: &EndedAttempt) -> bool {
-        let own = self.running.get(&id).and_then(|running| running.place.node).map(|node| PlaceId(node.0));
-        let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
-        let mut places = own.into_iter().chain(inputs);
-        !self.cancel.is_cancelled() && places.any(|place| self.executor.is_silent_since(place, ended.ended))
-    }
-
     /// Reports the fill level of the pool to the scheduler.
     fn report_pool_state(&mut self) {
         let states: Vec<_> = self.context.places.states().collect();
@@ -285,13 +217,11 @@ impl<'a> EventLoop<'a> {
                 }
             }
             SchedulerCommand::Again { task } => self.again(task),
-            // Inputs stay until the end of the run.
-            SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
             // Inputs that a host has cached go with the run.
-            SchedulerCommand::Clean { .. } => {}
+            SchedulerCommand::Clean { .. } | SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Rejected { task, reason } => {
                 self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }
@@ -304,6 +234,9 @@ impl<'a> EventLoop<'a> {
         let place = AttemptPlace { attempt, node };
         self.running.insert(AttemptId { task, attempt }, RunningAttempt { worker, slot, place, superseded: false });
         let why = self.start_details(task, worker, attempt);
+        if node.is_some() {
+            self.recorder.reads(task, ReadBytes { local: why.near, cached: 0, remote: why.far });
+        }
         self.recorder.started(task, (worker, slot), attempt, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });

@@ -176,7 +176,6 @@ impl Recorder {
     }
 
     /// Records where the last attempt of a task had its inputs from, on a cluster.
-    #[allow(dead_code, reason = "executors that know where inputs lay call it")]
     pub fn reads(&mut self, id: TaskId, bytes: ReadBytes) {
         self.task(id).reads = Some(bytes);
     }

@@ -24,9 +24,17 @@ pub struct AgentLink {
 #[derive(Debug)]
 enum Way {
     /// Pipes to a process of this host.
-    Pipes { input: ChildStdin, output: BufReader<ChildStdout>, child: Child },
+    Pipes(Box<AgentPipes>),
     /// The carrier.
     Carrier(CarrierHandle),
+}
+
+/// Pipes to an agent that is a child of this process.
+#[derive(Debug)]
+struct AgentPipes {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    child: Child,
 }
 
 impl AgentLink {
@@ -38,7 +46,10 @@ impl AgentLink {
         command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(cannot)?;
         let (input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
-        Ok(Self { host: "this host".to_owned(), way: Way::Pipes { input, output: BufReader::new(output), child } })
+        Ok(Self {
+            host: "this host".to_owned(),
+            way: Way::Pipes(Box::new(AgentPipes { input, output: BufReader::new(output), child })),
+        })
     }
 
     /// Starts the agent of a host of the cluster.
@@ -52,7 +63,8 @@ impl AgentLink {
     async fn say(&mut self, text: &str) -> Result<String, Problem> {
         match &mut self.way {
             Way::Carrier(carrier) => carrier.say(&self.host, text).await.map_err(|why| at(&self.host, why)),
-            Way::Pipes { input, output, .. } => {
+            Way::Pipes(pipes) => {
+                let AgentPipes { input, output, .. } = &mut **pipes;
                 let host = &self.host;
                 let gone = |error: io::Error| at(host, format!("the agent has ended: {error}"));
                 input.write_all(format!("{}\n", text.trim_end()).as_bytes()).await.map_err(gone)?;
@@ -110,7 +122,7 @@ impl AgentLink {
     pub async fn start_child(mut self, start: &AgentStart) -> Result<(AgentReady, Child), Problem> {
         let ready = self.start(start).await?;
         match self.way {
-            Way::Pipes { child, .. } => Ok((ready, child)),
+            Way::Pipes(pipes) => Ok((ready, pipes.child)),
             Way::Carrier(_) => panic!("an agent of another host is no child"),
         }
     }
@@ -125,8 +137,8 @@ impl AgentLink {
 }
 
 /// A problem of a host.
-fn at(host: &str, message: String) -> Problem {
-    Problem::new(format!("{host}: {}", message.trim_end()))
+fn at(host: &str, message: impl AsRef<str>) -> Problem {
+    Problem::new(format!("{host}: {}", message.as_ref().trim_end()))
 }
 
 /// A connection between the starter of a pool and [`AgentLink::bootstrap`].
