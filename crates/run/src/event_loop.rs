@@ -20,7 +20,7 @@ use crate::executor::Executor;
 use crate::export::{self, ExportedFile};
 use crate::failure_text;
 use crate::keep_failed::{KeepFailed, RerunScript};
-use crate::layout::{AttemptPlace, Layout};
+use crate::layout::{AttemptPlace, RunLayout};
 use crate::machine::MachineMeter;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
@@ -84,7 +84,7 @@ pub struct LoopContext {
 
 /// An attempt that runs.
 #[derive(Debug, Clone, Copy)]
-struct RunningAttempt {
+struct PlacedAttempt {
     worker: WorkerId,
     slot: u32,
     place: AttemptPlace,
@@ -103,7 +103,7 @@ pub struct EventLoop<'a> {
     cancel: CancellationToken,
     begun: Instant,
     /// The attempts that run.
-    running: HashMap<AttemptId, RunningAttempt>,
+    running: HashMap<AttemptId, PlacedAttempt>,
     /// Tasks that found no space at their node, and so go to another one next time.
     elsewhere: HashSet<TaskId>,
     /// Failed attempts that may have failed because a host is gone.
@@ -232,7 +232,7 @@ impl<'a> EventLoop<'a> {
     fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
         let node = self.context.places.node_for(worker, self.elsewhere.remove(&task));
         let place = AttemptPlace { attempt, node };
-        self.running.insert(AttemptId { task, attempt }, RunningAttempt { worker, slot, place, superseded: false });
+        self.running.insert(AttemptId { task, attempt }, PlacedAttempt { worker, slot, place, superseded: false });
         let why = self.start_details(task, worker, attempt);
         if node.is_some() {
             self.recorder.reads(task, ReadBytes { local: why.near, cached: 0, remote: why.far });
@@ -262,7 +262,7 @@ impl<'a> EventLoop<'a> {
         let program = programs.get(&flow.task(task).tool).cloned().unwrap_or_default();
         let files = files.as_ref();
         let bound = |data| files.and_then(|files| files.bound(data));
-        let first = Layout::default();
+        let first = RunLayout::default();
         let layout = files.map_or(&first, RunFiles::layout);
         AttemptOrder::new(flow, layout, (task, place), program, &bound)
     }
@@ -271,7 +271,7 @@ impl<'a> EventLoop<'a> {
     fn on_outcome(&mut self, outcome: AttemptOutcome) {
         let (task, attempt) = (outcome.task, outcome.attempt);
         // An attempt that was given up before has no readers.
-        let Some(RunningAttempt { place, .. }) = self.running.get(&AttemptId { task, attempt }).copied() else {
+        let Some(PlacedAttempt { place, .. }) = self.running.get(&AttemptId { task, attempt }).copied() else {
             return;
         };
         let ended = EndedAttempt::now(outcome);
@@ -301,7 +301,7 @@ impl<'a> EventLoop<'a> {
         if attempt.outcome.result.is_err() && self.is_doubtful(id, &attempt) {
             return self.held.push(attempt);
         }
-        let Some(RunningAttempt { worker, slot, place, superseded }) = self.running.remove(&id) else { return };
+        let Some(PlacedAttempt { worker, slot, place, superseded }) = self.running.remove(&id) else { return };
         if superseded {
             // Another attempt was quicker.
             if let Some(files) = &self.context.files {
@@ -543,7 +543,7 @@ fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
 /// Keeps the files of a failed attempt, and removes its directory from the pool.
 async fn keep_attempt(
     keep: KeepFailed,
-    (access, layout): (PoolAccess, Layout),
+    (access, layout): (PoolAccess, RunLayout),
     repeat: RerunScript,
     mut ended: EndedAttempt,
 ) -> EndedAttempt {

@@ -2,7 +2,7 @@
 //! directories of failed attempts. Hosts that run tasks have a workspace of their own.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, AttemptPlace, Layout};
+use crate::layout::{self, AttemptPlace, RunLayout};
 use crate::workspace::{BackgroundRemover, PoolReader, WorkspaceBase, WorkspaceError, copy};
 use flow::{DataId, TaskId};
 use placement::{NodeId, Policy};
@@ -20,7 +20,7 @@ use wire::{Kind, PLACEMENT, XattrMode};
 pub struct RunFiles {
     base: WorkspaceBase,
     flow: Arc<CheckedWorkflow>,
-    layout: Layout,
+    layout: RunLayout,
     remover: BackgroundRemover,
     /// Directory that relative input paths start from.
     data_dir: PathBuf,
@@ -38,7 +38,7 @@ impl RunFiles {
     ) -> Self {
         let remover = BackgroundRemover::new(pool.clone());
         let base = WorkspaceBase::new(pool, cancel);
-        Self { base, flow, layout: Layout::default(), remover, data_dir, stage_in }
+        Self { base, flow, layout: RunLayout::default(), remover, data_dir, stage_in }
     }
 
     /// Sets the placement policy so that files made from now on lie at the node of the host that
@@ -92,7 +92,7 @@ impl RunFiles {
     }
 
     /// Which attempt of each task wrote its outputs.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &RunLayout {
         &self.layout
     }
 

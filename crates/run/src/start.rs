@@ -62,15 +62,7 @@ pub async fn run(
         None => None,
     };
     let mut recorder = begin_records(&spec, &prepared, begun)?;
-    on_event(&RunEvent::Started {
-        run: spec.run_id.clone(),
-        tasks: flow.workflow().tasks.len(),
-        slots: spec.slots,
-        storage: mode_name(prepared.choice.mode),
-        storage_line: prepared.choice.line.clone(),
-        memory: prepared.memory,
-    });
-    prepared.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+    tell_start(&spec, &ReportHead::new(&prepared), spec.slots, on_event);
     let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
@@ -115,6 +107,19 @@ pub async fn run(
     recorder.seal(cancel.is_cancelled());
     on_event(&ended_event(&recorder.run));
     Ok(recorder.run)
+}
+
+/// Tells the user that the run starts, with the warnings so far.
+pub fn tell_start(spec: &RunSpec, head: &ReportHead, slots: u32, on_event: &mut dyn FnMut(&RunEvent)) {
+    on_event(&RunEvent::Started {
+        run: spec.run_id.clone(),
+        tasks: spec.flow.workflow().tasks.len(),
+        slots,
+        storage: mode_name(head.mode),
+        storage_line: head.line.clone(),
+        memory: head.memory,
+    });
+    head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
 }
 
 /// Starts the pool and the tasks' access to it.

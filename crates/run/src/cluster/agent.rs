@@ -230,9 +230,7 @@ impl AgentHost {
     ) -> Result<(AgentService, AgentReady), Problem> {
         let io_runtime = pool::io_runtime()?;
         let runtime = self.runtime.as_ref().expect("it was made with the host");
-        let client = runtime.block_on(pool::connect(pool_file, RetryPolicy::default()))?;
-        let pool = Vfs::new(client);
-        drop(runtime.block_on(keep_usage(pool.clone())));
+        let pool = runtime.block_on(connect(pool_file))?;
         let programs = find_programs(start)?;
         let support = tool_support(start, &programs);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };
@@ -246,12 +244,8 @@ impl AgentHost {
         self.mount =
             setup_access.mount(&pool, MountOptions { runtime: Some(io_runtime), ..MountOptions::default() })?;
         let ram_disk = setup_access.ram_disk()?;
-        let has_library = choice.mode == AccessMode::Preload;
-        let roots = TaskRoots {
-            is_mounted: self.mount.is_some(),
-            pool_file: has_library.then(|| pool_file.to_owned()),
-            ram_disk,
-        };
+        let pool_file = (choice.mode == AccessMode::Preload).then(|| pool_file.to_owned());
+        let roots = TaskRoots { is_mounted: self.mount.is_some(), pool_file, ram_disk };
         let _entered = runtime.enter();
         let workspace = if choice.mode == AccessMode::None {
             None
@@ -273,8 +267,7 @@ impl AgentHost {
             filled: AtomicU64::default(),
         };
         let socket = directory.join("agent");
-        let listener =
-            UnixListener::bind(&socket).map_err(|error| Problem::new(format!("{}: {error}", socket.display())))?;
+        let listener = listen(&socket)?;
         let same_inputs: Vec<DataId> =
             start.inputs.iter().filter(|input| host_inputs::is_same(input)).map(|input| input.data).collect();
         let ready = AgentReady {
@@ -341,6 +334,16 @@ impl Drop for NodeChild {
             self.end();
         }
     }
+}
+
+async fn connect(pool_file: &Path) -> Result<Vfs, Problem> {
+    let pool = Vfs::new(pool::connect(pool_file, RetryPolicy::default()).await?);
+    let _ = keep_usage(pool.clone()).await;
+    Ok(pool)
+}
+
+fn listen(socket: &Path) -> Result<UnixListener, Problem> {
+    UnixListener::bind(socket).map_err(|error| Problem::new(format!("{}: {error}", socket.display())))
 }
 
 /// Programs of the tools on this host.

@@ -1,7 +1,7 @@
 //! Dialogue of the run with an agent that starts: a child of this process, or one on a host of the
 //! cluster.
 
-use super::carrier::CarrierHandle;
+use super::dask_carrier::CarrierHandle;
 use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, line};
 use base::Problem;
 use pool::NodeLink;
@@ -18,11 +18,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 pub struct AgentLink {
     /// Name of its host, for messages.
     pub host: String,
-    way: Way,
+    channel: AgentChannel,
 }
 
 #[derive(Debug)]
-enum Way {
+enum AgentChannel {
     /// Pipes to a process of this host.
     Pipes(Box<AgentPipes>),
     /// The carrier.
@@ -48,7 +48,7 @@ impl AgentLink {
         let (input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
         Ok(Self {
             host: "this host".to_owned(),
-            way: Way::Pipes(Box::new(AgentPipes { input, output: BufReader::new(output), child })),
+            channel: AgentChannel::Pipes(Box::new(AgentPipes { input, output: BufReader::new(output), child })),
         })
     }
 
@@ -56,21 +56,21 @@ impl AgentLink {
     pub async fn start_at(carrier: &CarrierHandle, host: &str) -> Result<Self, Problem> {
         let started = carrier.launch(host).await;
         started.map_err(|why| at(host, format!("the agent cannot be started: {why}")))?;
-        Ok(Self { host: host.to_owned(), way: Way::Carrier(carrier.clone()) })
+        Ok(Self { host: host.to_owned(), channel: AgentChannel::Carrier(carrier.clone()) })
     }
 
     /// Sends a line; returns the answer.
     async fn say(&mut self, text: &str) -> Result<String, Problem> {
-        match &mut self.way {
-            Way::Carrier(carrier) => carrier.say(&self.host, text).await.map_err(|why| at(&self.host, why)),
-            Way::Pipes(pipes) => {
+        match &mut self.channel {
+            AgentChannel::Carrier(carrier) => carrier.say(&self.host, text).await.map_err(|why| at(&self.host, why)),
+            AgentChannel::Pipes(pipes) => {
                 let AgentPipes { input, output, .. } = &mut **pipes;
                 let host = &self.host;
                 let gone = |error: io::Error| at(host, format!("the agent has ended: {error}"));
                 input.write_all(format!("{}\n", text.trim_end()).as_bytes()).await.map_err(gone)?;
                 let mut answer = String::new();
                 match output.read_line(&mut answer).await.map_err(gone)? {
-                    0 => Err(at(host, "the agent has ended; its message is above".to_owned())),
+                    0 => Err(at(host, "the agent has ended; its message is above")),
                     _ => Ok(answer),
                 }
             }
@@ -115,15 +115,15 @@ impl AgentLink {
                 }
             }
         }
-        Err(at(&self.host, "the pool could not be started".to_owned()))
+        Err(at(&self.host, "the pool could not be started"))
     }
 
     /// Lets the agent serve that is a child of this process.
     pub async fn start_child(mut self, start: &AgentStart) -> Result<(AgentReady, Child), Problem> {
         let ready = self.start(start).await?;
-        match self.way {
-            Way::Pipes(pipes) => Ok((ready, pipes.child)),
-            Way::Carrier(_) => panic!("an agent of another host is no child"),
+        match self.channel {
+            AgentChannel::Pipes(pipes) => Ok((ready, pipes.child)),
+            AgentChannel::Carrier(_) => panic!("an agent of another host is no child"),
         }
     }
 

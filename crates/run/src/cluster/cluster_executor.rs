@@ -9,7 +9,7 @@
 //! While the connection to the Dask scheduler is cut, leases do not end: agents and nodes go on.
 
 use super::agent_link::AgentLink;
-use super::carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
 use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
 use super::messages::{FromAgent, ToAgent, key_text, line};
 use crate::executor::{Executor, ExecutorEvent};

@@ -27,6 +27,8 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         fail_fast: false,
         policy: run::PolicyKind::default(),
         space_wait: Duration::from_millis(200),
+        cluster: None,
+        stragglers: false,
         grace: Duration::from_millis(200),
     }
 }
