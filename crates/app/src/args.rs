@@ -325,8 +325,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = OUT)]
     pub out: PathBuf,
     /// Directory for report.html, run.json and the journal [default: tidemill-report/RUN]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub report: Option<PathBuf>,
+    /// Go on with a run that was killed, of the same workflow with the same flags: RUN is the
+    /// directory of its report, or its name below tidemill-report
+    #[arg(long, value_name = "RUN", conflicts_with = "on")]
+    pub resume: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the
     /// free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]

@@ -190,6 +190,17 @@ fn sentence(event: &RunEvent) -> Option<String> {
             plural(*tasks, "task"),
             plural(*slots as usize, "slot")
         )),
+        RunEvent::Resumed { settled, again } => {
+            let redone = if *again > 0 {
+                format!("; {again} done ones run again, since data that they wrote is gone and needed")
+            } else {
+                String::new()
+            };
+            Some(format!(
+                "resumed: {settled} {} not run again{redone}",
+                if *settled == 1 { "task is" } else { "tasks are" }
+            ))
+        }
         RunEvent::TaskRetried { task, tool, reason } => {
             Some(format!("task {} {tool} is tried again: {reason}", task.0))
         }

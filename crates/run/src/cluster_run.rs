@@ -63,7 +63,14 @@ pub async fn run_on_cluster(
     });
     head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
     let hashes = hash_in_background(&spec, &programs, &cancel);
-    let context = LoopContext { flow, files: Some(files), programs, keep: spec.keep, keep_failed: keep_failed(&spec) };
+    let context = LoopContext {
+        flow,
+        files: Some(files),
+        programs,
+        keep: spec.keep,
+        keep_failed: keep_failed(&spec),
+        settled: Vec::new(),
+    };
     let scheduler = scheduler(&spec);
     let event_loop =
         EventLoop::new(context, (scheduler, &mut executor), exports(&spec), &mut recorder, on_event, cancel.clone());

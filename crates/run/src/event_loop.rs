@@ -74,6 +74,8 @@ pub struct LoopContext {
     pub keep: bool,
     /// Directory for failed tasks, if they are kept.
     pub keep_failed: Option<KeepFailed>,
+    /// Tasks that an earlier process of the run has done.
+    pub settled: Vec<TaskId>,
 }
 
 /// State of one run in progress.
@@ -113,7 +115,8 @@ impl<'a> EventLoop<'a> {
         on_event: &'a mut dyn FnMut(&RunEvent),
         cancel: CancellationToken,
     ) -> Self {
-        let eta = EtaEstimator::new(context.flow.workflow());
+        let mut eta = EtaEstimator::new(context.flow.workflow());
+        context.settled.iter().for_each(|task| eta.skipped(context.flow.task(*task)));
         let meter = MachineMeter::new();
         recorder.run.machine_use = meter.as_ref().map(MachineMeter::blank);
         Self {
