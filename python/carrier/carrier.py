@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 import json
 import logging
 import os
@@ -24,115 +23,93 @@ import tempfile
 import time
 import uuid
 import warnings
-from typing import Any, BinaryIO, Callable
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 try:
     import distributed
     from distributed.protocol.pickle import dumps
 except ImportError as missing:
-    why = {"message": f"{sys.executable} cannot use Dask: {missing}", "hint": "pip install distributed"}
-    print(json.dumps({"failed": why}), flush=True)
+    body = {"message": f"{sys.executable} cannot use Dask: {missing}", "hint": "pip install distributed"}
+    print(json.dumps({"failed": body}), flush=True)
     sys.exit(1)
 
-# What a worker answers, and the key of an order: values of JSON.
-Value = Any
-
-# A message: orders of many attempts and outcomes with captured output take some MiB.
+HINT = "is `dask scheduler` running at this address, with the same Python and distributed as here?"
+# A message with many orders, or with captured output, has some MiB.
 LINE_BYTES_MAX = 1 << 28
-# Lines of an agent that travel as one event, and the pause in which more of them collect.
-EVENT_BYTES_MAX = 1 << 20
-EVENT_SECONDS = 0.002
+# An agent's lines that travel as one event, and the pause in which more of them collect. The
+# scheduler keeps the last thousand events of a run.
+EVENT_BYTES_MAX, EVENT_SECONDS = 1 << 17, 0.002
 # The end of an agent's standard error, which explains its end.
 STDERR_BYTES_MAX = 4096
 # An agent that lives accepts within milliseconds. Lines wait longer than its socket is tried.
-SOCKET_SECONDS_MAX = 5.0
-SOCKET_RETRY_SECONDS = 0.2
-LINK_SECONDS_MAX = 2 * SOCKET_SECONDS_MAX
-# Answers of a worker, and of an agent that starts a node of the pool before it answers.
-CALL_SECONDS_MAX = 30.0
-SAY_SECONDS_MAX = 600.0
-# The scheduler is asked for its workers so often, and is lost without an answer for so long.
-WATCH_SECONDS = 0.5
-SCHEDULER_SECONDS_MAX = 30.0
-RECONNECT_SECONDS = 1.0
-# Workers that are new together are waited for, so that one message tells of them.
-NEW_WORKERS_SECONDS = 1.0
-# A task that was told that its orders have ended takes milliseconds to end.
-ENDED_SECONDS_MAX = 2.0
-CLOSE_SECONDS_MAX = 5.0
-# The scheduler keeps the last thousand events, which it need not: it forgets them so often.
-LOG_BYTES_MAX = 8 << 20
-HINT = "is `dask scheduler` running at this address, with the same Python and distributed as here?"
+SOCKET_SECONDS_MAX, SOCKET_RETRY_SECONDS = 5.0, 0.2
+# Answers of Dask, and of an agent that starts a node of the pool first.
+CALL_SECONDS_MAX, SAY_SECONDS_MAX, CLOSE_SECONDS_MAX = 30.0, 600.0, 5.0
+# Looks at the workers; those that are new together are waited for, and told in one message.
+WATCH_SECONDS, NEW_WORKERS_SECONDS, RECONNECT_SECONDS = 0.5, 1.0, 1.0
+# Values of JSON, and objects of Dask, which has few types.
+Value = Any
 
 
 class Plugin(distributed.WorkerPlugin):
     """The plug-in of one run in one worker: starts the host's agent, and passes lines.
 
-    Its methods run on the worker's event loop.
+    Its methods run on the worker's event loop, but for those that `visit` runs in threads.
     """
 
     def __init__(self, name: str, binary: str) -> None:
-        self.name = name
-        self.binary = binary
+        self.name, self.binary = name, binary
 
     def setup(self, worker: Value) -> None:
-        """Begins without a connection to an agent."""
+        """Begins without an agent."""
         self.worker = worker
         self.address, self.socket = worker.address, ""
-        self.link: asyncio.Future[None] | None = None
         self.linked, self.turn = asyncio.Event(), asyncio.Lock()
-        self.writer: asyncio.StreamWriter | None = None
-        self.agent: subprocess.Popen[bytes] | None = None
-        # Tasks that wait here for the end of their orders, by Dask's key: what is left of them.
-        self.waits: dict[str, tuple[asyncio.Future[None], set[Value]]] = {}
+        self.link: Value = None
+        self.writer: Value = None
+        self.agent: Value = None
+        # The waits of tasks for the end of their orders, and tasks that ended before they came.
+        self.waits: dict[str, asyncio.Future[None]] = {}
+        self.early: set[str] = set()
 
-    def teardown(self, worker: Value) -> None:  # noqa: ARG002 (Dask's)
+    def teardown(self, worker: Value) -> None:  # noqa: ARG002 (Dask's signature)
         """Closes connections. The agent goes on."""
-        for closed in (self.link and self.link.cancel, self.writer and self.writer.close, self.agent and self.agent.stdin.close):
+        if self.link is not None:
+            self.link.cancel()
+        if self.agent is not None:
             with contextlib.suppress(OSError):
-                closed and closed()
-        self.fail("the worker or the plug-in ends")
+                self.agent.stdin.close()
+        self.end(list(self.waits), "the worker or the plug-in ends")
 
     def transition(self, key: Value, start: str, finish: str, **_: Value) -> None:  # noqa: ARG002
         """Ends the wait of a task that Dask has cancelled: its thread would wait forever."""
         if key in self.waits and finish in {"cancelled", "released", "forgotten"}:
-            self.finish([key])
+            self.end([key])
 
-    async def search(self, known: dict[str, str | None]) -> tuple[str, str, str | None] | None:
-        """Finds `tidemill`: its path, path with time of change, and version if it runs."""
-        paths = (os.environ.get("TIDEMILL"), shutil.which("tidemill"), self.binary)
-        path = next((path for path in paths if path and os.path.isfile(path) and os.access(path, os.X_OK)), None)
-        if path is None:
-            return None
-        stamp = f"{path} {os.stat(path).st_mtime_ns}"
-        if stamp not in known:
-            try:
-                command = [path, "--version"]
-                call = asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CALL_SECONDS_MAX / 2, check=True)
-                known[stamp] = (await call).stdout.decode(errors="replace").split("\n")[0]
-            except (OSError, subprocess.SubprocessError):
-                known[stamp] = None
-        return path, stamp, known[stamp]
+    def search(self, known: dict[str, str | None]) -> tuple[str | None, str | None]:
+        """The path of `tidemill`, and its version if it runs; `known` are versions by path."""
+        path = next(filter(None, map(shutil.which, (os.environ.get("TIDEMILL", ""), "tidemill", self.binary))), None)
+        if path is None or path in known:
+            return path, known.get(path or "")
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=CALL_SECONDS_MAX / 2, check=True)
+            return path, done.stdout.decode(errors="replace").split("\n")[0]
+        return path, None
 
-    async def launch(self, path: str) -> str:
+    def launch(self, path: str) -> str:
         """Starts an agent. asyncio would kill it at the end of the worker; this does not."""
-        pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile()
+        pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile()  # noqa: SIM115 (`say` reads it)
         self.agent = subprocess.Popen([path, "agent"], stdin=pipe, stdout=pipe, stderr=self.errors, start_new_session=True)
         return ""
 
-    async def say(self, line: str) -> str:
+    def say(self, line: str) -> str:
         """Writes a line to the agent that starts; returns the one that it answers."""
-        return await asyncio.to_thread(self.exchange, line)
-
-    def exchange(self, line: str) -> str:
-        """`say`, in a thread of its own, which waits."""
-        if self.agent is None:
-            raise RuntimeError("no agent was started from this worker")
         with contextlib.suppress(OSError):
             self.agent.stdin.write(line.encode() + b"\n")
             self.agent.stdin.flush()
         if answer := self.agent.stdout.readline():
-            return answer.decode(errors="replace").rstrip("\n")
+            return str(answer.decode(errors="replace").rstrip("\n"))
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.agent.wait(1)
         self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - STDERR_BYTES_MAX))
@@ -150,96 +127,80 @@ class Plugin(distributed.WorkerPlugin):
 
     async def serve(self) -> None:
         """Passes on the agent's lines until its socket is gone."""
-        try:
-            while True:
-                reader = await self.connect()
-                with contextlib.suppress(OSError, ValueError):
-                    await self.forward(reader)
-                self.linked.clear()
-                await asyncio.sleep(SOCKET_RETRY_SECONDS)
-        except OSError as error:
-            self.fail(f"the agent's socket is gone: {error}")
-            self.worker.log_event(self.name, {"worker": self.address, "gone": f"{self.socket}: {error}"})
-
-    async def connect(self) -> asyncio.StreamReader:
-        """Connects and says hello."""
         end = time.monotonic() + SOCKET_SECONDS_MAX
         while True:
             try:
                 reader, self.writer = await asyncio.open_unix_connection(self.socket, limit=EVENT_BYTES_MAX)
-                break
-            except OSError:
+            except OSError as error:
                 if time.monotonic() > end:
-                    raise
-                await asyncio.sleep(SOCKET_RETRY_SECONDS)
-        hello = {"worker": self.address, "environment": dict(os.environ), "directory": os.getcwd()}
-        self.writer.write(json.dumps({"hello": hello}).encode() + b"\n")
-        self.linked.set()
-        return reader
+                    self.worker.log_event(self.name, {"worker": self.address, "gone": f"{self.socket}: {error}"})
+                    return self.end(list(self.waits), f"the agent's socket is gone: {error}")
+            else:
+                with contextlib.suppress(OSError, ValueError), contextlib.closing(self.writer):
+                    await self.forward(reader)
+                self.linked.clear()
+                end = time.monotonic() + SOCKET_SECONDS_MAX
+            await asyncio.sleep(SOCKET_RETRY_SECONDS)
 
     async def forward(self, reader: asyncio.StreamReader) -> None:
-        """Sends lines to the carrier as events, with the keys of orders that ended in them."""
+        """Says hello; sends lines to the carrier, with the keys of orders that ended in them."""
+        hello = {"worker": self.address, "environment": dict(os.environ), "directory": os.getcwd()}  # noqa: PTH109
+        self.writer.write(json.dumps({"hello": hello}).encode() + b"\n")
+        self.linked.set()
         rest = b""
         while chunk := await reader.read(EVENT_BYTES_MAX):
             whole, _, rest = (rest + chunk).rpartition(b"\n")
             if whole:
                 text = whole.decode(errors="replace")
                 messages = [json.loads(line) for line in text.split("\n") if '"ended"' in line]
-                ended = [message["key"] for message in messages if "ended" in message]
+                ended = [message["ended"]["key"] for message in messages if "ended" in message]
                 self.worker.log_event(self.name, {"worker": self.address, "text": text, "ended": ended})
-                for task, (_, left) in self.waits.items():
-                    left.difference_update(ended)
-                    if not left:
-                        self.finish([task])
             await asyncio.sleep(EVENT_SECONDS)
 
     async def write(self, text: str) -> None:
         """Writes lines to the agent, as soon as the connection is there."""
         if self.link is not None and self.link.done():
             raise RuntimeError(f"the agent's socket {self.socket} is gone")
-        await asyncio.wait_for(self.linked.wait(), LINK_SECONDS_MAX)
+        await asyncio.wait_for(self.linked.wait(), 2 * SOCKET_SECONDS_MAX)
         async with self.turn:
             self.writer.write(text.encode() + b"\n")
             await self.writer.drain()
 
-    async def carry(self, task: str, text: str, keys: list[Value]) -> None:
-        """Writes orders to the agent, and waits until all of them have ended."""
-        done = asyncio.get_running_loop().create_future()
-        self.waits[task] = (done, set(keys))
+    async def carry(self, task: str, text: str, finished: list[str]) -> None:
+        """Writes orders to the agent, and waits until the carrier says that they have ended."""
+        self.end(finished)
+        wait = self.waits[task] = asyncio.get_running_loop().create_future()
         try:
             await self.write(text)
-            await done
+            if task not in self.early:
+                await wait
         finally:
-            del self.waits[task]
+            self.waits.pop(task, None)
+            self.early.discard(task)
 
-    def finish(self, tasks: list[str]) -> None:
-        """Ends the waits of tasks, if they wait here."""
-        for task in self.waits.keys() & set(tasks):
-            done, _ = self.waits[task]
-            done.done() or done.set_result(None)
-
-    async def finished(self, tasks: list[str]) -> None:
-        """`finish`, for the carrier."""
-        self.finish(tasks)
-
-    def fail(self, why: str) -> None:
-        """Lets all tasks fail that wait here."""
-        for done, _ in self.waits.values():
-            done.done() or done.set_exception(RuntimeError(why))
+    def end(self, tasks: list[str], why: str = "") -> None:
+        """Ends the waits of tasks. With a reason, they fail."""
+        for task in tasks:
+            if task not in self.waits:
+                self.early.add(task)
+            elif why:
+                self.waits.pop(task).set_exception(RuntimeError(why))
+            else:
+                self.waits.pop(task).set_result(None)
 
 
 async def visit(name: str, method: str, words: tuple[Value, ...], dask_worker: Value) -> Value:
     """Calls a method of the plug-in in a worker."""
-    return await getattr(dask_worker.plugins[name], method)(*words)
+    work = getattr(dask_worker.plugins[name], method)
+    answer = asyncio.to_thread(work, *words) if method in {"search", "launch", "say"} else work(*words)
+    return await answer if asyncio.iscoroutine(answer) else answer
 
 
-def carry(name: str, task: str, text: str, keys: list[Value], finished: list[str]) -> None:
+def carry(name: str, *words: Value) -> None:
     """The Dask task that carries orders: runs as long as they, but takes no thread of the pool."""
     distributed.secede()
     worker: Value = distributed.get_worker()
-    plugin = worker.plugins[name]
-    worker.loop.add_callback(plugin.finish, finished)
-    asyncio.run_coroutine_threadsafe(plugin.carry(task, text, keys), worker.loop.asyncio_loop).result()
+    asyncio.run_coroutine_threadsafe(worker.plugins[name].carry(*words), worker.loop.asyncio_loop).result()
 
 
 def forget(topic: str, dask_scheduler: Value) -> None:
@@ -250,46 +211,43 @@ def forget(topic: str, dask_scheduler: Value) -> None:
 class Call:
     """A call that happens where it is unpickled.
 
-    `Call(pickle.loads, dumps(f))` is the function `f`, pickled once for many uses. `pickle.loads` of
-    a pickled `Call` is a task of Dask that the scheduler passes on as bytes: it would unpickle and
-    pickle a function by value, which takes it half a millisecond.
+    `Call(pickle.loads, dumps(f))` is the function `f`, pickled once for all uses. A task is
+    `pickle.loads` of a pickled `Call`: the scheduler passes on bytes. It would unpickle and pickle a
+    function by value, which costs half a millisecond.
     """
 
     def __init__(self, function: Callable[..., Value], *words: Value) -> None:
-        self.function = function
-        self.words = words
+        self.call = function, words
 
-    def __call__(self) -> Value:
-        """Pickle and Dask want a callable where they get a function."""
+    def __call__(self) -> None:
+        """Makes pickle and Dask take it for a function."""
 
     def __reduce__(self) -> tuple[Callable[..., Value], tuple[Value, ...]]:
-        return self.function, self.words
+        return self.call
 
 
 @dataclasses.dataclass
 class Worker:
-    """A Dask worker that has answered. It was told the socket of its agent, or lost it (`gone`)."""
+    """A Dask worker that has answered."""
 
     address: str
     host: str
     threads: int
     binary: str | None
     version: str | None
-    socket: str = ""
+    # It lost the agent's socket.
     gone: bool = False
     batches: int = 0
 
 
 @dataclasses.dataclass
 class Batch:
-    """Orders that one Dask task carries. Ends that came by another worker are unknown to it."""
+    """Orders that one Dask task carries; `left` are those that have not ended."""
 
     task: str
     worker: Worker
     left: set[Value]
     future: Value
-    elsewhere: bool = False
-    over: float = 0.0
 
 
 class Carrier:
@@ -304,21 +262,19 @@ class Carrier:
         self.stream: Value = None
         self.spawned: set[asyncio.Future[Value]] = set()
         self.visit, self.carry, self.forget = (Call(pickle.loads, dumps(function)) for function in (visit, carry, forget))
-        # Workers that have answered, those that are asked, and the versions by host.
+        # Workers that have answered, and those that are asked.
         self.workers: dict[str, Worker] = {}
         self.asked: set[str] = set()
+        # By host: versions by path, where its agent started, the agent's socket, lines that wait.
         self.versions: dict[str, dict[str, str | None]] = {}
-        self.hosts: list[Value] | None = None
-        # By host: where its agent started, the agent's socket, lines that wait.
         self.launched: dict[str, str] = {}
         self.sockets: dict[str, str] = {}
-        self.posts: dict[str, list[str]] = {}
-        # Open batches by task, and by host and key of their orders.
+        self.posts: dict[str, tuple[asyncio.Lock, list[str]]] = {}
+        self.hosts: list[Value] | None = None
+        # Open batches by task, and by host and key of their orders; tasks that ended, by worker.
         self.batches: dict[str, Batch] = {}
         self.carried: dict[tuple[str, Value], Batch] = {}
-        # Tasks whose orders ended in another worker's lines, by worker.
         self.ended: dict[str, list[str]] = {}
-        self.logged = 0
 
     def tell(self, kind: str, body: Value) -> None:
         """Prints a message."""
@@ -327,7 +283,7 @@ class Carrier:
 
     def spawn(self, work: Value) -> asyncio.Future[Value]:
         """Lets something happen beside."""
-        task = asyncio.ensure_future(work)
+        task: asyncio.Future[Value] = asyncio.ensure_future(work)
         self.spawned.add(task)
         task.add_done_callback(self.spawned.discard)
         return task
@@ -341,24 +297,33 @@ class Carrier:
 
     async def connect(self, seconds: float) -> None:
         """Connects to the scheduler, and installs the plug-in."""
-        client = distributed.Client(self.address, asynchronous=True, timeout=seconds)
+        client: Value = distributed.Client(self.address, asynchronous=True, timeout=seconds)
         try:
             await asyncio.wait_for(client, seconds)
-            client.subscribe_topic(self.name, lambda event: client is self.client and self.hear(event[1]))
-            self.client, self.stream, self.hosts = client, client.scheduler_comm, None
-            await asyncio.wait_for(client.register_plugin(Plugin(self.name, self.binary), self.name), SCHEDULER_SECONDS_MAX)
+            await asyncio.wait_for(self.install(client), CALL_SECONDS_MAX)
         except BaseException:
-            self.client = None
             self.spawn(client.close(CLOSE_SECONDS_MAX))
             raise
-        self.tell("opened", {"dask": distributed.__version__, "address": self.own_address()})
+        self.client, self.stream, self.hosts = client, client.scheduler_comm, None
+        # The address of this machine on the way to the scheduler.
+        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((self.host.strip("[]"), int(self.port)))
+            self.tell("opened", {"dask": distributed.__version__, "address": probe.getsockname()[0]})  # type: ignore[attr-defined]
 
-    def own_address(self) -> str:
-        """The address of this machine on the way to the scheduler."""
-        family, kind, number, _, address = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, number) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
+    async def install(self, client: Value) -> None:
+        """Subscribes to lines, and installs the plug-in.
+
+        A subscription travels apart from calls and may come later: one event must have come first.
+        """
+        heard = asyncio.Event()
+        client.subscribe_topic(self.name, lambda event: self.hear(client, event[1]) if event[1] else heard.set())
+        while not heard.is_set():
+            await client.log_event(self.name, None)
+            await asyncio.sleep(EVENT_SECONDS)
+        plugin = self.spawn(client.register_plugin(Plugin(self.name, self.binary), self.name))
+        # A worker that hangs does not hold up the others.
+        if (await asyncio.wait([plugin], timeout=NEW_WORKERS_SECONDS))[0]:
+            plugin.result()
 
     def host_of(self, address: str) -> str:
         """The host in a worker's address. Workers inside of the scheduler's process have none."""
@@ -373,14 +338,13 @@ class Carrier:
         """Follows the workers, and the connection to the scheduler."""
         while True:
             why = "the connection to the Dask scheduler broke"
-            if not self.lost():
+            with contextlib.suppress(OSError):
                 try:
-                    threads = await asyncio.wait_for(self.client.nthreads(), SCHEDULER_SECONDS_MAX)
-                    await self.settle(threads)
-                    await asyncio.sleep(WATCH_SECONDS)
-                    continue
-                except (OSError, asyncio.TimeoutError) as error:  # noqa: UP041 (two before Python 3.11)
-                    why = str(error) or f"the Dask scheduler did not answer for {SCHEDULER_SECONDS_MAX} s"
+                    while not self.lost():
+                        await self.settle(await asyncio.wait_for(self.client.nthreads(), CALL_SECONDS_MAX))
+                        await asyncio.sleep(WATCH_SECONDS)
+                except asyncio.TimeoutError:  # noqa: UP041 (another one before Python 3.11)
+                    why = f"the Dask scheduler did not answer for {CALL_SECONDS_MAX} seconds"
             await self.reconnect(why)
 
     async def reconnect(self, why: str) -> None:
@@ -405,23 +369,32 @@ class Carrier:
             self.asked |= new
             await asyncio.wait([self.spawn(self.ask(address, threads[address])) for address in new], timeout=NEW_WORKERS_SECONDS)
         self.tell_hosts()
-        self.attach_workers()
-        self.tell_ended()
-        if self.logged > LOG_BYTES_MAX:
-            self.logged = 0
-            self.spawn(self.client.run_on_scheduler(self.forget, self.name))
+        if self.ended:
+            # The rest of those that no next task told its worker (`orders`).
+            tasks = [task for ended in self.ended.values() for task in ended]
+            self.spawn(self.client.run(self.visit, self.name, "end", (tasks,), workers=list(self.ended), on_error="ignore"))
+            self.ended = {}
 
     async def ask(self, address: str, threads: int) -> None:
         """Learns which `tidemill` a new worker has. One that does not answer is asked again."""
         client, host = self.client, self.host_of(address)
+        known = self.versions.setdefault(host, {})
         with contextlib.suppress(Exception):
-            known = self.versions.setdefault(host, {})
-            found = await self.call(address, "search", known)
-            path, stamp, version = found or (None, "", None)
-            known[stamp] = version
+            path, version = await self.call(address, "search", known)
+            known[path] = version
             if client is self.client:
                 self.workers[address] = Worker(address, host, threads, path, version)
+                await self.attach_worker(self.workers[address])
         self.asked.discard(address)
+
+    async def attach_worker(self, worker: Worker) -> None:
+        """Tells a worker its agent's socket. One that does not answer is new at the next look."""
+        if worker.host in self.sockets:
+            try:
+                worker.gone = False
+                await self.call(worker.address, "attach", worker.address, self.sockets[worker.host])
+            except Exception:  # noqa: BLE001 (whatever happens in a worker)
+                self.workers.pop(worker.address, None)
 
     def of_host(self, host: str) -> list[Worker]:
         """The workers of a host that reach its agent. The first has the least to carry."""
@@ -437,81 +410,49 @@ class Carrier:
             host["threads"] += worker.threads
             if host["version"] is None and worker.binary is not None:
                 host.update(binary=worker.binary, version=worker.version)
-        now = list(hosts.values())
-        if now != self.hosts:
+        if self.hosts != (now := list(hosts.values())):
             self.hosts = now
             self.tell("hosts", now)
 
-    async def launch(self, body: dict[str, Value]) -> None:
-        """Starts the agent of a host."""
-        workers = self.of_host(body["host"])
-        worker = next((worker for worker in workers if worker.version is not None), None)
-        if worker is None:
-            why = "Dask worker that has a tidemill (TIDEMILL, PATH)" if workers else "Dask worker"
-            self.tell("said", {"id": body["id"], "error": f"no {why} on {body['host']}"})
-            return
-        self.launched[body["host"]] = worker.address
-        await self.answer(body, "launch", worker.binary)
-
-    async def say(self, body: dict[str, Value]) -> None:
-        """Passes a line to an agent that starts."""
-        await self.answer(body, "say", body["line"])
-
-    async def answer(self, body: dict[str, Value], method: str, word: Value) -> None:
-        """Prints what the worker answers from which the agent of a host was started."""
+    async def answer(self, kind: str, body: dict[str, Value]) -> None:
+        """Starts an agent, or passes it a line while it starts; prints what the worker answers."""
+        host, word, said = body["host"], body.get("line"), {"id": body["id"]}
+        workers = [worker for worker in self.workers.values() if worker.host == host and worker.version is not None]
+        if kind == "launch" and workers:
+            self.launched[host], word = workers[0].address, workers[0].binary
         try:
-            line = await self.call(self.launched[body["host"]], method, word, seconds=SAY_SECONDS_MAX)
-            self.tell("said", {"id": body["id"], "line": line})
+            said["line"] = await self.call(self.launched[host], kind, word, seconds=SAY_SECONDS_MAX)
+        except KeyError:
+            said["error"] = f"no Dask worker on {host} has a `tidemill` that runs (TIDEMILL, PATH)"
         except Exception as error:  # noqa: BLE001 (whatever happens in a worker)
-            self.tell("said", {"id": body["id"], "error": str(error) or repr(error)})
-
-    async def attach(self, body: dict[str, Value]) -> None:
-        """Connects the workers of a host to its agent."""
-        self.sockets[body["host"]] = body["socket"]
-        for worker in self.workers.values():
-            if worker.host == body["host"]:
-                worker.socket, worker.gone = "", False
-        self.attach_workers()
-
-    def attach_workers(self) -> None:
-        """Tells their agent's socket to workers that do not know it."""
-        for worker in self.workers.values():
-            if worker.socket != self.sockets.get(worker.host, worker.socket):
-                worker.socket = self.sockets[worker.host]
-                self.spawn(self.attach_worker(worker))
-
-    async def attach_worker(self, worker: Worker) -> None:
-        """Tells a worker the socket; later again, if it does not answer."""
-        try:
-            await self.call(worker.address, "attach", worker.address, worker.socket)
-        except Exception:  # noqa: BLE001 (whatever happens in a worker)
-            worker.socket = ""
+            said["error"] = str(error) or repr(error)
+        self.tell("said", said)
 
     async def orders(self, body: dict[str, Value]) -> None:
-        """Submits a batch as one Dask task."""
+        """Submits a batch as one Dask task, and waits for its end.
+
+        It takes along which waits in its worker are over: an agent sends all outcomes to one worker
+        of its host, so most tasks wait in others, and only the carrier sees all lines.
+        """
         host, keys, workers = body["host"], body["keys"], self.of_host(body["host"])
         if not workers or self.client is None:
             self.tell("undelivered", {"host": host, "keys": keys, "why": f"no Dask worker on {host} reaches an agent"})
             return
         worker, task = workers[0], f"{self.name}-{uuid.uuid4()}"
-        call = Call(self.carry, self.name, task, "\n".join(body["lines"]), keys, self.ended.pop(worker.address, []))
+        call = Call(self.carry, self.name, task, "\n".join(body["lines"]), self.ended.pop(worker.address, []))
         future = self.client.submit(pickle.loads, dumps(call), key=task, workers=[worker.address], allow_other_workers=False, pure=False)
         batch = self.batches[task] = Batch(task, worker, set(keys), future)
         worker.batches += 1
         self.carried.update(((host, key), batch) for key in keys)
-        self.spawn(self.follow(batch))
-
-    async def follow(self, batch: Batch) -> None:
-        """Waits for the end of a batch's task."""
         with contextlib.suppress(Exception, asyncio.CancelledError):
-            await distributed.wait([batch.future])
+            await distributed.wait([future])
         if not self.lost():
-            status = batch.future.status
-            error = await batch.future.exception() if status == "error" else f"its Dask task was {status}"
-            self.give_up(batch, "" if status == "finished" else str(error))
+            status = future.status
+            why = await future.exception() if status == "error" else f"its Dask task was {status}"
+            self.give_up(batch, str(why))
 
     def give_up(self, batch: Batch, why: str) -> None:
-        """Forgets a batch. Orders that have not ended are undelivered, if there is a reason."""
+        """Forgets a batch and its task. Orders that have not ended are undelivered."""
         if self.batches.pop(batch.task, None) is None:
             return
         batch.worker.batches -= 1
@@ -520,130 +461,91 @@ class Carrier:
             del self.carried[batch.worker.host, key]
         # Dask cancels a task that nobody waits for.
         batch.future.release()
-        if why and keys:
+        if keys:
             self.tell("undelivered", {"host": batch.worker.host, "keys": keys, "why": why})
 
-    async def post(self, body: dict[str, Value]) -> None:
-        """Passes lines in their order. Those that come meanwhile go together."""
-        host = body["host"]
-        if host in self.posts:
-            self.posts[host] += body["lines"]
+    async def post(self, host: str, lines: list[str]) -> None:
+        """Passes lines by any worker of a host, in their order. Those that wait go together."""
+        turn, waiting = self.posts.setdefault(host, (asyncio.Lock(), []))
+        waiting += lines
+        async with turn:
+            text = "\n".join(waiting)
+            waiting.clear()
+            for worker in self.of_host(host) if text else ():
+                with contextlib.suppress(Exception):
+                    await self.call(worker.address, "write", text)
+                    return
+        if text:
+            self.tell("undelivered", {"host": host, "keys": [], "why": f"no Dask worker on {host} reaches an agent"})
+
+    def hear(self, client: Value, event: dict[str, Value]) -> None:
+        """Takes an event of a plug-in: lines, or the loss of an agent's socket."""
+        worker, host = self.workers.get(event["worker"]), self.host_of(event["worker"])
+        if client is not self.client:
             return
-        lines = body["lines"]
-        while lines:
-            self.posts[host] = []
-            await self.deliver(host, "\n".join(lines))
-            lines = self.posts.pop(host)
-
-    async def deliver(self, host: str, text: str) -> None:
-        """Passes lines by any worker of a host."""
-        why = f"no Dask worker on {host} reaches an agent"
-        for worker in self.of_host(host):
-            try:
-                await self.call(worker.address, "write", text)
-            except Exception as error:  # noqa: BLE001 (whatever happens in a worker)
-                why = str(error) or repr(error)
-            else:
-                return
-        self.tell("undelivered", {"host": host, "keys": [], "why": why})
-
-    def hear(self, event: dict[str, Value]) -> None:
-        """Takes an event of a plug-in."""
-        host = self.host_of(event["worker"])
-        if "gone" in event:
-            self.lose(host, event)
-            return
-        self.tell("lines", {"host": host, "lines": event["text"].split("\n")})
-        self.logged += len(event["text"])
-        for key in event["ended"]:
-            batch = self.carried.pop((host, key), None)
-            if batch is None:
-                continue
-            batch.left.discard(key)
-            batch.elsewhere |= batch.worker.address != event["worker"]
-            batch.over = 0.0 if batch.left else time.monotonic()
-            if batch.over and batch.elsewhere:
-                self.ended.setdefault(batch.worker.address, []).append(batch.task)
-
-    def lose(self, host: str, event: dict[str, Value]) -> None:
-        """Notes that a worker lost its agent's socket. An agent that all have lost is gone."""
-        if (worker := self.workers.get(event["worker"])) and not worker.gone:
+        for key in event.get("ended", ()):
+            if batch := self.carried.pop((host, key), None):
+                batch.left.discard(key)
+                if not batch.left:
+                    self.ended.setdefault(batch.worker.address, []).append(batch.task)
+        if "text" in event:
+            self.tell("lines", {"host": host, "lines": event["text"].split("\n")})
+        elif worker is not None and host in self.sockets:
             worker.gone = True
+            # The agent is gone if all workers of its host have lost it.
             if not self.of_host(host):
-                self.sockets.pop(host, None)
+                del self.sockets[host]
                 self.tell("lines", {"host": host, "lines": [json.dumps({"gone": event["gone"]})]})
-
-    def tell_ended(self) -> None:
-        """Ends tasks whose orders ended in lines that came by other workers.
-
-        An agent sends all outcomes to one worker of its host; most tasks wait in others. The carrier
-        sees all lines. The next task that goes to a worker tells it which waits are over (`carry`),
-        at no cost; the rest is told here. A task that was not there yet to be told is cancelled.
-        """
-        ended, self.ended = self.ended, {}
-        if ended:
-            tasks = list(itertools.chain(*ended.values()))
-            self.spawn(self.client.run(self.visit, self.name, "finished", (tasks,), workers=list(ended), on_error="ignore"))
-        now = time.monotonic()
-        for batch in [batch for batch in self.batches.values() if batch.over and now - batch.over > ENDED_SECONDS_MAX]:
-            self.give_up(batch, "")
 
     async def close(self) -> None:
         """Removes the plug-in, and what Dask has of the run."""
         client, self.client = self.client, None
-        if client is None:
-            return
-        for batch in self.batches.values():
-            batch.future.release()
-        for step in (
-            lambda: client.unregister_worker_plugin(self.name),
-            lambda: client.run_on_scheduler(self.forget, self.name),
-            client.close,
-        ):
+        if client is not None:
+            for batch in self.batches.values():
+                batch.future.release()
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(step(), CLOSE_SECONDS_MAX)
+                await asyncio.wait_for(client.unregister_worker_plugin(self.name), CLOSE_SECONDS_MAX)
+                await asyncio.wait_for(client.run_on_scheduler(self.forget, self.name), CLOSE_SECONDS_MAX)
+                await client.close(CLOSE_SECONDS_MAX)
 
-    async def obey(self, lines: asyncio.StreamReader) -> None:
+    async def obey(self, messages: asyncio.StreamReader) -> None:
         """Does what the run says, until it says no more."""
-        works = {"launch": self.launch, "say": self.say, "attach": self.attach, "orders": self.orders, "post": self.post}
-        while line := await lines.readline():
+        while line := await messages.readline():
             kind, body = next(iter(json.loads(line).items()))
             if kind == "close":
-                break
-            if kind == "orders":
-                await self.orders(body)
-            elif kind in works:
-                self.spawn(works[kind](body))
-
-
-def quiet() -> BinaryIO:
-    """Keeps standard output for messages and returns it; of Dask, only errors are printed."""
-    warnings.simplefilter("ignore")
-    for name in ["distributed", *logging.root.manager.loggerDict]:
-        if name.partition(".")[0] == "distributed":
-            logging.getLogger(name).setLevel(logging.ERROR)
-    # Ctrl-C is for the run, which then closes the carrier.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return out
+                return
+            if kind in {"launch", "say"}:
+                self.spawn(self.answer(kind, body))
+            elif kind == "attach":
+                self.sockets[body["host"]] = body["socket"]
+                for worker in [worker for worker in self.workers.values() if worker.host == body["host"]]:
+                    self.spawn(self.attach_worker(worker))
+            elif kind == "orders":
+                self.spawn(self.orders(body))
+            elif kind == "post":
+                self.spawn(self.post(body["host"], body["lines"]))
 
 
 async def main() -> int:
     """Carries for one run; returns the exit code."""
-    out = quiet()
-    lines = asyncio.StreamReader(limit=LINE_BYTES_MAX)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    carrier = Carrier(out, json.loads(await lines.readline())["open"])
-    watch = None
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    # Ctrl-C is for the run, which then closes the carrier.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Standard output is for messages alone.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    messages = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
+    carrier = Carrier(out, json.loads(await messages.readline())["open"])
     try:
         await carrier.connect(carrier.wait)
-        watch, obey = carrier.spawn(carrier.watch()), carrier.spawn(carrier.obey(lines))
+        watch, obey = carrier.spawn(carrier.watch()), carrier.spawn(carrier.obey(messages))
         for ended in (await asyncio.wait([watch, obey], return_when=asyncio.FIRST_COMPLETED))[0]:
             ended.result()
     except Exception as error:  # noqa: BLE001 (whatever Dask raises)
-        message = f"cannot use the Dask scheduler at {carrier.address}: {str(error) or repr(error)}"
-        carrier.tell("failed", {"message": message, "hint": HINT})
+        why = f"cannot use the Dask scheduler at {carrier.address}: {str(error) or repr(error)}"
+        carrier.tell("failed", {"message": why, "hint": HINT})
         return 1
     watch.cancel()
     await carrier.close()

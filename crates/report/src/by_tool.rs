@@ -1,6 +1,6 @@
 //! Totals of each tool: how often it ran, how long it took, and the resources it used.
 
-use crate::{CriticalPath, RunReport, Seconds, Status, TaskRecord};
+use crate::{CriticalPath, RunReport, Seconds, Status, TaskRecord, TimeByCause};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -45,6 +45,9 @@ pub struct ToolTotals {
     pub input_bytes: u64,
     /// The bytes of all outputs that its tasks wrote.
     pub output_bytes: u64,
+    /// The time of its tasks that ran, by cause; none on a single host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causes: Option<TimeByCause>,
 }
 
 /// The running sums of a tool.
@@ -95,6 +98,7 @@ impl ToolSums {
         totals.ran_s.0 += task.spans().map(|(start, end)| end - start).sum::<f64>();
         totals.waited_s.0 += task.waited_s.map_or(0.0, |waited| waited.0);
         totals.output_bytes += task.output_bytes;
+        totals.causes = TimeByCause::sum(totals.causes.into_iter().chain(task.causes));
         let last = task.start_s.zip(task.end_s);
         if last.is_some() {
             totals.input_bytes += task.input_bytes;

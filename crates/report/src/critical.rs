@@ -5,7 +5,7 @@
 //! the task had all of that and still waited, it is the end that freed a slot or space for it.
 
 use crate::plan::{MemberIndex, member_index, member_range};
-use crate::{RunReport, Seconds, TaskRecord};
+use crate::{RunReport, Seconds, TaskRecord, TimeByCause};
 use serde::{Deserialize, Serialize};
 
 /// The most steps that are kept: those nearest to the end of the run.
@@ -20,6 +20,9 @@ pub struct CriticalPath {
     /// The length of the longest chain of dependent tasks, by the times they took: the time of the
     /// run if there were slots for all.
     pub chain_s: Seconds,
+    /// The time of all steps by cause; none on a single host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causes: Option<TimeByCause>,
     /// The steps in the order of time, at most `CRITICAL_STEPS_MAX`.
     pub steps: Vec<CriticalStep>,
     /// The number of earlier steps that are left out.
@@ -42,6 +45,10 @@ pub struct CriticalStep {
     pub end_s: Seconds,
     /// The last condition that the task waited for. The step before names the task that met it.
     pub waited_for: StartCondition,
+    /// The time from the end of the step before, or the start of the run, to `end_s` by cause; none
+    /// on a single host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causes: Option<TimeByCause>,
 }
 
 /// The condition that let a task start.
@@ -88,6 +95,7 @@ impl RunReport {
         CriticalPath {
             ran_s: Seconds::rounded(lengths.iter().map(|(_, length)| length).sum()),
             chain_s: Seconds::rounded(walk.longest_chain()),
+            causes: TimeByCause::sum(steps.iter().filter_map(|step| step.causes)),
             steps: steps[cut..].to_vec(),
             steps_cut: u32::try_from(cut).unwrap_or(u32::MAX),
             lengths,
@@ -105,16 +113,18 @@ impl CriticalPathSearch<'_> {
         while let Some(end) = at.filter(|_| steps.len() < self.ends.len()) {
             let task = &self.run.tasks[end.task as usize];
             let Some((start, _)) = task.spans().next() else { break };
-            let (waited_for, before) = self.start_condition(task, start);
+            let (waited_for, before) = self.start_condition(task, start - first_prepared(task));
             let (start_s, end_s) = (Seconds(start), Seconds(end.time));
-            steps.push(CriticalStep { task: end.task, start_s, end_s, waited_for });
+            let from = before.map_or(0.0, |before| before.time);
+            let causes = task.causes.map(|_| TimeByCause::of(task, from, end.time));
+            steps.push(CriticalStep { task: end.task, start_s, end_s, waited_for, causes });
             at = before;
         }
         steps.reverse();
         steps
     }
 
-    /// The condition that let `task` start at `start`, and the end that met it.
+    /// The condition that let `task` be prepared and started from `start` on, and the end that met it.
     fn start_condition(&self, task: &TaskRecord, start: f64) -> (StartCondition, Option<AttemptEnd>) {
         let needed = self.last_dependency(task);
         let ready = needed.map_or(0.0, |(_, end)| end.time);
@@ -169,6 +179,12 @@ impl CriticalPathSearch<'_> {
         }
         chains.into_iter().fold(0.0, f64::max)
     }
+}
+
+/// The time before the first process of `task` in which it was prepared.
+fn first_prepared(task: &TaskRecord) -> f64 {
+    let prepared = task.earlier.first().map_or(task.prepared_s, |attempt| attempt.prepared_s);
+    prepared.map_or(0.0, |prepared| prepared.0)
 }
 
 /// The ends of all attempts, in the order of time.
@@ -253,6 +269,34 @@ mod tests {
         let run = RunReport { tasks: vec![retried, task(1, 0, (1.0, 9.0))], ..RunReport::default() };
         let steps = run.critical_path().steps;
         assert_eq!(steps.iter().map(|step| (step.task, step.end_s.0)).collect::<Vec<_>>(), [(0, 1.0), (1, 9.0)]);
+    }
+
+    #[test]
+    fn the_steps_divide_the_run_by_cause() {
+        let moved = |task| TaskRecord { prepared_s: Some(Seconds(0.25)), causes: Some(TimeByCause::default()), ..task };
+        let tasks = vec![
+            moved(task(0, 0, (0.5, 2.0))),
+            moved(reads("A", task(1, 0, (3.0, 4.0)))),
+            // Took the slot of the task before.
+            moved(TaskRecord { ready_s: Some(Seconds(1.0)), ..task(2, 0, (4.5, 6.0)) }),
+        ];
+        let ready = Some(Seconds(2.0));
+        let tasks =
+            tasks.into_iter().map(|task| if task.id == 1 { TaskRecord { ready_s: ready, ..task } } else { task });
+        let data = vec![written("A", 0, 2.0)];
+        let path = RunReport { data, tasks: tasks.collect(), ..RunReport::default() }.critical_path();
+        let steps: Vec<TimeByCause> = path.steps.iter().filter_map(|step| step.causes).collect();
+        let expected = [[0.0, 0.25, 0.25, 1.5], [0.0, 0.75, 0.25, 1.0], [0.0, 0.25, 0.25, 1.5]];
+        assert_eq!(steps, expected.map(TimeByCause::from));
+        assert_eq!(path.causes, Some([0.0, 1.25, 0.75, 4.0].into()), "six seconds in all");
+    }
+
+    #[test]
+    fn what_ended_while_a_task_was_prepared_did_not_let_it_start() {
+        let late = TaskRecord { prepared_s: Some(Seconds(1.0)), ..reads("A", task(2, 2, (3.01, 4.0))) };
+        let tasks = vec![task(0, 0, (0.0, 2.0)), task(1, 1, (0.0, 2.5)), late];
+        let run = RunReport { data: vec![written("A", 0, 2.0)], tasks, ..RunReport::default() };
+        assert_eq!(path(&run), [(0, StartCondition::Start), (2, StartCondition::Data)]);
     }
 
     #[test]

@@ -15,13 +15,14 @@
 //! Modules for the content of run.json:
 //! - `run`: the whole: `RunReport`
 //! - `plan`: its skeleton, made from the workflow
-//! - `task`, `data`, `pool`, `machine_use`, `provenance`: its parts
+//! - `task`, `reads`, `data`, `pool`, `machine_use`, `provenance`: its parts
 //! - `samples`, `truncation`: limits of its size
 //! - `time`: seconds from the start, wall-clock times
 //!
 //! Modules for values that are computed from it:
 //! - `totals`, `by_tool`: totals of the run, and of each tool
 //! - `ready_times`: when each task could have started
+//! - `causes`: the time of tasks by what they waited for
 //! - `critical`: the critical path
 //! - `load`: how many tasks ran and waited over time
 //! - `links`: URLs of outputs
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod by_tool;
+mod causes;
 mod critical;
 mod data;
 mod html;
@@ -39,6 +41,7 @@ mod machine_use;
 mod plan;
 mod pool;
 mod provenance;
+mod reads;
 mod ready_times;
 mod run;
 mod samples;
@@ -48,6 +51,7 @@ mod totals;
 mod truncation;
 
 pub use by_tool::ToolTotals;
+pub use causes::TimeByCause;
 pub use critical::{CRITICAL_STEPS_MAX, CriticalPath, CriticalStep, StartCondition};
 pub use data::{DataKind, DataRef, ElementInfo, Member};
 pub use html::html;
@@ -55,6 +59,7 @@ pub use load::{LOAD_SAMPLES_MAX, Load, LoadSample};
 pub use machine_use::{MachineSample, MachineUse, MeasurementScope};
 pub use pool::{PoolSample, PoolUsage};
 pub use provenance::{FileProvenance, Provenance, Seed, ToolProvenance};
+pub use reads::ReadBytes;
 pub use run::{AccessMode, FORMAT_VERSION, Machine, NodeRecord, RunOutcome, RunReport, RunSettings, WorkflowInfo};
 pub use samples::{SAMPLES_MAX, Samples};
 pub use task::{Attempt, CapturedOutput, FailureReason, ReasonKind, Status, TaskRecord};

@@ -1,7 +1,7 @@
 //! One task of the run: when and where it ran, the resources it took, and why it failed.
 
 use crate::truncation;
-use crate::{DataRef, Seconds};
+use crate::{DataRef, ReadBytes, Seconds, TimeByCause};
 use serde::{Deserialize, Serialize};
 
 /// The record of one task.
@@ -33,14 +33,23 @@ pub struct TaskRecord {
     /// The time at which the last input or task that it waited for was complete; 0 if it waited for
     /// nothing; none if that never happened. Filled by `RunReport::seal`.
     pub ready_s: Option<Seconds>,
-    /// The time from `ready_s` to its first start, during which it waited for a slot or for space;
-    /// none if it never started. Filled by `RunReport::seal`.
+    /// The time from `ready_s` to its first start, during which it waited for a slot or for space,
+    /// and on a cluster for its inputs to be moved; none if it never started. Filled by
+    /// `RunReport::seal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<Seconds>,
+    /// The time before the process of the last attempt in which its directory and inputs were
+    /// prepared; none on a single host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared_s: Option<Seconds>,
     /// The start of its last attempt.
     pub start_s: Option<Seconds>,
     /// The end of its last attempt.
     pub end_s: Option<Seconds>,
+    /// The time from the start of the run to `end_s` by cause; none on a single host, or if it never
+    /// ran. Filled by `RunReport::seal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causes: Option<TimeByCause>,
     /// Attempts before the last one; empty for most tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Attempt>,
@@ -77,6 +86,10 @@ pub struct TaskRecord {
     pub outputs: Vec<DataRef>,
     /// The bytes of all inputs; filled by `RunReport::seal`.
     pub input_bytes: u64,
+    /// The bytes of the inputs by the place from which the last attempt had them; none on a single
+    /// host, or if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadBytes>,
     /// The bytes of all outputs that exist; filled by `RunReport::seal`.
     pub output_bytes: u64,
     /// Tasks that it had to wait for although no data passes between them.
@@ -184,6 +197,13 @@ pub struct CapturedOutput {
 pub struct Attempt {
     /// The slot in which it ran.
     pub slot: u32,
+    /// The node on whose host it ran, as an index into `RunReport::nodes`; none on a single host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The time before its process in which its directory and inputs were prepared; none on a
+    /// single host, or if it was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared_s: Option<Seconds>,
     /// The start.
     pub start_s: Seconds,
     /// The end.

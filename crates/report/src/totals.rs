@@ -1,6 +1,6 @@
 //! The totals of a run, computed in one place so that run.json and the page cannot differ.
 
-use crate::{RunReport, Seconds, Status, TaskRecord, truncation};
+use crate::{ReadBytes, RunReport, Seconds, Status, TaskRecord, TimeByCause, truncation};
 use serde::{Deserialize, Serialize};
 
 /// Sums over a run.
@@ -35,11 +35,18 @@ pub struct Totals {
     pub input_bytes: u64,
     /// The bytes of all members that were exported.
     pub exported_bytes: u64,
+    /// The bytes of inputs by the place from which tasks had them; none on a single host, or if
+    /// unknown for every task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadBytes>,
+    /// The time of all tasks that ran, by cause; none on a single host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causes: Option<TimeByCause>,
 }
 
 impl RunReport {
-    /// Completes the run: computes sizes, totals, totals by tool, ready times, critical path and
-    /// load, and truncates outputs. `makespan` is the length of the whole run.
+    /// Completes the run: computes sizes, totals, totals by tool, ready times, time by cause,
+    /// critical path and load, and truncates outputs. `makespan` is the length of the whole run.
     pub fn seal(&mut self, makespan: Seconds) {
         self.pool.close();
         if let Some(used) = &mut self.machine_use {
@@ -47,6 +54,7 @@ impl RunReport {
         }
         self.sum_sizes();
         self.fill_ready();
+        self.fill_causes();
         self.totals = self.sum_up(makespan);
         self.critical_path = self.critical_path();
         self.by_tool = self.sum_by_tool(&self.critical_path);
@@ -76,6 +84,8 @@ impl RunReport {
             written_bytes: self.data_bytes(|member| member.writer.is_some()),
             input_bytes: self.tasks.iter().filter(|task| task.start_s.is_some()).map(|task| task.input_bytes).sum(),
             exported_bytes: self.data_bytes(|member| member.exported.is_some()),
+            reads: ReadBytes::sum(self.tasks.iter().filter_map(|task| task.reads)),
+            causes: TimeByCause::sum(self.tasks.iter().filter_map(|task| task.causes)),
         }
     }
 

@@ -23,9 +23,43 @@ fn value(run: &RunReport) -> Value {
 
 #[test]
 fn what_is_written_is_what_the_schema_promises() {
-    for story in [SampleKind::Done, SampleKind::Failed, SampleKind::Interrupted, SampleKind::Hostile] {
+    let stories = [SampleKind::Done, SampleKind::Failed, SampleKind::Interrupted, SampleKind::Hostile];
+    for story in stories.into_iter().chain([SampleKind::Cluster, SampleKind::LargeCluster]) {
         assert_eq!(faults(&value(&generator::run(223, story))), Vec::<String>::new(), "{story:?}");
     }
+}
+
+#[test]
+fn only_a_run_on_a_cluster_has_nodes_reads_and_causes() {
+    let (alone, cluster) =
+        (generator::run(60, SampleKind::Failed).json(), generator::run(60, SampleKind::Cluster).json());
+    for field in ["nodes", "node", "prepared_s", "reads", "causes", "lost_s"] {
+        let field = format!("\"{field}\":");
+        assert_eq!((alone.contains(&field), cluster.contains(&field)), (false, true), "{field}");
+    }
+}
+
+#[test]
+fn the_causes_of_a_task_add_up_to_its_end() {
+    let run = generator::run(60, SampleKind::Cluster);
+    let sum = |time: report::TimeByCause| time.data_s.0 + time.slot_s.0 + time.moving_s.0 + time.computing_s.0;
+    for task in &run.tasks {
+        let (time, end) = (task.causes.expect("it ran"), task.end_s.expect("it ran"));
+        assert!((sum(time) - end.0).abs() < 1e-5, "task {}", task.id);
+        assert_eq!(time.moving_s, task.prepared_s.expect("it ran"), "task {}", task.id);
+    }
+    let (path, last) = (&run.critical_path, run.critical_path.steps.last().expect("it ran"));
+    assert!((sum(path.causes.expect("it ran")) - last.end_s.0).abs() < 1e-3);
+    assert!(run.tasks.iter().any(|task| !task.earlier.is_empty()), "tasks are lost with a node");
+}
+
+#[test]
+fn a_failed_task_that_is_kept_says_where() {
+    let mut run = generator::run(24, SampleKind::Failed);
+    let reason = run.tasks.iter_mut().find_map(|task| task.reason.as_mut()).expect("one failed");
+    reason.kept = Some("/home/ada/out/failed/3".to_owned());
+    reason.repeat = Some("/home/ada/out/failed/3/repeat.sh".to_owned());
+    assert_eq!(faults(&value(&run)), Vec::<String>::new());
 }
 
 #[test]

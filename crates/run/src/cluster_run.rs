@@ -1,6 +1,7 @@
 //! A run on a cluster, from start to cleanup.
 
 use crate::cluster::{ClusterExecutor, FormedCluster, form};
+use crate::data_places::DataPlaces;
 use crate::event::RunEvent;
 use crate::event_loop::{EventLoop, LoopContext};
 use crate::preflight;
@@ -12,6 +13,7 @@ use crate::spec::{ClusterSpec, RunSpec};
 use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, mode_name};
 use crate::usage_refresh::keep_usage;
 use base::{ByteSize, Problem};
+use placement::NodeId;
 use report::RunReport;
 use sched::{Scheduler, SchedulerOptions};
 use std::time::Instant;
@@ -30,7 +32,8 @@ pub async fn run_on_cluster(
         () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
         formed = form(&spec, &cluster, on_event) => formed?,
     };
-    keep_usage(formed.pool.clone()).await;
+    let usages = keep_usage(formed.pool.clone()).await;
+    let nodes: Vec<NodeId> = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
     let head = head(&spec, &formed);
     let (pool, slots) = (formed.pool.clone(), formed.hosts.iter().map(|host| host.host.threads).sum());
     let largest = formed.hosts.iter().map(|host| host.host.threads).max().unwrap_or(1);
@@ -41,7 +44,7 @@ pub async fn run_on_cluster(
         too_large_tasks(&spec, largest)?;
         let inputs = (spec.data_dir.clone(), spec.stage_in);
         let files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
-        let provided = files.provide_inputs_at(first_node).await;
+        let provided = files.provide_inputs_at(first_node, &nodes).await;
         provided.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
         Ok((files, RunJournal::begin(&spec, &head, &programs)?))
     };
@@ -66,6 +69,7 @@ pub async fn run_on_cluster(
     let context = LoopContext {
         flow,
         files: Some(files),
+        places: DataPlaces::new(usages),
         programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),

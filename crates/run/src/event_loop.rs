@@ -11,13 +11,14 @@
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
 use crate::checked_workflow::CheckedWorkflow;
+use crate::data_places::DataPlaces;
 use crate::eta::EtaEstimator;
 use crate::event::{Progress, RunEvent};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::export::{self, ExportedFile};
 use crate::failure_text;
 use crate::keep_failed::{KeepFailed, RerunScript};
-use crate::layout::{self, Layout};
+use crate::layout::{AttemptPlace, Layout};
 use crate::machine::MachineMeter;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
@@ -26,6 +27,7 @@ use crate::run_files::{PoolAccess, RunFiles};
 use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
+use placement::NodeId;
 use report::{CapturedOutput, FailureReason, ReasonKind};
 use sched::{
     AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
@@ -68,6 +70,8 @@ pub struct LoopContext {
     pub flow: Arc<CheckedWorkflow>,
     /// The run's files in its pool; `None` if no task needs the pool.
     pub files: Option<RunFiles>,
+    /// Nodes of workers and places of data on a cluster; empty for a run on this host.
+    pub places: DataPlaces,
     /// Path of each tool's program on this host.
     pub programs: HashMap<ToolId, PathBuf>,
     /// Keeps everything until the end.
@@ -76,6 +80,16 @@ pub struct LoopContext {
     pub keep_failed: Option<KeepFailed>,
     /// Tasks that an earlier process of the run has done.
     pub settled: Vec<TaskId>,
+}
+
+/// An attempt that runs.
+#[derive(Debug, Clone, Copy)]
+struct RunningAttempt {
+    worker: WorkerId,
+    slot: u32,
+    place: AttemptPlace,
+    /// True if another attempt of the task has succeeded.
+    superseded: bool,
 }
 
 /// State of one run in progress.
@@ -88,10 +102,12 @@ pub struct EventLoop<'a> {
     on_event: &'a mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
     begun: Instant,
-    /// The attempts that run, and their workers.
-    running: HashMap<AttemptId, WorkerId>,
-    /// Places of the workers of a cluster.
-    places: HashMap<WorkerId, PlaceId>,
+    /// The attempts that run.
+    running: HashMap<AttemptId, RunningAttempt>,
+    /// Tasks that found no space at their node, and so go to another one next time.
+    elsewhere: HashSet<TaskId>,
+    /// Failed attempts that may have failed because a host is gone.
+    held: Vec<EndedAttempt>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<ExportResult>,
@@ -129,7 +145,8 @@ impl<'a> EventLoop<'a> {
             cancel,
             begun: Instant::now(),
             running: HashMap::new(),
-            places: HashMap::new(),
+            elsewhere: HashSet::new(),
+            held: Vec::new(),
             keeping: JoinSet::new(),
             exporting: JoinSet::new(),
             export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
@@ -171,9 +188,9 @@ impl<'a> EventLoop<'a> {
     fn on_executor(&mut self, event: ExecutorEvent) {
         match event {
             ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
-            ExecutorEvent::Joined { worker, place, capacity, name, inputs } => {
+            ExecutorEvent::Joined { worker, place, node, capacity, name, inputs } => {
                 self.recorder.joined(worker, name, capacity.slots);
-                self.places.insert(worker, place);
+                self.context.places.add_worker(worker, place, node);
                 for data in inputs {
                     let bytes = self.scheduler.bytes_of(data);
                     self.send_event(SchedulerEvent::Located { data, place, bytes });
@@ -186,7 +203,7 @@ impl<'a> EventLoop<'a> {
                 self.recorder.problem(text.clone());
                 self.warn(text);
                 self.cancel.cancel();
-                let workers: HashSet<WorkerId> = self.running.values().copied().collect();
+                let workers: HashSet<WorkerId> = self.running.values().map(|running| running.worker).collect();
                 workers.into_iter().for_each(|worker| self.lose(worker));
             }
         }
@@ -206,20 +223,44 @@ impl<'a> EventLoop<'a> {
 
     fn lose(&mut self, worker: WorkerId) {
         let lost: Vec<AttemptId> =
-            self.running.iter().filter(|(_, at)| **at == worker).map(|(attempt, _)| *attempt).collect();
-        for AttemptId { task, attempt } in lost {
-            self.running.remove(&AttemptId { task, attempt });
-            self.recorder.attempt_lost(task, worker);
-            if let Some(files) = &self.context.files {
-                files.remove_attempt(task, attempt);
-            }
+            self.running.iter().filter(|(_, running)| running.worker == worker).map(|(attempt, _)| *attempt).collect();
+        for attempt in lost {
+            self.running.remove(&attempt);
+            self.recorder.attempt_lost(attempt.task, worker);
         }
         self.recorder.worker_lost(worker);
+        for data in self.context.places.lose(worker) {
+            // It is exported when it is there again.
+            let needed = self.leaving.remove(&data).is_some();
+            self.send_event(SchedulerEvent::LostData { data, needed });
+        }
         self.send_event(SchedulerEvent::LostWorker(worker));
+        self.release_held();
+    }
+
+    /// Goes on with failed attempts whose inputs are at hosts that have been heard since, or are
+    /// lost by now.
+    fn release_held(&mut self) {
+        for attempt in std::mem::take(&mut self.held) {
+            self.attempt_ended(attempt);
+        }
+    }
+
+    /// Returns whether a failed attempt may have failed because the node of an input or of its
+    /// directory is gone. That is known when the node's host has been heard after the failure.
+    fn is_doubtful(&self, id: AttemptId, ended: &EndedAttempt) -> bool {
+        let own = self.running.get(&id).and_then(|running| running.place.node).map(|node| PlaceId(node.0));
+        let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
+        let mut places = own.into_iter().chain(inputs);
+        !self.cancel.is_cancelled() && places.any(|place| self.executor.is_silent_since(place, ended.ended))
     }
 
     /// Reports the fill level of the pool to the scheduler.
     fn report_pool_state(&mut self) {
+        let states: Vec<_> = self.context.places.states().collect();
+        for (place, capacity, used) in states {
+            self.send_event(SchedulerEvent::PlaceState { place, capacity, used });
+        }
         if let Some(files) = &self.context.files {
             let state = files.pool_state();
             self.send_event(SchedulerEvent::Pool(state));
@@ -241,8 +282,9 @@ impl<'a> EventLoop<'a> {
         match command {
             SchedulerCommand::Start { task, worker, slot, attempt } => self.launch(task, (worker, slot.0), attempt),
             SchedulerCommand::Stop { task, attempt } => {
-                if let Some(worker) = self.running.get(&AttemptId { task, attempt }) {
-                    self.executor.stop(*worker, task, attempt);
+                if let Some(running) = self.running.get_mut(&AttemptId { task, attempt }) {
+                    running.superseded = !self.cancel.is_cancelled();
+                    self.executor.stop(running.worker, task, attempt);
                 }
             }
             SchedulerCommand::Again { task } => self.again(task),
@@ -261,12 +303,14 @@ impl<'a> EventLoop<'a> {
     }
 
     fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
-        self.running.insert(AttemptId { task, attempt }, worker);
+        let node = self.context.places.node_for(worker, self.elsewhere.remove(&task));
+        let place = AttemptPlace { attempt, node };
+        self.running.insert(AttemptId { task, attempt }, RunningAttempt { worker, slot, place, superseded: false });
         let why = self.start_details(task, worker, attempt);
         self.recorder.started(task, (worker, slot), attempt, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
-        let order = self.order(task, attempt);
+        let order = self.order(task, place);
         self.executor.start(worker, order);
     }
 
@@ -276,33 +320,30 @@ impl<'a> EventLoop<'a> {
             Some(TaskExplanation::Running { reason, attempt: first, .. }) if first == attempt => reason,
             _ => StartReason::Straggler,
         };
-        let place = self.places.get(&worker).copied();
+        let place = self.context.places.place_of_worker(worker);
         let (near, far) = self.scheduler.input_bytes(task, place.unwrap_or(PlaceId(0)));
         // Without places all data is here.
         let (near, far) = if place.is_some() { (near, far) } else { (near + far, 0) };
         StartDetails { reason, near, far }
     }
 
-    fn order(&self, task: TaskId, attempt: u32) -> AttemptOrder {
+    fn order(&self, task: TaskId, place: AttemptPlace) -> AttemptOrder {
         let LoopContext { flow, files, programs, .. } = &self.context;
         let program = programs.get(&flow.task(task).tool).cloned().unwrap_or_default();
         let files = files.as_ref();
         let bound = |data| files.and_then(|files| files.bound(data));
         let first = Layout::default();
         let layout = files.map_or(&first, RunFiles::layout);
-        AttemptOrder::new(flow, layout, (task, attempt), program, &bound)
+        AttemptOrder::new(flow, layout, (task, place), program, &bound)
     }
 
     /// An attempt has ended. The files of a failed one are kept first, if the user wants that.
     fn on_outcome(&mut self, outcome: AttemptOutcome) {
         let (task, attempt) = (outcome.task, outcome.attempt);
-        if !self.running.contains_key(&AttemptId { task, attempt }) {
-            // It was given up before. What it wrote was removed then, or is removed now.
-            if let Some(files) = &self.context.files {
-                files.remove_attempt(task, attempt);
-            }
+        // An attempt that was given up before has no readers.
+        let Some(RunningAttempt { place, .. }) = self.running.get(&AttemptId { task, attempt }).copied() else {
             return;
-        }
+        };
         let ended = EndedAttempt::now(outcome);
         let LoopContext { keep_failed, files, .. } = &self.context;
         let (Some(keep), Some(files)) = (keep_failed, files) else { return self.attempt_ended(ended) };
@@ -310,7 +351,7 @@ impl<'a> EventLoop<'a> {
             Ok(_) => keep.forget(task),
             Err(failure) if failure.kind == ReasonKind::Cancelled => {}
             Err(failure) => {
-                let repeat = self.rerun_script(task, attempt, failure.text.clone());
+                let repeat = self.rerun_script(task, place, failure.text.clone());
                 self.keeping.spawn(keep_attempt(keep.clone(), (files.reader(), files.layout().clone()), repeat, ended));
                 return;
             }
@@ -318,17 +359,27 @@ impl<'a> EventLoop<'a> {
         self.attempt_ended(ended);
     }
 
-    fn rerun_script(&self, task: TaskId, attempt: u32, why: String) -> RerunScript {
-        let order = self.order(task, attempt);
+    fn rerun_script(&self, task: TaskId, place: AttemptPlace, why: String) -> RerunScript {
+        let order = self.order(task, place);
         let variables = order.variables().map(|(name, value)| (name.to_owned(), value)).into();
-        let left = layout::attempt_dir(&self.context.flow, task, attempt).into();
-        RerunScript { task, left, why, program: order.program, variables }
+        RerunScript { task, left: order.directory, why, program: order.program, variables }
     }
 
     fn attempt_ended(&mut self, attempt: EndedAttempt) {
         let task = attempt.outcome.task;
         let id = AttemptId { task, attempt: attempt.outcome.attempt };
-        let Some(worker) = self.running.remove(&id) else { return };
+        if attempt.outcome.result.is_err() && self.is_doubtful(id, &attempt) {
+            return self.held.push(attempt);
+        }
+        let Some(RunningAttempt { worker, slot, place, superseded }) = self.running.remove(&id) else { return };
+        if superseded {
+            // Another attempt was quicker.
+            if let Some(files) = &self.context.files {
+                files.remove_attempt(task, place);
+            }
+            return self.send_event(SchedulerEvent::Failed { attempt: id, retry: true });
+        }
+        self.recorder.set_slot(task, (worker, slot));
         self.recorder.attempt(&attempt);
         let limit = self.context.flow.tool_of(task).resources.memory;
         let is_reported = attempt.outcome.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
@@ -347,9 +398,9 @@ impl<'a> EventLoop<'a> {
                 let tool = self.tool_name(task);
                 (self.on_event)(&RunEvent::TaskDone { task, tool, seconds });
                 if let Some(files) = &mut self.context.files {
-                    files.set_writer(task, attempt.outcome.attempt);
+                    files.set_writer(task, place);
                 }
-                self.on_outputs(id, &made, self.places.get(&worker).copied());
+                self.on_outputs(id, &made, place.node);
                 self.send_event(SchedulerEvent::Done(id));
             }
             Err(failure) => self.attempt_failed(id, failure),
@@ -357,8 +408,12 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Reports the members that a task wrote to the scheduler, and starts their exports.
-    fn on_outputs(&mut self, attempt: AttemptId, made: &[OutputFile], place: Option<PlaceId>) {
+    fn on_outputs(&mut self, attempt: AttemptId, made: &[OutputFile], node: Option<NodeId>) {
         for made in made {
+            if let Some(node) = node {
+                self.context.places.add_data(made.data, node);
+            }
+            let place = node.map(|node| PlaceId(node.0));
             self.send_event(SchedulerEvent::Wrote { attempt, data: made.data, bytes: made.takes, place });
             self.export(made.data);
         }
@@ -371,6 +426,7 @@ impl<'a> EventLoop<'a> {
         self.failures.insert(attempt.task, failure);
         self.report_pool_state();
         if found_no_space {
+            self.elsewhere.insert(attempt.task);
             self.send_event(SchedulerEvent::NoSpace { attempt, retry });
         } else {
             self.send_event(SchedulerEvent::Failed { attempt, retry });
@@ -459,7 +515,8 @@ impl<'a> EventLoop<'a> {
 
     fn export_ended(&mut self, exported: ExportResult) {
         let ExportResult { data, place, result } = exported;
-        let drop_now = self.leaving.remove(&data).unwrap_or(false);
+        // A member that is not leaving any more was lost meanwhile, and will be exported again.
+        let Some(drop_now) = self.leaving.remove(&data) else { return };
         match result {
             Ok(written) => {
                 let (path, bytes) = (place.display().to_string(), written.bytes);
@@ -503,6 +560,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn remove(&mut self, data: DataId) {
+        self.context.places.remove(data);
         let Some(files) = self.files_of(data) else { return };
         files.drop_member(data, self.scheduler.bytes_of(data));
         self.recorder.dropped(data);
@@ -511,6 +569,8 @@ impl<'a> EventLoop<'a> {
     /// Samples the pool and the machine, and reports progress.
     fn sample(&mut self) {
         self.executor.tick();
+        self.release_held();
+        self.send_event(SchedulerEvent::Tick);
         if let Some(text) = self.recorder.journal.take_warning() {
             self.warn(text);
         }

@@ -5,10 +5,12 @@ use crate::host_runner::HostRunner;
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
 use flow::{DataId, TaskId};
+use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// Executes attempts on workers.
 pub trait Executor {
@@ -20,6 +22,10 @@ pub trait Executor {
 
     /// The next event; pending while there is none.
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent>;
+
+    /// Returns whether nothing has been heard of a place since a moment. False for places that are
+    /// not known any more: they are lost.
+    fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool;
 
     /// Does what is due from time to time: about ten times a second.
     fn tick(&mut self);
@@ -36,6 +42,8 @@ pub enum ExecutorEvent {
         worker: WorkerId,
         /// The place whose storage is on its host.
         place: PlaceId,
+        /// The node there, with the same number; `None` if the host only computes.
+        node: Option<NodeId>,
         /// Its resources.
         capacity: MachineCapacity,
         /// The name of its host, for people.
@@ -76,6 +84,10 @@ impl Executor for LocalExecutor {
 
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent> {
         self.runner.poll_outcome(context).map(|outcome| ExecutorEvent::Ended(Box::new(outcome)))
+    }
+
+    fn is_silent_since(&self, _: PlaceId, _: Instant) -> bool {
+        false
     }
 
     fn tick(&mut self) {

@@ -4,45 +4,65 @@
 //! for attempt n. It is the task's working directory, and the task's outputs stay there. Tools that
 //! write files beside each other, or look for them there, find them. Readers look in the directory
 //! of the attempt that succeeded, so an attempt that goes on although it was given up changes
-//! nothing. Inputs lie below `data` as they do in the data directory.
+//! nothing. In a pool of several nodes these directories lie in `n<node>`, one for each node, whose
+//! content lies at that node. Inputs lie below `data` as they do in the data directory.
 
 use crate::checked_workflow::CheckedWorkflow;
 use flow::{DataId, TaskId};
+use placement::NodeId;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 /// Directory of inputs.
 pub const INPUTS: &str = "data";
 
-/// Layout of a run: which attempt of each task wrote its outputs.
+/// Layout of a run: which attempt of each task wrote its outputs, and at which node.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
-    /// The attempts that succeeded and are not the first one.
-    later: HashMap<TaskId, u32>,
+    /// The attempts that succeeded, if they were not the first one or lie at a certain node.
+    writers: HashMap<TaskId, AttemptPlace>,
+}
+
+/// An attempt of a task, and the node at which its directory is made; `None` on one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptPlace {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// The node.
+    pub node: Option<NodeId>,
+}
+
+impl AttemptPlace {
+    const FIRST: Self = Self { attempt: 1, node: None };
 }
 
 impl Layout {
     /// Records the attempt that wrote the outputs of a task.
-    pub fn set_writer(&mut self, task: TaskId, attempt: u32) {
-        if attempt > 1 {
-            self.later.insert(task, attempt);
+    pub fn set_writer(&mut self, task: TaskId, place: AttemptPlace) {
+        if place == AttemptPlace::FIRST {
+            self.writers.remove(&task);
         } else {
-            self.later.remove(&task);
+            self.writers.insert(task, place);
         }
     }
 
     /// The attempt that wrote the outputs of a task; the first one while none did.
-    fn attempt_of(&self, task: TaskId) -> u32 {
-        self.later.get(&task).copied().unwrap_or(1)
+    pub fn writer(&self, task: TaskId) -> AttemptPlace {
+        self.writers.get(&task).copied().unwrap_or(AttemptPlace::FIRST)
     }
 
     /// Path of member `id` in the pool, whether or not it is written yet.
     pub fn member(&self, flow: &CheckedWorkflow, id: DataId) -> PathBuf {
         match flow.writer_of(id) {
-            Some(task) => Path::new(&attempt_dir(flow, task, self.attempt_of(task))).join(flow.place_in_task(id)),
+            Some(task) => attempt_dir(flow, task, self.writer(task)).join(flow.place_in_task(id)),
             None => input(host_path(flow, id).unwrap_or_default()),
         }
     }
+}
+
+/// Directory whose content lies at a node.
+pub fn node_dir(node: NodeId) -> String {
+    format!("n{}", node.0)
 }
 
 /// Directory of the first attempt of a task.
@@ -51,9 +71,10 @@ pub fn task_dir(flow: &CheckedWorkflow, task: TaskId) -> String {
 }
 
 /// Directory of an attempt of a task.
-pub fn attempt_dir(flow: &CheckedWorkflow, task: TaskId, attempt: u32) -> String {
+pub fn attempt_dir(flow: &CheckedWorkflow, task: TaskId, place: AttemptPlace) -> PathBuf {
     let first = task_dir(flow, task);
-    if attempt > 1 { format!("{first}-{attempt}") } else { first }
+    let name = if place.attempt > 1 { format!("{first}-{}", place.attempt) } else { first };
+    place.node.map_or_else(PathBuf::new, |node| node_dir(node).into()).join(name)
 }
 
 /// Path of member `id` in the pool if the first attempt of its writer succeeds.

@@ -38,6 +38,7 @@ mod attempt;
 mod checked_workflow;
 mod cluster;
 mod cluster_run;
+mod data_places;
 mod emergency_cleanup;
 mod environment;
 mod eta;

@@ -6,7 +6,7 @@
 //! with long arguments are expanded in another way.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, Layout};
+use crate::layout::{self, AttemptPlace, Layout};
 use flow::{DataId, LinkDir, TaskCommand, TaskId, ToolId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ impl AttemptOrder {
     pub fn new(
         flow: &CheckedWorkflow,
         layout: &Layout,
-        (task, attempt): (TaskId, u32),
+        (task, place): (TaskId, AttemptPlace),
         program: PathBuf,
         bound: &dyn Fn(DataId) -> Option<PathBuf>,
     ) -> Self {
@@ -84,13 +84,13 @@ impl AttemptOrder {
         inputs.sort_unstable();
         inputs.dedup();
         let input = |data| InputPlace { data, place: layout.member(flow, data), bound: bound(data) };
-        let directory = PathBuf::from(layout::attempt_dir(flow, task, attempt));
+        let directory = layout::attempt_dir(flow, task, place);
         let token_of = |data: DataId| token(data.0, layout.member(flow, data).as_os_str().len());
         let output =
             |data| OutputPlace { data, name: flow.workflow().data_name(data), place: flow.place_in_task(data).into() };
         Self {
             task,
-            attempt,
+            attempt: place.attempt,
             tool: flow.task(task).tool,
             tool_name: tool.name.clone(),
             program,

@@ -10,7 +10,7 @@ use crate::run_journal::RunJournal;
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use journal::{JournalRecord, JournalState};
-use report::{Attempt, FailureReason, NodeRecord, ReasonKind, RunOutcome, RunReport, Seconds, Status};
+use report::{Attempt, FailureReason, NodeRecord, ReadBytes, ReasonKind, RunOutcome, RunReport, Seconds, Status};
 use sched::{StartReason, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -116,14 +116,21 @@ impl Recorder {
         let StartDetails { reason, near, far } = why;
         let reason = reason.name().to_owned();
         self.journal.write(JournalRecord::Started { task: id, attempt, worker: worker.0, slot, reason, near, far });
+        self.set_slot(id, (worker, slot));
+        let now = self.now();
+        let task = self.task(id);
+        task.attempts = attempt;
+        // The start of the process is known when it has ended.
+        task.start_s = Some(now);
+    }
+
+    /// Records where the attempt ran that counts.
+    pub fn set_slot(&mut self, id: TaskId, (worker, slot): (WorkerId, u32)) {
         let index = self.nodes.get(&worker).copied();
         let first = index.and_then(|index| self.run.nodes.get(index)).map_or(0, |node| node.first_slot);
         let node = index.and_then(|index| u32::try_from(index).ok());
-        let now = self.now();
         let task = self.task(id);
-        (task.slot, task.node, task.attempts) = (Some(first + slot), node, attempt);
-        // The start of the process is known when it has ended.
-        task.start_s = Some(now);
+        (task.slot, task.node, task.prepared_s) = (Some(first + slot), node, None);
     }
 
     /// Records that a running attempt was lost with its worker.
@@ -146,6 +153,7 @@ impl Recorder {
         }
         let task = self.task(outcome.task);
         (task.start_s, task.end_s) = (Some(start), Some(end));
+        task.prepared_s = task.node.map(|_| outcome.prepared.into());
         task.exit_code = outcome.exit_code;
         task.cpu_s = outcome.cpu_s.map(Seconds::rounded);
         task.max_rss_bytes = outcome.max_rss_bytes;
@@ -169,14 +177,20 @@ impl Recorder {
         task.set_command(&outcome.argv);
     }
 
+    /// Records where the last attempt of a task had its inputs from, on a cluster.
+    pub fn reads(&mut self, id: TaskId, bytes: ReadBytes) {
+        self.task(id).reads = Some(bytes);
+    }
+
     /// Records that the attempt that just failed is followed by another.
     pub fn retried(&mut self, id: TaskId) {
         self.journal.write(JournalRecord::Retried { task: id });
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
         let text = task.reason.as_ref().map(|reason| reason.text.clone()).unwrap_or_default();
+        let (node, prepared_s) = (task.node, task.prepared_s);
         let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
-        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+        task.earlier.push(Attempt { slot, node, prepared_s, start_s, end_s, text, cpu_s, peak_memory_bytes });
     }
 
     /// Records that a task that was done runs again.
@@ -184,9 +198,10 @@ impl Recorder {
         self.journal.write(JournalRecord::Again { task: id });
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
+        let (node, prepared_s) = (task.node, task.prepared_s);
         let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
         let text = "it succeeded, and data that it wrote was lost later".to_owned();
-        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
+        task.earlier.push(Attempt { slot, node, prepared_s, start_s, end_s, text, cpu_s, peak_memory_bytes });
         task.status = Status::default();
     }
 

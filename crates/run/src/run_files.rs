@@ -2,7 +2,7 @@
 //! directories of failed attempts. Hosts that run tasks have a workspace of their own.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, Layout};
+use crate::layout::{self, AttemptPlace, Layout};
 use crate::workspace::{BackgroundRemover, PoolReader, WorkspaceBase, WorkspaceError, copy};
 use flow::{DataId, TaskId};
 use placement::{NodeId, Policy};
@@ -46,22 +46,24 @@ impl RunFiles {
     /// Sets the placement policy so that files made from now on lie at the node of the host that
     /// makes them. A kernel can then use passthrough for them, however many nodes the pool has.
     pub async fn set_local_placement(&self) -> Result<(), WorkspaceError> {
-        self.set_placement(Policy::Here).await
+        self.set_placement(Path::new(""), Policy::Here).await
     }
 
-    async fn set_placement(&self, policy: Policy) -> Result<(), WorkspaceError> {
-        let policy = policy.to_string();
-        let set = self.base.pool.set_xattr(Vfs::root(), PLACEMENT, policy.into(), XattrMode::Set, false);
-        set.await.map_err(WorkspaceError::pool(Path::new("/")))
+    async fn set_placement(&self, directory: &Path, policy: Policy) -> Result<(), WorkspaceError> {
+        let file = self.base.make_dir(directory).await?;
+        let set = self.base.pool.set_xattr(file, PLACEMENT, policy.to_string().into(), XattrMode::Set, false);
+        set.await.map_err(WorkspaceError::pool(directory))
     }
 
-    /// Like [`Self::provide_inputs`] in a pool of several nodes: inputs are shown by `node`, which is
-    /// on this host. Files that are made later lie at the node of the host that makes them.
-    pub async fn provide_inputs_at(&self, node: NodeId) -> Result<(), WorkspaceError> {
-        self.set_placement(Policy::At(node)).await?;
+    /// Like [`Self::provide_inputs`] in a pool of several nodes: inputs are shown by `first`, which
+    /// is on this host. It also holds the directories in which attempts at each of `nodes` work.
+    pub async fn provide_inputs_at(&self, first: NodeId, nodes: &[NodeId]) -> Result<(), WorkspaceError> {
+        self.set_placement(Path::new(""), Policy::At(first)).await?;
         self.base.make_dir(Path::new(layout::INPUTS)).await?;
-        self.provide_inputs().await?;
-        self.set_local_placement().await
+        for node in nodes {
+            self.set_placement(Path::new(&layout::node_dir(*node)), Policy::At(*node)).await?;
+        }
+        self.provide_inputs().await
     }
 
     /// Makes the inputs visible in the pool below `data`: bound read-only, or copied.
@@ -109,8 +111,8 @@ impl RunFiles {
     }
 
     /// Records the attempt that wrote the outputs of a task.
-    pub fn set_writer(&mut self, task: TaskId, attempt: u32) {
-        self.layout.set_writer(task, attempt);
+    pub fn set_writer(&mut self, task: TaskId, place: AttemptPlace) {
+        self.layout.set_writer(task, place);
     }
 
     /// Path of a member below the pool's root.
@@ -130,8 +132,8 @@ impl RunFiles {
     }
 
     /// Removes the directory of an attempt soon.
-    pub fn remove_attempt(&self, task: TaskId, attempt: u32) {
-        self.remover.remove(layout::attempt_dir(&self.flow, task, attempt).into());
+    pub fn remove_attempt(&self, task: TaskId, place: AttemptPlace) {
+        self.remover.remove(layout::attempt_dir(&self.flow, task, place));
     }
 
     /// The fill level of the pool, for the scheduler.

@@ -2,6 +2,7 @@
 
 use crate::attempt::HostContext;
 use crate::cluster_run::run_on_cluster;
+use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
@@ -73,8 +74,15 @@ pub async fn run(
     host.memory = groups.map(limits);
     let runner = HostRunner::new(host, copies_max);
     let mut executor = LocalExecutor { runner, environment: Arc::new(task_environment(&spec.run_id)) };
-    let (keep, keep_failed, settled) = (spec.keep, keep_failed(&spec), prepared.settled.tasks);
-    let context = LoopContext { flow, files, programs: prepared.programs, keep, keep_failed, settled };
+    let context = LoopContext {
+        flow,
+        files,
+        places: DataPlaces::default(),
+        programs: prepared.programs,
+        keep: spec.keep,
+        keep_failed: keep_failed(&spec),
+        settled: prepared.settled.tasks,
+    };
     let event_loop = EventLoop::new(
         context,
         (prepared.scheduler, &mut executor),

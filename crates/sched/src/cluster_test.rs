@@ -34,6 +34,8 @@ struct ClusterRun {
     failed: BTreeMap<TaskId, FailureCause>,
     sealed: BTreeSet<DataId>,
     dropped: BTreeSet<DataId>,
+    /// True if some locations never come into being.
+    lacks_workers: bool,
     closed: bool,
     ended: bool,
 }
@@ -58,6 +60,7 @@ impl ClusterRun {
             failed: BTreeMap::new(),
             sealed: BTreeSet::new(),
             dropped: BTreeSet::new(),
+            lacks_workers: seed.is_multiple_of(2),
             closed: false,
             ended: false,
         }
@@ -238,9 +241,14 @@ impl ClusterRun {
         }
         self.closed = true;
         self.send(SchedulerEvent::Close);
-        // Every location has come into being now, and a large worker stays at each place.
-        while self.next_worker < WORKERS + PLACES {
+        // A large worker stays at each place, and every location has come into being now or never
+        // will.
+        let most = if self.lacks_workers { self.next_worker + PLACES } else { WORKERS + PLACES };
+        while self.next_worker < most {
             self.add_worker(LARGEST);
+        }
+        if self.lacks_workers {
+            self.send(SchedulerEvent::NoMoreWorkers);
         }
         for step in 0.. {
             assert!(step < 1000, "it goes on for ever: {:?}", self.scheduler.counts());
@@ -403,6 +411,52 @@ fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
         let soft = TaskSpec { location: Some(Location { at, hard: false }), ..task(4, &[], &[]) };
         assert_eq!(cluster.add(soft), [start(4, 1, 1)], "it prefers a worker that is gone");
     }
+}
+
+#[test]
+fn a_task_fails_whose_location_will_never_exist() {
+    let targets = [
+        LocationTarget::Place(PlaceId(7)),
+        LocationTarget::Worker(WorkerId(7)),
+        LocationTarget::Slot(WorkerId(7), SlotId(0)),
+    ];
+    for (policy, at) in PolicyKind::ALL.into_iter().flat_map(|policy| targets.map(|at| (policy, at))) {
+        let mut cluster = Cluster::new(policy, 1);
+        let only_there =
+            |id, inputs: &[u32]| TaskSpec { location: Some(Location { at, hard: true }), ..task(id, inputs, &[id]) };
+        cluster.add(task(0, &[], &[0]));
+        assert_eq!(cluster.add(only_there(1, &[])), [], "its location may come");
+        assert_eq!(cluster.add(only_there(2, &[0])), []);
+        let failed = |id, cause| SchedulerCommand::Failed { task: TaskId(id), cause };
+        let missing = FailureCause::NoSuchLocation { at };
+        assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [failed(1, missing)]);
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [failed(2, missing)]);
+        let input = FailureCause::Input { data: DataId(2), root: TaskId(2) };
+        assert_eq!(cluster.add(only_there(3, &[2])), [failed(3, input)]);
+        assert_eq!(cluster.add(only_there(4, &[])), [failed(4, missing)]);
+        let ended = SchedulerCommand::Ended { done: 1, failed: 4 };
+        assert_eq!(cluster.on(SchedulerEvent::Close)[1..], [ended]);
+    }
+}
+
+#[test]
+fn a_task_fails_whose_location_will_never_be_large_enough() {
+    let at = LocationTarget::Place(PlaceId(0));
+    let mut cluster = Cluster::new(PolicyKind::Locality, 1);
+    cluster.0.on(
+        SchedulerEvent::AddWorker {
+            worker: WorkerId(1),
+            place: PlaceId(1),
+            capacity: MachineCapacity { slots: 4, memory: 0 },
+        },
+        0,
+        &mut Vec::new(),
+    );
+    let wide = |id| TaskSpec { cpus: 2, location: Some(Location { at, hard: true }), ..task(id, &[], &[]) };
+    assert_eq!(cluster.add(wide(0)), [], "a larger worker may come");
+    let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause: FailureCause::NoSuchLocation { at } };
+    assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [failed(0)]);
+    assert_eq!(cluster.add(wide(1)), [failed(1)]);
 }
 
 #[test]

@@ -41,11 +41,13 @@
 //! - `messages`: events and commands
 //! - `table`: a row for each task and each datum, and the edges
 //! - `build`: a scheduler from a whole workflow
+//! - `task_map`: a map from some tasks to values
 //! - `resources`: a worker's resources, those that are free, and lanes
-//! - `workers`: all workers and places, and an index of those with free resources
+//! - `workers`: all workers and places; `workers/free_index`: an index of those with free resources
 //! - `locations`: where data is, and how long tools take
 //! - `policy`: which ready task starts next, and where: `policy/fifo`, `policy/algorithm1`,
-//!   `policy/locality`; `policy/queue`: what they share, with the rules against starvation
+//!   `policy/locality`; `policy/blocks`: neighbours in the queue that run at one place;
+//!   `policy/queue`: what all share, with the rules against starvation
 //! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start
 //! - `least_peak`: an estimate of the least memory that a workflow needs
 //! - `median`: a running median
@@ -63,6 +65,7 @@ mod resources;
 mod scheduler;
 mod space;
 mod table;
+mod task_map;
 mod workers;
 
 pub use build::task_specs;

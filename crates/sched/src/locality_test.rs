@@ -38,14 +38,34 @@ fn with_one_place_locality_starts_what_fifo_starts() {
     }
 }
 
+/// The bytes that were read from other places if the images are nowhere, or at all places.
+fn remote_of_neighbours(seed: u64, policy: PolicyKind, everywhere: bool) -> u64 {
+    let mut graph = montage(seed, (6, 4 + u32::try_from(seed % 3).expect("small")), 4);
+    let images: Vec<DataId> = graph.given.drain(..).map(|(data, _)| data).collect();
+    for data in images {
+        graph.bytes.insert(data, 4_000_000);
+        graph.given.extend(PLACES.map(|place| (data, place)));
+    }
+    if !everywhere {
+        graph.given.clear();
+        graph.tasks.iter_mut().filter(|task| task.tool == ToolId(0)).for_each(|task| task.inputs.clear());
+    }
+    let mut simulation = Simulation::new(&graph, &PLACES, 2, policy);
+    simulation.run();
+    simulation.remote
+}
+
 #[test]
-fn without_located_data_locality_starts_what_fifo_starts() {
-    for seed in 0..20 {
-        let mut graph = random_graph(seed, 200, 1);
-        graph.tasks.iter_mut().for_each(|task| task.outputs.clear());
-        graph.tasks.iter_mut().for_each(|task| task.inputs.clear());
-        let starts = |policy| Simulation::new(&graph, &PLACES, 2, policy).run();
-        assert_eq!(starts(PolicyKind::Locality), starts(PolicyKind::Fifo), "seed {seed}");
+fn where_all_places_are_equal_neighbours_run_at_one_place() {
+    for everywhere in [false, true] {
+        let mut sums = [0; 3];
+        for seed in 0..30 {
+            let each = PolicyKind::ALL.map(|policy| remote_of_neighbours(seed, policy, everywhere));
+            sums.iter_mut().zip(each).for_each(|(sum, one)| *sum += one);
+        }
+        println!("bytes from afar, everywhere {everywhere}, of {:?}: {sums:?}", PolicyKind::ALL);
+        let [fifo, algorithm1, locality] = sums;
+        assert!(locality * 5 <= fifo * 2 && locality * 5 <= algorithm1 * 4, "{sums:?}");
     }
 }
 
@@ -54,12 +74,17 @@ struct TwoPlaces(Scheduler);
 
 impl TwoPlaces {
     fn new() -> Self {
+        let mut two = Self::unbegun();
+        two.on(SchedulerEvent::Begin, 0);
+        two
+    }
+
+    fn unbegun() -> Self {
         let mut two = Self(Scheduler::without_workers(SchedulerOptions::default()));
         for id in 0..2 {
             let capacity = MachineCapacity { slots: 1, memory: 0 };
             two.on(SchedulerEvent::AddWorker { worker: WorkerId(id), place: PlaceId(id), capacity }, 0);
         }
-        two.on(SchedulerEvent::Begin, 0);
         two
     }
 
@@ -175,6 +200,35 @@ fn data_that_is_no_longer_at_a_place_does_not_draw_tasks_there() {
     two.on(SchedulerEvent::Unlocated { data: DataId(0), place: PlaceId(1) }, 0);
     assert_eq!(two.on(done(1), 1), [(3, 1)], "the other one has no bytes there now");
     assert_eq!(two.on(done(0), 1), [(2, 0)]);
+}
+
+#[test]
+fn the_block_of_a_busy_place_is_taken_by_another_place() {
+    let mut two = TwoPlaces::unbegun();
+    (0..8).for_each(|id| drop(two.add(id, &[], 0)));
+    assert_eq!(two.on(SchedulerEvent::Begin, 0), [(0, 0), (4, 1)]);
+    // Place 1 ends its block, and then takes what place 0 has left from its end.
+    for (ended, next) in [(4, 5), (5, 6), (6, 7), (7, 2), (2, 3), (3, 1)] {
+        assert_eq!(two.on(done(ended), 1), [(next, 1)]);
+    }
+}
+
+#[test]
+fn no_task_waits_for_the_place_of_its_block_for_ever() {
+    let mut two = TwoPlaces::unbegun();
+    (0..4).for_each(|id| drop(two.add(id, &[], 0)));
+    assert_eq!(two.on(SchedulerEvent::Begin, 0), [(0, 0), (2, 1)]);
+    let mut running = 2;
+    for next in 4.. {
+        two.add(next, &[], 0);
+        let started = two.on(done(running), 0);
+        assert!(next < 3 * policy::OVERTAKES_MAX, "task 1 starves in the block of place 0");
+        running = started[0].0;
+        if running == 1 {
+            break;
+        }
+    }
+    assert_eq!(two.reason(1), StartReason::Overtaken);
 }
 
 #[test]

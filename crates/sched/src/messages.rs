@@ -23,7 +23,8 @@ pub struct Location {
     /// The part of the cluster.
     pub at: LocationTarget,
     /// True if the task may run nowhere else: it waits until that part has room, and fails if that
-    /// part is gone. Otherwise it runs elsewhere if that part is gone or has no room.
+    /// part is gone or will never exist. Otherwise it runs elsewhere if that part is gone or has no
+    /// room.
     pub hard: bool,
 }
 
@@ -160,6 +161,10 @@ pub enum SchedulerEvent {
         /// Its resources.
         capacity: MachineCapacity,
     },
+    /// No more workers will join: tasks that may run at one location only fail if that has no
+    /// worker that is large enough. Before this event they wait for a location that never had a
+    /// worker.
+    NoMoreWorkers,
     /// A worker gets no more tasks; those that it runs go on.
     DrainWorker(WorkerId),
     /// A worker is lost, and so are the attempts that it ran: the caller sends nothing more about
@@ -321,7 +326,7 @@ pub enum FailureCause {
     /// The task had not ended when the run was cancelled.
     Cancelled,
     /// The task may run at one location only, and no worker is there any more, or none that is
-    /// large enough.
+    /// large enough, or none will ever be there.
     NoSuchLocation {
         /// The location.
         at: LocationTarget,

@@ -7,12 +7,13 @@
 //! - [`PolicyKind::Fifo`] (`fifo`): first come, first served; it does not look at places
 //! - [`PolicyKind::Algorithm1`] (`algorithm1`): the data-aware scheduler of the paper
 //! - [`PolicyKind::Locality`] (`locality`): the task with most bytes at the place, with regard to
-//!   waiting times and storage
+//!   waiting times and storage; where no place is better, neighbours at one place (`blocks`)
 //!
 //! All share the queue (`queue`): tasks by priority and order of arrival, tasks that may run at one
 //! location only, and the rules against starvation.
 
 mod algorithm1;
+mod blocks;
 mod fifo;
 mod locality;
 mod queue;
@@ -300,6 +301,14 @@ pub trait SchedulingPolicy: Debug + Send {
 
     /// Returns whether a worker is reserved for a task that waits.
     fn is_reserved(&self, worker: WorkerId) -> bool;
+
+    /// Removes and returns the tasks that may run at one location only, if that is gone.
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId>;
+
+    /// Returns whether the places of a task's inputs matter.
+    fn uses_places(&self) -> bool {
+        true
+    }
 
     /// Returns whether the caller should clean a lane before a task starts there.
     fn cleans(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::messages::{
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::SpaceRules;
-use crate::table::{DataState, TaskState, TaskTable};
+use crate::table::{DataState, RunningAttempt, TaskState, TaskTable};
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -95,6 +95,8 @@ pub struct Scheduler {
     losses: HashMap<TaskId, u32>,
     /// Tasks that are about to fail. Empty between events.
     failing: VecDeque<(TaskId, FailureCause)>,
+    /// Tasks that waited for a task that is done: a buffer, empty between events.
+    unblocked: Vec<TaskId>,
     /// Tasks that are done and about to run again. Empty between events.
     again: VecDeque<TaskId>,
     /// Running tasks of which an input was lost since their start.
@@ -137,6 +139,7 @@ impl Scheduler {
             targets: HashMap::new(),
             losses: HashMap::new(),
             failing: VecDeque::new(),
+            unblocked: Vec::new(),
             again: VecDeque::new(),
             deprived: HashSet::new(),
             stragglers: Stragglers::default(),
@@ -191,6 +194,7 @@ impl Scheduler {
             SchedulerEvent::Unlocated { data, place } => self.on_unlocated(data, place),
             SchedulerEvent::LostData { data, needed } => self.on_lost_data(data, needed, context),
             SchedulerEvent::AddWorker { worker, place, capacity } => self.on_add_worker(worker, place, capacity),
+            SchedulerEvent::NoMoreWorkers => self.on_no_more_workers(),
             SchedulerEvent::DrainWorker(worker) => self.on_drain_worker(worker),
             SchedulerEvent::LostWorker(worker) => self.on_lost_worker(worker, context),
             SchedulerEvent::PlaceState { place, capacity, used } => self.workers.set_storage(place, capacity, used),
@@ -393,8 +397,8 @@ impl Scheduler {
     /// nobody reads leaves the pool by itself.
     fn on_wrote(&mut self, data: DataId, bytes: u64, place: Option<PlaceId>) {
         let datum = self.table.datum_mut(data);
-        let (kept, is_new) = (datum.kept, datum.state != DataState::Present);
-        let stays = self.table.readers_of(data).next().is_some() || kept;
+        let stays = datum.has_readers() || datum.kept;
+        let is_new = datum.state != DataState::Present;
         self.space.set_size(data, bytes, stays && is_new);
         if let Some(place) = place {
             self.locations.add(data, place);
@@ -409,7 +413,7 @@ impl Scheduler {
         self.space.count_task_ended(self.tool(task));
         let written = self.table.outputs(task).iter().map(|data| self.space.size(*data)).sum();
         self.space.end(task, self.tool(task), Some(written));
-        let mut unblocked = Vec::new();
+        let mut unblocked = std::mem::take(&mut self.unblocked);
         for position in 0..self.table.outputs(task).len() {
             let data = self.table.outputs(task)[position];
             let before = std::mem::replace(&mut self.table.datum_mut(data).state, DataState::Present);
@@ -421,27 +425,32 @@ impl Scheduler {
         if !std::mem::replace(&mut self.table.row_mut(task).was_done, true) {
             unblocked.extend(self.table.waiters_of(task));
         }
-        for waiter in unblocked {
+        for waiter in unblocked.drain(..) {
             self.count_present(waiter, ran_in, context.now_ms);
         }
+        self.unblocked = unblocked;
         self.release_inputs(task, context);
     }
 
     /// Returns the resources of a running task of one attempt; returns where it ran.
     fn release_resources(&mut self, task: TaskId) -> (WorkerId, SlotId) {
-        self.deprived.remove(&task);
-        let attempt = self.running_attempt(task).expect("only a running task reports its end");
+        let TaskState::Running(RunningAttempt { worker, slot, .. }) = self.table.row_mut(task).state else {
+            panic!("only a running task reports its end");
+        };
+        if !self.deprived.is_empty() {
+            self.deprived.remove(&task);
+        }
         self.forget_straggler(task);
-        self.release_attempt(attempt)
+        self.release_lane(worker, slot);
+        (worker, slot)
     }
 
-    /// Returns the resources of an attempt; returns where it ran.
-    fn release_attempt(&mut self, attempt: AttemptId) -> (WorkerId, SlotId) {
-        let (worker, slot) = self.workers.end(attempt);
+    /// Returns the resources of the attempt that runs in a lane.
+    fn release_lane(&mut self, worker: WorkerId, slot: SlotId) {
+        self.workers.end(worker, slot);
         if self.workers.is_active(worker) {
             self.policy.on_free(worker, &self.workers);
         }
-        (worker, slot)
     }
 
     /// Counts one datum or task that the task waited for as present.

@@ -29,6 +29,7 @@ use crate::median::RunningMedian;
 use crate::messages::AttemptId;
 use crate::policy::{Assignment, ClusterView, OVERTAKES_MAX, QueuedTask, SchedulingPolicy, StartReason};
 use crate::table::TaskTable;
+use crate::task_map::TaskMap;
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeSet, HashMap};
@@ -85,10 +86,12 @@ pub struct SpaceRules {
     settled: u64,
     /// The tools by their numbers.
     tools: Vec<ToolStats>,
-    ready: HashMap<TaskId, ReadyTask>,
+    ready: TaskMap<ReadyTask>,
+    /// True if the tools' ready tasks are ranked: there is or was a pool.
+    is_ranked: bool,
     next: u64,
     /// The estimated output of each running task.
-    running: HashMap<TaskId, u64>,
+    running: TaskMap<u64>,
     /// The estimated output of each attempt that runs beside another one of its task.
     beside: HashMap<AttemptId, u64>,
     /// The sum of `running` and `beside`.
@@ -118,7 +121,7 @@ struct ToolStats {
     left: u32,
     written: RunningMedian,
     most_written: u64,
-    /// Sorted by `ReadyTask::rank`.
+    /// Sorted by `ReadyTask::rank`; empty while there is no pool.
     ready: BTreeSet<Rank>,
 }
 
@@ -159,6 +162,9 @@ pub enum NoSpaceOutcome {
 impl SpaceRules {
     /// Updates the state of the pool.
     pub fn update_pool(&mut self, state: PoolState) {
+        if state.capacity > 0 && !self.is_ranked {
+            self.rank_all();
+        }
         if state.leaving < self.pool.leaving {
             self.on_space_freed();
         }
@@ -217,14 +223,29 @@ impl SpaceRules {
     }
 
     fn insert_ready(&mut self, task: TaskId, entry: ReadyTask) {
+        let is_ranked = self.is_ranked;
         let stats = self.tool(entry.tool);
-        let rank = entry.rank(task, stats);
-        stats.ready.insert(rank);
+        if is_ranked {
+            let rank = entry.rank(task, stats);
+            stats.ready.insert(rank);
+        }
         self.ready.insert(task, entry);
     }
 
+    /// Ranks the ready tasks from now on: without a pool no rank is used.
+    fn rank_all(&mut self) {
+        self.is_ranked = true;
+        let ready: Vec<(TaskId, ReadyTask)> = self.ready.iter().map(|(task, entry)| (task, *entry)).collect();
+        for (task, entry) in ready {
+            self.insert_ready(task, entry);
+        }
+    }
+
     fn remove_ready(&mut self, task: TaskId) -> Option<ReadyTask> {
-        let entry = self.ready.remove(&task)?;
+        let entry = self.ready.remove(task)?;
+        if !self.is_ranked {
+            return Some(entry);
+        }
         let stats = self.tool(entry.tool);
         let rank = entry.rank(task, stats);
         stats.ready.remove(&rank);
@@ -260,7 +281,11 @@ impl SpaceRules {
     /// reader.
     pub fn add_freed(&mut self, task: TaskId, data: DataId) {
         let bytes = self.size(data);
-        if let Some(entry) = self.remove_ready(task) {
+        if !self.is_ranked {
+            if let Some(entry) = self.ready.get_mut(task) {
+                entry.frees += bytes;
+            }
+        } else if let Some(entry) = self.remove_ready(task) {
             self.insert_ready(task, ReadyTask { frees: entry.frees + bytes, ..entry });
         }
     }
@@ -327,7 +352,9 @@ impl SpaceRules {
         self.remove_running(task);
         self.on_space_freed();
         let Some(written) = written else { return };
-        self.refusals.remove(&task);
+        if !self.refusals.is_empty() {
+            self.refusals.remove(&task);
+        }
         let stats = self.tool(tool);
         let was_unknown = !stats.is_known();
         stats.written.push(written);
@@ -336,14 +363,14 @@ impl SpaceRules {
             // From now on this number estimates the other tasks of the tool.
             let waiting = std::mem::take(&mut stats.ready);
             for (_, _, task) in waiting {
-                let entry = self.ready[&task];
+                let entry = self.ready[task];
                 self.insert_ready(task, entry);
             }
         }
     }
 
     fn remove_running(&mut self, task: TaskId) {
-        self.promised -= self.running.remove(&task).unwrap_or(0);
+        self.promised -= self.running.remove(task).unwrap_or(0);
         self.alone = self.alone.filter(|alone| *alone != task);
     }
 
@@ -354,7 +381,8 @@ impl SpaceRules {
         *self.refusals.entry(task).or_default() += 1;
         if was_alone {
             self.stuck.insert(task);
-            let others_free = self.ready.keys().any(|other| self.candidate(*other).is_some_and(|other| other.gain > 0));
+            let others_free =
+                self.ready.iter().any(|(other, _)| self.candidate(other).is_some_and(|other| other.gain > 0));
             let others_wait = self.refused.iter().any(|other| !self.stuck.contains(other));
             if !others_free && !others_wait {
                 return NoSpaceOutcome::Final;
@@ -394,6 +422,9 @@ impl SpaceRules {
     /// The bytes that must be freed before the task may start beside the running ones; 0 if it may
     /// start.
     pub fn shortfall(&self, task: TaskId) -> u64 {
+        if self.pool.capacity == 0 {
+            return 0;
+        }
         self.candidate(task).map_or(0, |candidate| self.candidate_shortfall(&candidate))
     }
 
@@ -419,7 +450,7 @@ impl SpaceRules {
     }
 
     fn candidate(&self, task: TaskId) -> Option<Candidate> {
-        let entry = self.ready.get(&task)?;
+        let entry = self.ready.get(task)?;
         Some(entry.candidate(task, &self.tools[entry.tool.0 as usize]))
     }
 
@@ -433,7 +464,7 @@ impl SpaceRules {
         self.tools.iter().filter_map(move |stats| {
             let mut tasks = stats.ready.iter().rev().take(LOCATED_MAX);
             let (_, _, task) = tasks.find(|(_, _, task)| !is_blocked(*task))?;
-            Some(self.ready[task].candidate(*task, stats))
+            Some(self.ready[*task].candidate(*task, stats))
         })
     }
 
@@ -486,8 +517,11 @@ impl SpaceRules {
 
     /// Returns whether all remaining tasks can still run after this one.
     fn is_safe(&self, task: TaskId, table: &TaskTable) -> bool {
+        if self.pool.capacity == 0 {
+            return true;
+        }
         let grows = self.candidate(task).is_some_and(|candidate| candidate.gain < 0);
-        self.pool.capacity == 0 || !grows || safety::can_finish_after(task, table, self)
+        !grows || safety::can_finish_after(task, table, self)
     }
 
     /// A task that frees space, if writers that wait for space can lend it their processors.

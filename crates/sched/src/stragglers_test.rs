@@ -48,7 +48,8 @@ impl Harness {
     }
 
     fn empty() -> Self {
-        let options = SchedulerOptions { stragglers: true, ..SchedulerOptions::default() };
+        let policy = PolicyKind::Fifo;
+        let options = SchedulerOptions { policy, stragglers: true, ..SchedulerOptions::default() };
         Self(Scheduler::without_workers(options))
     }
 

@@ -164,6 +164,11 @@ impl DataEntry {
         goes.then_some(TaskId(self.left))
     }
 
+    /// Returns whether any task reads or has read the datum.
+    pub fn has_readers(&self) -> bool {
+        self.waiters.head != NONE
+    }
+
     /// The number of tasks that still read the datum, and their numbers combined by XOR: if there
     /// is only one, that is its number.
     pub fn readers_left(&self) -> (u32, u32) {
@@ -179,8 +184,7 @@ impl DataEntry {
     /// Returns whether no task needs the datum any more: it exists, was read, and has no more
     /// readers.
     pub fn is_unneeded(&self) -> bool {
-        let was_read = self.waiters.head != NONE;
-        was_read && self.readers == 0 && !self.kept && self.state == DataState::Present
+        self.has_readers() && self.readers == 0 && !self.kept && self.state == DataState::Present
     }
 }
 

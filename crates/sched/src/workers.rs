@@ -7,13 +7,25 @@
 //! one that can hold a task is always found: of those with equal processors the one with most free
 //! memory is the first.
 
+mod free_index;
+
 use crate::messages::{AttemptId, Location, LocationTarget};
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use free_index::{FreeIndex, FreeKey, WorkerLoad, key_of, load};
+use std::collections::{BTreeSet, HashMap};
 
 /// The number of workers with as many processors that are tried. It bounds the work for each task.
 const LOOK_AHEAD: usize = 8;
+
+/// The number of workers that may have changed since they were indexed. It bounds the work for each
+/// task.
+const CHANGED_MAX: usize = 8;
+
+/// Places with numbers below this one are found by a table, the others by hashing.
+const SMALL_MAX: u32 = 1 << 16;
+
+/// The position of a place that is unknown.
+const NONE: u32 = u32::MAX;
 
 /// A place is short of storage above this part of its capacity, in percent.
 const SHORT_ABOVE: u64 = 90;
@@ -30,16 +42,20 @@ enum WorkerState {
 #[derive(Debug)]
 struct Worker {
     place: PlaceId,
+    /// The position of the place in `Workers::places`.
+    place_at: usize,
     resources: FreeResources,
+    /// The key under which it is in the indexes, which may be out of date.
+    indexed: Option<FreeKey>,
     state: WorkerState,
-    running: BTreeSet<AttemptId>,
+    /// The attempt that runs in each lane.
+    lanes: Vec<Option<RunningTask>>,
 }
 
 /// A running attempt.
 #[derive(Debug, Clone, Copy)]
 struct RunningTask {
-    worker: WorkerId,
-    slot: SlotId,
+    attempt: AttemptId,
     demand: Demand,
     since_ms: u64,
     expected_end_ms: u64,
@@ -68,61 +84,18 @@ struct Place {
     /// True if it ever had a worker.
     existed: bool,
     free: FreeIndex,
+    /// The free processors of the active workers.
+    free_cpus: u32,
     /// The expected end and the start of each attempt that runs there.
     ends: BTreeSet<(u64, u64, AttemptId)>,
-}
-
-/// Free processors, most first; then free memory; then the worker.
-type FreeKey = (Reverse<u32>, Reverse<u64>, WorkerId);
-
-/// Active workers by their number of processors, the least loaded first.
-#[derive(Debug, Default)]
-struct FreeIndex(BTreeMap<u32, BTreeSet<FreeKey>>);
-
-impl FreeIndex {
-    fn insert(&mut self, worker: WorkerId, resources: &FreeResources) {
-        self.0.entry(resources.machine().slots).or_default().insert(key_of(worker, resources));
-    }
-
-    fn remove(&mut self, worker: WorkerId, resources: &FreeResources) {
-        let slots = resources.machine().slots;
-        let Some(alike) = self.0.get_mut(&slots) else { return };
-        alike.remove(&key_of(worker, resources));
-        if alike.is_empty() {
-            self.0.remove(&slots);
-        }
-    }
-
-    /// Workers with at least this many processors, the least loaded of each size first, each with
-    /// its load.
-    fn first_of_each(&self, cpus: u32, look: usize) -> impl Iterator<Item = (Load, WorkerId)> + '_ {
-        self.0.range(cpus..).flat_map(move |(slots, alike)| {
-            alike.iter().take(look).map(|(Reverse(free), _, worker)| (load(*slots, *free), *worker))
-        })
-    }
-
-    fn has_free(&self) -> bool {
-        self.0.values().any(|alike| alike.first().is_some_and(|(Reverse(free), ..)| *free > 0))
-    }
-}
-
-/// The used processors of a worker, in thousandths.
-type Load = u64;
-
-fn load(slots: u32, free: u32) -> Load {
-    u64::from(slots - free) * 1000 / u64::from(slots.max(1))
-}
-
-fn key_of(worker: WorkerId, resources: &FreeResources) -> FreeKey {
-    (Reverse(resources.cpus()), Reverse(resources.memory()), worker)
 }
 
 /// Tells if a location can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocationState {
-    /// A worker is there, or at least has not been there yet.
+    /// A worker is there, or may come.
     Possible,
-    /// No active worker is there any more, or none there can ever hold the task.
+    /// No active worker is there any more or ever will be, or none there can ever hold the task.
     Gone,
 }
 
@@ -130,11 +103,19 @@ pub enum LocationState {
 #[derive(Debug, Default)]
 pub struct Workers {
     all: Vec<Option<Worker>>,
-    places: BTreeMap<PlaceId, Place>,
+    places: Vec<Place>,
+    /// The positions in `places` of places with small numbers; `NONE` for those that are unknown.
+    small: Vec<u32>,
+    /// The positions of the others.
+    large: HashMap<PlaceId, u32>,
     free: FreeIndex,
+    /// Active workers whose key in the indexes is out of date; few. Where a task ends and the next
+    /// one starts at once, the indexes do not change.
+    changed: Vec<WorkerId>,
     /// The places with a free processor.
     free_places: BTreeSet<PlaceId>,
-    running: HashMap<AttemptId, RunningTask>,
+    /// The number of attempts that run.
+    running: u32,
     /// The capacity with most processors (then memory) of an active worker.
     largest: Option<MachineCapacity>,
     /// The processors of all active workers.
@@ -142,8 +123,10 @@ pub struct Workers {
     /// The processors that tasks lend in all.
     lent: u32,
     active: u32,
-    /// True if no worker will join.
+    /// True if no worker was or will be missing.
     is_fixed: bool,
+    /// True if no worker will join.
+    is_complete: bool,
     /// The number of places with active workers.
     active_places: u32,
     /// The number of places with active workers that are short of storage.
@@ -159,7 +142,9 @@ impl Workers {
         }
         assert!(self.all[at].is_none(), "the number of a worker is used once");
         let resources = FreeResources::new(capacity);
-        self.all[at] = Some(Worker { place, resources, state: WorkerState::Active, running: BTreeSet::new() });
+        let place_at = self.place_at(place);
+        let (indexed, state, lanes) = (None, WorkerState::Active, Vec::new());
+        self.all[at] = Some(Worker { place, place_at, resources, indexed, state, lanes });
         self.largest = self.largest.max(Some(capacity));
         self.slots += capacity.slots;
         self.active += 1;
@@ -168,12 +153,19 @@ impl Workers {
             place.slots += capacity.slots;
             place.existed = true;
         });
-        self.insert_free(worker);
+        self.count_free(worker, 0);
+        self.update_index(worker);
     }
 
     /// Declares that the workers are all that will ever be.
     pub fn fix(&mut self) {
         self.is_fixed = true;
+        self.is_complete = true;
+    }
+
+    /// Declares that no worker will join. Those that are there may still go.
+    pub fn complete(&mut self) {
+        self.is_complete = true;
     }
 
     /// Takes an active worker out of the index: it gets no more tasks.
@@ -181,10 +173,11 @@ impl Workers {
         if self.worker(worker).is_none_or(|entry| entry.state != WorkerState::Active) {
             return;
         }
-        self.remove_free(worker);
+        self.remove_from_index(worker);
         let entry = self.worker_mut(worker);
         entry.state = WorkerState::Draining;
-        let (place, slots) = (entry.place, entry.resources.machine().slots);
+        let (place, at, slots) = (entry.place, entry.place_at, entry.resources.machine().slots);
+        let free = entry.resources.cpus();
         self.slots -= slots;
         self.active -= 1;
         self.is_fixed = false;
@@ -192,7 +185,8 @@ impl Workers {
             place.active -= 1;
             place.slots -= slots;
         });
-        self.update_free_place(place);
+        self.places[at].free_cpus -= free;
+        self.update_free_place(at, place);
         let active = self.all.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
         self.largest = active.map(|entry| entry.resources.machine()).max();
     }
@@ -203,7 +197,9 @@ impl Workers {
         self.drain(worker);
         let Some(entry) = self.all.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return Vec::new() };
         entry.state = WorkerState::Lost;
-        entry.running.iter().copied().collect()
+        let mut attempts: Vec<AttemptId> = entry.lanes.iter().flatten().map(|running| running.attempt).collect();
+        attempts.sort_unstable();
+        attempts
     }
 
     /// Updates the storage of a place, in bytes.
@@ -211,9 +207,37 @@ impl Workers {
         self.change_place(place, |place| place.storage = Storage { capacity, used });
     }
 
+    /// The position of a place, which is created if necessary.
+    fn place_at(&mut self, place: PlaceId) -> usize {
+        if let Some(at) = self.position(place) {
+            return at;
+        }
+        let at = self.places.len();
+        let position = u32::try_from(at).expect("places are few");
+        self.places.push(Place::default());
+        if place.0 < SMALL_MAX {
+            let number = place.0 as usize;
+            self.small.resize(self.small.len().max(number + 1), NONE);
+            self.small[number] = position;
+        } else {
+            self.large.insert(place, position);
+        }
+        at
+    }
+
+    fn position(&self, place: PlaceId) -> Option<usize> {
+        let known = if place.0 < SMALL_MAX { self.small.get(place.0 as usize) } else { self.large.get(&place) };
+        known.filter(|position| **position != NONE).map(|position| *position as usize)
+    }
+
+    fn place_of(&self, place: PlaceId) -> Option<&Place> {
+        self.position(place).map(|at| &self.places[at])
+    }
+
     /// Changes a place and counts it anew.
     fn change_place(&mut self, place: PlaceId, change: impl FnOnce(&mut Place)) {
-        let place = self.places.entry(place).or_default();
+        let at = self.place_at(place);
+        let place = &mut self.places[at];
         let counts =
             |place: &Place| (u32::from(place.active > 0), u32::from(place.active > 0 && place.storage.is_short()));
         let before = counts(place);
@@ -236,12 +260,28 @@ impl Workers {
         self.worker(worker).filter(|entry| entry.state == WorkerState::Active)
     }
 
-    /// The index of the active workers of a place, or else of all.
-    fn index_at(&self, target: Option<LocationTarget>) -> Option<&FreeIndex> {
-        match target {
-            Some(LocationTarget::Place(place)) => Some(&self.places.get(&place)?.free),
-            _ => Some(&self.free),
-        }
+    /// The active workers at `target` with at least this many processors, each with its load: of
+    /// each size the `look` least loaded ones, and those that have changed.
+    fn candidates(
+        &self,
+        target: Option<LocationTarget>,
+        cpus: u32,
+        look: usize,
+    ) -> impl Iterator<Item = (WorkerLoad, WorkerId)> + '_ {
+        let place = match target {
+            Some(LocationTarget::Place(place)) => Some(place),
+            _ => None,
+        };
+        let index = place.map_or(Some(&self.free), |place| Some(&self.place_of(place)?.free));
+        let same = index.into_iter().flat_map(move |index| {
+            index.first_of_each(cpus, look, |worker| self.changed.is_empty() || !self.changed.contains(&worker))
+        });
+        let changed = self.changed.iter().filter_map(move |id| {
+            let worker = self.active_worker(*id).filter(|worker| place.is_none_or(|place| worker.place == place))?;
+            let slots = worker.resources.machine().slots;
+            (slots >= cpus).then(|| (load(slots, worker.resources.cpus()), *id))
+        });
+        same.chain(changed)
     }
 
     fn worker_mut(&mut self, worker: WorkerId) -> &mut Worker {
@@ -280,7 +320,7 @@ impl Workers {
 
     /// Returns whether a place has active workers.
     pub fn is_active_place(&self, place: PlaceId) -> bool {
-        self.places.get(&place).is_some_and(|place| place.active > 0)
+        self.place_of(place).is_some_and(|place| place.active > 0)
     }
 
     /// The places with a free processor, from `first` on.
@@ -290,12 +330,12 @@ impl Workers {
 
     /// Returns whether a place has a free processor.
     pub fn is_free_place(&self, place: PlaceId) -> bool {
-        self.free_places.contains(&place)
+        self.place_of(place).is_some_and(|place| place.free_cpus > 0)
     }
 
     /// Returns whether no task runs.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty()
+        self.running == 0
     }
 
     /// Returns whether any active worker has a free processor.
@@ -316,6 +356,7 @@ impl Workers {
     /// Tells if a task with this demand can ever run at a location.
     pub fn location_state(&self, location: Location, demand: Demand) -> LocationState {
         let of_worker = |worker, slot: SlotId| match self.worker(worker) {
+            None if self.is_complete => LocationState::Gone,
             None => LocationState::Possible,
             Some(entry) => {
                 let machine = entry.resources.machine();
@@ -327,7 +368,11 @@ impl Workers {
         match location.at {
             LocationTarget::Worker(worker) => of_worker(worker, SlotId(0)),
             LocationTarget::Slot(worker, slot) => of_worker(worker, slot),
-            LocationTarget::Place(place) => match self.places.get(&place) {
+            LocationTarget::Place(_) if self.is_complete => {
+                let holds = self.find_for_reservation(demand, Some(location.at)).is_some();
+                if holds { LocationState::Possible } else { LocationState::Gone }
+            }
+            LocationTarget::Place(place) => match self.place_of(place) {
                 Some(place) if place.existed && place.active == 0 => LocationState::Gone,
                 _ => LocationState::Possible,
             },
@@ -352,8 +397,8 @@ impl Workers {
             }
             None | Some(LocationTarget::Place(_)) => {}
         }
-        let index = self.index_at(target)?;
-        let fitting = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| self.fits(*worker, demand));
+        let all = self.candidates(target, demand.cpus, LOOK_AHEAD);
+        let fitting = all.filter(|(_, worker)| self.fits(*worker, demand));
         fitting.filter(|(_, worker)| allowed(*worker)).min().map(|(_, worker)| worker)
     }
 
@@ -382,8 +427,8 @@ impl Workers {
             Some(LocationTarget::Slot(..)) => return None,
             None | Some(LocationTarget::Place(_)) => {}
         }
-        let index = self.index_at(target)?;
-        let least = index.first_of_each(demand.cpus, LOOK_AHEAD).filter(|(_, worker)| lends(worker)).min();
+        let all = self.candidates(target, demand.cpus, LOOK_AHEAD);
+        let least = all.filter(|(_, worker)| lends(worker)).min();
         least.map(|(_, worker)| worker)
     }
 
@@ -396,8 +441,7 @@ impl Workers {
         if let Some(LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _)) = target {
             return Some(worker).filter(holds);
         }
-        let index = self.index_at(target)?;
-        let all = index.first_of_each(demand.cpus, usize::MAX).filter(|(_, worker)| holds(worker));
+        let all = self.candidates(target, demand.cpus, usize::MAX).filter(|(_, worker)| holds(worker));
         all.min().map(|(_, worker)| worker)
     }
 
@@ -410,62 +454,93 @@ impl Workers {
         demand: Demand,
         (now_ms, expected_ms): (u64, Option<u64>),
     ) -> SlotId {
-        self.remove_free(worker);
         let entry = self.worker_mut(worker);
         assert!(entry.state == WorkerState::Active, "tasks start on active workers");
-        let (place, lent) = (entry.place, entry.resources.lent());
+        let (at, lent, free) = (entry.place_at, entry.resources.lent(), entry.resources.cpus());
         let slot = entry.resources.acquire(demand, slot);
-        entry.running.insert(attempt);
-        self.lent += self.worker_mut(worker).resources.lent() - lent;
-        self.insert_free(worker);
+        let lent = entry.resources.lent() - lent;
         let expected_end_ms = now_ms.saturating_add(expected_ms.unwrap_or(0));
-        let running = RunningTask { worker, slot, demand, since_ms: now_ms, expected_end_ms };
-        self.places.entry(place).or_default().ends.insert((expected_end_ms, now_ms, attempt));
-        assert!(self.running.insert(attempt, running).is_none(), "an attempt starts once");
+        let lane = slot.0 as usize;
+        if lane >= entry.lanes.len() {
+            entry.lanes.resize(lane + 1, None);
+        }
+        entry.lanes[lane] = Some(RunningTask { attempt, demand, since_ms: now_ms, expected_end_ms });
+        self.running += 1;
+        self.lent += lent;
+        self.places[at].ends.insert((expected_end_ms, now_ms, attempt));
+        self.count_free(worker, free);
+        self.update_index(worker);
         slot
     }
 
-    /// Ends an attempt; returns where it ran. Panics if it does not run.
-    pub fn end(&mut self, attempt: AttemptId) -> (WorkerId, SlotId) {
-        let running = self.running.remove(&attempt).expect("only a running task reports its end");
-        let RunningTask { worker, slot, demand, since_ms, expected_end_ms } = running;
-        self.remove_free(worker);
+    /// Ends the attempt that runs in a lane.
+    pub fn end(&mut self, worker: WorkerId, slot: SlotId) {
         let entry = self.worker_mut(worker);
-        let (place, lent) = (entry.place, entry.resources.lent());
-        entry.running.remove(&attempt);
+        let running = entry.lanes.get_mut(slot.0 as usize).and_then(Option::take);
+        let RunningTask { attempt, demand, since_ms, expected_end_ms } = running.expect("an attempt runs there");
+        let (at, lent, free) = (entry.place_at, entry.resources.lent(), entry.resources.cpus());
         entry.resources.release(demand, slot);
         let returned = lent - entry.resources.lent();
+        self.running -= 1;
         self.lent -= returned;
-        self.insert_free(worker);
-        self.places.entry(place).or_default().ends.remove(&(expected_end_ms, since_ms, attempt));
-        (worker, slot)
+        self.places[at].ends.remove(&(expected_end_ms, since_ms, attempt));
+        self.count_free(worker, free);
+        self.update_index(worker);
     }
 
-    fn insert_free(&mut self, worker: WorkerId) {
-        let Some(Some(entry)) = self.all.get(worker.0 as usize) else { return };
-        if entry.state != WorkerState::Active {
-            return;
+    /// Counts the free processors of an active worker, which had `before`, for its place.
+    fn count_free(&mut self, worker: WorkerId, before: u32) {
+        let Some(entry) = self.active_worker(worker) else { return };
+        let (at, id, free) = (entry.place_at, entry.place, entry.resources.cpus());
+        let place = &mut self.places[at];
+        let had_free = place.free_cpus > 0;
+        place.free_cpus = place.free_cpus + free - before;
+        if had_free != (place.free_cpus > 0) {
+            self.update_free_place(at, id);
         }
-        let place = entry.place;
-        self.free.insert(worker, &entry.resources);
-        self.places.entry(place).or_default().free.insert(worker, &entry.resources);
-        self.update_free_place(place);
     }
 
-    fn remove_free(&mut self, worker: WorkerId) {
-        let Some(Some(entry)) = self.all.get(worker.0 as usize) else { return };
-        if entry.state != WorkerState::Active {
-            return;
-        }
-        self.free.remove(worker, &entry.resources);
-        self.places.entry(entry.place).or_default().free.remove(worker, &entry.resources);
-    }
-
-    fn update_free_place(&mut self, place: PlaceId) {
-        if self.places.get(&place).is_some_and(|place| place.free.has_free()) {
+    fn update_free_place(&mut self, at: usize, place: PlaceId) {
+        if self.places[at].free_cpus > 0 {
             self.free_places.insert(place);
         } else {
             self.free_places.remove(&place);
+        }
+    }
+
+    /// Notes that the resources of an active worker have changed, for the indexes.
+    fn update_index(&mut self, worker: WorkerId) {
+        let Some(entry) = self.active_worker(worker) else { return };
+        let is_same = entry.indexed == Some(key_of(worker, &entry.resources));
+        let position = self.changed.iter().position(|other| *other == worker);
+        match position {
+            Some(position) if is_same => drop(self.changed.swap_remove(position)),
+            None if !is_same => self.changed.push(worker),
+            _ => {}
+        }
+        if self.changed.len() > CHANGED_MAX {
+            for worker in std::mem::take(&mut self.changed) {
+                self.remove_from_index(worker);
+                self.insert_into_index(worker);
+            }
+        }
+    }
+
+    fn insert_into_index(&mut self, worker: WorkerId) {
+        let entry = self.worker_mut(worker);
+        let (key, slots, at) = (key_of(worker, &entry.resources), entry.resources.machine().slots, entry.place_at);
+        entry.indexed = Some(key);
+        self.free.insert(slots, key);
+        self.places[at].free.insert(slots, key);
+    }
+
+    fn remove_from_index(&mut self, worker: WorkerId) {
+        self.changed.retain(|other| *other != worker);
+        let entry = self.worker_mut(worker);
+        let (slots, at) = (entry.resources.machine().slots, entry.place_at);
+        if let Some(key) = entry.indexed.take() {
+            self.free.remove(slots, key);
+            self.places[at].free.remove(slots, key);
         }
     }
 
@@ -473,22 +548,22 @@ impl Workers {
     /// of the expected time, or, if that is over or unknown, as long as the task has run. `None` if
     /// nothing runs there.
     pub fn wait_ms(&self, place: PlaceId, now_ms: u64) -> Option<u64> {
-        let ends = self.places.get(&place)?.ends.iter().take(LOOK_AHEAD);
+        let ends = self.place_of(place)?.ends.iter().take(LOOK_AHEAD);
         let left = ends.map(|(end, since, _)| if *end > now_ms { end - now_ms } else { now_ms.saturating_sub(*since) });
         left.min()
     }
 
     /// The processors of the active workers at a place.
     pub fn slots_at(&self, place: PlaceId) -> u32 {
-        self.places.get(&place).map_or(0, |place| place.slots)
+        self.place_of(place).map_or(0, |place| place.slots)
     }
 
     /// Returns whether a task that writes `bytes` should not run at the place because its storage
     /// is nearly full, while other places have room.
-    pub fn is_short_for(&self, place: PlaceId, bytes: u64) -> bool {
+    pub fn is_short_for(&self, place: PlaceId, bytes: impl FnOnce() -> u64) -> bool {
         let others_have_room = self.short_places < self.active_places;
-        let storage = self.places.get(&place).map(|place| place.storage).unwrap_or_default();
-        others_have_room && storage.is_short() && bytes > storage.capacity.saturating_sub(storage.used)
+        let storage = self.place_of(place).map(|place| place.storage).unwrap_or_default();
+        others_have_room && storage.is_short() && bytes() > storage.capacity.saturating_sub(storage.used)
     }
 }
 
@@ -534,7 +609,7 @@ mod tests {
         assert_eq!(workers.find(ONE, Some(LocationTarget::Place(PlaceId(7))), &any), None);
         assert!(!workers.is_active_place(PlaceId(7)) && workers.slots() == 2);
         assert_eq!(workers.lose(WorkerId(0)), [first(5)]);
-        assert_eq!(workers.end(first(5)), (WorkerId(0), SlotId(1)));
+        workers.end(WorkerId(0), SlotId(1));
         let hard = |at| Location { at, hard: true };
         assert_eq!(workers.location_state(hard(LocationTarget::Place(PlaceId(7))), ONE), LocationState::Gone);
         assert_eq!(workers.location_state(hard(LocationTarget::Place(PlaceId(9))), ONE), LocationState::Possible);
@@ -558,8 +633,8 @@ mod tests {
     fn a_place_that_is_nearly_full_is_avoided_while_another_has_room() {
         let mut workers = workers(&[7, 8]);
         workers.set_storage(PlaceId(7), 100, 95);
-        assert!(workers.is_short_for(PlaceId(7), 6) && !workers.is_short_for(PlaceId(7), 5));
+        assert!(workers.is_short_for(PlaceId(7), || 6) && !workers.is_short_for(PlaceId(7), || 5));
         workers.set_storage(PlaceId(8), 100, 99);
-        assert!(!workers.is_short_for(PlaceId(7), 6), "nowhere is room");
+        assert!(!workers.is_short_for(PlaceId(7), || 6), "nowhere is room");
     }
 }

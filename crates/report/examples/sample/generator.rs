@@ -1,9 +1,14 @@
-//! A made-up but consistent run: a classification workflow of any size, scheduled over four slots.
+//! A made-up but consistent run: a classification workflow of any size, scheduled over the four slots
+//! of a host or those of a cluster.
 //!
 //! The workflow: Partition -> n parts -> 3 learners on each -> an evaluation of each model ->
 //! Select -> a prediction of each file -> Report. Times and sizes come from a fixed sequence, so
 //! that the same arguments always give the same run.
 
+#[path = "cluster.rs"]
+mod cluster;
+
+use cluster::{Cluster, prepared_s};
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
 use report::{
     AccessMode, Attempt, CapturedOutput, FailureReason, FileProvenance, Machine, MachineUse, MeasurementScope,
@@ -25,6 +30,10 @@ pub enum SampleKind {
     Failed,
     /// All tasks succeed until the user ends the run, after three fifths of its time.
     Interrupted,
+    /// All tasks succeed on three nodes, of which one is lost.
+    Cluster,
+    /// The same on 40 nodes, some with long names.
+    LargeCluster,
     /// As `Failed`, and every name and output tries to break out of the page.
     Hostile,
 }
@@ -32,6 +41,18 @@ pub enum SampleKind {
 impl SampleKind {
     fn fails(self) -> bool {
         matches!(self, Self::Failed | Self::Hostile)
+    }
+
+    /// The nodes on which it runs; none for a run on one host.
+    fn cluster(self) -> Cluster {
+        let long = |index: u32| if index % 8 == 5 { ".rack-b7.hydrology.research.example.org" } else { "" };
+        match self {
+            Self::Cluster => Cluster::new(&["heron", "dunlin", "avocet"].map(str::to_owned), 4),
+            Self::LargeCluster => {
+                Cluster::new(&(1..=40).map(|index| format!("wader-{index:02}{}", long(index))).collect::<Vec<_>>(), 8)
+            }
+            _ => Cluster::default(),
+        }
     }
 }
 
@@ -161,6 +182,7 @@ fn declared(name: &str, inputs: usize, outputs: usize) -> Tool {
 struct Machinery<'a> {
     workflow: &'a Workflow,
     story: SampleKind,
+    cluster: Cluster,
     free_s: Vec<f64>,
     written_s: Vec<Option<f64>>,
     used_s: Vec<f64>,
@@ -172,10 +194,17 @@ impl<'a> Machinery<'a> {
     fn new(workflow: &'a Workflow, story: SampleKind) -> Self {
         let data = workflow.data_count() as usize;
         let zero = vec![0.0; data];
+        let cluster = story.cluster();
+        let on_nodes = |node: &report::NodeRecord| vec![node.joined_s.0 + 0.02; node.slots as usize];
+        let mut free_s: Vec<f64> = cluster.nodes.iter().flat_map(on_nodes).collect();
+        if free_s.is_empty() {
+            free_s = vec![0.02; SLOTS as usize];
+        }
         Self {
             workflow,
             story,
-            free_s: vec![0.02; SLOTS as usize],
+            cluster,
+            free_s,
             written_s: vec![None; data],
             used_s: zero,
             sizes: vec![0; data],
@@ -189,7 +218,7 @@ impl<'a> Machinery<'a> {
         for id in 0..self.workflow.tasks.len() {
             self.task(run, id);
         }
-        let mut end = self.free_s.iter().copied().fold(0.0, f64::max) + 0.03;
+        let mut end = self.free_s.iter().copied().filter(|free| free.is_finite()).fold(0.0, f64::max) + 0.03;
         if self.story == SampleKind::Interrupted {
             end *= 0.6;
             interrupt(run, end);
@@ -197,6 +226,7 @@ impl<'a> Machinery<'a> {
         self.outputs(run, end);
         Self::pool(run, end);
         run.machine_use = Some(machine_use(run, end));
+        run.nodes = self.cluster.nodes;
         Seconds::rounded(end)
     }
 
@@ -220,13 +250,14 @@ impl<'a> Machinery<'a> {
         let mut ready = inputs.iter().filter_map(|place| self.written_s[*place]).fold(0.01, f64::max);
         let failure = self.failure(id);
         if failure.is_none() && self.story.fails() && id % 31 == 7 {
-            let (slot, start_s, end_s) = self.occupy(ready, 0.2);
+            let slot = self.free_slot(ready);
+            let (start_s, end_s) = self.occupy(slot, ready, (0.0, 0.2));
             let text = "the command ended with exit code 75".to_owned();
             ready = end_s.0;
             run.tasks[id].earlier.push(Attempt { slot, start_s, end_s, text, ..Attempt::default() });
         }
         let length = self.length(id);
-        let (slot, start, end) = self.occupy(ready, length);
+        let (slot, start, end) = self.attempt(&mut run.tasks[id], &inputs, ready, length);
         let task = &mut run.tasks[id];
         (task.ready_s, task.start_s, task.end_s) = (Some(Seconds::rounded(ready)), Some(start), Some(end));
         (task.slot, task.attempts) = (Some(slot), 1 + u32::try_from(task.earlier.len()).expect("few"));
@@ -259,6 +290,7 @@ impl<'a> Machinery<'a> {
             let bytes =
                 200_000 + self.roll(4_000_000) * if run.data[place].element.starts_with("Model") { 3 } else { 1 };
             (self.written_s[place], self.sizes[place]) = (Some(end), bytes);
+            self.cluster.wrote(run.tasks[id].slot.expect("it ran"), place);
             (run.data[place].written_s, run.data[place].bytes) = (Some(Seconds(end)), Some(bytes));
         }
     }
@@ -299,13 +331,48 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    fn occupy(&mut self, ready: f64, length: f64) -> (u32, Seconds, Seconds) {
+    /// The attempt of `task` that succeeds, after those that are lost with their nodes.
+    fn attempt(
+        &mut self,
+        task: &mut TaskRecord,
+        inputs: &[usize],
+        mut ready: f64,
+        length: f64,
+    ) -> (u32, Seconds, Seconds) {
+        loop {
+            let slot = self.free_slot(ready);
+            let reads = self.cluster.read(slot, inputs.iter().map(|place| (*place, self.sizes[*place])));
+            let prepared = reads.map(prepared_s);
+            let (start, end) = self.occupy(slot, ready, (prepared.unwrap_or(0.0), length));
+            let (node, lost) = (self.cluster.node_of(slot), self.cluster.lost_s(slot));
+            if end.0 <= lost {
+                (task.node, task.reads) = (node, reads);
+                task.prepared_s = prepared.map(Seconds::rounded);
+                return (slot, start, end);
+            }
+            self.free_s[slot as usize] = f64::INFINITY;
+            if start.0 < lost {
+                let text = "dunlin was lost while it ran there".to_owned();
+                let lost = Attempt { slot, node, start_s: start, end_s: Seconds(lost), text, ..Attempt::default() };
+                ready = lost.end_s.0 + 0.1;
+                task.earlier.push(lost);
+            }
+        }
+    }
+
+    /// The slot that is free first, of those that are free at `ready`.
+    fn free_slot(&self, ready: f64) -> u32 {
         let free = |slot: &usize| (self.free_s[*slot].max(ready) * 1e6).round();
         let slot = (0..self.free_s.len()).min_by(|a, b| free(a).total_cmp(&free(b))).expect("slots");
-        let start = Seconds::rounded(self.free_s[slot].max(ready) + 0.001);
+        u32::try_from(slot).expect("few slots")
+    }
+
+    fn occupy(&mut self, slot: u32, ready: f64, (prepared, length): (f64, f64)) -> (Seconds, Seconds) {
+        let free = &mut self.free_s[slot as usize];
+        let start = Seconds::rounded(free.max(ready) + 0.001 + prepared);
         let end = Seconds::rounded(start.0 + length);
-        self.free_s[slot] = end.0;
-        (u32::try_from(slot).expect("few slots"), start, end)
+        *free = end.0;
+        (start, end)
     }
 
     fn length(&mut self, id: usize) -> f64 {
@@ -447,7 +514,7 @@ fn describe(run: &mut RunReport, workflow: &Workflow, story: SampleKind) {
     };
     (run.started, run.ended) = ("2026-11-20T15:41:16.250Z".to_owned(), "2026-11-20T15:42:40.501Z".to_owned());
     (run.outcome, run.exit_code) = match story {
-        SampleKind::Done => (RunOutcome::Done, 0),
+        SampleKind::Done | SampleKind::Cluster | SampleKind::LargeCluster => (RunOutcome::Done, 0),
         SampleKind::Failed | SampleKind::Hostile => (RunOutcome::Failed, 1),
         SampleKind::Interrupted => (RunOutcome::Interrupted, 130),
     };
@@ -458,7 +525,7 @@ fn describe(run: &mut RunReport, workflow: &Workflow, story: SampleKind) {
         memory_bytes: 23 << 30,
     };
     run.settings = RunSettings {
-        slots: SLOTS,
+        slots: run.nodes.last().map_or(SLOTS, |last| last.first_slot + last.slots),
         memory_limit_bytes: run.settings.memory_limit_bytes,
         mode: AccessMode::Mount,
         mode_reason: "pool mounted at /run/user/1000/tidemill (passthrough)".to_owned(),

@@ -1,5 +1,5 @@
 //! Prints a made-up run, for the tests of the page and for viewing the page without a real run:
-//! `sample TASKS [done|failed|interrupted|hostile] [json|html]`.
+//! `sample TASKS [done|failed|interrupted|hostile|cluster|large] [json|html]`.
 
 mod generator;
 
@@ -7,8 +7,10 @@ use std::io::Write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let tasks: usize =
-        arguments.next().ok_or("usage: sample TASKS [done|failed|interrupted|hostile] [json|html]")?.parse()?;
+    let tasks: usize = arguments
+        .next()
+        .ok_or("usage: sample TASKS [done|failed|interrupted|hostile|cluster|large] [json|html]")?
+        .parse()?;
     let story = story(arguments.next().as_deref().unwrap_or("done"))?;
     let run = generator::run(tasks, story);
     let text = match arguments.next().as_deref() {
@@ -24,7 +26,9 @@ fn story(name: &str) -> Result<generator::SampleKind, String> {
         "done" => Ok(generator::SampleKind::Done),
         "failed" => Ok(generator::SampleKind::Failed),
         "interrupted" => Ok(generator::SampleKind::Interrupted),
+        "cluster" => Ok(generator::SampleKind::Cluster),
+        "large" => Ok(generator::SampleKind::LargeCluster),
         "hostile" => Ok(generator::SampleKind::Hostile),
-        other => Err(format!("`{other}` is none of done, failed, interrupted, hostile")),
+        other => Err(format!("`{other}` is none of done, failed, interrupted, hostile, cluster, large")),
     }
 }

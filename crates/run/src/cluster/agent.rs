@@ -61,7 +61,8 @@ pub fn run_agent(emergency_cleanup: &EmergencyCleanup, cancel: &CancellationToke
     host.detach()?;
     let runtime = host.runtime.take().expect("it was made with the host");
     let mut service = service;
-    runtime.block_on(service.serve(cancel.clone()));
+    let node = host.node.as_mut();
+    runtime.block_on(service.serve(cancel.clone(), node.map(|node| &mut node.child)));
     host.close();
     runtime.block_on(service.tell_over());
     emergency_cleanup.arm(None);
@@ -231,7 +232,7 @@ impl AgentHost {
         let runtime = self.runtime.as_ref().expect("it was made with the host");
         let client = runtime.block_on(pool::connect(pool_file, RetryPolicy::default()))?;
         let pool = Vfs::new(client);
-        runtime.block_on(keep_usage(pool.clone()));
+        drop(runtime.block_on(keep_usage(pool.clone())));
         let programs = find_programs(start)?;
         let support = tool_support(start, &programs);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };

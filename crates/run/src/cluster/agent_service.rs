@@ -14,6 +14,7 @@ use report::ReasonKind;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -92,8 +93,8 @@ impl AgentService {
         }
     }
 
-    /// Serves until the run is over or is not heard of for too long.
-    pub async fn serve(&mut self, cancel: CancellationToken) {
+    /// Serves until the run is over or is not heard of for too long, or the node has ended.
+    pub async fn serve(&mut self, cancel: CancellationToken, mut node: Option<&mut Child>) {
         let (received, mut lines) = unbounded_channel();
         let mut beat = tokio::time::interval(BEAT);
         let mut connection = 0;
@@ -109,7 +110,16 @@ impl AgentService {
                 }
                 Some((from, text)) = lines.recv() => self.on_line(from, text),
                 outcome = poll_fn(|context| self.runner.poll_outcome(context)) => self.on_outcome(outcome),
-                _ = beat.tick() => self.beat(),
+                _ = beat.tick() => {
+                    // The run trusts failures that come before a beat, so that one says that the
+                    // node lives.
+                    if node.as_mut().is_some_and(|node| !matches!(node.try_wait(), Ok(None))) {
+                        tracing::warn!("the node has ended");
+                        self.over = true;
+                    } else {
+                        self.beat();
+                    }
+                }
             }
         }
         self.end().await;

@@ -88,8 +88,6 @@ pub enum ToCarrier {
 pub enum FromCarrier {
     /// It is connected.
     Opened {
-        /// Version of Dask.
-        dask: String,
         /// Address of this machine as the cluster reaches it.
         address: String,
     },

@@ -31,6 +31,8 @@ const BEAT: Duration = Duration::from_secs(2);
 const RESEND_AFTER: Duration = Duration::from_secs(4);
 /// Time that the agents get to end.
 const END_WAIT: Duration = Duration::from_secs(20);
+/// Time that agents which start while the run ends get to be there.
+const START_WAIT: Duration = Duration::from_secs(5);
 /// First place of hosts without a node; nodes have the numbers below.
 const NODELESS: u32 = 1 << 16;
 
@@ -45,7 +47,11 @@ pub struct ClusterExecutor {
     hosts: BTreeMap<WorkerId, ExecutorHost>,
     /// Hosts whose agents start now, or could not start.
     not_joined: HashSet<String>,
+    /// Hosts that have workers.
+    present: Vec<ClusterHost>,
     joined: (UnboundedSender<JoinResult>, UnboundedReceiver<JoinResult>),
+    /// Number of agents that start now.
+    starting: usize,
     events: VecDeque<ExecutorEvent>,
     lease: Duration,
     next_worker: u32,
@@ -62,10 +68,13 @@ type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
 #[derive(Debug)]
 struct ExecutorHost {
     name: String,
+    place: PlaceId,
     running: HashMap<AttemptKey, RunningOrder>,
     /// Orders that wait for the end of the current decision.
     to_send: Vec<AttemptKey>,
     last_heard: Instant,
+    /// Time of the last beat: it says that the node lives too.
+    last_beat: Instant,
     /// Number of the last outcome that came.
     acknowledged: u64,
 }
@@ -91,7 +100,9 @@ impl ClusterExecutor {
             joining,
             hosts: BTreeMap::new(),
             not_joined: HashSet::new(),
+            present: Vec::new(),
             joined: unbounded_channel(),
+            starting: 0,
             events: VecDeque::new(),
             lease,
             next_worker: 0,
@@ -120,14 +131,18 @@ impl ClusterExecutor {
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
         let added = ExecutorHost {
             name: host.host.clone(),
+            place,
             running: HashMap::new(),
             to_send: Vec::new(),
             last_heard: Instant::now(),
+            last_beat: Instant::now(),
             acknowledged: 0,
         };
         self.hosts.insert(worker, added);
         let inputs = same_inputs(&ready);
-        self.events.push_back(ExecutorEvent::Joined { worker, place, capacity, name: host.host, inputs });
+        self.present.push(host.clone());
+        let (node, name) = (node.map(NodeId), host.host);
+        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, inputs });
     }
 
     fn worker_at(&self, name: &str) -> Option<WorkerId> {
@@ -172,6 +187,7 @@ impl ClusterExecutor {
         let present: HashSet<String> = hosts.iter().map(|host| host.host.clone()).collect();
         // A host that comes back gets another chance.
         self.not_joined.retain(|name| present.contains(name));
+        self.present.clone_from(&hosts);
         for host in hosts {
             if self.worker_at(&host.host).is_none() && self.not_joined.insert(host.host.clone()) {
                 self.join(host);
@@ -187,6 +203,7 @@ impl ClusterExecutor {
         }
         let number = self.joining.next;
         self.joining.next += 1;
+        self.starting += 1;
         let JoiningHosts { run_id, orphan_wait, start, .. } = self.joining.clone();
         let (carrier, done) = (self.handle().clone(), self.joined.0.clone());
         tokio::spawn(async move {
@@ -202,6 +219,7 @@ impl ClusterExecutor {
     }
 
     fn on_joined(&mut self, (host, formed): JoinResult) {
+        self.starting -= 1;
         match formed {
             Ok(formed) => {
                 self.not_joined.remove(&host.host);
@@ -233,6 +251,7 @@ impl ClusterExecutor {
             }
             FromAgent::Beat { running } => {
                 let now = Instant::now();
+                host.last_beat = now;
                 for key in running {
                     if let Some(order) = host.running.get_mut(&key) {
                         order.since = now;
@@ -243,8 +262,8 @@ impl ClusterExecutor {
                 let name = host.name.clone();
                 self.send_again(&name, &keys);
             }
-            // It was told to, since its lease had ended.
-            FromAgent::Over => {}
+            FromAgent::Over => self.lose(worker, "its agent has ended".to_owned()),
+            FromAgent::Gone(why) => self.lose(worker, format!("its agent is gone: {why}")),
         }
     }
 
@@ -295,11 +314,22 @@ impl ClusterExecutor {
         let silent = self.hosts.iter().filter(|(_, host)| host.last_heard.elapsed() > lease);
         let silent: Vec<WorkerId> = silent.map(|(worker, _)| *worker).collect();
         for worker in silent {
-            let host = self.hosts.remove(&worker).expect("it was just found");
             // It may live: what it runs has no use any more.
-            self.handle().send(ToCarrier::Post { host: host.name, lines: vec![line(&ToAgent::End)] });
-            let why = format!("nothing was heard of it for {} s", lease.as_secs());
-            self.events.push_back(ExecutorEvent::Lost { worker, why });
+            let name = self.hosts[&worker].name.clone();
+            self.handle().send(ToCarrier::Post { host: name, lines: vec![line(&ToAgent::End)] });
+            self.lose(worker, format!("nothing was heard of it for {} s", lease.as_secs()));
+        }
+    }
+
+    /// Gives a host up. If it still has workers, another agent starts there, which also removes
+    /// what the first one left. Its node, which the pool counts on, does not come back: the host
+    /// only computes from now on.
+    fn lose(&mut self, worker: WorkerId, why: String) {
+        let Some(host) = self.hosts.remove(&worker) else { return };
+        self.events.push_back(ExecutorEvent::Lost { worker, why });
+        let present = self.present.iter().find(|present| present.host == host.name).cloned();
+        if let Some(present) = present.filter(|present| self.not_joined.insert(present.host.clone())) {
+            self.join(present);
         }
     }
 
@@ -314,28 +344,43 @@ impl ClusterExecutor {
 
     /// Ends all agents with their nodes, and the carrier.
     pub async fn close(mut self) {
-        for host in self.hosts.values() {
-            let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
-            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
-        }
-        let until = tokio::time::Instant::now() + END_WAIT;
-        let mut open: HashSet<String> = self.hosts.values().map(|host| host.name.clone()).collect();
-        while !open.is_empty() && !self.cut && !self.failed {
-            match tokio::time::timeout_at(until, self.carrier.messages.recv()).await {
-                Ok(Some(FromCarrier::Lines { host, lines })) => {
-                    let over = line(&FromAgent::Over);
-                    if lines.iter().any(|text| text.trim_end() == over) {
-                        open.remove(&host);
-                    }
+        let now = tokio::time::Instant::now();
+        let (until, starting_until) = (now + END_WAIT, now + START_WAIT);
+        let mut told = HashSet::new();
+        while !self.failed {
+            let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
+            untold.into_iter().for_each(|worker| self.tell_end(worker));
+            if (self.hosts.is_empty() && self.starting == 0) || self.cut {
+                break;
+            }
+            // An agent that starts is soon there, or its host is not.
+            let until = if self.hosts.is_empty() { starting_until } else { until };
+            let event = tokio::select! {
+                message = self.carrier.messages.recv() => message,
+                Some(joined) = self.joined.1.recv() => {
+                    self.on_joined(joined);
+                    continue;
                 }
-                Ok(Some(FromCarrier::Cut { .. } | FromCarrier::Failed { .. } | FromCarrier::Gone(_)) | None)
-                | Err(_) => break,
-                Ok(Some(_)) => {}
+                () = tokio::time::sleep_until(until) => None,
+            };
+            match event {
+                Some(FromCarrier::Hosts(_)) => {}
+                // An agent that is over is lost, and is not there any more.
+                Some(message) => self.on_message(message),
+                None => break,
             }
         }
         if self.first.send(&ToAgent::End).await.is_ok() {
             let _ = tokio::time::timeout(END_WAIT, self.first.ended()).await;
         }
+    }
+
+    fn tell_end(&mut self, worker: WorkerId) {
+        // No other agent starts where one is over.
+        self.present.clear();
+        let host = &self.hosts[&worker];
+        let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
+        self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
     }
 }
 
@@ -360,6 +405,13 @@ impl Executor for ClusterExecutor {
         self.flush();
         self.poll_sources(context);
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool {
+        let is_silent = |host: &ExecutorHost| host.place == place && host.last_beat <= moment;
+        // A host that is lost is not there any more, and the run hears of it with a later event.
+        let is_lost = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. });
+        self.hosts.values().any(is_silent) || self.events.iter().any(is_lost)
     }
 
     fn tick(&mut self) {

@@ -182,7 +182,9 @@ pub enum FromAgent {
         /// The attempts that run.
         running: Vec<AttemptKey>,
     },
-    /// The agent has ended as it was told, and nothing of it is left on its host.
+    /// The agent's socket is gone, says the worker.
+    Gone(String),
+    /// The agent has ended as it was told, or since its node has ended, and nothing of it is left on its host.
     Over,
 }
 

@@ -164,8 +164,9 @@ pub fn bytes_of(path: &Path) -> &[u8] {
 
 /// Operations on the pool by path that both modes need.
 impl WorkspaceBase {
-    pub(crate) async fn make_dir(&self, place: &Path) -> Result<(), WorkspaceError> {
-        self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(WorkspaceError::pool(place))
+    pub(crate) async fn make_dir(&self, place: &Path) -> Result<placement::FileId, WorkspaceError> {
+        let made = self.pool.make_directories(bytes_of(place)).await.map_err(WorkspaceError::pool(place))?;
+        Ok(made.file)
     }
 
     pub(crate) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), WorkspaceError> {

@@ -173,8 +173,12 @@ impl Workspace {
 
     /// The attempt's command with the paths of this host.
     pub fn command(&self, order: &AttemptOrder) -> TaskCommand {
-        let path_of =
-            |data: DataId| order.place_of(data).map(|place| self.below_root(order, place).text()).unwrap_or_default();
+        let host_path = |data: DataId| {
+            let input = order.inputs.iter().find(|input| input.data == data)?;
+            Some(input.bound.as_ref().filter(|_| self.host_paths)?.to_string_lossy().into_owned())
+        };
+        let pool_path = |data: DataId| Some(self.below_root(order, order.place_of(data)?).text());
+        let path_of = |data: DataId| host_path(data).or_else(|| pool_path(data)).unwrap_or_default();
         order.command_at(&self.dir_of(order).text(), &path_of)
     }
 

@@ -2,7 +2,7 @@
 //! happens to the readers.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, Layout};
+use crate::layout::{self, AttemptPlace, Layout};
 use crate::order::AttemptOrder;
 use crate::run_files::RunFiles;
 use crate::workspace::{CollectResult, PoolStorage, StagedStorage, StorageModes, Workspace};
@@ -62,7 +62,10 @@ impl Bench {
     }
 
     fn order(&self, task: TaskId) -> AttemptOrder {
-        AttemptOrder::new(&self.flow, &Layout::default(), (task, 1), PathBuf::new(), &|_| None)
+        {
+            let first = AttemptPlace { attempt: 1, node: None };
+            AttemptOrder::new(&self.flow, &Layout::default(), (task, first), PathBuf::new(), &|_| None)
+        }
     }
 
     fn run_files(&self) -> RunFiles {

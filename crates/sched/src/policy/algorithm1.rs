@@ -229,6 +229,10 @@ impl SchedulingPolicy for Algorithm1Policy {
         true
     }
 
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.queue.take_unlocatable(workers)
+    }
+
     fn is_reserved(&self, worker: WorkerId) -> bool {
         self.queue.is_reserved(worker)
     }

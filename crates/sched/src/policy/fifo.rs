@@ -14,7 +14,7 @@ pub struct FifoPolicy(ReadyQueue);
 
 impl SchedulingPolicy for FifoPolicy {
     fn add(&mut self, task: QueuedTask) {
-        self.0.add(QueuedTask { local: Vec::new(), ..task });
+        self.0.add(task);
     }
 
     fn choose(&mut self, view: &ClusterView) -> Option<Assignment> {
@@ -52,6 +52,14 @@ impl SchedulingPolicy for FifoPolicy {
 
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
         self.0.on_worker_gone(worker, workers)
+    }
+
+    fn uses_places(&self) -> bool {
+        false
+    }
+
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.0.take_unlocatable(workers)
     }
 
     fn is_reserved(&self, worker: WorkerId) -> bool {

@@ -11,7 +11,11 @@
 //! 3. for a place with a free processor: the task with most bytes there, unless another place has
 //!    more of its bytes and room too;
 //! 4. a task from the front of the queue: at its best place, or else anywhere;
-//! 5. a task that has data nowhere.
+//! 5. a task for which all places are equal.
+//!
+//! All places are equal for a task that has data nowhere, or as much everywhere. It goes to the
+//! least loaded worker, but of such tasks those that are neighbours in the queue go to one place
+//! ([`super::blocks`]).
 //!
 //! A task runs at a place that has fewer of its bytes than its best place only if that is busy for
 //! longer than the difference takes to be read from afar (delay scheduling: Zaharia and others,
@@ -29,7 +33,8 @@
 //! many tasks and workers there are. With one place there is nothing to choose: the queue's order
 //! counts alone, as with [`super::fifo`].
 
-use super::queue::{QueueOrder, ReadyQueue};
+use super::blocks::Blocks;
+use super::queue::ReadyQueue;
 use super::{Assignment, ClusterView, LOOK_AHEAD, PLACES_MAX, QueuedTask, SchedulingPolicy, StartReason};
 use crate::messages::LocationTarget;
 use crate::resources::{PlaceId, SlotId, WorkerId};
@@ -49,13 +54,21 @@ struct PlaceQueue {
     best: u32,
 }
 
+/// The number of neighbours of a task that are tried in its place.
+const NEIGHBOURS_MAX: usize = 8;
+
 /// Locality by bytes.
 #[derive(Debug, Default)]
 pub struct LocalityPolicy {
     queue: ReadyQueue,
     places: BTreeMap<PlaceId, PlaceQueue>,
-    /// The tasks that have data nowhere.
-    unlocated: BTreeMap<QueueOrder, TaskId>,
+    /// The tasks for which all places are equal.
+    equal: Blocks,
+    /// The number of places with active workers.
+    active_places: u32,
+    /// The number of starts that overtook the first of the queue while it was in the block of
+    /// another place, since one was counted.
+    uncounted: u32,
     /// The places at which something changed since no task could start there.
     awake: BTreeSet<PlaceId>,
 }
@@ -64,8 +77,8 @@ impl LocalityPolicy {
     fn insert_into_places(&mut self, id: TaskId) {
         let Some((priority, order)) = self.queue.order_of(id) else { return };
         let task = self.queue.get(id).expect("it is held");
-        if task.local.is_empty() {
-            self.unlocated.insert((priority, order), id);
+        if self.is_equal_everywhere(task) {
+            return self.equal.insert((priority, order), id);
         }
         for local in &task.local {
             let rank = (priority, Reverse(task.bytes_rank(local)), order, id);
@@ -77,9 +90,19 @@ impl LocalityPolicy {
         }
     }
 
+    /// Returns whether no place is better than another for a task.
+    fn is_equal_everywhere(&self, task: &QueuedTask) -> bool {
+        let most = task.local.first().map_or(0, |local| local.bytes);
+        let is_everywhere = task.local.len() >= self.active_places as usize && self.active_places > 1;
+        let is_same = task.preferred.is_none() && task.local.iter().all(|local| local.bytes == most);
+        task.local.is_empty() || (is_everywhere && is_same)
+    }
+
     fn remove_from_places(&mut self, id: TaskId) {
         let Some((priority, order)) = self.queue.order_of(id) else { return };
-        self.unlocated.remove(&(priority, order));
+        if self.equal.remove((priority, order)) {
+            return;
+        }
         let task = self.queue.get(id).expect("it is held");
         if let Some(best) = task.local.first() {
             self.places.get_mut(&best.place).expect("it is there").best -= 1;
@@ -171,7 +194,9 @@ impl LocalityPolicy {
     }
 
     fn start_anywhere(&self, task: &QueuedTask, view: &ClusterView) -> Option<Assignment> {
-        let (worker, slot) = self.queue.fit_anywhere(task, view)?;
+        let is_equal = self.queue.order_of(task.id).is_some_and(|order| self.equal.contains(order));
+        let plain = self.queue.fit(task, None, view).filter(|_| is_equal && task.location.is_none());
+        let (worker, slot) = plain.map(|worker| (worker, None)).or_else(|| self.queue.fit_anywhere(task, view))?;
         let others = || view.workers.free_places(PlaceId(0)).take(LOOK_AHEAD);
         // If that place is short of storage, others are tried. If nothing runs, no place will get
         // room by waiting.
@@ -183,35 +208,69 @@ impl LocalityPolicy {
 
     /// A task from the front of the queue with at least this priority.
     fn choose_from_front(&self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
-        let front = self.queue.first(LOOK_AHEAD).take_while(|task| task.priority >= lowest);
-        if view.workers.active_places() > 1 {
-            return front.into_iter().find_map(|task| self.place_task(task, None, view));
-        }
-        front.into_iter().find_map(|task| {
-            let found = self.start_anywhere(task, view)?;
-            Some(Assignment { reason: self.queue.plain_reason(task), ..found })
+        let several = view.workers.active_places() > 1;
+        let mut front = self.queue.first(LOOK_AHEAD).take_while(|task| task.priority >= lowest);
+        front.find_map(|task| {
+            let order = self.queue.order_of(task.id)?;
+            let is_equal = !several || self.equal.contains(order);
+            if is_equal { self.place_anywhere(task, view) } else { self.place_task(task, None, view) }
         })
     }
 
-    /// A task that has data nowhere, if those at the front of the queue all wait for their places.
-    fn choose_unlocated(&self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
-        let tasks = self.unlocated.values().take(LOOK_AHEAD).filter_map(|task| self.queue.get(*task));
-        tasks.take_while(|task| task.priority >= lowest).find_map(|task| {
-            let found = self.start_anywhere(task, view)?;
-            Some(Assignment { reason: self.queue.plain_reason(task), ..found })
-        })
+    /// A task for which all places are equal, if those at the front of the queue all wait for their
+    /// places.
+    fn choose_equal(&self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
+        let tasks = self.equal.first(LOOK_AHEAD).filter_map(|task| self.queue.get(task));
+        tasks.take_while(|task| task.priority >= lowest).find_map(|task| self.place_anywhere(task, view))
+    }
+
+    fn place_anywhere(&self, task: &QueuedTask, view: &ClusterView) -> Option<Assignment> {
+        let found = self.start_anywhere(task, view)?;
+        Some(Assignment { reason: self.queue.plain_reason(task), ..found })
+    }
+
+    /// Replaces a task for which all places are equal by the next one of the block at which its
+    /// place works, if that fits there.
+    fn prefer_neighbour(&mut self, found: Assignment, view: &ClusterView) -> Assignment {
+        let (workers, places) = (view.workers, view.workers.active_places());
+        let order = self.queue.order_of(found.task).filter(|order| places > 1 && self.equal.contains(*order));
+        let is_bound = self.queue.get(found.task).is_some_and(|task| task.location.is_some());
+        let (Some(order), Some(place), false) = (order, workers.place(found.worker), is_bound) else { return found };
+        let neighbours = self.equal.neighbours(order, place, places, NEIGHBOURS_MAX);
+        let neighbours = neighbours.into_iter().filter_map(|task| self.queue.get(task));
+        let mut nearby =
+            neighbours.filter(|task| task.local.is_empty() || task.local.iter().any(|at| at.place == place));
+        let chosen = nearby.find_map(|task| self.start_at(task, place, view));
+        chosen.map_or(found, |chosen| Assignment { reason: found.reason, ..chosen })
     }
 
     fn choose_by_priority(&mut self, lowest: i32, view: &ClusterView) -> Option<Assignment> {
         let local = if view.workers.active_places() > 1 { self.choose_local(lowest, view) } else { None };
-        local.or_else(|| self.choose_from_front(lowest, view)).or_else(|| self.choose_unlocated(lowest, view))
+        if local.is_some() {
+            return local;
+        }
+        let found = self.choose_from_front(lowest, view).or_else(|| self.choose_equal(lowest, view))?;
+        Some(self.prefer_neighbour(found, view))
+    }
+
+    /// Returns whether a start on a worker counts as overtaking the first of the queue. If that
+    /// fits the worker and waits for the place of its block instead, each place may overtake it as
+    /// often.
+    fn counts_as_overtaking(&mut self, worker: WorkerId, workers: &Workers) -> bool {
+        let first = self.queue.first(1).next().filter(|first| workers.fits(worker, first.demand));
+        let block = first.and_then(|first| self.equal.place_of(self.queue.order_of(first.id)?));
+        let waits_for_other = block.is_some() && block != workers.place(worker);
+        self.uncounted += u32::from(waits_for_other);
+        let counts = !waits_for_other || self.uncounted >= self.active_places;
+        self.uncounted = if counts { 0 } else { self.uncounted };
+        counts
     }
 }
 
 /// Starts the task on the worker, unless the place is short of storage for what the task writes.
 fn start_on(task: &QueuedTask, worker: WorkerId, slot: Option<SlotId>, view: &ClusterView) -> Option<Assignment> {
     let place = view.workers.place(worker)?;
-    let short = view.workers.is_short_for(place, view.space.claims(task.id));
+    let short = view.workers.is_short_for(place, || view.space.claims(task.id));
     (!short).then_some(Assignment { task: task.id, worker, slot, reason: StartReason::FirstInQueue })
 }
 
@@ -243,7 +302,8 @@ impl SchedulingPolicy for LocalityPolicy {
 
     fn start(&mut self, assignment: &Assignment, _: SlotId, chosen: bool, workers: &Workers) {
         self.remove_from_places(assignment.task);
-        self.queue.start(assignment, chosen, workers, |_| true);
+        let counts = chosen && self.counts_as_overtaking(assignment.worker, workers);
+        self.queue.start(assignment, chosen, workers, |_| counts);
     }
 
     fn remove(&mut self, task: TaskId) {
@@ -259,12 +319,18 @@ impl SchedulingPolicy for LocalityPolicy {
     }
 
     fn on_free(&mut self, worker: WorkerId, workers: &Workers) {
+        self.active_places = workers.active_places();
         self.queue.wake(worker, workers);
         self.awake.extend(workers.place(worker));
     }
 
     fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
+        self.active_places = workers.active_places();
         self.queue.on_worker_gone(worker, workers)
+    }
+
+    fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        self.queue.take_unlocatable(workers)
     }
 
     fn is_reserved(&self, worker: WorkerId) -> bool {

@@ -9,6 +9,7 @@
 use super::{Assignment, ClusterView, LOOK_AHEAD, PLACES_MAX, QueuedTask, StartReason};
 use crate::messages::LocationTarget;
 use crate::resources::{PlaceId, SlotId, WorkerId};
+use crate::task_map::TaskMap;
 use crate::workers::{LocationState, Workers};
 use flow::TaskId;
 use std::cmp::Reverse;
@@ -39,7 +40,7 @@ struct Entry {
 /// The ready tasks.
 #[derive(Debug, Default)]
 pub struct ReadyQueue {
-    entries: HashMap<TaskId, Entry>,
+    entries: TaskMap<Entry>,
     /// Tasks that may run anywhere.
     order: BTreeMap<QueueOrder, TaskId>,
     /// Tasks that may run at one location only.
@@ -68,7 +69,7 @@ impl ReadyQueue {
 
     /// Puts a held task at the end of those of its priority.
     pub fn enqueue(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.entries.get_mut(id) else { return };
         let order = (Reverse(entry.task.priority), self.next);
         self.next += 1;
         entry.order = Some(order);
@@ -82,24 +83,24 @@ impl ReadyQueue {
 
     /// The held task.
     pub fn get(&self, task: TaskId) -> Option<&QueuedTask> {
-        self.entries.get(&task).map(|entry| &entry.task)
+        self.entries.get(task).map(|entry| &entry.task)
     }
 
     /// Updates the inputs by place of a task, if it is held.
     pub fn relocate(&mut self, moved: QueuedTask) {
-        if let Some(Entry { task, .. }) = self.entries.get_mut(&moved.id) {
+        if let Some(Entry { task, .. }) = self.entries.get_mut(moved.id) {
             (task.local, task.reads, task.preferred) = (moved.local, moved.reads, moved.preferred);
         }
     }
 
     /// The place of a task in the queue, if it is queued and may run anywhere.
     pub fn order_of(&self, task: TaskId) -> Option<QueueOrder> {
-        self.entries.get(&task).filter(|entry| entry.task.hard_target().is_none())?.order
+        self.entries.get(task).filter(|entry| entry.task.hard_target().is_none())?.order
     }
 
     /// The first tasks of the queue, of those that may run anywhere.
     pub fn first(&self, most: usize) -> impl Iterator<Item = &QueuedTask> + '_ {
-        self.order.values().take(most).map(|task| &self.entries[task].task)
+        self.order.values().take(most).map(|task| &self.entries[*task].task)
     }
 
     /// The priorities of the first and the last task that may run anywhere.
@@ -123,7 +124,7 @@ impl ReadyQueue {
 
     /// Removes a held task.
     pub fn remove(&mut self, id: TaskId) -> Option<QueuedTask> {
-        let entry = self.entries.remove(&id)?;
+        let entry = self.entries.remove(id)?;
         self.release_reservations(id);
         let Some(order) = entry.order else { return Some(entry.task) };
         if let Some(target) = entry.task.hard_target() {
@@ -137,6 +138,9 @@ impl ReadyQueue {
     }
 
     fn release_reservations(&mut self, id: TaskId) {
+        if self.reserved.is_empty() {
+            return;
+        }
         let before = self.reserved.len();
         self.reserved.retain(|_, holder| *holder != id);
         if self.reserved.len() < before {
@@ -165,7 +169,7 @@ impl ReadyQueue {
         workers: &Workers,
         counts: impl Fn(&QueuedTask) -> bool,
     ) -> Option<QueuedTask> {
-        let order = self.entries.get(&assignment.task).and_then(|entry| entry.order);
+        let order = self.entries.get(assignment.task).and_then(|entry| entry.order);
         let task = self.remove(assignment.task)?;
         // A task that is not queued comes after all that are.
         let overtakes = |first: &QueueOrder| order.is_none_or(|order| *first < order);
@@ -205,9 +209,19 @@ impl ReadyQueue {
     pub fn on_worker_gone(&mut self, worker: WorkerId, workers: &Workers) -> Vec<TaskId> {
         self.reserved.remove(&worker);
         let targets = self.targets_at(worker, workers);
+        self.take_unlocatable_of(&targets, workers)
+    }
+
+    /// Removes and returns the tasks that may run at one location only, if that is gone.
+    pub fn take_unlocatable(&mut self, workers: &Workers) -> Vec<TaskId> {
+        let targets: Vec<LocationTarget> = self.hard.keys().copied().collect();
+        self.take_unlocatable_of(&targets, workers)
+    }
+
+    fn take_unlocatable_of(&mut self, targets: &[LocationTarget], workers: &Workers) -> Vec<TaskId> {
         let waiting = targets.iter().flat_map(|target| self.hard[target].tasks.values());
         let gone = |id: &TaskId| {
-            let task = &self.entries[id].task;
+            let task = &self.entries[*id].task;
             let state = task.location.map(|location| workers.location_state(location, task.demand));
             state == Some(LocationState::Gone)
         };
@@ -262,7 +276,7 @@ impl ReadyQueue {
         if self.reserved.values().any(|holder| *holder == id) {
             return;
         }
-        let demand = self.entries[&id].task.demand;
+        let demand = self.entries[id].task.demand;
         if let Some(worker) = view.workers.find_for_reservation(demand, target) {
             self.reserved.entry(worker).or_insert(id);
         }
@@ -276,7 +290,7 @@ impl ReadyQueue {
             let queue = &self.hard[&target];
             let examined = if queue.overtaken < OVERTAKES_MAX { LOOK_AHEAD } else { 1 };
             let (first, tasks) = (queue.tasks.values().next().copied(), queue.tasks.values().take(examined));
-            let mut tasks = tasks.map(|id| &self.entries[id].task);
+            let mut tasks = tasks.map(|id| &self.entries[*id].task);
             let found = tasks.find_map(|task| Some((task, self.fit(task, Some(target), view)?)));
             let Some((task, worker)) = found else {
                 if let Some(first) = first.filter(|_| examined == 1) {
@@ -314,7 +328,7 @@ impl ReadyQueue {
 
     /// The number of queued tasks before `task` that can run where it can.
     pub fn ahead_of(&self, task: TaskId) -> Option<usize> {
-        let entry = self.entries.get(&task)?;
+        let entry = self.entries.get(task)?;
         let Some(order) = entry.order else { return Some(0) };
         Some(match entry.task.hard_target() {
             Some(target) => self.hard[&target].tasks.range(..order).count(),

@@ -39,7 +39,19 @@ impl Scheduler {
     }
 
     fn on_worker_gone(&mut self, worker: WorkerId) {
-        for task in self.policy.on_worker_gone(worker, &self.workers) {
+        let tasks = self.policy.on_worker_gone(worker, &self.workers);
+        self.fail_unlocatable(tasks);
+    }
+
+    pub(super) fn on_no_more_workers(&mut self) {
+        self.workers.complete();
+        let tasks = self.policy.take_unlocatable(&self.workers);
+        self.fail_unlocatable(tasks);
+    }
+
+    /// Fails ready tasks whose only location is gone.
+    fn fail_unlocatable(&mut self, tasks: Vec<TaskId>) {
+        for task in tasks {
             self.space.forget_ready(task);
             let cause = self.lost_location(task).expect("its location is gone");
             self.failing.push_back((task, cause));
@@ -82,7 +94,8 @@ impl Scheduler {
 
     /// Tells the policy where the inputs of the datum's ready readers are.
     fn relocate_readers(&mut self, data: DataId) {
-        if self.table.datum(data).is_none_or(|datum| datum.state != DataState::Present) {
+        let is_present = self.table.datum(data).is_some_and(|datum| datum.state == DataState::Present);
+        if !is_present || !self.policy.uses_places() {
             return;
         }
         for task in self.table.readers_of(data) {
@@ -110,8 +123,9 @@ impl Scheduler {
     pub(super) fn queued(&self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>) -> QueuedTask {
         let row = self.table.row(task).expect("it was added");
         let (priority, demand) = (row.priority, row.demand);
-        let (location, (local, preferred)) = (self.targets.get(&task).copied(), self.local_inputs(task));
-        let reads = self.table.inputs(task).map(|data| self.space.size(data)).sum();
+        let (location, uses_places) = (self.targets.get(&task).copied(), self.policy.uses_places());
+        let (local, preferred) = if uses_places { self.local_inputs(task) } else { (Vec::new(), None) };
+        let reads = self.table.inputs(task).filter(|_| uses_places).map(|data| self.space.size(data)).sum();
         QueuedTask { id: task, tool: row.tool, priority, demand, location, local, reads, preferred, activated_in }
     }
 

@@ -28,10 +28,11 @@ impl Scheduler {
     /// Counts a datum as gone. Its readers that are ready wait again.
     fn forget_copies(&mut self, data: DataId, now_ms: u64) {
         self.locations.clear(data);
-        if self.table.readers_of(data).next().is_some() || self.table.datum_mut(data).kept {
+        let datum = self.table.datum_mut(data);
+        datum.state = DataState::Dropped;
+        if datum.has_readers() || datum.kept {
             self.space.forget_data(data);
         }
-        self.table.datum_mut(data).state = DataState::Dropped;
         let readers: Vec<TaskId> = self.table.readers_of(data).collect();
         for reader in readers {
             match self.table.row_mut(reader).state {

@@ -9,10 +9,10 @@
 use super::{EventContext, Scheduler};
 use crate::messages::{AttemptId, LocationTarget, SchedulerCommand};
 use crate::policy::StartReason;
-use crate::resources::{PlaceId, WorkerId};
+use crate::resources::{PlaceId, SlotId, WorkerId};
 use crate::table::{RunningAttempt, TaskState};
 use flow::{TaskId, ToolId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// The number of tasks of a tool that must have succeeded before its median counts.
 const ENDED_MIN: usize = 3;
@@ -38,20 +38,25 @@ pub struct Stragglers {
     watched: Vec<BTreeSet<(u64, TaskId)>>,
     /// The running tasks that have or had a second attempt; `None` if one of the two has failed.
     seconds: HashMap<TaskId, Option<SecondAttempt>>,
-    /// Attempts that still run although another one of their task has succeeded.
-    stopped: HashSet<AttemptId>,
+    /// Attempts that still run although another one of their task has succeeded, and their lanes.
+    stopped: HashMap<AttemptId, (WorkerId, SlotId)>,
 }
 
 impl Stragglers {
     /// Returns whether the attempt runs although another one has succeeded.
     pub fn is_stopped(&self, attempt: AttemptId) -> bool {
-        self.stopped.contains(&attempt)
+        self.stopped.contains_key(&attempt)
     }
 
     /// The second attempt of a running task, if it has one.
     pub fn second_of(&self, task: TaskId) -> Option<AttemptId> {
+        let second = self.attempt_beside(task)?;
+        Some(AttemptId { task, attempt: second.number })
+    }
+
+    fn attempt_beside(&self, task: TaskId) -> Option<RunningAttempt> {
         let second = (*self.seconds.get(&task)?)?;
-        Some(AttemptId { task, attempt: second.attempt.number })
+        Some(second.attempt)
     }
 
     fn watched(&mut self, tool: ToolId) -> &mut BTreeSet<(u64, TaskId)> {
@@ -87,14 +92,14 @@ impl Scheduler {
             return;
         }
         self.make_first(attempt);
-        if let Some(other) = self.stragglers.second_of(attempt.task) {
-            self.stragglers.stopped.insert(other);
+        let task = attempt.task;
+        if let Some(RunningAttempt { number: attempt, worker, slot, .. }) = self.stragglers.attempt_beside(task) {
+            self.stragglers.stopped.insert(AttemptId { task, attempt }, (worker, slot));
             if self.stopped.is_none() {
-                let AttemptId { task, attempt } = other;
                 context.commands.push(SchedulerCommand::Stop { task, attempt });
             }
         }
-        self.on_done(attempt.task, context);
+        self.on_done(task, context);
     }
 
     /// Ends an attempt that failed or was lost, if another one of its task runs or has succeeded.
@@ -106,8 +111,8 @@ impl Scheduler {
         self.make_first(attempt);
         let Some(second) = self.stragglers.second_of(attempt.task) else { return false };
         self.make_first(second);
-        self.stragglers.seconds.insert(attempt.task, None);
-        self.release_attempt(attempt);
+        let ended = self.stragglers.seconds.insert(attempt.task, None).flatten().expect("it runs");
+        self.release_lane(ended.attempt.worker, ended.attempt.slot);
         self.space.end_beside(attempt);
         true
     }
@@ -128,12 +133,13 @@ impl Scheduler {
 
     /// Ends an attempt that was stopped; returns whether it was.
     fn ends_stopped(&mut self, attempt: AttemptId) -> bool {
-        let is_stopped = self.stragglers.stopped.remove(&attempt);
-        if is_stopped {
-            self.release_attempt(attempt);
-            self.space.end_beside(attempt);
+        if self.stragglers.stopped.is_empty() {
+            return false;
         }
-        is_stopped
+        let Some((worker, slot)) = self.stragglers.stopped.remove(&attempt) else { return false };
+        self.release_lane(worker, slot);
+        self.space.end_beside(attempt);
+        true
     }
 
     /// Makes a running attempt the first one of its task.
@@ -187,7 +193,7 @@ impl Scheduler {
             return None; // It was bound to one place.
         }
         let writes = self.space.claims_beside(row.tool);
-        let is_other = |place: &PlaceId| *place != here && !self.workers.is_short_for(*place, writes);
+        let is_other = |place: &PlaceId| *place != here && !self.workers.is_short_for(*place, || writes);
         let (local, _) = self.local_inputs(task);
         let best = local.iter().map(|local| local.place).take(LOOK_AHEAD);
         let others = self.workers.free_places(PlaceId(0)).take(LOOK_AHEAD);

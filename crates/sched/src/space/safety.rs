@@ -42,7 +42,7 @@ const CHANCES: usize = 1 << 16;
 /// Returns whether all remaining tasks can run if the ready `task` starts now. Also true if that is
 /// beyond the bounds of the simulation.
 pub fn can_finish_after(task: TaskId, table: &TaskTable, space: &SpaceRules) -> bool {
-    let Some(entry) = space.ready.get(&task) else { return true };
+    let Some(entry) = space.ready.get(task) else { return true };
     let mut simulation = Simulation::new(table, space);
     let before = simulation.used;
     simulation.remove_ready(task);
@@ -145,8 +145,8 @@ impl<'a> Simulation<'a> {
         for task in &space.refused {
             simulation.add_ready(*task);
         }
-        for (task, writes) in &space.running {
-            simulation.end(*task, *writes);
+        for (task, writes) in space.running.iter() {
+            simulation.end(task, *writes);
         }
         simulation
     }
@@ -241,7 +241,7 @@ impl<'a> Simulation<'a> {
             ready.changed.remove(&entry.rank(task, ready.stats));
             return Some(entry);
         }
-        let entry = self.space.ready.get(&task)?;
+        let entry = self.space.ready.get(task)?;
         self.taken.insert(task).then_some(*entry)
     }
 
@@ -306,7 +306,7 @@ impl<'a> Simulation<'a> {
         let ready = &mut self.tools[tool];
         while ready.sorted.next_if(|(.., task)| self.taken.contains(task)).is_some() {}
         let &(.., task) = ready.sorted.peek().copied().max(ready.changed.last())?;
-        let entry = self.changed.get(&task).or_else(|| self.space.ready.get(&task)).expect("it is ready");
+        let entry = self.changed.get(&task).or_else(|| self.space.ready.get(task)).expect("it is ready");
         Some((task, *entry))
     }
 }

@@ -1,0 +1,137 @@
+//! Places on a cluster: the node of each worker, how full nodes are, and where data lies.
+
+use crate::usage_refresh::NodeUsages;
+use flow::DataId;
+use placement::NodeId;
+use sched::{PlaceId, WorkerId};
+use std::collections::{BTreeSet, HashMap};
+
+/// Share of a node's memory that may be used before the outputs of its tasks go elsewhere, in
+/// percent. The scheduler avoids such places too.
+const FULL_PERCENT: u64 = 90;
+
+/// The nodes of a cluster's workers, and the place of each member that a task wrote. Empty for a
+/// run on one host.
+#[derive(Debug, Default)]
+pub struct DataPlaces {
+    /// Places of the workers; those of workers without a node are no nodes.
+    workers: HashMap<WorkerId, PlaceId>,
+    /// The nodes on hosts of workers that are there.
+    nodes: BTreeSet<NodeId>,
+    usages: NodeUsages,
+    data: HashMap<DataId, NodeId>,
+}
+
+impl DataPlaces {
+    /// Places in a pool whose nodes have these usages.
+    pub fn new(usages: NodeUsages) -> Self {
+        Self { usages, ..Self::default() }
+    }
+
+    /// Adds a worker at a place, with the node there if it has one.
+    pub fn add_worker(&mut self, worker: WorkerId, place: PlaceId, node: Option<NodeId>) {
+        self.workers.insert(worker, place);
+        self.nodes.extend(node);
+    }
+
+    /// The place of a worker; `None` for a run on one host.
+    pub fn place_of_worker(&self, worker: WorkerId) -> Option<PlaceId> {
+        self.workers.get(&worker).copied()
+    }
+
+    /// The node at which an attempt on a worker makes its directory: that of its own host, unless
+    /// that is nearly full or `elsewhere` is asked for; then the one with most free memory. `None`
+    /// for a run on one host.
+    pub fn node_for(&self, worker: WorkerId, elsewhere: bool) -> Option<NodeId> {
+        let place = self.workers.get(&worker)?;
+        let own = self.nodes.iter().find(|node| node.0 == place.0).copied();
+        let has_room = |node: &NodeId| {
+            let usage = self.usages.of(*node);
+            usage.is_none_or(|usage| usage.used <= usage.capacity / 100 * FULL_PERCENT)
+        };
+        let free = |node: &NodeId| self.usages.of(*node).map_or(0, |usage| usage.capacity.saturating_sub(usage.used));
+        let emptiest = || self.nodes.iter().copied().max_by_key(free);
+        own.filter(|node| !elsewhere && has_room(node)).or_else(emptiest).or(own)
+    }
+
+    /// Records where a member was written.
+    pub fn add_data(&mut self, data: DataId, node: NodeId) {
+        self.data.insert(data, node);
+    }
+
+    /// The place of a member that a task wrote and that is still there.
+    pub fn of(&self, data: DataId) -> Option<PlaceId> {
+        self.data.get(&data).map(|node| PlaceId(node.0))
+    }
+
+    /// Records that a member was removed.
+    pub fn remove(&mut self, data: DataId) {
+        self.data.remove(&data);
+    }
+
+    /// The nodes with the capacity and the use of each, in bytes.
+    pub fn states(&self) -> impl Iterator<Item = (PlaceId, u64, u64)> + '_ {
+        let state = |node: &NodeId| {
+            let usage = self.usages.of(*node)?;
+            Some((PlaceId(node.0), usage.capacity, usage.used))
+        };
+        self.nodes.iter().filter_map(state)
+    }
+
+    /// Removes a worker that is lost, and the node of its host. Returns the members that are lost
+    /// with it, by ascending numbers.
+    pub fn lose(&mut self, worker: WorkerId) -> Vec<DataId> {
+        let Some(place) = self.workers.remove(&worker) else { return Vec::new() };
+        self.nodes.remove(&NodeId(place.0));
+        let at = |node: &NodeId| node.0 == place.0;
+        let mut lost: Vec<DataId> = self.data.iter().filter(|(_, node)| at(node)).map(|(data, _)| *data).collect();
+        lost.sort_unstable();
+        self.data.retain(|_, node| !at(node));
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::SpaceUsage;
+
+    fn usage(used: u64) -> SpaceUsage {
+        SpaceUsage { capacity: 1000, used, ..SpaceUsage::default() }
+    }
+
+    fn places(used: &[(u32, u64)]) -> DataPlaces {
+        let usages = NodeUsages::default();
+        usages.set(used.iter().map(|(node, used)| (NodeId(*node), usage(*used))));
+        let mut places = DataPlaces::new(usages);
+        for (node, _) in used {
+            places.add_worker(WorkerId(node - 1), PlaceId(*node), Some(NodeId(*node)));
+        }
+        places
+    }
+
+    #[test]
+    fn outputs_lie_at_the_own_node_unless_that_is_full() {
+        let mut places = places(&[(1, 0), (2, 950), (3, 500)]);
+        let node =
+            |places: &DataPlaces, worker, elsewhere| places.node_for(WorkerId(worker), elsewhere).map(|node| node.0);
+        assert_eq!([0, 1, 2].map(|worker| node(&places, worker, false)), [Some(1), Some(1), Some(3)]);
+        assert_eq!(node(&places, 2, true), Some(1), "that found no space at its own node");
+        places.add_worker(WorkerId(9), PlaceId(70_000), None);
+        assert_eq!(node(&places, 9, false), Some(1), "a host without a node");
+        assert_eq!(node(&DataPlaces::default(), 0, false), None, "a run on one host");
+    }
+
+    #[test]
+    fn what_lies_at_a_node_is_lost_with_the_worker_of_its_host() {
+        let mut places = places(&[(1, 0), (2, 0)]);
+        for (data, node) in [(3, 1), (1, 1), (2, 2), (4, 1)] {
+            places.add_data(DataId(data), NodeId(node));
+        }
+        places.remove(DataId(4));
+        assert_eq!(places.lose(WorkerId(0)), [DataId(1), DataId(3)]);
+        assert_eq!((places.of(DataId(1)), places.of(DataId(2))), (None, Some(PlaceId(2))));
+        assert_eq!(places.node_for(WorkerId(0), false), None);
+        assert_eq!(places.states().count(), 1);
+    }
+}

@@ -1,0 +1,54 @@
+"""Runs on a cluster: real Dask, and hosts that are network namespaces with an address each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+from dask_clusters import DaskCluster, dask_cluster
+
+pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
+
+FAN = """
+var i = Data.get("in.txt");
+var a = Data.define("A", 8), b = Data.define("B", 8), c = Data.define("C");
+for (var k = 0; k < 8; k++) {
+    make({from: i, to: a[k], word: "w" + k});
+    copy({from: a[k], to: b[k]});
+}
+join({from: b, to: c});
+"""
+FAN_RESULT = "".join(f"tide\nw{k}\n" for k in range(8))
+
+
+@pytest.fixture(scope="module")
+def cluster(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """Three hosts: the user's with the scheduler, and two with a worker of two threads."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with hosts.network(folder, 3) as net, dask_cluster(binary, folder, net, {1: 2, 2: 2}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("storage", ["mount", "preload", "staging"])
+def test_a_workflow_runs_on_the_workers_and_leaves_nothing(cluster: DaskCluster, storage: str) -> None:
+    cluster.script(FAN)
+    done = cluster.run("--workers", "2", "--storage", storage)
+    assert done.returncode == 0, done.stderr
+    assert (cluster.out / "C.txt").read_text() == FAN_RESULT
+    report = cluster.run_json
+    assert [node["name"] for node in report["nodes"]] == [cluster.net.address(1), cluster.net.address(2)]
+    assert {task["node"] for task in report["tasks"]} == {0, 1}, "both hosts had tasks"
+    assert report["settings"]["slots"] == 4 and report["settings"]["mode"] == storage
+    assert report["warnings"] == []
+    cluster.assert_nothing_left()
+
+
+def test_copies_run_where_what_they_copy_was_made(cluster: DaskCluster) -> None:
+    cluster.script(FAN)
+    assert cluster.run("--workers", "2").returncode == 0
+    tasks = cluster.run_json["tasks"]
+    node_of = {output["name"] if isinstance(output, dict) else output: task["node"] for task in tasks for output in task["outputs"]}
+    pairs = [(node_of[f"A[{k}]"], node_of[f"B[{k}]"]) for k in range(8)]
+    assert sum(made == copied for made, copied in pairs) >= 7, pairs

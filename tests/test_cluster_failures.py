@@ -1,0 +1,114 @@
+"""Hosts, workers and schedulers that die while a run goes on: the right result comes all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+from dask_clusters import DaskCluster, dask_cluster, next_event, next_warning
+from waiting import wait_for
+
+pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
+
+# Eight chains of two tasks, whose second ones wait for the file GO before they copy.
+CHAINS = """
+var i = Data.get("in.txt");
+var a = Data.define("A", 8), b = Data.define("B", 8), c = Data.define("C");
+for (var k = 0; k < 8; k++) {
+    make({from: i, to: a[k], word: "w" + k});
+    shell({from: a[k], to: b[k], script: 'while [ ! -e GO ]; do sleep 0.02; done; cat "$1" > "$2"; echo run >> COUNT'});
+}
+join({from: b, to: c});
+"""
+RESULT = "".join(f"tide\nw{k}\n" for k in range(8))
+
+
+@pytest.fixture
+def cluster(binary: Path, tmp_path: Path) -> Iterator[DaskCluster]:
+    """Three hosts: the user's with the scheduler, and two with a worker of two threads."""
+    with hosts.network(tmp_path, 3) as net, dask_cluster(binary, tmp_path, net, {1: 2, 2: 2}) as made:
+        made.script(CHAINS.replace("GO", str(tmp_path / "go")).replace("COUNT", str(tmp_path / "count")))
+        yield made
+
+
+def started(cluster: DaskCluster, *flags: str) -> subprocess.Popen[str]:
+    """A run in which a second task waits in each of the four slots."""
+    run = cluster.start("--workers", "2", *flags)
+    for _ in range(4):
+        next_event(run, "task_started", tool="shell")
+    return run
+
+
+def finish(cluster: DaskCluster, run: subprocess.Popen[str]) -> list[dict]:
+    """Lets the run go on to its end; returns its tasks."""
+    (cluster.folder / "go").touch()
+    run.stdout.read()
+    assert run.wait(timeout=100) == 0, cluster.errors()
+    assert (cluster.out / "C.txt").read_text() == RESULT
+    cluster.assert_nothing_left()
+    return cluster.run_json["tasks"]
+
+
+def test_tasks_and_data_of_a_killed_node_are_made_again(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    os.kill(cluster.node_of(1), signal.SIGKILL)
+    next_warning(run, "is lost")
+    tasks = finish(cluster, run)
+    again = [task["tool"] for task in tasks if task["attempts"] > 1]
+    assert 0 < again.count("make") < 8, "only what lay there was made again"
+
+
+def test_a_killed_agent_takes_its_tools_along_and_the_host_computes_on(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    os.kill(cluster.agent_of(2), signal.SIGKILL)
+    next_warning(run, "is lost")
+    tasks = finish(cluster, run)
+    assert any(task["attempts"] > 1 for task in tasks)
+
+
+def test_a_worker_that_its_nanny_restarts_finds_its_tasks(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    log = (cluster.folder / "w1.log").read_bytes
+    registered = log().count(b"Registered to")
+    nanny = cluster.processes["w1"].pid
+    for pid in children(nanny):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: log().count(b"Registered to") > registered, "the nanny did not restart its worker")
+    tasks = finish(cluster, run)
+    assert all(task["attempts"] == 1 for task in tasks), "nothing ran again"
+
+
+def test_tasks_go_on_while_the_scheduler_is_away(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    cluster.kill("scheduler")
+    next_warning(run, "cannot be reached")
+    for worker in ("w1", "w2"):
+        cluster.kill(worker)
+    (cluster.folder / "go").touch()
+    count = cluster.folder / "count"
+    wait_for(lambda: count.exists() and len(count.read_text().split()) >= 4, "the tasks did not go on")
+    cluster.start_scheduler()
+    cluster.start_worker("w1", 1, 2)
+    cluster.start_worker("w2", 2, 2)
+    tasks = finish(cluster, run)
+    assert all(task["attempts"] == 1 for task in tasks), "nothing ran again"
+
+
+def test_a_host_that_is_cut_off_loses_its_lease(cluster: DaskCluster) -> None:
+    run = started(cluster, "--lease", "5")
+    cluster.net.cut(2)
+    next_warning(run, "is lost")
+    (cluster.folder / "go").touch()
+    run.stdout.read()
+    assert run.wait(timeout=100) == 0, cluster.errors()
+    assert (cluster.out / "C.txt").read_text() == RESULT
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
