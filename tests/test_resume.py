@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,6 +225,24 @@ def test_what_has_changed_since_is_refused_and_named(resumable: Resumable, bench
     (bench.data / "in.txt").write_text("ebb\n")
     assert "input in, in.txt, has changed" in refused()
     assert "no run has its journal there" in bench.tidemill("run", bench.workflow, "--resume", "nothing").stderr
+
+
+def test_the_run_alone_says_what_is_resumed_and_how(resumable: Resumable, bench: Workbench) -> None:
+    resumable.kill_after(3, "--keep")
+    resumable.log.unlink()
+    resumable.gate.touch()
+    elsewhere = bench.root / "elsewhere"
+    elsewhere.mkdir()
+    command = [str(bench.binary), "run", "--resume", os.path.relpath(bench.report, elsewhere), "--json"]
+    done = subprocess.run(command, cwd=elsewhere, env=bench.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(event["settled"], event["again"]) for event in events if event["event"] == "resumed"] == [(3, 0)]
+    assert resumable.ran() == ["d"]
+    assert list(elsewhere.iterdir()) == []
+    nothing = bench.tidemill("run")
+    assert nothing.returncode == 2
+    assert "WORKFLOW" in nothing.stderr
 
 
 def test_a_comment_in_the_script_is_no_change(resumable: Resumable, bench: Workbench) -> None:

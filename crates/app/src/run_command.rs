@@ -3,7 +3,7 @@
 use crate::args::{RunArgs, StorageArg};
 use crate::console;
 use crate::data_directory::REPORTS;
-use crate::{export_filter, progress, recorded_run, signals, source};
+use crate::{export_filter, progress, recorded_run, resume_args, signals, source};
 use base::Problem;
 use report::{RunOutcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
@@ -18,6 +18,16 @@ const SPACE_WAIT: Duration = Duration::from_secs(10);
 /// Runs the workflow, writes its report, and returns the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let resume = args.resume.as_deref().map(recorded_run::directory).transpose().map_err(|problem| vec![problem])?;
+    match resume {
+        Some(directory) if args.source.workflow.as_os_str().is_empty() => {
+            let (args, directory) = resume_args::as_begun(args, &directory).map_err(|problem| vec![problem])?;
+            run_or_resume(&args, Some(directory))
+        }
+        resume => run_or_resume(args, resume),
+    }
+}
+
+fn run_or_resume(args: &RunArgs, resume: Option<PathBuf>) -> Result<u8, Vec<Problem>> {
     let report = resume.as_deref().or(args.report.as_deref()).unwrap_or(Path::new(REPORTS));
     let loaded = source::load(&args.source, &[&args.out, report])?;
     let spec = spec(args, loaded, resume)?;
