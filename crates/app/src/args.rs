@@ -338,6 +338,10 @@ pub struct RunArgs {
     /// tidemill-report. Without WORKFLOW with the flags that it began with
     #[arg(long, value_name = "RUN", conflicts_with = "on")]
     pub resume: Option<PathBuf>,
+    /// Let results of an earlier run stand in for tasks with the same tool, parameters and content
+    /// of inputs: RUN is the directory of its report, or its name below tidemill-report
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "resume"])]
+    pub reuse: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the
     /// free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]

@@ -201,6 +201,9 @@ fn sentence(event: &RunEvent) -> Option<String> {
                 if *settled == 1 { "task is" } else { "tasks are" }
             ))
         }
+        RunEvent::Reused { from, tasks } => {
+            Some(format!("the results of {tasks} {} are reused from run {from}", plural(*tasks, "task")))
+        }
         RunEvent::TaskRetried { task, tool, reason } => {
             Some(format!("task {} {tool} is tried again: {reason}", task.0))
         }

@@ -121,6 +121,7 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
         space_wait: space_wait().map_err(|problem| vec![problem])?,
         grace: exec::GRACE,
         resume,
+        reuse: args.reuse.as_deref().map(recorded_run::directory).transpose().map_err(|problem| vec![problem])?,
         cluster: args.cluster.spec().map_err(|problem| vec![problem])?,
         flow: loaded.flow.into(),
     })

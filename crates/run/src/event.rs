@@ -31,6 +31,13 @@ pub enum RunEvent {
         /// gone.
         again: usize,
     },
+    /// Results of another run stand in for tasks.
+    Reused {
+        /// Name of the other run.
+        from: String,
+        /// Number of tasks that do not run.
+        tasks: usize,
+    },
     /// An attempt of a task starts.
     TaskStarted {
         /// Id of the task.
@@ -140,6 +147,7 @@ impl RunEvent {
                 "tasks": tasks, "slots": slots, "storage": storage, "storage_line": storage_line, "memory": memory.0})
             }
             Self::Resumed { settled, again } => json!({"event": "resumed", "settled": settled, "again": again}),
+            Self::Reused { from, tasks } => json!({"event": "reused", "from": from, "tasks": tasks}),
             Self::TaskStarted { task, tool, attempt } => {
                 json!({"event": "task_started", "task": task.0, "tool": tool, "attempt": attempt})
             }

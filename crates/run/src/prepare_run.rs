@@ -5,7 +5,7 @@ use crate::layout;
 use crate::memory::{MemoryBudget, PoolSize};
 use crate::overwrites::{NamedPath, overwrites};
 use crate::preflight;
-use crate::resume::{Resumption, Settled};
+use crate::resume::{Resumption, Reuse, Settled};
 use crate::spec::RunSpec;
 use crate::start::exports;
 use crate::storage_choice::{StorageChoice, ToolSupport, choose};
@@ -36,13 +36,21 @@ pub struct PreparedRun {
     pub warnings: Vec<String>,
     /// Journal and state of the run that goes on, if one does.
     pub resumed: Option<(JournalWriter, JournalState)>,
-    /// What is done of that run; the scheduler knows it.
+    /// What is done of that run, or reused from another one; the scheduler knows it.
     pub settled: Settled,
+    /// What is reused of another run, if the user named one.
+    pub reused: Option<Reuse>,
 }
 
 impl PreparedRun {
-    /// Takes over the run that was killed, if the user asked for that.
+    /// Takes over the run that was killed, or results of another one, if the user asked for that.
     fn resume(mut self, spec: &RunSpec) -> Result<Self, Vec<Problem>> {
+        if let Some(directory) = &spec.reuse {
+            let mut reused = Reuse::find(spec, directory, &self.programs)?;
+            self.settled = std::mem::take(&mut reused.settled);
+            self.scheduler.restore(&self.settled.tasks, |data| self.settled.restored(data));
+            self.reused = Some(reused);
+        }
         let Some(directory) = &spec.resume else { return Ok(self) };
         let Resumption { writer, state, settled } = Resumption::open(spec, directory, &self.programs)?;
         self.scheduler.restore(&settled.tasks, |data| settled.restored(data));
@@ -83,6 +91,7 @@ pub fn prepare(spec: &RunSpec) -> Result<PreparedRun, Vec<Problem>> {
             warnings: spec.warnings.iter().cloned().chain(pool.lowered).collect(),
             resumed: None,
             settled: Settled::default(),
+            reused: None,
         }
         .resume(spec),
         _ => Err(problems),

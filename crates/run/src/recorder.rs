@@ -5,7 +5,7 @@ use crate::export::ExportedFile;
 use crate::keep_failed;
 use crate::outcome::AttemptOutcome;
 use crate::provenance::InputHashes;
-use crate::resume::Settled;
+use crate::resume::{Reuse, Settled};
 use crate::run_journal::RunJournal;
 use base::ByteSize;
 use flow::{DataId, TaskId};
@@ -241,6 +241,13 @@ impl Recorder {
 
     /// Records the hashes of tools and inputs.
     pub fn hashed(&mut self, hashes: InputHashes) {
+        let tool_hashes = hashes
+            .tools
+            .iter()
+            .filter_map(|tool| Some(JournalRecord::ToolHashed { tool: tool.name.clone(), hash: tool.hash.clone()? }));
+        let input_hashes =
+            hashes.inputs.iter().map(|(data, hash, _)| JournalRecord::InputHashed { data: *data, hash: hash.clone() });
+        self.journal.write_all(tool_hashes.chain(input_hashes));
         self.run.provenance.tools = hashes.tools;
         for (id, hash, bytes) in hashes.inputs {
             let member = self.member(id);
@@ -348,6 +355,25 @@ impl Recorder {
             (member.bytes, member.written_s) = (Some(trace.bytes), Some(at(trace.written_ms)));
             if let Some(export) = &trace.exported {
                 (member.exported, member.hash) = (Some(export.path.clone()), Some(export.hash.clone()));
+            }
+        }
+    }
+
+    /// Fills in the tasks for which results of another run stand in.
+    pub fn reuse(&mut self, flow: &CheckedWorkflow, settled: &Settled, reused: &Reuse) {
+        let start = Some(Seconds(0.0));
+        for id in &settled.tasks {
+            let wrote = flow.outputs(*id).filter_map(|data| Some((data, *reused.bytes.get(&data)?))).collect();
+            let (task, from) = (*id, reused.run.clone());
+            self.journal.write(JournalRecord::Reused { task, from: from.clone(), wrote });
+            let task = self.task(*id);
+            (task.status, task.reason, task.end_s, task.reused) = (Status::Done, None, start, Some(from));
+            for data in flow.outputs(*id) {
+                let member = self.member(data);
+                (member.bytes, member.written_s) = (reused.bytes.get(&data).copied(), start);
+                if let Some(export) = reused.in_place.get(&data).cloned() {
+                    self.exported(data, export.path, ExportedFile { bytes: export.bytes, hash: export.hash });
+                }
             }
         }
     }

@@ -94,6 +94,11 @@ impl RunFiles {
         Ok(())
     }
 
+    /// True for a member of [`Self::bind_exported`].
+    pub fn is_bound_output(&self, id: DataId) -> bool {
+        self.exported.contains_key(&id)
+    }
+
     fn host_path(&self, id: DataId) -> Option<PathBuf> {
         layout::host_path(&self.flow, id).map(|path| self.data_dir.join(path))
     }

@@ -81,7 +81,7 @@ pub async fn run(
         programs: prepared.programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
-        settled: prepared.settled.tasks,
+        settled: prepared.settled,
     };
     let event_loop = EventLoop::new(
         context,
@@ -129,7 +129,11 @@ fn begin_records(spec: &RunSpec, prepared: &mut PreparedRun, begun: Instant) -> 
     let Some((writer, state)) = prepared.resumed.take() else {
         let mut journal = RunJournal::begin(spec, &head, &prepared.programs)?;
         journal.write(joined);
-        return Ok(Recorder::new(blank_report(spec, &head), journal, begun));
+        let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
+        if let Some(reused) = &prepared.reused {
+            recorder.reuse(&spec.flow, &prepared.settled, reused);
+        }
+        return Ok(recorder);
     };
     let mut journal = RunJournal::new(writer);
     journal.write_all(prepared.settled.records().chain([joined]));
@@ -151,6 +155,9 @@ fn announce(spec: &RunSpec, prepared: &PreparedRun, on_event: &mut dyn FnMut(&Ru
     if spec.resume.is_some() {
         let (settled, again) = (prepared.settled.tasks.len(), prepared.settled.again.len());
         on_event(&RunEvent::Resumed { settled, again });
+    }
+    if let Some(reused) = &prepared.reused {
+        on_event(&RunEvent::Reused { from: reused.run.clone(), tasks: prepared.settled.tasks.len() });
     }
     prepared.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
 }
@@ -277,13 +284,8 @@ pub fn exports(spec: &RunSpec) -> ExportPlan {
     }
 }
 
-/// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
-/// for the remaining hashes.
-pub fn hash_in_background(
-    spec: &RunSpec,
-    programs: &HashMap<ToolId, PathBuf>,
-    cancel: &CancellationToken,
-) -> JoinHandle<InputHashes> {
+/// The tools and inputs of a run, to be hashed.
+pub fn hash_targets(spec: &RunSpec, programs: &HashMap<ToolId, PathBuf>) -> HashTargets {
     let workflow = spec.flow.workflow();
     let mut programs: Vec<(&ToolId, &PathBuf)> = programs.iter().collect();
     programs.sort();
@@ -292,10 +294,20 @@ pub fn hash_in_background(
         program: program.clone(),
     };
     let path_of = |id| layout::host_path(&spec.flow, id).map(|path| (id, spec.data_dir.join(path)));
-    let of = HashTargets {
+    HashTargets {
         tools: programs.into_iter().map(resolved).collect(),
         inputs: (0..workflow.data_count()).map(DataId).filter_map(path_of).collect(),
-    };
+    }
+}
+
+/// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
+/// for the remaining hashes.
+pub fn hash_in_background(
+    spec: &RunSpec,
+    programs: &HashMap<ToolId, PathBuf>,
+    cancel: &CancellationToken,
+) -> JoinHandle<InputHashes> {
+    let of = hash_targets(spec, programs);
     let (cancel, mut versions) = (cancel.clone(), ToolVersions::new(task_environment(&spec.run_id), cancel.clone()));
     tokio::spawn(async move {
         let mut stated = Vec::new();

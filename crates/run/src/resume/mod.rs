@@ -7,11 +7,15 @@
 //! ```
 //!
 //! An embedded pool ends with its process, so of a run on one host only what was exported is left.
+//! With `--reuse`, results of another run stand in for tasks in the same way ([`Reuse`]).
+//!
 //! A caller with a pool that lives adds what is there to the existing data.
 
 mod difference;
+mod reuse;
 mod settle;
 
+pub use reuse::Reuse;
 pub use settle::{ExistingData, Settled, settle};
 
 use crate::event_loop::ExportPlan;
@@ -56,8 +60,8 @@ impl Resumption {
         check_files(spec, &state, programs)?;
         let plan = exports(spec);
         let found = exports_found(spec, &state);
-        let in_place: HashSet<DataId> =
-            found.keys().copied().filter(|data| is_in_place(*data, &state, &plan)).collect();
+        let in_place = found.iter().filter(|(data, export)| is_in_place(**data, export, &plan));
+        let in_place: HashSet<DataId> = in_place.map(|(data, _)| *data).collect();
         let existing = found.into_iter().map(|(data, file)| (data, ExistingData::of_file(file))).collect();
         let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == journal::TaskPhase::Done);
         let settled = settle(&spec.flow, is_done, &plan, &in_place, existing);
@@ -66,9 +70,8 @@ impl Resumption {
 }
 
 /// True if a member was exported to the path where this run would export it.
-fn is_in_place(data: DataId, state: &JournalState, plan: &ExportPlan) -> bool {
-    let exported = state.exported(data).map(|export| Path::new(&export.path));
-    plan.places.get(&data).is_some_and(|place| exported == Some(place.as_path()))
+fn is_in_place(data: DataId, export: &ExportTrace, plan: &ExportPlan) -> bool {
+    plan.places.get(&data).is_some_and(|place| place == Path::new(&export.path))
 }
 
 /// Exported files that are as they were written: same length, same content.

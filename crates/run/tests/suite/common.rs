@@ -30,6 +30,7 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         space_wait: Duration::from_millis(200),
         grace: Duration::from_millis(200),
         resume: None,
+        reuse: None,
         cluster: None,
     }
 }
