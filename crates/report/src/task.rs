@@ -19,6 +19,9 @@ pub struct TaskRecord {
     /// The reason why the task did not succeed; none if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
+    /// The run whose results stood in for it; it never started then. None for all other tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<String>,
     /// The number of attempts; 0 if it never started.
     pub attempts: u32,
     /// The slot in which it ran, from 0: the lowest, if it had several; none if it never started.

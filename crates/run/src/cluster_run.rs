@@ -7,6 +7,7 @@ use crate::event_loop::{EventLoop, LoopContext};
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
+use crate::resume::Settled;
 use crate::run_files::RunFiles;
 use crate::run_journal::RunJournal;
 use crate::spec::{ClusterSpec, RunSpec};
@@ -65,6 +66,7 @@ pub async fn run_on_cluster(
         programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
+        settled: Settled::default(),
     };
     let scheduler = scheduler(&spec);
     let event_loop =

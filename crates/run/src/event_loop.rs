@@ -25,6 +25,7 @@ use crate::machine::MachineMeter;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::recorder::{EndedAttempt, Recorder, StartDetails};
+use crate::resume::Settled;
 use crate::run_files::{PoolAccess, RunFiles};
 use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
@@ -80,6 +81,8 @@ pub struct LoopContext {
     pub keep: bool,
     /// Directory for failed tasks, if they are kept.
     pub keep_failed: Option<KeepFailed>,
+    /// What an earlier process of the run, or another run, has done.
+    pub settled: Settled,
 }
 
 /// An attempt that runs.
@@ -131,7 +134,8 @@ impl<'a> EventLoop<'a> {
         on_event: &'a mut dyn FnMut(&RunEvent),
         cancel: CancellationToken,
     ) -> Self {
-        let eta = EtaEstimator::new(context.flow.workflow());
+        let mut eta = EtaEstimator::new(context.flow.workflow());
+        context.settled.tasks.iter().for_each(|task| eta.skipped(context.flow.task(*task)));
         let meter = MachineMeter::new();
         recorder.run.machine_use = meter.as_ref().map(MachineMeter::blank);
         Self {
@@ -164,6 +168,9 @@ impl<'a> EventLoop<'a> {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut cancelled = false;
         self.report_pool_state();
+        for data in std::mem::take(&mut self.context.settled.unexported) {
+            self.export(data);
+        }
         self.send_event(SchedulerEvent::Begin);
         while !self.ended || !self.exporting.is_empty() {
             let executor = &mut *self.executor;
@@ -486,7 +493,8 @@ impl<'a> EventLoop<'a> {
     /// The run's files, if a task wrote the member; `None` for inputs. Inputs stay until the end of
     /// the run (docs/SEMANTICS.md): bound ones take no memory.
     fn files_of(&self, data: DataId) -> Option<&RunFiles> {
-        self.context.files.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
+        let files = self.context.files.as_ref().filter(|_| self.context.flow.writer_of(data).is_some());
+        files.filter(|files| !files.is_bound_output(data))
     }
 
     fn remove(&mut self, data: DataId) {
