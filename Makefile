@@ -117,7 +117,7 @@ check: $(VENV)/.ready
 	$(PYTHON) tests/tidy.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/python -m mypy --config-file tests/python/mypy.ini python/tidemill
+	$(VENV)/bin/python -m mypy --config-file tests/python/mypy.ini python/tidemill python/carrier
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: licences and advisories not checked"; fi
 
 fix: $(VENV)/.ready

@@ -89,9 +89,8 @@ class DaskCluster:
     def start_scheduler(self) -> None:
         """Starts the scheduler, and waits until it listens."""
         address = self.net.address(self.scheduler_host)
-        self.spawn(
-            "scheduler", self.scheduler_host, sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", address, "--port", str(PORT), "--no-dashboard"
-        )
+        words = ["--host", address, "--port", str(PORT), "--no-dashboard"]
+        self.spawn("scheduler", self.scheduler_host, sys.executable, "-m", "distributed.cli.dask_scheduler", *words)
 
     def start_worker(self, name: str, host: int, threads: int = 1, *flags: str, extra: dict[str, str] | None = None, hidden: Sequence[Path] = ()) -> None:
         """Starts a worker on a host, which sees empty directories in place of the hidden ones."""

@@ -40,7 +40,7 @@ def test_a_workflow_runs_on_the_workers_and_leaves_nothing(cluster: DaskCluster,
     report = cluster.run_json
     assert [node["name"] for node in report["nodes"]] == [cluster.net.address(1), cluster.net.address(2)]
     assert {task["node"] for task in report["tasks"]} == {0, 1}, "both hosts had tasks"
-    assert report["settings"]["slots"] == 4 and report["settings"]["mode"] == storage
+    assert (report["settings"]["slots"], report["settings"]["mode"]) == (4, storage)
     assert report["warnings"] == []
     cluster.assert_nothing_left()
 

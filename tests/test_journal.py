@@ -115,6 +115,9 @@ def test_explain_tells_that_a_run_was_killed(bench: Workbench, gate: Path) -> No
     assert (account["run_condition"], account["condition"]) == ("killed", "running")
     assert "ran when the run was killed" in bench.tidemill("explain", bench.report, 0).stdout
     assert "was killed" in bench.tidemill("top", bench.report).stdout
+    # The next run removes what the killed one left.
+    gate.touch()
+    assert bench.run().code == 0
 
 
 def test_top_shows_slots_tools_and_counts_of_a_run_under_way(bench: Workbench, gate: Path) -> None:

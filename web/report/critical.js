@@ -3,11 +3,20 @@
 
 import { byId, el } from "./dom.js";
 import { taskLink } from "./drawer.js";
+import { CAUSES, partsOf } from "./facts.js";
 import * as words from "./format.js";
 import { stretchesOf } from "./model.js";
+import { partName, stacked, sumOf } from "./stacked.js";
 
 /** Rows shown at first. */
 const SHOWN = 12;
+
+/** Columns of what the time of a row was spent on. */
+const SPENT = [
+  { name: "waiting", tone: "slot" },
+  { name: "moving", tone: "moving" },
+  { name: "computing", tone: "computing" },
+];
 
 /** Fills the section, or leaves it hidden if nothing ran. */
 export function startCritical(model, shared, colours) {
@@ -21,7 +30,8 @@ export function startCritical(model, shared, colours) {
     shared.open(model.tasks[id], document.activeElement);
   };
   const body = el("tbody");
-  const table = el("table", {}, el("thead", {}, el("tr", {}, ["from", "to", "tool", "tasks", "waited for"].map(heading))), body);
+  const names = ["from", "to", "tool", "tasks", "waited for", ...(run.critical_path.causes ? ["shares", ...SPENT] : [])];
+  const table = el("table", {}, el("thead", {}, el("tr", {}, names.map(heading))), body);
   const swatches = [];
   const row = (stretch) => {
     const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
@@ -59,8 +69,8 @@ function sentence({ critical_path: path, totals }) {
 }
 
 function heading(name) {
-  const number = name === "from" || name === "to";
-  return el("th", { scope: "col", class: number ? "number" : null }, name);
+  const number = name === "from" || name === "to" || SPENT.includes(name);
+  return el("th", { scope: "col", class: number ? "number" : null }, SPENT.includes(name) ? partName(name) : name);
 }
 
 function rowOf(model, { tool, steps }, swatch, go) {
@@ -78,10 +88,20 @@ function rowOf(model, { tool, steps }, swatch, go) {
     el("td", {}, el("span", { class: "tool-name" }, swatch, tool)),
     el("td", {}, tasks),
     el("td", {}, causes(steps)),
+    first.causes ? spent(steps) : null,
   );
 }
 
-const CAUSES = {
+/** What the time of the steps of a row was spent on: a bar, and numbers. */
+function spent(steps) {
+  const sums = Object.fromEntries(CAUSES.map(([field]) => [field, steps.reduce((sum, { causes }) => sum + causes[field], 0)]));
+  const parts = partsOf(sums, CAUSES);
+  const amount = ({ text }) => el("td", { class: "number" }, text);
+  // Waiting for data is what the steps before show.
+  return [el("td", { class: "shares" }, stacked(parts, sumOf(parts))), parts.slice(1).map(amount)];
+}
+
+const CONDITIONS = {
   start: "the start of the run",
   data: "the output of the one before",
   after: "the end of the one before",
@@ -92,11 +112,11 @@ const CAUSES = {
 function causes(steps) {
   const [first, ...others] = steps.map((step) => step.waited_for);
   const same = others.every((cause) => cause === others[0]);
-  if (others.length === 0) return CAUSES[first];
-  if (same && first === others[0]) return `each for ${CAUSES[first]}`;
+  if (others.length === 0) return CONDITIONS[first];
+  if (same && first === others[0]) return `each for ${CONDITIONS[first]}`;
   const slots = others.filter((cause) => cause === "slot").length;
   const rest = same
     ? { slot: "its slot", data: "its data", after: "its turn" }[others[0]]
     : `the one before, ${words.count(slots)} of them for its slot`;
-  return `${CAUSES[first]}, then each for ${rest}`;
+  return `${CONDITIONS[first]}, then each for ${rest}`;
 }

@@ -2,9 +2,10 @@
 // when it closes.
 
 import { byId, el } from "./dom.js";
-import { linesOf, statusOf, titleOf, toneOf } from "./facts.js";
+import { CAUSES, ORIGINS, partsOf, runLines, statusOf, titleOf, toneOf } from "./facts.js";
 import * as words from "./format.js";
 import { chainOf, neighboursOf, placesOf } from "./model.js";
+import { amountsOf } from "./stacked.js";
 
 /** Maximum number of names in a list; the rest are only counted. */
 const LISTED_MAX = 40;
@@ -39,7 +40,9 @@ function contents(model, task, go) {
   return [
     el("p", { class: toneOf(task) ?? "muted" }, statusOf(task)),
     task.reason ? reasonOf(model, task, go) : null,
-    facts(task),
+    facts(model, task),
+    task.causes ? amountsOf("Time by cause", partsOf(task.causes, CAUSES)) : null,
+    task.reads ? amountsOf("Bytes read, by where they lay", partsOf(task.reads, ORIGINS)) : null,
     commandOf(task),
     outputOf(task),
     dataOf(model, "Reads", task.inputs),
@@ -49,7 +52,7 @@ function contents(model, task, go) {
   ].filter(Boolean);
 }
 
-function facts(task) {
+function facts(model, task) {
   const more = [
     ["attempts", words.count(task.attempts)],
     ["exit code", task.exit_code === null ? "–" : String(task.exit_code)],
@@ -57,8 +60,7 @@ function facts(task) {
     ["memory", words.bytes(task.peak_memory_bytes ?? task.max_rss_bytes)],
     ["script", task.line > 0 ? `line ${task.line}` : "–"],
   ];
-  // The first line is the status, which the heading shows.
-  const lines = [...linesOf(task).slice(1, 4), ...more];
+  const lines = [...runLines(model, task), ...more];
   return el(
     "dl",
     { class: "facts" },

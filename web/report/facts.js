@@ -2,6 +2,7 @@
 
 import * as words from "./format.js";
 import { lengthOf } from "./model.js";
+import { nodeName } from "./nodes.js";
 
 /** The title: `Task 17 · Predict`. */
 export function titleOf(task) {
@@ -30,25 +31,65 @@ export function toneOf(task) {
   return { done: null, failed: "bad", cancelled: "stopped" }[task.status] ?? null;
 }
 
-/** The lines of the card. */
-export function linesOf(task, earlier = null) {
-  const { waited_s: waited } = task;
+/** The lines of the card, of the last attempt or of one of `task.earlier`. */
+export function linesOf(model, task, attempt = task) {
+  const { input_bytes: input, output_bytes: output } = task;
   return [
-    ["status", earlier === null ? statusOf(task) : `an earlier attempt: ${earlier}`, earlier === null ? toneOf(task) : "bad"],
-    ["ran", task.start_s === null ? "never" : `${words.seconds(lengthOf(task))}, from ${words.seconds(task.start_s)}`],
-    ["slot", task.slot === null ? "–" : `${task.slot}${(task.cpus ?? 1) > 1 ? ` (${task.cpus} slots)` : ""}`],
-    ["waited", waited === undefined ? "–" : `${words.seconds(waited)} for a slot, or space`],
-    ["read", `${words.bytes(task.input_bytes)} · ${listed(task.inputs)}`],
-    ["wrote", `${words.bytes(task.output_bytes)} · ${listed(task.outputs)}`],
+    attempt === task ? ["status", statusOf(task), toneOf(task)] : ["status", `an earlier attempt: ${attempt.text}`, "bad"],
+    ...runLines(model, task, attempt),
+    ["read", `${words.bytes(input)} · ${listed(task.inputs)}`],
+    ...(task.reads
+      ? [
+          [
+            "of this",
+            partsOf(task.reads, ORIGINS)
+              .map(({ name, text }) => `${text} ${name}`)
+              .join(", "),
+          ],
+        ]
+      : []),
+    ["wrote", `${words.bytes(output)} · ${listed(task.outputs)}`],
   ];
 }
 
+/** The lines about the time and the place of an attempt. */
+export function runLines(model, task, attempt = task) {
+  const { waited_s: waited, causes } = task;
+  const node = nodeName(model, attempt);
+  return [
+    ["ran", attempt.start_s === null ? "never" : `${words.seconds(lengthOf(attempt))}, from ${words.seconds(attempt.start_s)}`],
+    ...(node === null ? [] : [["node", node]]),
+    ["slot", attempt.slot === null ? "–" : `${attempt.slot}${(task.cpus ?? 1) > 1 ? ` (${task.cpus} slots)` : ""}`],
+    ["waited", waited === undefined ? "–" : `${words.seconds(waited)} for a slot, or space`],
+    ...(causes ? [["moving", words.seconds(causes.moving_s)]] : []),
+  ];
+}
+
+/** What time was spent on, and where bytes came from: field, name, CSS class, the value as text. */
+export const CAUSES = [
+  ["data_s", "waiting for data", "data", words.seconds],
+  ["slot_s", "waiting for a slot, or space", "slot", words.seconds],
+  ["moving_s", "moving", "moving", words.seconds],
+  ["computing_s", "computing", "computing", words.seconds],
+];
+export const ORIGINS = [
+  ["local", "local", "computing", words.bytes],
+  ["cached", "cached", "cached", words.bytes],
+  ["remote", "remote", "moving", words.bytes],
+];
+
+/** The parts of `sums` by `kinds`, one of the above: `{ field, name, tone, value, text }`. */
+export function partsOf(sums, kinds) {
+  return kinds.map(([field, name, tone, show]) => ({ field, name, tone, value: sums[field], text: show(sums[field]) }));
+}
+
 /** The facts in one sentence, for screen readers. */
-export function spoken(task) {
+export function spoken(model, task) {
+  const node = nodeName(model, task);
   const when =
     task.start_s === null
       ? "never ran"
-      : `ran ${words.seconds(lengthOf(task))} from ${words.seconds(task.start_s)} in slot ${task.slot}`;
+      : `ran ${words.seconds(lengthOf(task))} from ${words.seconds(task.start_s)} in slot ${task.slot}${node === null ? "" : ` of ${node}`}`;
   return `${titleOf(task)}, ${statusOf(task)}, ${when}.`;
 }
 

@@ -7,47 +7,87 @@
 const TOUCHING_S = 2e-6;
 
 /**
- * Returns `{ bars, lanes }`: bars `{ task, lane, span, start, end, earlier }`, ordered by lane and
- * start; `lanes[i]` is the index in `bars` of lane i's first bar (with one more at the end). A bar
- * is in its task's slot or, if that is occupied, in the first free lane.
+ * Returns `{ bars, lanes, groups }`: bars `{ task, attempt, lane, span, start, end, earlier }`,
+ * ordered by lane and start; `lanes[i]` is the index in `bars` of lane i's first bar (with one more
+ * at the end). A bar is in its attempt's slot or, if that is occupied, in the first free lane.
+ *
+ * The lanes of each of the `nodes` are a group `{ node, first, lane, count }`: its first slot, its
+ * first lane, the number of its lanes. Without nodes there is one group, with node null.
  */
-export function barsOf(tasks, slots) {
+export function barsOf(tasks, slots, nodes = []) {
+  const groups = nodes.length > 0 ? nodes.map(groupOf) : [groupOf({ first_slot: 0, slots }, null)];
   const bars = attemptsOf(tasks).sort((a, b) => a.start - b.start || a.task.id - b.task.id);
-  const ends = new Array(Math.max(1, slots)).fill(-Infinity);
   for (const bar of bars) {
-    place(bar, ends);
+    const { first, ends } = groups[bar.attempt.node ?? 0] ?? groups[0];
+    place(bar, (bar.attempt.slot ?? 0) - first, ends);
     for (let lane = bar.lane; lane < bar.lane + bar.span; lane += 1) ends[lane] = bar.end;
   }
+  const laneCount = stack(groups);
+  for (const bar of bars) bar.lane += (groups[bar.attempt.node ?? 0] ?? groups[0]).lane;
   bars.sort((a, b) => a.lane - b.lane || a.start - b.start);
-  const lanes = ends.map((_, lane) => lowest(bars.length, (at) => bars[at].lane >= lane));
-  return { bars, lanes: [...lanes, bars.length] };
+  const lanes = Array.from({ length: laneCount + 1 }, (_, lane) => lowest(bars.length, (at) => bars[at].lane >= lane));
+  return { bars, lanes, groups: groups.map(({ node, first, lane, ends }) => ({ node, first, lane, count: ends.length })) };
+}
+
+function groupOf({ first_slot: first, slots }, node) {
+  return { node, first, lane: 0, ends: new Array(Math.max(1, slots)).fill(-Infinity) };
+}
+
+/** Puts the lanes of each group below those of the group before; returns their number. */
+function stack(groups) {
+  let lane = 0;
+  for (const group of groups) {
+    group.lane = lane;
+    lane += group.ends.length;
+  }
+  return lane;
 }
 
 function attemptsOf(tasks) {
   const bars = [];
   for (const task of tasks) {
-    for (const { slot, start_s: start, end_s: end, text } of task.earlier ?? [])
-      bars.push({ task, slot, start, end, earlier: text });
+    for (const attempt of task.earlier ?? [])
+      bars.push({ task, attempt, start: attempt.start_s, end: attempt.end_s, earlier: attempt.text });
     if (task.start_s === null) continue;
-    bars.push({ task, slot: task.slot ?? 0, start: task.start_s, end: task.end_s ?? task.start_s, earlier: null });
+    bars.push({ task, attempt: task, start: task.start_s, end: task.end_s ?? task.start_s, earlier: null });
   }
   return bars;
 }
 
-function place(bar, ends) {
-  const free = (lane) => lane < ends.length && ends[lane] <= bar.start + TOUCHING_S;
+function place(bar, slot, ends) {
+  const free = (lane) => lane >= 0 && lane < ends.length && ends[lane] <= bar.start + TOUCHING_S;
   const span = bar.task.cpus ?? 1;
   const fits = (from, size) => {
     for (let lane = from; lane < from + size; lane += 1) if (!free(lane)) return false;
     return true;
   };
   bar.span = span;
-  bar.lane = bar.slot;
+  bar.lane = slot;
   if (fits(bar.lane, span)) return;
   for (bar.lane = 0; bar.lane + span <= ends.length; bar.lane += 1) if (fits(bar.lane, span)) return;
   bar.span = 1;
   bar.lane = ends.findIndex((_, lane) => free(lane));
   if (bar.lane < 0) bar.lane = ends.push(-Infinity) - 1;
+}
+
+/**
+ * The rows of `groups` from pixel `top` on: `{ tops, bottom }` with the top of each lane. A heading
+ * of `headHeight` is above each group.
+ */
+export function rowsOf(groups, top, laneHeight, headHeight) {
+  const tops = [];
+  let y = top;
+  for (const { count } of groups) {
+    y += headHeight;
+    for (let at = 0; at < count; at += 1, y += laneHeight) tops.push(y);
+  }
+  return { tops, bottom: y };
+}
+
+/** The lane at pixel `y`; -1 above the lanes, below them, and in a heading. */
+export function laneAt(tops, laneHeight, y) {
+  const lane = lowest(tops.length, (at) => tops[at] > y) - 1;
+  return lane >= 0 && y < tops[lane] + laneHeight ? lane : -1;
 }
 
 /** The bar at `time` in `lane`, or within `slack` seconds of it; null if there is none. */

@@ -1,6 +1,7 @@
 // The page: reads the embedded run.json and builds the views, which communicate by a few shared
 // values.
 
+import { startCauses } from "./causes.js";
 import { startCritical } from "./critical.js";
 import { startLoad, startMachineMemory, startMemory, startProcessors } from "./curves.js";
 import { byId, watched } from "./dom.js";
@@ -36,6 +37,7 @@ function start() {
   startCharts(run, shared);
   startGraph(model, shared);
   startCritical(model, shared, colours);
+  startCauses(model);
   showElements(run);
   startTasks(model, shared);
   startTools(model, shared, colours);

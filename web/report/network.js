@@ -289,7 +289,7 @@ function tell(state) {
   card(state, at, box.left + view.x + at.x * view.scale, box.top + view.y + (at.y + state.box.nodeHeight) * view.scale);
   announce(
     at.tasks.length === 1
-      ? spoken(state.model.tasks[at.tasks[0]])
+      ? spoken(state.model, state.model.tasks[at.tasks[0]])
       : `${at.tool}, ${underline(at)}${at.failed + at.cancelled > 0 ? `, ${fateOf(at)}` : ""}.`,
   );
 }
@@ -297,7 +297,7 @@ function tell(state) {
 function card(state, node, x, y) {
   if (node.tasks.length === 1) {
     const task = state.model.tasks[node.tasks[0]];
-    showCard(titleOf(task), linesOf(task), x, y);
+    showCard(titleOf(task), linesOf(state.model, task), x, y);
     return;
   }
   const { before, after } = state.links[node.id];

@@ -54,7 +54,7 @@ function paint(canvas, { width, height }, draw, ratio = window.devicePixelRatio 
   draw(context, width, height, colours());
 }
 
-const NAMES = ["paper", "panel", "ink", "muted", "line", "accent", "wait", "bad", "stopped", "font"];
+const NAMES = ["paper", "panel", "ink", "muted", "line", "accent", "wait", "move", "bad", "stopped", "font"];
 let known = null;
 
 /**

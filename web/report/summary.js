@@ -93,6 +93,8 @@ function showMarks({ tasks, run }) {
   const marks = [
     ["failed", tasks.some((task) => task.status === "failed" || task.attempts > 1), "failed"],
     ["interrupted", tasks.some((task) => task.status === "cancelled"), "not finished: the run ended first"],
+    ["moving", tasks.some((task) => task.prepared_s !== undefined), "inputs moved"],
+    ["lost", (run.nodes ?? []).some(({ lost_s: lost }) => lost !== undefined), "node lost"],
     ["critical", (run.critical_path?.steps.length ?? 0) > 0, "critical path"],
   ];
   const shown = marks.filter(([, there]) => there);
@@ -151,7 +153,7 @@ export function showProvenance(run) {
       "machine",
       `${machine.host}, ${machine.system}, ${words.plural(machine.cpus, "processor")}, ${words.bytes(machine.memory_bytes)}`,
     ],
-    ["slots", words.count(settings.slots)],
+    ["slots", words.count(settings.slots) + (run.nodes ? `, on ${words.plural(run.nodes.length, "node")}` : "")],
     ["pool", `up to ${words.bytes(settings.memory_limit_bytes)}; ${settings.mode}: ${settings.mode_reason}`],
     ["data, tools, out", [settings.data, settings.tools, settings.out].map((path) => path ?? "–").join(", ")],
     ["tools ran", `${words.seconds(totals.tool_s)}, of which processor time ${words.seconds(totals.cpu_s)}`],

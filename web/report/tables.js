@@ -2,10 +2,11 @@
 
 import { byId, el } from "./dom.js";
 import { fileOf } from "./drawer.js";
-import { statusOf } from "./facts.js";
+import { ORIGINS, statusOf } from "./facts.js";
 import * as words from "./format.js";
 import { startGrid } from "./grid.js";
 import { lengthOf } from "./model.js";
+import { nodeName } from "./nodes.js";
 
 const TASK_COLUMNS = [
   { name: "task", value: (task) => task.id, show: (task) => String(task.id), number: true, width: "70px" },
@@ -59,9 +60,39 @@ const TASK_COLUMNS = [
   },
 ];
 
+/** Widths of the columns on a cluster, where there are more; 72 pixels for the others. */
+const NARROW = {
+  task: "48px",
+  tool: "minmax(90px, 1fr)",
+  status: "minmax(80px, 1fr)",
+  start: "68px",
+  ran: "66px",
+  waited: "66px",
+  node: "minmax(80px, 0.9fr)",
+  slot: "36px",
+  moving: "66px",
+  outputs: "minmax(80px, 1.1fr)",
+};
+
+/** The columns of tasks, on a cluster with the node, and where bytes that were read lay. */
+function taskColumns(model) {
+  if (!model.run.nodes) return TASK_COLUMNS;
+  const node = (task) => nodeName(model, task);
+  const amount = (name, value, show) => ({ name, value, show: (task) => show(value(task)), number: true, largestFirst: true });
+  const moving = (task) => task.causes?.moving_s;
+  const extra = {
+    slot: [{ name: "node", value: node, show: (task) => node(task) ?? "–" }],
+    read: [amount("moving", moving, words.seconds)],
+    wrote: ORIGINS.map(([field, name]) => amount(name, (task) => task.reads?.[field], words.bytes)),
+  };
+  const columns = TASK_COLUMNS.flatMap((column) => [...(extra[column.name] ?? []), column]);
+  return columns.map((column) => ({ ...column, width: NARROW[column.name] ?? "72px" }));
+}
+
 /** The table of tasks; the graph's groups can filter it. */
 export function startTasks(model, shared) {
-  const text = (task) => `${task.id} ${task.tool} ${statusOf(task)} ${task.outputs.map(words.dataName).join(" ")}`.toLowerCase();
+  const text = (task) =>
+    [task.id, task.tool, statusOf(task), nodeName(model, task), ...task.outputs.map(words.dataName)].join(" ").toLowerCase();
   const texts = new Map();
   const textOf = (task) => texts.get(task) ?? texts.set(task, text(task)).get(task);
   const told = (shown) =>
@@ -71,16 +102,19 @@ export function startTasks(model, shared) {
     shared.open(task, grid);
   };
   const classOf = (task) => (task.status === "done" ? null : task.status);
-  const table = startGrid(byId("tasks-table"), TASK_COLUMNS, model.tasks, {
+  const table = startGrid(byId("tasks-table"), taskColumns(model), model.tasks, {
     id: "task-rows",
     label: "Tasks",
-    width: "900px",
+    width: model.run.nodes ? "1190px" : "900px",
+    gap: model.run.nodes ? "10px" : null,
     textOf,
     idOf: (task) => task.id,
     open,
     told,
     classOf,
   });
+  if (model.run.nodes) byId("tasks-filter").placeholder = "number, tool, status, node or output";
+  byId("task-rows").classList.toggle("on-nodes", Boolean(model.run.nodes));
   byId("tasks-filter").addEventListener("input", (event) => table.setQuery(event.target.value));
   limitToGroups(model, shared, table);
 }

@@ -1,4 +1,5 @@
-// The timeline: a bar for every attempt, in the lane of its slot.
+// The timeline: a bar for every attempt, in the lane of its slot; the lanes of a node are below its
+// name. A timeline that is higher than a screen scrolls, and its axis stays in sight.
 //
 // Keys: arrows move between tasks, + and - zoom around the task, 0 shows everything, Enter opens
 // the task. Pointer: dragging across a span zooms into it, a double-click shows everything; the
@@ -7,8 +8,9 @@
 import { hideCard, showCard } from "./card.js";
 import { announce } from "./dom.js";
 import { linesOf, spoken, titleOf } from "./facts.js";
-import { instant } from "./format.js";
-import { barAt, barsOf, lowest, neighbour } from "./lanes.js";
+import { instant, plural } from "./format.js";
+import { barAt, barsOf, laneAt, lowest, neighbour, rowsOf } from "./lanes.js";
+import { drawAbsence, drawHeading, HEAD, nodeLines } from "./nodes.js";
 import { canvasIn, cross, fittingText, hatch } from "./paint.js";
 import { clockTicks, framed, panned, showing, windowOn, zoomed } from "./scale.js";
 
@@ -20,20 +22,29 @@ const AXIS = 26;
  * Space above the lanes for a mark of each failure, which would be invisible in a bar of one pixel.
  */
 const RAIL = 14;
+/** The height above which the timeline scrolls; all lanes of one host may be as high. */
+const TALL = 720;
 
 /**
  * Draws the timeline in `holder`; `shared` has the `view` of the time axis, the `selected` task and
  * `open(task)`.
  */
 export function startTimeline(holder, model, shared) {
-  const chart = barsOf(model.tasks, model.run.settings.slots);
+  const { nodes = [], settings } = model.run;
+  const chart = barsOf(model.tasks, settings.slots, nodes);
   const laneCount = chart.lanes.length - 1;
   const laneHeight = Math.max(5, Math.min(28, Math.floor(420 / laneCount)));
-  const height = AXIS + RAIL + laneCount * laneHeight + 6;
-  const label = `Timeline: ${chart.bars.length} attempts in ${laneCount} slots`;
+  const { tops, bottom } = rowsOf(chart.groups, AXIS + RAIL, laneHeight, nodes.length > 0 ? HEAD : 0);
+  const height = bottom + 6;
+  const of = nodes.length > 0 ? ` of ${plural(nodes.length, "node")}` : "";
+  const label = `Timeline: ${chart.bars.length} attempts in ${laneCount} slots${of}`;
   const state = {
     chart,
     laneHeight,
+    tops,
+    holder,
+    scrolled: 0,
+    printing: false,
     model,
     shared,
     at: null,
@@ -41,6 +52,7 @@ export function startTimeline(holder, model, shared) {
     crossed: failuresOf(chart),
     path: pathOf(model, chart),
   };
+  if (nodes.length > 0 && height > TALL) letScroll(state);
   const surface = canvasIn(holder, { label, help: "timeline-help", height }, (...args) => drawTimeline(state, ...args));
   Object.assign(state, surface);
   shared.view.watch(surface.redraw);
@@ -48,6 +60,23 @@ export function startTimeline(holder, model, shared) {
   shared.highlight.watch(surface.redraw);
   listenToKeys(state);
   listenToPointer(state);
+}
+
+/** Limits the height of the timeline on the screen, not on paper. */
+function letScroll(state) {
+  const { holder } = state;
+  holder.classList.add("tall");
+  const moved = () => {
+    state.scrolled = holder.scrollTop;
+    state.redraw();
+  };
+  holder.addEventListener("scroll", moved, { passive: true });
+  // Before the canvas is painted for paper.
+  addEventListener("beforeprint", () => Object.assign(state, { scrolled: 0, printing: true }));
+  addEventListener("afterprint", () => {
+    state.printing = false;
+    moved();
+  });
 }
 
 /** The view of a whole run. */
@@ -97,42 +126,79 @@ function failuresOf({ bars }) {
 // ---- drawing ----
 
 function drawTimeline(state, context, width, height, colours) {
-  const { chart, laneHeight, shared } = state;
+  const { chart, shared } = state;
   const view = shared.view.get();
   const axis = axisOf(view, width);
   context.clearRect(0, 0, width, height);
   drawTimes(context, view, axis, width, height, colours, true);
-  drawLanes(context, chart.lanes.length - 1, laneHeight, width, colours);
+  const groups = chart.groups.filter((group) => isInSight(state, group));
+  for (const group of groups) drawGroup(state, context, group, axis, width, colours);
   context.save();
   context.beginPath();
   context.rect(GUTTER, AXIS, width - GUTTER - RIGHT, height);
   context.clip();
-  for (let lane = 0; lane + 1 < chart.lanes.length; lane += 1) drawLane(state, context, lane, view, axis, colours);
+  for (const { lane: first, count } of groups)
+    for (let lane = first; lane < first + count; lane += 1) drawLane(state, context, lane, view, axis, colours);
   drawPath(state, context, view, axis, colours);
-  drawFailures(state, context, view, axis, colours);
   drawFocus(state, context, axis, colours);
   drawDrag(state, context, height, colours);
   context.restore();
+  context.save();
+  context.translate(0, state.scrolled);
+  if (state.scrolled > 0) drawAxisAgain(context, view, axis, width, colours);
+  drawFailures(state, context, view, axis, colours);
+  context.restore();
 }
 
-function drawLanes(context, lanes, laneHeight, width, colours) {
+/** True if a part of a node's lanes, or of its heading, is in the visible part of the timeline. */
+function isInSight({ holder, laneHeight, printing, scrolled, tops }, { lane, count }) {
+  if (printing || !holder.classList.contains("tall")) return true;
+  return tops[lane] - HEAD <= scrolled + holder.clientHeight && tops[lane] + count * laneHeight >= scrolled;
+}
+
+/** Draws the axis over the lanes that are scrolled below it. */
+function drawAxisAgain(context, view, axis, width, colours) {
+  context.fillStyle = colours.paper;
+  context.fillRect(0, 0, width, AXIS + RAIL);
+  drawTimes(context, view, axis, width, AXIS + RAIL, colours, true);
+}
+
+/** Draws the lanes of a node, and its heading; without nodes, all lanes. */
+function drawGroup(state, context, group, axis, width, colours) {
+  const { laneHeight, model, tops } = state;
+  const top = tops[group.lane];
+  drawLanes(state, context, group, width, colours);
+  if (group.node === null) return;
+  const space = { top, bottom: top + group.count * laneHeight, left: GUTTER, right: width - RIGHT };
+  drawAbsence(context, model.run, group.node, space, axis, colours);
+  drawHeading(context, model.run, group.node, top, space, colours);
+}
+
+function drawLanes({ chart, laneHeight, model, tops }, context, { node, first, lane: start, count }, width, colours) {
+  const lanes = chart.lanes.length - 1;
+  const write = (text, y) => context.fillText(text, GUTTER - 10, y + 0.5);
+  // Lanes beyond the slots of a node have no number, because their numbers are those of the next.
+  const numbered = node === null ? count : model.run.nodes[node].slots;
   const every = Math.ceil(14 / laneHeight);
+  // Below a heading there is no room for numbers of low lanes, but for the first and the last.
+  const asRange = node !== null && every > 1 && numbered > 1;
   context.textAlign = "right";
-  for (let lane = 0; lane < lanes; lane += 1) {
-    const y = AXIS + RAIL + lane * laneHeight;
-    context.fillStyle = lane % 2 === 0 ? colours.panel : colours.paper;
+  for (let at = 0; at < count; at += 1) {
+    const y = tops[start + at];
+    context.fillStyle = at % 2 === 0 ? colours.panel : colours.paper;
     context.globalAlpha = 0.7;
     context.fillRect(GUTTER, y, width - GUTTER - RIGHT, laneHeight);
     context.globalAlpha = 1;
     context.fillStyle = colours.muted;
-    if (lane % every === 0)
-      context.fillText(lanes > 1 && lane > 0 ? String(lane) : `slot ${lane}`, GUTTER - 10, y + laneHeight / 2 + 0.5);
+    if (at % every === 0 && at < numbered && !asRange)
+      write(lanes > 1 && start + at > 0 ? String(first + at) : `slot ${first + at}`, y + laneHeight / 2);
   }
+  if (asRange) write(`${first}–${first + numbered - 1}`, tops[start] + (numbered * laneHeight) / 2);
   context.textAlign = "left";
 }
 
 function drawLane(state, context, lane, view, axis, colours) {
-  const { chart, laneHeight, model, shared } = state;
+  const { chart, laneHeight, model, shared, tops } = state;
   const [from, to] = [chart.lanes[lane], chart.lanes[lane + 1]];
   let at = from + lowest(to - from, (index) => chart.bars[from + index].end >= view.from);
   const only = shared.highlight.get();
@@ -144,12 +210,20 @@ function drawLane(state, context, lane, view, axis, colours) {
     // A bar within a painted pixel would not be visible.
     if (right - x < 1 && right < painted + 0.5) continue;
     painted = Math.max(x + 1, right);
-    const y = AXIS + RAIL + lane * laneHeight;
-    const shape = { x, y: y + 1, width: Math.max(1, right - x - 0.5), height: bar.span * laneHeight - 2 };
+    const shape = { x, y: tops[lane] + 1, width: Math.max(1, right - x - 0.5), height: bar.span * laneHeight - 2 };
     context.globalAlpha = only === null || only === bar.task.tool ? 1 : 0.15;
+    drawMoving(context, bar, x, tops[lane] + laneHeight / 2, axis, colours);
     drawBar(context, bar, shape, colours.tool(model.tools.get(bar.task.tool).colour), colours);
   }
   context.globalAlpha = 1;
+}
+
+/** Draws the time in which an attempt was prepared: a line up to its bar. */
+function drawMoving(context, { attempt, start }, x, middle, axis, colours) {
+  const from = axis.x(start - (attempt.prepared_s ?? 0));
+  if (x - from < 1) return;
+  context.fillStyle = colours.move;
+  context.fillRect(from, middle - 1.5, x - from, 3);
 }
 
 function drawBar(context, bar, { x, y, width, height }, { fill, edge, ink }, colours) {
@@ -177,8 +251,8 @@ function toneOf({ task, earlier }, colours) {
 }
 
 /** Draws the critical path: a line below its bars, and vertical lines from each bar to the next. */
-function drawPath({ path, laneHeight }, context, view, axis, colours) {
-  const foot = (bar) => AXIS + RAIL + (bar.lane + bar.span) * laneHeight - Math.min(2.5, laneHeight / 3);
+function drawPath({ path, laneHeight, tops }, context, view, axis, colours) {
+  const foot = (bar) => tops[bar.lane] + bar.span * laneHeight - Math.min(2.5, laneHeight / 3);
   context.strokeStyle = colours.ink;
   context.lineWidth = Math.min(3, Math.max(1.5, laneHeight / 8));
   context.beginPath();
@@ -203,11 +277,11 @@ function drawFailures({ crossed }, context, view, axis, colours) {
   }
 }
 
-function drawFocus({ at, chart, laneHeight }, context, axis, colours) {
+function drawFocus({ at, chart, laneHeight, tops }, context, axis, colours) {
   if (at === null) return;
   const bar = chart.bars[at];
   const x = axis.x(bar.start);
-  const y = AXIS + RAIL + bar.lane * laneHeight;
+  const y = tops[bar.lane];
   context.strokeStyle = colours.ink;
   context.lineWidth = 2;
   context.strokeRect(x - 1, y, Math.max(3, axis.x(bar.end) - x + 1), bar.span * laneHeight);
@@ -262,18 +336,25 @@ function go(state, at) {
   const bar = state.chart.bars[at];
   state.shared.view.set(showing(state.shared.view.get(), bar.start, bar.end));
   state.shared.selected.set(bar.task);
+  bringInSight(state, bar);
   state.redraw();
   tell(state);
 }
 
+/** Scrolls a tall timeline to `bar`. */
+function bringInSight({ holder, laneHeight, tops }, bar) {
+  const [top, bottom] = [tops[bar.lane] - AXIS - RAIL - HEAD, tops[bar.lane] + bar.span * laneHeight + 6];
+  holder.scrollTop = Math.min(top, Math.max(holder.scrollTop, bottom - holder.clientHeight));
+}
+
 function tell(state) {
   if (state.at === null) return;
-  const { task, earlier, start } = state.chart.bars[state.at];
-  const box = state.canvas.getBoundingClientRect();
+  const { task, attempt, start } = state.chart.bars[state.at];
+  const box = state.holder.getBoundingClientRect();
   const axis = axisOf(state.shared.view.get(), state.size.width);
   // Below the chart, where the card hides no bar.
-  showCard(titleOf(task), linesOf(task, earlier), box.left + Math.max(GUTTER, axis.x(start)), box.bottom - 12);
-  announce(spoken(task));
+  showCard(titleOf(task), linesOf(state.model, task, attempt), box.left + Math.max(GUTTER, axis.x(start)), box.bottom - 12);
+  announce(spoken(state.model, task));
 }
 
 function firstInView({ chart, shared }) {
@@ -331,8 +412,11 @@ function moved(state, event) {
     return;
   }
   const bar = under(state, event);
-  state.canvas.style.cursor = bar ? "pointer" : "crosshair";
-  if (bar) showCard(titleOf(bar.task), linesOf(bar.task, bar.earlier), event.clientX, event.clientY);
+  const node = nodeUnder(state, event.offsetY);
+  state.canvas.style.cursor = bar ? "pointer" : node === null ? "crosshair" : "default";
+  const { clientX: x, clientY: y } = event;
+  if (bar) showCard(titleOf(bar.task), linesOf(state.model, bar.task, bar.attempt), x, y);
+  else if (node !== null) showCard(state.model.run.nodes[node].name, nodeLines(state.model, node), x, y);
   else hideCard();
 }
 
@@ -353,8 +437,15 @@ function dropped(state, event) {
   state.redraw();
 }
 
-function under({ chart, laneHeight, shared, size }, event) {
+function under({ chart, laneHeight, scrolled, shared, size, tops }, event) {
   const axis = axisOf(shared.view.get(), size.width);
-  const lane = Math.floor((event.offsetY - AXIS - RAIL) / laneHeight);
-  return event.offsetX < GUTTER ? null : barAt(chart, lane, axis.time(event.offsetX), 3 / axis.perSecond);
+  if (event.offsetX < GUTTER || event.offsetY < scrolled + AXIS + RAIL) return null;
+  return barAt(chart, laneAt(tops, laneHeight, event.offsetY), axis.time(event.offsetX), 3 / axis.perSecond);
+}
+
+/** The node whose heading is at pixel `y`; null if none is. */
+function nodeUnder({ chart, scrolled, tops }, y) {
+  if (y < scrolled + AXIS + RAIL) return null;
+  const group = chart.groups.find(({ lane }) => y >= tops[lane] - HEAD && y < tops[lane]);
+  return group?.node ?? null;
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as words from "../report/format.js";
-import { barAt, barsOf, neighbour } from "../report/lanes.js";
+import { barAt, barsOf, laneAt, neighbour, rowsOf } from "../report/lanes.js";
 import { arrange, graphOf, nodeBeside, NODES_READABLE, wayOf } from "../report/layers.js";
 import {
   chainOf,
@@ -207,6 +207,48 @@ test("a bar lies in its slot, and no two bars overlap", () => {
     bars.filter(({ task: { id } }) => id === 2).map(({ lane }) => lane),
     [1],
   );
+});
+
+test("a bar lies in the lanes of its node, also where it has no slot of its own", () => {
+  const nodes = [
+    { name: "one", first_slot: 0, slots: 2 },
+    { name: "two", first_slot: 2, slots: 1 },
+  ];
+  const tasks = [
+    task(0, "a", 0, 2, { node: 0, slot: 1 }),
+    task(1, "b", 0, 1, { node: 1, slot: 2 }),
+    // Ran in a slot that a waiting task lent: its number is that of the next node.
+    task(2, "c", 0.5, 1.5, { node: 0, slot: 2 }),
+    task(3, "d", 0.5, 1, { node: 0, slot: 2 }),
+    task(4, "e", 3, 4, { node: 0, slot: 0, earlier: [{ node: 1, slot: 2, start_s: 1, end_s: 2, text: "lost" }] }),
+  ];
+  const { bars, groups } = barsOf(tasks, 3, nodes);
+  assert.deepEqual(
+    groups.map(({ node, first, lane, count }) => [node, first, lane, count]),
+    [
+      [0, 0, 0, 3],
+      [1, 2, 3, 1],
+    ],
+  );
+  const lanes = bars.map(({ task: { id }, lane, earlier }) => [id, lane, earlier]);
+  assert.deepEqual(lanes, [
+    [2, 0, null],
+    [4, 0, null],
+    [0, 1, null],
+    [3, 2, null],
+    [1, 3, null],
+    [4, 3, "lost"],
+  ]);
+});
+
+test("a heading is no lane", () => {
+  const { tops, bottom } = rowsOf([{ count: 2 }, { count: 1 }], 40, 10, 20);
+  assert.deepEqual([...tops, bottom], [60, 70, 100, 110]);
+  assert.deepEqual(
+    [59, 60, 69.5, 79, 80, 99, 100, 110].map((y) => laneAt(tops, 10, y)),
+    [-1, 0, 0, 1, -1, -1, 2, -1],
+  );
+  assert.deepEqual(rowsOf([{ count: 2 }], 40, 28, 0), { tops: [40, 68], bottom: 96 });
 });
 
 test("a bar is found at its time and close to it, not farther", () => {

@@ -13,12 +13,14 @@ let chrome;
 let done;
 let failed;
 let interrupted;
+let cluster;
 
 before(async () => {
   chrome = await browser();
   done = sample(pages.path, 223, "done");
   failed = sample(pages.path, 223, "failed");
   interrupted = sample(pages.path, 223, "interrupted");
+  cluster = sample(pages.path, 60, "cluster");
 });
 
 after(async () => {
@@ -41,7 +43,7 @@ const isPainted = (page, selector) =>
   });
 
 test("numbers on the page are those of run.json", async () => {
-  for (const { run, url } of [done, failed]) {
+  for (const { run, url } of [done, failed, cluster]) {
     const page = await opened(chrome, url);
     const fields = await page
       .locator("[data-field]")
@@ -133,6 +135,8 @@ test("the page is silent, asks for nothing, and fits narrow and wide screens, da
     [interrupted, "dark", 400],
     [done, "dark", 1920],
     [interrupted, "light", 1920],
+    [cluster, "light", 400],
+    [cluster, "dark", 1280],
   ]) {
     const page = await opened(chrome, url, { colorScheme, viewport: { width, height: 900 } });
     assert.deepEqual(page.complaints, []);
@@ -405,10 +409,10 @@ test("a run that failed although its tasks did not says why", async () => {
   await page.close();
 });
 
-/** The address of the page of the run `done` with some fields changed. */
-function altered(name, changes) {
-  const json = JSON.stringify({ ...done.run, ...changes }).replaceAll("<", "\\u003c");
-  const [top, rest] = readFileSync(new URL(done.url), "utf8").split('id="run">');
+/** The address of the page of the run `of` with some fields changed. */
+function altered(name, changes, of = done) {
+  const json = JSON.stringify({ ...of.run, ...changes }).replaceAll("<", "\\u003c");
+  const [top, rest] = readFileSync(new URL(of.url), "utf8").split('id="run">');
   const path = `${pages.path}/${name}.html`;
   writeFileSync(path, `${top}id="run">${json}${rest.slice(rest.indexOf("</script>"))}`);
   return pathToFileURL(path).href;
@@ -480,3 +484,117 @@ function poorFills() {
   }
   return poor;
 }
+
+// ---- runs on a cluster ----
+
+/** The amounts of a list of the drawer, by name. */
+const amounts = (page, title) =>
+  page
+    .locator(`#drawer-body div:has(> h4:text-is("${title}")) li`)
+    .evaluateAll((all) => Object.fromEntries(all.map(({ children: [name, amount] }) => [name.textContent, amount.textContent])));
+
+test("a task tells its node, what its time was spent on, and where its bytes lay", async () => {
+  const { run, url } = cluster;
+  const page = await opened(chrome, url);
+  const task = run.tasks.find(({ reads }) => reads.local > 0 && reads.cached > 0);
+  await page.fill("#tasks-filter", `${task.tool} ${run.nodes[task.node].name}`);
+  const shown = run.tasks.filter(({ tool, node }) => tool === task.tool && node === task.node).length;
+  assert.equal(await page.locator("#tasks-count").textContent(), `${shown} of 60 tasks`);
+  const row = page.locator(`#task-rows-${task.id}`);
+  const cells = await row.locator("[role=gridcell]").allTextContents();
+  assert.deepEqual(cells.slice(6, 8), [run.nodes[task.node].name, String(task.slot)]);
+  assert.deepEqual(cells.slice(10, 13), [task.reads.local, task.reads.cached, task.reads.remote].map(words.bytes));
+  await row.click();
+  assert.deepEqual(await amounts(page, "Time by cause"), {
+    "waiting for data": words.seconds(task.causes.data_s),
+    "waiting for a slot, or space": words.seconds(task.causes.slot_s),
+    moving: words.seconds(task.prepared_s),
+    computing: words.seconds(task.causes.computing_s),
+  });
+  assert.deepEqual(await amounts(page, "Bytes read, by where they lay"), {
+    local: words.bytes(task.reads.local),
+    cached: words.bytes(task.reads.cached),
+    remote: words.bytes(task.reads.remote),
+  });
+  await page.close();
+});
+
+test("the sums by cause are those of all tasks, of the critical path, and of each tool", async () => {
+  const { run, url } = cluster;
+  const page = await opened(chrome, url);
+  const names = await page.locator("#causes-table .row-name").allTextContents();
+  assert.deepEqual(names.slice(0, 2), ["all tasks", "critical path"]);
+  assert.deepEqual(names.slice(2).sort(), run.by_tool.map(({ tool }) => tool).sort());
+  const parts = page.locator("#causes-table tbody tr:first-child .part");
+  const widths = await parts.evaluateAll((all) => all.map(({ style }) => parseFloat(style.width)));
+  assert.equal(widths.length, 4);
+  assert.ok(Math.abs(widths.reduce((sum, width) => sum + width, 0) - 100) < 0.1);
+  const path = await page.locator("#critical-table tbody tr:last-child td").allTextContents();
+  const last = run.critical_path.steps.at(-1).causes;
+  assert.deepEqual(path.slice(-3), [last.slot_s, last.moving_s, last.computing_s].map(words.seconds));
+  await page.close();
+});
+
+test("slots are under the name of their node, and the node that was lost says so", async () => {
+  const { run, url } = cluster;
+  const page = await opened(chrome, url);
+  const canvas = page.locator("#timeline-chart canvas");
+  assert.equal(await canvas.getAttribute("aria-label"), "Timeline: 62 attempts in 12 slots of 3 nodes");
+  assert.match(await page.locator("#marks").textContent(), /node lost/);
+  await canvas.scrollIntoViewIfNeeded();
+  // The second heading, below that of the first node and its four slots.
+  await canvas.hover({ position: { x: 20, y: 26 + 14 + 20 + 4 * 28 + 10 } });
+  assert.equal(await page.locator("#card .card-title").textContent(), run.nodes[1].name);
+  assert.match(await page.locator("#card").textContent(), /slots4 to 7.*lost at 4\.00 s/);
+  const again = run.tasks.find(({ earlier }) => earlier);
+  await focus(page, "#timeline-chart canvas");
+  await page.keyboard.press("ArrowRight");
+  assert.match(await said(page), /in slot 0 of heron\.$/);
+  assert.equal(again.earlier[0].node, 1);
+  await page.close();
+});
+
+test("many nodes scroll below the axis of time, and the keyboard reaches them", async () => {
+  const { url } = sample(pages.path, 700, "large");
+  const page = await opened(chrome, url);
+  assert.deepEqual(page.complaints, []);
+  const chart = page.locator("#timeline-chart");
+  const { height, whole } = await chart.evaluate((holder) => ({ height: holder.clientHeight, whole: holder.scrollHeight }));
+  assert.ok(height < 900 && whole > 2_000, `${height} of ${whole}`);
+  await focus(page, "#timeline-chart canvas");
+  for (let step = 0; step < 200; step += 1) await page.keyboard.press("ArrowDown");
+  await drawn(page);
+  assert.ok((await chart.evaluate((holder) => holder.scrollTop)) > 500);
+  assert.match(await said(page), /of wader-(2|3)\d/);
+  await page.close();
+});
+
+test("nodes of any name are shown as they are, and what is not known of a cluster is left out", async () => {
+  const name = `</script><img src=x onerror="window.broken=1">\u202e${"long".repeat(80)}`;
+  const nodes = cluster.run.nodes.map((node) => ({ ...node, name }));
+  const tasks = cluster.run.tasks.map(({ causes, reads, prepared_s, ...task }) => task);
+  const totals = { ...cluster.run.totals, causes: undefined, reads: undefined };
+  const bare = ({ causes, ...rest }) => rest;
+  const path = { ...bare(cluster.run.critical_path), steps: cluster.run.critical_path.steps.map(bare) };
+  const changes = { nodes, tasks, totals, critical_path: path, by_tool: cluster.run.by_tool.map(bare) };
+  const page = await opened(chrome, altered("nodes", changes, cluster));
+  assert.deepEqual(page.complaints, []);
+  assert.ok(await page.locator("#causes").isHidden());
+  await page.locator("#timeline-chart canvas").hover({ position: { x: 20, y: 26 + 14 + 10 } });
+  assert.equal(await page.locator("#card .card-title").textContent(), name.replace("\u202e", "\\u202e"));
+  await page.click("#task-rows-1");
+  assert.equal(await page.locator("#drawer-title").textContent(), "Task 1 · C45");
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
+  await page.close();
+});
+
+test("a run on one host has nothing of nodes", async () => {
+  const page = await opened(chrome, done.url);
+  assert.ok(await page.locator("#causes").isHidden());
+  const columns = await page.locator('#task-rows [role="columnheader"]').allTextContents();
+  assert.deepEqual(columns, ["task", "tool", "status", "start", "ran", "waited", "slot", "read", "wrote", "outputs"]);
+  assert.match(await page.locator("#timeline-chart canvas").getAttribute("aria-label"), /in 4 slots$/);
+  assert.equal(await page.locator("#marks").textContent(), "critical path");
+  await page.close();
+});

@@ -5,8 +5,8 @@ use crate::bench_args::BenchCommand;
 use crate::cluster_args::ClusterArgs;
 use crate::data_directory::OUT;
 use base::ByteSize;
-use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{ArgPredicate, OsStringValueParser, TypedValueParser};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use placement::{Policy, StripeSize};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +29,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
     /// Run a workflow: a JS4Cloud script or a JSON descriptor
+    #[command(mut_arg("workflow", maybe_of_journal))]
     Run(Box<RunArgs>),
     /// Explain why a task of a run started where and when it did, or why it still waits
     Explain(ExplainArgs),
@@ -73,6 +74,12 @@ pub enum CliCommand {
     /// Run a worker of a benchmark; `tidemill bench` starts this
     #[command(hide = true)]
     BenchWorker,
+}
+
+/// With `--resume` the workflow may be left out: the journal has it. It is empty then.
+fn maybe_of_journal(workflow: Arg) -> Arg {
+    let workflow = workflow.required(false).required_unless_present("resume").value_parser(maybe_empty());
+    workflow.default_value_if("resume", ArgPredicate::IsPresent, "")
 }
 
 /// Parser of a path that may be empty: an empty environment variable counts as not set.
@@ -325,8 +332,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = OUT)]
     pub out: PathBuf,
     /// Directory for report.html, run.json and the journal [default: tidemill-report/RUN]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub report: Option<PathBuf>,
+    /// Go on with a run that was killed: RUN is the directory of its report, or its name below
+    /// tidemill-report. Without WORKFLOW with the flags that it began with
+    #[arg(long, value_name = "RUN", conflicts_with = "on")]
+    pub resume: Option<PathBuf>,
+    /// Let results of an earlier run stand in for tasks with the same tool, parameters and content
+    /// of inputs: RUN is the directory of its report, or its name below tidemill-report
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "resume"])]
+    pub reuse: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the
     /// free memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]

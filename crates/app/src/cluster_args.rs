@@ -11,7 +11,8 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "On a cluster")]
 pub struct ClusterArgs {
-    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler
+    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler, or
+    /// dask+tls://HOST:PORT with certificates of Dask's configuration
     #[arg(long, value_name = "CLUSTER", conflicts_with = "slots")]
     pub on: Option<String>,
     /// Wait for this number of workers [default: take those that are there]
@@ -62,12 +63,14 @@ fn scheduler_address(on: &str) -> Result<String, Problem> {
         Problem::new(format!("--on {on}: {why}"))
             .hint("for example: --on dask://127.0.0.1:8786 (`dask scheduler` prints it)")
     };
-    let place = on.strip_prefix("dask://").ok_or_else(|| wrong("not a cluster that Tidemill knows"))?;
+    let kinds = [("dask://", "tcp"), ("dask+tls://", "tls")];
+    let known = kinds.into_iter().find_map(|(prefix, way)| Some((way, on.strip_prefix(prefix)?)));
+    let (way, place) = known.ok_or_else(|| wrong("not a cluster that Tidemill knows"))?;
     let (host, port) = place.trim_end_matches('/').rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
     if host.is_empty() || port.parse::<u16>().is_err() {
         return Err(wrong("not HOST:PORT"));
     }
-    Ok(format!("tcp://{host}:{port}"))
+    Ok(format!("{way}://{host}:{port}"))
 }
 
 fn environment(names: &[String]) -> Result<BTreeMap<String, String>, Problem> {
@@ -85,6 +88,7 @@ mod tests {
     #[test]
     fn a_cluster_is_named_by_the_address_of_its_scheduler() {
         assert_eq!(scheduler_address("dask://10.0.0.7:8786").unwrap(), "tcp://10.0.0.7:8786");
+        assert_eq!(scheduler_address("dask+tls://h:1").unwrap(), "tls://h:1");
         assert_eq!(scheduler_address("dask://[::1]:8786/").unwrap(), "tcp://[::1]:8786");
         for (wrong, why) in [
             ("spark://h:1", "not a cluster"),

@@ -13,7 +13,7 @@
 //!   `recorded_run`, a run as its journal tells it
 //!
 //! Modules for input:
-//! - `args`, `bench_args`: flags, and their help text
+//! - `args`, `bench_args`: flags, and their help text; `resume_args`: those that a run began with
 //! - `source`, `data_directory`: script, descriptor, tool file; files of the data directory
 //! - `export_filter`: `--export`
 //! - `signals`: SIGINT, SIGTERM, SIGHUP
@@ -46,6 +46,7 @@ mod output;
 mod pool_command;
 mod progress;
 mod recorded_run;
+mod resume_args;
 mod run_command;
 mod signals;
 mod source;

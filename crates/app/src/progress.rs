@@ -190,6 +190,20 @@ fn sentence(event: &RunEvent) -> Option<String> {
             plural(*tasks, "task"),
             plural(*slots as usize, "slot")
         )),
+        RunEvent::Resumed { settled, again } => {
+            let redone = if *again > 0 {
+                format!("; {again} done ones run again, since data that they wrote is gone and needed")
+            } else {
+                String::new()
+            };
+            Some(format!(
+                "resumed: {settled} {} not run again{redone}",
+                if *settled == 1 { "task is" } else { "tasks are" }
+            ))
+        }
+        RunEvent::Reused { from, tasks } => {
+            Some(format!("the results of {tasks} {} are reused from run {from}", plural(*tasks, "task")))
+        }
         RunEvent::TaskRetried { task, tool, reason } => {
             Some(format!("task {} {tool} is tried again: {reason}", task.0))
         }

@@ -106,6 +106,12 @@ fn below_reports() -> Vec<(std::time::SystemTime, PathBuf)> {
     found
 }
 
+/// The name of the run of a directory.
+pub fn name_of_run(directory: &Path) -> Result<String, Problem> {
+    let reader = JournalReader::open(&directory.join(JOURNAL_FILE)).map_err(|error| unreadable(&error))?;
+    Ok(reader.header().run.clone())
+}
+
 /// The problem of a journal that cannot be read.
 pub fn unreadable(error: &JournalError) -> Problem {
     Problem::new(error.to_string())

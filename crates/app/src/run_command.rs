@@ -3,7 +3,7 @@
 use crate::args::{RunArgs, StorageArg};
 use crate::console;
 use crate::data_directory::REPORTS;
-use crate::{export_filter, progress, signals, source};
+use crate::{export_filter, progress, recorded_run, resume_args, signals, source};
 use base::Problem;
 use report::{RunOutcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
@@ -17,8 +17,20 @@ const SPACE_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the workflow, writes its report, and returns the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
-    let loaded = source::load(&args.source, &[&args.out, args.report.as_deref().unwrap_or(Path::new(REPORTS))])?;
-    let spec = spec(args, loaded)?;
+    let resume = args.resume.as_deref().map(recorded_run::directory).transpose().map_err(|problem| vec![problem])?;
+    match resume {
+        Some(directory) if args.source.workflow.as_os_str().is_empty() => {
+            let (args, directory) = resume_args::as_begun(args, &directory).map_err(|problem| vec![problem])?;
+            run_or_resume(&args, Some(directory))
+        }
+        resume => run_or_resume(args, resume),
+    }
+}
+
+fn run_or_resume(args: &RunArgs, resume: Option<PathBuf>) -> Result<u8, Vec<Problem>> {
+    let report = resume.as_deref().or(args.report.as_deref()).unwrap_or(Path::new(REPORTS));
+    let loaded = source::load(&args.source, &[&args.out, report])?;
+    let spec = spec(args, loaded, resume)?;
     let report_dir = spec.report_dir.clone().unwrap_or_default();
     let out_of_runtime = |error: std::io::Error| vec![Problem::new(format!("cannot start: {error}"))];
     let (cancel, emergency_cleanup) = (CancellationToken::new(), EmergencyCleanup::default());
@@ -67,11 +79,14 @@ fn conclude(args: &RunArgs, report: &RunReport, written: &Result<(), String>, re
 }
 
 /// Converts the arguments to the specification of the run.
-fn spec(args: &RunArgs, loaded: source::LoadedWorkflow) -> Result<RunSpec, Vec<Problem>> {
+fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>) -> Result<RunSpec, Vec<Problem>> {
     let exports = export_filter::select(&loaded.flow, &args.export)?;
     let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
-    let run_id = run_id(&loaded.flow.workflow().name);
-    let report_dir = report_dir(args, &run_id)?;
+    let run_id = match &resume {
+        Some(directory) => recorded_run::name_of_run(directory).map_err(|problem| vec![problem])?,
+        None => run_id(&loaded.flow.workflow().name),
+    };
+    let report_dir = report_dir(resume.as_ref().or(args.report.as_ref()), &run_id)?;
     let keep_failed = args.keep_failed.then(|| std::path::absolute(report_dir.join("failed")).ok()).flatten();
     Ok(RunSpec {
         run_id,
@@ -105,6 +120,8 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow) -> Result<RunSpec, Vec<P
         stragglers: args.cluster.stragglers,
         space_wait: space_wait().map_err(|problem| vec![problem])?,
         grace: exec::GRACE,
+        resume,
+        reuse: args.reuse.as_deref().map(recorded_run::directory).transpose().map_err(|problem| vec![problem])?,
         cluster: args.cluster.spec().map_err(|problem| vec![problem])?,
         flow: loaded.flow.into(),
     })
@@ -136,8 +153,8 @@ fn run_id(workflow: &str) -> String {
 }
 
 /// The directory of the report; refused if it cannot be written to.
-fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
-    let dir = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(run_id));
+fn report_dir(given: Option<&PathBuf>, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
+    let dir = given.cloned().unwrap_or_else(|| Path::new(REPORTS).join(run_id));
     match run::check_directory("--report", &dir) {
         None => Ok(dir),
         Some(problem) => Err(vec![problem]),

@@ -22,7 +22,7 @@ fn spec_of(flags: &str) -> Result<(tempfile::TempDir, RunSpec), Vec<Problem>> {
     let CliCommand::Run(args) = cli.command else { panic!("not a run") };
     let source = SourceArgs { workflow, tools: None, data: Some(directory.path().to_owned()), sets: Vec::new() };
     let loaded = source::load(&source, &[]).unwrap();
-    spec(&args, loaded).map(|spec| (directory, spec))
+    spec(&args, loaded, None).map(|spec| (directory, spec))
 }
 
 #[test]
@@ -72,12 +72,9 @@ fn a_report_directory_that_cannot_be_made_is_refused_before_the_run() {
     fs::write(&file, "").unwrap();
     let line = ["tidemill", "run", "w.js", "--report", file.to_str().unwrap()];
     let CliCommand::Run(args) = Cli::try_parse_from(line).unwrap().command else { panic!("not a run") };
-    let problems = report_dir(&args, "id").unwrap_err();
+    let problems = report_dir(args.report.as_ref(), "id").unwrap_err();
     assert!(problems[0].to_string().contains("--report"), "{}", problems[0]);
-    let CliCommand::Run(args) = Cli::try_parse_from(["tidemill", "run", "w.js"]).unwrap().command else {
-        panic!("not a run")
-    };
-    assert_eq!(report_dir(&args, "my-id").unwrap(), Path::new("tidemill-report/my-id"));
+    assert_eq!(report_dir(None, "my-id").unwrap(), Path::new("tidemill-report/my-id"));
 }
 
 #[test]

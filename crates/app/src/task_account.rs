@@ -55,6 +55,9 @@ pub struct TaskAccount {
     /// The reason of its failure for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The run whose results stand in for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reused: Option<String>,
     /// How often it ran again after it was done, since data was lost.
     #[serde(skip_serializing_if = "is_zero")]
     pub again: u32,
@@ -165,6 +168,7 @@ impl TaskAccount {
             slots: is_ready.then(|| slots(run)),
             attempts: trace.attempts.iter().map(|attempt| attempt_account(run, attempt)).collect(),
             failure: trace.failure,
+            reused: trace.reused,
             again: trace.again,
             wrote: run.flow.outputs(task).filter_map(|data| written(run, data)).collect(),
         }
@@ -186,6 +190,9 @@ impl TaskAccount {
         }
         if self.again > 0 {
             add("again", format!("{} times it ran again after it was done: data that it wrote was lost", self.again));
+        }
+        if let Some(run) = &self.reused {
+            add("reused", format!("results of run {run} stand in for it: tool, parameters and inputs are the same"));
         }
         if let Some(failure) = &self.failure {
             add("failed", failure.clone());

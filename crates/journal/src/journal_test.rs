@@ -69,6 +69,9 @@ fn every_record_is_read_back_as_it_was_written() {
     let records = [
         JournalRecord::Input { data: DataId(0), file },
         JournalRecord::Program { tool: "t".into(), path: "/bin/t".into(), file },
+        JournalRecord::InputHashed { data: DataId(0), hash: HASH.into() },
+        JournalRecord::ToolHashed { tool: "t".into(), hash: HASH.into() },
+        JournalRecord::Reused { task: TaskId(3), from: "f-0".into(), wrote: vec![(DataId(8), 3)] },
         worker(0, "here"),
         started(0, 1),
         done(0, &[(1, 5), (2, 0)]),

@@ -55,6 +55,29 @@ pub enum JournalRecord {
         #[serde(flatten)]
         file: FileIdentity,
     },
+    /// The hash of an input's content.
+    InputHashed {
+        /// The member.
+        data: DataId,
+        /// BLAKE3 of its bytes in hexadecimal.
+        hash: String,
+    },
+    /// The hash of a tool: its declaration, its files and its program.
+    ToolHashed {
+        /// Name of the tool.
+        tool: String,
+        /// BLAKE3 in hexadecimal.
+        hash: String,
+    },
+    /// Results of another run stand in for a task, which is done.
+    Reused {
+        /// The task.
+        task: TaskId,
+        /// Name of the other run.
+        from: String,
+        /// The data that it would write, each with its bytes.
+        wrote: Vec<(DataId, u64)>,
+    },
     /// A worker takes tasks from now on.
     WorkerJoined {
         /// Number of the worker.

@@ -22,6 +22,10 @@ pub struct JournalState {
     pub inputs: BTreeMap<DataId, FileIdentity>,
     /// Programs of the tools, as they were at the start: path and identity, by the tool's name.
     pub programs: BTreeMap<String, (String, FileIdentity)>,
+    /// Hashes of the inputs' contents. Empty before the end.
+    pub input_hashes: BTreeMap<DataId, String>,
+    /// Hashes of the tools, by their names. Empty before the end.
+    pub tool_hashes: BTreeMap<String, String>,
     /// The workers, by their numbers.
     pub workers: BTreeMap<u32, WorkerTrace>,
     /// The last fill level of the pool: bytes used, and capacity. `None` if it is not known.
@@ -62,6 +66,8 @@ pub struct TaskTrace {
     pub ended_ms: Option<u64>,
     /// The reason of its failure for good.
     pub failure: Option<String>,
+    /// The run whose results stand in for it; it has no attempts then.
+    pub reused: Option<String>,
     /// How often it ran again after it was done, since data was lost.
     pub again: u32,
 }
@@ -190,6 +196,8 @@ impl JournalState {
         match record {
             JournalRecord::Input { data, file } => drop(self.inputs.insert(data, file)),
             JournalRecord::Program { tool, path, file } => drop(self.programs.insert(tool, (path, file))),
+            JournalRecord::InputHashed { data, hash } => drop(self.input_hashes.insert(data, hash)),
+            JournalRecord::ToolHashed { tool, hash } => drop(self.tool_hashes.insert(tool, hash)),
             JournalRecord::WorkerJoined { worker, name, slots } => {
                 self.workers.insert(worker, WorkerTrace { name, slots, joined_ms: at_ms, lost_ms: None });
             }
@@ -232,10 +240,13 @@ impl JournalState {
             JournalRecord::Done { task, attempt, prepared_ms, ran_ms, wrote } => {
                 let worker = self.end_attempt(task, attempt, at_ms, Some((prepared_ms, ran_ms)), None);
                 self.end_task(task, at_ms, None);
-                for (data, bytes) in wrote {
-                    let exported = self.data.remove(&data).and_then(|datum| datum.exported);
-                    let datum = DataTrace { bytes, worker, written_ms: at_ms, is_gone: false, exported };
-                    self.data.insert(data, datum);
+                self.add_data(wrote, worker, at_ms);
+            }
+            JournalRecord::Reused { task, from, wrote } => {
+                self.end_task(task, at_ms, None);
+                self.add_data(wrote, 0, at_ms);
+                if let Some(trace) = self.tasks.get_mut(task.0 as usize) {
+                    trace.reused = Some(from);
                 }
             }
             JournalRecord::AttemptFailed { task, attempt, prepared_ms, ran_ms, why } => {
@@ -244,10 +255,17 @@ impl JournalState {
             JournalRecord::Failed { task, why } => self.end_task(task, at_ms, Some(why)),
             JournalRecord::Again { task } => {
                 let Some(trace) = self.tasks.get_mut(task.0 as usize) else { return };
-                (trace.phase, trace.ended_ms, trace.failure) = (TaskPhase::Waiting, None, None);
+                (trace.phase, trace.ended_ms, trace.failure, trace.reused) = (TaskPhase::Waiting, None, None, None);
                 trace.again += 1;
             }
             _ => {}
+        }
+    }
+
+    fn add_data(&mut self, wrote: Vec<(DataId, u64)>, worker: u32, written_ms: u64) {
+        for (data, bytes) in wrote {
+            let exported = self.data.remove(&data).and_then(|datum| datum.exported);
+            self.data.insert(data, DataTrace { bytes, worker, written_ms, is_gone: false, exported });
         }
     }
 

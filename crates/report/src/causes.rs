@@ -25,14 +25,13 @@ impl TimeByCause {
     /// The time of `task` from `from` to the end of its last attempt that ended by `until`. The
     /// parts add up to this time.
     pub(crate) fn of(task: &TaskRecord, from: f64, until: f64) -> Self {
-        let prepared = task.earlier.iter().map(|attempt| attempt.prepared_s).chain([task.prepared_s]);
         let ready = task.ready_s.map_or(0.0, |ready| ready.0);
         let mut time = Self::default();
         let mut at = from;
-        for ((start, end), prepared) in task.spans().zip(prepared).take_while(|((_, end), _)| *end <= until) {
+        for ((start, end), prepared) in task.spans().zip(task.prepared()).take_while(|((_, end), _)| *end <= until) {
             // Clocks of hosts differ a little; no part may be negative.
             let start = start.max(at);
-            let ordered = (start - prepared.map_or(0.0, |prepared| prepared.0)).max(at);
+            let ordered = (start - prepared).max(at);
             let ready = ready.clamp(at, ordered);
             time.data_s.0 += ready - at;
             time.slot_s.0 += ordered - ready;

@@ -113,7 +113,7 @@ impl CriticalPathSearch<'_> {
         while let Some(end) = at.filter(|_| steps.len() < self.ends.len()) {
             let task = &self.run.tasks[end.task as usize];
             let Some((start, _)) = task.spans().next() else { break };
-            let (waited_for, before) = self.start_condition(task, start - first_prepared(task));
+            let (waited_for, before) = self.start_condition(task, task.slot_taken().unwrap_or(start));
             let (start_s, end_s) = (Seconds(start), Seconds(end.time));
             let from = before.map_or(0.0, |before| before.time);
             let causes = task.causes.map(|_| TimeByCause::of(task, from, end.time));
@@ -179,12 +179,6 @@ impl CriticalPathSearch<'_> {
         }
         chains.into_iter().fold(0.0, f64::max)
     }
-}
-
-/// The time before the first process of `task` in which it was prepared.
-fn first_prepared(task: &TaskRecord) -> f64 {
-    let prepared = task.earlier.first().map_or(task.prepared_s, |attempt| attempt.prepared_s);
-    prepared.map_or(0.0, |prepared| prepared.0)
 }
 
 /// The ends of all attempts, in the order of time.

@@ -18,8 +18,9 @@ macro_rules! modules {
 }
 
 /// The modules, each after those that it imports.
-const MODULES: [(&str, &str); 22] = modules!["format" "model" "lanes" "scale" "layers" "rows" "dom" "paint" "theme" "card"
-    "facts" "timeline" "curves" "network" "grid" "drawer" "failures" "critical" "summary" "tables" "tools" "main"];
+const MODULES: [(&str, &str); 25] = modules!["format" "model" "lanes" "scale" "layers" "rows" "dom" "paint" "theme" "card"
+    "nodes" "facts" "stacked" "timeline" "curves" "network" "grid" "drawer" "failures" "critical" "causes" "summary" "tables"
+    "tools" "main"];
 
 /// Renders report.html for `run`: one file, which opens without a network and without a server.
 pub fn html(run: &RunReport) -> String {

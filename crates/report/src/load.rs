@@ -45,9 +45,9 @@ fn changes(tasks: &[TaskRecord], makespan: f64) -> Vec<(f64, usize, bool)> {
     };
     for task in tasks {
         let mut waits_from = task.ready_s.map(|ready| ready.0);
-        for (start, end) in task.spans() {
+        for ((start, end), prepared) in task.spans().zip(task.prepared()) {
             if let Some(from) = waits_from {
-                span(1, from, start);
+                span(1, from, start - prepared);
             }
             span(0, start, end);
             waits_from = Some(end);

@@ -15,7 +15,7 @@ impl RunReport {
         let ready: Vec<Option<Seconds>> = self.tasks.iter().map(|task| self.ready(task, &index)).collect();
         for (task, ready) in self.tasks.iter_mut().zip(ready) {
             task.ready_s = ready;
-            let waited = task.spans().next().zip(ready).map(|((start, _), ready)| (start - ready.0).max(0.0));
+            let waited = task.slot_taken().zip(ready).map(|(taken, ready)| (taken - ready.0).max(0.0));
             task.waited_s = waited.map(Seconds::rounded);
         }
     }
@@ -41,6 +41,15 @@ mod tests {
     fn reads(names: &[&str], after: &[u32]) -> TaskRecord {
         let inputs = names.iter().map(|name| DataRef::One((*name).into())).collect();
         TaskRecord { inputs, after: after.to_vec(), ..TaskRecord::default() }
+    }
+
+    #[test]
+    fn a_task_that_is_prepared_has_its_slot() {
+        let [start_s, prepared_s] = [3.0, 0.5].map(|time| Some(Seconds(time)));
+        let tasks = vec![TaskRecord { start_s, prepared_s, end_s: Some(Seconds(4.0)), ..reads(&["A"], &[]) }];
+        let mut run = RunReport { data: vec![member("A", Some(0), Some(2.0))], tasks, ..RunReport::default() };
+        run.fill_ready();
+        assert_eq!(run.tasks[0].waited_s, Some(Seconds(0.5)));
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct TaskRecord {
     /// The reason why the task did not succeed; none if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
+    /// The run whose results stood in for it; it never started then. None for all other tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<String>,
     /// The number of attempts; 0 if it never started.
     pub attempts: u32,
     /// The slot in which it ran, from 0: the lowest, if it had several; none if it never started.
@@ -33,8 +36,8 @@ pub struct TaskRecord {
     /// The time at which the last input or task that it waited for was complete; 0 if it waited for
     /// nothing; none if that never happened. Filled by `RunReport::seal`.
     pub ready_s: Option<Seconds>,
-    /// The time from `ready_s` to its first start, during which it waited for a slot or for space,
-    /// and on a cluster for its inputs to be moved; none if it never started. Filled by
+    /// The time from `ready_s` to its first start, less the time in which that was prepared on a
+    /// cluster: it waited for a slot or for space. None if it never started. Filled by
     /// `RunReport::seal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<Seconds>,
@@ -237,6 +240,18 @@ impl TaskRecord {
             .iter()
             .map(|attempt| (attempt.start_s.0, attempt.end_s.0))
             .chain(last.map(|(start, end)| (start.0, end.0)))
+    }
+
+    /// The time at which it first had a slot: the start of its first attempt, or on a cluster the
+    /// begin of what was prepared for it.
+    pub(crate) fn slot_taken(&self) -> Option<f64> {
+        self.spans().zip(self.prepared()).next().map(|((start, _), prepared)| start - prepared)
+    }
+
+    /// The time in which each of its attempts was prepared; 0 if unknown.
+    pub(crate) fn prepared(&self) -> impl Iterator<Item = f64> {
+        let earlier = self.earlier.iter().map(|attempt| attempt.prepared_s);
+        earlier.chain([self.prepared_s]).map(|prepared| prepared.map_or(0.0, |prepared| prepared.0))
     }
 
     /// Returns whether the task failed by itself, not because of another task or the end of the

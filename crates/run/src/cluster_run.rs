@@ -7,10 +7,11 @@ use crate::event_loop::{EventLoop, LoopContext};
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
+use crate::resume::Settled;
 use crate::run_files::RunFiles;
 use crate::run_journal::RunJournal;
 use crate::spec::{ClusterSpec, RunSpec};
-use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, mode_name};
+use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, tell_start};
 use crate::usage_refresh::keep_usage;
 use base::{ByteSize, Problem};
 use placement::NodeId;
@@ -57,15 +58,7 @@ pub async fn run_on_cluster(
         }
     };
     let mut recorder = Recorder::new(blank_report(&spec, &head), journal, begun);
-    on_event(&RunEvent::Started {
-        run: spec.run_id.clone(),
-        tasks: flow.workflow().tasks.len(),
-        slots,
-        storage: mode_name(head.mode),
-        storage_line: head.line.clone(),
-        memory: head.memory,
-    });
-    head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+    tell_start(&spec, &head, slots, on_event);
     let hashes = hash_in_background(&spec, &programs, &cancel);
     let context = LoopContext {
         flow,
@@ -74,6 +67,7 @@ pub async fn run_on_cluster(
         programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
+        settled: Settled::default(),
     };
     let scheduler = scheduler(&spec);
     let event_loop =

@@ -23,6 +23,21 @@ pub enum RunEvent {
         /// Size of the pool; 0 without a pool.
         memory: ByteSize,
     },
+    /// The run goes on that an earlier process began.
+    Resumed {
+        /// Number of tasks that are not run again.
+        settled: usize,
+        /// Number of tasks that were done and run again, since data that they wrote is needed and
+        /// gone.
+        again: usize,
+    },
+    /// Results of another run stand in for tasks.
+    Reused {
+        /// Name of the other run.
+        from: String,
+        /// Number of tasks that do not run.
+        tasks: usize,
+    },
     /// An attempt of a task starts.
     TaskStarted {
         /// Id of the task.
@@ -131,6 +146,8 @@ impl RunEvent {
                 json!({"event": "started", "run": run,
                 "tasks": tasks, "slots": slots, "storage": storage, "storage_line": storage_line, "memory": memory.0})
             }
+            Self::Resumed { settled, again } => json!({"event": "resumed", "settled": settled, "again": again}),
+            Self::Reused { from, tasks } => json!({"event": "reused", "from": from, "tasks": tasks}),
             Self::TaskStarted { task, tool, attempt } => {
                 json!({"event": "task_started", "task": task.0, "tool": tool, "attempt": attempt})
             }

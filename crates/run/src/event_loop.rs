@@ -10,25 +10,28 @@
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
+mod losses;
+
 use crate::checked_workflow::CheckedWorkflow;
 use crate::data_places::DataPlaces;
 use crate::eta::EtaEstimator;
 use crate::event::{Progress, RunEvent};
-use crate::executor::{Executor, ExecutorEvent};
+use crate::executor::Executor;
 use crate::export::{self, ExportedFile};
 use crate::failure_text;
 use crate::keep_failed::{KeepFailed, RerunScript};
-use crate::layout::{AttemptPlace, Layout};
+use crate::layout::{AttemptPlace, RunLayout};
 use crate::machine::MachineMeter;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::recorder::{EndedAttempt, Recorder, StartDetails};
+use crate::resume::Settled;
 use crate::run_files::{PoolAccess, RunFiles};
 use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use placement::NodeId;
-use report::{CapturedOutput, FailureReason, ReasonKind};
+use report::{CapturedOutput, FailureReason, ReadBytes, ReasonKind};
 use sched::{
     AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
     WorkerId,
@@ -78,11 +81,13 @@ pub struct LoopContext {
     pub keep: bool,
     /// Directory for failed tasks, if they are kept.
     pub keep_failed: Option<KeepFailed>,
+    /// What an earlier process of the run, or another run, has done.
+    pub settled: Settled,
 }
 
 /// An attempt that runs.
 #[derive(Debug, Clone, Copy)]
-struct RunningAttempt {
+struct PlacedAttempt {
     worker: WorkerId,
     slot: u32,
     place: AttemptPlace,
@@ -101,7 +106,7 @@ pub struct EventLoop<'a> {
     cancel: CancellationToken,
     begun: Instant,
     /// The attempts that run.
-    running: HashMap<AttemptId, RunningAttempt>,
+    running: HashMap<AttemptId, PlacedAttempt>,
     /// Tasks that found no space at their node, and so go to another one next time.
     elsewhere: HashSet<TaskId>,
     /// Failed attempts that may have failed because a host is gone.
@@ -129,7 +134,8 @@ impl<'a> EventLoop<'a> {
         on_event: &'a mut dyn FnMut(&RunEvent),
         cancel: CancellationToken,
     ) -> Self {
-        let eta = EtaEstimator::new(context.flow.workflow());
+        let mut eta = EtaEstimator::new(context.flow.workflow());
+        context.settled.tasks.iter().for_each(|task| eta.skipped(context.flow.task(*task)));
         let meter = MachineMeter::new();
         recorder.run.machine_use = meter.as_ref().map(MachineMeter::blank);
         Self {
@@ -162,6 +168,9 @@ impl<'a> EventLoop<'a> {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut cancelled = false;
         self.report_pool_state();
+        for data in std::mem::take(&mut self.context.settled.unexported) {
+            self.export(data);
+        }
         self.send_event(SchedulerEvent::Begin);
         while !self.ended || !self.exporting.is_empty() {
             let executor = &mut *self.executor;
@@ -180,76 +189,6 @@ impl<'a> EventLoop<'a> {
         }
         self.sample();
         self.context.files
-    }
-
-    fn on_executor(&mut self, event: ExecutorEvent) {
-        match event {
-            ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
-            ExecutorEvent::Joined { worker, place, node, capacity, name, inputs } => {
-                self.recorder.joined(worker, name, capacity.slots);
-                self.context.places.add_worker(worker, place, node);
-                for data in inputs {
-                    let bytes = self.scheduler.bytes_of(data);
-                    self.send_event(SchedulerEvent::Located { data, place, bytes });
-                }
-                self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
-            }
-            ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
-            ExecutorEvent::Warning(text) => self.warn(text),
-            ExecutorEvent::Failed(text) => {
-                self.recorder.problem(text.clone());
-                self.warn(text);
-                self.cancel.cancel();
-                let workers: HashSet<WorkerId> = self.running.values().map(|running| running.worker).collect();
-                workers.into_iter().for_each(|worker| self.lose(worker));
-            }
-        }
-    }
-
-    fn warn(&mut self, text: String) {
-        (self.on_event)(&RunEvent::Warning(text.clone()));
-        self.recorder.warning(text);
-    }
-
-    /// A worker is gone: its attempts will not end, and what they wrote is removed.
-    fn on_lost(&mut self, worker: WorkerId, why: &str) {
-        let text = format!("{} is lost: {why}; its tasks run again", self.recorder.worker_name(worker));
-        self.warn(text);
-        self.lose(worker);
-    }
-
-    fn lose(&mut self, worker: WorkerId) {
-        let lost: Vec<AttemptId> =
-            self.running.iter().filter(|(_, running)| running.worker == worker).map(|(attempt, _)| *attempt).collect();
-        for attempt in lost {
-            self.running.remove(&attempt);
-            self.recorder.attempt_lost(attempt.task, worker);
-        }
-        self.recorder.worker_lost(worker);
-        for data in self.context.places.lose(worker) {
-            // It is exported when it is there again.
-            let needed = self.leaving.remove(&data).is_some();
-            self.send_event(SchedulerEvent::LostData { data, needed });
-        }
-        self.send_event(SchedulerEvent::LostWorker(worker));
-        self.release_held();
-    }
-
-    /// Goes on with failed attempts whose inputs are at hosts that have been heard since, or are
-    /// lost by now.
-    fn release_held(&mut self) {
-        for attempt in std::mem::take(&mut self.held) {
-            self.attempt_ended(attempt);
-        }
-    }
-
-    /// Returns whether a failed attempt may have failed because the node of an input or of its
-    /// directory is gone. That is known when the node's host has been heard after the failure.
-    fn is_doubtful(&self, id: AttemptId, ended: &EndedAttempt) -> bool {
-        let own = self.running.get(&id).and_then(|running| running.place.node).map(|node| PlaceId(node.0));
-        let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
-        let mut places = own.into_iter().chain(inputs);
-        !self.cancel.is_cancelled() && places.any(|place| self.executor.is_silent_since(place, ended.ended))
     }
 
     /// Reports the fill level of the pool to the scheduler.
@@ -285,13 +224,11 @@ impl<'a> EventLoop<'a> {
                 }
             }
             SchedulerCommand::Again { task } => self.again(task),
-            // Inputs stay until the end of the run.
-            SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
             // Inputs that a host has cached go with the run.
-            SchedulerCommand::Clean { .. } => {}
+            SchedulerCommand::Clean { .. } | SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Rejected { task, reason } => {
                 self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }
@@ -302,8 +239,11 @@ impl<'a> EventLoop<'a> {
     fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
         let node = self.context.places.node_for(worker, self.elsewhere.remove(&task));
         let place = AttemptPlace { attempt, node };
-        self.running.insert(AttemptId { task, attempt }, RunningAttempt { worker, slot, place, superseded: false });
+        self.running.insert(AttemptId { task, attempt }, PlacedAttempt { worker, slot, place, superseded: false });
         let why = self.start_details(task, worker, attempt);
+        if node.is_some() {
+            self.recorder.reads(task, ReadBytes { local: why.near, cached: 0, remote: why.far });
+        }
         self.recorder.started(task, (worker, slot), attempt, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
@@ -329,7 +269,7 @@ impl<'a> EventLoop<'a> {
         let program = programs.get(&flow.task(task).tool).cloned().unwrap_or_default();
         let files = files.as_ref();
         let bound = |data| files.and_then(|files| files.bound(data));
-        let first = Layout::default();
+        let first = RunLayout::default();
         let layout = files.map_or(&first, RunFiles::layout);
         AttemptOrder::new(flow, layout, (task, place), program, &bound)
     }
@@ -338,7 +278,7 @@ impl<'a> EventLoop<'a> {
     fn on_outcome(&mut self, outcome: AttemptOutcome) {
         let (task, attempt) = (outcome.task, outcome.attempt);
         // An attempt that was given up before has no readers.
-        let Some(RunningAttempt { place, .. }) = self.running.get(&AttemptId { task, attempt }).copied() else {
+        let Some(PlacedAttempt { place, .. }) = self.running.get(&AttemptId { task, attempt }).copied() else {
             return;
         };
         let ended = EndedAttempt::now(outcome);
@@ -368,7 +308,7 @@ impl<'a> EventLoop<'a> {
         if attempt.outcome.result.is_err() && self.is_doubtful(id, &attempt) {
             return self.held.push(attempt);
         }
-        let Some(RunningAttempt { worker, slot, place, superseded }) = self.running.remove(&id) else { return };
+        let Some(PlacedAttempt { worker, slot, place, superseded }) = self.running.remove(&id) else { return };
         if superseded {
             // Another attempt was quicker.
             if let Some(files) = &self.context.files {
@@ -553,7 +493,8 @@ impl<'a> EventLoop<'a> {
     /// The run's files, if a task wrote the member; `None` for inputs. Inputs stay until the end of
     /// the run (docs/SEMANTICS.md): bound ones take no memory.
     fn files_of(&self, data: DataId) -> Option<&RunFiles> {
-        self.context.files.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
+        let files = self.context.files.as_ref().filter(|_| self.context.flow.writer_of(data).is_some());
+        files.filter(|files| !files.is_bound_output(data))
     }
 
     fn remove(&mut self, data: DataId) {
@@ -610,7 +551,7 @@ fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
 /// Keeps the files of a failed attempt, and removes its directory from the pool.
 async fn keep_attempt(
     keep: KeepFailed,
-    (access, layout): (PoolAccess, Layout),
+    (access, layout): (PoolAccess, RunLayout),
     repeat: RerunScript,
     mut ended: EndedAttempt,
 ) -> EndedAttempt {

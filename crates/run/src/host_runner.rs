@@ -67,7 +67,9 @@ impl HostRunner {
     /// Ends all attempts.
     pub fn stop_all(&mut self) {
         let keys: Vec<AttemptKey> = self.running.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.stop(key));
+        for key in keys {
+            self.stop(key);
+        }
     }
 
     /// Returns whether an attempt runs now.

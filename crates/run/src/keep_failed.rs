@@ -11,7 +11,7 @@
 //! The last attempt of a failed task is kept. Nothing is kept of a task that succeeds in the end.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, Layout};
+use crate::layout::{self, RunLayout};
 use crate::run_files::PoolAccess;
 use flow::{DataId, TaskCommand, TaskId};
 use std::fs::{self, Permissions};
@@ -63,7 +63,7 @@ impl KeepFailed {
     pub async fn keep(
         &self,
         access: &PoolAccess,
-        layout: &Layout,
+        layout: &RunLayout,
         repeat: &RerunScript,
     ) -> Result<Option<PathBuf>, String> {
         let flow = &*self.flow;

@@ -18,7 +18,7 @@ pub const INPUTS: &str = "data";
 
 /// Layout of a run: which attempt of each task wrote its outputs, and at which node.
 #[derive(Debug, Clone, Default)]
-pub struct Layout {
+pub struct RunLayout {
     /// The attempts that succeeded, if they were not the first one or lie at a certain node.
     writers: HashMap<TaskId, AttemptPlace>,
 }
@@ -36,7 +36,7 @@ impl AttemptPlace {
     const FIRST: Self = Self { attempt: 1, node: None };
 }
 
-impl Layout {
+impl RunLayout {
     /// Records the attempt that wrote the outputs of a task.
     pub fn set_writer(&mut self, task: TaskId, place: AttemptPlace) {
         if place == AttemptPlace::FIRST {
@@ -79,7 +79,7 @@ pub fn attempt_dir(flow: &CheckedWorkflow, task: TaskId, place: AttemptPlace) ->
 
 /// Path of member `id` in the pool if the first attempt of its writer succeeds.
 pub fn member(flow: &CheckedWorkflow, id: DataId) -> PathBuf {
-    Layout::default().member(flow, id)
+    RunLayout::default().member(flow, id)
 }
 
 /// Path of an input as the workflow has it: relative to the data directory, or absolute. `None` for

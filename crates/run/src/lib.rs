@@ -15,6 +15,7 @@
 //!   problems
 //! - `memory`, `memory_limits`: the size of the pool, and the limits of tools
 //! - `storage_choice`: mount, preload library or RAM-disk staging
+//! - `resume`: what a resumed run does not do again
 //! - `tool_versions`, `provenance`, `tool_manifest`: versions of tools, hashes of tools and inputs
 //!
 //! Modules while it runs:
@@ -59,6 +60,7 @@ mod preflight;
 mod prepare_run;
 mod provenance;
 mod recorder;
+mod resume;
 mod run_files;
 mod run_journal;
 mod spec;

@@ -6,7 +6,7 @@
 //! with long arguments are expanded in another way.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, AttemptPlace, Layout};
+use crate::layout::{self, AttemptPlace, RunLayout};
 use flow::{DataId, LinkDir, TaskCommand, TaskId, ToolId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ impl AttemptOrder {
     /// The order for an attempt of a task. `bound` gives the host's file of an input that is bound.
     pub fn new(
         flow: &CheckedWorkflow,
-        layout: &Layout,
+        layout: &RunLayout,
         (task, place): (TaskId, AttemptPlace),
         program: PathBuf,
         bound: &dyn Fn(DataId) -> Option<PathBuf>,

@@ -1,17 +1,19 @@
 //! Recorder: fills in the report while tasks run, in the types of run.json, and writes the journal.
 
+use crate::checked_workflow::CheckedWorkflow;
 use crate::export::ExportedFile;
 use crate::keep_failed;
 use crate::outcome::AttemptOutcome;
 use crate::provenance::InputHashes;
+use crate::resume::{Reuse, Settled};
 use crate::run_journal::RunJournal;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use journal::JournalRecord;
+use journal::{JournalRecord, JournalState};
 use report::{Attempt, FailureReason, NodeRecord, ReadBytes, ReasonKind, RunOutcome, RunReport, Seconds, Status};
 use sched::{StartReason, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An attempt that ended, on the clock of this process.
 #[derive(Debug)]
@@ -239,6 +241,13 @@ impl Recorder {
 
     /// Records the hashes of tools and inputs.
     pub fn hashed(&mut self, hashes: InputHashes) {
+        let tool_hashes = hashes
+            .tools
+            .iter()
+            .filter_map(|tool| Some(JournalRecord::ToolHashed { tool: tool.name.clone(), hash: tool.hash.clone()? }));
+        let input_hashes =
+            hashes.inputs.iter().map(|(data, hash, _)| JournalRecord::InputHashed { data: *data, hash: hash.clone() });
+        self.journal.write_all(tool_hashes.chain(input_hashes));
         self.run.provenance.tools = hashes.tools;
         for (id, hash, bytes) in hashes.inputs {
             let member = self.member(id);
@@ -320,6 +329,55 @@ impl Recorder {
         self.run.problem.get_or_insert(text);
     }
 
+    /// Fills in what an earlier process of the run has done. From now on times count from its
+    /// start.
+    pub fn restore(&mut self, flow: &CheckedWorkflow, state: &JournalState, settled: &Settled) {
+        let since_start = Duration::from_millis(journal::unix_ms().saturating_sub(state.header.started_unix_ms));
+        self.begun = self.begun.checked_sub(since_start).unwrap_or(self.begun);
+        self.run.started.clone_from(&state.header.started);
+        self.run.warnings.extend(state.warnings.iter().cloned());
+        let at = |ms: u64| Seconds::from(Duration::from_millis(ms));
+        for id in &settled.tasks {
+            let (Some(trace), Some(last)) = (state.task(*id), state.task(*id).and_then(|trace| trace.attempts.last()))
+            else {
+                continue;
+            };
+            let task = self.task(*id);
+            task.status = Status::Done;
+            task.reason = None;
+            task.attempts = u32::try_from(trace.attempts.len()).unwrap_or(u32::MAX);
+            task.slot = Some(last.slot);
+            (task.start_s, task.end_s) = (Some(at(last.started_ms)), last.ended_ms.map(at));
+        }
+        let written = settled.tasks.iter().flat_map(|task| flow.outputs(*task));
+        for (id, trace) in written.filter_map(|id| Some((id, state.data.get(&id)?))) {
+            let member = self.member(id);
+            (member.bytes, member.written_s) = (Some(trace.bytes), Some(at(trace.written_ms)));
+            if let Some(export) = &trace.exported {
+                (member.exported, member.hash) = (Some(export.path.clone()), Some(export.hash.clone()));
+            }
+        }
+    }
+
+    /// Fills in the tasks for which results of another run stand in.
+    pub fn reuse(&mut self, flow: &CheckedWorkflow, settled: &Settled, reused: &Reuse) {
+        let start = Some(Seconds(0.0));
+        for id in &settled.tasks {
+            let wrote = flow.outputs(*id).filter_map(|data| Some((data, *reused.bytes.get(&data)?))).collect();
+            let (task, from) = (*id, reused.run.clone());
+            self.journal.write(JournalRecord::Reused { task, from: from.clone(), wrote });
+            let task = self.task(*id);
+            (task.status, task.reason, task.end_s, task.reused) = (Status::Done, None, start, Some(from));
+            for data in flow.outputs(*id) {
+                let member = self.member(data);
+                (member.bytes, member.written_s) = (reused.bytes.get(&data).copied(), start);
+                if let Some(export) = reused.in_place.get(&data).cloned() {
+                    self.exported(data, export.path, ExportedFile { bytes: export.bytes, hash: export.hash });
+                }
+            }
+        }
+    }
+
     /// Completes the report. The outcome follows from the tasks, the problem, and `interrupted`.
     pub fn seal(&mut self, interrupted: bool) {
         let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status != Status::Done);
@@ -339,7 +397,7 @@ impl Recorder {
 
 /// The record of an attempt that ended.
 fn record_of(outcome: &AttemptOutcome) -> JournalRecord {
-    let ms = |length: std::time::Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let ms = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     let (task, attempt) = (outcome.task, outcome.attempt);
     let (prepared_ms, ran_ms) = (ms(outcome.prepared), ms(outcome.ran));
     match &outcome.result {

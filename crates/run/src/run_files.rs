@@ -2,11 +2,11 @@
 //! directories of failed attempts. Hosts that run tasks have a workspace of their own.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, AttemptPlace, Layout};
+use crate::layout::{self, AttemptPlace, RunLayout};
 use crate::workspace::{BackgroundRemover, PoolReader, WorkspaceBase, WorkspaceError, copy};
 use flow::{DataId, TaskId};
 use placement::{NodeId, Policy};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,14 @@ use wire::{Kind, PLACEMENT, XattrMode};
 pub struct RunFiles {
     base: WorkspaceBase,
     flow: Arc<CheckedWorkflow>,
-    layout: Layout,
+    layout: RunLayout,
     remover: BackgroundRemover,
     /// Directory that relative input paths start from.
     data_dir: PathBuf,
     /// True if inputs were copied into the pool instead of being bound.
     stage_in: bool,
+    /// Members that an earlier process of the run has written: files of the host that are bound.
+    exported: HashMap<DataId, PathBuf>,
 }
 
 impl RunFiles {
@@ -38,7 +40,7 @@ impl RunFiles {
     ) -> Self {
         let remover = BackgroundRemover::new(pool.clone());
         let base = WorkspaceBase::new(pool, cancel);
-        Self { base, flow, layout: Layout::default(), remover, data_dir, stage_in }
+        Self { base, flow, layout: RunLayout::default(), remover, data_dir, stage_in, exported: HashMap::new() }
     }
 
     /// Sets the placement policy so that files made from now on lie at the node of the host that
@@ -82,17 +84,34 @@ impl RunFiles {
         Ok(())
     }
 
+    /// Binds members that an earlier process of the run has exported, so that tasks read them as if
+    /// their writers had run. They stay until the end of the run, as inputs do.
+    pub async fn bind_exported(&mut self, data: DataId, file: PathBuf) -> Result<(), WorkspaceError> {
+        let place = self.place_of(data);
+        self.base.make_dir(place.parent().unwrap_or(Path::new("/"))).await?;
+        self.base.bind(&file, &place).await?;
+        self.exported.insert(data, file);
+        Ok(())
+    }
+
+    /// True for a member of [`Self::bind_exported`].
+    pub fn is_bound_output(&self, id: DataId) -> bool {
+        self.exported.contains_key(&id)
+    }
+
     fn host_path(&self, id: DataId) -> Option<PathBuf> {
         layout::host_path(&self.flow, id).map(|path| self.data_dir.join(path))
     }
 
     /// The host's file that is bound as an input; `None` if its bytes are in the pool.
     pub fn bound(&self, id: DataId) -> Option<PathBuf> {
-        if self.stage_in { None } else { self.host_path(id) }
+        let exported = || self.exported.get(&id).cloned();
+        let input = if self.stage_in { None } else { self.host_path(id) };
+        input.or_else(exported)
     }
 
     /// Which attempt of each task wrote its outputs.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &RunLayout {
         &self.layout
     }
 

@@ -60,7 +60,8 @@ impl RunJournal {
         self.conclude(written);
     }
 
-    fn write_all(&mut self, records: impl Iterator<Item = JournalRecord>) {
+    /// Writes many records at once.
+    pub fn write_all(&mut self, records: impl Iterator<Item = JournalRecord>) {
         let Some(writer) = &mut self.writer else { return };
         let written = writer.append_all(records);
         self.conclude(written);
@@ -108,8 +109,12 @@ fn create(directory: &Path, header: &JournalHeader, descriptor: &str) -> Result<
     fs::create_dir_all(directory).map_err(refused)?;
     // Take the lock first: the workflow of a run that goes on must stay.
     let writer = JournalWriter::create(&directory.join(JOURNAL_FILE), header)?;
-    fs::write(directory.join(WORKFLOW_FILE), descriptor).map_err(refused)?;
-    Ok(writer)
+    let part = directory.join(format!(".{WORKFLOW_FILE}.{}.part", std::process::id()));
+    let written = fs::write(&part, descriptor).and_then(|()| fs::rename(&part, directory.join(WORKFLOW_FILE)));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.map(|()| writer).map_err(refused)
 }
 
 fn header(spec: &RunSpec, head: &ReportHead, descriptor: &str) -> JournalHeader {

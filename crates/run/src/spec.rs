@@ -76,6 +76,11 @@ pub struct RunSpec {
     pub space_wait: Duration,
     /// Time between SIGTERM and SIGKILL when a tool is ended.
     pub grace: Duration,
+    /// Directory of the report of a run that was killed and that goes on; `None`: a new run.
+    pub resume: Option<PathBuf>,
+    /// Directory of the report of another run, whose results stand in for tasks that would do the
+    /// same.
+    pub reuse: Option<PathBuf>,
     /// The cluster on which tasks run; `None`: this host.
     pub cluster: Option<ClusterSpec>,
 }

@@ -58,19 +58,11 @@ pub async fn run(
     let workspace = environment.as_ref().map(|environment| environment.workspace(&prepared.choice, cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
     let files = match &environment {
-        Some(environment) => Some(provide_files(&spec, environment, &cancel).await?),
+        Some(environment) => Some(provide_files(&spec, &prepared, environment, &cancel).await?),
         None => None,
     };
-    let mut recorder = begin_records(&spec, &prepared, begun)?;
-    on_event(&RunEvent::Started {
-        run: spec.run_id.clone(),
-        tasks: flow.workflow().tasks.len(),
-        slots: spec.slots,
-        storage: mode_name(prepared.choice.mode),
-        storage_line: prepared.choice.line.clone(),
-        memory: prepared.memory,
-    });
-    prepared.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+    let mut recorder = begin_records(&spec, &mut prepared, begun)?;
+    announce(&spec, &prepared, on_event);
     let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
@@ -89,6 +81,7 @@ pub async fn run(
         programs: prepared.programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
+        settled: prepared.settled,
     };
     let event_loop = EventLoop::new(
         context,
@@ -117,6 +110,19 @@ pub async fn run(
     Ok(recorder.run)
 }
 
+/// Tells the user that the run starts, with the warnings so far.
+pub fn tell_start(spec: &RunSpec, head: &ReportHead, slots: u32, on_event: &mut dyn FnMut(&RunEvent)) {
+    on_event(&RunEvent::Started {
+        run: spec.run_id.clone(),
+        tasks: spec.flow.workflow().tasks.len(),
+        slots,
+        storage: mode_name(head.mode),
+        storage_line: head.line.clone(),
+        memory: head.memory,
+    });
+    head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+}
+
 /// Starts the pool and the tasks' access to it.
 fn start_environment(
     spec: &RunSpec,
@@ -128,12 +134,37 @@ fn start_environment(
     environment.map_err(|problem| vec![problem])
 }
 
-/// Begins the report and the journal of a run on this host.
-fn begin_records(spec: &RunSpec, prepared: &PreparedRun, begun: Instant) -> Result<Recorder, Vec<Problem>> {
+/// Begins the report and the journal of a run on this host, or goes on with those of an earlier
+/// process.
+fn begin_records(spec: &RunSpec, prepared: &mut PreparedRun, begun: Instant) -> Result<Recorder, Vec<Problem>> {
     let head = ReportHead::new(prepared);
-    let mut journal = RunJournal::begin(spec, &head, &prepared.programs)?;
-    journal.write(JournalRecord::WorkerJoined { worker: 0, name: host_name(), slots: spec.slots });
-    Ok(Recorder::new(blank_report(spec, &head), journal, begun))
+    let joined = JournalRecord::WorkerJoined { worker: 0, name: host_name(), slots: spec.slots };
+    let Some((writer, state)) = prepared.resumed.take() else {
+        let mut journal = RunJournal::begin(spec, &head, &prepared.programs)?;
+        journal.write(joined);
+        let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
+        if let Some(reused) = &prepared.reused {
+            recorder.reuse(&spec.flow, &prepared.settled, reused);
+        }
+        return Ok(recorder);
+    };
+    let mut journal = RunJournal::new(writer);
+    journal.write_all(prepared.settled.records().chain([joined]));
+    let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
+    recorder.restore(&spec.flow, &state, &prepared.settled);
+    Ok(recorder)
+}
+
+/// Tells the user that the run starts, and how.
+fn announce(spec: &RunSpec, prepared: &PreparedRun, on_event: &mut dyn FnMut(&RunEvent)) {
+    tell_start(spec, &ReportHead::new(prepared), spec.slots, on_event);
+    if spec.resume.is_some() {
+        let (settled, again) = (prepared.settled.tasks.len(), prepared.settled.again.len());
+        on_event(&RunEvent::Resumed { settled, again });
+    }
+    if let Some(reused) = &prepared.reused {
+        on_event(&RunEvent::Reused { from: reused.run.clone(), tasks: prepared.settled.tasks.len() });
+    }
 }
 
 /// What is known of the storage before anything ran.
@@ -203,15 +234,22 @@ pub fn blank_report(spec: &RunSpec, head: &ReportHead) -> RunReport {
 /// Makes the run's files in the pool.
 async fn provide_files(
     spec: &RunSpec,
+    prepared: &PreparedRun,
     environment: &RunEnvironment,
     cancel: &CancellationToken,
 ) -> Result<RunFiles, Vec<Problem>> {
     let inputs = (spec.data_dir.clone(), spec.stage_in);
-    let files = RunFiles::new(environment.pool.clone(), spec.flow.clone(), inputs, cancel.clone());
+    let mut files = RunFiles::new(environment.pool.clone(), spec.flow.clone(), inputs, cancel.clone());
     let placed = files.set_local_placement().await;
     placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
     let brought = files.provide_inputs().await;
-    brought.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
+    let unseen = |error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))];
+    brought.map_err(unseen)?;
+    for (data, existing) in &prepared.settled.needed {
+        if let Some(file) = &existing.file {
+            files.bind_exported(*data, file.clone()).await.map_err(unseen)?;
+        }
+    }
     Ok(files)
 }
 
@@ -252,13 +290,8 @@ pub fn exports(spec: &RunSpec) -> ExportPlan {
     }
 }
 
-/// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
-/// for the remaining hashes.
-pub fn hash_in_background(
-    spec: &RunSpec,
-    programs: &HashMap<ToolId, PathBuf>,
-    cancel: &CancellationToken,
-) -> JoinHandle<InputHashes> {
+/// The tools and inputs of a run, to be hashed.
+pub fn hash_targets(spec: &RunSpec, programs: &HashMap<ToolId, PathBuf>) -> HashTargets {
     let workflow = spec.flow.workflow();
     let mut programs: Vec<(&ToolId, &PathBuf)> = programs.iter().collect();
     programs.sort();
@@ -267,10 +300,20 @@ pub fn hash_in_background(
         program: program.clone(),
     };
     let path_of = |id| layout::host_path(&spec.flow, id).map(|path| (id, spec.data_dir.join(path)));
-    let of = HashTargets {
+    HashTargets {
         tools: programs.into_iter().map(resolved).collect(),
         inputs: (0..workflow.data_count()).map(DataId).filter_map(path_of).collect(),
-    };
+    }
+}
+
+/// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
+/// for the remaining hashes.
+pub fn hash_in_background(
+    spec: &RunSpec,
+    programs: &HashMap<ToolId, PathBuf>,
+    cancel: &CancellationToken,
+) -> JoinHandle<InputHashes> {
+    let of = hash_targets(spec, programs);
     let (cancel, mut versions) = (cancel.clone(), ToolVersions::new(task_environment(&spec.run_id), cancel.clone()));
     tokio::spawn(async move {
         let mut stated = Vec::new();

@@ -35,6 +35,7 @@
 //! Modules:
 //! - `scheduler`: the state machine: what each event changes; `scheduler/cluster`: workers that
 //!   come and go, places of data, starts; `scheduler/lineage`: lost data that is made again;
+//!   `scheduler/restore`: tasks that an earlier process of the run has done;
 //!   `scheduler/stragglers`: second attempts of slow tasks; `scheduler/failures`: failures, and the
 //!   end of a run by them
 //! - `messages`: events and commands
@@ -76,7 +77,7 @@ pub use messages::{
 };
 pub use policy::{PolicyKind, StartReason, UnknownPolicy};
 pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-pub use scheduler::{LOSSES_MAX, Scheduler, TaskCounts};
+pub use scheduler::{LOSSES_MAX, RestoredData, Scheduler, TaskCounts};
 pub use space::PoolState;
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The resources of one worker, those that are free, and the lanes that running tasks occupy.
 
-use std::collections::BTreeSet;
-
 /// A worker: it runs tasks. Numbers are dense, from 0, and never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u32);
@@ -39,6 +37,49 @@ pub struct Demand {
     pub memory: u64,
 }
 
+/// The lanes in which tasks run: a bit for each lane.
+#[derive(Debug, Clone, Default)]
+struct LaneSet {
+    /// Lanes 0 to 63.
+    first: u64,
+    /// The further ones, 64 in each number.
+    further: Vec<u64>,
+}
+
+impl LaneSet {
+    /// The smallest free lane.
+    fn first_free(&self) -> SlotId {
+        let mut words = (0..).zip(std::iter::once(self.first).chain(self.further.iter().copied()));
+        let free = words.find_map(|(word, taken)| (taken != u64::MAX).then(|| 64 * word + taken.trailing_ones()));
+        SlotId(free.unwrap_or_else(|| 64 + 64 * u32::try_from(self.further.len()).expect("lanes are few")))
+    }
+
+    fn is_free(&self, SlotId(lane): SlotId) -> bool {
+        let word = lane as usize / 64;
+        let taken = if word == 0 { Some(&self.first) } else { self.further.get(word - 1) };
+        taken.is_none_or(|taken| taken >> (lane % 64) & 1 == 0)
+    }
+
+    fn take(&mut self, slot: SlotId) {
+        *self.word(slot) |= 1 << (slot.0 % 64);
+    }
+
+    fn free(&mut self, slot: SlotId) {
+        *self.word(slot) &= !(1 << (slot.0 % 64));
+    }
+
+    fn word(&mut self, SlotId(lane): SlotId) -> &mut u64 {
+        let word = lane as usize / 64;
+        if word == 0 {
+            return &mut self.first;
+        }
+        if word > self.further.len() {
+            self.further.resize(word, 0);
+        }
+        &mut self.further[word - 1]
+    }
+}
+
 /// The resources that are free now.
 #[derive(Debug, Clone)]
 pub struct FreeResources {
@@ -48,16 +89,13 @@ pub struct FreeResources {
     /// wait for space lend them.
     lent: u32,
     memory: u64,
-    /// Free lanes below `fresh`.
-    freed: BTreeSet<u32>,
-    /// The first lane that was never taken.
-    fresh: u32,
+    lanes: LaneSet,
 }
 
 impl FreeResources {
     /// The resources of an idle machine.
     pub fn new(machine: MachineCapacity) -> Self {
-        Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, freed: BTreeSet::new(), fresh: 0 }
+        Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, lanes: LaneSet::default() }
     }
 
     /// The total resources of the machine.
@@ -98,12 +136,12 @@ impl FreeResources {
 
     /// The smallest free lane.
     pub(crate) fn first_lane(&self) -> SlotId {
-        SlotId(self.freed.first().copied().unwrap_or(self.fresh))
+        self.lanes.first_free()
     }
 
     /// Returns whether no task runs in this lane.
     pub(crate) fn is_free_lane(&self, slot: SlotId) -> bool {
-        slot.0 >= self.fresh || self.freed.contains(&slot.0)
+        self.lanes.is_free(slot)
     }
 
     /// Takes the resources of a starting task, and a free lane: `slot`, or else the smallest one.
@@ -117,9 +155,7 @@ impl FreeResources {
         self.memory -= demand.memory;
         let slot = slot.unwrap_or_else(|| self.first_lane());
         assert!(self.is_free_lane(slot), "a lane has one task");
-        self.freed.extend(self.fresh..slot.0);
-        self.fresh = self.fresh.max(slot.0 + 1);
-        self.freed.remove(&slot.0);
+        self.lanes.take(slot);
         slot
     }
 
@@ -129,7 +165,7 @@ impl FreeResources {
         self.lent -= returned;
         self.cpus += demand.cpus - returned;
         self.memory += demand.memory;
-        self.freed.insert(slot.0);
+        self.lanes.free(slot);
         assert!(
             self.cpus <= self.machine.slots && self.memory <= self.machine.memory,
             "no more is released than was acquired"
@@ -161,6 +197,21 @@ mod tests {
         assert_eq!(resources.acquire(one, Some(SlotId(2))), SlotId(2));
         assert!(resources.is_free_lane(SlotId(1)) && !resources.is_free_lane(SlotId(2)));
         assert_eq!([resources.acquire(one, None), resources.acquire(one, None)], [SlotId(0), SlotId(1)]);
+    }
+
+    #[test]
+    fn lanes_above_63_are_as_the_others() {
+        let machine = MachineCapacity { slots: 200, memory: 0 };
+        let (one, mut resources) = (Demand { cpus: 1, memory: 0 }, FreeResources::new(machine));
+        for lane in 0..200 {
+            assert!(resources.is_free_lane(SlotId(lane)));
+            assert_eq!(resources.acquire(one, None), SlotId(lane));
+            assert!(!resources.is_free_lane(SlotId(lane)));
+        }
+        for lane in [64, 127, 128, 199] {
+            resources.release(one, SlotId(lane));
+            assert_eq!(resources.acquire(one, None), SlotId(lane));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod cluster;
 mod failures;
 mod lineage;
+mod restore;
 mod stragglers;
 
 use crate::explain::TaskExplanation;
@@ -24,6 +25,7 @@ use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use cluster::LOSSES_MAX;
+pub use restore::RestoredData;
 use stragglers::Stragglers;
 
 /// The number of tasks in each state.

@@ -8,7 +8,7 @@
 #[path = "cluster.rs"]
 mod cluster;
 
-use cluster::{Cluster, prepared_s};
+use cluster::Cluster;
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
 use report::{
     AccessMode, Attempt, CapturedOutput, FailureReason, FileProvenance, Machine, MachineUse, MeasurementScope,
@@ -342,7 +342,7 @@ impl<'a> Machinery<'a> {
         loop {
             let slot = self.free_slot(ready);
             let reads = self.cluster.read(slot, inputs.iter().map(|place| (*place, self.sizes[*place])));
-            let prepared = reads.map(prepared_s);
+            let prepared = reads.map(|reads| self.cluster.prepared_s(reads));
             let (start, end) = self.occupy(slot, ready, (prepared.unwrap_or(0.0), length));
             let (node, lost) = (self.cluster.node_of(slot), self.cluster.lost_s(slot));
             if end.0 <= lost {

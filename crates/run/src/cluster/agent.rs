@@ -11,7 +11,7 @@
 use super::agent_service::AgentService;
 use super::host_inputs;
 use super::host_tools::HostTools;
-use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, line};
+use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, AgentTree, line};
 use crate::attempt::HostContext;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::environment::{
@@ -232,9 +232,7 @@ impl AgentHost {
     ) -> Result<(AgentService, AgentReady), Problem> {
         let io_runtime = pool::io_runtime()?;
         let runtime = self.runtime.as_ref().expect("it was made with the host");
-        let client = runtime.block_on(pool::connect(pool_file, RetryPolicy::default()))?;
-        let pool = Vfs::new(client);
-        drop(runtime.block_on(keep_usage(pool.clone())));
+        let pool = runtime.block_on(connect(pool_file))?;
         let mut tools = HostTools::find(start)?;
         let support = tool_support(start, &tools);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };
@@ -248,12 +246,8 @@ impl AgentHost {
         self.mount =
             setup_access.mount(&pool, MountOptions { runtime: Some(io_runtime), ..MountOptions::default() })?;
         let ram_disk = setup_access.ram_disk()?;
-        let has_library = choice.mode == AccessMode::Preload;
-        let roots = TaskRoots {
-            is_mounted: self.mount.is_some(),
-            pool_file: has_library.then(|| pool_file.to_owned()),
-            ram_disk,
-        };
+        let pool_file = (choice.mode == AccessMode::Preload).then(|| pool_file.to_owned());
+        let roots = TaskRoots { is_mounted: self.mount.is_some(), pool_file, ram_disk };
         let _entered = runtime.enter();
         let workspace = if choice.mode == AccessMode::None {
             None
@@ -261,9 +255,7 @@ impl AgentHost {
             let workspace = roots.workspace(&pool, &self.registration, &choice, CancellationToken::new())?;
             Some(workspace.with_host_paths())
         };
-        for (number, tree) in start.trees.iter().enumerate() {
-            tools.provide(tree, &pool, tools_directory(&mut self.registration, number)?);
-        }
+        provide_trees(&mut tools, (&start.trees, &pool), &mut self.registration)?;
         let limits = MemoryBudget::read();
         let copies_max = limits.copies().0;
         let groups = self.memory_groups(start);
@@ -279,8 +271,7 @@ impl AgentHost {
             filled: AtomicU64::default(),
         };
         let socket = directory.join("agent");
-        let listener =
-            UnixListener::bind(&socket).map_err(|error| Problem::new(format!("{}: {error}", socket.display())))?;
+        let listener = listen(&socket)?;
         let same_inputs: Vec<DataId> =
             start.inputs.iter().filter(|input| host_inputs::is_same(input)).map(|input| input.data).collect();
         let ready = AgentReady {
@@ -347,6 +338,28 @@ impl Drop for NodeChild {
             self.end();
         }
     }
+}
+
+async fn connect(pool_file: &Path) -> Result<Vfs, Problem> {
+    let pool = Vfs::new(pool::connect(pool_file, RetryPolicy::default()).await?);
+    let _ = keep_usage(pool.clone()).await;
+    Ok(pool)
+}
+
+fn listen(socket: &Path) -> Result<UnixListener, Problem> {
+    UnixListener::bind(socket).map_err(|error| Problem::new(format!("{}: {error}", socket.display())))
+}
+
+/// Lets the files of tools come.
+fn provide_trees(
+    tools: &mut HostTools,
+    (trees, pool): (&[AgentTree], &Vfs),
+    registration: &mut PoolRegistration,
+) -> Result<(), Problem> {
+    for (number, tree) in trees.iter().enumerate() {
+        tools.provide(tree, pool, tools_directory(registration, number)?);
+    }
+    Ok(())
 }
 
 fn tool_support(start: &AgentStart, tools: &HostTools) -> ToolSupport {

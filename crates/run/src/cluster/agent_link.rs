@@ -1,7 +1,7 @@
 //! Dialogue of the run with an agent that starts: a child of this process, or one on a host of the
 //! cluster.
 
-use super::carrier::CarrierHandle;
+use super::dask_carrier::CarrierHandle;
 use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, line};
 use base::Problem;
 use pool::NodeLink;
@@ -18,15 +18,23 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 pub struct AgentLink {
     /// Name of its host, for messages.
     pub host: String,
-    way: Way,
+    channel: AgentChannel,
 }
 
 #[derive(Debug)]
-enum Way {
+enum AgentChannel {
     /// Pipes to a process of this host.
-    Pipes { input: ChildStdin, output: BufReader<ChildStdout>, child: Child },
+    Pipes(Box<AgentPipes>),
     /// The carrier.
     Carrier(CarrierHandle),
+}
+
+/// Pipes to an agent that is a child of this process.
+#[derive(Debug)]
+struct AgentPipes {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    child: Child,
 }
 
 impl AgentLink {
@@ -38,27 +46,31 @@ impl AgentLink {
         command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(cannot)?;
         let (input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
-        Ok(Self { host: "this host".to_owned(), way: Way::Pipes { input, output: BufReader::new(output), child } })
+        Ok(Self {
+            host: "this host".to_owned(),
+            channel: AgentChannel::Pipes(Box::new(AgentPipes { input, output: BufReader::new(output), child })),
+        })
     }
 
     /// Starts the agent of a host of the cluster.
     pub async fn start_at(carrier: &CarrierHandle, host: &str) -> Result<Self, Problem> {
         let started = carrier.launch(host).await;
         started.map_err(|why| at(host, format!("the agent cannot be started: {why}")))?;
-        Ok(Self { host: host.to_owned(), way: Way::Carrier(carrier.clone()) })
+        Ok(Self { host: host.to_owned(), channel: AgentChannel::Carrier(carrier.clone()) })
     }
 
     /// Sends a line; returns the answer.
     async fn say(&mut self, text: &str) -> Result<String, Problem> {
-        match &mut self.way {
-            Way::Carrier(carrier) => carrier.say(&self.host, text).await.map_err(|why| at(&self.host, why)),
-            Way::Pipes { input, output, .. } => {
+        match &mut self.channel {
+            AgentChannel::Carrier(carrier) => carrier.say(&self.host, text).await.map_err(|why| at(&self.host, why)),
+            AgentChannel::Pipes(pipes) => {
+                let AgentPipes { input, output, .. } = &mut **pipes;
                 let host = &self.host;
                 let gone = |error: io::Error| at(host, format!("the agent has ended: {error}"));
                 input.write_all(format!("{}\n", text.trim_end()).as_bytes()).await.map_err(gone)?;
                 let mut answer = String::new();
                 match output.read_line(&mut answer).await.map_err(gone)? {
-                    0 => Err(at(host, "the agent has ended; its message is above".to_owned())),
+                    0 => Err(at(host, "the agent has ended; its message is above")),
                     _ => Ok(answer),
                 }
             }
@@ -103,15 +115,15 @@ impl AgentLink {
                 }
             }
         }
-        Err(at(&self.host, "the pool could not be started".to_owned()))
+        Err(at(&self.host, "the pool could not be started"))
     }
 
     /// Lets the agent serve that is a child of this process.
     pub async fn start_child(mut self, start: &AgentStart) -> Result<(AgentReady, Child), Problem> {
         let ready = self.start(start).await?;
-        match self.way {
-            Way::Pipes { child, .. } => Ok((ready, child)),
-            Way::Carrier(_) => panic!("an agent of another host is no child"),
+        match self.channel {
+            AgentChannel::Pipes(pipes) => Ok((ready, pipes.child)),
+            AgentChannel::Carrier(_) => panic!("an agent of another host is no child"),
         }
     }
 
@@ -125,8 +137,8 @@ impl AgentLink {
 }
 
 /// A problem of a host.
-fn at(host: &str, message: String) -> Problem {
-    Problem::new(format!("{host}: {}", message.trim_end()))
+fn at(host: &str, message: impl AsRef<str>) -> Problem {
+    Problem::new(format!("{host}: {}", message.as_ref().trim_end()))
 }
 
 /// A connection between the starter of a pool and [`AgentLink::bootstrap`].

@@ -9,7 +9,7 @@
 //! While the connection to the Dask scheduler is cut, leases do not end: agents and nodes go on.
 
 use super::agent_link::AgentLink;
-use super::carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
 use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
 use super::messages::{FromAgent, ToAgent, key_text, line};
 use crate::executor::{Executor, ExecutorEvent};
@@ -110,7 +110,9 @@ impl ClusterExecutor {
             cut: false,
             failed: false,
         };
-        hosts.into_iter().for_each(|host| executor.add_host(host));
+        for host in hosts {
+            executor.add_host(host);
+        }
         executor
     }
 
@@ -349,7 +351,9 @@ impl ClusterExecutor {
         let mut told = HashSet::new();
         while !self.failed {
             let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
-            untold.into_iter().for_each(|worker| self.tell_end(worker));
+            for worker in untold {
+                self.tell_end(worker);
+            }
             if (self.hosts.is_empty() && self.starting == 0) || self.cut {
                 break;
             }

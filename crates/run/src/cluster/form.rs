@@ -6,7 +6,7 @@
 //! ```
 
 use super::agent_link::{AgentLink, bootstrap_channel};
-use super::carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
 use super::host_inputs;
 use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, ToAgent, line};
 use super::tool_trees::ToolTrees;

@@ -66,6 +66,7 @@ impl From<Problem> for AgentAnswer {
 
 /// Second message to an agent, when the pool runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of the user")]
 pub struct AgentStart {
     /// The pool file's content.
     pub pool: String,

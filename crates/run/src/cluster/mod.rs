@@ -6,7 +6,7 @@
 //!   +---------------- the pool: a node on each host, the first beside the run ----+
 //! ```
 //!
-//! - `carrier`: the process that passes lines, and its messages (docs/formats/carrier.md)
+//! - `dask_carrier`: the process that passes lines, and its messages (docs/formats/carrier.md)
 //! - `messages`: what the run and an agent say to each other
 //! - `agent_link`: the dialogue in which an agent starts
 //! - `form`: forms the pool of the hosts that are there
@@ -19,8 +19,8 @@
 mod agent;
 mod agent_link;
 mod agent_service;
-mod carrier;
 mod cluster_executor;
+mod dask_carrier;
 mod form;
 mod host_inputs;
 mod host_tools;

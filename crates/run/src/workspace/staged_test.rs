@@ -2,7 +2,7 @@
 //! happens to the readers.
 
 use crate::checked_workflow::CheckedWorkflow;
-use crate::layout::{self, AttemptPlace, Layout};
+use crate::layout::{self, AttemptPlace, RunLayout};
 use crate::order::AttemptOrder;
 use crate::run_files::RunFiles;
 use crate::workspace::{CollectResult, PoolStorage, StagedStorage, StorageModes, Workspace};
@@ -64,7 +64,7 @@ impl Bench {
     fn order(&self, task: TaskId) -> AttemptOrder {
         {
             let first = AttemptPlace { attempt: 1, node: None };
-            AttemptOrder::new(&self.flow, &Layout::default(), (task, first), PathBuf::new(), &|_| None)
+            AttemptOrder::new(&self.flow, &RunLayout::default(), (task, first), PathBuf::new(), &|_| None)
         }
     }
 

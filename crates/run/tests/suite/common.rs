@@ -26,8 +26,14 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         stage_in: false,
         fail_fast: false,
         policy: run::PolicyKind::default(),
+        stragglers: false,
         space_wait: Duration::from_millis(200),
+        cluster: None,
+        stragglers: false,
         grace: Duration::from_millis(200),
+        resume: None,
+        reuse: None,
+        cluster: None,
     }
 }
 

@@ -1,0 +1,155 @@
+//! Tasks that an earlier process of the same run has done: they do not run again.
+
+use super::{Growth, Scheduler};
+use crate::resources::PlaceId;
+use crate::table::{DataState, TaskState};
+use flow::{DataId, TaskId};
+
+/// A datum that a restored task wrote and that still exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoredData {
+    /// Its bytes in the pool.
+    pub bytes: u64,
+    /// The place where it is; `None` if places do not matter.
+    pub place: Option<PlaceId>,
+    /// True if it is never dropped, as an input that takes no memory of the pool.
+    pub kept: bool,
+}
+
+impl Scheduler {
+    /// Declares that tasks are done, before the run begins and after all tasks were added. `exists`
+    /// returns what still exists of their outputs. The caller makes sure that every output exists
+    /// which a task that is not done reads.
+    pub fn restore(&mut self, done: &[TaskId], exists: impl Fn(DataId) -> Option<RestoredData>) {
+        assert!(!self.begun && self.growth == Growth::Complete, "restored between the last task and the beginning");
+        for task in done {
+            if self.table.row_mut(*task).state == TaskState::Ready {
+                self.policy.remove(*task);
+                self.space.forget_ready(*task);
+            }
+            self.set_state(*task, TaskState::Done, 0);
+            self.table.row_mut(*task).was_done = true;
+            self.space.count_task_ended(self.tool(*task));
+        }
+        for task in done {
+            let inputs = self.table.inputs(*task).len();
+            for position in 0..inputs {
+                let data = self.table.input(*task, position);
+                self.table.remove_reader(data, *task);
+            }
+        }
+        let mut unblocked = Vec::new();
+        for task in done {
+            for position in 0..self.table.outputs(*task).len() {
+                let data = self.table.outputs(*task)[position];
+                self.restore_data(data, exists(data), &mut unblocked);
+            }
+            unblocked.extend(self.table.waiters_of(*task));
+        }
+        // Only now: the sizes of all data are known.
+        for waiter in unblocked {
+            let row = self.table.row_mut(waiter);
+            if row.state != TaskState::New {
+                continue;
+            }
+            row.missing -= 1;
+            if row.missing == 0 {
+                self.make_ready(waiter, None, 0);
+            }
+        }
+    }
+
+    fn restore_data(&mut self, data: DataId, exists: Option<RestoredData>, unblocked: &mut Vec<TaskId>) {
+        let Some(RestoredData { bytes, place, kept }) = exists else {
+            self.table.datum_mut(data).state = DataState::Dropped;
+            return;
+        };
+        self.table.datum_mut(data).state = DataState::Present;
+        let stays = self.table.datum_mut(data).kept || self.table.readers_of(data).next().is_some();
+        self.space.set_size(data, bytes, stays && !kept);
+        self.table.datum_mut(data).kept |= kept;
+        if let Some(place) = place {
+            self.locations.add(data, place);
+        }
+        unblocked.extend(self.table.readers_of(data));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AttemptId, MachineCapacity, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
+
+    /// Four tasks: 0 writes datum 0, 1 reads it and writes 1, 2 reads 1 and writes 2, 3 comes after
+    /// 0.
+    fn chain() -> Scheduler {
+        let options = SchedulerOptions::default();
+        let mut scheduler = Scheduler::new(MachineCapacity { slots: 1, memory: 0 }, options);
+        for id in 0..3 {
+            let inputs = if id > 0 { vec![DataId(id - 1)] } else { vec![] };
+            let spec = TaskSpec { inputs, outputs: vec![DataId(id)], ..TaskSpec::new(TaskId(id)) };
+            scheduler.add(&spec, 0).expect("it fits");
+        }
+        let last = TaskSpec { after: vec![TaskId(0)], ..TaskSpec::new(TaskId(3)) };
+        scheduler.add(&last, 0).expect("it fits");
+        scheduler.mark_complete();
+        scheduler
+    }
+
+    fn starts(commands: &[SchedulerCommand]) -> Vec<u32> {
+        let start = |command: &SchedulerCommand| match command {
+            SchedulerCommand::Start { task, .. } => Some(task.0),
+            _ => None,
+        };
+        commands.iter().filter_map(start).collect()
+    }
+
+    fn run(scheduler: &mut Scheduler) -> Vec<SchedulerCommand> {
+        let mut all = Vec::new();
+        scheduler.on(SchedulerEvent::Begin, 0, &mut all);
+        let mut seen = 0;
+        while seen < all.len() {
+            if let SchedulerCommand::Start { task, attempt, .. } = all[seen] {
+                scheduler.on(SchedulerEvent::Done(AttemptId { task, attempt }), 1, &mut all);
+            }
+            seen += 1;
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_done_does_not_run_and_the_rest_does() {
+        let mut scheduler = chain();
+        let data = RestoredData { bytes: 9, place: None, kept: false };
+        scheduler.restore(&[TaskId(0), TaskId(1)], |id| (id == DataId(1)).then_some(data));
+        let commands = run(&mut scheduler);
+        let mut started = starts(&commands);
+        started.sort_unstable();
+        assert_eq!(started, [2, 3]);
+        assert!(commands.contains(&SchedulerCommand::Drop { data: DataId(1) }), "its last reader has ended");
+        assert!(!commands.contains(&SchedulerCommand::Drop { data: DataId(0) }), "it did not exist");
+        assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 4, failed: 0 }));
+        assert_eq!(scheduler.bytes_of(DataId(1)), 9);
+    }
+
+    #[test]
+    fn a_run_of_which_all_is_done_ends_at_once() {
+        let mut scheduler = chain();
+        scheduler.restore(&[0, 1, 2, 3].map(TaskId), |_| None);
+        assert_eq!(run(&mut scheduler), [SchedulerCommand::Ended { done: 4, failed: 0 }]);
+    }
+
+    #[test]
+    fn kept_data_is_not_dropped_and_lost_data_is_made_again_with_all_that_it_needs() {
+        let mut scheduler = chain();
+        let data = RestoredData { bytes: 9, place: Some(PlaceId(0)), kept: true };
+        scheduler.restore(&[TaskId(0), TaskId(1)], |id| (id == DataId(1)).then_some(data));
+        let mut commands = Vec::new();
+        scheduler.on(SchedulerEvent::LostData { data: DataId(1), needed: false }, 0, &mut commands);
+        let again = |task| SchedulerCommand::Again { task: TaskId(task) };
+        assert!(commands.contains(&again(0)) && commands.contains(&again(1)), "{commands:?}");
+        commands.extend(run(&mut scheduler));
+        assert!(!commands.contains(&SchedulerCommand::Drop { data: DataId(1) }));
+        assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 4, failed: 0 }));
+    }
+}
