@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -91,11 +92,13 @@ class DaskCluster:
         words = ["--host", address, "--port", str(PORT), "--no-dashboard"]
         self.spawn("scheduler", self.scheduler_host, sys.executable, "-m", "distributed.cli.dask_scheduler", *words)
 
-    def start_worker(self, name: str, host: int, threads: int = 1, *flags: str, extra: dict[str, str] | None = None) -> None:
-        """Starts a worker on a host."""
+    def start_worker(self, name: str, host: int, threads: int = 1, *flags: str, extra: dict[str, str] | None = None, hidden: Sequence[Path] = ()) -> None:
+        """Starts a worker on a host, which sees empty directories in place of the hidden ones."""
         scheduler = f"tcp://{self.net.address(self.scheduler_host)}:{PORT}"
         words = [scheduler, "--host", self.net.address(host), "--nworkers", "1", "--nthreads", str(threads), "--no-dashboard", "--name", name, *flags]
-        self.spawn(name, host, sys.executable, "-m", "distributed.cli.dask_worker", *words, extra=extra)
+        mounts = [f"mount -t tmpfs tmpfs {shlex.quote(str(directory))} && " for directory in hidden]
+        hide = ["unshare", "-m", "sh", "-c", f'{"".join(mounts)}exec "$@"', "sh"] if hidden else []
+        self.spawn(name, host, *hide, sys.executable, "-m", "distributed.cli.dask_worker", *words, extra=extra)
 
     def kill(self, name: str) -> None:
         """Kills a process with its children (a nanny has its worker as one), but no agents."""

@@ -49,14 +49,14 @@ pub(crate) fn expand(
     plan: &Plan,
     workflow: &Workflow,
     number: TaskId,
-    task_dir: &str,
+    (here, task_dir): (&str, &str),
     path_of: &dyn Fn(DataId) -> String,
 ) -> TaskCommand {
     let task = &workflow.tasks[number.0 as usize];
     let compiled = plan.compiled(task);
     let tool = workflow.tool_of(task);
     let mut expansion =
-        Expansion { plan, tool, task, task_dir, path_of, lists: BTreeMap::new(), dirs: BTreeMap::new() };
+        Expansion { plan, tool, here, task, task_dir, path_of, lists: BTreeMap::new(), dirs: BTreeMap::new() };
     expansion.add_dirs();
     let mut argv = Vec::new();
     for item in &compiled.command {
@@ -67,29 +67,33 @@ pub(crate) fn expand(
     let stream = |param: Option<u16>| Some(path_of(bound(task, param?)?.iter().next()?));
     let mut argv = argv.into_iter();
     TaskCommand {
-        program: program(tool, argv.next().unwrap_or_default()),
+        program: program(here, argv.next().unwrap_or_default()),
         args: argv.collect(),
         stdin: stream(compiled.stdin),
         stdout: stream(compiled.stdout),
         env,
-        path: tool.path.iter().map(|directory| from_here(tool, directory)).collect(),
+        path: tool.path.iter().map(|directory| from_here(here, directory)).collect(),
         lists: expansion.lists.into_iter().collect(),
         dirs: expansion.dirs.into_values().collect(),
     }
 }
 
-fn program(tool: &Tool, program: String) -> String {
-    if program.contains('/') { from_here(tool, &program) } else { program }
+fn program(here: &str, program: String) -> String {
+    if program.contains('/') { from_here(here, &program) } else { program }
 }
 
 /// `path` as an absolute path; relative paths are resolved from the tool file's directory.
-fn from_here(tool: &Tool, path: &str) -> String {
-    if path.starts_with('/') || tool.here.is_empty() { path.to_owned() } else { format!("{}/{path}", tool.here) }
+fn from_here(here: &str, path: &str) -> String {
+    // The directory may be given as a token without a slash.
+    let is_absolute = path.starts_with('/') || path.starts_with(here);
+    if is_absolute { path.to_owned() } else { format!("{here}/{path}") }
 }
 
 struct Expansion<'a> {
     plan: &'a Plan,
     tool: &'a Tool,
+    /// The directory of the tool file.
+    here: &'a str,
     task: &'a Task,
     task_dir: &'a str,
     path_of: &'a dyn Fn(DataId) -> String,
@@ -150,7 +154,7 @@ impl Expansion<'_> {
         for piece in pieces {
             match piece {
                 TemplatePiece::Text(plain) => text.push_str(plain),
-                TemplatePiece::Here => text.push_str(&self.tool.here),
+                TemplatePiece::Here => text.push_str(self.here),
                 TemplatePiece::Path(param, part) => text.push_str(&self.path(*param, *part, member)?),
                 TemplatePiece::Value(param) => text.push_str(&config_text(self.tool, self.task, *param)),
                 TemplatePiece::Conditional(param, plain) => {

@@ -121,7 +121,18 @@ impl Plan {
         task_dir: &str,
         path_of: &dyn Fn(DataId) -> String,
     ) -> TaskCommand {
-        crate::expand::expand(self, workflow, task, task_dir, path_of)
+        self.command_from(workflow, task, (&workflow.tool_of(&workflow.tasks[task.0 as usize]).here, task_dir), path_of)
+    }
+
+    /// Like [`Self::command`], with `here` as the directory of the tool file.
+    pub fn command_from(
+        &self,
+        workflow: &Workflow,
+        task: TaskId,
+        (here, task_dir): (&str, &str),
+        path_of: &dyn Fn(DataId) -> String,
+    ) -> TaskCommand {
+        crate::expand::expand(self, workflow, task, (here, task_dir), path_of)
     }
 
     pub(crate) fn compiled(&self, task: &Task) -> &CompiledTool {

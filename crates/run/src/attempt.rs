@@ -6,6 +6,7 @@
 //!             +---------+--------+-> discard, and a failure that says what to do
 //! ```
 
+use crate::cluster::HostTools;
 use crate::memory_limits::MemoryLimits;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
@@ -14,6 +15,7 @@ use base::ByteSize;
 use exec::{ExitReason, Launch};
 use flow::{DataId, TaskCommand};
 use report::{CapturedOutput, ReasonKind};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub type Environment = Vec<(OsString, OsString)>;
 pub struct HostContext {
     /// The pool as tasks see it; `None` if no task needs it.
     pub workspace: Option<Workspace>,
+    /// Tools of this host with their files; `None` where they are those of the run itself.
+    pub tools: Option<HostTools>,
     /// Working directory of tasks that have no directory of their own.
     pub default_cwd: PathBuf,
     /// Time between SIGTERM and SIGKILL.
@@ -74,6 +78,11 @@ impl HostContext {
         cancel: CancellationToken,
         outcome: &mut AttemptOutcome,
     ) -> Result<Vec<OutputFile>, AttemptFailure> {
+        let order = match &self.tools {
+            None => Cow::Borrowed(order),
+            Some(tools) => Cow::Owned(tools.localize(order, &cancel).await?),
+        };
+        let order = order.as_ref();
         let command = self.command(order);
         outcome.argv =
             std::iter::once(order.program.display().to_string()).chain(command.args.iter().cloned()).collect();

@@ -103,4 +103,14 @@ impl CheckedWorkflow {
     pub fn command(&self, id: TaskId, dir: &str, path_of: &dyn Fn(DataId) -> String) -> TaskCommand {
         self.plan.command(&self.workflow, id, dir, path_of)
     }
+
+    /// Like [`Self::command`], with `here` as the directory of the tool file.
+    pub fn command_from(
+        &self,
+        id: TaskId,
+        (here, dir): (&str, &str),
+        path_of: &dyn Fn(DataId) -> String,
+    ) -> TaskCommand {
+        self.plan.command_from(&self.workflow, id, (here, dir), path_of)
+    }
 }

@@ -27,12 +27,13 @@ pub async fn run_on_cluster(
     on_event: &mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
 ) -> Result<RunReport, Vec<Problem>> {
-    let programs = prepare_on_cluster(&spec)?;
+    let own = prepare_on_cluster(&spec)?;
     let formed = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
-        formed = form(&spec, &cluster, on_event) => formed?,
+        formed = form(&spec, &cluster, &own, on_event) => formed?,
     };
+    let programs = own.programs;
     let usages = keep_usage(formed.pool.clone()).await;
     let nodes: Vec<NodeId> = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
     let head = head(&spec, &formed);

@@ -211,6 +211,15 @@ pub fn door(registration: &mut PoolRegistration) -> Result<PathBuf, Problem> {
     Ok(directory)
 }
 
+/// A directory for copies of tools' files, which does not exist yet. It is removed with the
+/// registration. It is no RAM disk on most hosts: `TMPDIR` says where it is.
+pub fn tools_directory(registration: &mut PoolRegistration, number: usize) -> Result<PathBuf, Problem> {
+    let uid = rustix::process::geteuid().as_raw();
+    let directory = std::env::temp_dir().join(format!("tidemill-{uid}-{}-tools{number}", registration.name()));
+    registration.add_directory(&directory)?;
+    Ok(directory)
+}
+
 /// Removes what killed runs, mounts and nodes left: mounts, directories, control groups, and
 /// daemons of tools. Every command that cleans up calls this, since a daemon is found only together
 /// with the directory of its run.

@@ -131,6 +131,13 @@ impl HostRunner {
         }
     }
 
+    /// Gives up copies of tools' files that are not complete.
+    pub async fn close_tools(&self) {
+        if let Some(tools) = &self.context.tools {
+            tools.close().await;
+        }
+    }
+
     /// Waits for pending removals. All attempts have ended.
     pub fn close(&mut self) {
         if let Some(workspace) = Arc::get_mut(&mut self.context).and_then(|context| context.workspace.as_mut()) {

@@ -16,7 +16,7 @@
 //! - `memory`, `memory_limits`: the size of the pool, and the limits of tools
 //! - `storage_choice`: mount, preload library or RAM-disk staging
 //! - `resume`: what a resumed run does not do again
-//! - `tool_versions`, `provenance`: versions of tools, hashes of tools and inputs
+//! - `tool_versions`, `provenance`, `tool_manifest`: versions of tools, hashes of tools and inputs
 //!
 //! Modules while it runs:
 //! - `start`: executes a run from start to cleanup
@@ -66,6 +66,7 @@ mod run_journal;
 mod spec;
 mod start;
 mod storage_choice;
+mod tool_manifest;
 mod tool_versions;
 mod usage_refresh;
 mod workspace;

@@ -1,7 +1,7 @@
 //! Order: one attempt of a task, complete for the host that runs it.
 //!
 //! An order names files by tokens, since hosts see the pool at different paths: a token stands for
-//! the directory of the attempt or for a member. The workspace of a host replaces the tokens by its
+//! the directory of the attempt, for that of the tool file, or for a member. The workspace of a host replaces the tokens by its
 //! own paths ([`AttemptOrder::command_at`]). A token is about as long as the path, since commands
 //! with long arguments are expanded in another way.
 
@@ -16,6 +16,8 @@ use std::path::PathBuf;
 const TOKEN: char = '\u{1}';
 /// Name of the token of the attempt's directory; those of members are numbers.
 const DIRECTORY: &str = "directory";
+/// Name of the token of the tool file's directory.
+const HERE: &str = "here";
 /// Usual length of the path at which a host sees the pool's root.
 const ROOT_BYTES: usize = 64;
 
@@ -32,6 +34,8 @@ pub struct AttemptOrder {
     pub tool_name: String,
     /// Path of the program where the run was started; empty if it is not known.
     pub program: PathBuf,
+    /// Directory of the tool file, as its files are seen where the attempt runs.
+    pub here: String,
     /// The command, with tokens.
     pub command: TaskCommand,
     /// True if the task has a directory of its own.
@@ -94,7 +98,12 @@ impl AttemptOrder {
             tool: flow.task(task).tool,
             tool_name: tool.name.clone(),
             program,
-            command: flow.command(task, &token(DIRECTORY, directory.as_os_str().len()), &token_of),
+            here: tool.here.clone(),
+            command: flow.command_from(
+                task,
+                (&here_token(&tool.here), &token(DIRECTORY, directory.as_os_str().len())),
+                &token_of,
+            ),
             has_directory: tool.needs_workdir(),
             directory,
             inputs: inputs.into_iter().map(input).collect(),
@@ -115,18 +124,18 @@ impl AttemptOrder {
     /// The command with the paths of a host: `directory` of the attempt, and those of members from
     /// `path_of`.
     pub fn command_at(&self, directory: &str, path_of: &dyn Fn(DataId) -> String) -> TaskCommand {
-        let resolve = |text: &String| resolve(text, directory, path_of);
+        let resolve = |text: &String| resolve(text, (&self.here, directory), path_of);
         let pair = |(name, text): &(String, String)| (name.clone(), resolve(text));
         let link_dir =
             |dir: &LinkDir| LinkDir { path: resolve(&dir.path), links: dir.links.iter().map(pair).collect() };
         let command = &self.command;
         TaskCommand {
-            program: command.program.clone(),
+            program: resolve(&command.program),
             args: command.args.iter().map(resolve).collect(),
             stdin: command.stdin.as_ref().map(resolve),
             stdout: command.stdout.as_ref().map(resolve),
             env: command.env.iter().map(pair).collect(),
-            path: command.path.clone(),
+            path: command.path.iter().map(resolve).collect(),
             lists: command.lists.iter().map(|(path, text)| (resolve(path), resolve(text))).collect(),
             dirs: command.dirs.iter().map(link_dir).collect(),
         }
@@ -147,8 +156,18 @@ fn token(name: impl std::fmt::Display, length: usize) -> String {
     format!("{TOKEN}{name:<width$}{TOKEN}", width = ROOT_BYTES + length)
 }
 
+/// The token of a tool file's directory; empty if the tool has none.
+pub fn here_token(here: &str) -> String {
+    if here.is_empty() { String::new() } else { format!("{TOKEN}{HERE:<width$}{TOKEN}", width = here.len()) }
+}
+
+/// Replaces the token of a tool file's directory in a text that has no others.
+pub fn at_here(text: &str, here: &str) -> String {
+    resolve(text, (here, ""), &|_| String::new())
+}
+
 /// Replaces the tokens in a text. Anything else between two marks stays.
-fn resolve(text: &str, directory: &str, path_of: &dyn Fn(DataId) -> String) -> String {
+fn resolve(text: &str, (here, directory): (&str, &str), path_of: &dyn Fn(DataId) -> String) -> String {
     let mut parts = text.split(TOKEN);
     let mut resolved = parts.next().unwrap_or_default().to_owned();
     let mut is_name = true;
@@ -161,6 +180,7 @@ fn resolve(text: &str, directory: &str, path_of: &dyn Fn(DataId) -> String) -> S
             }
             Ok(data) => resolved.push_str(&path_of(DataId(data))),
             Err(_) if part.trim_end() == DIRECTORY => resolved.push_str(directory),
+            Err(_) if part.trim_end() == HERE => resolved.push_str(here),
             Err(_) => {
                 resolved.push(TOKEN);
                 resolved.push_str(part);
@@ -177,7 +197,7 @@ mod tests {
     use super::*;
 
     fn resolved(text: &str) -> String {
-        resolve(text, "/pool/t.1", &|data| format!("/pool/d{}", data.0))
+        resolve(text, ("/copy/tools", "/pool/t.1"), &|data| format!("/pool/d{}", data.0))
     }
 
     #[test]
@@ -188,6 +208,9 @@ mod tests {
             assert_eq!(resolved(same), same);
         }
         assert!(token(12, 90).len() > 150);
+        assert_eq!(resolved(&format!("-I{}/lib", here_token("/home/me/tools"))), "-I/copy/tools/lib");
+        assert_eq!(at_here(&format!("{}/../bin", here_token("/t")), "/c/t"), "/c/t/../bin");
+        assert_eq!(here_token(""), "");
         assert_eq!(resolved(&format!("{}{}", token(1, 1), token(2, 0))), "/pool/d1/pool/d2");
     }
 }

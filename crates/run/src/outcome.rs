@@ -80,9 +80,4 @@ impl AttemptOutcome {
             result: Ok(Vec::new()),
         }
     }
-
-    /// The outcome of an attempt that failed before its process started.
-    pub fn failed(task: TaskId, attempt: u32, failure: AttemptFailure) -> Self {
-        Self { result: Err(failure), ..Self::blank(task, attempt) }
-    }
 }

@@ -1,6 +1,7 @@
 //! Prepares a run: collects everything that it needs, or all problems that prevent it.
 
 use crate::checked_workflow::CheckedWorkflow;
+use crate::cluster::{OwnTools, ToolTrees};
 use crate::layout;
 use crate::memory::{MemoryBudget, PoolSize};
 use crate::overwrites::{NamedPath, overwrites};
@@ -98,13 +99,18 @@ pub fn prepare(spec: &RunSpec) -> Result<PreparedRun, Vec<Problem>> {
     }
 }
 
-/// Makes all checks of a run on a cluster that need no cluster. Returns the programs that this host
-/// has: its agents look for theirs themselves.
-pub fn prepare_on_cluster(spec: &RunSpec) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
+/// Makes all checks of a run on a cluster that need no cluster. Returns what this
+/// machine has of the tools: agents look for programs themselves.
+pub fn prepare_on_cluster(spec: &RunSpec) -> Result<OwnTools, Vec<Problem>> {
     let mut problems = preflight::inputs(&spec.flow, &spec.data_dir);
     problems.extend(preflight::check_directory("--out", &spec.out_dir));
     problems.extend(lost_files(spec));
-    if problems.is_empty() { Ok(preflight::programs_found(&spec.flow)) } else { Err(problems) }
+    let programs = preflight::programs_found(&spec.flow);
+    let trees = ToolTrees::scan(&spec.flow, &programs).map_err(|refused| problems.extend(refused));
+    match trees {
+        Ok(trees) if problems.is_empty() => Ok(OwnTools { programs, trees }),
+        _ => Err(problems),
+    }
 }
 
 /// Problems with tasks that need more processors than the largest host has.

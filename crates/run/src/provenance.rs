@@ -1,9 +1,10 @@
 //! Provenance: hashes of the tools' declarations, programs and files, and of the inputs.
 
 use crate::preflight;
+use crate::tool_manifest::ToolManifest;
 use flow::DataId;
 use report::{FileProvenance, Seed, ToolProvenance};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,9 @@ impl HashTargets {
     /// Reads and hashes everything; blocks the thread. Inputs that are not read before `cancelled`
     /// returns true are left out.
     pub fn hashes(&self, cancelled: &dyn Fn() -> bool) -> InputHashes {
-        let tools = self.tools.iter().map(tool_provenance).collect();
+        // Many tools may name one virtual environment.
+        let mut known = HashMap::new();
+        let tools = self.tools.iter().map(|tool| tool_provenance(tool, &mut known)).collect();
         let hash = |(id, path): &(DataId, PathBuf)| {
             let (hash, bytes) = hash_file_unless(path, cancelled).ok()?;
             Some((*id, hash, bytes))
@@ -76,11 +79,15 @@ pub struct ResolvedTool {
 }
 
 /// The report's entry for a tool. Its hash covers the declaration (without the path of its
-/// directory), its files and its program.
-pub fn tool_provenance(resolved: &ResolvedTool) -> ToolProvenance {
+/// directory), its files and its program. `known` are the paths that were hashed before.
+pub fn tool_provenance(resolved: &ResolvedTool, known: &mut HashMap<PathBuf, (Option<String>, u64)>) -> ToolProvenance {
     let tool = &resolved.tool;
-    let files: Vec<FileProvenance> =
-        tool.files.iter().map(|file| file_provenance(Path::new(&tool.here), file)).collect();
+    let mut file_provenance = |path: &String| {
+        let whole = Path::new(&tool.here).join(path);
+        let (hash, bytes) = known.entry(whole).or_insert_with_key(|whole| hash_of_any(whole)).clone();
+        FileProvenance { path: path.clone(), bytes, hash }
+    };
+    let files: Vec<FileProvenance> = tool.files.iter().map(&mut file_provenance).collect();
     let program_hash = hash_file(&resolved.program).ok().map(|(hash, _)| hash);
     let declaration = flow::Tool { here: String::new(), ..tool.clone() };
     let mut hasher = blake3::Hasher::new();
@@ -100,10 +107,15 @@ pub fn tool_provenance(resolved: &ResolvedTool) -> ToolProvenance {
     }
 }
 
-fn file_provenance(here: &Path, path: &str) -> FileProvenance {
-    let hashed = hash_file(&here.join(path)).ok();
-    let bytes = hashed.as_ref().map_or(0, |(_, bytes)| *bytes);
-    FileProvenance { path: path.to_owned(), bytes, hash: hashed.map(|(hash, _)| hash) }
+/// Hash and size of a file, or of a directory with all in it.
+fn hash_of_any(path: &Path) -> (Option<String>, u64) {
+    let hash_directory = || {
+        let mut manifest = ToolManifest::scan(path, &[path.to_owned()]).ok()?;
+        manifest.hash_files(path).ok()?;
+        Some((manifest.hash(), manifest.bytes()))
+    };
+    let hashed = if path.is_dir() { hash_directory() } else { hash_file(path).ok() };
+    hashed.map_or((None, 0), |(hash, bytes)| (Some(hash), bytes))
 }
 
 /// Config values, defaults included, whose name ends in `seed` in any case, and `TIDEMILL_*`
@@ -153,15 +165,22 @@ mod tests {
     #[test]
     fn a_tool_hash_changes_with_its_files_and_not_with_its_place() {
         let (here, there) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
-        let hash = |directory: &Path, text: &str| {
-            std::fs::write(directory.join("lib.sh"), text).expect("written");
+        let hash = |directory: &Path, name: &str, text: &str| {
+            std::fs::create_dir_all(directory.join("lib")).expect("made");
+            for file in ["lib.sh", "lib/part.sh"] {
+                std::fs::write(directory.join(file), text).expect("written");
+            }
             let mut tool: flow::Tool =
                 serde_json::from_value(serde_json::json!({"name": "t", "command": ["sh"]})).expect("a tool");
-            (tool.here, tool.files) = (directory.display().to_string(), vec!["lib.sh".into()]);
-            tool_provenance(&ResolvedTool { tool, program: "/bin/sh".into() }).hash
+            (tool.here, tool.files) = (directory.display().to_string(), vec![name.to_owned()]);
+            let provenance = tool_provenance(&ResolvedTool { tool, program: "/bin/sh".into() }, &mut HashMap::new());
+            assert_eq!(provenance.files[0].bytes, 3);
+            provenance.hash
         };
-        assert_eq!(hash(here.path(), "one"), hash(there.path(), "one"));
-        assert_ne!(hash(here.path(), "one"), hash(here.path(), "two"));
+        for name in ["lib.sh", "lib"] {
+            assert_eq!(hash(here.path(), name, "one"), hash(there.path(), name, "one"));
+            assert_ne!(hash(here.path(), name, "one"), hash(here.path(), name, "two"));
+        }
     }
 
     #[test]

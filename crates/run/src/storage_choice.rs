@@ -51,6 +51,8 @@ pub struct ToolProgram<'a> {
     pub name: &'a str,
     /// Path of its program.
     pub program: Option<&'a Path>,
+    /// The reason why the library does not reach a program that is not here yet, if it does not.
+    pub obstacle: Option<&'a str>,
     /// Directories that are searched before `PATH`.
     pub path: &'a [String],
     /// Directory of the tool file.
@@ -79,6 +81,7 @@ impl ToolSupport {
                 id,
                 name: &tool.name,
                 program,
+                obstacle: None,
                 path: &tool.path,
                 here: Path::new(&tool.here),
             })
@@ -92,11 +95,10 @@ impl ToolSupport {
         let (mut names, mut without) = (BTreeMap::new(), BTreeMap::new());
         for tool in tools {
             names.insert(tool.id, tool.name.to_owned());
-            let Some(program) = tool.program else { continue };
             let dirs = exec::search_dirs(tool.path, tool.here, path.as_deref());
-            let why = match preload_obstacle(program, &dirs) {
-                Ok(why) => why.map(|why| why.to_string()),
-                Err(error) => Some(format!("`{}` cannot be examined: {error}", program.display())),
+            let why = match tool.program {
+                Some(program) => library_obstacle(program, &dirs),
+                None => tool.obstacle.map(str::to_owned),
             };
             without.extend(why.map(|why| (tool.id, why)));
         }
@@ -136,6 +138,15 @@ impl ToolSupport {
         let named: Vec<String> = self.unreached.iter().take(NAMED_MAX).map(one).collect();
         let more = self.unreached.len().saturating_sub(NAMED_MAX);
         if more > 0 { format!("{} and {more} more", named.join("; ")) } else { named.join("; ") }
+    }
+}
+
+/// The reason why the library does not reach a program, if it does not. `dirs` are searched for the
+/// interpreter of a script.
+pub fn library_obstacle(program: &Path, dirs: &[PathBuf]) -> Option<String> {
+    match preload_obstacle(program, dirs) {
+        Ok(why) => why.map(|why| why.to_string()),
+        Err(error) => Some(format!("`{}` cannot be examined: {error}", program.display())),
     }
 }
 

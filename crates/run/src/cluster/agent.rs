@@ -10,10 +10,13 @@
 
 use super::agent_service::AgentService;
 use super::host_inputs;
-use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, line};
+use super::host_tools::HostTools;
+use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, AgentTree, line};
 use crate::attempt::HostContext;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
-use crate::environment::{RUN_VARIABLE, StorageSetup, TaskRoots, door, remove_stale_runs, run_env_var};
+use crate::environment::{
+    RUN_VARIABLE, StorageSetup, TaskRoots, door, remove_stale_runs, run_env_var, tools_directory,
+};
 use crate::host_runner::HostRunner;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{self, MemoryLimits};
@@ -22,13 +25,12 @@ use crate::usage_refresh::keep_usage;
 use base::Problem;
 use client::RetryPolicy;
 use exec::MemoryGroups;
-use flow::{DataId, ToolId};
+use flow::DataId;
 use mount::{Mount, MountOptions, PoolRegistration, RuntimeDir};
 use report::AccessMode;
 use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -231,8 +233,8 @@ impl AgentHost {
         let io_runtime = pool::io_runtime()?;
         let runtime = self.runtime.as_ref().expect("it was made with the host");
         let pool = runtime.block_on(connect(pool_file))?;
-        let programs = find_programs(start)?;
-        let support = tool_support(start, &programs);
+        let mut tools = HostTools::find(start)?;
+        let support = tool_support(start, &tools);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };
         let mut setup_access = StorageSetup {
             storage: start.storage,
@@ -253,12 +255,14 @@ impl AgentHost {
             let workspace = roots.workspace(&pool, &self.registration, &choice, CancellationToken::new())?;
             Some(workspace.with_host_paths())
         };
+        provide_trees(&mut tools, (&start.trees, &pool), &mut self.registration)?;
         let limits = MemoryBudget::read();
         let copies_max = limits.copies().0;
         let groups = self.memory_groups(start);
         let memory = groups.map(|groups| MemoryLimits::new(groups, &choice, pool.usage().capacity, copies_max));
         let context = HostContext {
             workspace,
+            tools: Some(tools),
             default_cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
             grace: start.grace,
             memory,
@@ -283,7 +287,7 @@ impl AgentHost {
         let service = AgentService::new(
             listener,
             HostRunner::new(context, copies_max),
-            (programs, same),
+            same,
             fixed.chain([own]).collect(),
             setup.orphan_wait,
         );
@@ -346,26 +350,24 @@ fn listen(socket: &Path) -> Result<UnixListener, Problem> {
     UnixListener::bind(socket).map_err(|error| Problem::new(format!("{}: {error}", socket.display())))
 }
 
-/// Programs of the tools on this host.
-fn find_programs(start: &AgentStart) -> Result<HashMap<ToolId, PathBuf>, Problem> {
-    let path = std::env::var_os("PATH");
-    let mut found = HashMap::new();
-    for tool in start.tools.iter().filter(|_| !start.only_stores) {
-        let dirs = exec::search_dirs(&tool.path, &tool.here, path.as_deref());
-        let program = exec::which(OsStr::new(&tool.program), &dirs, &tool.here).map_err(|why| {
-            Problem::new(format!("tool {}: {why}", tool.name))
-                .hint("install it on every host, or name its directory in the tool's `path`")
-        })?;
-        found.insert(tool.id, program);
+/// Lets the files of tools come.
+fn provide_trees(
+    tools: &mut HostTools,
+    (trees, pool): (&[AgentTree], &Vfs),
+    registration: &mut PoolRegistration,
+) -> Result<(), Problem> {
+    for (number, tree) in trees.iter().enumerate() {
+        tools.provide(tree, pool, tools_directory(registration, number)?);
     }
-    Ok(found)
+    Ok(())
 }
 
-fn tool_support(start: &AgentStart, programs: &HashMap<ToolId, PathBuf>) -> ToolSupport {
+fn tool_support(start: &AgentStart, tools: &HostTools) -> ToolSupport {
     let with_files = start.tools.iter().filter(|tool| tool.has_files).map(|tool| ToolProgram {
         id: tool.id,
         name: &tool.name,
-        program: programs.get(&tool.id).map(PathBuf::as_path),
+        program: tools.program(tool.id),
+        obstacle: tool.obstacle.as_deref(),
         path: &tool.path,
         here: &tool.here,
     });

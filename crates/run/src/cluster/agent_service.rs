@@ -8,12 +8,10 @@ use super::messages::{BEAT, FromAgent, ToAgent, line};
 use crate::attempt::Environment;
 use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
-use crate::outcome::{AttemptFailure, AttemptOutcome};
-use flow::{DataId, ToolId};
-use report::ReasonKind;
+use crate::outcome::AttemptOutcome;
+use flow::DataId;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
-use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,8 +32,6 @@ const TELL_WAIT: Duration = Duration::from_secs(2);
 pub struct AgentService {
     listener: UnixListener,
     runner: HostRunner,
-    /// Programs of the tools on this host.
-    programs: HashMap<ToolId, PathBuf>,
     /// Inputs that this host has itself.
     same_inputs: HashSet<DataId>,
     /// Variables that replace those of workers.
@@ -71,14 +67,13 @@ impl AgentService {
     pub fn new(
         listener: UnixListener,
         runner: HostRunner,
-        (programs, same_inputs): (HashMap<ToolId, PathBuf>, HashSet<DataId>),
+        same_inputs: HashSet<DataId>,
         fixed: BTreeMap<String, String>,
         orphan_wait: Duration,
     ) -> Self {
         Self {
             listener,
             runner,
-            programs,
             same_inputs,
             fixed,
             orphan_wait,
@@ -212,12 +207,6 @@ impl AgentService {
         if self.ended.contains_key(&key) || self.runner.is_running(key) {
             return;
         }
-        let Some(program) = self.programs.get(&order.tool) else {
-            let text = format!("this host does not know tool {}", order.tool_name);
-            let failure = AttemptFailure::new(ReasonKind::NotStarted, text);
-            return self.on_outcome(AttemptOutcome::failed(order.task, order.attempt, failure));
-        };
-        order.program.clone_from(program);
         // A tool may look for files beside an input, so all are used where they lie, or none.
         let has_all = order.inputs.iter().all(|input| input.bound.is_none() || self.same_inputs.contains(&input.data));
         if !has_all {
@@ -271,6 +260,7 @@ impl AgentService {
                 Err(_) => break,
             }
         }
+        let _ = tokio::time::timeout_at(until, self.runner.close_tools()).await;
         self.runner.close();
     }
 }

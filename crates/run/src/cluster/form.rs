@@ -9,18 +9,21 @@ use super::agent_link::{AgentLink, bootstrap_channel};
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
 use super::host_inputs;
 use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, ToAgent, line};
+use super::tool_trees::ToolTrees;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
 use crate::layout;
+use crate::order::here_token;
 use crate::spec::{ClusterSpec, RunSpec};
+use crate::storage_choice::library_obstacle;
 use base::Problem;
 use client::RetryPolicy;
 use flow::{DataId, TaskId, ToolId};
 use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use pool::{LaunchTarget, LinkedHost, Memory, NodeLink, PoolSpec};
-use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -102,14 +105,26 @@ impl FirstAgent {
     }
 }
 
+/// What this machine has of the tools that a run calls.
+#[derive(Debug, Clone)]
+pub struct OwnTools {
+    /// Paths of their programs, as far as they are installed.
+    pub programs: HashMap<ToolId, PathBuf>,
+    /// Their files.
+    pub trees: ToolTrees,
+}
+
 /// Forms the cluster. Nothing is left of it if that fails, at the latest after the time that agents
 /// wait for their run.
 pub async fn form(
     spec: &RunSpec,
     cluster: &ClusterSpec,
+    own: &OwnTools,
     on_event: &mut dyn FnMut(&RunEvent),
 ) -> Result<FormedCluster, Vec<Problem>> {
     let one = |problem| vec![problem];
+    let trees = own.trees.clone();
+    let trees = tokio::task::spawn_blocking(move || trees.hashed());
     let runtime = RuntimeDir::of_user().map_err(|error| one(error.into()))?;
     crate::environment::remove_stale_runs(&runtime).map_err(one)?;
     let mut registration = runtime.register(&spec.run_id).map_err(|error| one(error.into()))?;
@@ -122,7 +137,12 @@ pub async fn form(
     }
     let agents = set_up_agents(&carrier.handle, spec, cluster, &hosts).await?;
     let (mut agents, first) = start_pool(agents, &pool_file, spec, cluster, (&hosts, address)).await.map_err(one)?;
-    let start = agent_start(spec, cluster, &pool_file).map_err(one)?;
+    let trees = trees.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(one)?;
+    let own = OwnTools { trees, programs: own.programs.clone() };
+    let start = agent_start(spec, cluster, &own, &pool_file).map_err(one)?;
+    let pool = Vfs::new(pool::connect(&pool_file, RetryPolicy::default()).await.map_err(one)?);
+    let first_node = NodeId(u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX));
+    own.trees.put(&pool, first_node).await.map_err(one)?;
     let started = start_agents(&mut agents, &start).await;
     let (ready, problems) = started;
     if ready.is_empty() {
@@ -132,7 +152,6 @@ pub async fn form(
         on_event(&RunEvent::Warning(format!("{problem}; this host gets no tasks")));
     }
     let first = start_first(first, &start).await.map_err(one)?;
-    let client = pool::connect(&pool_file, RetryPolicy::default()).await.map_err(one)?;
     let formed = ready.into_iter().map(|(index, ready)| FormedHost {
         host: hosts[index].clone(),
         node: u32::try_from(index + 1).ok(),
@@ -143,10 +162,9 @@ pub async fn form(
         let (host, socket) = (host.host.host.clone(), host.ready.socket.clone());
         carrier.handle.send(ToCarrier::Attach { host, socket });
     }
-    let first_node = NodeId(u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX));
     let next = first_node.0 + 1;
     let joining = JoiningHosts { run_id: spec.run_id.clone(), next, orphan_wait: cluster.orphan_wait, start };
-    Ok(FormedCluster { carrier, pool: Vfs::new(client), hosts: formed, joining, first, first_node, registration })
+    Ok(FormedCluster { carrier, pool, hosts: formed, joining, first, first_node, registration })
 }
 
 /// Connects to the Dask scheduler; returns the address at which the cluster reaches this machine.
@@ -326,12 +344,13 @@ async fn start_pool(
 const PARTITIONS: u32 = 4096;
 
 /// What agents are told when the pool runs.
-fn agent_start(spec: &RunSpec, cluster: &ClusterSpec, pool_file: &Path) -> Result<AgentStart, Problem> {
+fn agent_start(spec: &RunSpec, cluster: &ClusterSpec, own: &OwnTools, pool_file: &Path) -> Result<AgentStart, Problem> {
     let pool = std::fs::read_to_string(pool_file)
         .map_err(|error| Problem::new(format!("{}: {error}", pool_file.display())))?;
     Ok(AgentStart {
         pool,
-        tools: tools(&spec.flow),
+        tools: tools(&spec.flow, own),
+        trees: own.trees.for_agents(),
         storage: spec.storage,
         passthrough: spec.passthrough,
         keep: spec.keep,
@@ -344,7 +363,7 @@ fn agent_start(spec: &RunSpec, cluster: &ClusterSpec, pool_file: &Path) -> Resul
 }
 
 /// The tools that are called.
-fn tools(flow: &CheckedWorkflow) -> Vec<AgentTool> {
+fn tools(flow: &CheckedWorkflow, own: &OwnTools) -> Vec<AgentTool> {
     let workflow = flow.workflow();
     let mut first: BTreeMap<ToolId, TaskId> = BTreeMap::new();
     for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
@@ -352,10 +371,17 @@ fn tools(flow: &CheckedWorkflow) -> Vec<AgentTool> {
     }
     let tool = |(id, task): (ToolId, TaskId)| {
         let tool = &workflow.tools[id.0 as usize];
+        let travelling = own.programs.get(&id).filter(|program| own.trees.has_program(tool, program));
         AgentTool {
             id,
             name: tool.name.clone(),
-            program: flow.command(task, "", &|_| String::new()).program,
+            program: flow.command_from(task, (&here_token(&tool.here), ""), &|_| String::new()).program,
+            tree: own.trees.of_tool(tool).map(str::to_owned),
+            travels: travelling.is_some(),
+            obstacle: travelling.and_then(|program| {
+                let dirs = exec::search_dirs(&tool.path, Path::new(&tool.here), std::env::var_os("PATH").as_deref());
+                library_obstacle(program, &dirs)
+            }),
             path: tool.path.clone(),
             here: tool.here.clone().into(),
             has_files: tool.needs_workdir(),
@@ -401,7 +427,8 @@ async fn start_agents(
 
 /// Lets the agent of the first node serve, and connects to it.
 async fn start_first(first: AgentLink, start: &AgentStart) -> Result<FirstAgent, Problem> {
-    let only_stores = AgentStart { only_stores: true, tools: Vec::new(), inputs: Vec::new(), ..start.clone() };
+    let only_stores =
+        AgentStart { only_stores: true, tools: Vec::new(), trees: Vec::new(), inputs: Vec::new(), ..start.clone() };
     let (ready, child) = first.start_child(&only_stores).await?;
     let stream = UnixStream::connect(&ready.socket).await;
     let stream = stream.map_err(|error| Problem::new(format!("{}: {error}", ready.socket.display())))?;

@@ -72,6 +72,8 @@ pub struct AgentStart {
     pub pool: String,
     /// The tools that tasks call.
     pub tools: Vec<AgentTool>,
+    /// The trees of their files, which are in the pool.
+    pub trees: Vec<AgentTree>,
     /// How tasks should see the pool.
     pub storage: StorageRequest,
     /// Enables passthrough of the mount.
@@ -97,9 +99,15 @@ pub struct AgentTool {
     pub id: ToolId,
     /// Name of the tool.
     pub name: String,
-    /// The program: a path, or a name that is searched for.
+    /// The program: a path, perhaps with the token of `here`, or a name that is searched for.
     pub program: String,
-    /// Directories that are searched first.
+    /// Hash of the tree of its files; `None` if none travel.
+    pub tree: Option<String>,
+    /// True if its program is in that tree.
+    pub travels: bool,
+    /// The reason why the preload library does not reach a program that travels, if it does not.
+    pub obstacle: Option<String>,
+    /// Directories that are searched first, relative to `here`.
     pub path: Vec<String>,
     /// Directory of the tool file.
     pub here: PathBuf,
@@ -108,6 +116,23 @@ pub struct AgentTool {
     /// Memory that it declares, in bytes; 0 if it declares none.
     pub memory: u64,
 }
+
+/// A tree of files of the tools of one tool file. They are in the pool's directory [`TREES`] below
+/// its hash: `manifest`, and each file under the hash of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentTree {
+    /// Hash of its manifest.
+    pub hash: String,
+    /// Directory of the tool file on the machine that started the run.
+    pub here: PathBuf,
+    /// Directory of all that travels on the machine that started the run, without links.
+    pub root: PathBuf,
+    /// Path of the tool file's directory below the root.
+    pub inner: PathBuf,
+}
+
+/// Directory of the trees in the pool.
+pub const TREES: &str = "tools";
 
 /// An input as a file of the submitting host. A host has the same file if path, size, time of
 /// change and the hash of the first bytes are the same.

@@ -13,6 +13,8 @@
 //! - `cluster_executor`: gives orders, and watches leases
 //! - `agent`, `agent_service`: the other side: one process on each host
 //! - `host_inputs`: inputs that a host has itself
+//! - `tool_trees`: tools' files on their way into the pool
+//! - `host_tools`, `tree_copy`: tools' programs and files on a host
 
 mod agent;
 mod agent_link;
@@ -21,8 +23,13 @@ mod cluster_executor;
 mod dask_carrier;
 mod form;
 mod host_inputs;
+mod host_tools;
 mod messages;
+mod tool_trees;
+mod tree_copy;
 
 pub use agent::run_agent;
 pub use cluster_executor::ClusterExecutor;
-pub use form::{FormedCluster, form};
+pub use form::{FormedCluster, OwnTools, form};
+pub use host_tools::HostTools;
+pub use tool_trees::ToolTrees;

@@ -1,0 +1,183 @@
+//! The tools of one host: their programs, and their files, which are the host's own if it has the
+//! same, or copies from the pool. Files are looked for and copied in the background, once for all
+//! attempts, which wait for them.
+
+use super::messages::{AgentStart, AgentTool, AgentTree, TREES};
+use super::tree_copy::TreeCopy;
+use crate::order::{AttemptOrder, at_here};
+use crate::outcome::AttemptFailure;
+use crate::tool_manifest::ToolManifest;
+use crate::workspace::copy::{blocking, bytes_of};
+use base::Problem;
+use flow::ToolId;
+use report::ReasonKind;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use vfs::Vfs;
+
+/// Programs and files of the tools on this host.
+#[derive(Debug, Default)]
+pub struct HostTools {
+    tools: HashMap<ToolId, HostTool>,
+    /// The trees, by their hashes.
+    trees: HashMap<String, TreeState>,
+    /// Ends the copies.
+    cancel: CancellationToken,
+}
+
+/// The directory of a tool file on this host or why its files are not here; `None` until known.
+type TreeState = watch::Receiver<Option<Result<PathBuf, String>>>;
+
+#[derive(Debug)]
+struct HostTool {
+    tool: AgentTool,
+    /// Path of its program; `None` if that is among the files that travel.
+    program: Option<PathBuf>,
+}
+
+impl HostTools {
+    /// Finds the programs that do not travel.
+    pub fn find(start: &AgentStart) -> Result<Self, Problem> {
+        let mut tools = HashMap::new();
+        for tool in start.tools.iter().filter(|_| !start.only_stores) {
+            let program = if tool.travels {
+                None
+            } else {
+                let here = &tool.here.to_string_lossy();
+                let found = find_program(tool, &at_here(&tool.program, here), &paths(tool, None));
+                Some(found.map_err(|why| {
+                    Problem::new(why).hint("install it on every host, or name its directory in the tool's `path`")
+                })?)
+            };
+            tools.insert(tool.id, HostTool { tool: tool.clone(), program });
+        }
+        Ok(Self { tools, ..Self::default() })
+    }
+
+    /// Path of a tool's program, if that does not travel.
+    pub fn program(&self, tool: ToolId) -> Option<&Path> {
+        self.tools.get(&tool)?.program.as_deref()
+    }
+
+    /// Begins to look for a tree. If this host has not the same, it is copied to `directory`, which
+    /// does not exist yet. Must be called within a tokio runtime.
+    pub fn provide(&mut self, tree: &AgentTree, pool: &Vfs, directory: PathBuf) {
+        let (tell, state) = watch::channel(None);
+        self.trees.insert(tree.hash.clone(), state);
+        let (tree, pool, cancel) = (tree.clone(), pool.clone(), self.cancel.clone());
+        tokio::spawn(async move {
+            let provided = provide(&tree, &pool, directory, cancel).await;
+            if let Err(why) = &provided {
+                tracing::warn!("files of tools cannot be had: {why}");
+            }
+            tell.send_replace(Some(provided));
+        });
+    }
+
+    /// Gives up copies that are not complete, and waits until nothing is written any more.
+    pub async fn close(&self) {
+        self.cancel.cancel();
+        for state in self.trees.values() {
+            // An error means that its task is gone.
+            let _ = state.clone().wait_for(Option::is_some).await;
+        }
+    }
+
+    /// An order with the paths of this host, when the files of its tool are here.
+    pub async fn localize(
+        &self,
+        order: &AttemptOrder,
+        cancel: &CancellationToken,
+    ) -> Result<AttemptOrder, AttemptFailure> {
+        let not_started = |text: String| AttemptFailure::new(ReasonKind::NotStarted, text);
+        let unknown = || not_started(format!("this host does not know tool {}", order.tool_name));
+        let HostTool { tool, program } = self.tools.get(&order.tool).ok_or_else(unknown)?;
+        let here = match &tool.tree {
+            None => None,
+            Some(hash) => Some(self.here(hash, cancel).await?.map_err(|why| {
+                not_started(format!("the files of tool {} cannot be had on this host: {why}", tool.name))
+            })?),
+        };
+        let mut order = order.clone();
+        order.command.path = paths(tool, here.as_deref());
+        order.here = here.unwrap_or_else(|| tool.here.clone()).to_string_lossy().into_owned();
+        order.program = match program {
+            Some(program) => program.clone(),
+            None => {
+                find_program(tool, &at_here(&tool.program, &order.here), &order.command.path).map_err(not_started)?
+            }
+        };
+        Ok(order)
+    }
+
+    /// Waits for a tree; fails if the attempt is ended meanwhile.
+    async fn here(&self, hash: &str, cancel: &CancellationToken) -> Result<Result<PathBuf, String>, AttemptFailure> {
+        let Some(mut state) = self.trees.get(hash).cloned() else {
+            return Ok(Err("this host does not know them".into()));
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(AttemptFailure {
+                retry: false,
+                ..AttemptFailure::new(ReasonKind::Cancelled, "the run was ended while it waited for its tool's files")
+            }),
+            known = state.wait_for(Option::is_some) => {
+                let known = known.ok().and_then(|known| known.clone());
+                Ok(known.unwrap_or_else(|| Err("the copy was given up".into())))
+            }
+        }
+    }
+}
+
+/// The directories that are searched before `PATH`: of a tool with a copy at `here` those in it, if
+/// they are there, else those of the machine that started the run.
+fn paths(tool: &AgentTool, here: Option<&Path>) -> Vec<String> {
+    let own = |directory: &String| {
+        let copied = here.map(|here| here.join(directory)).filter(|copied| copied.is_dir());
+        copied.unwrap_or_else(|| tool.here.join(directory)).to_string_lossy().into_owned()
+    };
+    tool.path.iter().map(own).collect()
+}
+
+fn find_program(tool: &AgentTool, program: &str, own: &[String]) -> Result<PathBuf, String> {
+    let dirs = exec::search_dirs(own, &tool.here, std::env::var_os("PATH").as_deref());
+    exec::which(OsStr::new(program), &dirs, &tool.here).map_err(|why| format!("tool {}: {why}", tool.name))
+}
+
+/// The directory of the tool file on this host, with all that belongs to it.
+async fn provide(
+    tree: &AgentTree,
+    pool: &Vfs,
+    directory: PathBuf,
+    cancel: CancellationToken,
+) -> Result<PathBuf, String> {
+    let source = Path::new(TREES).join(&tree.hash);
+    let place = source.join("manifest");
+    let text = pool.read_file(bytes_of(&place)).await.map_err(|refusal| format!("{}: {refusal}", place.display()))?;
+    let manifest: ToolManifest =
+        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", place.display()))?;
+    if manifest.hash() != tree.hash {
+        return Err(format!("{} is damaged: its hash is another", place.display()));
+    }
+    let manifest = Arc::new(manifest);
+    let (known, wanted) = (tree.clone(), manifest.clone());
+    let is_here = blocking(move || Ok(has_own(&known, &wanted))).await.unwrap_or(false);
+    if is_here {
+        return Ok(tree.here.clone());
+    }
+    let here = directory.join(&tree.inner);
+    tracing::info!("the files of the tools in {} are copied to {}", tree.here.display(), directory.display());
+    TreeCopy { manifest, source, old_root: tree.root.clone(), root: directory, cancel }.make(pool).await?;
+    Ok(here)
+}
+
+/// Returns whether the same tree is where it is at the machine that started the run.
+fn has_own(tree: &AgentTree, manifest: &ToolManifest) -> bool {
+    let here = fs::canonicalize(&tree.here);
+    here.is_ok_and(|here| here == tree.root.join(&tree.inner)) && manifest.is_at(&tree.root)
+}
