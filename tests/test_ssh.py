@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import hosts
@@ -49,21 +48,10 @@ class SshHosts(DaskCluster):
         options = ["connect_options.known_hosts=null", f'connect_options.client_keys=["{self.folder}/user_key"]', "worker_options.nthreads=2"]
         return ["--on", f"ssh:{','.join(names)}", "--memory", "64MiB", *(word for option in options for word in ("--on-option", option))]
 
-    def daskers(self) -> list[str]:
-        """Processes of Dask on the hosts, and what keeps them."""
-        found = []
-        for host in (1, 2):
-            listed = subprocess.run(["ip", "netns", "pids", self.net.name(host)], capture_output=True, text=True, check=True)
-            for pid in listed.stdout.split():
-                with suppress(OSError):
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    found += [f"{host}: {words}"] if "python" in words else []
-        return found
-
     def assert_nothing_left(self) -> None:
         """Waits until neither runs nor their clusters have left anything."""
         super().assert_nothing_left()
-        wait_for(lambda: not self.daskers(), "processes of Dask were left")
+        wait_for(lambda: not self.pythons(1, 2), "processes of Dask were left")
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +87,9 @@ def test_a_run_that_is_killed_leaves_no_cluster(cluster: SshHosts) -> None:
     command = cluster.net.inside(0, *cluster.arguments("--json", *cluster.on(*names), "--orphan-wait", "10", on=False))
     with subprocess.Popen(command, env=cluster.environment(0), cwd=cluster.folder, stdout=subprocess.PIPE, text=True) as run:
         next_event(run, "task_started")
-        assert cluster.daskers()
+        assert cluster.pythons(1, 2)
         os.kill(run.pid, signal.SIGKILL)
-    wait_for(lambda: not cluster.daskers(), "the cluster was left")
+    wait_for(lambda: not cluster.pythons(1, 2), "the cluster was left")
     # The run's own empty directory goes with the next run of this user.
     mine = str(cluster.runtime(0))
     wait_for(lambda: all(left.startswith(mine) for left in cluster.leftovers()), "agents, nodes, mounts or directories were left")

@@ -52,7 +52,7 @@ def package(name: str, wanted: str) -> Object:
 
 async def start_cluster(order: Options, run: str, seconds: float) -> Object:
     """Starts a cluster of the kind that the run wants. It has `scheduler_address` and `close`."""
-    options = dict(order["options"])
+    options, jobs = dict(order["options"]), 0
     if order["kind"] == "ssh":
         made = await ssh_cluster(order["hosts"], order["workers"], options, seconds)
     elif order["kind"] == "kubernetes":
@@ -60,9 +60,9 @@ async def start_cluster(order: Options, run: str, seconds: float) -> Object:
     elif "SLURM_JOB_ID" in os.environ:
         made = Allocation(order["workers"], options)
     else:
-        made = slurm_cluster(order["workers"], options)
+        made, jobs = slurm_cluster(options), order["workers"]
     try:
-        return await asyncio.wait_for(started(made), seconds)
+        return await asyncio.wait_for(started(made, jobs), seconds)
     except BaseException as error:
         await close_cluster(made)
         if isinstance(error, asyncio.TimeoutError):
@@ -70,9 +70,17 @@ async def start_cluster(order: Options, run: str, seconds: float) -> Object:
         raise
 
 
-async def started(made: Object) -> Object:
-    """Waits for a cluster: `wait_for` takes coroutines alone."""
-    return await made
+async def started(made: Object, jobs: int) -> Object:
+    """Waits for a cluster, and submits jobs for so many workers. Dask would not tell that this failed."""
+    await made
+    if jobs:
+        made.scale(jobs)
+        try:
+            await made._correct_state()
+        except RuntimeError as error:
+            why = str(error).rpartition("stderr:\n")[2].strip()
+            raise ClusterProblem(why, "options of Dask's class (docs/CLUSTER.md) and its configuration make the job script") from None
+    return made
 
 
 async def close_cluster(made: Object) -> None:
@@ -119,13 +127,13 @@ async def check_host(ssh: Object, host: str, connect: Options, python: str, seco
     return None if version == own else f"{host}: {python} has distributed {version}, and here it is {own}"
 
 
-def slurm_cluster(workers: int, options: Options) -> Object:
-    """A scheduler in this process, and a job of Slurm for each worker."""
+def slurm_cluster(options: Options) -> Object:
+    """A scheduler in this process, for workers that are jobs of Slurm."""
     jobqueue, config = package("dask_jobqueue", "dask-jobqueue"), package("dask.config", "dask")
     if config.get("jobqueue.slurm.processes", None) is None:
         options.setdefault("processes", 1)
     try:
-        return jobqueue.SLURMCluster(n_workers=workers, asynchronous=True, **options)
+        return jobqueue.SLURMCluster(asynchronous=True, **options)
     except (TypeError, ValueError) as error:
         hint = "options of dask_jobqueue.SLURMCluster: --on-option cores=2 --on-option memory=4GiB, or jobqueue.slurm of Dask's configuration"
         raise ClusterProblem(str(error), hint) from None
