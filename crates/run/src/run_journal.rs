@@ -142,7 +142,7 @@ fn header(spec: &RunSpec, head: &ReportHead, descriptor: &str) -> JournalHeader 
             memory: head.memory.0,
             policy: spec.policy.to_string(),
             keep: spec.keep,
-            cluster: spec.cluster.as_ref().map(|cluster| cluster.address.clone()),
+            cluster: spec.cluster.as_ref().map(|cluster| cluster.target.to_string()),
             pool: None,
         },
         command_line: spec.requested.command_line.clone(),
