@@ -29,7 +29,8 @@ def note(name, what):
 class KubeCluster(LocalCluster):
     def __init__(self, **options):
         note("made", options)
-        super().__init__(n_workers=options["n_workers"], threads_per_worker=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None, asynchronous=True)
+        fixed = {"protocol": "tcp", "host": "127.0.0.1", "dashboard_address": None, "asynchronous": True}
+        super().__init__(n_workers=options["n_workers"], threads_per_worker=1, processes=False, **fixed)
 
     def __await__(self):
         return self.slowly().__await__()

@@ -8,8 +8,9 @@ use super::messages::{BEAT, FromAgent, ToAgent, line};
 use crate::attempt::Environment;
 use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
-use crate::outcome::AttemptOutcome;
+use crate::outcome::{AttemptFailure, AttemptOutcome};
 use flow::DataId;
+use report::ReasonKind;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
 use std::process::Child;
@@ -47,6 +48,8 @@ pub struct AgentService {
     outcomes: VecDeque<(u64, String)>,
     /// Attempts that have ended, until the run acknowledges them.
     ended: HashMap<AttemptKey, u64>,
+    /// Attempts that were stopped before their orders came.
+    stopped: HashSet<AttemptKey>,
     next_number: u64,
     last_heard: Instant,
     over: bool,
@@ -82,6 +85,7 @@ impl AgentService {
             senders: JoinSet::new(),
             outcomes: VecDeque::new(),
             ended: HashMap::new(),
+            stopped: HashSet::new(),
             next_number: 1,
             last_heard: Instant::now(),
             over: false,
@@ -177,7 +181,7 @@ impl AgentService {
                 self.listen_through(from);
             }
             ToAgent::Order(order) => self.on_order(from, *order),
-            ToAgent::Stop(key) => self.runner.stop(key),
+            ToAgent::Stop(key) => self.on_stop(key),
             ToAgent::Ack(number) => self.acknowledge(number),
             ToAgent::Beat => {}
             ToAgent::End => self.over = true,
@@ -201,11 +205,26 @@ impl AgentService {
         self.ended.retain(|_, ended| *ended > number);
     }
 
+    /// Ends an attempt. Orders come by another way, so it may not be there yet.
+    fn on_stop(&mut self, key: AttemptKey) {
+        if self.runner.is_running(key) {
+            self.runner.stop(key);
+        } else if !self.ended.contains_key(&key) {
+            self.stopped.insert(key);
+        }
+    }
+
     /// Starts an attempt. An order that comes twice is executed once.
     fn on_order(&mut self, from: u64, mut order: AttemptOrder) {
         let key = (order.task, order.attempt);
         if self.ended.contains_key(&key) || self.runner.is_running(key) {
             return;
+        }
+        if self.stopped.remove(&key) {
+            let failure = AttemptFailure::new(ReasonKind::Cancelled, "the run was ended before it started");
+            let failure = AttemptFailure { retry: false, ..failure };
+            let blank = AttemptOutcome::blank(order.task, order.attempt);
+            return self.on_outcome(AttemptOutcome { result: Err(failure), ..blank });
         }
         // A tool may look for files beside an input, so all are used where they lie, or none.
         let has_all = order.inputs.iter().all(|input| input.bound.is_none() || self.same_inputs.contains(&input.data));

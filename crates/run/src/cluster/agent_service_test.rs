@@ -9,8 +9,9 @@ use crate::host_runner::HostRunner;
 use crate::layout::{AttemptPlace, RunLayout};
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
-use flow::{TaskId, ToolId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use flow::TaskId;
+use report::ReasonKind;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -22,17 +23,18 @@ use tokio_util::sync::CancellationToken;
 /// Two tasks of a tool that prints a variable of its environment.
 const FLOW: &str = r#"{"tidemill_flow": 1, "name": "f",
     "tools": [{"name": "say", "command": ["sh", "-c", "echo $WORD; echo run >> $LOG"]}],
-    "tasks": [{"tool": "say"}, {"tool": "say"}]}"#;
+    "elements": [], "tasks": [{"tool": "say"}, {"tool": "say"}]}"#;
 
 fn order(task: u32, attempt: u32) -> AttemptOrder {
     let flow = CheckedWorkflow::new(flow::from_json(FLOW, "f.json").expect("read"), None).expect("right");
     let place = AttemptPlace { attempt, node: None };
-    AttemptOrder::new(&flow, &RunLayout::default(), (TaskId(task), place), "sh".into(), &|_| None)
+    AttemptOrder::new(&flow, &RunLayout::default(), (TaskId(task), place), "/bin/sh".into(), &|_| None)
 }
 
 fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
     let context = HostContext {
         workspace: None,
+        tools: None,
         default_cwd: "/".into(),
         grace: Duration::from_millis(100),
         memory: None,
@@ -41,9 +43,8 @@ fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
         filled: AtomicU64::default(),
     };
     let runner = HostRunner::new(context, u64::MAX);
-    let programs = HashMap::from([(ToolId(0), "/bin/sh".into())]);
     let listener = UnixListener::bind(socket).expect("bound");
-    AgentService::new(listener, runner, (programs, HashSet::new()), BTreeMap::new(), orphan_wait)
+    AgentService::new(listener, runner, HashSet::new(), BTreeMap::new(), orphan_wait)
 }
 
 /// A worker's end of a connection.
@@ -132,18 +133,19 @@ async fn outcomes_come_to_the_next_worker_until_they_are_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_tool_that_the_host_does_not_have_is_a_failure_that_says_so() {
+async fn an_attempt_that_is_stopped_before_its_order_comes_never_runs() {
     let root = tempfile::tempdir().expect("made");
     let (socket, log) = (root.path().join("agent"), root.path().join("log"));
     beside(&socket, async {
         let mut worker = Worker::connect(&socket, "a", &log).await;
-        let unknown = AttemptOrder { tool: ToolId(7), tool_name: "weave".into(), ..order(0, 1) };
-        worker.tell(&ToAgent::Order(Box::new(unknown))).await;
-        let failure = worker.outcome().await.1.result.expect_err("it cannot run");
-        assert!(failure.text.contains("does not know tool weave"), "{failure:?}");
+        worker.tell(&ToAgent::Stop((TaskId(0), 1))).await;
+        worker.tell(&ToAgent::Order(Box::new(order(0, 1)))).await;
+        let failure = worker.outcome().await.1.result.expect_err("it was stopped");
+        assert_eq!(failure.kind, ReasonKind::Cancelled);
         worker.tell(&ToAgent::End).await;
     })
     .await;
+    assert!(!log.exists());
 }
 
 #[tokio::test]

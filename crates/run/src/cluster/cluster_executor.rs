@@ -333,6 +333,9 @@ impl ClusterExecutor {
         if let Some(present) = present.filter(|present| self.not_joined.insert(present.host.clone())) {
             self.join(present);
         }
+        if self.hosts.is_empty() && self.starting == 0 {
+            self.warn("no host is left: the run waits for workers to join".to_owned());
+        }
     }
 
     fn poll_sources(&mut self, context: &mut Context) {
