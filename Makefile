@@ -8,7 +8,7 @@ NOTHING   := target/release/examples/nothing
 VENV      := .venv
 DEMO      := build/demo
 # Packages of the programs that the tests run in the mount.
-TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-server memcached
+TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-server memcached openssh-server slurm-wlm munge
 # Real inputs: the tests use them if this directory exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 # Processes that run the tests of Python; 0 runs them in one.

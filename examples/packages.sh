@@ -19,6 +19,9 @@ command_of() {
         acl) echo setfacl ;;
         attr) echo setfattr ;;
         iproute2) echo ip ;;
+        openssh-server) echo /usr/sbin/sshd ;;
+        slurm-wlm) echo /usr/sbin/slurmctld ;;
+        munge) echo /usr/sbin/munged ;;
         mpich) echo mpiexec.mpich ;;
         libmpich-dev) echo mpicc.mpich ;;
         *) echo "$1" ;;

@@ -179,6 +179,17 @@ class DaskCluster:
         except RuntimeError:
             raise AssertionError(self.leftovers()) from None
 
+    def pythons(self, *hosts: int) -> list[str]:
+        """Processes of Python on hosts: those of Dask, and what keeps them."""
+        found = []
+        for host in hosts:
+            listed = subprocess.run(["ip", "netns", "pids", self.net.name(host)], capture_output=True, text=True, check=True)
+            for pid in listed.stdout.split():
+                with suppress(OSError):
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found += [f"{host}: {words}"] if "python" in words else []
+        return found
+
     def close(self) -> None:
         """Ends all processes."""
         for name in list(self.processes):

@@ -25,7 +25,7 @@ from waiting import WAIT_SECONDS_MAX, wait_for
 
 distributed = pytest.importorskip("distributed")
 
-CARRIER = ROOT / "python" / "carrier" / "carrier.py"
+CARRIER = "".join((ROOT / "python" / "carrier" / name).read_text() for name in ("clusters.py", "carrier.py"))
 VERSION = "tidemill 0.0.1"
 AGENT = '''\
 """An agent: echoes lines until it serves. Then orders end at once, or when they are released."""
@@ -136,7 +136,7 @@ class Run:
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
-        self.process = subprocess.Popen([sys.executable, "-c", CARRIER.read_text()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([sys.executable, "-c", CARRIER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
         self.hosts: dict[str, dict[str, Any]] = {}
@@ -257,7 +257,7 @@ def test_an_address_without_a_scheduler_fails(tmp_path: Path) -> None:
 
 
 def test_without_distributed_the_carrier_says_what_to_install() -> None:
-    carrier = subprocess.run([sys.executable, "-S", "-c", CARRIER.read_text()], capture_output=True, check=False)
+    carrier = subprocess.run([sys.executable, "-S", "-c", CARRIER], capture_output=True, check=False)
     assert carrier.returncode == 1
     assert "pip install distributed" in json.loads(carrier.stdout)["failed"]["hint"]
 

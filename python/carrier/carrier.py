@@ -1,11 +1,10 @@
 # mypy: allow-untyped-calls
 """The carrier of a run on a Dask cluster passes lines (docs/formats/carrier.md).
 
-`tidemill run --on` contains this file and starts it as `python3 -c`. `Plugin`, `visit`, `carry` and
-`forget` run in processes of Dask. Cloudpickle sends them by value, for no file has them there.
+`tidemill run --on` contains clusters.py with this file behind it, and starts both as one program by
+`python3 -c`. `Plugin`, `visit`, `carry` and `forget` run in processes of Dask. Cloudpickle sends
+them by value, for no file has them there.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -24,7 +23,10 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from clusters import close_cluster, start_cluster
 
 try:
     import distributed
@@ -35,6 +37,7 @@ except ImportError as missing:
     sys.exit(1)
 
 HINT = "is `dask scheduler` running at this address, with the same Python and distributed as here?"
+HINT_OF_CLUSTER = "what its processes printed may say more; docs/CLUSTER.md has the options of --on-option"
 # A message with many orders, or with captured output, has some MiB.
 LINE_BYTES_MAX = 1 << 28
 # An agent's lines that travel as one event, and the pause in which more of them collect. The
@@ -254,10 +257,11 @@ class Carrier:
     """The client of Dask. Its methods run on one event loop."""
 
     def __init__(self, out: BinaryIO, order: dict[str, Value]) -> None:
-        self.out = out
-        self.address, self.binary, self.wait = order["address"], order["binary"], order["wait"]
-        self.name = f"tidemill-{order['run']}"
-        self.host, _, self.port = self.address.rpartition("://")[2].rpartition(":")
+        self.out, self.run = out, order["run"]
+        self.binary, self.wait, self.name = order["binary"], order["wait"], f"tidemill-{self.run}"
+        # The cluster that this process starts, if it does, and the address of the scheduler.
+        self.order, self.address = order.get("cluster", {}), order.get("address", "")
+        self.cluster: Value = None
         self.client: Value = None
         self.stream: Value = None
         self.spawned: set[asyncio.Future[Value]] = set()
@@ -295,9 +299,22 @@ class Carrier:
         run = self.client.run(self.visit, self.name, method, words, workers=[worker])
         return (await asyncio.wait_for(run, seconds))[worker]
 
+    async def open(self) -> None:
+        """Starts the cluster, if the run has none, and connects to it."""
+        if self.order:
+            self.cluster = await start_cluster(self.order, self.run, self.wait)
+            self.address = self.cluster.scheduler_address
+        await self.connect(self.wait)
+
+    @property
+    def host(self) -> str:
+        """The scheduler's host."""
+        return str(self.address.rpartition("://")[2].rpartition(":")[0])
+
     async def connect(self, seconds: float) -> None:
         """Connects to the scheduler, and installs the plug-in."""
-        client: Value = distributed.Client(self.address, asynchronous=True, timeout=seconds)
+        security = None if self.cluster is None else self.cluster.security
+        client: Value = distributed.Client(self.address, asynchronous=True, timeout=seconds, security=security)
         try:
             await asyncio.wait_for(client, seconds)
             await asyncio.wait_for(self.install(client), CALL_SECONDS_MAX)
@@ -307,7 +324,7 @@ class Carrier:
         self.client, self.stream, self.hosts = client, client.scheduler_comm, None
         # The address of this machine on the way to the scheduler.
         with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((self.host.strip("[]"), int(self.port)))
+            probe.connect((self.host.strip("[]"), int(self.address.rpartition(":")[2])))
             self.tell("opened", {"dask": distributed.__version__, "address": probe.getsockname()[0]})  # type: ignore[attr-defined]
 
     async def install(self, client: Value) -> None:
@@ -498,7 +515,7 @@ class Carrier:
                 self.tell("lines", {"host": host, "lines": [json.dumps({"gone": event["gone"]})]})
 
     async def close(self) -> None:
-        """Removes the plug-in, and what Dask has of the run."""
+        """Removes the plug-in, and what Dask has of the run; ends a cluster that is the run's own."""
         client, self.client = self.client, None
         if client is not None:
             for batch in self.batches.values():
@@ -507,6 +524,28 @@ class Carrier:
                 await asyncio.wait_for(client.unregister_worker_plugin(self.name), CLOSE_SECONDS_MAX)
                 await asyncio.wait_for(client.run_on_scheduler(self.forget, self.name), CLOSE_SECONDS_MAX)
                 await client.close(CLOSE_SECONDS_MAX)
+        if self.cluster is not None:
+            await close_cluster(self.cluster)
+
+    async def work(self, messages: asyncio.StreamReader) -> None:
+        """Does everything, until the run says no more; what fails is raised."""
+        obey, opening = self.spawn(self.obey(messages)), self.spawn(self.open())
+        await asyncio.wait([obey, opening], return_when=asyncio.FIRST_COMPLETED)
+        if obey.done():
+            # A cluster that starts is soon there, and then closed in order.
+            await asyncio.wait([opening], timeout=CLOSE_SECONDS_MAX)
+            opening.cancel()
+            await asyncio.wait([opening])
+            obey.result()
+            return
+        opening.result()
+        works = [obey, self.spawn(self.watch())]
+        if hasattr(self.cluster, "ended"):
+            works.append(self.spawn(self.cluster.ended()))
+        for ended in (await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED))[0]:
+            ended.result()
+        for work in works:
+            work.cancel()
 
     async def obey(self, messages: asyncio.StreamReader) -> None:
         """Does what the run says, until it says no more."""
@@ -539,16 +578,14 @@ async def main() -> int:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
     carrier = Carrier(out, json.loads(await messages.readline())["open"])
     try:
-        await carrier.connect(carrier.wait)
-        watch, obey = carrier.spawn(carrier.watch()), carrier.spawn(carrier.obey(messages))
-        for ended in (await asyncio.wait([watch, obey], return_when=asyncio.FIRST_COMPLETED))[0]:
-            ended.result()
+        await carrier.work(messages)
     except Exception as error:  # noqa: BLE001 (whatever Dask raises)
-        why = f"cannot use the Dask scheduler at {carrier.address}: {str(error) or repr(error)}"
-        carrier.tell("failed", {"message": why, "hint": HINT})
+        where = f"the Dask scheduler at {carrier.address}" if carrier.address else f"a Dask cluster by {carrier.order.get('kind')}"
+        why = f"cannot use {where}: {str(error) or repr(error)}"
+        carrier.tell("failed", {"message": why, "hint": getattr(error, "hint", HINT if carrier.address else HINT_OF_CLUSTER)})
         return 1
-    watch.cancel()
-    await carrier.close()
+    finally:
+        await carrier.close()
     return 0
 
 

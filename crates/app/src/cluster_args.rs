@@ -1,5 +1,6 @@
 //! Flags of `tidemill run` for clusters, and the cluster that they name.
 
+use crate::cluster_target::{self, Allocation};
 use base::Problem;
 use clap::Args;
 use run::ClusterSpec;
@@ -11,11 +12,15 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "On a cluster")]
 pub struct ClusterArgs {
-    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler, or
-    /// dask+tls://HOST:PORT with certificates of Dask's configuration
+    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler; or of one that the run
+    /// starts and ends: ssh:HOST,HOST, slurm, kubernetes
     #[arg(long, value_name = "CLUSTER", conflicts_with = "slots")]
     pub on: Option<String>,
-    /// Wait for this number of workers [default: take those that are there]
+    /// Give Dask's class for the cluster this option; VALUE is JSON or text, and a.b=VALUE gives a the field b; may be
+    /// repeated
+    #[arg(long, value_name = "KEY=VALUE", requires = "on")]
+    pub on_option: Vec<String>,
+    /// Wait for this number of workers, or start it [default: take those that are there, or start one on each host]
     #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,
     /// How long to wait for the scheduler and for workers, in seconds
@@ -44,9 +49,10 @@ impl ClusterArgs {
         let Some(on) = &self.on else { return Ok(None) };
         let program = std::env::current_exe()
             .map_err(|error| Problem::new(format!("this program's own path is unknown: {error}")))?;
+        let target = cluster_target::parse(on, self.workers, &self.on_option, Allocation::of_environment())?;
         Ok(Some(ClusterSpec {
-            address: scheduler_address(on)?,
-            workers: self.workers,
+            workers: cluster_target::workers_of(&target).or(self.workers),
+            target,
             python: self.python.clone().unwrap_or_else(|| "python3".into()),
             wait: Duration::from_secs(self.wait),
             lease: Duration::from_secs(self.lease),
@@ -55,22 +61,6 @@ impl ClusterArgs {
             program,
         }))
     }
-}
-
-/// The address of the scheduler as Dask takes it.
-fn scheduler_address(on: &str) -> Result<String, Problem> {
-    let wrong = |why: &str| {
-        Problem::new(format!("--on {on}: {why}"))
-            .hint("for example: --on dask://127.0.0.1:8786 (`dask scheduler` prints it)")
-    };
-    let kinds = [("dask://", "tcp"), ("dask+tls://", "tls")];
-    let known = kinds.into_iter().find_map(|(prefix, way)| Some((way, on.strip_prefix(prefix)?)));
-    let (way, place) = known.ok_or_else(|| wrong("not a cluster that Tidemill knows"))?;
-    let (host, port) = place.trim_end_matches('/').rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?;
-    if host.is_empty() || port.parse::<u16>().is_err() {
-        return Err(wrong("not HOST:PORT"));
-    }
-    Ok(format!("{way}://{host}:{port}"))
 }
 
 fn environment(names: &[String]) -> Result<BTreeMap<String, String>, Problem> {
@@ -84,22 +74,6 @@ fn environment(names: &[String]) -> Result<BTreeMap<String, String>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cluster_is_named_by_the_address_of_its_scheduler() {
-        assert_eq!(scheduler_address("dask://10.0.0.7:8786").unwrap(), "tcp://10.0.0.7:8786");
-        assert_eq!(scheduler_address("dask+tls://h:1").unwrap(), "tls://h:1");
-        assert_eq!(scheduler_address("dask://[::1]:8786/").unwrap(), "tcp://[::1]:8786");
-        for (wrong, why) in [
-            ("spark://h:1", "not a cluster"),
-            ("dask://h", "the port is missing"),
-            ("dask://h:x", "not HOST:PORT"),
-            ("dask://:1", "not HOST:PORT"),
-        ] {
-            let problem = scheduler_address(wrong).unwrap_err();
-            assert!(problem.message.contains(why), "{problem}");
-        }
-    }
 
     #[test]
     fn variables_that_are_not_there_are_refused() {

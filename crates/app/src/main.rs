@@ -30,6 +30,7 @@ mod args;
 mod bench_args;
 mod bench_command;
 mod cluster_args;
+mod cluster_target;
 mod commands;
 mod console;
 mod data_directory;

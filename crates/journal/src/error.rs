@@ -37,7 +37,7 @@ pub enum JournalError {
         found: u64,
     },
     /// A run that goes on writes it.
-    #[error("{}: the run goes on, in process {process} of {host}", .path.display())]
+    #[error("{}: run {run} writes it, by process {process} of {host}", .path.display())]
     Live {
         /// The journal.
         path: PathBuf,

@@ -48,7 +48,7 @@ pub async fn run_on_cluster(
         let files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
         let provided = files.provide_inputs_at(first_node, &nodes).await;
         provided.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
-        Ok((files, RunJournal::begin(&spec, &head, &programs)?))
+        Ok((files, RunJournal::begin(&spec, &head, &programs)))
     };
     let (files, journal) = match prepared.await {
         Ok(prepared) => prepared,

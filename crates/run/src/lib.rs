@@ -82,5 +82,5 @@ pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;
 pub use sched::{PolicyKind, StartReason};
-pub use spec::{ClusterSpec, RequestedOptions, RunSpec, StorageRequest};
+pub use spec::{ClusterKind, ClusterSpec, ClusterTarget, RequestedOptions, RunSpec, StartedCluster, StorageRequest};
 pub use start::run;

@@ -31,21 +31,17 @@ pub struct RunJournal {
 
 impl RunJournal {
     /// Begins the journal in the directory of the report, with the workflow beside it. A run
-    /// without that directory has no journal.
-    ///
-    /// # Errors
-    /// Another run writes its journal there.
-    pub fn begin(spec: &RunSpec, head: &ReportHead, programs: &HashMap<ToolId, PathBuf>) -> Result<Self, Vec<Problem>> {
-        let Some(directory) = &spec.report_dir else { return Ok(Self::default()) };
+    /// without that directory has no journal, nor has one whose directory another run writes to.
+    pub fn begin(spec: &RunSpec, head: &ReportHead, programs: &HashMap<ToolId, PathBuf>) -> Self {
+        let Some(directory) = &spec.report_dir else { return Self::default() };
         let descriptor = flow::to_json(spec.flow.workflow());
         let header = header(spec, head, &descriptor);
         let mut begun = match create(directory, &header, &descriptor) {
             Ok(writer) => Self::new(writer),
-            Err(error @ JournalError::Live { .. }) => return Err(vec![live_problem(&error)]),
             Err(error) => Self { warning: Some(without_journal(&error.to_string())), ..Self::default() },
         };
         begun.write_all(identities(spec, programs));
-        Ok(begun)
+        begun
     }
 
     /// A journal with this writer.
@@ -96,12 +92,11 @@ pub fn live_problem(error: &JournalError) -> Problem {
     };
     let directory = path.parent().unwrap_or(path).display();
     let what = if *resumed { "is resumed already" } else { "goes on" };
-    Problem::new(format!("{directory}: run {run} {what}, by process {process}"))
-        .hint("wait for its end, or give this run another directory with --report")
+    Problem::new(format!("{directory}: run {run} {what}, by process {process}")).hint("wait for its end")
 }
 
 fn without_journal(error: &str) -> String {
-    format!("from now on this run has no journal, and cannot be resumed: {error}")
+    format!("this run has no journal from now on, so it cannot be resumed or explained: {error}")
 }
 
 fn create(directory: &Path, header: &JournalHeader, descriptor: &str) -> Result<JournalWriter, JournalError> {
@@ -142,7 +137,7 @@ fn header(spec: &RunSpec, head: &ReportHead, descriptor: &str) -> JournalHeader 
             memory: head.memory.0,
             policy: spec.policy.to_string(),
             keep: spec.keep,
-            cluster: spec.cluster.as_ref().map(|cluster| cluster.address.clone()),
+            cluster: spec.cluster.as_ref().map(|cluster| cluster.target.to_string()),
             pool: None,
         },
         command_line: spec.requested.command_line.clone(),

@@ -6,6 +6,7 @@ use flow::DataId;
 use sched::PolicyKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,8 +89,8 @@ pub struct RunSpec {
 /// A cluster that a run uses.
 #[derive(Debug, Clone)]
 pub struct ClusterSpec {
-    /// Address of the Dask scheduler, as Dask takes it.
-    pub address: String,
+    /// Where it is, or how it is started.
+    pub target: ClusterTarget,
     /// Number of workers to wait for; `None`: those that are there.
     pub workers: Option<u32>,
     /// A Python that has Dask.
@@ -104,6 +105,67 @@ pub struct ClusterSpec {
     pub environment: BTreeMap<String, String>,
     /// Path of this program.
     pub program: PathBuf,
+}
+
+/// A cluster that there is, or one that the run starts and ends.
+#[derive(Debug, Clone)]
+pub enum ClusterTarget {
+    /// Address of the Dask scheduler, as Dask takes it.
+    Scheduler(String),
+    /// A cluster of the run's own.
+    Start(StartedCluster),
+}
+
+/// How a run starts a Dask cluster; also the form in which the carrier is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StartedCluster {
+    /// What starts its processes.
+    pub kind: ClusterKind,
+    /// Hosts of SSH; empty for other kinds.
+    pub hosts: Vec<String>,
+    /// Number of workers; `None`: one on each host.
+    pub workers: Option<u32>,
+    /// Options of Dask's class.
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What starts the processes of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterKind {
+    /// SSH, on hosts that the user names.
+    Ssh,
+    /// Jobs of Slurm, or a step of the job around this process.
+    Slurm,
+    /// The operator of Dask for Kubernetes.
+    Kubernetes,
+}
+
+impl ClusterTarget {
+    /// What to do if there are fewer workers than wanted.
+    pub(crate) fn hint_of_few_workers(&self) -> &'static str {
+        match self {
+            Self::Scheduler(_) => "start workers (`dask worker ADDRESS`), or lower --workers",
+            Self::Start(started) => match started.kind {
+                ClusterKind::Ssh => "what workers print on their hosts may say why; raise --wait, or lower --workers",
+                ClusterKind::Slurm => "`squeue` shows jobs that wait: raise --wait, or lower --workers",
+                ClusterKind::Kubernetes => "`kubectl get pods` shows pods that wait: raise --wait, or lower --workers",
+            },
+        }
+    }
+}
+
+impl fmt::Display for ClusterTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduler(address) => f.write_str(address),
+            Self::Start(started) => match started.kind {
+                ClusterKind::Ssh => write!(f, "ssh:{}", started.hosts.join(",")),
+                ClusterKind::Slurm => f.write_str("slurm"),
+                ClusterKind::Kubernetes => f.write_str("kubernetes"),
+            },
+        }
+    }
 }
 
 /// The user's request as typed, for the report.

@@ -61,7 +61,7 @@ pub async fn run(
         Some(environment) => Some(provide_files(&spec, &prepared, environment, &cancel).await?),
         None => None,
     };
-    let mut recorder = begin_records(&spec, &mut prepared, begun)?;
+    let mut recorder = begin_records(&spec, &mut prepared, begun);
     announce(&spec, &prepared, on_event);
     let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
@@ -136,23 +136,23 @@ fn start_environment(
 
 /// Begins the report and the journal of a run on this host, or goes on with those of an earlier
 /// process.
-fn begin_records(spec: &RunSpec, prepared: &mut PreparedRun, begun: Instant) -> Result<Recorder, Vec<Problem>> {
+fn begin_records(spec: &RunSpec, prepared: &mut PreparedRun, begun: Instant) -> Recorder {
     let head = ReportHead::new(prepared);
     let joined = JournalRecord::WorkerJoined { worker: 0, name: host_name(), slots: spec.slots };
     let Some((writer, state)) = prepared.resumed.take() else {
-        let mut journal = RunJournal::begin(spec, &head, &prepared.programs)?;
+        let mut journal = RunJournal::begin(spec, &head, &prepared.programs);
         journal.write(joined);
         let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
         if let Some(reused) = &prepared.reused {
             recorder.reuse(&spec.flow, &prepared.settled, reused);
         }
-        return Ok(recorder);
+        return recorder;
     };
     let mut journal = RunJournal::new(writer);
     journal.write_all(prepared.settled.records().chain([joined]));
     let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
     recorder.restore(&spec.flow, &state, &prepared.settled);
-    Ok(recorder)
+    recorder
 }
 
 /// Tells the user that the run starts, and how.

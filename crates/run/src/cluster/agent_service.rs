@@ -264,3 +264,7 @@ impl AgentService {
         self.runner.close();
     }
 }
+
+#[cfg(test)]
+#[path = "agent_service_test.rs"]
+mod tests;

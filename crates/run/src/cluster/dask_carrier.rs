@@ -3,6 +3,7 @@
 //! It is a Python program that is part of this binary, with a pipe for each direction. Its messages
 //! are in docs/formats/carrier.md. Two threads move the lines, so nothing here waits for Python.
 
+use crate::spec::{ClusterTarget, StartedCluster};
 use base::Problem;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -18,11 +19,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// The program.
-const SOURCE: &str = include_str!("../../../../python/carrier/carrier.py");
+/// The program: both files, one behind the other.
+const SOURCE: &str = concat!(
+    include_str!("../../../../python/carrier/clusters.py"),
+    include_str!("../../../../python/carrier/carrier.py")
+);
 
 /// Time that the carrier gets to end by itself.
 const END_WAIT: Duration = Duration::from_secs(5);
+/// The same for one that has a cluster to end.
+const CLUSTER_END_WAIT: Duration = Duration::from_secs(30);
 
 /// Messages to the carrier.
 #[derive(Debug, Serialize)]
@@ -30,8 +36,12 @@ const END_WAIT: Duration = Duration::from_secs(5);
 pub enum ToCarrier {
     /// Connect to a Dask scheduler.
     Open {
-        /// Address of the scheduler.
-        address: String,
+        /// Address of the scheduler; `None` if the carrier starts one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        /// The cluster to start; `None` if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cluster: Option<StartedCluster>,
         /// Id of the run.
         run: String,
         /// Path of this binary.
@@ -201,11 +211,12 @@ pub struct Carrier {
     /// Its messages, but answers.
     pub messages: UnboundedReceiver<FromCarrier>,
     child: Child,
+    end_wait: Duration,
 }
 
 impl Carrier {
-    /// Starts the program with a Python that has Dask.
-    pub fn start(python: &Path) -> Result<Self, Problem> {
+    /// Starts the program with a Python that has Dask, for a cluster.
+    pub fn start(python: &Path, target: &ClusterTarget) -> Result<Self, Problem> {
         let mut command = Command::new(python);
         command.args(["-u", "-c", SOURCE]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
@@ -234,7 +245,8 @@ impl Carrier {
             let started = thread::Builder::new().name(name.into()).spawn(work);
             started.map_err(|error| Problem::new(format!("no thread for the carrier: {error}")))?;
         }
-        Ok(Self { handle, messages, child })
+        let end_wait = if matches!(target, ClusterTarget::Start(_)) { CLUSTER_END_WAIT } else { END_WAIT };
+        Ok(Self { handle, messages, child, end_wait })
     }
 }
 
@@ -265,7 +277,7 @@ fn parse(text: &str) -> Result<FromCarrier, String> {
 impl Drop for Carrier {
     fn drop(&mut self) {
         self.handle.send(ToCarrier::Close {});
-        let until = Instant::now() + END_WAIT;
+        let until = Instant::now() + self.end_wait;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 let _ = self.child.kill();
@@ -280,6 +292,7 @@ impl Drop for Carrier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::ClusterKind;
 
     #[test]
     fn messages_are_written_and_read_as_the_page_of_the_format_has_them() {
@@ -287,6 +300,18 @@ mod tests {
         assert_eq!(line(ToCarrier::Close {}), r#"{"close":{}}"#);
         let say = ToCarrier::Say { host: "h".into(), id: 3, line: "{}".into() };
         assert_eq!(line(say), r#"{"say":{"host":"h","id":3,"line":"{}"}}"#);
+        let cluster = StartedCluster {
+            kind: ClusterKind::Slurm,
+            hosts: vec![],
+            workers: Some(2),
+            options: serde_json::from_str(r#"{"cores": 1}"#).unwrap(),
+        };
+        let (run, binary) = ("r".to_owned(), "b".into());
+        let open = ToCarrier::Open { address: None, cluster: Some(cluster), run, binary, wait: 1.0 };
+        assert_eq!(
+            line(open),
+            r#"{"open":{"cluster":{"kind":"slurm","hosts":[],"workers":2,"options":{"cores":1}},"run":"r","binary":"b","wait":1.0}}"#
+        );
         let hosts =
             r#"{"hosts": [{"host": "h", "workers": 2, "threads": 4, "binary": null, "version": null, "x": 1}]}"#;
         assert!(matches!(parse(hosts), Ok(FromCarrier::Hosts(hosts)) if hosts[0].threads == 4));

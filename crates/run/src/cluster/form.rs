@@ -14,7 +14,7 @@ use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
 use crate::layout;
 use crate::order::here_token;
-use crate::spec::{ClusterSpec, RunSpec};
+use crate::spec::{ClusterSpec, ClusterTarget, RunSpec};
 use crate::storage_choice::library_obstacle;
 use base::Problem;
 use client::RetryPolicy;
@@ -129,7 +129,7 @@ pub async fn form(
     crate::environment::remove_stale_runs(&runtime).map_err(one)?;
     let mut registration = runtime.register(&spec.run_id).map_err(|error| one(error.into()))?;
     let pool_file = crate::environment::door(&mut registration).map_err(one)?.join("pool");
-    let mut carrier = Carrier::start(&cluster.python).map_err(one)?;
+    let mut carrier = Carrier::start(&cluster.python, &cluster.target).map_err(one)?;
     let address = open(&mut carrier, spec, cluster).await.map_err(one)?;
     let (hosts, refused) = wait_for_hosts(&mut carrier, cluster).await.map_err(one)?;
     for problem in refused {
@@ -167,10 +167,15 @@ pub async fn form(
     Ok(FormedCluster { carrier, pool, hosts: formed, joining, first, first_node, registration })
 }
 
-/// Connects to the Dask scheduler; returns the address at which the cluster reaches this machine.
+/// Connects to the Dask scheduler, or starts a cluster; returns the address at which the cluster reaches this machine.
 async fn open(carrier: &mut Carrier, spec: &RunSpec, cluster: &ClusterSpec) -> Result<String, Problem> {
+    let (address, started) = match cluster.target.clone() {
+        ClusterTarget::Scheduler(address) => (Some(address), None),
+        ClusterTarget::Start(started) => (None, Some(started)),
+    };
     carrier.handle.send(ToCarrier::Open {
-        address: cluster.address.clone(),
+        address,
+        cluster: started,
         run: spec.run_id.clone(),
         binary: cluster.program.clone(),
         wait: cluster.wait.as_secs_f64(),
@@ -178,15 +183,17 @@ async fn open(carrier: &mut Carrier, spec: &RunSpec, cluster: &ClusterSpec) -> R
     loop {
         match carrier.messages.recv().await {
             Some(FromCarrier::Opened { address, .. }) => return Ok(address),
-            Some(FromCarrier::Failed { message, hint }) => {
-                let problem = Problem::new(message);
-                return Err(hint.map_or(problem.clone(), |hint| problem.hint(hint)));
-            }
+            Some(FromCarrier::Failed { message, hint }) => return Err(failed(message, hint)),
             Some(FromCarrier::Gone(why)) => return Err(carrier_gone(&why)),
             Some(_) => {}
             None => return Err(carrier_gone("it closed its output")),
         }
     }
+}
+
+fn failed(message: String, hint: Option<String>) -> Problem {
+    let problem = Problem::new(message);
+    hint.map_or(problem.clone(), |hint| problem.hint(hint))
 }
 
 fn carrier_gone(why: &str) -> Problem {
@@ -210,9 +217,8 @@ async fn wait_for_hosts(
         };
         match timeout_at(deadline, carrier.messages.recv()).await {
             Ok(Some(FromCarrier::Hosts(now))) => hosts = now,
-            Ok(Some(FromCarrier::Failed { message, .. } | FromCarrier::Gone(message))) => {
-                return Err(carrier_gone(&message));
-            }
+            Ok(Some(FromCarrier::Failed { message, hint })) => return Err(failed(message, hint)),
+            Ok(Some(FromCarrier::Gone(why))) => return Err(carrier_gone(&why)),
             Ok(Some(_)) => {}
             Ok(None) => return Err(carrier_gone("it closed its output")),
             Err(_) if cluster.workers.is_none() && workers > 0 => break,
@@ -221,7 +227,7 @@ async fn wait_for_hosts(
                 return Err(Problem::new(format!(
                     "the Dask cluster has {workers} workers after {seconds} s, and {wanted} are wanted"
                 ))
-                .hint("start workers (`dask worker ADDRESS`), or lower --workers"));
+                .hint(cluster.target.hint_of_few_workers()));
             }
         }
     }

@@ -29,11 +29,9 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         stragglers: false,
         space_wait: Duration::from_millis(200),
         cluster: None,
-        stragglers: false,
         grace: Duration::from_millis(200),
         resume: None,
         reuse: None,
-        cluster: None,
     }
 }
 

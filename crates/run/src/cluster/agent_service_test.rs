@@ -1,0 +1,155 @@
+//! An agent's service over its socket: orders run once, outcomes come until they are acknowledged,
+//! and nothing of the run ends the service.
+
+use super::AgentService;
+use crate::attempt::HostContext;
+use crate::checked_workflow::CheckedWorkflow;
+use crate::cluster::messages::{FromAgent, ToAgent, line};
+use crate::host_runner::HostRunner;
+use crate::layout::{AttemptPlace, RunLayout};
+use crate::order::AttemptOrder;
+use crate::outcome::AttemptOutcome;
+use flow::{TaskId, ToolId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+/// Two tasks of a tool that prints a variable of its environment.
+const FLOW: &str = r#"{"tidemill_flow": 1, "name": "f",
+    "tools": [{"name": "say", "command": ["sh", "-c", "echo $WORD; echo run >> $LOG"]}],
+    "tasks": [{"tool": "say"}, {"tool": "say"}]}"#;
+
+fn order(task: u32, attempt: u32) -> AttemptOrder {
+    let flow = CheckedWorkflow::new(flow::from_json(FLOW, "f.json").expect("read"), None).expect("right");
+    let place = AttemptPlace { attempt, node: None };
+    AttemptOrder::new(&flow, &RunLayout::default(), (TaskId(task), place), "sh".into(), &|_| None)
+}
+
+fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
+    let context = HostContext {
+        workspace: None,
+        default_cwd: "/".into(),
+        grace: Duration::from_millis(100),
+        memory: None,
+        keep: false,
+        leave_failed: false,
+        filled: AtomicU64::default(),
+    };
+    let runner = HostRunner::new(context, u64::MAX);
+    let programs = HashMap::from([(ToolId(0), "/bin/sh".into())]);
+    let listener = UnixListener::bind(socket).expect("bound");
+    AgentService::new(listener, runner, (programs, HashSet::new()), BTreeMap::new(), orphan_wait)
+}
+
+/// A worker's end of a connection.
+struct Worker {
+    lines: tokio::io::Lines<BufReader<OwnedReadHalf>>,
+    output: OwnedWriteHalf,
+}
+
+impl Worker {
+    async fn connect(socket: &Path, word: &str, log: &Path) -> Self {
+        let (input, output) = UnixStream::connect(socket).await.expect("connected").into_split();
+        let mut worker = Self { lines: BufReader::new(input).lines(), output };
+        let path = std::env::var("PATH").unwrap_or_default();
+        let environment = [("WORD", word.to_owned()), ("LOG", log.display().to_string()), ("PATH", path)];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value)).into();
+        worker.tell(&ToAgent::Hello { worker: word.into(), environment, directory: "/".into() }).await;
+        worker
+    }
+
+    async fn tell(&mut self, message: &ToAgent) {
+        self.output.write_all(format!("{}\n", line(message)).as_bytes()).await.expect("sent");
+    }
+
+    /// The next outcome, with its number.
+    async fn outcome(&mut self) -> (u64, AttemptOutcome) {
+        loop {
+            let text = self.lines.next_line().await.expect("read").expect("it is not the end");
+            if let FromAgent::Ended { number, outcome, .. } = serde_json::from_str(&text).expect("a message") {
+                return (number, *outcome);
+            }
+        }
+    }
+}
+
+/// Runs a service beside `work`, which ends it.
+async fn beside(socket: &Path, work: impl Future<Output = ()>) {
+    let mut service = service(socket, Duration::from_secs(600));
+    tokio::join!(service.serve(CancellationToken::new(), None), work);
+}
+
+#[tokio::test]
+async fn an_order_that_comes_twice_runs_once_in_the_environment_of_its_worker() {
+    let root = tempfile::tempdir().expect("made");
+    let (socket, log) = (root.path().join("agent"), root.path().join("log"));
+    beside(&socket, async {
+        let mut worker = Worker::connect(&socket, "tide", &log).await;
+        for _ in 0..2 {
+            worker.tell(&ToAgent::Order(Box::new(order(0, 1)))).await;
+        }
+        let (number, outcome) = worker.outcome().await;
+        assert_eq!((number, outcome.task, outcome.exit_code), (1, TaskId(0), Some(0)));
+        assert_eq!(outcome.stdout.expect("it printed").head, "tide\n");
+        worker.tell(&ToAgent::Order(Box::new(order(0, 1)))).await;
+        worker.tell(&ToAgent::Order(Box::new(order(0, 2)))).await;
+        let (number, outcome) = worker.outcome().await;
+        assert_eq!((number, outcome.attempt), (2, 2), "another attempt is another order");
+        worker.tell(&ToAgent::End).await;
+    })
+    .await;
+    assert_eq!(std::fs::read_to_string(log).expect("written"), "run\nrun\n");
+}
+
+#[tokio::test]
+async fn outcomes_come_to_the_next_worker_until_they_are_acknowledged() {
+    let root = tempfile::tempdir().expect("made");
+    let (socket, log) = (root.path().join("agent"), root.path().join("log"));
+    beside(&socket, async {
+        let mut first = Worker::connect(&socket, "a", &log).await;
+        for task in 0..2 {
+            first.tell(&ToAgent::Order(Box::new(order(task, 1)))).await;
+        }
+        let numbers = [first.outcome().await.0, first.outcome().await.0];
+        assert_eq!(numbers, [1, 2]);
+        drop(first);
+        let mut second = Worker::connect(&socket, "b", &log).await;
+        assert_eq!([second.outcome().await.0, second.outcome().await.0], [1, 2], "nothing was acknowledged");
+        second.tell(&ToAgent::Ack(1)).await;
+        let mut third = Worker::connect(&socket, "c", &log).await;
+        // The acknowledgement and the hello come by two connections, in any order.
+        let number = third.outcome().await.0;
+        let number = if number == 1 { third.outcome().await.0 } else { number };
+        assert_eq!(number, 2);
+        third.tell(&ToAgent::End).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_tool_that_the_host_does_not_have_is_a_failure_that_says_so() {
+    let root = tempfile::tempdir().expect("made");
+    let (socket, log) = (root.path().join("agent"), root.path().join("log"));
+    beside(&socket, async {
+        let mut worker = Worker::connect(&socket, "a", &log).await;
+        let unknown = AttemptOrder { tool: ToolId(7), tool_name: "weave".into(), ..order(0, 1) };
+        worker.tell(&ToAgent::Order(Box::new(unknown))).await;
+        let failure = worker.outcome().await.1.result.expect_err("it cannot run");
+        assert!(failure.text.contains("does not know tool weave"), "{failure:?}");
+        worker.tell(&ToAgent::End).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_that_hears_nothing_of_its_run_ends() {
+    let root = tempfile::tempdir().expect("made");
+    let mut service = service(&root.path().join("agent"), Duration::ZERO);
+    service.serve(CancellationToken::new(), None).await;
+    assert!(service.over);
+}
