@@ -4,13 +4,14 @@
 use super::AgentService;
 use crate::attempt::HostContext;
 use crate::checked_workflow::CheckedWorkflow;
-use crate::cluster::messages::{FromAgent, ToAgent, line};
+use crate::cluster::HostTools;
+use crate::cluster::messages::{AgentTool, FromAgent, ToAgent, line};
 use crate::host_runner::HostRunner;
 use crate::layout::{AttemptPlace, RunLayout};
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
 use flow::{TaskId, ToolId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -31,8 +32,21 @@ fn order(task: u32, attempt: u32) -> AttemptOrder {
 }
 
 fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
+    let tool = AgentTool {
+        id: ToolId(0),
+        name: "say".into(),
+        program: "sh".into(),
+        tree: None,
+        travels: false,
+        obstacle: None,
+        path: Vec::new(),
+        here: "/".into(),
+        has_files: false,
+        memory: 0,
+    };
     let context = HostContext {
         workspace: None,
+        tools: Some(HostTools::find(&[tool]).expect("it is installed")),
         default_cwd: "/".into(),
         grace: Duration::from_millis(100),
         memory: None,
@@ -41,9 +55,8 @@ fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
         filled: AtomicU64::default(),
     };
     let runner = HostRunner::new(context, u64::MAX);
-    let programs = HashMap::from([(ToolId(0), "/bin/sh".into())]);
     let listener = UnixListener::bind(socket).expect("bound");
-    AgentService::new(listener, runner, (programs, HashSet::new()), BTreeMap::new(), orphan_wait)
+    AgentService::new(listener, runner, HashSet::new(), BTreeMap::new(), orphan_wait)
 }
 
 /// A worker's end of a connection.
@@ -80,7 +93,7 @@ impl Worker {
 
 /// Runs a service beside `work`, which ends it.
 async fn beside(socket: &Path, work: impl Future<Output = ()>) {
-    let mut service = service(socket, Duration::from_secs(600));
+    let mut service = service(socket, Duration::from_mins(10));
     tokio::join!(service.serve(CancellationToken::new(), None), work);
 }
 
