@@ -157,7 +157,7 @@ def test_files_that_are_too_large_are_refused_before_the_start(cluster: DaskClus
     cluster.script('Huge({from: Data.get("in.txt"), to: Data.define("B")});')
     done = cluster.run("--workers", "2")
     assert done.returncode == 2
-    assert "the files of Huge cannot travel: more than 4.0 GiB or 200000 files" in done.stderr
+    assert "the files of Huge cannot travel: more than 4 GiB or 200000 files" in done.stderr
 
 
 @pytest.mark.full

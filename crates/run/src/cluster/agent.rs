@@ -233,7 +233,7 @@ impl AgentHost {
         let io_runtime = pool::io_runtime()?;
         let runtime = self.runtime.as_ref().expect("it was made with the host");
         let pool = runtime.block_on(connect(pool_file))?;
-        let mut tools = HostTools::find(start)?;
+        let mut tools = HostTools::find(&start.tools)?;
         let support = tool_support(start, &tools);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };
         let mut setup_access = StorageSetup {

@@ -2,7 +2,7 @@
 //! same, or copies from the pool. Files are looked for and copied in the background, once for all
 //! attempts, which wait for them.
 
-use super::messages::{AgentStart, AgentTool, AgentTree, TREES};
+use super::messages::{AgentTool, AgentTree, TREES};
 use super::tree_copy::TreeCopy;
 use crate::order::{AttemptOrder, at_here};
 use crate::outcome::AttemptFailure;
@@ -42,9 +42,9 @@ struct HostTool {
 
 impl HostTools {
     /// Finds the programs that do not travel.
-    pub fn find(start: &AgentStart) -> Result<Self, Problem> {
+    pub fn find(called: &[AgentTool]) -> Result<Self, Problem> {
         let mut tools = HashMap::new();
-        for tool in start.tools.iter().filter(|_| !start.only_stores) {
+        for tool in called {
             let program = if tool.travels {
                 None
             } else {

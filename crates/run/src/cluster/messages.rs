@@ -20,7 +20,7 @@ use flow::{DataId, ToolId};
 use report::AccessMode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// First message to an agent.
@@ -118,7 +118,7 @@ pub struct AgentTool {
 }
 
 /// A tree of files of the tools of one tool file. They are in the pool's directory [`TREES`] below
-/// its hash: `manifest`, and each file under the hash of its bytes.
+/// its hash: `manifest`, and the files at [`content_place`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentTree {
     /// Hash of its manifest.
@@ -133,6 +133,12 @@ pub struct AgentTree {
 
 /// Directory of the trees in the pool.
 pub const TREES: &str = "tools";
+
+/// Where a file with the hash `hash` is below the directory of its tree: in one of 256 directories.
+/// One directory of all would be split, and its fragments would lie at nodes that have not the file.
+pub fn content_place(hash: &str) -> PathBuf {
+    Path::new(hash.get(..2).unwrap_or_default()).join(hash)
+}
 
 /// An input as a file of the submitting host. A host has the same file if path, size, time of
 /// change and the hash of the first bytes are the same.

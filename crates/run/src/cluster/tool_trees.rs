@@ -2,10 +2,10 @@
 //! for all tools of one tool file.
 //!
 //! ```text
-//! tools -> scan (limits) -> hash -> put into the pool, bound: tools/<hash>/manifest, <content hash>
+//! tools -> scan (limits) -> hash -> put into the pool, bound: tools/<hash>/manifest and its contents
 //! ```
 
-use super::messages::{AgentTree, TREES};
+use super::messages::{AgentTree, TREES, content_place};
 use crate::checked_workflow::CheckedWorkflow;
 use crate::tool_manifest::ToolManifest;
 use crate::workspace::{WorkspaceBase, WorkspaceError};
@@ -14,7 +14,7 @@ use flow::{Tool, ToolId};
 use placement::{NodeId, Policy};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
@@ -97,9 +97,15 @@ impl ToolTrees {
     /// Returns whether a tool's program is in its tree.
     pub fn has_program(&self, tool: &Tool, program: &Path) -> bool {
         let Some(tree) = self.trees.get(&tool.here) else { return false };
-        let place = place_of(program, Path::new(&tool.here)).ok();
-        let name = place.as_ref().and_then(|place| place.strip_prefix(&tree.root).ok()?.to_str());
-        name.is_some_and(|name| tree.manifest.entries.contains_key(name))
+        let here = Path::new(&tool.here);
+        // As it is named, perhaps through a link that `files` names, and where it is.
+        let named = program.strip_prefix(here).ok().map(|below| without_dots(&tree.root.join(&tree.inner).join(below)));
+        let mut places = [named, place_of(program, here).ok()].into_iter().flatten();
+        let has = |place: PathBuf| {
+            let name = place.strip_prefix(&tree.root).ok().and_then(Path::to_str);
+            name.is_some_and(|name| tree.manifest.entries.contains_key(name))
+        };
+        places.any(has)
     }
 
     /// Shows all files in the pool, each content once. Their bytes stay where they are: the node
@@ -144,9 +150,15 @@ impl ToolTree {
         let placed = pool.set_xattr(top, PLACEMENT, policy.into(), XattrMode::Set, false).await;
         placed.map_err(WorkspaceError::pool(TREES))?;
         let place = Path::new(TREES).join(&self.hash);
-        let directory = base.make_dir(&place).await?;
         let mut binding = JoinSet::new();
+        let mut directories = HashMap::new();
         for (hash, name) in self.manifest.contents() {
+            let above = place.join(content_place(hash)).parent().map(Path::to_owned).unwrap_or_default();
+            let directory = match directories.get(&above) {
+                Some(known) => *known,
+                None => base.make_dir(&above).await?,
+            };
+            directories.insert(above, directory);
             if binding.len() >= BOUND_AT_ONCE {
                 joined(binding.join_next().await)?;
             }
@@ -180,8 +192,82 @@ fn place_of(path: &Path, here: &Path) -> Result<PathBuf, String> {
     }
 }
 
+/// A path without `.` and `..`.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
 /// The directory that has both a directory and another place in it.
 fn common(directory: &Path, place: &Path) -> PathBuf {
     let is_above = |above: &&Path| place == *above || place.parent().is_some_and(|parent| parent.starts_with(above));
     directory.ancestors().find(is_above).unwrap_or(Path::new("/")).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A tool with these files and this directory of programs, and a tree of its files.
+    fn tree_of(here: &Path, files: &[&str], path: &str) -> (Tool, Option<ToolTree>) {
+        let mut tool = Tool::new("T", vec!["prog".into()], Vec::new());
+        tool.here = here.to_str().expect("UTF-8").to_owned();
+        tool.files = files.iter().map(|file| (*file).to_owned()).collect();
+        tool.path = vec![path.to_owned()];
+        let program = here.join(path).join("prog");
+        let tree = ToolTree::scan(here, &[(&tool, program.exists().then_some(&program))]).expect("they can be read");
+        (tool, tree)
+    }
+
+    fn has_program(tool: &Tool, tree: Option<ToolTree>, program: &Path) -> bool {
+        ToolTrees { trees: tree.map(|tree| (tool.here.clone(), tree)).into_iter().collect() }.has_program(tool, program)
+    }
+
+    fn kit() -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("made");
+        for directory in ["kit/lib", "kit/bin", "env/bin", "other"] {
+            fs::create_dir_all(root.path().join(directory)).expect("made");
+        }
+        for file in ["kit/run.py", "kit/lib/m.py", "kit/bin/prog", "env/bin/prog"] {
+            fs::write(root.path().join(file), file).expect("written");
+            fs::set_permissions(root.path().join(file), fs::Permissions::from_mode(0o755)).expect("changed");
+        }
+        root
+    }
+
+    #[test]
+    fn a_tree_has_the_named_files_and_the_program_below_the_tool_file() {
+        let kit = kit();
+        let here = kit.path().join("kit");
+        let (tool, tree) = tree_of(&here, &["run.py", "lib", "lib/m.py"], "bin");
+        let tree = tree.expect("files travel");
+        assert_eq!(tree.inner, Path::new(""));
+        assert_eq!(tree.manifest.entries.keys().collect::<Vec<_>>(), ["bin/prog", "lib", "lib/m.py", "run.py"]);
+        assert!(has_program(&tool, Some(tree.clone()), &here.join("bin/prog")));
+        assert!(!has_program(&tool, Some(tree), Path::new("/bin/sh")));
+        assert!(tree_of(&here, &[], "none").1.is_none(), "nothing travels");
+    }
+
+    #[test]
+    fn an_environment_beside_the_tools_keeps_its_place_also_as_a_link() {
+        let kit = kit();
+        let here = kit.path().join("kit");
+        let (tool, tree) = tree_of(&here, &["../env"], "../env/bin");
+        let found = tree.as_ref().expect("files travel");
+        assert_eq!(found.inner, Path::new("kit"));
+        assert!(found.manifest.entries.contains_key("env/bin/prog"));
+        assert!(has_program(&tool, tree, &here.join("../env/bin/prog")));
+        symlink(kit.path().join("env"), kit.path().join("linked")).expect("linked");
+        let (tool, tree) = tree_of(&here, &["../linked"], "../linked/bin");
+        assert!(tree.as_ref().expect("files travel").manifest.entries.contains_key("linked/bin/prog"));
+        assert!(has_program(&tool, tree, &here.join("../linked/bin/prog")));
+    }
 }

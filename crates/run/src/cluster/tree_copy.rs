@@ -1,5 +1,6 @@
 //! Copies a tree of tools' files from the pool to a host, and checks every file by its hash.
 
+use super::messages::content_place;
 use crate::export::ChunkSource;
 use crate::tool_manifest::{EntryKind, ToolEntry, ToolManifest, is_cached};
 use crate::workspace::{PoolReader, copy::blocking};
@@ -23,7 +24,7 @@ const CHUNK_BYTES: u32 = 1 << 20;
 pub struct TreeCopy {
     /// What is in it.
     pub manifest: Arc<ToolManifest>,
-    /// Directory in the pool with its files, by their hashes.
+    /// Its directory in the pool.
     pub source: PathBuf,
     /// Where its root is at the machine that started the run: links to files below it are changed.
     pub old_root: PathBuf,
@@ -54,7 +55,7 @@ impl TreeCopy {
             if copied.is_err() || self.cancel.is_cancelled() {
                 break;
             }
-            let (place, target) = (self.source.join(hash), self.root.join(name));
+            let (place, target) = (self.source.join(content_place(hash)), self.root.join(name));
             let file = (name.clone(), entry.clone());
             copying.spawn(copy_file(pool.clone(), place, file, target, self.cancel.clone()));
         }
