@@ -313,7 +313,7 @@ class Carrier:
 
     async def connect(self, seconds: float) -> None:
         """Connects to the scheduler, and installs the plug-in."""
-        security = None if self.cluster is None else self.cluster.security
+        security = getattr(self.cluster, "security", None)
         client: Value = distributed.Client(self.address, asynchronous=True, timeout=seconds, security=security)
         try:
             await asyncio.wait_for(client, seconds)

@@ -18,6 +18,8 @@ from typing import Any
 
 # A process of a cluster gets this time to end by itself.
 CLUSTER_END_SECONDS_MAX = 5.0
+# A name of Dask's operator has at most 45 letters.
+KUBERNETES_NAME_MAX = 36
 # What Python runs on a host in place of a process of Dask: the process, and its end with the
 # connection, however that ends. An SSH server ends no processes, and some send no signals.
 GUARDED = (
@@ -142,8 +144,10 @@ def slurm_cluster(options: Options) -> Object:
 def kubernetes_cluster(run: str, workers: int, options: Options) -> Object:
     """A cluster of Dask's operator for Kubernetes."""
     operator = package("dask_kubernetes.operator", "dask-kubernetes")
-    name = "".join(letter if letter.isalnum() else "-" for letter in f"tidemill-{run}".lower()).strip("-")
-    return operator.KubeCluster(**{"name": name, **options}, n_workers=workers, asynchronous=True)
+    # Kubernetes has limits for names. The end of a run's name is its own.
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in run.lower())
+    name = f"tidemill-{name[-KUBERNETES_NAME_MAX:].strip('-')}"
+    return operator.KubeCluster(**{"name": name, "quiet": True, **options}, n_workers=workers, asynchronous=True)
 
 
 class Allocation:
@@ -152,8 +156,6 @@ class Allocation:
     Its options are `scheduler_options`, `python`, and the lists `srun_extra_args` and
     `worker_extra_args`. All workers are one step of the job.
     """
-
-    security = None
 
     def __init__(self, workers: int | None, options: Options) -> None:
         self.nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES") or 1)
