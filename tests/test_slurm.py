@@ -40,13 +40,13 @@ class SlurmHosts(DaskCluster):
         """The environment of users of Slurm."""
         return super().environment(host, {**self.slurm.environment, **(extra or {})})
 
-    def on(self, *options: str) -> list[str]:
+    def on(self, *options: str, workers: int = 2) -> list[str]:
         """The flags of a run whose workers are jobs."""
         return [
             "--on",
             "slurm",
             "--workers",
-            "2",
+            str(workers),
             "--memory",
             "64MiB",
             *(word for option in options for word in ("--on-option", option.format(folder=self.folder))),
@@ -111,6 +111,17 @@ def test_a_run_that_is_killed_leaves_no_jobs(cluster: SlurmHosts) -> None:
     # The run's own empty directory goes with the next run of this user.
     mine = str(cluster.runtime(0))
     wait_for(lambda: all(left.startswith(mine) for left in cluster.leftovers()), "agents, nodes, mounts or directories were left")
+
+
+def test_a_run_that_is_interrupted_while_a_job_waits_cancels_it(cluster: SlurmHosts) -> None:
+    cluster.script(FAN)
+    command = cluster.net.inside(0, *cluster.arguments(*cluster.on(*JOB, workers=3), on=False))
+    with subprocess.Popen(command, env=cluster.environment(0), cwd=cluster.folder) as run:
+        # Two nodes of one processor.
+        wait_for(lambda: " PD " in cluster.slurm.jobs(), "no job waits")
+        run.send_signal(signal.SIGINT)
+    assert run.returncode != 0
+    cluster.assert_no_cluster_left()
 
 
 @pytest.mark.parametrize(

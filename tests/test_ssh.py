@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hosts
 import pytest
-from dask_clusters import DaskCluster, next_event
+from dask_clusters import DaskCluster, descendants, next_event
 from test_cluster import FAN, FAN_RESULT
 from waiting import wait_for
 
@@ -69,6 +69,12 @@ def cluster(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             made.close()
 
 
+def assert_only_own_directory_left(cluster: SshHosts) -> None:
+    """Waits until a killed run has left its own empty directory, which goes with this user's next run."""
+    mine = str(cluster.runtime(0))
+    wait_for(lambda: all(left.startswith(mine) for left in cluster.leftovers()), "agents, nodes, mounts or directories were left")
+
+
 def test_a_run_starts_its_cluster_by_ssh_and_leaves_nothing(cluster: SshHosts) -> None:
     cluster.script(FAN)
     done = cluster.run(*cluster.on(cluster.net.address(1), cluster.net.address(2)), on=False)
@@ -90,9 +96,20 @@ def test_a_run_that_is_killed_leaves_no_cluster(cluster: SshHosts) -> None:
         assert cluster.pythons(1, 2)
         os.kill(run.pid, signal.SIGKILL)
     wait_for(lambda: not cluster.pythons(1, 2), "the cluster was left")
-    # The run's own empty directory goes with the next run of this user.
-    mine = str(cluster.runtime(0))
-    wait_for(lambda: all(left.startswith(mine) for left in cluster.leftovers()), "agents, nodes, mounts or directories were left")
+    assert_only_own_directory_left(cluster)
+
+
+def test_a_cluster_ends_with_the_connection_that_started_it(cluster: SshHosts) -> None:
+    cluster.script('shell({to: Data.define("A"), script: "echo a > $2; exec sleep 100000"});')
+    names = (cluster.net.address(1), cluster.net.address(2))
+    command = cluster.net.inside(0, *cluster.arguments("--json", *cluster.on(*names), "--orphan-wait", "10", on=False))
+    with subprocess.Popen(command, env=cluster.environment(0), cwd=cluster.folder, stdout=subprocess.PIPE, text=True) as run:
+        next_event(run, "task_started")
+        carrier = next(pid for pid in descendants(run.pid, set()) if b"\0-u\0-c\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(carrier, signal.SIGKILL)
+        wait_for(lambda: not cluster.pythons(1, 2), "the cluster was left")
+        run.kill()
+    assert_only_own_directory_left(cluster)
 
 
 def test_hosts_that_cannot_be_used_are_named(cluster: SshHosts) -> None:

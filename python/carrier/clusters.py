@@ -18,8 +18,8 @@ from typing import Any
 
 # A process of a cluster gets this time to end by itself.
 CLUSTER_END_SECONDS_MAX = 5.0
-# A name of Dask's operator has at most 45 letters.
-KUBERNETES_NAME_MAX = 36
+# A name of Dask's operator has at most 53 letters, and ours begins with nine.
+KUBERNETES_NAME_MAX = 44
 # What Python runs on a host in place of a process of Dask: the process, and its end with the
 # connection, however that ends. An SSH server ends no processes, and some send no signals.
 GUARDED = (
