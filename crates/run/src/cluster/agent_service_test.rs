@@ -81,7 +81,7 @@ impl Worker {
 
 /// Runs a service beside `work`, which ends it.
 async fn beside(socket: &Path, work: impl Future<Output = ()>) {
-    let mut service = service(socket, Duration::from_secs(600));
+    let mut service = service(socket, Duration::from_mins(10));
     tokio::join!(service.serve(CancellationToken::new(), None), work);
 }
 
