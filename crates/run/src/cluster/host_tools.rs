@@ -181,3 +181,64 @@ fn has_own(tree: &AgentTree, manifest: &ToolManifest) -> bool {
     let here = fs::canonicalize(&tree.here);
     here.is_ok_and(|here| here == tree.root.join(&tree.inner)) && manifest.is_at(&tree.root)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked_workflow::CheckedWorkflow;
+    use crate::layout::{AttemptPlace, RunLayout};
+    use crate::order::here_token;
+    use flow::TaskId;
+
+    const FLOW: &str = r#"{"tidemill_flow": 1, "name": "f", "elements": [],
+        "tools": [{"name": "say", "command": ["./say", "{here}/x"], "here": "/old", "path": ["bin", "/opt/bin"]}],
+        "tasks": [{"tool": "say"}]}"#;
+
+    fn order() -> AttemptOrder {
+        let flow = CheckedWorkflow::new(flow::from_json(FLOW, "f.json").expect("read"), None).expect("right");
+        let place = AttemptPlace { attempt: 1, node: None };
+        AttemptOrder::new(&flow, &RunLayout::default(), (TaskId(0), place), "/old/say".into(), &|_| None)
+    }
+
+    /// The tools of a host with the state of its only tree.
+    fn tools(state: Result<PathBuf, String>) -> HostTools {
+        let tool = AgentTool {
+            id: ToolId(0),
+            name: "say".into(),
+            program: format!("{}/./say", here_token("/old")),
+            tree: Some("hash".into()),
+            travels: true,
+            obstacle: None,
+            path: vec!["bin".into(), "/opt/bin".into()],
+            here: "/old".into(),
+            has_files: false,
+            memory: 0,
+        };
+        let mut tools = HostTools::find(&[tool]).expect("its program comes later");
+        tools.trees.insert("hash".into(), watch::channel(Some(state)).1);
+        tools
+    }
+
+    #[tokio::test]
+    async fn an_order_gets_the_paths_of_the_copy() {
+        let copy = tempfile::tempdir().expect("made");
+        fs::create_dir(copy.path().join("bin")).expect("made");
+        std::os::unix::fs::symlink("/bin/sh", copy.path().join("say")).expect("linked");
+        let localized = tools(Ok(copy.path().to_owned())).localize(&order(), &CancellationToken::new()).await;
+        let localized = localized.expect("all is here");
+        let at = |name: &str| copy.path().join(name).display().to_string();
+        assert_eq!(localized.program, copy.path().join("./say"));
+        let command = localized.command_at("", &|_| String::new());
+        assert_eq!((command.args, command.path), (vec![at("x")], vec![at("bin"), "/opt/bin".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_tool_without_its_files_fails_so_that_another_host_may_try() {
+        let failure = tools(Err("the disk is full".into())).localize(&order(), &CancellationToken::new()).await;
+        let failure = failure.expect_err("its files are not here");
+        assert_eq!(failure.text, "the files of tool say cannot be had on this host: the disk is full");
+        assert!(failure.retry && failure.kind == ReasonKind::NotStarted, "{failure:?}");
+        let unknown = HostTools::default().localize(&order(), &CancellationToken::new()).await;
+        assert_eq!(unknown.expect_err("there is none").text, "this host does not know tool say");
+    }
+}
