@@ -90,7 +90,8 @@ suites:
 	examples/packages.sh build-essential libacl1-dev
 	tests/suites/install.sh
 
-# SOAK_SECONDS is the duration of each load of many processes.
+# SOAK_SECONDS is the duration of each load of many processes, SOAK_KILLS (50) how often a part of a
+# cluster is killed.
 soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
