@@ -21,7 +21,7 @@ var i = Data.get("in.txt");
 var a = Data.define("A", 8), b = Data.define("B", 8), c = Data.define("C");
 for (var k = 0; k < 8; k++) {
     make({from: i, to: a[k], word: "w" + k});
-    shell({from: a[k], to: b[k], script: 'while [ ! -e GO ]; do sleep 0.02; done; cat "$1" > "$2"; echo run >> COUNT'});
+    shell({from: a[k], to: b[k], script: 'echo began >> BEGAN; while [ ! -e GO ]; do sleep 0.02; done; cat "$1" > "$2"; echo run >> COUNT'});
 }
 join({from: b, to: c});
 """
@@ -32,7 +32,7 @@ RESULT = "".join(f"tide\nw{k}\n" for k in range(8))
 def cluster(binary: Path, tmp_path: Path) -> Iterator[DaskCluster]:
     """Three hosts: the user's with the scheduler, and two with a worker of two threads."""
     with hosts.network(tmp_path, 3) as net, dask_cluster(binary, tmp_path, net, {1: 2, 2: 2}) as made:
-        made.script(CHAINS.replace("GO", str(tmp_path / "go")).replace("COUNT", str(tmp_path / "count")))
+        made.script(CHAINS.replace("GO", str(tmp_path / "go")).replace("COUNT", str(tmp_path / "count")).replace("BEGAN", str(tmp_path / "began")))
         yield made
 
 
@@ -41,6 +41,9 @@ def started(cluster: DaskCluster, *flags: str) -> subprocess.Popen[str]:
     run = cluster.start("--workers", "2", *flags)
     for _ in range(4):
         next_event(run, "task_started", tool="shell")
+    # The event comes before the order has reached its host.
+    began = cluster.folder / "began"
+    wait_for(lambda: began.exists() and len(began.read_text().split()) >= 4, "the tasks did not begin")
     return run
 
 

@@ -232,9 +232,7 @@ fn run_node(args: &NodeArgs) -> Result<u8, Problem> {
     run::remove_stale_runs(&runtime)?;
     let mut registration = runtime.register(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
     let log = runtime.path().join(format!("{}.log", registration.name()));
-    let directory = runtime.path().join(registration.name()).join("door");
-    registration.add_directory(&directory).map_err(mount_problem)?;
-    std::fs::create_dir(&directory).map_err(cannot)?;
+    let directory = run::door(&mut registration)?;
     let memory = |requested, nodes| {
         let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(requested)?;
         if let Some(line) = lowered {

@@ -74,7 +74,7 @@ mod workspace;
 pub use checked_workflow::CheckedWorkflow;
 pub use cluster::run_agent;
 pub use emergency_cleanup::EmergencyCleanup;
-pub use environment::remove_stale_runs;
+pub use environment::{door, remove_stale_runs};
 pub use event::{Progress, RunEvent};
 pub use layout::{member as member_place, task_dir};
 pub use memory::{MemoryBudget, POOL_BYTES_MIN, PoolSize};

@@ -1,15 +1,16 @@
 //! Order: one attempt of a task, complete for the host that runs it.
 //!
-//! An order names files by tokens, since hosts see the pool at different paths: a token stands for
-//! the directory of the attempt, for that of the tool file, or for a member. The workspace of a host replaces the tokens by its
-//! own paths ([`AttemptOrder::command_at`]). A token is about as long as the path, since commands
-//! with long arguments are expanded in another way.
+//! An order names directories by tokens, since hosts see the pool at different paths: a token stands
+//! for the directory of the attempt, for that of the tool file, or for that of a member. The last
+//! part of a member's path is in the text, since templates take paths apart. The workspace of a host
+//! replaces the tokens by its own paths ([`AttemptOrder::command_at`]). A token is about as long as
+//! the path, since commands with long arguments are expanded in another way.
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::layout::{self, AttemptPlace, RunLayout};
 use flow::{DataId, LinkDir, TaskCommand, TaskId, ToolId};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// First and last character of a token: no path and no value has it (control characters are refused
 /// in names, and a value with one is left as it is unless it is a token exactly).
@@ -89,7 +90,11 @@ impl AttemptOrder {
         inputs.dedup();
         let input = |data| InputPlace { data, place: layout.member(flow, data), bound: bound(data) };
         let directory = layout::attempt_dir(flow, task, place);
-        let token_of = |data: DataId| token(data.0, layout.member(flow, data).as_os_str().len());
+        let own = token(DIRECTORY, directory.as_os_str().len());
+        let token_of = |data: DataId| match flow.writer_of(data) {
+            Some(writer) if writer == task => format!("{own}/{}", flow.place_in_task(data)),
+            _ => member_token(data, &layout.member(flow, data)),
+        };
         let output =
             |data| OutputPlace { data, name: flow.workflow().data_name(data), place: flow.place_in_task(data).into() };
         Self {
@@ -99,11 +104,7 @@ impl AttemptOrder {
             tool_name: tool.name.clone(),
             program,
             here: tool.here.clone(),
-            command: flow.command_from(
-                task,
-                (&here_token(&tool.here), &token(DIRECTORY, directory.as_os_str().len())),
-                &token_of,
-            ),
+            command: flow.command_from(task, (&here_token(&tool.here), &own), &token_of),
             has_directory: tool.needs_workdir(),
             directory,
             inputs: inputs.into_iter().map(input).collect(),
@@ -151,9 +152,16 @@ impl AttemptOrder {
     }
 }
 
-/// The token of a path of `length` bytes below the pool's root.
+/// The token of a directory of `length` bytes below the pool's root.
 fn token(name: impl std::fmt::Display, length: usize) -> String {
     format!("{TOKEN}{name:<width$}{TOKEN}", width = ROOT_BYTES + length)
+}
+
+/// The path of a member with the token of its directory.
+fn member_token(data: DataId, place: &Path) -> String {
+    let above = place.parent().map_or(0, |above| above.as_os_str().len());
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    format!("{}/{name}", token(data.0, above))
 }
 
 /// The token of a tool file's directory; empty if the tool has none.
@@ -178,7 +186,10 @@ fn resolve(text: &str, (here, directory): (&str, &str), path_of: &dyn Fn(DataId)
                 is_name = true;
                 continue;
             }
-            Ok(data) => resolved.push_str(&path_of(DataId(data))),
+            Ok(data) => {
+                let path = path_of(DataId(data));
+                resolved.push_str(path.rsplit_once('/').map_or("", |(above, _)| above));
+            }
             Err(_) if part.trim_end() == DIRECTORY => resolved.push_str(directory),
             Err(_) if part.trim_end() == HERE => resolved.push_str(here),
             Err(_) => {
@@ -197,13 +208,14 @@ mod tests {
     use super::*;
 
     fn resolved(text: &str) -> String {
-        resolve(text, ("/copy/tools", "/pool/t.1"), &|data| format!("/pool/d{}", data.0))
+        resolve(text, ("/copy/tools", "/pool/t.1"), &|data| format!("/pool/d{}/file", data.0))
     }
 
     #[test]
     fn tokens_become_paths_of_the_host_and_other_text_stays() {
-        let text = format!("--in={}:{} {}/a.list", token(7, 3), token(12, 90), token(DIRECTORY, 0));
-        assert_eq!(resolved(&text), "--in=/pool/d7:/pool/d12 /pool/t.1/a.list");
+        let member = |data, place| member_token(DataId(data), Path::new(place));
+        let text = format!("--in={}:{} {}/a.list", member(7, "d7/file"), member(12, "x"), token(DIRECTORY, 0));
+        assert_eq!(resolved(&text), "--in=/pool/d7/file:/pool/d12/x /pool/t.1/a.list");
         for same in ["", "plain", "\u{1}", "a\u{1}b", "a\u{1}b\u{1}c", "\u{1}\u{1}"] {
             assert_eq!(resolved(same), same);
         }
@@ -212,5 +224,22 @@ mod tests {
         assert_eq!(at_here(&format!("{}/../bin", here_token("/t")), "/c/t"), "/c/t/../bin");
         assert_eq!(here_token(""), "");
         assert_eq!(resolved(&format!("{}{}", token(1, 1), token(2, 0))), "/pool/d1/pool/d2");
+    }
+
+    #[test]
+    fn templates_take_the_paths_of_members_apart() {
+        let text = r#"{"tidemill_flow": 1, "name": "f", "tools": [{"name": "t",
+            "command": ["t", "{from.dir}", "{from.stem}", "{to.dir}", "{to.stem}", "{to}"],
+            "params": [{"name": "from", "kind": {"input": {}}}, {"name": "to", "kind": {"output": {"extension": ".fa"}}}]}],
+            "elements": [{"name": "In", "input": "deep/in.csv"}, {"name": "Out"}],
+            "tasks": [{"tool": "t", "files": {"from": "In", "to": "Out"}}]}"#;
+        let flow = CheckedWorkflow::new(flow::from_json(text, "f.json").unwrap(), None).unwrap();
+        let place = AttemptPlace { attempt: 1, node: None };
+        let order = AttemptOrder::new(&flow, &RunLayout::default(), (TaskId(0), place), PathBuf::new(), &|_| None);
+        let path_of = |data: DataId| format!("/mnt/{}", order.place_of(data).unwrap().display());
+        let command = order.command_at("/mnt/t.0", &path_of);
+        let local = flow.command(TaskId(0), "/mnt/t.0", &path_of);
+        assert_eq!(command, local);
+        assert_eq!(command.args[0], "/mnt/data/deep");
     }
 }
