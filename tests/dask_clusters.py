@@ -97,7 +97,9 @@ class DaskCluster:
         scheduler = f"tcp://{self.net.address(self.scheduler_host)}:{PORT}"
         words = [scheduler, "--host", self.net.address(host), "--nworkers", "1", "--nthreads", str(threads), "--no-dashboard", "--name", name, *flags]
         mounts = [f"mount -t tmpfs tmpfs {shlex.quote(str(directory))} && " for directory in hidden]
-        hide = ["unshare", "-m", "sh", "-c", f'{"".join(mounts)}exec "$@"', "sh"] if hidden else []
+        # Mounts of other tests would stay alive as long as this namespace.
+        alone = "umount -a -l -t fuse.tidemill 2> /dev/null; "
+        hide = ["unshare", "-m", "sh", "-c", f'{alone}{"".join(mounts)}exec "$@"', "sh"] if hidden else []
         self.spawn(name, host, *hide, sys.executable, "-m", "distributed.cli.dask_worker", *words, extra=extra)
 
     def kill(self, name: str) -> None:

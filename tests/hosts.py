@@ -51,7 +51,7 @@ class Network:
         used = subprocess.run(["ip", "address"], check=True, capture_output=True, text=True).stdout
         self.prefix = next(prefix for prefix in PREFIXES if f" {prefix}" not in used)
         self.ssh = folder / "ssh-to-namespaces"
-        self.ssh.write_text(f'#!/bin/sh\n# ssh -o OPTION ADDRESS COMMAND\nexec ip netns exec {self.mark}h"${{3##*.}}" sh -c "$4"\n')
+        self.ssh.write_text(f'#!/bin/sh\n# ssh -o OPTION ADDRESS COMMAND\nexec nsenter --net=/run/netns/{self.mark}h"${{3##*.}}" sh -c "$4"\n')
         self.ssh.chmod(0o755)
 
     def name(self, host: int) -> str:
@@ -105,7 +105,9 @@ class Network:
 
     def inside(self, host: int, *words: str | Path) -> list[str]:
         """A command line that runs a command on a host."""
-        return ["ip", "netns", "exec", self.name(host), *map(str, words)]
+        # `ip netns exec` would copy all mounts of the machine into a namespace of its own, and a mount
+        # of another test would stay alive as long as this process.
+        return ["nsenter", f"--net=/run/netns/{self.name(host)}", *map(str, words)]
 
 
 @contextmanager
