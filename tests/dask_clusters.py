@@ -163,9 +163,14 @@ class DaskCluster:
         """The agent of a host: the parent of its node."""
         return int(Path(f"/proc/{self.node_of(host)}/stat").read_text().rpartition(")")[2].split()[1])
 
+    def mounts(self) -> list[str]:
+        """Mount points of agents."""
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return [line.split()[4] for line in lines if str(self.folder) in line.split()[4]]
+
     def leftovers(self) -> list[str]:
         """Everything that runs left on the hosts."""
-        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.folder) in line.split()[4]]
+        mounts = self.mounts()
         folders = [str(path) for path in self.folder.glob("rt*/tidemill/*") if path.is_dir()]
         shared = [str(path) for path in Path("/dev/shm").glob(f"tidemill-*-{self.workflow.stem}-*") if self.is_mine(path)]
         return [*map(str, self.agents()), *mounts, *folders, *shared]
@@ -199,6 +204,8 @@ class DaskCluster:
         for pid in self.agents():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for mount in self.mounts():
+            subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)
 
 
 def descendants(pid: int, without: set[int]) -> list[int]:
