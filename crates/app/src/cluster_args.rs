@@ -12,15 +12,16 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "On a cluster")]
 pub struct ClusterArgs {
-    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler; or of one that the run
-    /// starts and ends: ssh:HOST,HOST, slurm, kubernetes
+    /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler;
+    /// or of one that the run starts and ends: ssh:HOST,HOST, slurm, kubernetes
     #[arg(long, value_name = "CLUSTER", conflicts_with = "slots")]
     pub on: Option<String>,
-    /// Give Dask's class for the cluster this option; VALUE is JSON or text, and a.b=VALUE gives a the field b; may be
-    /// repeated
+    /// Give Dask's class for the cluster this option; VALUE is JSON or text, and a.b=VALUE gives a
+    /// the field b; may be repeated
     #[arg(long, value_name = "KEY=VALUE", requires = "on")]
     pub on_option: Vec<String>,
-    /// Wait for this number of workers, or start it [default: take those that are there, or start one on each host]
+    /// Wait for this number of workers, or start it [default: take those that are there, or start
+    /// one on each host]
     #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,
     /// How long to wait for the scheduler and for workers, in seconds

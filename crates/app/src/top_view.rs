@@ -26,7 +26,7 @@ pub struct ViewSize {
 
 /// Where the time of all tasks went, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct TimeByCause {
+struct CauseTimes {
     /// Before all that a task needs was there.
     for_data: u64,
     /// From then to its first start.
@@ -174,14 +174,14 @@ fn tool_lines(run: &RecordedRun, conditions: &[TaskCondition]) -> Vec<String> {
 }
 
 fn time_line(run: &RecordedRun, conditions: &[TaskCondition], now_ms: u64) -> String {
-    let TimeByCause { for_data, for_slot, moving, computing } = time_by_cause(run, conditions, now_ms);
+    let CauseTimes { for_data, for_slot, moving, computing } = time_by_cause(run, conditions, now_ms);
     let [for_data, for_slot, moving, computing] =
         [for_data, for_slot, moving, computing].map(|ms| duration(seconds(ms)));
     format!("time: waiting for data {for_data}, for a slot {for_slot}, moving {moving}, computing {computing}")
 }
 
-fn time_by_cause(run: &RecordedRun, conditions: &[TaskCondition], now_ms: u64) -> TimeByCause {
-    let mut sum = TimeByCause::default();
+fn time_by_cause(run: &RecordedRun, conditions: &[TaskCondition], now_ms: u64) -> CauseTimes {
+    let mut sum = CauseTimes::default();
     for (task, condition) in run.tasks().zip(conditions) {
         let attempts = run.state.task(task).map(|trace| trace.attempts.as_slice()).unwrap_or_default();
         let first_start = attempts.first().map(|attempt| attempt.started_ms);

@@ -59,16 +59,16 @@ pub struct LinkedHost {
 
 /// Standard input and output of a process that becomes a node and that the caller has started:
 /// `tidemill node`, maybe on another host.
-pub struct NodeLink {
+pub struct BootstrapLink {
     /// Leads to its standard input. The node ends if this is closed before the pool is complete.
     pub input: Box<dyn Write + Send>,
     /// Comes from its standard output.
     pub output: Box<dyn Read + Send>,
 }
 
-impl fmt::Debug for NodeLink {
+impl fmt::Debug for BootstrapLink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("NodeLink").finish_non_exhaustive()
+        out.debug_struct("BootstrapLink").finish_non_exhaustive()
     }
 }
 
@@ -138,7 +138,11 @@ struct LaunchedProcess {
 impl Launched {
     /// Starts one process for each node, or for Slurm a single process that starts them all. `links`
     /// leads to processes that the caller has started.
-    pub fn spawn(target: &LaunchTarget, command_line: &NodeCommandLine, links: Vec<NodeLink>) -> Result<Self, Problem> {
+    pub fn spawn(
+        target: &LaunchTarget,
+        command_line: &NodeCommandLine,
+        links: Vec<BootstrapLink>,
+    ) -> Result<Self, Problem> {
         let (sender, messages) = mpsc::channel();
         let mut launched = Self { processes: Vec::new(), messages, released: false };
         match target {
@@ -187,14 +191,14 @@ impl Launched {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(no_start)?;
         let input = Box::new(child.stdin.take().expect("it is piped"));
         let output = Box::new(child.stdout.take().expect("it is piped"));
-        self.listen(description, NodeLink { input, output }, Some(child), sender)
+        self.listen(description, BootstrapLink { input, output }, Some(child), sender)
     }
 
     /// Adds a process, and starts a thread that reads its messages.
     fn listen(
         &mut self,
         description: String,
-        link: NodeLink,
+        link: BootstrapLink,
         child: Option<Child>,
         sender: &Sender<(usize, io::Result<Option<NodeMessage>>)>,
     ) -> Result<(), Problem> {

@@ -62,9 +62,9 @@ pub use connect::{
 pub use connected_pool::ConnectedPool;
 pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
-pub use launch::{LaunchTarget, LinkedHost, NodeLink};
+pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
-pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, run_node};
+pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
 pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};
 pub use stop::{StopResult, stop};

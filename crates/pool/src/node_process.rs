@@ -269,7 +269,7 @@ fn is_in_pool_file(pool: &Path, entry: &NodeEntry) -> bool {
 
 /// Detaches from the starter: standard error goes to the log, standard input and output to
 /// `/dev/null`.
-fn detach(log: &Path) -> Result<(), Problem> {
+pub fn detach(log: &Path) -> Result<(), Problem> {
     let changed = || -> io::Result<()> {
         let no_links = OFlags::NOFOLLOW.bits().cast_signed();
         let log = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(no_links).open(log)?;

@@ -3,7 +3,7 @@
 use crate::{
     bootstrap::{AddressSource, BootstrapPlan, Memory, NodeMessage, NodeSpec, StarterMessage, VERSION, partition_map},
     file::{NodeEntry, PoolFile},
-    launch::{LaunchTarget, Launched, NodeCommandLine, NodeLink},
+    launch::{BootstrapLink, LaunchTarget, Launched, NodeCommandLine},
     start_lock::StartLock,
     status::{NodeState, query_status},
 };
@@ -66,7 +66,7 @@ pub fn start(path: &Path, pool_spec: &PoolSpec) -> Result<StartedPool, Problem> 
 
 /// Like [`start`], with the processes that the caller has started, in the order of
 /// [`LaunchTarget::Linked`].
-pub fn start_linked(path: &Path, pool_spec: &PoolSpec, links: Vec<NodeLink>) -> Result<StartedPool, Problem> {
+pub fn start_linked(path: &Path, pool_spec: &PoolSpec, links: Vec<BootstrapLink>) -> Result<StartedPool, Problem> {
     let max_nodes = validate(pool_spec)?;
     let replaced = std::cell::Cell::new(false);
     let lock = StartLock::acquire(path, |path| {

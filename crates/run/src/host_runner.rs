@@ -21,7 +21,7 @@ pub struct HostRunner {
     context: Arc<HostContext>,
     /// Upper bound of the bytes of all copies on the RAM disk.
     copies_max: u64,
-    running: HashMap<AttemptKey, RunningAttempt>,
+    running: HashMap<AttemptKey, HostedAttempt>,
     attempts: JoinSet<AttemptOutcome>,
     /// Attempt that was stopped because the copies of running tasks took too much memory, and their
     /// bytes at that time. Set until the attempt has ended, for whatever reason.
@@ -29,7 +29,7 @@ pub struct HostRunner {
 }
 
 #[derive(Debug)]
-struct RunningAttempt {
+struct HostedAttempt {
     order: Arc<AttemptOrder>,
     stop: CancellationToken,
     /// True if the run asked for its end.
@@ -51,7 +51,7 @@ impl HostRunner {
     /// Starts an attempt in an environment. Must be called within a tokio runtime.
     pub fn start(&mut self, order: AttemptOrder, environment: Arc<Environment>) {
         let (order, stop) = (Arc::new(order), CancellationToken::new());
-        let running = RunningAttempt { order: order.clone(), stop: stop.clone(), stopped: false };
+        let running = HostedAttempt { order: order.clone(), stop: stop.clone(), stopped: false };
         self.running.insert((order.task, order.attempt), running);
         self.attempts.spawn(attempt::run(self.context.clone(), order, environment, stop));
     }
@@ -124,7 +124,7 @@ impl HostRunner {
             return;
         }
         let bytes =
-            |(key, running): (&AttemptKey, &RunningAttempt)| Some((workspace.ram_disk_bytes_of(&running.order)?, *key));
+            |(key, running): (&AttemptKey, &HostedAttempt)| Some((workspace.ram_disk_bytes_of(&running.order)?, *key));
         if let Some((_, largest)) = self.running.iter().filter_map(bytes).max() {
             self.evicted = Some((largest, ByteSize(taken)));
             self.running[&largest].stop.cancel();

@@ -130,6 +130,11 @@ impl RunFiles {
         self.remover.announce_removal(bytes);
     }
 
+    /// Takes an announcement back: the member is lost with its node.
+    pub fn retract_removal(&self, bytes: u64) {
+        self.remover.retract_removal(bytes);
+    }
+
     /// Removes a member soon that was announced by [`Self::announce_removal`] and has no more
     /// readers. Inputs stay: bound ones take no memory.
     pub fn drop_member(&self, id: DataId, bytes: u64) {

@@ -28,7 +28,6 @@ use exec::MemoryGroups;
 use flow::DataId;
 use mount::{Mount, MountOptions, PoolRegistration, RuntimeDir};
 use report::AccessMode;
-use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -60,7 +59,7 @@ pub fn run_agent(emergency_cleanup: &EmergencyCleanup, cancel: &CancellationToke
         }
     };
     drop(dialogue);
-    host.detach()?;
+    pool::detach(&host.log)?;
     let runtime = host.runtime.take().expect("it was made with the host");
     let mut service = service;
     let node = host.node.as_mut();
@@ -297,22 +296,6 @@ impl AgentHost {
     fn memory_groups(&mut self, start: &AgentStart) -> Option<Arc<MemoryGroups>> {
         let is_declared = start.tools.iter().any(|tool| tool.memory > 0);
         is_declared.then(|| memory_limits::make_groups(&mut self.registration)).flatten()
-    }
-
-    /// Detaches from the starter: standard error goes to the log, standard input and output to
-    /// `/dev/null`.
-    fn detach(&self) -> Result<(), Problem> {
-        let log = &self.log;
-        let changed = || -> io::Result<()> {
-            let no_links = OFlags::NOFOLLOW.bits().cast_signed();
-            let log = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(no_links).open(log)?;
-            let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-            rustix::stdio::dup2_stderr(&log)?;
-            rustix::stdio::dup2_stdin(&nothing)?;
-            rustix::stdio::dup2_stdout(&nothing)?;
-            Ok(())
-        };
-        changed().map_err(|error| Problem::new(format!("the log {} cannot be opened: {error}", log.display())))
     }
 
     /// Unmounts, ends the node, and removes everything.

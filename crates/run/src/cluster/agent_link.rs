@@ -4,7 +4,7 @@
 use super::dask_carrier::CarrierHandle;
 use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, line};
 use base::Problem;
-use pool::NodeLink;
+use pool::BootstrapLink;
 use std::io;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
@@ -142,9 +142,9 @@ fn at(host: &str, message: impl AsRef<str>) -> Problem {
 }
 
 /// A connection between the starter of a pool and [`AgentLink::bootstrap`].
-pub fn bootstrap_channel() -> io::Result<(NodeLink, UnixStream)> {
+pub fn bootstrap_channel() -> io::Result<(BootstrapLink, UnixStream)> {
     let (ours, theirs) = StdStream::pair()?;
     ours.set_nonblocking(true)?;
     let output = theirs.try_clone()?;
-    Ok((NodeLink { input: Box::new(theirs), output: Box::new(output) }, UnixStream::from_std(ours)?))
+    Ok((BootstrapLink { input: Box::new(theirs), output: Box::new(output) }, UnixStream::from_std(ours)?))
 }

@@ -21,7 +21,7 @@ use client::RetryPolicy;
 use flow::{DataId, TaskId, ToolId};
 use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
-use pool::{LaunchTarget, LinkedHost, Memory, NodeLink, PoolSpec};
+use pool::{BootstrapLink, LaunchTarget, LinkedHost, Memory, PoolSpec};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -167,7 +167,8 @@ pub async fn form(
     Ok(FormedCluster { carrier, pool, hosts: formed, joining, first, first_node, registration })
 }
 
-/// Connects to the Dask scheduler, or starts a cluster; returns the address at which the cluster reaches this machine.
+/// Connects to the Dask scheduler, or starts a cluster; returns the address at which the cluster
+/// reaches this machine.
 async fn open(carrier: &mut Carrier, spec: &RunSpec, cluster: &ClusterSpec) -> Result<String, Problem> {
     let (address, started) = match cluster.target.clone() {
         ClusterTarget::Scheduler(address) => (Some(address), None),
@@ -321,7 +322,7 @@ async fn start_pool(
         program: cluster.program.clone(),
     };
     let mut bootstraps = JoinSet::new();
-    let mut links: Vec<NodeLink> = Vec::new();
+    let mut links: Vec<BootstrapLink> = Vec::new();
     for (index, mut link) in agents.into_iter().map(|(index, link, _)| (index, link)).chain([(usize::MAX, first)]) {
         let (node, starter) =
             bootstrap_channel().map_err(|error| Problem::new(format!("no connection to the agents: {error}")))?;

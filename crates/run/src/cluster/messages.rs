@@ -216,7 +216,8 @@ pub enum FromAgent {
     },
     /// The agent's socket is gone, says the worker.
     Gone(String),
-    /// The agent has ended as it was told, or since its node has ended, and nothing of it is left on its host.
+    /// The agent has ended as it was told, or since its node has ended, and nothing of it is left on
+    /// its host.
     Over,
 }
 

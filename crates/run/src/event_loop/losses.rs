@@ -39,7 +39,7 @@ impl EventLoop<'_> {
         self.recorder.warning(text);
     }
 
-    /// A worker is gone: its attempts will not end, and what they wrote is removed.
+    /// A worker is gone: its attempts will not end, and what they wrote is gone with its node.
     fn on_lost(&mut self, worker: WorkerId, why: &str) {
         let text = format!("{} is lost: {why}; its tasks run again", self.recorder.worker_name(worker));
         self.warn(text);
@@ -56,7 +56,11 @@ impl EventLoop<'_> {
         self.recorder.worker_lost(worker);
         for data in self.context.places.lose(worker) {
             // It is exported when it is there again.
-            let needed = self.leaving.remove(&data).is_some();
+            let leaving = self.leaving.remove(&data);
+            if let (Some(true), Some(files)) = (leaving, &self.context.files) {
+                files.retract_removal(self.scheduler.bytes_of(data));
+            }
+            let needed = leaving.is_some();
             self.send_event(SchedulerEvent::LostData { data, needed });
         }
         self.send_event(SchedulerEvent::LostWorker(worker));

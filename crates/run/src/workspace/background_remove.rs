@@ -74,6 +74,11 @@ impl BackgroundRemover {
         self.leaving.fetch_add(bytes, Relaxed);
     }
 
+    /// Takes an announcement back: the member is lost.
+    pub fn retract_removal(&self, bytes: u64) {
+        self.leaving.fetch_sub(bytes, Relaxed);
+    }
+
     /// Bytes of members that were announced and are not removed yet.
     pub fn leaving(&self) -> u64 {
         self.leaving.load(Relaxed)
