@@ -46,8 +46,9 @@ pub struct AgentService {
     senders: JoinSet<()>,
     /// Outcomes that are not acknowledged yet, with their numbers.
     outcomes: VecDeque<(u64, String)>,
-    /// Attempts that have ended, until the run acknowledges them.
-    ended: HashMap<AttemptKey, u64>,
+    /// Attempts that have ended. Kept to the end: an order may come again at any time, and its
+    /// attempt must not write once more what others read.
+    ended: HashSet<AttemptKey>,
     /// Attempts that were stopped before their orders came.
     stopped: HashSet<AttemptKey>,
     next_number: u64,
@@ -84,7 +85,7 @@ impl AgentService {
             listening: None,
             senders: JoinSet::new(),
             outcomes: VecDeque::new(),
-            ended: HashMap::new(),
+            ended: HashSet::new(),
             stopped: HashSet::new(),
             next_number: 1,
             last_heard: Instant::now(),
@@ -202,14 +203,13 @@ impl AgentService {
         while self.outcomes.front().is_some_and(|(first, _)| *first <= number) {
             self.outcomes.pop_front();
         }
-        self.ended.retain(|_, ended| *ended > number);
     }
 
     /// Ends an attempt. Orders come by another way, so it may not be there yet.
     fn on_stop(&mut self, key: AttemptKey) {
         if self.runner.is_running(key) {
             self.runner.stop(key);
-        } else if !self.ended.contains_key(&key) {
+        } else if !self.ended.contains(&key) {
             self.stopped.insert(key);
         }
     }
@@ -217,7 +217,7 @@ impl AgentService {
     /// Starts an attempt. An order that comes twice is executed once.
     fn on_order(&mut self, from: u64, mut order: AttemptOrder) {
         let key = (order.task, order.attempt);
-        if self.ended.contains_key(&key) || self.runner.is_running(key) {
+        if self.ended.contains(&key) || self.runner.is_running(key) {
             return;
         }
         if self.stopped.remove(&key) {
@@ -238,7 +238,7 @@ impl AgentService {
     fn on_outcome(&mut self, outcome: AttemptOutcome) {
         let (number, key) = (self.next_number, (outcome.task, outcome.attempt));
         self.next_number += 1;
-        self.ended.insert(key, number);
+        self.ended.insert(key);
         let text = line(&FromAgent::Ended { number, key: super::messages::key_text(key), outcome: Box::new(outcome) });
         self.outcomes.push_back((number, text.clone()));
         self.send(text);

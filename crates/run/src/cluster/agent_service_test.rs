@@ -97,6 +97,7 @@ async fn an_order_that_comes_twice_runs_once_in_the_environment_of_its_worker() 
         let (number, outcome) = worker.outcome().await;
         assert_eq!((number, outcome.task, outcome.exit_code), (1, TaskId(0), Some(0)));
         assert_eq!(outcome.stdout.expect("it printed").head, "tide\n");
+        worker.tell(&ToAgent::Ack(1)).await;
         worker.tell(&ToAgent::Order(Box::new(order(0, 1)))).await;
         worker.tell(&ToAgent::Order(Box::new(order(0, 2)))).await;
         let (number, outcome) = worker.outcome().await;
