@@ -84,7 +84,7 @@ fn origin(flow: &CheckedWorkflow, element: &Element) -> String {
         flow::Source::Input(files) => format!("input {} ... {}", files[0], files[files.len() - 1]),
         flow::Source::Defined => {
             let ids = (element.first.0..element.first.0 + element.count).map(flow::DataId);
-            let read = ids.clone().filter(|id| !flow.readers(*id).is_empty()).count();
+            let read = ids.clone().filter(|id| !flow.is_unread(*id)).count();
             (if read == 0 { "output" } else { "temporary" }).to_owned()
         }
     }

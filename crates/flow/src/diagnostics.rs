@@ -1,6 +1,6 @@
 //! The problems that the check collects, with the names and positions of tasks.
 
-use crate::model::{TaskId, Workflow};
+use crate::model::{DataId, TaskId, Workflow};
 use base::{Problem, SourceLocation};
 
 /// The most problems that are reported. A wrong workflow of 100,000 tasks may have as many problems
@@ -40,6 +40,13 @@ impl<'a> Diagnostics<'a> {
             Some(location) => problem.at(location),
             None => problem,
         });
+    }
+
+    /// Adds that a task reads a member that no task writes, at least none before it.
+    pub fn unwritten(&mut self, reader: TaskId, data: DataId) {
+        let name = self.workflow.data_name(data);
+        let message = format!("{} reads `{name}`, and no task writes it", self.task(reader));
+        self.add(Some(reader), Problem::new(message));
     }
 
     /// Returns whether enough problems were found to stop.

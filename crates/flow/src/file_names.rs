@@ -3,6 +3,7 @@
 
 use crate::diagnostics::Diagnostics;
 use crate::model::{DataId, DataRefs, Element, Source, Task, TaskId, Workflow};
+use crate::plan::NewParts;
 use crate::template_compiler::{CompiledTool, PathPart, TemplatePiece};
 use crate::tool::{ArrayForm, ConfigValue, ParamKind, Tool};
 use base::Problem;
@@ -21,26 +22,28 @@ pub(crate) struct FileNames {
 }
 
 impl FileNames {
-    /// Names all members. An invalid file name, or two equal names in one directory, is a problem.
-    pub fn new(
-        workflow: &Workflow,
+    /// Names new members: inputs, and those that the tasks of `order` write. An invalid file name,
+    /// or two equal names in one directory, is a problem.
+    pub fn add(
+        &mut self,
+        (workflow, new): (&Workflow, NewParts),
         tools: &[CompiledTool],
         order: &[TaskId],
         diagnostics: &mut Diagnostics<'_>,
-    ) -> Self {
-        let mut names = Self { text: String::new(), spans: vec![(0, 0); workflow.data_count() as usize] };
-        for element in &workflow.elements {
+    ) {
+        self.spans.resize(workflow.data_count() as usize, (0, 0));
+        for element in &workflow.elements[new.elements..] {
             if let Source::Input(paths) = &element.source {
                 for (id, path) in element.members().zip(paths) {
-                    names.put(id, file_name(path));
+                    self.put(id, file_name(path));
                 }
             }
         }
         for number in order {
             let task = &workflow.tasks[number.0 as usize];
             let namer = OutputNamer { workflow, task, tool: workflow.tool_of(task) };
-            let named = namer.name_outputs(&mut names, &tools[task.tool.0 as usize]);
-            if let Err(message) = named.and_then(|()| namer.check_directories(&names)) {
+            let named = namer.name_outputs(self, &tools[task.tool.0 as usize]);
+            if let Err(message) = named.and_then(|()| namer.check_directories(self)) {
                 let message = format!("{}: {message}", diagnostics.task(*number));
                 diagnostics.add(Some(*number), Problem::new(message));
             }
@@ -48,8 +51,11 @@ impl FileNames {
                 break;
             }
         }
-        names.text.shrink_to_fit();
-        names
+    }
+
+    /// Forgets the names of members from `data` on.
+    pub fn truncate(&mut self, data: u32) {
+        self.spans.truncate(data as usize);
     }
 
     pub fn get(&self, id: DataId) -> &str {

@@ -14,6 +14,8 @@
 //! Modules for the check:
 //! - `validate`: each part by itself: tools, elements, bindings of tasks
 //! - `plan`: the workflow as a whole, and the plan derived from it
+//! - `growth`: elements and tasks that are added to a workflow that was checked
+//! - `readers`: the tasks that read each member
 //! - `cycle`: topological order, or the cycle that prevents one
 //! - `element_name`, `file_names`: names of elements, and of the files made for members
 //! - `shell_words`: words of a command that only a shell would understand
@@ -33,8 +35,10 @@ mod diagnostics;
 mod element_name;
 mod expand;
 mod file_names;
+mod growth;
 mod model;
 mod plan;
+mod readers;
 mod reference;
 mod shell_words;
 mod template;
@@ -49,6 +53,7 @@ pub use descriptor::{DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FIELD, DESCRIPTOR_VERSION,
 pub use diagnostics::ScriptSource;
 pub use element_name::{ELEMENT_NAME_BYTES_MAX, check_defined_name, check_element_name};
 pub use expand::{LinkDir, TaskCommand};
+pub use growth::WorkflowGrowth;
 pub use model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 pub use plan::{Plan, READS_MAX, check};
 pub use shell_words::warnings as shell_warnings;

@@ -3,19 +3,21 @@
 //! [`check`] refuses a workflow that no run could execute. It returns a [`Plan`]: the writer and
 //! the readers of each member, an order of the tasks, the file names of members, and the parsed
 //! templates. Everything after the check relies on it. The check visits each task, member and
-//! binding a constant number of times.
+//! binding a constant number of times. [`Plan::grow`] adds to a workflow that was checked, and
+//! visits what is new.
 
 use crate::cycle;
 use crate::diagnostics::{Diagnostics, ScriptSource};
 use crate::expand::TaskCommand;
 use crate::file_names::FileNames;
 use crate::model::{DataId, Source, Task, TaskId, Workflow};
+use crate::readers::Readers;
 use crate::template_compiler::CompiledTool;
 use crate::tool::ParamKind;
 use crate::validate;
 use base::Problem;
 
-/// The most members that all tasks read, each counted for each task that reads it. Each takes 4
+/// The most members that all tasks read, each counted for each task that reads it. Each takes 8
 /// bytes of the plan.
 pub const READS_MAX: u64 = 64_000_000;
 
@@ -23,18 +25,24 @@ pub const READS_MAX: u64 = 64_000_000;
 const NO_WRITER: u32 = u32::MAX;
 
 /// Everything that the check derives from a valid workflow.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// For each member, the task that writes it, or `NO_WRITER`.
     writers: Vec<u32>,
-    /// For each member, the start of its readers in `readers`; one more at the end.
-    reader_starts: Vec<u32>,
-    readers: Vec<TaskId>,
+    readers: Readers,
     /// All tasks, each after those it waits for.
     order: Vec<TaskId>,
     names: FileNames,
     /// The templates of each tool.
     tools: Vec<CompiledTool>,
+}
+
+/// What is new in a workflow: the elements, members and tasks from these numbers on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NewParts {
+    pub elements: usize,
+    pub data: u32,
+    pub tasks: u32,
 }
 
 /// Validates `workflow` and returns its plan, or else its problems. `script` is the text that the
@@ -43,21 +51,24 @@ pub fn check(workflow: &Workflow, script: Option<ScriptSource<'_>>) -> Result<Pl
     let mut diagnostics = Diagnostics::new(workflow, script);
     let tools = validate::tools(workflow, &mut diagnostics);
     diagnostics.fail_if_any()?;
-    validate::elements(workflow, &mut diagnostics);
+    let all = NewParts::default();
+    validate::elements(workflow, all, &mut diagnostics);
     diagnostics.fail_if_any()?;
-    validate::tasks(workflow, &mut diagnostics);
+    validate::tasks(workflow, all, &mut diagnostics);
     diagnostics.fail_if_any()?;
-    let writers = writers(workflow, &mut diagnostics);
-    let (reader_starts, readers) = readers(workflow, &mut diagnostics);
-    check_written(workflow, &writers, (&reader_starts, &readers), &mut diagnostics);
+    let mut plan = Plan { tools, ..Plan::default() };
+    plan.add_writers(workflow, all, &mut diagnostics);
+    plan.add_readers(workflow, all, &mut diagnostics);
+    plan.check_written(workflow, &mut diagnostics);
     diagnostics.fail_if_any()?;
-    let order = cycle::order(workflow, &|id| writer_id(writers[id.0 as usize])).map_err(|cycle| {
+    let order = cycle::order(workflow, &|id| plan.writer_of(id)).map_err(|cycle| {
         diagnostics.add(cycle.tasks.last().copied(), cycle.problem(workflow));
         diagnostics.take()
     })?;
-    let names = FileNames::new(workflow, &tools, &order, &mut diagnostics);
+    plan.add_names(workflow, all, &order, &mut diagnostics);
     diagnostics.fail_if_any()?;
-    Ok(Plan { writers, reader_starts, readers, order, names, tools })
+    plan.order = order;
+    Ok(plan)
 }
 
 fn writer_id(writer: u32) -> Option<TaskId> {
@@ -73,9 +84,13 @@ impl Plan {
 
     /// The tasks that read member `id`, in ascending order; a task that binds it twice occurs
     /// twice.
-    pub fn readers(&self, id: DataId) -> &[TaskId] {
-        let at = id.0 as usize;
-        &self.readers[self.reader_starts[at] as usize..self.reader_starts[at + 1] as usize]
+    pub fn readers(&self, id: DataId) -> impl Iterator<Item = TaskId> + '_ {
+        self.readers.of(id)
+    }
+
+    /// Returns whether no task reads member `id`.
+    pub fn is_unread(&self, id: DataId) -> bool {
+        self.readers.is_unread(id)
     }
 
     /// All tasks, each after those it waits for.
@@ -102,13 +117,13 @@ impl Plan {
 
     /// The members that tasks write and no task reads: the results of the workflow.
     pub fn results<'a>(&'a self, workflow: &Workflow) -> impl Iterator<Item = DataId> + use<'a> {
-        let written = |id: &DataId| self.writer_of(*id).is_some() && self.readers(*id).is_empty();
+        let written = |id: &DataId| self.writer_of(*id).is_some() && self.is_unread(*id);
         (0..workflow.data_count()).map(DataId).filter(written)
     }
 
     /// The input members that at least one task reads.
     pub fn inputs<'a>(&'a self, workflow: &Workflow) -> impl Iterator<Item = DataId> + use<'a> {
-        let read = |id: &DataId| self.writer_of(*id).is_none() && !self.readers(*id).is_empty();
+        let read = |id: &DataId| self.writer_of(*id).is_none() && !self.is_unread(*id);
         (0..workflow.data_count()).map(DataId).filter(read)
     }
 
@@ -152,92 +167,105 @@ fn output_directory<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Opti
     param.kind.is_dir().then_some(param.name.as_str())
 }
 
-/// The writer of each member; a second writer is a problem.
-fn writers(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) -> Vec<u32> {
-    let mut writers = vec![NO_WRITER; workflow.data_count() as usize];
-    for (task, id) in bound(workflow, |kind| matches!(kind, ParamKind::Output { .. })) {
-        let writer = &mut writers[id.0 as usize];
-        let data = workflow.data_name(id);
-        if matches!(workflow.element_of(id).source, Source::Input(_)) {
-            let message = format!("{} writes `{data}`, which is an input of the workflow", diagnostics.task(task));
-            diagnostics.add(Some(task), Problem::new(message).hint("write to an element made by Data.define"));
-        } else if let Some(other) = writer_id(*writer) {
-            let message =
-                format!("two tasks write `{data}`: {} and {}", diagnostics.task_at(other), diagnostics.task_at(task));
-            diagnostics.add(Some(task), Problem::new(message));
-        } else {
-            *writer = task.0;
-        }
-        if diagnostics.is_full() {
-            break;
-        }
-    }
-    writers
-}
-
-/// The readers of each member: the start index of each member, and all readers.
-fn readers(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) -> (Vec<u32>, Vec<TaskId>) {
-    let is_input = |kind: &ParamKind| matches!(kind, ParamKind::Input { .. });
-    let mut starts = vec![0u32; workflow.data_count() as usize + 1];
-    let reads: u64 = bindings(workflow, is_input).map(|(_, binding)| binding.data.len() as u64).sum();
-    if reads > READS_MAX {
-        diagnostics.add(None, Problem::new(format!("tasks read {reads} members in all, more than {READS_MAX}")));
-        return (starts, Vec::new());
-    }
-    for (_, id) in bound(workflow, is_input) {
-        starts[id.0 as usize + 1] += 1;
-    }
-    for at in 1..starts.len() {
-        starts[at] += starts[at - 1];
-    }
-    let mut readers = vec![TaskId(0); starts.last().map_or(0, |all| *all as usize)];
-    let mut next = starts.clone();
-    for (task, id) in bound(workflow, is_input) {
-        let at = &mut next[id.0 as usize];
-        readers[*at as usize] = task;
-        *at += 1;
-    }
-    (starts, readers)
-}
-
-/// Checks that each member that is read is an input or is written by a task.
-fn check_written(
-    workflow: &Workflow,
-    writers: &[u32],
-    readers: (&[u32], &[TaskId]),
-    diagnostics: &mut Diagnostics<'_>,
-) {
-    let (starts, readers) = readers;
-    for element in workflow.elements.iter().filter(|element| element.source == Source::Defined) {
-        for id in element.members() {
-            let at = id.0 as usize;
+impl Plan {
+    /// Records what new tasks write; a second writer of a member is a problem.
+    pub(crate) fn add_writers(&mut self, workflow: &Workflow, new: NewParts, diagnostics: &mut Diagnostics<'_>) {
+        self.writers.resize(workflow.data_count() as usize, NO_WRITER);
+        for (task, id) in bound(workflow, new, is_output) {
+            let writer = &mut self.writers[id.0 as usize];
+            let data = workflow.data_name(id);
+            if matches!(workflow.element_of(id).source, Source::Input(_)) {
+                let message = format!("{} writes `{data}`, which is an input of the workflow", diagnostics.task(task));
+                diagnostics.add(Some(task), Problem::new(message).hint("write to an element made by Data.define"));
+            } else if let Some(other) = writer_id(*writer) {
+                let (one, another) = (diagnostics.task_at(other), diagnostics.task_at(task));
+                diagnostics.add(Some(task), Problem::new(format!("two tasks write `{data}`: {one} and {another}")));
+            } else {
+                *writer = task.0;
+            }
             if diagnostics.is_full() {
-                return;
+                break;
             }
-            if writer_id(writers[at]).is_some() || starts.get(at) == starts.get(at + 1) {
-                continue;
-            }
-            let reader = readers[starts[at] as usize];
-            let message =
-                format!("{} reads `{}`, and no task writes it", diagnostics.task(reader), workflow.data_name(id));
-            diagnostics.add(Some(reader), Problem::new(message));
         }
     }
+
+    /// Records what new tasks read.
+    pub(crate) fn add_readers(&mut self, workflow: &Workflow, new: NewParts, diagnostics: &mut Diagnostics<'_>) {
+        let added: usize = bindings(workflow, new, is_input).map(|(_, binding)| binding.data.len()).sum();
+        let reads = self.readers.count() + added;
+        if reads as u64 > READS_MAX {
+            diagnostics.add(None, Problem::new(format!("tasks read {reads} members in all, more than {READS_MAX}")));
+            return;
+        }
+        self.readers.reserve(workflow.data_count() as usize, added);
+        for (task, id) in bound(workflow, new, is_input) {
+            self.readers.add(id, task);
+        }
+    }
+
+    /// Names the members that new tasks write, and new inputs. `order` are the new tasks, each after
+    /// those that it waits for.
+    pub(crate) fn add_names(
+        &mut self,
+        workflow: &Workflow,
+        new: NewParts,
+        order: &[TaskId],
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
+        self.names.add((workflow, new), &self.tools, order, diagnostics);
+    }
+
+    /// Records new tasks, each after those that it waits for.
+    pub(crate) fn add_to_order(&mut self, tasks: Vec<TaskId>) {
+        self.order.extend(tasks);
+    }
+
+    /// Forgets new parts that are not valid, of which readers are not recorded.
+    pub(crate) fn forget(&mut self, new: NewParts) {
+        self.writers.truncate(new.data as usize);
+        self.writers.iter_mut().filter(|writer| **writer >= new.tasks).for_each(|writer| *writer = NO_WRITER);
+        self.names.truncate(new.data);
+    }
+
+    /// Checks that each member that is read is an input or is written by a task.
+    fn check_written(&self, workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) {
+        for element in workflow.elements.iter().filter(|element| element.source == Source::Defined) {
+            for id in element.members() {
+                if diagnostics.is_full() {
+                    return;
+                }
+                if self.writer_of(id).is_none() {
+                    let reader = self.readers(id).next();
+                    reader.into_iter().for_each(|reader| diagnostics.unwritten(reader, id));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn is_input(kind: &ParamKind) -> bool {
+    matches!(kind, ParamKind::Input { .. })
+}
+
+pub(crate) fn is_output(kind: &ParamKind) -> bool {
+    matches!(kind, ParamKind::Output { .. })
 }
 
 /// The members bound to parameters of a kind, with their tasks, in the order of the tasks.
-fn bound<'a>(
+pub(crate) fn bound<'a>(
     workflow: &'a Workflow,
+    new: NewParts,
     kind: impl Fn(&ParamKind) -> bool + 'a,
 ) -> impl Iterator<Item = (TaskId, DataId)> + 'a {
-    bindings(workflow, kind).flat_map(|(task, binding)| binding.data.iter().map(move |id| (task, id)))
+    bindings(workflow, new, kind).flat_map(|(task, binding)| binding.data.iter().map(move |id| (task, id)))
 }
 
 fn bindings<'a>(
     workflow: &'a Workflow,
+    new: NewParts,
     kind: impl Fn(&ParamKind) -> bool + 'a,
 ) -> impl Iterator<Item = (TaskId, &'a crate::FileBinding)> + 'a {
-    let tasks = (0..).map(TaskId).zip(&workflow.tasks);
+    let tasks = (new.tasks..).map(TaskId).zip(&workflow.tasks[new.tasks as usize..]);
     let all = tasks.flat_map(|(number, task)| task.files.iter().map(move |binding| (number, task, binding)));
     all.filter(move |(_, task, binding)| kind(&workflow.tool_of(task).params[usize::from(binding.param)].kind))
         .map(|(number, _, binding)| (number, binding))

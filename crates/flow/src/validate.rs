@@ -3,6 +3,7 @@
 use crate::diagnostics::Diagnostics;
 use crate::element_name::{check_defined_name, check_element_name};
 use crate::model::{DataRefs, Element, FileBinding, Source, Task, TaskId, Workflow};
+use crate::plan::NewParts;
 use crate::template_compiler::CompiledTool;
 use crate::tool::{ParamKind, Tool};
 use base::Problem;
@@ -37,11 +38,11 @@ pub(crate) fn tools(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) -> V
     compiled
 }
 
-/// Checks that elements follow each other without gaps, and have valid names and shapes.
-pub(crate) fn elements(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) {
+/// Checks that new elements follow each other without gaps, and have valid names and shapes.
+pub(crate) fn elements(workflow: &Workflow, new: NewParts, diagnostics: &mut Diagnostics<'_>) {
     let mut names = HashSet::new();
-    let mut next = 0u32;
-    for element in &workflow.elements {
+    let mut next = new.data;
+    for element in &workflow.elements[new.elements..] {
         let problem = check_element(element, next).or_else(|| {
             let twice = !names.insert(&element.name);
             twice.then(|| Problem::new(format!("two data elements are called `{}`", element.name)))
@@ -83,12 +84,12 @@ fn is_file_path(path: &str) -> bool {
     !matches!(name, "" | "." | "..") && !path.contains(['\0', '\n', '\r'])
 }
 
-pub(crate) fn tasks(workflow: &Workflow, diagnostics: &mut Diagnostics<'_>) {
+pub(crate) fn tasks(workflow: &Workflow, new: NewParts, diagnostics: &mut Diagnostics<'_>) {
     if workflow.tasks.len() > TASKS_MAX as usize {
         diagnostics.add(None, Problem::new(format!("{} tasks are more than {TASKS_MAX}", workflow.tasks.len())));
         return;
     }
-    for (number, task) in (0..).map(TaskId).zip(&workflow.tasks) {
+    for (number, task) in (0..).map(TaskId).zip(&workflow.tasks).skip(new.tasks as usize) {
         if let Some(message) = check_task(workflow, task) {
             let named = diagnostics.task(number);
             diagnostics.add(Some(number), Problem::new(format!("{named}: {message}")));

@@ -1,7 +1,7 @@
 //! A workflow together with the plan that its check made.
 
 use base::Problem;
-use flow::{ConfigBinding, DataId, ParamKind, Plan, ScriptSource, Task, TaskCommand, TaskId, Workflow};
+use flow::{ConfigBinding, DataId, ParamKind, Plan, ScriptSource, Task, TaskCommand, TaskId, Workflow, WorkflowGrowth};
 
 /// A workflow that passed the check, with its plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +39,18 @@ impl CheckedWorkflow {
     }
 
     /// The tasks that read a member.
-    pub fn readers(&self, id: DataId) -> &[TaskId] {
+    pub fn readers(&self, id: DataId) -> impl Iterator<Item = TaskId> + '_ {
         self.plan.readers(id)
+    }
+
+    /// Returns whether no task reads a member.
+    pub fn is_unread(&self, id: DataId) -> bool {
+        self.plan.is_unread(id)
+    }
+
+    /// Adds elements and tasks. If they do not fit, returns the problems, and nothing changes.
+    pub fn grow(&mut self, growth: WorkflowGrowth) -> Result<(), Vec<Problem>> {
+        self.plan.grow(&mut self.workflow, growth)
     }
 
     /// The members that a task reads, in the order of its tool's parameters.

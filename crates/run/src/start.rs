@@ -281,7 +281,7 @@ fn task_environment(run_id: &str) -> Vec<(OsString, OsString)> {
 pub fn exports(spec: &RunSpec) -> ExportPlan {
     let flow = &spec.flow;
     let written = (0..flow.workflow().data_count()).map(DataId).filter(|id| flow.writer_of(*id).is_some());
-    let is_final = |id: &DataId| flow.readers(*id).is_empty();
+    let is_final = |id: &DataId| flow.is_unread(*id);
     let wanted: Vec<DataId> = written.filter(|id| spec.keep || is_final(id) || spec.exports.contains(id)).collect();
     let places = export::places(flow.workflow(), &wanted, |id| flow.file_name(id).to_owned());
     ExportPlan {

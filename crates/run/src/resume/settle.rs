@@ -72,7 +72,7 @@ pub fn settle(
     }
     let is_settled = |task: &TaskId| !runs[task.0 as usize];
     let of_settled = |data: &DataId| flow.writer_of(*data).as_ref().is_some_and(is_settled);
-    let is_needed = |data: &DataId| flow.readers(*data).iter().any(|reader| !is_settled(reader));
+    let is_needed = |data: &DataId| flow.readers(*data).any(|reader| !is_settled(&reader));
     let mut unexported: Vec<DataId> =
         exports.places.keys().copied().filter(|data| of_settled(data) && !exported.contains(data)).collect();
     unexported.sort_unstable();
