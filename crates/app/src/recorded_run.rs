@@ -117,12 +117,12 @@ pub fn unreadable(error: &JournalError) -> Problem {
     Problem::new(error.to_string())
 }
 
-/// Reads the workflow of a run.
-pub fn workflow(directory: &Path) -> Result<CheckedWorkflow, Vec<Problem>> {
-    let path = directory.join(WORKFLOW_FILE);
+/// Reads the workflow of a run, with what was added to it.
+fn workflow(journal: &Path, growth: &[String]) -> Result<CheckedWorkflow, Vec<Problem>> {
+    let path = journal.with_file_name(WORKFLOW_FILE);
     let name = path.display().to_string();
     let text = fs::read_to_string(&path).map_err(|error| vec![Problem::new(format!("{name}: {error}"))])?;
-    CheckedWorkflow::new(flow::from_json(&text, &name).map_err(|problem| vec![problem])?, None)
+    CheckedWorkflow::new(flow::from_json_grown(&text, &name, growth).map_err(|problem| vec![problem])?, None)
 }
 
 impl RecordedRun {
@@ -135,7 +135,7 @@ impl RecordedRun {
         let mut reader = JournalReader::open(&journal).map_err(refused)?;
         let mut state = JournalState::new(reader.header().clone());
         state.follow(&mut reader).map_err(refused)?;
-        let flow = workflow(directory)?;
+        let flow = workflow(&journal, &state.growth)?;
         if flow.workflow().tasks.len() != state.tasks.len() {
             let text = format!("{}: {WORKFLOW_FILE} is not the workflow of the journal", directory.display());
             return Err(vec![Problem::new(text)]);
@@ -147,12 +147,17 @@ impl RecordedRun {
     ///
     /// # Errors
     /// The journal is damaged, or another run has replaced it.
-    pub fn follow(&mut self) -> Result<(), Problem> {
+    pub fn follow(&mut self) -> Result<(), Vec<Problem>> {
         self.is_live = journal::is_live(&self.journal);
         if self.reader.is_replaced() {
-            return Err(Problem::new(format!("{}: another run has replaced it", self.journal.display())));
+            return Err(vec![Problem::new(format!("{}: another run has replaced it", self.journal.display()))]);
         }
-        self.state.follow(&mut self.reader).map(drop).map_err(|error| unreadable(&error))
+        let steps = self.state.growth.len();
+        self.state.follow(&mut self.reader).map_err(|error| vec![unreadable(&error)])?;
+        if self.state.growth.len() > steps {
+            self.flow = workflow(&self.journal, &self.state.growth)?;
+        }
+        Ok(())
     }
 
     /// What has become of the run.

@@ -89,6 +89,7 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
     let report_dir = report_dir(resume.as_ref().or(args.report.as_ref()), &run_id)?;
     let keep_failed = args.keep_failed.then(|| std::path::absolute(report_dir.join("failed")).ok()).flatten();
     Ok(RunSpec {
+        source: None,
         run_id,
         data_dir: loaded.data_dir,
         out_dir,

@@ -40,7 +40,7 @@ pub fn top(args: &TopArgs) -> Result<u8, Vec<Problem>> {
         }
         beginning = "\x1b[H";
         thread::sleep(INTERVAL);
-        run.follow().map_err(one)?;
+        run.follow()?;
     }
 }
 

@@ -10,13 +10,13 @@ use crate::reference;
 use crate::tool::{ConfigValue, Tool};
 use crate::validate::{MEMBERS_MAX, TASKS_MAX, TOOLS_MAX};
 use base::{Problem, SourceLocation};
-use raw::{RawElement, RawFiles, RawRefs, RawTask, RawWorkflow};
+use raw::{RawElement, RawFiles, RawGrowth, RawRefs, RawTask, RawWorkflow};
 use std::collections::HashMap;
 
 mod raw;
 mod write;
 
-pub use write::to_json;
+pub use write::{growth_to_json, to_json};
 
 /// The version of the format.
 pub const DESCRIPTOR_VERSION: u32 = 1;
@@ -39,13 +39,29 @@ pub fn is_descriptor(text: &str) -> bool {
 
 /// Reads the workflow that `text` describes; `file` is the name of the text in messages.
 pub fn from_json(text: &str, file: &str) -> Result<Workflow, Problem> {
+    from_json_grown(text, file, &[])
+}
+
+/// Reads a workflow that grew: `text` describes its beginning, and each text of `growth` what
+/// [`growth_to_json`] wrote of a step.
+pub fn from_json_grown(text: &str, file: &str, growth: &[String]) -> Result<Workflow, Problem> {
     if text.len() > DESCRIPTOR_BYTES_MAX {
         return Err(Problem::new(format!("more than {DESCRIPTOR_BYTES_MAX} bytes")).at(SourceLocation::file(file)));
     }
     let raw: RawWorkflow<'_> = serde_json::from_str(text).map_err(|error| syntax(text, file, &error))?;
-    check_version(raw.tidemill_flow.into())
-        .and_then(|()| WorkflowReader::read(raw))
-        .map_err(|problem| problem.at(SourceLocation::file(file)))
+    let read = || {
+        check_version(raw.tidemill_flow.into())?;
+        let mut reader = WorkflowReader::default();
+        reader.read(raw)?;
+        for text in growth {
+            let raw: RawGrowth<'_> = serde_json::from_str(text)
+                .map_err(|error| Problem::new(format!("this is not what was added to a workflow: {error}")))?;
+            reader.add_elements(raw.elements)?;
+            reader.add_tasks(&raw.tasks)?;
+        }
+        Ok(reader.workflow)
+    };
+    read().map_err(|problem: Problem| problem.at(SourceLocation::file(file)))
 }
 
 /// The problem for an error of serde. An unknown version is reported before anything else.
@@ -101,23 +117,33 @@ struct WorkflowReader {
 }
 
 impl WorkflowReader {
-    fn read(raw: RawWorkflow<'_>) -> Result<Workflow, Problem> {
-        let mut reader = Self::default();
-        reader.workflow.name = raw.name.into_owned();
-        reader.add_tools(raw.tools)?;
-        for (at, element) in raw.elements.into_iter().enumerate() {
-            reader.add_element(&format!("elements[{at}]"), element)?;
+    fn read(&mut self, raw: RawWorkflow<'_>) -> Result<(), Problem> {
+        self.workflow.name = raw.name.into_owned();
+        self.add_tools(raw.tools)?;
+        self.add_elements(raw.elements)?;
+        self.add_tasks(&raw.tasks)
+    }
+
+    fn add_elements(&mut self, elements: Vec<RawElement<'_>>) -> Result<(), Problem> {
+        let known = self.workflow.elements.len();
+        for (at, element) in (known..).zip(elements) {
+            self.add_element(&format!("elements[{at}]"), element)?;
         }
-        if raw.tasks.len() > TASKS_MAX as usize {
+        Ok(())
+    }
+
+    fn add_tasks(&mut self, tasks: &[RawTask<'_>]) -> Result<(), Problem> {
+        let known = self.workflow.tasks.len();
+        let count = known + tasks.len();
+        if count > TASKS_MAX as usize {
             return Err(problem_at("tasks", format!("more than {TASKS_MAX}")));
         }
-        let count = raw.tasks.len();
-        reader.workflow.tasks.reserve_exact(count);
-        for (at, task) in raw.tasks.into_iter().enumerate() {
-            let task = reader.task(&task, count).map_err(|problem| prefix_path(&format!("tasks[{at}]"), problem))?;
-            reader.workflow.tasks.push(task);
+        self.workflow.tasks.reserve(tasks.len());
+        for (at, task) in (known..).zip(tasks) {
+            let task = self.task(task, count).map_err(|problem| prefix_path(&format!("tasks[{at}]"), problem))?;
+            self.workflow.tasks.push(task);
         }
-        Ok(reader.workflow)
+        Ok(())
     }
 
     fn add_tools(&mut self, tools: Vec<Tool>) -> Result<(), Problem> {

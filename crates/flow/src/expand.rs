@@ -7,7 +7,7 @@
 //! is written as a directory.
 
 use crate::file_names::{bound, config_text, is_set, path_part};
-use crate::model::{DataId, Task, TaskId, Workflow};
+use crate::model::{DataId, Task, TaskId, ToolId, Workflow};
 use crate::plan::Plan;
 use crate::template_compiler::{PathPart, TemplatePiece};
 use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ParamKind, Tool};
@@ -76,6 +76,18 @@ pub(crate) fn expand(
         lists: expansion.lists.into_iter().collect(),
         dirs: expansion.dirs.into_values().collect(),
     }
+}
+
+/// The program of a tool, which depends on no parameter, as [`TaskCommand::program`] has it.
+pub(crate) fn expand_program(plan: &Plan, workflow: &Workflow, tool: ToolId) -> String {
+    let task = &Task { tool, files: [].into(), configs: [].into(), after: [].into(), line: 0 };
+    let tool = workflow.tool_of(task);
+    let (path_of, here) = (&|_: DataId| String::new(), tool.here.as_str());
+    let (lists, dirs) = (BTreeMap::new(), BTreeMap::new());
+    let mut expansion = Expansion { plan, tool, here, task, task_dir: "", path_of, lists, dirs };
+    let mut argv = Vec::new();
+    plan.compiled(task).command.first().into_iter().for_each(|item| expansion.item(item, &mut argv));
+    program(here, argv.into_iter().next().unwrap_or_default())
 }
 
 fn program(here: &str, program: String) -> String {

@@ -55,6 +55,21 @@ fn a_workflow_that_grew_in_any_steps_has_the_plan_of_the_whole() {
 }
 
 #[test]
+fn a_workflow_that_grew_is_read_from_its_beginning_and_what_was_added() {
+    let whole = rows(3).workflow;
+    let mut beginning = whole.clone();
+    let _ = cut(&mut beginning, 4, 2);
+    let mut longer = whole.clone();
+    let _ = cut(&mut longer, 7, 7);
+    let steps = [crate::growth_to_json(&longer, 4, 2), crate::growth_to_json(&whole, 7, 7)];
+    assert!(steps.iter().all(|step| !step.contains('\n')));
+    assert_eq!(crate::from_json_grown(&crate::to_json(&beginning), "f", &steps).unwrap(), whole);
+    let twice = [steps[0].clone(), steps[0].clone()];
+    let problem = crate::from_json_grown(&crate::to_json(&beginning), "f", &twice).unwrap_err();
+    assert!(problem.message.contains("two data elements are called"), "{problem}");
+}
+
+#[test]
 fn growth_that_does_not_fit_is_refused_and_changes_nothing() {
     let wrong: [(&str, fn(WorkflowBuilder) -> WorkflowBuilder); 6] = [
         ("reads `Y`, and no task writes it", |all| all.define("Y", &[]).define("Z", &[]).call("Copy", "in=Y out=Z")),

@@ -49,7 +49,10 @@ pub mod tool;
 mod validate;
 
 pub use catalogue::{Catalogue, Mate};
-pub use descriptor::{DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FIELD, DESCRIPTOR_VERSION, from_json, is_descriptor, to_json};
+pub use descriptor::{
+    DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FIELD, DESCRIPTOR_VERSION, from_json, from_json_grown, growth_to_json,
+    is_descriptor, to_json,
+};
 pub use diagnostics::ScriptSource;
 pub use element_name::{ELEMENT_NAME_BYTES_MAX, check_defined_name, check_element_name};
 pub use expand::{LinkDir, TaskCommand};

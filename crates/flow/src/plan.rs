@@ -10,7 +10,7 @@ use crate::cycle;
 use crate::diagnostics::{Diagnostics, ScriptSource};
 use crate::expand::TaskCommand;
 use crate::file_names::FileNames;
-use crate::model::{DataId, Source, Task, TaskId, Workflow};
+use crate::model::{DataId, Source, Task, TaskId, ToolId, Workflow};
 use crate::readers::Readers;
 use crate::template_compiler::CompiledTool;
 use crate::tool::ParamKind;
@@ -148,6 +148,11 @@ impl Plan {
         path_of: &dyn Fn(DataId) -> String,
     ) -> TaskCommand {
         crate::expand::expand(self, workflow, task, (here, task_dir), path_of)
+    }
+
+    /// The program of a tool: an absolute path if its command names one with a `/`, otherwise a name.
+    pub fn program(&self, workflow: &Workflow, tool: ToolId) -> String {
+        crate::expand::expand_program(self, workflow, tool)
     }
 
     pub(crate) fn compiled(&self, task: &Task) -> &CompiledTool {

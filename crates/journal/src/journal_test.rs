@@ -196,6 +196,16 @@ fn a_reader_follows_a_run_that_goes_on() {
 }
 
 #[test]
+fn tasks_that_were_added_have_a_history() {
+    let growth = |tasks| JournalRecord::Grew { tasks, growth: format!("{tasks} tasks") };
+    let (_root, path) = journal(&[growth(2), started(4, 1), growth(1), done(4, &[])]);
+    let state = JournalState::read(&path).unwrap();
+    assert_eq!(state.growth, ["2 tasks", "1 tasks"]);
+    let expected = [TaskPhase::Waiting; 4].into_iter().chain([TaskPhase::Done, TaskPhase::Waiting]);
+    assert_eq!(phases(&state), expected.collect::<Vec<_>>());
+}
+
+#[test]
 fn a_lost_worker_takes_its_attempts_with_it() {
     let lost = JournalRecord::WorkerLost { worker: 0 };
     let (_directory, path) = journal(&[worker(0, "n1"), worker(1, "n2"), started(0, 1), lost]);

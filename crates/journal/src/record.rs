@@ -37,7 +37,7 @@ impl FileIdentity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JournalRecord {
-    /// An input of the workflow, as it was at the start.
+    /// An input of the workflow, as it was at the start, or when the workflow grew.
     Input {
         /// The member.
         data: DataId,
@@ -54,6 +54,13 @@ pub enum JournalRecord {
         /// The program's file.
         #[serde(flatten)]
         file: FileIdentity,
+    },
+    /// The workflow grew.
+    Grew {
+        /// Number of tasks that were added.
+        tasks: u32,
+        /// What was added, as `flow::growth_to_json` writes it.
+        growth: String,
     },
     /// The hash of an input's content.
     InputHashed {

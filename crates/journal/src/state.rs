@@ -16,6 +16,8 @@ pub struct JournalState {
     pub header: JournalHeader,
     /// The history of each task, by its number.
     pub tasks: Vec<TaskTrace>,
+    /// What was added to the workflow, as `flow::growth_to_json` writes it.
+    pub growth: Vec<String>,
     /// Data that tasks wrote.
     pub data: BTreeMap<DataId, DataTrace>,
     /// Inputs of the workflow, as they were at the start.
@@ -196,6 +198,10 @@ impl JournalState {
         match record {
             JournalRecord::Input { data, file } => drop(self.inputs.insert(data, file)),
             JournalRecord::Program { tool, path, file } => drop(self.programs.insert(tool, (path, file))),
+            JournalRecord::Grew { tasks, growth } => {
+                self.tasks.resize(self.tasks.len() + tasks as usize, TaskTrace::default());
+                self.growth.push(growth);
+            }
             JournalRecord::InputHashed { data, hash } => drop(self.input_hashes.insert(data, hash)),
             JournalRecord::ToolHashed { tool, hash } => drop(self.tool_hashes.insert(tool, hash)),
             JournalRecord::WorkerJoined { worker, name, slots } => {

@@ -50,11 +50,28 @@ impl RunReport {
     pub fn plan(workflow: &Workflow) -> Self {
         let name = workflow.name.clone();
         let mut run = Self { workflow: WorkflowInfo { name, ..WorkflowInfo::default() }, ..Self::default() };
-        run.data = (0..workflow.data_count()).map(|id| planned_member(workflow, DataId(id))).collect();
-        run.tasks = (0..).zip(&workflow.tasks).map(|(id, task)| planned_task(workflow, id, task)).collect();
-        let read = mark_writers(workflow, &mut run.data);
-        run.elements = workflow.elements.iter().map(|element| element_info(element, &read)).collect();
+        run.grow(workflow);
+        run.plan_elements(workflow);
         run
+    }
+
+    /// Adds the tasks and members that the workflow has and this report has not yet.
+    pub fn grow(&mut self, workflow: &Workflow) {
+        let data = u32::try_from(self.data.len()).unwrap_or(u32::MAX);
+        self.data.extend((data..workflow.data_count()).map(|id| planned_member(workflow, DataId(id))));
+        for (id, task) in (0..).zip(&workflow.tasks).skip(self.tasks.len()) {
+            self.tasks.push(planned_task(workflow, id, task));
+            let written = task.files.iter().filter(|file| is_output(workflow, task, file));
+            for data in written.flat_map(|file| file.data.iter()) {
+                self.data[data.0 as usize].writer = Some(id);
+            }
+        }
+    }
+
+    /// Describes the elements of a workflow that does not grow any more.
+    pub fn plan_elements(&mut self, workflow: &Workflow) {
+        let read = read_members(workflow);
+        self.elements = workflow.elements.iter().map(|element| element_info(element, &read)).collect();
     }
 
     /// Computes the sizes of elements, and of tasks' inputs and outputs, from those of members.
@@ -138,20 +155,12 @@ fn member_refs(workflow: &Workflow, ids: &[DataId]) -> Vec<DataRef> {
     .collect()
 }
 
-/// Records each member's writer; returns, for each member, whether a task reads it.
-fn mark_writers(workflow: &Workflow, data: &mut [Member]) -> Vec<bool> {
-    let mut read = vec![false; data.len()];
-    for (id, task) in (0..).zip(&workflow.tasks) {
-        for file in &task.files {
-            let output = is_output(workflow, task, file);
-            for member in file.data.iter().map(|member| member.0 as usize) {
-                if output {
-                    data[member].writer = Some(id);
-                } else {
-                    read[member] = true;
-                }
-            }
-        }
+/// For each member, whether a task reads it.
+fn read_members(workflow: &Workflow) -> Vec<bool> {
+    let mut read = vec![false; workflow.data_count() as usize];
+    for task in &workflow.tasks {
+        let inputs = task.files.iter().filter(|file| !is_output(workflow, task, file));
+        inputs.flat_map(|file| file.data.iter()).for_each(|member| read[member.0 as usize] = true);
     }
     read
 }

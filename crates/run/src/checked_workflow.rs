@@ -1,13 +1,18 @@
 //! A workflow together with the plan that its check made.
 
 use base::Problem;
-use flow::{ConfigBinding, DataId, ParamKind, Plan, ScriptSource, Task, TaskCommand, TaskId, Workflow, WorkflowGrowth};
+use flow::{
+    ConfigBinding, DataId, ParamKind, Plan, ScriptSource, Task, TaskCommand, TaskId, ToolId, Workflow, WorkflowGrowth,
+};
+use std::collections::BTreeSet;
 
 /// A workflow that passed the check, with its plan.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct CheckedWorkflow {
     workflow: Workflow,
     plan: Plan,
+    /// True if tasks may be added while the workflow runs.
+    grows: bool,
 }
 
 impl CheckedWorkflow {
@@ -15,7 +20,29 @@ impl CheckedWorkflow {
     /// any.
     pub fn new(workflow: Workflow, script: Option<ScriptSource<'_>>) -> Result<Self, Vec<Problem>> {
         let plan = flow::check(&workflow, script)?;
-        Ok(Self { workflow, plan })
+        Ok(Self { workflow, plan, grows: false })
+    }
+
+    /// Like [`Self::new`], for the beginning of a workflow that grows while it runs: its tools, and
+    /// perhaps the first tasks.
+    pub fn growing(workflow: Workflow, script: Option<ScriptSource<'_>>) -> Result<Self, Vec<Problem>> {
+        Ok(Self { grows: true, ..Self::new(workflow, script)? })
+    }
+
+    /// True if tasks may be added while the workflow runs.
+    pub fn grows(&self) -> bool {
+        self.grows
+    }
+
+    /// The tools that tasks call; all tools, if the workflow grows.
+    pub fn called_tools(&self) -> BTreeSet<ToolId> {
+        let all = (0..).map(ToolId).zip(&self.workflow.tools).map(|(id, _)| id);
+        if self.grows { all.collect() } else { self.workflow.tasks.iter().map(|task| task.tool).collect() }
+    }
+
+    /// The program of a tool: an absolute path if its command names one with a `/`, else a name.
+    pub fn program(&self, tool: ToolId) -> String {
+        self.plan.program(&self.workflow, tool)
     }
 
     /// The workflow.

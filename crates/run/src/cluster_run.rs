@@ -4,6 +4,7 @@ use crate::cluster::{ClusterExecutor, FormedCluster, form};
 use crate::data_places::DataPlaces;
 use crate::event::RunEvent;
 use crate::event_loop::{EventLoop, LoopContext};
+use crate::plan_source::PlanSource;
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
@@ -11,7 +12,9 @@ use crate::resume::Settled;
 use crate::run_files::RunFiles;
 use crate::run_journal::RunJournal;
 use crate::spec::{ClusterSpec, RunSpec};
-use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, tell_start};
+use crate::start::{
+    ReportHead, blank_report, ended_event, exports, grower, hash_in_background, keep_failed, tell_start,
+};
 use crate::usage_refresh::keep_usage;
 use base::{ByteSize, Problem};
 use placement::NodeId;
@@ -23,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// Executes the run on a cluster. Errors are returned only before any task starts.
 pub async fn run_on_cluster(
     (spec, cluster): (RunSpec, ClusterSpec),
+    source: Option<Box<dyn PlanSource>>,
     begun: Instant,
     on_event: &mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
@@ -45,7 +49,7 @@ pub async fn run_on_cluster(
     let prepared = async {
         too_large_tasks(&spec, largest)?;
         let inputs = (spec.data_dir.clone(), spec.stage_in);
-        let files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
+        let mut files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
         let provided = files.provide_inputs_at(first_node, &nodes).await;
         provided.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
         Ok((files, RunJournal::begin(&spec, &head, &programs)))
@@ -68,11 +72,12 @@ pub async fn run_on_cluster(
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
         settled: Settled::default(),
+        grower: grower(&spec, source),
     };
     let scheduler = scheduler(&spec);
     let event_loop =
         EventLoop::new(context, (scheduler, &mut executor), exports(&spec), &mut recorder, on_event, cancel.clone());
-    let files = event_loop.run().await;
+    let (_, files) = event_loop.run().await;
     recorder.hashed(hashes.await.unwrap_or_default());
     if let Some(mut files) = files {
         files.close();
@@ -101,6 +106,7 @@ fn scheduler(spec: &RunSpec) -> Scheduler {
         fail_fast: spec.fail_fast,
         policy: spec.policy,
         stragglers: spec.stragglers,
+        grows: spec.flow.grows(),
         ..SchedulerOptions::default()
     };
     let bytes = |data| preflight::bytes_of_input(&spec.flow, &spec.data_dir, data);

@@ -36,11 +36,14 @@ impl EtaEstimator {
     /// Creates the estimate of a workflow of which nothing has run.
     pub fn new(workflow: &Workflow) -> Self {
         let known = |tool: &flow::Tool| ToolTimes { cpus: tool.resources.cpus.max(1), ..ToolTimes::default() };
-        let mut tools: Vec<ToolTimes> = workflow.tools.iter().map(known).collect();
-        for task in &workflow.tasks {
-            tools[task.tool.0 as usize].left += 1;
-        }
-        Self { tools }
+        let mut estimator = Self { tools: workflow.tools.iter().map(known).collect() };
+        workflow.tasks.iter().for_each(|task| estimator.added(task));
+        estimator
+    }
+
+    /// Records that the workflow has one more task.
+    pub fn added(&mut self, task: &Task) {
+        self.tools[task.tool.0 as usize].left += 1;
     }
 
     /// Records that a task took `seconds`.

@@ -10,7 +10,10 @@
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
+mod growth;
 mod losses;
+
+pub use growth::PlanGrower;
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::data_places::DataPlaces;
@@ -55,7 +58,8 @@ const EXPORTS_AT_ONCE: usize = 2;
 pub struct ExportPlan {
     /// Target path of each member to export.
     pub places: HashMap<DataId, PathBuf>,
-    /// The subset that no task reads: these members leave the pool once they are exported.
+    /// Members that no task reads: they leave the pool once they are exported, or written if they
+    /// are not exported.
     pub finals: HashSet<DataId>,
 }
 
@@ -83,6 +87,8 @@ pub struct LoopContext {
     pub keep_failed: Option<KeepFailed>,
     /// What an earlier process of the run, or another run, has done.
     pub settled: Settled,
+    /// The source of more tasks; `None` if the workflow is whole.
+    pub grower: Option<PlanGrower>,
 }
 
 /// An attempt that runs.
@@ -162,8 +168,9 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs the loop until all tasks and exports have ended. Returns the run's files.
-    pub async fn run(mut self) -> Option<RunFiles> {
+    /// Runs the loop until all tasks and exports have ended. Returns the workflow as it is then, and
+    /// the run's files.
+    pub async fn run(mut self) -> (Arc<CheckedWorkflow>, Option<RunFiles>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut cancelled = false;
@@ -173,22 +180,28 @@ impl<'a> EventLoop<'a> {
         }
         self.send_event(SchedulerEvent::Begin);
         while !self.ended || !self.exporting.is_empty() {
+            let wants_tasks = self.wants_tasks();
             let executor = &mut *self.executor;
+            let LoopContext { flow, files, grower, .. } = &mut self.context;
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     self.send_event(SchedulerEvent::Cancel);
+                    self.end_growth();
                 }
                 event = std::future::poll_fn(|context| executor.poll_event(context)) => self.on_executor(event),
                 Some(ended) = self.keeping.join_next() => self.attempt_ended(joined(ended)),
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
-                () = removed(self.context.files.as_ref()) => self.report_pool_state(),
+                () = removed(files.as_ref()) => self.report_pool_state(),
+                step = std::future::poll_fn(|context| growth::poll_step(grower, flow, context)), if wants_tasks => {
+                    self.on_step(step).await;
+                }
                 _ = tick.tick() => self.sample(),
             }
         }
         self.sample();
-        self.context.files
+        (self.context.flow, self.context.files)
     }
 
     /// Reports the fill level of the pool to the scheduler.
@@ -205,9 +218,19 @@ impl<'a> EventLoop<'a> {
 
     /// Passes an event to the scheduler and executes its commands in order.
     fn send_event(&mut self, event: SchedulerEvent) {
-        let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now_ms = self.now_ms();
         let mut commands = std::mem::take(&mut self.commands);
         self.scheduler.on(event, now_ms, &mut commands);
+        self.execute_all(commands);
+    }
+
+    /// Milliseconds since the start, for the scheduler.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Executes commands of the scheduler in order. Their memory is used again.
+    fn execute_all(&mut self, mut commands: Vec<SchedulerCommand>) {
         for command in commands.drain(..) {
             self.execute(command);
         }
@@ -282,14 +305,15 @@ impl<'a> EventLoop<'a> {
             return;
         };
         let ended = EndedAttempt::now(outcome);
-        let LoopContext { keep_failed, files, .. } = &self.context;
+        let LoopContext { flow, keep_failed, files, .. } = &self.context;
         let (Some(keep), Some(files)) = (keep_failed, files) else { return self.attempt_ended(ended) };
         match &ended.outcome.result {
-            Ok(_) => keep.forget(task),
+            Ok(_) => keep.forget(flow, task),
             Err(failure) if failure.kind == ReasonKind::Cancelled => {}
             Err(failure) => {
                 let repeat = self.rerun_script(task, place, failure.text.clone());
-                self.keeping.spawn(keep_attempt(keep.clone(), (files.reader(), files.layout().clone()), repeat, ended));
+                let pool = (flow.clone(), files.reader(), files.layout().clone());
+                self.keeping.spawn(keep_attempt(keep.clone(), pool, repeat, ended));
                 return;
             }
         }
@@ -339,6 +363,7 @@ impl<'a> EventLoop<'a> {
                 }
                 self.on_outputs(id, &made, place.node);
                 self.send_event(SchedulerEvent::Done(id));
+                self.tell_source(task, true);
             }
             Err(failure) => self.attempt_failed(id, failure),
         }
@@ -414,6 +439,7 @@ impl<'a> EventLoop<'a> {
             kept,
             upstream,
         });
+        self.tell_source(task, false);
     }
 
     /// The end of the failed task's output (standard error, or standard output if there is none),
@@ -435,8 +461,13 @@ impl<'a> EventLoop<'a> {
 
     /// Starts the export of a member, if it is one to export.
     fn export(&mut self, data: DataId) {
-        let Some(place) = self.exports.places.get(&data).cloned() else { return };
         let goes = self.exports.finals.contains(&data) && !self.context.keep;
+        let Some(place) = self.exports.places.get(&data).cloned() else {
+            // Nobody needs it.
+            return if goes {
+                self.drop_member(data)
+            };
+        };
         self.leaving.insert(data, goes);
         if goes {
             self.announce_removal(data);
@@ -551,11 +582,11 @@ fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
 /// Keeps the files of a failed attempt, and removes its directory from the pool.
 async fn keep_attempt(
     keep: KeepFailed,
-    (access, layout): (PoolAccess, RunLayout),
+    (flow, access, layout): (Arc<CheckedWorkflow>, PoolAccess, RunLayout),
     repeat: RerunScript,
     mut ended: EndedAttempt,
 ) -> EndedAttempt {
-    let kept = keep.keep(&access, &layout, &repeat).await;
+    let kept = keep.keep(&flow, (&access, &layout), &repeat).await;
     if let Err(error) = access.discard(&repeat.left).await {
         tracing::warn!(task = repeat.task.0, %error, "could not remove what a failed task left");
     }

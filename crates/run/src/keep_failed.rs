@@ -18,7 +18,6 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Upper bound of the failed tasks that are kept: later ones tend to fail alike, and disk space is
 /// limited.
@@ -34,8 +33,6 @@ pub struct KeepFailed {
     pub directory: PathBuf,
     /// Directory that relative input paths start from.
     pub data_dir: PathBuf,
-    /// The checked workflow.
-    pub flow: Arc<CheckedWorkflow>,
 }
 
 /// A failed attempt, as its script describes and repeats it.
@@ -55,24 +52,23 @@ pub struct RerunScript {
 
 impl KeepFailed {
     /// The directory of one task.
-    fn directory_of(&self, task: TaskId) -> PathBuf {
-        self.directory.join(layout::task_dir(&self.flow, task))
+    fn directory_of(&self, flow: &CheckedWorkflow, task: TaskId) -> PathBuf {
+        self.directory.join(layout::task_dir(flow, task))
     }
 
     /// Keeps a failed attempt and returns its directory; `None` if the maximum is kept already.
     pub async fn keep(
         &self,
-        access: &PoolAccess,
-        layout: &RunLayout,
+        flow: &CheckedWorkflow,
+        (access, layout): (&PoolAccess, &RunLayout),
         repeat: &RerunScript,
     ) -> Result<Option<PathBuf>, String> {
-        let flow = &*self.flow;
         let task = repeat.task;
-        self.forget(task);
+        self.forget(flow, task);
         if fs::read_dir(&self.directory).is_ok_and(|kept| kept.count() >= TASKS_KEPT_MAX) {
             return Ok(None);
         }
-        let directory = self.directory_of(task);
+        let directory = self.directory_of(flow, task);
         let describe = |error: io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(describe)?;
         // Inputs and outputs may be private: permit this user only, as for the run's own directory.
@@ -96,8 +92,8 @@ impl KeepFailed {
     }
 
     /// Removes the files of an earlier attempt.
-    pub fn forget(&self, task: TaskId) {
-        let directory = self.directory_of(task);
+    pub fn forget(&self, flow: &CheckedWorkflow, task: TaskId) {
+        let directory = self.directory_of(flow, task);
         if let Err(error) = fs::remove_dir_all(&directory)
             && error.kind() != io::ErrorKind::NotFound
         {

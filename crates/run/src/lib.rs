@@ -22,6 +22,7 @@
 //! - `start`: executes a run from start to cleanup
 //! - `environment`: the pool and the tasks' access to it
 //! - `event_loop`: connects scheduler, attempts and exports
+//! - `plan_source`: a language that adds tasks while the workflow runs
 //! - `attempt`: one attempt of a task
 //! - `workspace`: the pool as tasks see it: `workspace/in_pool`, `workspace/preloaded`,
 //!   `workspace/staged`
@@ -56,6 +57,7 @@ mod memory_limits;
 mod order;
 mod outcome;
 mod overwrites;
+mod plan_source;
 mod preflight;
 mod prepare_run;
 mod provenance;
@@ -78,6 +80,7 @@ pub use environment::{door, remove_stale_runs};
 pub use event::{Progress, RunEvent};
 pub use layout::{member as member_place, task_dir};
 pub use memory::{MemoryBudget, POOL_BYTES_MIN, PoolSize};
+pub use plan_source::{PlanGrowth, PlanSource, PlanStep};
 pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;

@@ -3,7 +3,7 @@
 use crate::checked_workflow::CheckedWorkflow;
 use crate::layout;
 use base::Problem;
-use flow::{DataId, TaskId, ToolId};
+use flow::{DataId, ToolId};
 use rustix::fs::{Access, OFlags};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,35 +15,33 @@ use std::path::{Path, PathBuf};
 /// Upper bound of the problems of one kind that are listed.
 const LISTED_MAX: usize = 10;
 
-/// Finds the programs of the tools that the workflow calls.
+/// Finds the programs of the tools that the workflow calls. Of a workflow that grows those that are
+/// not installed are left out, and are no problem before a task calls them.
 pub fn programs(flow: &CheckedWorkflow) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
     let (found, problems) = search_programs(flow);
-    if problems.is_empty() { Ok(found) } else { Err(problems) }
+    if problems.is_empty() || flow.grows() { Ok(found) } else { Err(problems) }
 }
 
 fn search_programs(flow: &CheckedWorkflow) -> (HashMap<ToolId, PathBuf>, Vec<Problem>) {
-    let workflow = flow.workflow();
-    // Check only the first task of each tool: a program may not depend on parameters.
-    let mut called: HashMap<ToolId, TaskId> = HashMap::new();
-    for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
-        called.entry(task.tool).or_insert(id);
-    }
-    let path = std::env::var_os("PATH");
     let (mut found, mut problems) = (HashMap::new(), Vec::new());
-    for (id, tool) in (0..).map(ToolId).zip(&workflow.tools) {
-        let Some(first) = called.get(&id) else { continue };
-        let program = flow.command(*first, "", &|_| String::new()).program;
-        let here = Path::new(&tool.here);
-        let dirs = exec::search_dirs(&tool.path, here, path.as_deref());
-        match exec::which(OsStr::new(&program), &dirs, here) {
+    for id in flow.called_tools() {
+        match find_program(flow, id) {
             Ok(program) => drop(found.insert(id, program)),
-            Err(why) => problems.push(
-                Problem::new(format!("tool {}: {why}", tool.name))
-                    .hint("install it, or name its directory in the tool's `path`"),
-            ),
+            Err(problem) => problems.push(problem),
         }
     }
     (found, problems)
+}
+
+/// Finds the program of a tool.
+pub fn find_program(flow: &CheckedWorkflow, id: ToolId) -> Result<PathBuf, Problem> {
+    let tool = &flow.workflow().tools[id.0 as usize];
+    let here = Path::new(&tool.here);
+    let dirs = exec::search_dirs(&tool.path, here, std::env::var_os("PATH").as_deref());
+    exec::which(OsStr::new(&flow.program(id)), &dirs, here).map_err(|why| {
+        Problem::new(format!("tool {}: {why}", tool.name))
+            .hint("install it, or name its directory in the tool's `path`")
+    })
 }
 
 /// Programs of the tools that this host has.

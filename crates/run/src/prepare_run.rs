@@ -159,7 +159,12 @@ fn pool_size(spec: &RunSpec, limits: &MemoryBudget, choice: Option<&StorageChoic
 /// Makes the scheduler with all tasks; tasks that can never run here are problems.
 fn scheduler(spec: &RunSpec, limits: &MemoryBudget, pool: ByteSize) -> Result<Scheduler, Vec<Problem>> {
     let machine = MachineCapacity { slots: spec.slots, memory: limits.free().saturating_sub(pool.0) };
-    let options = SchedulerOptions { fail_fast: spec.fail_fast, policy: spec.policy, ..SchedulerOptions::default() };
+    let options = SchedulerOptions {
+        fail_fast: spec.fail_fast,
+        policy: spec.policy,
+        grows: spec.flow.grows(),
+        ..SchedulerOptions::default()
+    };
     let workflow = spec.flow.workflow();
     let bytes = |data| preflight::bytes_of_input(&spec.flow, &spec.data_dir, data);
     Scheduler::from_workflow(workflow, machine, options, |_| spec.keep, bytes).map_err(|refused| {

@@ -182,6 +182,20 @@ impl Recorder {
         self.task(id).reads = Some(bytes);
     }
 
+    /// Records what the workflow has more: elements and tasks from these indices on.
+    pub fn grew(&mut self, workflow: &flow::Workflow, (elements, tasks): (usize, usize)) {
+        let growth = flow::growth_to_json(workflow, elements, tasks);
+        let count = u32::try_from(workflow.tasks.len() - tasks).unwrap_or(u32::MAX);
+        self.journal.write(JournalRecord::Grew { tasks: count, growth });
+        self.run.grow(workflow);
+    }
+
+    /// Returns whether a task has written a member and it has not been removed.
+    pub fn is_in_pool(&self, id: DataId) -> bool {
+        let member = &self.run.data[id.0 as usize];
+        member.written_s.is_some() && member.dropped_s.is_none()
+    }
+
     /// Records that the attempt that just failed is followed by another.
     pub fn retried(&mut self, id: TaskId) {
         self.journal.write(JournalRecord::Retried { task: id });

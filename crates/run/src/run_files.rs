@@ -26,6 +26,8 @@ pub struct RunFiles {
     data_dir: PathBuf,
     /// True if inputs were copied into the pool instead of being bound.
     stage_in: bool,
+    /// Places of the inputs that were provided.
+    provided: HashSet<PathBuf>,
     /// Members that an earlier process of the run has written: files of the host that are bound.
     exported: HashMap<DataId, PathBuf>,
 }
@@ -40,7 +42,8 @@ impl RunFiles {
     ) -> Self {
         let remover = BackgroundRemover::new(pool.clone());
         let base = WorkspaceBase::new(pool, cancel);
-        Self { base, flow, layout: RunLayout::default(), remover, data_dir, stage_in, exported: HashMap::new() }
+        let (layout, provided, exported) = (RunLayout::default(), HashSet::new(), HashMap::new());
+        Self { base, flow, layout, remover, data_dir, stage_in, provided, exported }
     }
 
     /// Sets the placement policy so that files made from now on lie at the node of the host that
@@ -57,7 +60,7 @@ impl RunFiles {
 
     /// Like [`Self::provide_inputs`] in a pool of several nodes: inputs are shown by `first`, which
     /// is on this host. It also holds the directories in which attempts at each of `nodes` work.
-    pub async fn provide_inputs_at(&self, first: NodeId, nodes: &[NodeId]) -> Result<(), WorkspaceError> {
+    pub async fn provide_inputs_at(&mut self, first: NodeId, nodes: &[NodeId]) -> Result<(), WorkspaceError> {
         self.set_placement(Path::new(""), Policy::At(first)).await?;
         self.base.make_dir(Path::new(layout::INPUTS)).await?;
         for node in nodes {
@@ -66,13 +69,22 @@ impl RunFiles {
         self.provide_inputs().await
     }
 
+    /// Takes the workflow after it has grown.
+    pub fn set_flow(&mut self, flow: Arc<CheckedWorkflow>) {
+        self.flow = flow;
+    }
+
     /// Makes the inputs visible in the pool below `data`: bound read-only, or copied.
-    pub async fn provide_inputs(&self) -> Result<(), WorkspaceError> {
-        let workflow = self.flow.workflow();
-        let mut seen = HashSet::new();
-        for id in (0..workflow.data_count()).map(DataId) {
+    pub async fn provide_inputs(&mut self) -> Result<(), WorkspaceError> {
+        let all: Vec<DataId> = (0..self.flow.workflow().data_count()).map(DataId).collect();
+        self.provide(&all).await
+    }
+
+    /// Like [`Self::provide_inputs`], for these members as far as they are inputs.
+    pub async fn provide(&mut self, inputs: &[DataId]) -> Result<(), WorkspaceError> {
+        for id in inputs.iter().copied() {
             let (Some(host), place) = (self.host_path(id), self.place_of(id)) else { continue };
-            if !seen.insert(place.clone()) {
+            if !self.provided.insert(place.clone()) {
                 continue;
             }
             if self.stage_in {

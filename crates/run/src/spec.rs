@@ -1,6 +1,7 @@
 //! Specification of a run: everything that is decided before it starts.
 
 use crate::checked_workflow::CheckedWorkflow;
+use crate::plan_source::PlanSource;
 use base::ByteSize;
 use flow::DataId;
 use sched::PolicyKind;
@@ -34,6 +35,8 @@ pub enum StorageRequest {
 pub struct RunSpec {
     /// The checked workflow.
     pub flow: Arc<CheckedWorkflow>,
+    /// The source of more tasks; `None` unless the workflow grows while it runs.
+    pub source: Option<Box<dyn PlanSource>>,
     /// Name that is unique on this host. It names the pool's directory and the default report
     /// directory.
     pub run_id: String,

@@ -6,12 +6,13 @@ use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, ExportPlan, LoopContext};
+use crate::event_loop::{EventLoop, ExportPlan, LoopContext, PlanGrower};
 use crate::executor::LocalExecutor;
 use crate::host_runner::HostRunner;
 use crate::keep_failed::KeepFailed;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{MemoryLimits, StandaloneGroups};
+use crate::plan_source::PlanSource;
 use crate::prepare_run::{PreparedRun, prepare};
 use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
 use crate::recorder::{Recorder, outcome_name, wall_clock};
@@ -41,14 +42,15 @@ use tokio_util::sync::CancellationToken;
 /// `on_event` is called on the calling thread. When `cancel` fires, nothing new starts, running
 /// tasks are ended, and the report says `interrupted`.
 pub async fn run(
-    spec: RunSpec,
+    mut spec: RunSpec,
     on_event: &mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
     emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
+    let source = spec.source.take();
     if let Some(cluster) = spec.cluster.clone() {
-        return run_on_cluster((spec, cluster), begun, on_event, cancel).await;
+        return run_on_cluster((spec, cluster), source, begun, on_event, cancel).await;
     }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
@@ -82,6 +84,7 @@ pub async fn run(
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
         settled: prepared.settled,
+        grower: grower(&spec, source),
     };
     let event_loop = EventLoop::new(
         context,
@@ -91,10 +94,10 @@ pub async fn run(
         on_event,
         cancel.clone(),
     );
-    let files = event_loop.run().await;
+    let (flow, files) = event_loop.run().await;
     if let Some(environment) = &environment {
         recorder.peak(environment.peak());
-        recorder.find_least_peak(spec.flow.workflow());
+        recorder.find_least_peak(flow.workflow());
     }
     recorder.hashed(hashes.await.unwrap_or_default());
     // A daemon that a tool left behind would keep the mount busy.
@@ -268,7 +271,13 @@ fn host_context(spec: &RunSpec, workspace: Option<Workspace>) -> HostContext {
 
 pub fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
     let directory = spec.keep_failed.clone()?;
-    Some(KeepFailed { directory, data_dir: spec.data_dir.clone(), flow: spec.flow.clone() })
+    Some(KeepFailed { directory, data_dir: spec.data_dir.clone() })
+}
+
+/// The source of more tasks, with what its steps need.
+pub fn grower(spec: &RunSpec, source: Option<Box<dyn PlanSource>>) -> Option<PlanGrower> {
+    let (data_dir, fail_fast, on_cluster) = (spec.data_dir.clone(), spec.fail_fast, spec.cluster.is_some());
+    source.map(|source| PlanGrower { source, data_dir, fail_fast, on_cluster })
 }
 
 /// The environment that tasks inherit: our own, and the variable that names the run.

@@ -73,8 +73,7 @@ impl ToolSupport {
     /// Inspects the programs of the workflow's tools.
     pub fn inspect(flow: &CheckedWorkflow, programs: &HashMap<ToolId, PathBuf>) -> Self {
         let workflow = flow.workflow();
-        let called: BTreeSet<ToolId> = workflow.tasks.iter().map(|task| task.tool).collect();
-        let with_files = called.into_iter().filter_map(|id| {
+        let with_files = flow.called_tools().into_iter().filter_map(|id| {
             let tool = &workflow.tools[id.0 as usize];
             let program = programs.get(&id).map(PathBuf::as_path);
             tool.needs_workdir().then(|| ToolProgram {

@@ -1,13 +1,13 @@
 //! Builds a scheduler from a whole workflow.
 
-use crate::messages::{AddError, SchedulerOptions, TaskSpec};
+use crate::messages::{AddError, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
 use crate::resources::MachineCapacity;
 use crate::scheduler::Scheduler;
-use flow::{DataId, ParamKind, Source, Task, TaskId, Workflow};
+use flow::{DataId, Element, ParamKind, Source, Task, TaskId, Workflow};
 
 impl Scheduler {
-    /// A scheduler with all tasks of a checked workflow; `SchedulerEvent::Begin` closes it and
-    /// starts the first tasks. `bytes` returns the sizes of the workflow's inputs. Data for which
+    /// A scheduler with all tasks of a checked workflow; `SchedulerEvent::Begin` closes it, unless
+    /// the options say that it grows, and starts the first tasks. `bytes` returns the sizes of the workflow's inputs. Data for which
     /// `kept` returns true is never dropped, and neither is data that no task reads. If tasks can
     /// never run on this machine, returns all of them instead, in order.
     pub fn from_workflow(
@@ -43,15 +43,35 @@ impl Scheduler {
         bytes: impl Fn(DataId) -> u64,
     ) -> Vec<(TaskId, AddError)> {
         self.reserve(workflow.tasks.len(), workflow.data_count() as usize);
-        self.add_inputs(workflow, bytes);
+        self.add_inputs(&workflow.elements, bytes);
         (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| self.keep(data));
         let refused = self.add_all(workflow);
-        self.mark_complete();
+        if !self.grows() {
+            self.mark_complete();
+        }
         refused
     }
 
-    fn add_inputs(&mut self, workflow: &Workflow, bytes: impl Fn(DataId) -> u64) {
-        let given = workflow.elements.iter().filter(|element| matches!(element.source, Source::Input(_)));
+    /// Adds what a workflow has from these elements and tasks on. Tasks that can never run are
+    /// rejected, each by a command.
+    pub fn grow(
+        &mut self,
+        workflow: &Workflow,
+        (elements, tasks): (usize, usize),
+        bytes: impl Fn(DataId) -> u64,
+        now_ms: u64,
+        commands: &mut Vec<SchedulerCommand>,
+    ) {
+        self.add_inputs(&workflow.elements[elements..], bytes);
+        for (id, task) in (0..).map(TaskId).zip(&workflow.tasks).skip(tasks) {
+            let mut spec = TaskSpec::new(id);
+            fill(&mut spec, id, task, workflow);
+            self.on(SchedulerEvent::Add(Box::new(spec)), now_ms, commands);
+        }
+    }
+
+    fn add_inputs(&mut self, elements: &[Element], bytes: impl Fn(DataId) -> u64) {
+        let given = elements.iter().filter(|element| matches!(element.source, Source::Input(_)));
         for element in given {
             for data in (element.first.0..element.first.0 + element.count).map(DataId) {
                 self.add_existing(data);

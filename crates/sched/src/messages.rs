@@ -93,6 +93,8 @@ pub struct SchedulerOptions {
     /// Whether a task that runs much longer than others of its tool gets a second attempt at
     /// another place while processors are idle. The caller sends `Tick` from time to time.
     pub stragglers: bool,
+    /// Whether tasks are added after the beginning: the caller sends `Close` at last.
+    pub grows: bool,
 }
 
 /// An event: an input of the scheduler.

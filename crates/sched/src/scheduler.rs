@@ -168,6 +168,11 @@ impl Scheduler {
         self.table.reserve(tasks, data);
     }
 
+    /// Returns whether tasks are added after the beginning.
+    pub(crate) fn grows(&self) -> bool {
+        self.options.grows
+    }
+
     /// Declares that all tasks were added: `Begin` closes the workflow.
     pub(crate) fn mark_complete(&mut self) {
         self.growth = Growth::Complete;

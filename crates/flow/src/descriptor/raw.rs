@@ -20,6 +20,16 @@ pub(super) struct RawWorkflow<'a> {
     pub tasks: Vec<RawTask<'a>>,
 }
 
+/// Elements and tasks that were added to a workflow.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGrowth<'a> {
+    #[serde(borrow)]
+    pub elements: Vec<RawElement<'a>>,
+    #[serde(borrow)]
+    pub tasks: Vec<RawTask<'a>>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawElement<'a> {

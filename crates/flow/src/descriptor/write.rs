@@ -18,6 +18,14 @@ pub fn to_json(workflow: &Workflow) -> String {
     out
 }
 
+/// The elements and tasks of `workflow` from these indices on, as one line of JSON. Read again by
+/// [`super::from_json_grown`].
+pub fn growth_to_json(workflow: &Workflow, elements: usize, tasks: usize) -> String {
+    let elements: Vec<String> = workflow.elements[elements..].iter().map(element).collect();
+    let tasks: Vec<String> = workflow.tasks[tasks..].iter().map(|one| task(workflow, one)).collect();
+    format!("{{\"elements\": [{}], \"tasks\": [{}]}}", elements.join(", "), tasks.join(", "))
+}
+
 fn lines(out: &mut String, name: &str, items: impl Iterator<Item = String>) {
     // Writing to a `String` cannot fail, here and below.
     let _ = write!(out, "\"{name}\": [");

@@ -45,9 +45,8 @@ impl ToolTrees {
     /// Lists the files of the tools that the workflow calls. `programs` are those of this host.
     pub fn scan(flow: &CheckedWorkflow, programs: &HashMap<ToolId, PathBuf>) -> Result<Self, Vec<Problem>> {
         let workflow = flow.workflow();
-        let called: BTreeSet<ToolId> = workflow.tasks.iter().map(|task| task.tool).collect();
         let mut by_here: BTreeMap<&str, Vec<(&Tool, Option<&PathBuf>)>> = BTreeMap::new();
-        for id in called {
+        for id in flow.called_tools() {
             let tool = &workflow.tools[id.0 as usize];
             if !tool.here.is_empty() {
                 by_here.entry(&tool.here).or_default().push((tool, programs.get(&id)));

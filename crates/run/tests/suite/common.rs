@@ -29,6 +29,7 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         stragglers: false,
         space_wait: Duration::from_millis(200),
         cluster: None,
+        source: None,
         grace: Duration::from_millis(200),
         resume: None,
         reuse: None,

@@ -2,5 +2,6 @@
 
 mod common;
 mod drive;
+mod growth;
 mod memory;
 mod panic;
