@@ -36,6 +36,8 @@ enum WorkerState {
     Active,
     /// Runs its tasks to their ends, and gets no more.
     Draining,
+    /// Has no processors now, and so gets no tasks; it may have some again.
+    Paused,
     Lost,
 }
 
@@ -145,6 +147,14 @@ impl Workers {
         let place_at = self.place_at(place);
         let (indexed, state, lanes) = (None, WorkerState::Active, Vec::new());
         self.all[at] = Some(Worker { place, place_at, resources, indexed, state, lanes });
+        self.activate(worker);
+    }
+
+    /// Counts a worker as an active one.
+    fn activate(&mut self, worker: WorkerId) {
+        let entry = self.worker_mut(worker);
+        entry.state = WorkerState::Active;
+        let (place, capacity) = (entry.place, entry.resources.machine());
         self.largest = self.largest.max(Some(capacity));
         self.slots += capacity.slots;
         self.active += 1;
@@ -163,19 +173,46 @@ impl Workers {
         self.is_complete = true;
     }
 
+    /// Returns whether no worker will join.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Declares that no worker will join. Those that are there may still go.
     pub fn complete(&mut self) {
         self.is_complete = true;
     }
 
-    /// Takes an active worker out of the index: it gets no more tasks.
+    /// Takes a worker out of the index: it gets no more tasks.
     pub fn drain(&mut self, worker: WorkerId) {
-        if self.worker(worker).is_none_or(|entry| entry.state != WorkerState::Active) {
+        self.deactivate(worker, WorkerState::Draining);
+    }
+
+    /// Changes the number of processors of a worker that is not drained or lost.
+    pub fn resize(&mut self, worker: WorkerId, slots: u32) {
+        self.deactivate(worker, WorkerState::Paused);
+        let Some(entry) = self.all.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return };
+        if entry.state != WorkerState::Paused {
+            return;
+        }
+        let before = entry.resources.lent();
+        entry.resources.resize(slots);
+        self.lent = self.lent + entry.resources.lent() - before;
+        if slots > 0 {
+            self.activate(worker);
+        }
+    }
+
+    /// Takes a worker out of the index, if it is in it.
+    fn deactivate(&mut self, worker: WorkerId, state: WorkerState) {
+        let Some(entry) = self.all.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return };
+        if entry.state != WorkerState::Active {
+            entry.state = if entry.state == WorkerState::Paused { state } else { entry.state };
             return;
         }
         self.remove_from_index(worker);
         let entry = self.worker_mut(worker);
-        entry.state = WorkerState::Draining;
+        entry.state = state;
         let (place, at, slots) = (entry.place, entry.place_at, entry.resources.machine().slots);
         let free = entry.resources.cpus();
         self.slots -= slots;
@@ -362,21 +399,43 @@ impl Workers {
                 let machine = entry.resources.machine();
                 let holds = machine.holds(demand) && slot.0 < machine.slots;
                 let possible = holds && entry.state == WorkerState::Active;
-                if possible { LocationState::Possible } else { LocationState::Gone }
+                if possible || entry.state == WorkerState::Paused {
+                    LocationState::Possible
+                } else {
+                    LocationState::Gone
+                }
             }
         };
         match location.at {
             LocationTarget::Worker(worker) => of_worker(worker, SlotId(0)),
             LocationTarget::Slot(worker, slot) => of_worker(worker, slot),
             LocationTarget::Place(_) if self.is_complete => {
-                let holds = self.find_for_reservation(demand, Some(location.at)).is_some();
+                let holds = self.may_hold(demand, Some(location.at));
                 if holds { LocationState::Possible } else { LocationState::Gone }
             }
-            LocationTarget::Place(place) => match self.place_of(place) {
-                Some(place) if place.existed && place.active == 0 => LocationState::Gone,
+            LocationTarget::Place(at) => match self.place_of(at) {
+                Some(place) if place.existed && place.active == 0 && !self.has_paused(Some(location.at)) => {
+                    LocationState::Gone
+                }
                 _ => LocationState::Possible,
             },
         }
+    }
+
+    /// Returns whether a task with this demand fits a worker at `target` that is there, now or later.
+    fn may_hold(&self, demand: Demand, target: Option<LocationTarget>) -> bool {
+        self.find_for_reservation(demand, target).is_some() || self.has_paused(target)
+    }
+
+    /// Returns whether a worker at `target` may have processors again.
+    fn has_paused(&self, target: Option<LocationTarget>) -> bool {
+        let is_at = |worker: &Worker| target.is_none_or(|target| target == LocationTarget::Place(worker.place));
+        self.all.iter().flatten().any(|worker| worker.state == WorkerState::Paused && is_at(worker))
+    }
+
+    /// Returns whether a task with this demand fits no worker that is there or may join.
+    pub fn never_holds(&self, demand: Demand) -> bool {
+        self.is_complete && !self.is_fixed && !self.may_hold(demand, None)
     }
 
     /// The least loaded worker on which a task with this demand can start now, of those at `target`
