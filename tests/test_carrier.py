@@ -363,6 +363,28 @@ def test_a_worker_that_hangs_holds_up_no_other_one(cluster: Cluster, run: Run) -
         other.process.kill()
 
 
+def test_a_worker_that_is_about_to_leave_gets_no_orders_and_passes_lines_on(cluster: Cluster, run: Run) -> None:
+    host = "127.0.9.1"
+    cluster.start_worker(host)
+    run.serve(host, 1)
+    with distributed.Client(cluster.address, set_as_default=False) as client:
+        (address,) = (address for address in client.nthreads() if host in address)
+
+        def set_status(name: str) -> None:
+            client.run(lambda dask_worker: setattr(dask_worker, "status", distributed.Status[name]), workers=[address])
+
+        set_status("closing_gracefully")
+        run.hear("hosts", lambda hosts: all(told["host"] != host for told in hosts))
+        run.order(host, "echo", "a")
+        assert run.hear("undelivered")["keys"] == ["a"]
+        run.post(host, text="still")
+        assert run.hear_lines(host, "got", 1) == [{"got": {"text": "still"}}]
+        set_status("running")
+        run.hear("hosts", lambda hosts: any(told["host"] == host for told in hosts))
+        run.order(host, "echo", "b")
+        assert run.hear_lines(host, "ended", 1) == [{"ended": {"key": "b", "order": "echo"}}]
+
+
 def test_an_agent_that_ended_is_gone(cluster: Cluster, run: Run) -> None:
     host = "127.0.6.1"
     cluster.start_worker(host)

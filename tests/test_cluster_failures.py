@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,37 @@ def test_a_host_that_is_cut_off_loses_its_lease(cluster: DaskCluster) -> None:
     run.stdout.read()
     assert run.wait(timeout=100) == 0, cluster.errors()
     assert (cluster.out / "C.txt").read_text() == RESULT
+
+
+def test_a_host_whose_workers_leave_ends_its_tasks_and_gets_no_new_ones(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    retire(cluster, 1)
+    next_warning(run, f"{cluster.net.address(1)} has no Dask worker any more")
+    tasks = finish(cluster, run)
+    assert all(task["attempts"] == 1 for task in tasks), "its tasks ended, and its data was read"
+    (node,) = (number for number, node in enumerate(cluster.run_json["nodes"]) if node["name"] == cluster.net.address(1))
+    assert sum(task["tool"] == "shell" and task["node"] == node for task in tasks) == 2, "it got no new ones"
+
+
+def test_a_host_that_gets_workers_again_gets_tasks_again(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    retire(cluster, 1)
+    next_warning(run, "has no Dask worker any more")
+    cluster.start_worker("again", 1, 3)
+    retire(cluster, 2)
+    next_warning(run, f"{cluster.net.address(2)} has no Dask worker any more")
+    tasks = finish(cluster, run)
+    assert all(task["attempts"] == 1 for task in tasks)
+    slots = {node["name"]: node["slots"] for node in cluster.run_json["nodes"]}
+    assert slots == {cluster.net.address(1): 3, cluster.net.address(2): 2}, "no new agent was needed"
+
+
+def retire(cluster: DaskCluster, host: int) -> None:
+    """Retires the worker of a host, as adaptive scaling does."""
+    code = "import sys, distributed; distributed.Client(sys.argv[1]).retire_workers(names=[sys.argv[2]], close_workers=True)"
+    address = cluster.address.replace("dask", "tcp")
+    command = cluster.net.inside(cluster.scheduler_host, sys.executable, "-c", code, address, f"w{host}")
+    subprocess.run(command, env=cluster.environment(cluster.scheduler_host), check=True, timeout=60)
 
 
 def children(pid: int) -> list[int]:

@@ -266,8 +266,9 @@ class Carrier:
         self.stream: Value = None
         self.spawned: set[asyncio.Future[Value]] = set()
         self.visit, self.carry, self.forget = (Call(pickle.loads, dumps(function)) for function in (visit, carry, forget))
-        # Workers that have answered, and those that are asked.
+        # Workers that have answered, those that are asked, and those that neither close nor pause.
         self.workers: dict[str, Worker] = {}
+        self.running: dict[str, int] = {}
         self.asked: set[str] = set()
         # By host: versions by path, where its agent started, the agent's socket, lines that wait.
         self.versions: dict[str, dict[str, str | None]] = {}
@@ -358,7 +359,8 @@ class Carrier:
             with contextlib.suppress(OSError):
                 try:
                     while not self.lost():
-                        await self.settle(await asyncio.wait_for(self.client.nthreads(), CALL_SECONDS_MAX))
+                        looks = self.client.scheduler.ncores(), self.client.scheduler.ncores_running()
+                        await self.settle(*await asyncio.wait_for(asyncio.gather(*looks), CALL_SECONDS_MAX))
                         await asyncio.sleep(WATCH_SECONDS)
                 except asyncio.TimeoutError:  # noqa: UP041 (another one before Python 3.11)
                     why = f"the Dask scheduler did not answer for {CALL_SECONDS_MAX} seconds"
@@ -376,12 +378,15 @@ class Carrier:
             with contextlib.suppress(Exception):
                 await self.connect(min(self.wait, CLOSE_SECONDS_MAX))
 
-    async def settle(self, threads: dict[str, int]) -> None:
-        """Does what is due with the workers that there are now."""
-        for address in self.workers.keys() - threads.keys():
-            worker = self.workers.pop(address)
-            for batch in [batch for batch in self.batches.values() if batch.worker is worker]:
-                self.give_up(batch, f"the Dask worker {address} left")
+    async def settle(self, threads: dict[str, int], running: dict[str, int]) -> None:
+        """Does what is due with the workers that there are now, of which some take tasks."""
+        self.workers = {address: worker for address, worker in self.workers.items() if address in threads}
+        self.running = running
+        # Orders that come back should not go there again.
+        if self.hosts is not None:
+            self.tell_hosts()
+        for batch in [batch for batch in self.batches.values() if batch.worker.address not in threads]:
+            self.give_up(batch, f"the Dask worker {batch.worker.address} left")
         if new := threads.keys() - self.workers.keys() - self.asked:
             self.asked |= new
             await asyncio.wait([self.spawn(self.ask(address, threads[address])) for address in new], timeout=NEW_WORKERS_SECONDS)
@@ -421,7 +426,7 @@ class Carrier:
     def tell_hosts(self) -> None:
         """Prints the hosts, if they have changed."""
         hosts: dict[str, dict[str, Value]] = {}
-        for worker in sorted(self.workers.values(), key=lambda worker: worker.address):
+        for worker in sorted((self.workers[address] for address in self.workers.keys() & self.running), key=lambda worker: worker.address):
             host = hosts.setdefault(worker.host, {"host": worker.host, "workers": 0, "threads": 0, "binary": None, "version": None})
             host["workers"] += 1
             host["threads"] += worker.threads
@@ -451,7 +456,8 @@ class Carrier:
         It takes along which waits in its worker are over: an agent sends all outcomes to one worker
         of its host, so most tasks wait in others, and only the carrier sees all lines.
         """
-        host, keys, workers = body["host"], body["keys"], self.of_host(body["host"])
+        host, keys = body["host"], body["keys"]
+        workers = [worker for worker in self.of_host(host) if worker.address in self.running]
         if not workers or self.client is None:
             self.tell("undelivered", {"host": host, "keys": keys, "why": f"no Dask worker on {host} reaches an agent"})
             return

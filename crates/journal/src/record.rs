@@ -94,6 +94,13 @@ pub enum JournalRecord {
         /// Its slots.
         slots: u32,
     },
+    /// A worker takes more tasks at once than before.
+    WorkerResized {
+        /// Number of the worker.
+        worker: u32,
+        /// Its slots.
+        slots: u32,
+    },
     /// A worker is gone, and so are its attempts.
     WorkerLost {
         /// Number of the worker.

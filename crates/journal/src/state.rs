@@ -207,6 +207,9 @@ impl JournalState {
             JournalRecord::WorkerJoined { worker, name, slots } => {
                 self.workers.insert(worker, WorkerTrace { name, slots, joined_ms: at_ms, lost_ms: None });
             }
+            JournalRecord::WorkerResized { worker, slots } => {
+                self.workers.entry(worker).and_modify(|worker| worker.slots = slots);
+            }
             JournalRecord::WorkerLost { worker } => self.lose_worker(worker, at_ms),
             JournalRecord::Dropped { data } | JournalRecord::Lost { data } => {
                 if let Some(datum) = self.data.get_mut(&data) {

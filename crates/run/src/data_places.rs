@@ -4,7 +4,7 @@ use crate::usage_refresh::NodeUsages;
 use flow::DataId;
 use placement::NodeId;
 use sched::{PlaceId, WorkerId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Share of a node's memory that may be used before the outputs of its tasks go elsewhere, in
 /// percent. The scheduler avoids such places too.
@@ -18,6 +18,8 @@ pub struct DataPlaces {
     workers: HashMap<WorkerId, PlaceId>,
     /// The nodes on hosts of workers that are there.
     nodes: BTreeSet<NodeId>,
+    /// Places of hosts without workers: they serve what they have, and get no new data.
+    leaving: HashSet<PlaceId>,
     usages: NodeUsages,
     data: HashMap<DataId, NodeId>,
 }
@@ -32,6 +34,16 @@ impl DataPlaces {
     pub fn add_worker(&mut self, worker: WorkerId, place: PlaceId, node: Option<NodeId>) {
         self.workers.insert(worker, place);
         self.nodes.extend(node);
+    }
+
+    /// Records whether a host has no workers now.
+    pub fn set_leaving(&mut self, worker: WorkerId, leaves: bool) {
+        let Some(place) = self.workers.get(&worker) else { return };
+        if leaves {
+            self.leaving.insert(*place);
+        } else {
+            self.leaving.remove(place);
+        }
     }
 
     /// The place of a worker; `None` for a run on one host.
@@ -50,7 +62,8 @@ impl DataPlaces {
             usage.is_none_or(|usage| usage.used <= usage.capacity / 100 * FULL_PERCENT)
         };
         let free = |node: &NodeId| self.usages.of(*node).map_or(0, |usage| usage.capacity.saturating_sub(usage.used));
-        let emptiest = || self.nodes.iter().copied().max_by_key(free);
+        let stays = |node: &NodeId| !self.leaving.contains(&PlaceId(node.0));
+        let emptiest = || self.nodes.iter().copied().max_by_key(|node| (stays(node), free(node)));
         own.filter(|node| !elsewhere && has_room(node)).or_else(emptiest).or(own)
     }
 
@@ -119,6 +132,9 @@ mod tests {
         assert_eq!(node(&places, 2, true), Some(1), "that found no space at its own node");
         places.add_worker(WorkerId(9), PlaceId(70_000), None);
         assert_eq!(node(&places, 9, false), Some(1), "a host without a node");
+        places.set_leaving(WorkerId(0), true);
+        assert_eq!(node(&places, 9, false), Some(3), "node 1 is on a host that leaves");
+        places.set_leaving(WorkerId(0), false);
         assert_eq!(node(&DataPlaces::default(), 0, false), None, "a run on one host");
     }
 

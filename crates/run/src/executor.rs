@@ -51,6 +51,14 @@ pub enum ExecutorEvent {
         /// Inputs of the workflow that its host has itself.
         inputs: HashSet<DataId>,
     },
+    /// The number of a worker's slots has changed. With 0 it gets no new tasks; those that it runs
+    /// end.
+    Resized {
+        /// The worker.
+        worker: WorkerId,
+        /// Its slots.
+        slots: u32,
+    },
     /// A worker is gone, and so are the attempts that it ran: no event of them follows.
     Lost {
         /// The worker.

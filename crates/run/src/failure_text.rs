@@ -39,6 +39,9 @@ pub fn without_running(flow: &CheckedWorkflow, cause: FailureCause) -> FailureRe
         FailureCause::NoSuchLocation { .. } => {
             (ReasonKind::NotStarted, "it may run at one location only, and no worker is there".to_owned(), None, None)
         }
+        FailureCause::NoWorker => {
+            (ReasonKind::NotStarted, "no host that is left is large enough for it".to_owned(), None, None)
+        }
         FailureCause::OwnAttempt => (ReasonKind::NotStarted, String::new(), None, None),
     };
     FailureReason { kind, text, root: root.map(|task| task.0), via: via.map(|task| task.0), ..FailureReason::default() }

@@ -96,6 +96,27 @@ impl Recorder {
         self.run.settings.slots = first_slot + slots;
     }
 
+    /// Records that a worker may run more tasks at once than ever before. The numbers of the slots
+    /// of later workers change.
+    pub fn resized(&mut self, worker: WorkerId, slots: u32) {
+        let Some(index) = self.nodes.get(&worker).copied() else { return };
+        let Some((node, later)) = self.run.nodes.get_mut(index..).and_then(<[_]>::split_first_mut) else { return };
+        let more = slots.saturating_sub(node.slots);
+        if more == 0 {
+            return;
+        }
+        node.slots = slots;
+        for later in later {
+            later.first_slot += more;
+        }
+        self.run.settings.slots += more;
+        for task in &mut self.run.tasks {
+            let is_later = task.node.is_some_and(|node| node as usize > index);
+            task.slot = task.slot.map(|slot| if is_later { slot + more } else { slot });
+        }
+        self.journal.write(JournalRecord::WorkerResized { worker: worker.0, slots });
+    }
+
     /// Records that a worker is lost.
     pub fn worker_lost(&mut self, worker: WorkerId) {
         let now = self.now();
@@ -463,5 +484,21 @@ mod tests {
         assert_eq!(record.over_memory_warning(&outcome(1, Some(50 << 20)), limit), None);
         assert!(record.over_memory_warning(&outcome(2, Some(50 << 20)), limit).is_some());
         assert_eq!(record.run.warnings.len(), 2);
+    }
+
+    #[test]
+    fn slots_of_a_host_that_grows_are_no_other_hosts() {
+        let run = RunReport { tasks: vec![report::TaskRecord::default(); 3], ..RunReport::default() };
+        let mut record = Recorder::new(run, RunJournal::default(), Instant::now());
+        for worker in 0..2 {
+            record.joined(WorkerId(worker), format!("h{worker}"), 2);
+        }
+        record.set_slot(TaskId(0), (WorkerId(0), 1));
+        record.set_slot(TaskId(1), (WorkerId(1), 1));
+        record.resized(WorkerId(0), 0);
+        record.resized(WorkerId(0), 4);
+        record.set_slot(TaskId(2), (WorkerId(0), 3));
+        assert_eq!([0, 1, 2].map(|task| record.run.tasks[task].slot), [Some(1), Some(5), Some(3)]);
+        assert_eq!((record.run.nodes[1].first_slot, record.run.settings.slots), (4, 6));
     }
 }

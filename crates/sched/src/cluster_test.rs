@@ -16,6 +16,8 @@ struct WorkerModel {
     place: PlaceId,
     capacity: MachineCapacity,
     active: bool,
+    /// True while it has no processors.
+    paused: bool,
 }
 
 /// A random run and its state.
@@ -115,11 +117,13 @@ impl ClusterRun {
         let spec = &self.tasks[task.0 as usize];
         self.workers.iter().any(|(id, worker)| {
             let holds = worker.capacity.slots >= spec.cpus.max(1) && worker.capacity.memory >= spec.memory;
-            worker.active
+            let (holds, active) = (holds || worker.paused, worker.active || worker.paused);
+            let has = |slot: SlotId| worker.paused || slot.0 < worker.capacity.slots;
+            active
                 && match at {
                     LocationTarget::Place(place) => worker.place == place,
                     LocationTarget::Worker(one) => one == *id && holds,
-                    LocationTarget::Slot(one, slot) => one == *id && holds && slot.0 < worker.capacity.slots,
+                    LocationTarget::Slot(one, slot) => one == *id && holds && has(slot),
                 }
         })
     }
@@ -155,7 +159,7 @@ impl ClusterRun {
     fn add_worker(&mut self, capacity: MachineCapacity) {
         let (worker, place) = (WorkerId(self.next_worker), PlaceId(self.next_worker % PLACES));
         self.next_worker += 1;
-        self.workers.insert(worker, WorkerModel { place, capacity, active: true });
+        self.workers.insert(worker, WorkerModel { place, capacity, active: true, paused: false });
         self.send(SchedulerEvent::AddWorker { worker, place, capacity });
     }
 
@@ -193,7 +197,7 @@ impl ClusterRun {
 
     fn lose_worker(&mut self, worker: WorkerId, drains: bool) {
         let Some(model) = self.workers.get_mut(&worker) else { return };
-        model.active = false;
+        (model.active, model.paused) = (false, false);
         if drains {
             return self.send(SchedulerEvent::DrainWorker(worker));
         }
@@ -206,10 +210,19 @@ impl ClusterRun {
         self.send(SchedulerEvent::LostWorker(worker));
     }
 
+    /// Changes the processors of a worker that is there; 0 pauses it.
+    fn resize_worker(&mut self, worker: WorkerId, slots: u32) {
+        let Some(model) = self.workers.get_mut(&worker) else { return };
+        if model.active || model.paused {
+            (model.active, model.paused, model.capacity.slots) = (slots > 0, slots == 0, slots);
+        }
+        self.send(SchedulerEvent::ResizeWorker { worker, slots });
+    }
+
     /// One random event.
     fn step(&mut self) {
         let (place, data) = (PlaceId(self.below(PLACES)), DataId(self.below(GIVEN + 40)));
-        match self.below(20) {
+        match self.below(22) {
             0..5 if self.added < self.tasks.len() => self.add_task(),
             5..7 if self.next_worker < WORKERS => {
                 let slots = 3 + self.below(2);
@@ -226,6 +239,10 @@ impl ClusterRun {
                 self.send(SchedulerEvent::PlaceState { place, capacity: 1000, used });
             }
             11 => self.end_task(false),
+            12..14 => {
+                let (worker, slots) = (WorkerId(self.below(WORKERS)), [0, 3, 4][self.below(3) as usize]);
+                self.resize_worker(worker, slots);
+            }
             _ => self.end_task(true),
         }
     }
@@ -241,6 +258,7 @@ impl ClusterRun {
         }
         self.closed = true;
         self.send(SchedulerEvent::Close);
+        (0..WORKERS).for_each(|worker| self.resize_worker(WorkerId(worker), 3));
         // A large worker stays at each place, and every location has come into being now or never
         // will.
         let most = if self.lacks_workers { self.next_worker + PLACES } else { WORKERS + PLACES };
@@ -410,6 +428,53 @@ fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
         assert_eq!(cluster.add(only_there(3)), [failed(3)]);
         let soft = TaskSpec { location: Some(Location { at, hard: false }), ..task(4, &[], &[]) };
         assert_eq!(cluster.add(soft), [start(4, 1, 1)], "it prefers a worker that is gone");
+    }
+}
+
+#[test]
+fn a_worker_without_processors_gets_no_tasks_until_it_has_some_again() {
+    let at = LocationTarget::Worker(WorkerId(0));
+    for policy in PolicyKind::ALL {
+        let mut cluster = Cluster::new(policy, 1);
+        let resize = |slots| SchedulerEvent::ResizeWorker { worker: WorkerId(0), slots };
+        cluster.add(task(0, &[], &[]));
+        assert_eq!(cluster.on(resize(0)), [], "the task goes on");
+        assert_eq!(cluster.add(TaskSpec { location: Some(Location { at, hard: true }), ..task(1, &[], &[]) }), []);
+        assert_eq!(cluster.add(task(2, &[], &[])), []);
+        assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [], "it may have processors again");
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), []);
+        let mut started = cluster.on(resize(2));
+        started.sort_by_key(|command| matches!(command, SchedulerCommand::Start { task: TaskId(2), .. }));
+        assert!(
+            matches!(
+                started[..],
+                [SchedulerCommand::Start { task: TaskId(1), .. }, SchedulerCommand::Start { task: TaskId(2), .. },]
+            ),
+            "{started:?}"
+        );
+        assert_eq!(cluster.on(resize(1)), []);
+        assert_eq!(cluster.add(task(3, &[], &[])), []);
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [], "one task runs on one processor");
+        assert!(matches!(cluster.on(SchedulerEvent::Done(first(2)))[..], [SchedulerCommand::Start { .. }]));
+    }
+}
+
+#[test]
+fn a_task_fails_that_no_worker_can_hold_when_no_more_will_join() {
+    for policy in PolicyKind::ALL {
+        let mut cluster = Cluster::new(policy, 1);
+        let capacity = MachineCapacity { slots: 2, memory: 0 };
+        cluster.on(SchedulerEvent::AddWorker { worker: WorkerId(1), place: PlaceId(1), capacity });
+        let wide = |id, inputs: &[u32]| TaskSpec { cpus: 2, ..task(id, inputs, &[id]) };
+        cluster.add(wide(0, &[]));
+        cluster.add(wide(1, &[]));
+        cluster.add(wide(2, &[0]));
+        cluster.on(SchedulerEvent::NoMoreWorkers);
+        let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause: FailureCause::NoWorker };
+        assert_eq!(cluster.on(SchedulerEvent::DrainWorker(WorkerId(1))), [failed(1)]);
+        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [failed(2)]);
+        let ended = SchedulerCommand::Ended { done: 1, failed: 2 };
+        assert_eq!(cluster.on(SchedulerEvent::Close).last(), Some(&ended));
     }
 }
 

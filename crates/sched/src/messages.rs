@@ -163,12 +163,20 @@ pub enum SchedulerEvent {
         /// Its resources.
         capacity: MachineCapacity,
     },
-    /// No more workers will join: tasks that may run at one location only fail if that has no
-    /// worker that is large enough. Before this event they wait for a location that never had a
-    /// worker.
+    /// No more workers will join: tasks fail if no worker is large enough for them, or none at the
+    /// only location where they may run. Before this event they wait for one that may join.
     NoMoreWorkers,
     /// A worker gets no more tasks; those that it runs go on.
     DrainWorker(WorkerId),
+    /// The number of a worker's processors has changed. Tasks that run go on, also if they take more
+    /// than that. With 0, the worker gets no tasks until the number changes again, and tasks that
+    /// are bound to it wait. Ignored after `DrainWorker` and `LostWorker`.
+    ResizeWorker {
+        /// The worker.
+        worker: WorkerId,
+        /// Its processors.
+        slots: u32,
+    },
     /// A worker is lost, and so are the attempts that it ran: the caller sends nothing more about
     /// them. Their tasks become ready again.
     LostWorker(WorkerId),
@@ -333,6 +341,8 @@ pub enum FailureCause {
         /// The location.
         at: LocationTarget,
     },
+    /// No worker that is left is large enough for the task, and no more workers will join.
+    NoWorker,
 }
 
 /// One link in the chain of causes of a failed task.

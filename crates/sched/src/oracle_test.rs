@@ -145,7 +145,7 @@ impl Oracle {
             }
             FailureCause::NoWriter { data } => assert!(spec.inputs.contains(&data) && !self.exists(data, case)),
             FailureCause::NoTask { .. } => panic!("all are added"),
-            FailureCause::NoSuchLocation { .. } => panic!("no task names a location"),
+            FailureCause::NoSuchLocation { .. } | FailureCause::NoWorker => panic!("no task names a location"),
             FailureCause::FailFast { root } => assert!(case.fail_fast && self.failed.contains_key(&root)),
             FailureCause::Cancelled => assert!(self.stopping),
         }

@@ -98,6 +98,14 @@ impl FreeResources {
         Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, lanes: LaneSet::default() }
     }
 
+    /// Changes the number of processors. Running tasks that take more lend the rest to each other.
+    pub(crate) fn resize(&mut self, slots: u32) {
+        let taken = self.machine.slots - self.cpus + self.lent;
+        self.machine.slots = slots;
+        self.cpus = slots.saturating_sub(taken);
+        self.lent = taken.saturating_sub(slots);
+    }
+
     /// The total resources of the machine.
     pub fn machine(&self) -> MachineCapacity {
         self.machine
@@ -227,6 +235,23 @@ mod tests {
         assert!(!resources.fits(one), "the other still runs");
         resources.release(one, second);
         assert!(resources.fits(one));
+    }
+
+    #[test]
+    fn a_machine_that_shrinks_starts_nothing_until_its_tasks_fit_again() {
+        let one = Demand { cpus: 1, memory: 0 };
+        let mut resources = FreeResources::new(MachineCapacity { slots: 3, memory: 0 });
+        let slots = [0, 1, 2].map(|_| resources.acquire(one, None));
+        resources.resize(1);
+        for slot in &slots[..2] {
+            assert!(!resources.fits(one));
+            resources.release(one, *slot);
+        }
+        assert_eq!((resources.cpus(), resources.lent()), (0, 0));
+        resources.resize(4);
+        assert_eq!(resources.cpus(), 3, "one task runs");
+        resources.release(one, slots[2]);
+        assert_eq!(resources.cpus(), 4);
     }
 
     #[test]

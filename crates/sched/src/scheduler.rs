@@ -201,6 +201,7 @@ impl Scheduler {
             SchedulerEvent::AddWorker { worker, place, capacity } => self.on_add_worker(worker, place, capacity),
             SchedulerEvent::NoMoreWorkers => self.on_no_more_workers(),
             SchedulerEvent::DrainWorker(worker) => self.on_drain_worker(worker),
+            SchedulerEvent::ResizeWorker { worker, slots } => self.on_resize_worker(worker, slots),
             SchedulerEvent::LostWorker(worker) => self.on_lost_worker(worker, context),
             SchedulerEvent::PlaceState { place, capacity, used } => self.workers.set_storage(place, capacity, used),
             SchedulerEvent::Pool(state) => self.space.update_pool(state),

@@ -8,6 +8,7 @@
 //! memory is the first.
 
 mod free_index;
+mod membership;
 
 use crate::messages::{AttemptId, Location, LocationTarget};
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
@@ -36,6 +37,8 @@ enum WorkerState {
     Active,
     /// Runs its tasks to their ends, and gets no more.
     Draining,
+    /// Has no processors now, and so gets no tasks; it may have some again.
+    Paused,
     Lost,
 }
 
@@ -134,74 +137,6 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Adds a worker. Panics if there is or was one with this number.
-    pub fn add(&mut self, worker: WorkerId, place: PlaceId, capacity: MachineCapacity) {
-        let at = worker.0 as usize;
-        if at >= self.all.len() {
-            self.all.resize_with(at + 1, || None);
-        }
-        assert!(self.all[at].is_none(), "the number of a worker is used once");
-        let resources = FreeResources::new(capacity);
-        let place_at = self.place_at(place);
-        let (indexed, state, lanes) = (None, WorkerState::Active, Vec::new());
-        self.all[at] = Some(Worker { place, place_at, resources, indexed, state, lanes });
-        self.largest = self.largest.max(Some(capacity));
-        self.slots += capacity.slots;
-        self.active += 1;
-        self.change_place(place, |place| {
-            place.active += 1;
-            place.slots += capacity.slots;
-            place.existed = true;
-        });
-        self.count_free(worker, 0);
-        self.update_index(worker);
-    }
-
-    /// Declares that the workers are all that will ever be.
-    pub fn fix(&mut self) {
-        self.is_fixed = true;
-        self.is_complete = true;
-    }
-
-    /// Declares that no worker will join. Those that are there may still go.
-    pub fn complete(&mut self) {
-        self.is_complete = true;
-    }
-
-    /// Takes an active worker out of the index: it gets no more tasks.
-    pub fn drain(&mut self, worker: WorkerId) {
-        if self.worker(worker).is_none_or(|entry| entry.state != WorkerState::Active) {
-            return;
-        }
-        self.remove_from_index(worker);
-        let entry = self.worker_mut(worker);
-        entry.state = WorkerState::Draining;
-        let (place, at, slots) = (entry.place, entry.place_at, entry.resources.machine().slots);
-        let free = entry.resources.cpus();
-        self.slots -= slots;
-        self.active -= 1;
-        self.is_fixed = false;
-        self.change_place(place, |place| {
-            place.active -= 1;
-            place.slots -= slots;
-        });
-        self.places[at].free_cpus -= free;
-        self.update_free_place(at, place);
-        let active = self.all.iter().flatten().filter(|entry| entry.state == WorkerState::Active);
-        self.largest = active.map(|entry| entry.resources.machine()).max();
-    }
-
-    /// Marks a worker as lost and returns the attempts that ran there; the caller ends each of
-    /// them.
-    pub fn lose(&mut self, worker: WorkerId) -> Vec<AttemptId> {
-        self.drain(worker);
-        let Some(entry) = self.all.get_mut(worker.0 as usize).and_then(Option::as_mut) else { return Vec::new() };
-        entry.state = WorkerState::Lost;
-        let mut attempts: Vec<AttemptId> = entry.lanes.iter().flatten().map(|running| running.attempt).collect();
-        attempts.sort_unstable();
-        attempts
-    }
-
     /// Updates the storage of a place, in bytes.
     pub fn set_storage(&mut self, place: PlaceId, capacity: u64, used: u64) {
         self.change_place(place, |place| place.storage = Storage { capacity, used });
@@ -362,21 +297,43 @@ impl Workers {
                 let machine = entry.resources.machine();
                 let holds = machine.holds(demand) && slot.0 < machine.slots;
                 let possible = holds && entry.state == WorkerState::Active;
-                if possible { LocationState::Possible } else { LocationState::Gone }
+                if possible || entry.state == WorkerState::Paused {
+                    LocationState::Possible
+                } else {
+                    LocationState::Gone
+                }
             }
         };
         match location.at {
             LocationTarget::Worker(worker) => of_worker(worker, SlotId(0)),
             LocationTarget::Slot(worker, slot) => of_worker(worker, slot),
             LocationTarget::Place(_) if self.is_complete => {
-                let holds = self.find_for_reservation(demand, Some(location.at)).is_some();
+                let holds = self.may_hold(demand, Some(location.at));
                 if holds { LocationState::Possible } else { LocationState::Gone }
             }
-            LocationTarget::Place(place) => match self.place_of(place) {
-                Some(place) if place.existed && place.active == 0 => LocationState::Gone,
+            LocationTarget::Place(at) => match self.place_of(at) {
+                Some(place) if place.existed && place.active == 0 && !self.has_paused(Some(location.at)) => {
+                    LocationState::Gone
+                }
                 _ => LocationState::Possible,
             },
         }
+    }
+
+    /// Returns whether a task with this demand fits a worker at `target` that is there, now or later.
+    fn may_hold(&self, demand: Demand, target: Option<LocationTarget>) -> bool {
+        self.find_for_reservation(demand, target).is_some() || self.has_paused(target)
+    }
+
+    /// Returns whether a worker at `target` may have processors again.
+    fn has_paused(&self, target: Option<LocationTarget>) -> bool {
+        let is_at = |worker: &Worker| target.is_none_or(|target| target == LocationTarget::Place(worker.place));
+        self.all.iter().flatten().any(|worker| worker.state == WorkerState::Paused && is_at(worker))
+    }
+
+    /// Returns whether a task with this demand fits no worker that is there or may join.
+    pub fn never_holds(&self, demand: Demand) -> bool {
+        self.is_complete && !self.is_fixed && !self.may_hold(demand, None)
     }
 
     /// The least loaded worker on which a task with this demand can start now, of those at `target`

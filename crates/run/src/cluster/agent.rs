@@ -11,6 +11,7 @@
 use super::agent_service::AgentService;
 use super::host_inputs;
 use super::host_tools::HostTools;
+use super::mailbox::Mailbox;
 use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, AgentTree, line};
 use crate::attempt::HostContext;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
@@ -283,14 +284,11 @@ impl AgentHost {
         let same: HashSet<DataId> = same_inputs.into_iter().collect();
         let fixed = start.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
         let own = (RUN_VARIABLE.to_owned(), setup.name.clone());
-        let service = AgentService::new(
-            listener,
-            HostRunner::new(context, copies_max),
-            same,
-            fixed.chain([own]).collect(),
-            setup.orphan_wait,
-        );
-        Ok((service, ready))
+        let (runner, variables) = (HostRunner::new(context, copies_max), fixed.chain([own]).collect());
+        let service = AgentService::new(listener, runner, same, variables, setup.orphan_wait);
+        // The first node's agent is beside the run.
+        let mailbox = (!start.only_stores).then(|| Mailbox::of_agent(pool, &setup.name));
+        Ok((service.with_mailbox(mailbox), ready))
     }
 
     fn memory_groups(&mut self, start: &AgentStart) -> Option<Arc<MemoryGroups>> {

@@ -2,9 +2,11 @@
 //! the worker that came last.
 //!
 //! Outcomes are kept until the run has acknowledged them. A worker or the whole Dask cluster may
-//! die meanwhile: the next worker that connects gets them again.
+//! die meanwhile: the next worker that connects gets them again. While none is there, or nothing
+//! comes through it, lines go through the pool.
 
-use super::messages::{BEAT, FromAgent, ToAgent, line};
+use super::mailbox::Mailbox;
+use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, line};
 use crate::attempt::Environment;
 use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// Time that attempts get to end when the run is over, beyond their grace.
@@ -52,9 +54,20 @@ pub struct AgentService {
     /// Attempts that were stopped before their orders came.
     stopped: HashSet<AttemptKey>,
     next_number: u64,
+    /// Environment of the worker that came last, for orders that come through the pool.
+    environment: Arc<Environment>,
+    /// Letters through the pool; `None` without one, and while they are exchanged.
+    mailbox: Option<Mailbox>,
+    exchanging: JoinSet<(Mailbox, Vec<String>)>,
+    /// Time of the last line of a worker.
+    last_line: Instant,
+    /// Time of the last line of the run, by whatever way.
     last_heard: Instant,
     over: bool,
 }
+
+/// Number that stands for the pool among the connections.
+const MAILBOX: u64 = 0;
 
 /// A worker's connection.
 #[derive(Debug)]
@@ -88,9 +101,19 @@ impl AgentService {
             ended: HashSet::new(),
             stopped: HashSet::new(),
             next_number: 1,
+            environment: Arc::default(),
+            mailbox: None,
+            exchanging: JoinSet::new(),
+            last_line: Instant::now(),
             last_heard: Instant::now(),
             over: false,
         }
+    }
+
+    /// Lets lines go through the pool while no worker brings them.
+    #[must_use]
+    pub fn with_mailbox(self, mailbox: Option<Mailbox>) -> Self {
+        Self { mailbox, ..self }
     }
 
     /// Serves until the run is over or is not heard of for too long, or the node has ended.
@@ -109,6 +132,7 @@ impl AgentService {
                     }
                 }
                 Some((from, text)) = lines.recv() => self.on_line(from, text),
+                Some(exchanged) = self.exchanging.join_next() => self.on_exchanged(exchanged),
                 outcome = poll_fn(|context| self.runner.poll_outcome(context)) => self.on_outcome(outcome),
                 _ = beat.tick() => {
                     // The run trusts failures that come before a beat, so that one says that the
@@ -164,8 +188,13 @@ impl AgentService {
             }
             return;
         };
+        self.last_line = Instant::now();
+        self.on_text(from, &text);
+    }
+
+    fn on_text(&mut self, from: u64, text: &str) {
         self.last_heard = Instant::now();
-        match serde_json::from_str(&text) {
+        match serde_json::from_str(text) {
             Ok(message) => self.on_message(from, message),
             Err(error) => tracing::warn!("a line that is no message: {error}"),
         }
@@ -176,8 +205,9 @@ impl AgentService {
             ToAgent::Hello { environment, .. } => {
                 let merged = environment.into_iter().chain(self.fixed.clone()).collect::<BTreeMap<_, _>>();
                 let environment = merged.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+                self.environment = Arc::new(environment);
                 if let Some(worker) = self.connections.get_mut(&from) {
-                    worker.environment = Arc::new(environment);
+                    worker.environment = self.environment.clone();
                 }
                 self.listen_through(from);
             }
@@ -231,7 +261,8 @@ impl AgentService {
         if !has_all {
             order.inputs.iter_mut().for_each(|input| input.bound = None);
         }
-        let environment = self.connections.get(&from).map(|worker| worker.environment.clone()).unwrap_or_default();
+        let worker = self.connections.get(&from);
+        let environment = worker.map_or_else(|| self.environment.clone(), |worker| worker.environment.clone());
         self.runner.start(order, environment);
     }
 
@@ -252,16 +283,57 @@ impl AgentService {
 
     fn beat(&mut self) {
         self.runner.check_copies();
-        self.send(line(&FromAgent::Beat { running: self.runner.running().collect() }));
+        self.send(self.beat_line());
+        if self.is_cut_off()
+            && let Some(mut mailbox) = self.mailbox.take()
+        {
+            let lines = self.letter(self.beat_line());
+            self.exchanging.spawn(async move {
+                let lines = mailbox.exchange(lines).await;
+                (mailbox, lines)
+            });
+        }
         if self.last_heard.elapsed() > self.orphan_wait {
             tracing::warn!("nothing of the run has come for {:.0} s", self.orphan_wait.as_secs_f64());
             self.over = true;
         }
     }
 
+    fn beat_line(&self) -> String {
+        line(&FromAgent::Beat { running: self.runner.running().collect() })
+    }
+
+    /// Returns whether no worker brings lines of the run.
+    fn is_cut_off(&self) -> bool {
+        self.listening.is_none() || self.last_line.elapsed() > SILENCE
+    }
+
+    /// All that the run may not know yet.
+    fn letter(&self, last: String) -> Vec<String> {
+        self.outcomes.iter().map(|(_, text)| text.clone()).chain([last]).collect()
+    }
+
+    fn on_exchanged(&mut self, exchanged: Result<(Mailbox, Vec<String>), JoinError>) {
+        let (mailbox, lines) = exchanged.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        self.mailbox = Some(mailbox);
+        for text in lines {
+            self.on_text(MAILBOX, &text);
+        }
+    }
+
     /// Tells that nothing is left on this host.
-    pub async fn tell_over(self) {
+    pub async fn tell_over(mut self) {
         self.send(line(&FromAgent::Over));
+        let tell = async {
+            if let Some(exchanged) = self.exchanging.join_next().await {
+                self.on_exchanged(exchanged);
+            }
+            let (letter, is_cut_off) = (self.letter(line(&FromAgent::Over)), self.is_cut_off());
+            if let Some(mailbox) = self.mailbox.as_mut().filter(|_| is_cut_off) {
+                mailbox.write(letter).await;
+            }
+        };
+        let _ = tokio::time::timeout(TELL_WAIT, tell).await;
         let Self { connections, senders, .. } = self;
         drop(connections);
         // The lines are written when the senders have ended.

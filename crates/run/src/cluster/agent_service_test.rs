@@ -4,6 +4,7 @@
 use super::AgentService;
 use crate::attempt::HostContext;
 use crate::checked_workflow::CheckedWorkflow;
+use crate::cluster::mailbox::Mailbox;
 use crate::cluster::messages::{FromAgent, ToAgent, line};
 use crate::host_runner::HostRunner;
 use crate::layout::{AttemptPlace, RunLayout};
@@ -13,6 +14,7 @@ use flow::TaskId;
 use report::ReasonKind;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -131,6 +133,42 @@ async fn outcomes_come_to_the_next_worker_until_they_are_acknowledged() {
         third.tell(&ToAgent::End).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn lines_go_through_the_pool_while_no_worker_brings_them() {
+    let root = tempfile::tempdir().expect("made");
+    let (socket, log) = (root.path().join("agent"), root.path().join("log"));
+    let settings = node::NodeSettings::new(base::ByteSize::mib(32));
+    let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
+    let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
+    let mailbox = Mailbox::of_agent(pool.clone(), "r-h1");
+    let mut service = service(&socket, Duration::from_mins(10)).with_mailbox(Some(mailbox));
+    let run = async {
+        let mut worker = Worker::connect(&socket, "tide", &log).await;
+        worker.tell(&ToAgent::Order(Box::new(order(0, 1)))).await;
+        worker.outcome().await;
+        drop(worker);
+        let mut mailbox = Mailbox::of_run(pool.clone(), "r-h1");
+        let letter = |ack, message| vec![line(&ToAgent::Ack(ack)), line(&message)];
+        let mut heard = Vec::new();
+        while heard.len() < 2 {
+            for text in mailbox.exchange(letter(0, ToAgent::Order(Box::new(order(1, 1))))).await {
+                if let FromAgent::Ended { number, outcome, .. } = serde_json::from_str(&text).expect("a message")
+                    && !heard.contains(&(number, outcome.task, outcome.exit_code))
+                {
+                    heard.push((number, outcome.task, outcome.exit_code));
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(heard, [(1, TaskId(0), Some(0)), (2, TaskId(1), Some(0))], "in the environment of the last worker");
+        mailbox.write(letter(2, ToAgent::End)).await;
+    };
+    tokio::join!(service.serve(CancellationToken::new(), None), run);
+    service.tell_over().await;
+    let last = Mailbox::of_run(pool, "r-h1").exchange(Vec::new()).await;
+    assert_eq!(last, [line(&FromAgent::Over)], "all outcomes were acknowledged");
 }
 
 #[tokio::test]

@@ -7,11 +7,15 @@
 //! attempt has a directory of its own.
 //!
 //! While the connection to the Dask scheduler is cut, leases do not end: agents and nodes go on.
+//!
+//! A host whose last worker has left, or is about to leave, gets no more orders until it has a worker
+//! again. Its agent ends what runs there, and keeps the node; lines go through the pool meanwhile.
 
 use super::agent_link::AgentLink;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
 use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
-use super::messages::{FromAgent, ToAgent, key_text, line};
+use super::mailbox::Mailbox;
+use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, agent_name, key_text, line};
 use crate::executor::{Executor, ExecutorEvent};
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
@@ -24,9 +28,11 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use vfs::Vfs;
 
-/// Interval between two messages to an agent that has nothing to do.
-const BEAT: Duration = Duration::from_secs(2);
+/// Interval between two letters to an agent that should end.
+const LETTER_INTERVAL: Duration = Duration::from_millis(500);
 /// Time after which an order that its agent does not know is sent again.
 const RESEND_AFTER: Duration = Duration::from_secs(4);
 /// Time that the agents get to end.
@@ -40,6 +46,7 @@ const NODELESS: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct ClusterExecutor {
     carrier: Carrier,
+    pool: Vfs,
     first: FirstAgent,
     first_node: NodeId,
     _registration: PoolRegistration,
@@ -52,13 +59,26 @@ pub struct ClusterExecutor {
     joined: (UnboundedSender<JoinResult>, UnboundedReceiver<JoinResult>),
     /// Number of agents that start now.
     starting: usize,
+    /// Letters that are exchanged now, with the lines of the agents'.
+    exchanging: JoinSet<(WorkerId, Mailbox, Vec<String>)>,
     events: VecDeque<ExecutorEvent>,
     lease: Duration,
     next_worker: u32,
     last_beat: Instant,
-    /// True while the scheduler cannot be reached.
-    cut: bool,
+    connection: DaskConnection,
+    /// True while agents are told to end.
+    ending: bool,
     failed: bool,
+}
+
+/// The way to the Dask scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DaskConnection {
+    Open,
+    /// The scheduler cannot be reached now.
+    Cut,
+    /// The carrier has ended.
+    Gone,
 }
 
 /// The end of the start of an agent.
@@ -69,7 +89,13 @@ type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
 struct ExecutorHost {
     name: String,
     place: PlaceId,
+    /// Number of threads of its workers; 0 while it has none.
+    threads: u32,
+    /// Letters through the pool; `None` while they are exchanged.
+    mailbox: Option<Mailbox>,
     running: HashMap<AttemptKey, RunningOrder>,
+    /// Attempts that were stopped.
+    stopped: HashSet<AttemptKey>,
     /// Orders that wait for the end of the current decision.
     to_send: Vec<AttemptKey>,
     last_heard: Instant,
@@ -77,6 +103,18 @@ struct ExecutorHost {
     last_beat: Instant,
     /// Number of the last outcome that came.
     acknowledged: u64,
+}
+
+impl ExecutorHost {
+    /// All that its agent may not know yet.
+    fn letter(&self, ends: bool) -> Vec<String> {
+        let unknown = self.running.values().filter(|order| order.since.elapsed() > RESEND_AFTER);
+        let orders = unknown.map(|order| order.line.clone());
+        let stops = self.stopped.iter().map(|key| line(&ToAgent::Stop(*key)));
+        let ack = std::iter::once(line(&ToAgent::Ack(self.acknowledged)));
+        let last = if ends { ToAgent::End } else { ToAgent::Beat };
+        ack.chain(stops).chain(orders).chain([line(&last)]).collect()
+    }
 }
 
 /// An order that was sent.
@@ -91,9 +129,10 @@ impl ClusterExecutor {
     /// An executor for a cluster that was just formed. An agent that is not heard for the time
     /// `lease` is lost.
     pub fn new(cluster: FormedCluster, lease: Duration) -> Self {
-        let FormedCluster { carrier, hosts, joining, first, first_node, registration, pool: _ } = cluster;
+        let FormedCluster { carrier, hosts, joining, first, first_node, registration, pool } = cluster;
         let mut executor = Self {
             carrier,
+            pool,
             first,
             first_node,
             _registration: registration,
@@ -103,11 +142,13 @@ impl ClusterExecutor {
             present: Vec::new(),
             joined: unbounded_channel(),
             starting: 0,
+            exchanging: JoinSet::new(),
             events: VecDeque::new(),
             lease,
             next_worker: 0,
             last_beat: Instant::now(),
-            cut: false,
+            connection: DaskConnection::Open,
+            ending: false,
             failed: false,
         };
         for host in hosts {
@@ -128,13 +169,16 @@ impl ClusterExecutor {
     fn add_host(&mut self, formed: FormedHost) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
-        let FormedHost { host, node, ready } = formed;
+        let FormedHost { host, number, node, ready } = formed;
         let place = PlaceId(node.unwrap_or(NODELESS + worker.0));
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
         let added = ExecutorHost {
             name: host.host.clone(),
             place,
+            threads: capacity.slots,
+            mailbox: Some(Mailbox::of_run(self.pool.clone(), &agent_name(&self.joining.run_id, number))),
             running: HashMap::new(),
+            stopped: HashSet::new(),
             to_send: Vec::new(),
             last_heard: Instant::now(),
             last_beat: Instant::now(),
@@ -160,16 +204,19 @@ impl ClusterExecutor {
                 self.send_again(&host, &keys);
             }
             FromCarrier::Cut { why } => {
-                self.cut = true;
+                self.connection = DaskConnection::Cut;
                 self.warn(format!("the Dask scheduler cannot be reached: {why}; tasks that run go on"));
             }
             FromCarrier::Opened { .. } => {
-                self.cut = false;
+                self.connection = DaskConnection::Open;
                 // Give agents the time of a lease to be heard again.
                 self.hosts.values_mut().for_each(|host| host.last_heard = Instant::now());
             }
             FromCarrier::Failed { message, .. } => self.fail(message),
-            FromCarrier::Gone(why) => self.fail(format!("the connection to Dask has ended: {why}")),
+            FromCarrier::Gone(why) => {
+                self.connection = DaskConnection::Gone;
+                self.fail(format!("the connection to Dask has ended: {why}"));
+            }
             FromCarrier::Said { .. } => {}
         }
     }
@@ -190,10 +237,30 @@ impl ClusterExecutor {
         // A host that comes back gets another chance.
         self.not_joined.retain(|name| present.contains(name));
         self.present.clone_from(&hosts);
+        self.resize(&hosts);
         for host in hosts {
             if self.worker_at(&host.host).is_none() && self.not_joined.insert(host.host.clone()) {
                 self.join(host);
             }
+        }
+    }
+
+    /// Follows the number of threads of hosts. One that is not there has no workers now.
+    fn resize(&mut self, hosts: &[ClusterHost]) {
+        let mut left = Vec::new();
+        for (worker, host) in &mut self.hosts {
+            let now = hosts.iter().find(|now| now.host == host.name).map_or(0, |now| now.threads.max(1));
+            if now == host.threads {
+                continue;
+            }
+            host.threads = now;
+            self.events.push_back(ExecutorEvent::Resized { worker: *worker, slots: now });
+            if now == 0 {
+                left.push(host.name.clone());
+            }
+        }
+        for name in left {
+            self.warn(format!("{name} has no Dask worker any more: it ends its tasks, and gets no new ones"));
         }
     }
 
@@ -215,7 +282,7 @@ impl ClusterExecutor {
                 link.set_up(&setup).await?;
                 link.start(&start).await
             };
-            let formed = started.await.map(|ready| FormedHost { host: host.clone(), node: None, ready });
+            let formed = started.await.map(|ready| FormedHost { host: host.clone(), number, node: None, ready });
             let _ = done.send((host, formed));
         });
     }
@@ -247,6 +314,7 @@ impl ClusterExecutor {
         match message {
             FromAgent::Ended { number, outcome, .. } => {
                 host.acknowledged = host.acknowledged.max(number);
+                host.stopped.remove(&(outcome.task, outcome.attempt));
                 if host.running.remove(&(outcome.task, outcome.attempt)).is_some() {
                     self.events.push_back(ExecutorEvent::Ended(outcome));
                 }
@@ -284,6 +352,10 @@ impl ClusterExecutor {
         for host in self.hosts.values_mut() {
             let now = Instant::now();
             let (mut lines, mut keys) = (Vec::new(), Vec::new());
+            if host.threads == 0 {
+                // Those that its agent does not know go through the pool.
+                host.to_send.clear();
+            }
             for key in std::mem::take(&mut host.to_send) {
                 let Some(order) = host.running.get_mut(&key) else { continue };
                 order.since = now;
@@ -303,13 +375,40 @@ impl ClusterExecutor {
             let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::Beat)];
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
+        self.exchange_letters();
         if self.first.try_send(&ToAgent::Beat).is_err() {
             self.fail("the first node of the pool, beside this run, has ended".to_owned());
         }
     }
 
+    /// Exchanges letters with the agents from which no worker brings lines.
+    fn exchange_letters(&mut self) {
+        for (worker, host) in &mut self.hosts {
+            let is_silent =
+                host.threads == 0 || self.connection == DaskConnection::Gone || host.last_heard.elapsed() > SILENCE;
+            if !is_silent {
+                continue;
+            }
+            let Some(mut mailbox) = host.mailbox.take() else { continue };
+            let (worker, lines) = (*worker, host.letter(self.ending));
+            self.exchanging.spawn(async move {
+                let lines = mailbox.exchange(lines).await;
+                (worker, mailbox, lines)
+            });
+        }
+    }
+
+    fn on_letter(&mut self, (worker, mailbox, lines): (WorkerId, Mailbox, Vec<String>)) {
+        let Some(host) = self.hosts.get_mut(&worker) else { return };
+        host.mailbox = Some(mailbox);
+        let name = host.name.clone();
+        for text in lines {
+            self.on_line(&name, &text);
+        }
+    }
+
     fn end_leases(&mut self) {
-        if self.cut {
+        if self.connection != DaskConnection::Open {
             return;
         }
         let lease = self.lease;
@@ -345,36 +444,44 @@ impl ClusterExecutor {
         while let Poll::Ready(Some(joined)) = self.joined.1.poll_recv(context) {
             self.on_joined(joined);
         }
+        while let Poll::Ready(Some(exchanged)) = self.exchanging.poll_join_next(context) {
+            self.on_letter(exchanged.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+        }
     }
 
     /// Ends all agents with their nodes, and the carrier.
     pub async fn close(mut self) {
         let now = tokio::time::Instant::now();
         let (until, starting_until) = (now + END_WAIT, now + START_WAIT);
+        // No other agent starts where one is over.
+        self.present.clear();
+        self.ending = true;
         let mut told = HashSet::new();
-        while !self.failed {
+        let mut letters = tokio::time::interval(LETTER_INTERVAL);
+        // Without the first node the pool has no letters.
+        while !self.first.has_ended() {
             let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
             for worker in untold {
                 self.tell_end(worker);
             }
-            if (self.hosts.is_empty() && self.starting == 0) || self.cut {
+            if self.hosts.is_empty() && (self.starting == 0 || self.connection == DaskConnection::Gone) {
                 break;
             }
             // An agent that starts is soon there, or its host is not.
             let until = if self.hosts.is_empty() { starting_until } else { until };
-            let event = tokio::select! {
-                message = self.carrier.messages.recv() => message,
-                Some(joined) = self.joined.1.recv() => {
-                    self.on_joined(joined);
-                    continue;
+            tokio::select! {
+                message = self.carrier.messages.recv(), if self.connection != DaskConnection::Gone => match message {
+                    Some(FromCarrier::Hosts(_)) => {}
+                    // An agent that is over is lost, and is not there any more.
+                    Some(message) => self.on_message(message),
+                    None => self.connection = DaskConnection::Gone,
+                },
+                Some(joined) = self.joined.1.recv() => self.on_joined(joined),
+                Some(exchanged) = self.exchanging.join_next() => {
+                    self.on_letter(exchanged.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
                 }
-                () = tokio::time::sleep_until(until) => None,
-            };
-            match event {
-                Some(FromCarrier::Hosts(_)) => {}
-                // An agent that is over is lost, and is not there any more.
-                Some(message) => self.on_message(message),
-                None => break,
+                _ = letters.tick() => self.exchange_letters(),
+                () = tokio::time::sleep_until(until) => break,
             }
         }
         if self.first.send(&ToAgent::End).await.is_ok() {
@@ -383,8 +490,6 @@ impl ClusterExecutor {
     }
 
     fn tell_end(&mut self, worker: WorkerId) {
-        // No other agent starts where one is over.
-        self.present.clear();
         let host = &self.hosts[&worker];
         let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
         self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
@@ -402,9 +507,11 @@ impl Executor for ClusterExecutor {
 
     fn stop(&mut self, worker: WorkerId, task: TaskId, attempt: u32) {
         self.flush();
-        if let Some(host) = self.hosts.get(&worker) {
+        if let Some(host) = self.hosts.get_mut(&worker) {
+            host.stopped.insert((task, attempt));
             let lines = vec![line(&ToAgent::Stop((task, attempt)))];
-            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
+            let host = host.name.clone();
+            self.handle().send(ToCarrier::Post { host, lines });
         }
     }
 

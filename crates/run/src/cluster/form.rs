@@ -8,7 +8,7 @@
 use super::agent_link::{AgentLink, bootstrap_channel};
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
 use super::host_inputs;
-use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, ToAgent, line};
+use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, ToAgent, agent_name, line};
 use super::tool_trees::ToolTrees;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
@@ -62,6 +62,8 @@ pub struct FormedCluster {
 pub struct FormedHost {
     /// The host, with its workers.
     pub host: ClusterHost,
+    /// Number of its agent.
+    pub number: u32,
     /// Number of its node; `None` if it joined later and only computes.
     pub node: Option<u32>,
     /// What its agent told.
@@ -97,6 +99,11 @@ impl FirstAgent {
     /// Sends a message if that needs no waiting.
     pub fn try_send(&mut self, message: &ToAgent) -> std::io::Result<()> {
         self.stream.try_write(format!("{}\n", line(message)).as_bytes()).map(drop)
+    }
+
+    /// Returns whether the agent has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits until the agent has ended.
@@ -154,6 +161,7 @@ pub async fn form(
     let first = start_first(first, &start).await.map_err(one)?;
     let formed = ready.into_iter().map(|(index, ready)| FormedHost {
         host: hosts[index].clone(),
+        number: u32::try_from(index + 1).unwrap_or(u32::MAX),
         node: u32::try_from(index + 1).ok(),
         ready,
     });
@@ -286,7 +294,7 @@ async fn set_up_agents(
 
 /// The setup of the agent with a number.
 pub fn agent_setup(run_id: &str, number: u32, node: Option<u32>, orphan_wait: Duration) -> AgentSetup {
-    AgentSetup { version: env!("CARGO_PKG_VERSION").to_owned(), name: format!("{run_id}-h{number}"), node, orphan_wait }
+    AgentSetup { version: env!("CARGO_PKG_VERSION").to_owned(), name: agent_name(run_id, number), node, orphan_wait }
 }
 
 /// Starts the pool on the agents' nodes and on a first one beside the run. Returns the agents, and

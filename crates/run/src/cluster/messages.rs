@@ -221,8 +221,16 @@ pub enum FromAgent {
     Over,
 }
 
-/// Interval of the agent's beats.
+/// Interval of the beats of the run and of agents.
 pub const BEAT: Duration = Duration::from_secs(2);
+/// Time without a line of the other side after which each side looks for letters in the pool:
+/// three beats.
+pub const SILENCE: Duration = Duration::from_secs(6);
+
+/// Name of an agent of a run.
+pub fn agent_name(run_id: &str, number: u32) -> String {
+    format!("{run_id}-h{number}")
+}
 
 /// The key of an order, as the carrier knows it.
 pub fn key_text((task, attempt): AttemptKey) -> String {

@@ -11,6 +11,7 @@
 //! - `agent_link`: the dialogue in which an agent starts
 //! - `form`: forms the pool of the hosts that are there
 //! - `cluster_executor`: gives orders, and watches leases
+//! - `mailbox`: the same messages through the pool while no worker carries them
 //! - `agent`, `agent_service`: the other side: one process on each host
 //! - `host_inputs`: inputs that a host has itself
 //! - `tool_trees`: tools' files on their way into the pool
@@ -24,6 +25,7 @@ mod dask_carrier;
 mod form;
 mod host_inputs;
 mod host_tools;
+mod mailbox;
 mod messages;
 mod tool_trees;
 mod tree_copy;

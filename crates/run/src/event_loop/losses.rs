@@ -20,6 +20,11 @@ impl EventLoop<'_> {
                 }
                 self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
             }
+            ExecutorEvent::Resized { worker, slots } => {
+                self.recorder.resized(worker, slots);
+                self.context.places.set_leaving(worker, slots == 0);
+                self.send_event(SchedulerEvent::ResizeWorker { worker, slots });
+            }
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
             ExecutorEvent::Warning(text) => self.warn(text),
             ExecutorEvent::Failed(text) => {

@@ -26,6 +26,15 @@ impl Scheduler {
         self.on_worker_gone(worker);
     }
 
+    pub(super) fn on_resize_worker(&mut self, worker: WorkerId, slots: u32) {
+        self.workers.resize(worker, slots);
+        // Forgets reservations that the worker is too small for now.
+        self.on_worker_gone(worker);
+        if self.workers.is_active(worker) {
+            self.policy.on_free(worker, &self.workers);
+        }
+    }
+
     /// The tasks of a lost worker become ready again. Losses count no attempt, as messages of a
     /// queue become visible again after a time-out (paper 003, section 5).
     pub(super) fn on_lost_worker(&mut self, worker: WorkerId, context: &mut EventContext) {
@@ -41,12 +50,29 @@ impl Scheduler {
     fn on_worker_gone(&mut self, worker: WorkerId) {
         let tasks = self.policy.on_worker_gone(worker, &self.workers);
         self.fail_unlocatable(tasks);
+        self.fail_homeless();
     }
 
     pub(super) fn on_no_more_workers(&mut self) {
         self.workers.complete();
         let tasks = self.policy.take_unlocatable(&self.workers);
         self.fail_unlocatable(tasks);
+        self.fail_homeless();
+    }
+
+    /// Fails ready tasks that no worker can hold any more.
+    fn fail_homeless(&mut self) {
+        if !self.workers.is_complete() || self.stopped.is_some() {
+            return;
+        }
+        for task in (0..self.table.len()).map(TaskId) {
+            let is_held = self.policy.get(task).is_some();
+            if let Some(cause) = self.lost_location(task).filter(|_| is_held) {
+                self.policy.remove(task);
+                self.space.forget_ready(task);
+                self.failing.push_back((task, cause));
+            }
+        }
     }
 
     /// Fails ready tasks whose only location is gone.
@@ -69,10 +95,13 @@ impl Scheduler {
         self.fail_attempt(task, true, context);
     }
 
-    /// The cause of a task's failure if it may run at one location only and that is gone.
+    /// The cause of a task's failure if the only location where it may run is gone, or no worker is
+    /// or will be large enough.
     pub(super) fn lost_location(&self, task: TaskId) -> Option<FailureCause> {
-        let location = self.targets.get(&task).filter(|location| location.hard)?;
         let demand = self.table.row(task)?.demand;
+        let Some(location) = self.targets.get(&task).filter(|location| location.hard) else {
+            return self.workers.never_holds(demand).then_some(FailureCause::NoWorker);
+        };
         let is_gone = self.workers.location_state(*location, demand) == LocationState::Gone;
         is_gone.then_some(FailureCause::NoSuchLocation { at: location.at })
     }
