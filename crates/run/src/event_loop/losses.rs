@@ -20,6 +20,7 @@ impl EventLoop<'_> {
                 }
                 self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
             }
+            ExecutorEvent::Copies { place, copies } => self.on_copies(place, copies),
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
             ExecutorEvent::Warning(text) => self.warn(text),
             ExecutorEvent::Failed(text) => {
@@ -54,12 +55,16 @@ impl EventLoop<'_> {
             self.recorder.attempt_lost(attempt.task, worker);
         }
         self.recorder.worker_lost(worker);
+        if let Some(place) = self.context.places.place_of_worker(worker) {
+            self.lose_copies(place);
+        }
         for data in self.context.places.lose(worker) {
             // It is exported when it is there again.
             let leaving = self.leaving.remove(&data);
             if let (Some(true), Some(files)) = (leaving, &self.context.files) {
                 files.retract_removal(self.scheduler.bytes_of(data));
             }
+            self.drop_copies(data);
             let needed = leaving.is_some();
             self.send_event(SchedulerEvent::LostData { data, needed });
         }
