@@ -103,6 +103,10 @@ class Network:
         """Disconnects a host in both directions, like an unplugged cable."""
         ip("link", "set", f"{self.mark}v{host + 1}", "down")
 
+    def sent_bytes(self, host: int) -> int:
+        """Bytes that a host has sent to others so far."""
+        return int(Path(f"/sys/class/net/{self.mark}v{host + 1}/statistics/rx_bytes").read_text())
+
     def inside(self, host: int, *words: str | Path) -> list[str]:
         """A command line that runs a command on a host."""
         # `ip netns exec` would copy all mounts of the machine into a namespace of its own, and a mount

@@ -6,7 +6,7 @@
 //!             +---------+--------+-> discard, and a failure that says what to do
 //! ```
 
-use crate::cluster::HostTools;
+use crate::cluster::{HostTools, InputCopies};
 use crate::memory_limits::MemoryLimits;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
@@ -42,6 +42,8 @@ pub struct HostContext {
     pub workspace: Option<Workspace>,
     /// Tools of this host with their files; `None` where they are those of the run itself.
     pub tools: Option<HostTools>,
+    /// Copies of inputs at the node of this host; `None` if it has no node, or all data.
+    pub copies: Option<Arc<InputCopies>>,
     /// Working directory of tasks that have no directory of their own.
     pub default_cwd: PathBuf,
     /// Time between SIGTERM and SIGKILL.
@@ -66,7 +68,17 @@ pub async fn run(
 ) -> AttemptOutcome {
     let mut outcome = AttemptOutcome::blank(order.task, order.attempt);
     let ordered = Instant::now();
-    outcome.result = context.perform((&order, &environment), cancel, &mut outcome).await;
+    outcome.result = match (&context.copies, &context.workspace) {
+        (Some(copies), Some(workspace)) => {
+            let mut order = AttemptOrder::clone(&order);
+            let mut used = copies.acquire(&mut order, workspace, &cancel).await;
+            outcome.cached = std::mem::take(&mut used.cached);
+            let result = context.perform((&order, &environment), cancel, &mut outcome).await;
+            copies.release(used).await;
+            result
+        }
+        _ => context.perform((&order, &environment), cancel, &mut outcome).await,
+    };
     outcome.prepared = ordered.elapsed().saturating_sub(outcome.ran);
     outcome
 }

@@ -1,14 +1,16 @@
 //! Places on a cluster: the node of each worker, how full nodes are, and where data lies.
 
+use crate::host_copies::HostCopies;
 use crate::usage_refresh::NodeUsages;
 use flow::DataId;
 use placement::NodeId;
 use sched::{PlaceId, WorkerId};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use wire::SpaceUsage;
 
 /// Share of a node's memory that may be used before the outputs of its tasks go elsewhere, in
 /// percent. The scheduler avoids such places too.
-const FULL_PERCENT: u64 = 90;
+pub const FULL_PERCENT: u64 = 90;
 
 /// The nodes of a cluster's workers, and the place of each member that a task wrote. Empty for a
 /// run on one host.
@@ -22,6 +24,8 @@ pub struct DataPlaces {
     leaving: HashSet<PlaceId>,
     usages: NodeUsages,
     data: HashMap<DataId, NodeId>,
+    /// The copies of data at the nodes. They count as free: they go before anything waits for space.
+    pub copies: HostCopies,
 }
 
 impl DataPlaces {
@@ -59,12 +63,19 @@ impl DataPlaces {
         let own = self.nodes.iter().find(|node| node.0 == place.0).copied();
         let has_room = |node: &NodeId| {
             let usage = self.usages.of(*node);
-            usage.is_none_or(|usage| usage.used <= usage.capacity / 100 * FULL_PERCENT)
+            usage.is_none_or(|usage| self.used_at(*node, usage) <= usage.capacity / 100 * FULL_PERCENT)
         };
-        let free = |node: &NodeId| self.usages.of(*node).map_or(0, |usage| usage.capacity.saturating_sub(usage.used));
+        let free = |node: &NodeId| {
+            self.usages.of(*node).map_or(0, |usage| usage.capacity.saturating_sub(self.used_at(*node, usage)))
+        };
         let stays = |node: &NodeId| !self.leaving.contains(&PlaceId(node.0));
         let emptiest = || self.nodes.iter().copied().max_by_key(|node| (stays(node), free(node)));
         own.filter(|node| !elsewhere && has_room(node)).or_else(emptiest).or(own)
+    }
+
+    /// Bytes that are used at a node, without those of copies.
+    fn used_at(&self, node: NodeId, usage: SpaceUsage) -> u64 {
+        usage.used.saturating_sub(self.copies.bytes_at(PlaceId(node.0)))
     }
 
     /// Records where a member was written.
@@ -86,7 +97,7 @@ impl DataPlaces {
     pub fn states(&self) -> impl Iterator<Item = (PlaceId, u64, u64)> + '_ {
         let state = |node: &NodeId| {
             let usage = self.usages.of(*node)?;
-            Some((PlaceId(node.0), usage.capacity, usage.used))
+            Some((PlaceId(node.0), usage.capacity, self.used_at(*node, usage)))
         };
         self.nodes.iter().filter_map(state)
     }
@@ -107,7 +118,6 @@ impl DataPlaces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::SpaceUsage;
 
     fn usage(used: u64) -> SpaceUsage {
         SpaceUsage { capacity: 1000, used, ..SpaceUsage::default() }
@@ -136,6 +146,9 @@ mod tests {
         assert_eq!(node(&places, 9, false), Some(3), "node 1 is on a host that leaves");
         places.set_leaving(WorkerId(0), false);
         assert_eq!(node(&DataPlaces::default(), 0, false), None, "a run on one host");
+        places.copies.update(PlaceId(2), [(DataId(0), 60)]);
+        assert_eq!(node(&places, 1, false), Some(2), "copies count as free");
+        assert!(places.states().any(|state| state == (PlaceId(2), 1000, 890)));
     }
 
     #[test]

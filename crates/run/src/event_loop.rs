@@ -10,6 +10,7 @@
 //!
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
+mod copies;
 mod growth;
 mod losses;
 
@@ -34,7 +35,7 @@ use crate::workspace::{OutputFile, WorkspaceError};
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use placement::NodeId;
-use report::{CapturedOutput, FailureReason, ReadBytes, ReasonKind};
+use report::{CapturedOutput, FailureReason, ReasonKind};
 use sched::{
     AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
     WorkerId,
@@ -211,7 +212,8 @@ impl<'a> EventLoop<'a> {
             self.send_event(SchedulerEvent::PlaceState { place, capacity, used });
         }
         if let Some(files) = &self.context.files {
-            let state = files.pool_state();
+            let mut state = files.pool_state();
+            state.used = state.used.saturating_sub(self.context.places.copies.bytes());
             self.send_event(SchedulerEvent::Pool(state));
         }
     }
@@ -250,8 +252,9 @@ impl<'a> EventLoop<'a> {
             SchedulerCommand::Retry { task, .. } => self.retry(task),
             SchedulerCommand::Failed { task, cause } => self.failed(task, cause),
             SchedulerCommand::Drop { data } => self.drop_member(data),
-            // Inputs that a host has cached go with the run.
-            SchedulerCommand::Clean { .. } | SchedulerCommand::Provide { .. } => {}
+            SchedulerCommand::Clean { worker, slot, task } => self.clean((worker, slot.0), task),
+            // Inputs stay in the pool until the end of the run.
+            SchedulerCommand::Provide { .. } => {}
             SchedulerCommand::Rejected { task, reason } => {
                 self.recorder.never_ran(task, FailureReason { text: reason.to_string(), ..FailureReason::default() });
             }
@@ -264,13 +267,12 @@ impl<'a> EventLoop<'a> {
         let place = AttemptPlace { attempt, node };
         self.running.insert(AttemptId { task, attempt }, PlacedAttempt { worker, slot, place, superseded: false });
         let why = self.start_details(task, worker, attempt);
-        if node.is_some() {
-            self.recorder.reads(task, ReadBytes { local: why.near, cached: 0, remote: why.far });
-        }
+        self.record_reads(task, worker, None);
         self.recorder.started(task, (worker, slot), attempt, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
-        let order = self.order(task, place);
+        let mut order = self.order(task, place);
+        self.mark_shared(worker, &mut order);
         self.executor.start(worker, order);
     }
 
@@ -340,6 +342,7 @@ impl<'a> EventLoop<'a> {
             }
             return self.send_event(SchedulerEvent::Failed { attempt: id, retry: true });
         }
+        self.record_reads(task, worker, Some(&attempt.outcome.cached));
         self.recorder.set_slot(task, (worker, slot));
         self.recorder.attempt(&attempt);
         let limit = self.context.flow.tool_of(task).resources.memory;
@@ -507,6 +510,7 @@ impl<'a> EventLoop<'a> {
     /// Drops a member after its last reader; one that is being exported is dropped after the
     /// export.
     fn drop_member(&mut self, data: DataId) {
+        self.drop_copies(data);
         self.announce_removal(data);
         match self.leaving.get_mut(&data) {
             Some(drop_after) => *drop_after = !self.context.keep,

@@ -20,6 +20,9 @@ pub trait Executor {
     /// Ends an attempt, if it still runs; its outcome follows.
     fn stop(&mut self, worker: WorkerId, task: TaskId, attempt: u32);
 
+    /// Removes the copies of members at a place, as soon as no attempt uses them.
+    fn drop_copies(&mut self, place: PlaceId, data: Vec<DataId>);
+
     /// The next event; pending while there is none.
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent>;
 
@@ -59,6 +62,13 @@ pub enum ExecutorEvent {
         /// Its slots.
         slots: u32,
     },
+    /// A place has copies of these members now, and of no others.
+    Copies {
+        /// The place.
+        place: PlaceId,
+        /// The members, with the bytes that each copy takes.
+        copies: Vec<(DataId, u64)>,
+    },
     /// A worker is gone, and so are the attempts that it ran: no event of them follows.
     Lost {
         /// The worker.
@@ -89,6 +99,8 @@ impl Executor for LocalExecutor {
     fn stop(&mut self, _: WorkerId, task: TaskId, attempt: u32) {
         self.runner.stop((task, attempt));
     }
+
+    fn drop_copies(&mut self, _: PlaceId, _: Vec<DataId>) {}
 
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent> {
         self.runner.poll_outcome(context).map(|outcome| ExecutorEvent::Ended(Box::new(outcome)))

@@ -1,6 +1,7 @@
 //! Host runner: the attempts that run on one host.
 
 use crate::attempt::{self, Environment, HostContext};
+use crate::cluster::InputCopies;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use base::ByteSize;
@@ -129,6 +130,11 @@ impl HostRunner {
             self.evicted = Some((largest, ByteSize(taken)));
             self.running[&largest].stop.cancel();
         }
+    }
+
+    /// Copies of inputs at the node of this host.
+    pub fn copies(&self) -> Option<&Arc<InputCopies>> {
+        self.context.copies.as_ref()
     }
 
     /// Gives up copies of tools' files that are not complete.

@@ -48,6 +48,7 @@ mod event_loop;
 mod executor;
 mod export;
 mod failure_text;
+mod host_copies;
 mod host_runner;
 mod keep_failed;
 mod layout;

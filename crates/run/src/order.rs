@@ -62,6 +62,13 @@ pub struct InputPlace {
     pub place: PathBuf,
     /// The host's file that is bound there; `None` if its bytes are in the pool.
     pub bound: Option<PathBuf>,
+    /// True if so many tasks have yet to read it that the host should make a copy, unless it lies
+    /// there.
+    pub is_shared: bool,
+    /// Path below the pool's root of the copy or link that the attempt reads instead. Only the host
+    /// knows it.
+    #[serde(skip)]
+    pub copy: Option<PathBuf>,
 }
 
 /// A member that an attempt writes.
@@ -88,7 +95,10 @@ impl AttemptOrder {
         let mut inputs: Vec<DataId> = flow.inputs(task).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        let input = |data| InputPlace { data, place: layout.member(flow, data), bound: bound(data) };
+        let input = |data| {
+            let (place, bound) = (layout.member(flow, data), bound(data));
+            InputPlace { data, place, bound, is_shared: false, copy: None }
+        };
         let directory = layout::attempt_dir(flow, task, place);
         let own = token(DIRECTORY, directory.as_os_str().len());
         let token_of = |data: DataId| match flow.writer_of(data) {

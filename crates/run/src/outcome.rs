@@ -1,7 +1,7 @@
 //! Outcome of an attempt: what the host that ran it reports.
 
 use crate::workspace::OutputFile;
-use flow::TaskId;
+use flow::{DataId, TaskId};
 use report::{CapturedOutput, ReasonKind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -54,6 +54,8 @@ pub struct AttemptOutcome {
     pub stdout: Option<CapturedOutput>,
     /// Captured standard error.
     pub stderr: Option<CapturedOutput>,
+    /// The inputs that it read at copies that others had made at its node.
+    pub cached: Vec<DataId>,
     /// True if the pool refused space to any task while this one ran. It is not known which task
     /// was refused; a needless warning does less harm than a missing one.
     pub refused: bool,
@@ -76,6 +78,7 @@ impl AttemptOutcome {
             peak_memory_bytes: None,
             stdout: None,
             stderr: None,
+            cached: Vec::new(),
             refused: false,
             result: Ok(Vec::new()),
         }

@@ -259,6 +259,7 @@ async fn provide_files(
 fn host_context(spec: &RunSpec, workspace: Option<Workspace>) -> HostContext {
     HostContext {
         tools: None,
+        copies: None,
         workspace,
         default_cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         grace: spec.grace,

@@ -232,11 +232,19 @@ impl Scheduler {
 
     /// The bytes of a task's inputs: those at a place, and those that are not there.
     pub fn input_bytes(&self, task: TaskId, place: PlaceId) -> (u64, u64) {
-        self.table.inputs(task).fold((0, 0), |(near, far), data| {
-            let bytes = self.space.size(data);
-            let is_near = self.locations.places(data).any(|at| at == place);
-            if is_near { (near + bytes, far) } else { (near, far + bytes) }
-        })
+        let add = |(near, far), (_, bytes, is_near)| if is_near { (near + bytes, far) } else { (near, far + bytes) };
+        self.inputs_at(task, place).fold((0, 0), add)
+    }
+
+    /// A task's inputs, with the bytes of each, and whether it or a copy is at a place.
+    pub fn inputs_at(&self, task: TaskId, place: PlaceId) -> impl Iterator<Item = (DataId, u64, bool)> + '_ {
+        let at = move |data| self.locations.places(data).any(|at| at == place);
+        self.table.inputs(task).map(move |data| (data, self.space.size(data), at(data)))
+    }
+
+    /// The number of tasks that read a datum and have not ended.
+    pub fn readers_left(&self, data: DataId) -> u32 {
+        self.table.datum(data).map_or(0, |datum| datum.readers)
     }
 
     /// The number of tasks in each state.

@@ -11,6 +11,7 @@
 use super::agent_service::AgentService;
 use super::host_inputs;
 use super::host_tools::HostTools;
+use super::input_copies::InputCopies;
 use super::mailbox::Mailbox;
 use super::messages::{AgentAnswer, AgentReady, AgentSetup, AgentStart, AgentTree, line};
 use crate::attempt::HostContext;
@@ -22,12 +23,13 @@ use crate::host_runner::HostRunner;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{self, MemoryLimits};
 use crate::storage_choice::{StorageChoice, ToolProgram, ToolSupport, choose};
-use crate::usage_refresh::keep_usage;
+use crate::usage_refresh::{NodeUsages, keep_usage};
 use base::Problem;
 use client::RetryPolicy;
 use exec::MemoryGroups;
 use flow::DataId;
 use mount::{Mount, MountOptions, PoolRegistration, RuntimeDir};
+use placement::NodeId;
 use report::AccessMode;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -232,7 +234,7 @@ impl AgentHost {
     ) -> Result<(AgentService, AgentReady), Problem> {
         let io_runtime = pool::io_runtime()?;
         let runtime = self.runtime.as_ref().expect("it was made with the host");
-        let pool = runtime.block_on(connect(pool_file))?;
+        let (pool, usages) = runtime.block_on(connect(pool_file))?;
         let mut tools = HostTools::find(&start.tools)?;
         let support = tool_support(start, &tools);
         let mut choice = if start.only_stores { no_access() } else { choose(start.storage, &support)? };
@@ -256,6 +258,8 @@ impl AgentHost {
             Some(workspace.with_host_paths())
         };
         provide_trees(&mut tools, (&start.trees, &pool), &mut self.registration)?;
+        let node = setup.node.filter(|_| workspace.is_some());
+        let copies = node.map(|node| InputCopies::new(pool.clone(), NodeId(node), usages));
         let limits = MemoryBudget::read();
         let copies_max = limits.copies().0;
         let groups = self.memory_groups(start);
@@ -263,6 +267,7 @@ impl AgentHost {
         let context = HostContext {
             workspace,
             tools: Some(tools),
+            copies,
             default_cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
             grace: start.grace,
             memory,
@@ -272,16 +277,10 @@ impl AgentHost {
         };
         let socket = directory.join("agent");
         let listener = listen(&socket)?;
-        let same_inputs: Vec<DataId> =
+        let same: HashSet<DataId> =
             start.inputs.iter().filter(|input| host_inputs::is_same(input)).map(|input| input.data).collect();
-        let ready = AgentReady {
-            socket,
-            mode: choice.mode,
-            line: choice.line,
-            same_inputs: same_inputs.clone(),
-            memory: limits.free(),
-        };
-        let same: HashSet<DataId> = same_inputs.into_iter().collect();
+        let same_inputs = same.iter().copied().collect();
+        let ready = AgentReady { socket, mode: choice.mode, line: choice.line, same_inputs, memory: limits.free() };
         let fixed = start.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
         let own = (RUN_VARIABLE.to_owned(), setup.name.clone());
         let (runner, variables) = (HostRunner::new(context, copies_max), fixed.chain([own]).collect());
@@ -321,10 +320,10 @@ impl Drop for NodeChild {
     }
 }
 
-async fn connect(pool_file: &Path) -> Result<Vfs, Problem> {
+async fn connect(pool_file: &Path) -> Result<(Vfs, NodeUsages), Problem> {
     let pool = Vfs::new(pool::connect(pool_file, RetryPolicy::default()).await?);
-    let _ = keep_usage(pool.clone()).await;
-    Ok(pool)
+    let usages = keep_usage(pool.clone()).await;
+    Ok((pool, usages))
 }
 
 fn listen(socket: &Path) -> Result<UnixListener, Problem> {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,9 @@ const END_WAIT: Duration = Duration::from_secs(20);
 
 /// Time that the last line may take.
 const TELL_WAIT: Duration = Duration::from_secs(2);
+
+/// Interval between two looks at whether copies of inputs should go for the space of the node.
+const RELIEF: Duration = Duration::from_millis(250);
 
 /// Serves the orders of one run on one host.
 #[derive(Debug)]
@@ -120,6 +124,8 @@ impl AgentService {
     pub async fn serve(&mut self, cancel: CancellationToken, mut node: Option<&mut Child>) {
         let (received, mut lines) = unbounded_channel();
         let mut beat = tokio::time::interval(BEAT);
+        let mut relief = tokio::time::interval(RELIEF);
+        let mut changes = self.runner.copies().map(|copies| copies.changes());
         let mut connection = 0;
         while !self.over {
             tokio::select! {
@@ -134,6 +140,12 @@ impl AgentService {
                 Some((from, text)) = lines.recv() => self.on_line(from, text),
                 Some(exchanged) = self.exchanging.join_next() => self.on_exchanged(exchanged),
                 outcome = poll_fn(|context| self.runner.poll_outcome(context)) => self.on_outcome(outcome),
+                () = changed(changes.as_mut()) => self.tell_copies(),
+                _ = relief.tick() => {
+                    if let Some(copies) = self.runner.copies() {
+                        copies.relieve();
+                    }
+                }
                 _ = beat.tick() => {
                     // The run trusts failures that come before a beat, so that one says that the
                     // node lives.
@@ -214,8 +226,20 @@ impl AgentService {
             ToAgent::Order(order) => self.on_order(from, *order),
             ToAgent::Stop(key) => self.on_stop(key),
             ToAgent::Ack(number) => self.acknowledge(number),
+            ToAgent::DropCopies(data) => {
+                if let Some(copies) = self.runner.copies() {
+                    copies.drop_data(&data);
+                }
+            }
             ToAgent::Beat => {}
             ToAgent::End => self.over = true,
+        }
+    }
+
+    /// Tells the run which copies of inputs are here.
+    fn tell_copies(&self) {
+        if let Some(copies) = self.runner.copies() {
+            self.send(line(&FromAgent::Copies(copies.held())));
         }
     }
 
@@ -227,6 +251,7 @@ impl AgentService {
                 let _ = worker.lines.send(text.clone());
             }
         }
+        self.tell_copies();
     }
 
     fn acknowledge(&mut self, number: u64) {
@@ -353,6 +378,15 @@ impl AgentService {
         }
         let _ = tokio::time::timeout_at(until, self.runner.close_tools()).await;
         self.runner.close();
+    }
+}
+
+/// Waits for the next change of the copies; never returns without copies.
+async fn changed(changes: Option<&mut watch::Receiver<()>>) {
+    match changes {
+        // The sender lives as long as the service.
+        Some(changes) => drop(changes.changed().await),
+        None => std::future::pending().await,
     }
 }
 

@@ -37,6 +37,7 @@ fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
     let context = HostContext {
         workspace: None,
         tools: None,
+        copies: None,
         default_cwd: "/".into(),
         grace: Duration::from_millis(100),
         memory: None,

@@ -20,7 +20,7 @@ use crate::executor::{Executor, ExecutorEvent};
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
 use base::Problem;
-use flow::TaskId;
+use flow::{DataId, TaskId};
 use mount::PoolRegistration;
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
@@ -332,6 +332,11 @@ impl ClusterExecutor {
                 let name = host.name.clone();
                 self.send_again(&name, &keys);
             }
+            FromAgent::Copies(copies) => {
+                let place = host.place;
+                let copies = copies.into_iter().map(|copy| (copy.data, copy.bytes)).collect();
+                self.events.push_back(ExecutorEvent::Copies { place, copies });
+            }
             FromAgent::Over => self.lose(worker, "its agent has ended".to_owned()),
             FromAgent::Gone(why) => self.lose(worker, format!("its agent is gone: {why}")),
         }
@@ -512,6 +517,14 @@ impl Executor for ClusterExecutor {
             let lines = vec![line(&ToAgent::Stop((task, attempt)))];
             let host = host.name.clone();
             self.handle().send(ToCarrier::Post { host, lines });
+        }
+    }
+
+    fn drop_copies(&mut self, place: PlaceId, data: Vec<DataId>) {
+        let at = self.hosts.values().find(|host| host.place == place);
+        if let Some(host) = at.filter(|_| !data.is_empty()) {
+            let lines = vec![line(&ToAgent::DropCopies(data))];
+            self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
     }
 

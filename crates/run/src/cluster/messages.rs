@@ -190,6 +190,8 @@ pub enum ToAgent {
     Stop(AttemptKey),
     /// The outcomes up to this number have arrived.
     Ack(u64),
+    /// These members have no more readers here: remove their copies.
+    DropCopies(Vec<DataId>),
     /// The run lives.
     Beat,
     /// The run is over: end all attempts and the node, and leave nothing.
@@ -214,11 +216,23 @@ pub enum FromAgent {
         /// The attempts that run.
         running: Vec<AttemptKey>,
     },
+    /// The copies of inputs at the host's node are these now. Sent after each change, and to a new
+    /// connection.
+    Copies(Vec<HeldCopy>),
     /// The agent's socket is gone, says the worker.
     Gone(String),
     /// The agent has ended as it was told, or since its node has ended, and nothing of it is left on
     /// its host.
     Over,
+}
+
+/// A copy of an input at the node of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HeldCopy {
+    /// Id of the member.
+    pub data: DataId,
+    /// Bytes that it takes.
+    pub bytes: u64,
 }
 
 /// Interval of the beats of the run and of agents.

@@ -14,6 +14,7 @@
 //! - `mailbox`: the same messages through the pool while no worker carries them
 //! - `agent`, `agent_service`: the other side: one process on each host
 //! - `host_inputs`: inputs that a host has itself
+//! - `input_copies`, `copy_table`: copies of inputs at a host's node
 //! - `tool_trees`: tools' files on their way into the pool
 //! - `host_tools`, `tree_copy`: tools' programs and files on a host
 
@@ -21,10 +22,12 @@ mod agent;
 mod agent_link;
 mod agent_service;
 mod cluster_executor;
+mod copy_table;
 mod dask_carrier;
 mod form;
 mod host_inputs;
 mod host_tools;
+mod input_copies;
 mod mailbox;
 mod messages;
 mod tool_trees;
@@ -34,4 +37,5 @@ pub use agent::run_agent;
 pub use cluster_executor::ClusterExecutor;
 pub use form::{FormedCluster, OwnTools, form};
 pub use host_tools::HostTools;
+pub use input_copies::InputCopies;
 pub use tool_trees::ToolTrees;

@@ -25,6 +25,7 @@ impl EventLoop<'_> {
                 self.context.places.set_leaving(worker, slots == 0);
                 self.send_event(SchedulerEvent::ResizeWorker { worker, slots });
             }
+            ExecutorEvent::Copies { place, copies } => self.on_copies(place, copies),
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
             ExecutorEvent::Warning(text) => self.warn(text),
             ExecutorEvent::Failed(text) => {
@@ -59,12 +60,16 @@ impl EventLoop<'_> {
             self.recorder.attempt_lost(attempt.task, worker);
         }
         self.recorder.worker_lost(worker);
+        if let Some(place) = self.context.places.place_of_worker(worker) {
+            self.lose_copies(place);
+        }
         for data in self.context.places.lose(worker) {
             // It is exported when it is there again.
             let leaving = self.leaving.remove(&data);
             if let (Some(true), Some(files)) = (leaving, &self.context.files) {
                 files.retract_removal(self.scheduler.bytes_of(data));
             }
+            self.drop_copies(data);
             let needed = leaving.is_some();
             self.send_event(SchedulerEvent::LostData { data, needed });
         }

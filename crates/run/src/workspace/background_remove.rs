@@ -41,7 +41,7 @@ impl BackgroundRemover {
         let (runtime, left, tell) = (Handle::current(), leaving.clone(), removed.clone());
         let work = move || {
             for Removal { place, bytes } in describe {
-                if let Err(refusal) = runtime.block_on(remove(&pool, &place)) {
+                if let Err(refusal) = runtime.block_on(remove_from_pool(&pool, &place)) {
                     tracing::warn!(path = %place.display(), %refusal, "a file that is no longer needed stays in the pool");
                 }
                 left.fetch_sub(bytes, Relaxed);
@@ -104,7 +104,9 @@ impl Drop for BackgroundRemover {
     }
 }
 
-async fn remove(pool: &Vfs, place: &Path) -> Outcome<()> {
+/// Removes `place` below the pool's root with all its content, and the directory around it if that is
+/// then empty.
+pub async fn remove_from_pool(pool: &Vfs, place: &Path) -> Outcome<()> {
     match pool.remove_tree(bytes_of(place)).await {
         Err(Refusal::NotFound(_)) => return Ok(()),
         outcome => outcome?,

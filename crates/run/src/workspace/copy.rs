@@ -144,6 +144,23 @@ pub async fn out_of_pool(base: &WorkspaceBase, place: &Path, host: PathBuf) -> R
     .await
 }
 
+/// Copies the file at `source` to `target`, both in the pool, without permission to write; returns the
+/// bytes copied. What was made is left there if that fails.
+pub async fn within_pool(base: &WorkspaceBase, source: &Path, target: &Path) -> Result<u64, WorkspaceError> {
+    let from = PoolReader::open(&base.pool, source).await?;
+    let to = base.create(target, from.mode & 0o555).await?;
+    let mut copied = 0;
+    let result = loop {
+        match base.pool.copy_range((from.handle, copied), (to, copied), u64::MAX).await {
+            Ok(0) => break Ok(copied),
+            Ok(more) => copied += more,
+            Err(refusal) => break Err(refusal),
+        }
+    };
+    let closed = base.pool.close(to).await;
+    result.and_then(|copied| closed.map(|()| copied)).map_err(WorkspaceError::pool(target))
+}
+
 fn copy_out(source: &mut PoolReader, host: &Path) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(source.mode).open(host)?;
     let mut offset = 0;

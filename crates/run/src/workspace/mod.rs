@@ -29,7 +29,7 @@ mod preloaded;
 mod ram_disk_usage;
 mod staged;
 
-pub use background_remove::BackgroundRemover;
+pub use background_remove::{BackgroundRemover, remove_from_pool};
 pub use copy::PoolReader;
 pub use error::WorkspaceError;
 pub use in_pool::PoolStorage;
@@ -177,9 +177,25 @@ impl Workspace {
             let input = order.inputs.iter().find(|input| input.data == data)?;
             Some(input.bound.as_ref().filter(|_| self.host_paths)?.to_string_lossy().into_owned())
         };
-        let pool_path = |data: DataId| Some(self.below_root(order, order.place_of(data)?).text());
+        let copy = |data: DataId| {
+            let input = order.inputs.iter().find(|input| input.data == data);
+            input.and_then(|input| input.copy.clone()).filter(|_| !self.is_staged(order))
+        };
+        let pool_path =
+            |data: DataId| Some(self.below_root(order, copy(data).or_else(|| order.place_of(data))?).text());
         let path_of = |data: DataId| host_path(data).or_else(|| pool_path(data)).unwrap_or_default();
         order.command_at(&self.dir_of(order).text(), &path_of)
+    }
+
+    /// Returns whether the attempt works on copies on the RAM disk.
+    pub fn is_staged(&self, order: &AttemptOrder) -> bool {
+        matches!(self.mode(order), StorageMode::Staged(_))
+    }
+
+    /// The target of a link to a place in the pool, as the attempt's process follows it; `None` if
+    /// that is staged, and reads no links of the pool.
+    pub fn link_target(&self, order: &AttemptOrder, place: &Path) -> Option<String> {
+        (!self.is_staged(order)).then(|| self.below_root(order, place).text())
     }
 
     fn below_root(&self, order: &AttemptOrder, place: impl AsRef<Path>) -> ToolPath {

@@ -103,7 +103,7 @@ impl StagedStorage {
     async fn provide_input(&self, base: &WorkspaceBase, input: &InputPlace) -> Result<(), WorkspaceError> {
         let target = self.root.join(&input.place);
         match &input.bound {
-            None => copy::out_of_pool(base, &input.place, target).await,
+            None => copy::out_of_pool(base, input.copy.as_ref().unwrap_or(&input.place), target).await,
             Some(host) => {
                 let directory = target.parent().map(Path::to_path_buf).unwrap_or_default();
                 fs::create_dir_all(&directory).map_err(WorkspaceError::host(directory))?;
