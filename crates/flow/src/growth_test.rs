@@ -71,7 +71,8 @@ fn a_workflow_that_grew_is_read_from_its_beginning_and_what_was_added() {
 
 #[test]
 fn growth_that_does_not_fit_is_refused_and_changes_nothing() {
-    let wrong: [(&str, fn(WorkflowBuilder) -> WorkflowBuilder); 6] = [
+    type Addition = fn(WorkflowBuilder) -> WorkflowBuilder;
+    let wrong: [(&str, Addition); 6] = [
         ("reads `Y`, and no task writes it", |all| all.define("Y", &[]).define("Z", &[]).call("Copy", "in=Y out=Z")),
         ("reads `Z`, and no task writes it", |all| all.define("Z", &[]).call("Copy", "in=Z out=Z")),
         ("two tasks write `M0`", |all| all.call("Copy", "in=In out=M0")),

@@ -239,9 +239,8 @@ impl Plan {
                 if diagnostics.is_full() {
                     return;
                 }
-                if self.writer_of(id).is_none() {
-                    let reader = self.readers(id).next();
-                    reader.into_iter().for_each(|reader| diagnostics.unwritten(reader, id));
+                if let (None, Some(reader)) = (self.writer_of(id), self.readers(id).next()) {
+                    diagnostics.unwritten(reader, id);
                 }
             }
         }

@@ -165,7 +165,7 @@ fn bindings_that_do_not_fit_the_tool_are_refused() {
         let message = bind(&|task| task.files = files.clone().into());
         assert!(message.starts_with("task 4 (`Merge`): ") && message.contains(expected), "{message}");
     }
-    assert_eq!(bind(&|task| task.tool = crate::ToolId(9)), "task 4: there is no tool 9");
+    assert_eq!(bind(&|task| task.tool = ToolId(9)), "task 4: there is no tool 9");
     assert!(bind(&|task| task.after = [TaskId(5)].into()).contains("it comes after task 5, which there is not"));
 }
 

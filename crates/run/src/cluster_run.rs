@@ -3,8 +3,7 @@
 use crate::cluster::{ClusterExecutor, FormedCluster, form};
 use crate::data_places::DataPlaces;
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, LoopContext};
-use crate::plan_source::PlanSource;
+use crate::event_loop::{EventLoop, LoopContext, PlanGrower};
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
@@ -12,9 +11,7 @@ use crate::resume::Settled;
 use crate::run_files::RunFiles;
 use crate::run_journal::RunJournal;
 use crate::spec::{ClusterSpec, RunSpec};
-use crate::start::{
-    ReportHead, blank_report, ended_event, exports, grower, hash_in_background, keep_failed, tell_start,
-};
+use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, tell_start};
 use crate::usage_refresh::keep_usage;
 use base::{ByteSize, Problem};
 use placement::NodeId;
@@ -26,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 /// Executes the run on a cluster. Errors are returned only before any task starts.
 pub async fn run_on_cluster(
     (spec, cluster): (RunSpec, ClusterSpec),
-    source: Option<Box<dyn PlanSource>>,
+    grower: Option<PlanGrower>,
     begun: Instant,
     on_event: &mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
@@ -72,7 +69,7 @@ pub async fn run_on_cluster(
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
         settled: Settled::default(),
-        grower: grower(&spec, source),
+        grower,
     };
     let scheduler = scheduler(&spec);
     let event_loop =

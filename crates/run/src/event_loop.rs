@@ -11,9 +11,11 @@
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
 mod copies;
+mod exports;
 mod growth;
 mod losses;
 
+pub use exports::ExportPlan;
 pub use growth::PlanGrower;
 
 use crate::checked_workflow::CheckedWorkflow;
@@ -21,7 +23,6 @@ use crate::data_places::DataPlaces;
 use crate::eta::EtaEstimator;
 use crate::event::{Progress, RunEvent};
 use crate::executor::Executor;
-use crate::export::{self, ExportedFile};
 use crate::failure_text;
 use crate::keep_failed::{KeepFailed, RerunScript};
 use crate::layout::{AttemptPlace, RunLayout};
@@ -31,7 +32,7 @@ use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::recorder::{EndedAttempt, Recorder, StartDetails};
 use crate::resume::Settled;
 use crate::run_files::{PoolAccess, RunFiles};
-use crate::workspace::{OutputFile, WorkspaceError};
+use crate::workspace::OutputFile;
 use base::ByteSize;
 use flow::{DataId, TaskId, ToolId};
 use placement::NodeId;
@@ -41,7 +42,7 @@ use sched::{
     WorkerId,
 };
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -53,23 +54,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Number of concurrent exports: one reads while the other waits for the disk.
 const EXPORTS_AT_ONCE: usize = 2;
-
-/// Members to export, and their target paths.
-#[derive(Debug, Default)]
-pub struct ExportPlan {
-    /// Target path of each member to export.
-    pub places: HashMap<DataId, PathBuf>,
-    /// Members that no task reads: they leave the pool once they are exported, or written if they
-    /// are not exported.
-    pub finals: HashSet<DataId>,
-}
-
-/// Result of an export.
-struct ExportResult {
-    data: DataId,
-    place: PathBuf,
-    result: Result<ExportedFile, String>,
-}
 
 /// What the event loop needs to know of the run.
 #[derive(Debug)]
@@ -120,7 +104,7 @@ pub struct EventLoop<'a> {
     held: Vec<EndedAttempt>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
-    exporting: JoinSet<ExportResult>,
+    exporting: JoinSet<exports::ExportResult>,
     export_permits: Arc<Semaphore>,
     /// Members whose export is under way; true if they are dropped afterwards.
     leaving: HashMap<DataId, bool>,
@@ -462,83 +446,6 @@ impl<'a> EventLoop<'a> {
         self.context.flow.tool_of(task).name.clone()
     }
 
-    /// Starts the export of a member, if it is one to export.
-    fn export(&mut self, data: DataId) {
-        let goes = self.exports.finals.contains(&data) && !self.context.keep;
-        let Some(place) = self.exports.places.get(&data).cloned() else {
-            // Nobody needs it.
-            return if goes {
-                self.drop_member(data)
-            };
-        };
-        self.leaving.insert(data, goes);
-        if goes {
-            self.announce_removal(data);
-        }
-        let Some(files) = &self.context.files else { return };
-        let (access, source, turns) = (files.reader(), files.place_of(data), self.export_permits.clone());
-        self.exporting.spawn(async move {
-            let _turn = turns.acquire().await;
-            let result = export_one(&access, &source, place.clone()).await;
-            ExportResult { data, place, result }
-        });
-    }
-
-    fn export_ended(&mut self, exported: ExportResult) {
-        let ExportResult { data, place, result } = exported;
-        // A member that is not leaving any more was lost meanwhile, and will be exported again.
-        let Some(drop_now) = self.leaving.remove(&data) else { return };
-        match result {
-            Ok(written) => {
-                let (path, bytes) = (place.display().to_string(), written.bytes);
-                self.recorder.exported(data, path.clone(), written);
-                let data = self.context.flow.workflow().data_name(data);
-                (self.on_event)(&RunEvent::Exported { data, path, bytes });
-            }
-            Err(error) => {
-                let name = self.context.flow.workflow().data_name(data);
-                let text = format!("{name} could not be exported: {error}");
-                (self.on_event)(&RunEvent::Warning(text.clone()));
-                self.recorder.problem(text);
-            }
-        }
-        if drop_now {
-            self.remove(data);
-        }
-    }
-
-    /// Drops a member after its last reader; one that is being exported is dropped after the
-    /// export.
-    fn drop_member(&mut self, data: DataId) {
-        self.drop_copies(data);
-        self.announce_removal(data);
-        match self.leaving.get_mut(&data) {
-            Some(drop_after) => *drop_after = !self.context.keep,
-            None => self.remove(data),
-        }
-    }
-
-    /// Counts the member's bytes as ones that will be freed without any task's doing.
-    fn announce_removal(&self, data: DataId) {
-        if let Some(files) = self.files_of(data) {
-            files.announce_removal(self.scheduler.bytes_of(data));
-        }
-    }
-
-    /// The run's files, if a task wrote the member; `None` for inputs. Inputs stay until the end of
-    /// the run (docs/SEMANTICS.md): bound ones take no memory.
-    fn files_of(&self, data: DataId) -> Option<&RunFiles> {
-        let files = self.context.files.as_ref().filter(|_| self.context.flow.writer_of(data).is_some());
-        files.filter(|files| !files.is_bound_output(data))
-    }
-
-    fn remove(&mut self, data: DataId) {
-        self.context.places.remove(data);
-        let Some(files) = self.files_of(data) else { return };
-        files.drop_member(data, self.scheduler.bytes_of(data));
-        self.recorder.dropped(data);
-    }
-
     /// Samples the pool and the machine, and reports progress.
     fn sample(&mut self) {
         self.executor.tick();
@@ -601,14 +508,4 @@ async fn keep_attempt(
         }
     }
     ended
-}
-
-async fn export_one(access: &PoolAccess, source: &Path, place: PathBuf) -> Result<ExportedFile, String> {
-    let mut source = access.open(source).await.map_err(|error: WorkspaceError| error.to_string())?;
-    let mode = source.mode;
-    let written = tokio::task::spawn_blocking(move || export::write(&mut source, &place, mode));
-    match written.await {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-    }
 }

@@ -12,7 +12,6 @@ use crate::host_runner::HostRunner;
 use crate::keep_failed::KeepFailed;
 use crate::memory::MemoryBudget;
 use crate::memory_limits::{MemoryLimits, StandaloneGroups};
-use crate::plan_source::PlanSource;
 use crate::prepare_run::{PreparedRun, prepare};
 use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
 use crate::recorder::{Recorder, outcome_name, wall_clock};
@@ -48,15 +47,14 @@ pub async fn run(
     emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
-    let source = spec.source.take();
+    let grower = take_grower(&mut spec);
     if let Some(cluster) = spec.cluster.clone() {
-        return run_on_cluster((spec, cluster), source, begun, on_event, cancel).await;
+        return Box::pin(run_on_cluster((spec, cluster), grower, begun, on_event, cancel)).await;
     }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
     let environment = if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
     let standalone = if has_pool { None } else { StandaloneGroups::prepare(&spec, emergency_cleanup) };
-    let flow = spec.flow.clone();
     let workspace = environment.as_ref().map(|environment| environment.workspace(&prepared.choice, cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
     let files = match &environment {
@@ -77,14 +75,14 @@ pub async fn run(
     let runner = HostRunner::new(host, copies_max);
     let mut executor = LocalExecutor { runner, environment: Arc::new(task_environment(&spec.run_id)) };
     let context = LoopContext {
-        flow,
+        flow: spec.flow.clone(),
         files,
         places: DataPlaces::default(),
         programs: prepared.programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
         settled: prepared.settled,
-        grower: grower(&spec, source),
+        grower,
     };
     let event_loop = EventLoop::new(
         context,
@@ -276,9 +274,10 @@ pub fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
 }
 
 /// The source of more tasks, with what its steps need.
-pub fn grower(spec: &RunSpec, source: Option<Box<dyn PlanSource>>) -> Option<PlanGrower> {
+fn take_grower(spec: &mut RunSpec) -> Option<PlanGrower> {
+    let source = spec.source.take()?;
     let (data_dir, fail_fast, on_cluster) = (spec.data_dir.clone(), spec.fail_fast, spec.cluster.is_some());
-    source.map(|source| PlanGrower { source, data_dir, fail_fast, on_cluster })
+    Some(PlanGrower { source, data_dir, fail_fast, on_cluster })
 }
 
 /// The environment that tasks inherit: our own, and the variable that names the run.

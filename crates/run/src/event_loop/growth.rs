@@ -8,6 +8,7 @@ use crate::preflight;
 use base::Problem;
 use flow::{DataId, TaskId};
 use sched::SchedulerEvent;
+use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -102,7 +103,9 @@ impl EventLoop<'_> {
         let bytes = |data| preflight::bytes_of_input(&flow, &data_dir, data);
         self.scheduler.grow(flow.workflow(), (elements, tasks), bytes, now_ms, &mut commands);
         self.execute_all(commands);
-        sealed.into_iter().for_each(|data| self.seal(data));
+        for data in sealed {
+            self.seal(data);
+        }
         Ok(())
     }
 
@@ -125,9 +128,8 @@ impl EventLoop<'_> {
         }
         let flow = &self.context.flow;
         for task in &flow.workflow().tasks[tasks..] {
-            if !self.context.programs.contains_key(&task.tool) {
-                let program = preflight::find_program(flow, task.tool)?;
-                self.context.programs.insert(task.tool, program);
+            if let Entry::Vacant(program) = self.context.programs.entry(task.tool) {
+                program.insert(preflight::find_program(flow, task.tool)?);
             }
         }
         Ok(())

@@ -160,7 +160,8 @@ impl PlanSource for Loop {
         if self.left == 0 {
             return Poll::Ready(PlanStep::Complete);
         }
-        let numbers = self.added..self.added + self.left.min(10);
+        let count = self.left.min(10);
+        let numbers = self.added..self.added + count;
         let mut elements: Vec<Element> =
             numbers.clone().map(|at| element(&format!("E{at}"), at + 1, Source::Defined)).collect();
         if self.added == 0 {
@@ -168,7 +169,7 @@ impl PlanSource for Loop {
         }
         let tasks: Vec<Task> = numbers.clone().map(|at| task(0, ": > $2", 0, at + 1)).collect();
         let sealed = numbers.clone().map(|at| DataId(at + 1)).collect();
-        (self.left, self.added) = (self.left - numbers.len() as u32, numbers.end);
+        (self.left, self.added) = (self.left - count, numbers.end);
         let mut most = self.waiting_max.lock().unwrap();
         *most = (*most).max(self.added - self.ended);
         let parts = WorkflowGrowth { elements, tasks };
