@@ -48,7 +48,7 @@ pub async fn run(
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
     if let Some(cluster) = spec.cluster.clone() {
-        return run_on_cluster((spec, cluster), begun, on_event, cancel).await;
+        return run_on_cluster((spec, cluster), begun, on_event, cancel, emergency_cleanup).await;
     }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
