@@ -37,6 +37,12 @@ files = ["count.py", "env"]
 inputs.from = {}
 outputs.to = { extension = ".txt" }
 
+[tools.Join]
+command = ["cat", "{from}"]
+stdout = "{to}"
+inputs.from = { array = "args" }
+outputs.to = { extension = ".txt" }
+
 [tools.Huge]
 command = ["cp", "{from}", "{to}"]
 files = ["huge"]
@@ -158,6 +164,27 @@ def test_files_that_are_too_large_are_refused_before_the_start(cluster: DaskClus
     done = cluster.run("--workers", "2")
     assert done.returncode == 2
     assert "the files of Huge cannot travel: more than 4 GiB or 200000 files" in done.stderr
+
+
+def test_thousands_of_inputs_in_one_directory_are_shown_to_all_hosts(cluster: DaskCluster) -> None:
+    many = cluster.data / "many"
+    many.mkdir()
+    for number in range(5000):
+        (many / f"{number}.txt").write_text(f"{number}\n")
+    cluster.script("""
+var parts = Data.define("Part", 10), all = Data.define("All");
+for (var k = 0; k < 10; k++) {
+    var some = [];
+    for (var j = 0; j < 500; j++) some.push(Data.get("many/" + (500 * k + j) + ".txt"));
+    Join({from: some, to: parts[k]});
+}
+Join({from: parts, to: all});
+""")
+    done = cluster.run("--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert (cluster.out / "All.txt").read_text() == "".join(f"{number}\n" for number in range(5000))
+    assert {task["node"] for task in cluster.run_json["tasks"]} == {0, 1}, "both hosts had tasks"
+    cluster.assert_nothing_left()
 
 
 @pytest.mark.full

@@ -428,8 +428,7 @@ class Carrier:
         hosts: dict[str, dict[str, Value]] = {}
         for worker in sorted((self.workers[address] for address in self.workers.keys() & self.running), key=lambda worker: worker.address):
             host = hosts.setdefault(worker.host, {"host": worker.host, "workers": 0, "threads": 0, "binary": None, "version": None})
-            host["workers"] += 1
-            host["threads"] += worker.threads
+            host.update(workers=host["workers"] + 1, threads=host["threads"] + worker.threads)
             if host["version"] is None and worker.binary is not None:
                 host.update(binary=worker.binary, version=worker.version)
         if self.hosts != (now := list(hosts.values())):
@@ -558,6 +557,8 @@ class Carrier:
         while line := await messages.readline():
             kind, body = next(iter(json.loads(line).items()))
             if kind == "close":
+                if self.sockets and "line" in body:
+                    await asyncio.wait([self.spawn(self.post(host, [body["line"]])) for host in self.sockets], timeout=CLOSE_SECONDS_MAX)
                 return
             if kind in {"launch", "say"}:
                 self.spawn(self.answer(kind, body))

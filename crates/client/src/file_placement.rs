@@ -79,6 +79,12 @@ impl Client {
     /// names a node for the bytes below it, one of that node's partitions.
     pub(crate) fn directory_home(&self, placing: PlacementSpec, parent: FileId, name: &Name) -> PartitionId {
         let by_hash = directory_partition(self.inner.seed, parent, name.as_bytes(), self.inner.partitions);
+        self.inode_home(placing, by_hash)
+    }
+
+    /// The partition of an inode that a hash chose. If the policy names a node for the bytes below
+    /// it, one of that node's partitions.
+    pub(crate) fn inode_home(&self, placing: PlacementSpec, by_hash: PartitionId) -> PartitionId {
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
         let elsewhere = node.filter(|node| self.inner.home(by_hash) != Some(*node));
         elsewhere.and_then(|node| self.inner.pick(node, by_hash.0.into())).unwrap_or(by_hash)

@@ -287,6 +287,19 @@ async fn what_is_made_below_a_directory_lies_as_it_says_and_its_inodes_are_there
 }
 
 #[tokio::test]
+async fn the_inodes_of_a_split_directory_stay_at_the_node_that_it_names() {
+    for nodes in NODES {
+        let fs = Pool::that_splits(nodes, 8).client().await;
+        directory(&fs, "d", &format!("at({nodes})")).await;
+        fs.make_directories(b"d/below").await.unwrap();
+        for number in 0..40 {
+            let file = write(&fs, &format!("d/below/f{number}"), 10).await;
+            assert_eq!(fs.locate(file).await.unwrap().inode, NodeId(nodes));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_directory_hands_its_placement_down_also_when_it_is_split() {
     for nodes in NODES {
         let fs = Pool::that_splits(nodes, 8).client().await;

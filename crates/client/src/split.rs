@@ -14,7 +14,9 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::RwLock;
-use placement::{BuildNumberHasher, FRAGMENTS, FileId, PartitionId, fragment_of, fragment_partition, name_hash};
+use placement::{
+    BuildNumberHasher, FRAGMENTS, FileId, PartitionId, PlacementSpec, fragment_of, fragment_partition, name_hash,
+};
 use std::{
     collections::HashMap,
     future::Future,
@@ -157,7 +159,8 @@ impl Client {
             shares[fragment_of_cookie(entry.cookie)].push(entry);
         }
         let mut fragments = vec![directory; FRAGMENTS];
-        for (partition, numbers) in self.fragment_homes(directory) {
+        let placing = inode.placing.as_deref().copied().unwrap_or_default();
+        for (partition, numbers) in self.fragment_homes(directory, placing) {
             let part = |number: &usize| {
                 let entries = std::mem::take(&mut shares[*number]);
                 Part::Fragment { directory, inode: inode.clone(), entries }
@@ -193,10 +196,11 @@ impl Client {
     }
 
     /// The fragments by the partition in which they are made.
-    fn fragment_homes(&self, directory: FileId) -> Vec<(PartitionId, Vec<usize>)> {
+    fn fragment_homes(&self, directory: FileId, placing: PlacementSpec) -> Vec<(PartitionId, Vec<usize>)> {
         let mut homes: Vec<(PartitionId, Vec<usize>)> = Vec::new();
         for number in 0..FRAGMENTS {
-            let home = fragment_partition(self.inner.seed, directory, number, self.inner.partitions);
+            let by_hash = fragment_partition(self.inner.seed, directory, number, self.inner.partitions);
+            let home = self.inode_home(placing, by_hash);
             match homes.iter_mut().find(|(partition, _)| *partition == home) {
                 Some((_, numbers)) => numbers.push(number),
                 None => homes.push((home, vec![number])),

@@ -2,6 +2,7 @@
 
 use crate::cluster::{ClusterExecutor, FormedCluster, form};
 use crate::data_places::DataPlaces;
+use crate::emergency_cleanup::EmergencyCleanup;
 use crate::event::RunEvent;
 use crate::event_loop::{EventLoop, LoopContext, PlanGrower};
 use crate::preflight;
@@ -27,12 +28,13 @@ pub async fn run_on_cluster(
     begun: Instant,
     on_event: &mut dyn FnMut(&RunEvent),
     cancel: CancellationToken,
+    emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let own = prepare_on_cluster(&spec)?;
     let formed = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
-        formed = form(&spec, &cluster, &own, on_event) => formed?,
+        formed = form(&spec, &cluster, &own, (on_event, emergency_cleanup)) => formed?,
     };
     let programs = own.programs;
     let usages = keep_usage(formed.pool.clone()).await;
@@ -80,6 +82,7 @@ pub async fn run_on_cluster(
         files.close();
     }
     executor.close().await;
+    emergency_cleanup.arm(None);
     recorder.seal(cancel.is_cancelled());
     on_event(&ended_event(&recorder.run));
     Ok(recorder.run)

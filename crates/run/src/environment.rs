@@ -56,8 +56,7 @@ impl RunEnvironment {
         let runtime = RuntimeDir::of_user()?;
         remove_stale_runs(&runtime)?;
         let mut registration = runtime.register(&spec.run_id)?;
-        emergency_cleanup
-            .arm(Some(CleanupList { rollback: registration.rollback(), run_env_var: run_env_var(&spec.run_id) }));
+        emergency_cleanup.arm(Some(CleanupList::new(registration.rollback(), &spec.run_id)));
         // Make the groups first: after a crash the tools must end before their files are removed.
         let memory_groups = memory_limits::prepare(&spec.flow, &mut registration);
         let node = pool::embedded_node(memory, spec.space_wait)?;

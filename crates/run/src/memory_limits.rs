@@ -7,7 +7,7 @@
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
-use crate::environment::{remove_stale_runs, run_env_var};
+use crate::environment::remove_stale_runs;
 use crate::spec::RunSpec;
 use crate::storage_choice::StorageChoice;
 use base::Problem;
@@ -57,8 +57,7 @@ impl StandaloneGroups {
             Ok(runtime.register(&spec.run_id)?)
         });
         let mut registration = registration.map_err(|problem| not_enforced(&problem)).ok()?;
-        emergency_cleanup
-            .arm(Some(CleanupList { rollback: registration.rollback(), run_env_var: run_env_var(&spec.run_id) }));
+        emergency_cleanup.arm(Some(CleanupList::new(registration.rollback(), &spec.run_id)));
         let groups = prepare(&spec.flow, &mut registration)?;
         Some(Self { groups, _registration: registration })
     }

@@ -59,13 +59,15 @@ pub struct Recorder {
     over_memory_tools: BTreeSet<String>,
     /// Index of each worker in the report's nodes; empty for a run on this host.
     nodes: BTreeMap<WorkerId, usize>,
+    /// True when no attempt can be executed any more.
+    without_executor: bool,
 }
 
 impl Recorder {
     /// Creates a recorder whose times count from `begun`.
     pub fn new(run: RunReport, journal: RunJournal, begun: Instant) -> Self {
         let (over_memory_tools, nodes) = (BTreeSet::new(), BTreeMap::new());
-        Self { run, journal, begun, possibly_truncated_count: 0, over_memory_tools, nodes }
+        Self { run, journal, begun, possibly_truncated_count: 0, over_memory_tools, nodes, without_executor: false }
     }
 
     /// Converts `moment` to seconds since the start.
@@ -364,6 +366,13 @@ impl Recorder {
         self.run.problem.get_or_insert(text);
     }
 
+    /// Records that no attempt can be executed any more. The rest of the run is cancelled then, but
+    /// by nobody.
+    pub fn executor_failed(&mut self, text: String) {
+        self.without_executor = true;
+        self.run.problem = Some(text);
+    }
+
     /// Fills in what an earlier process of the run has done. From now on times count from its
     /// start.
     pub fn restore(&mut self, flow: &CheckedWorkflow, state: &JournalState, settled: &Settled) {
@@ -416,7 +425,7 @@ impl Recorder {
     /// Completes the report. The outcome follows from the tasks, the problem, and `interrupted`.
     pub fn seal(&mut self, interrupted: bool) {
         let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status != Status::Done);
-        self.run.outcome = match (interrupted, failed) {
+        self.run.outcome = match (interrupted && !self.without_executor, failed) {
             (true, _) => RunOutcome::Interrupted,
             (false, true) => RunOutcome::Failed,
             (false, false) => RunOutcome::Done,

@@ -49,7 +49,7 @@ pub async fn run(
     let begun = Instant::now();
     let grower = take_grower(&mut spec);
     if let Some(cluster) = spec.cluster.clone() {
-        return Box::pin(run_on_cluster((spec, cluster), grower, begun, on_event, cancel)).await;
+        return Box::pin(run_on_cluster((spec, cluster), grower, begun, on_event, cancel, emergency_cleanup)).await;
     }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;

@@ -130,8 +130,7 @@ fn prepare<I: BufRead, O: Write>(
     let runtime_dir = RuntimeDir::of_user()?;
     remove_stale_runs(&runtime_dir)?;
     let mut registration = runtime_dir.register(&setup.name)?;
-    emergency_cleanup
-        .arm(Some(CleanupList { rollback: registration.rollback(), run_env_var: run_env_var(&setup.name) }));
+    emergency_cleanup.arm(Some(CleanupList::new(registration.rollback(), &setup.name)));
     let directory = door(&mut registration)?;
     let pool_file = directory.join("pool");
     let processors = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
@@ -209,10 +208,12 @@ impl NodeChild {
         }
     }
 
-    /// Ends the node.
+    /// Ends the node. The end of its input ends one that starts, which removes what it has then.
     fn end(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        if self.input.take().is_none() {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
         let until = std::time::Instant::now() + NODE_END_WAIT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if std::time::Instant::now() > until {
@@ -313,7 +314,6 @@ impl AgentHost {
 
 impl Drop for NodeChild {
     fn drop(&mut self) {
-        self.input = None;
         if matches!(self.child.try_wait(), Ok(None)) {
             self.end();
         }

@@ -67,8 +67,14 @@ pub struct AgentService {
     last_line: Instant,
     /// Time of the last line of the run, by whatever way.
     last_heard: Instant,
+    /// True when a worker, or the run itself, has ever connected.
+    met: bool,
     over: bool,
 }
+
+/// Time without any connection after which an agent gives up: the run was given up before it
+/// connected.
+const FIRST_WAIT: Duration = Duration::from_mins(1);
 
 /// Number that stands for the pool among the connections.
 const MAILBOX: u64 = 0;
@@ -110,6 +116,7 @@ impl AgentService {
             exchanging: JoinSet::new(),
             last_line: Instant::now(),
             last_heard: Instant::now(),
+            met: false,
             over: false,
         }
     }
@@ -186,6 +193,7 @@ impl AgentService {
                 }
             }
         });
+        self.met = true;
         self.connections.insert(number, ConnectedWorker { lines, environment: Arc::default() });
     }
 
@@ -318,8 +326,9 @@ impl AgentService {
                 (mailbox, lines)
             });
         }
-        if self.last_heard.elapsed() > self.orphan_wait {
-            tracing::warn!("nothing of the run has come for {:.0} s", self.orphan_wait.as_secs_f64());
+        let wait = if self.met { self.orphan_wait } else { self.orphan_wait.min(FIRST_WAIT) };
+        if self.last_heard.elapsed() > wait {
+            tracing::warn!("nothing of the run has come for {:.0} s", wait.as_secs_f64());
             self.over = true;
         }
     }

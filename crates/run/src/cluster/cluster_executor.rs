@@ -25,6 +25,7 @@ use mount::PoolRegistration;
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -69,6 +70,8 @@ pub struct ClusterExecutor {
     /// True while agents are told to end.
     ending: bool,
     failed: bool,
+    /// What the carrier said before it ended.
+    failure: Option<String>,
 }
 
 /// The way to the Dask scheduler.
@@ -77,6 +80,8 @@ enum DaskConnection {
     Open,
     /// The scheduler cannot be reached now.
     Cut,
+    /// The carrier has ended, and another one is about to connect.
+    Restarted,
     /// The carrier has ended.
     Gone,
 }
@@ -91,6 +96,8 @@ struct ExecutorHost {
     place: PlaceId,
     /// Number of threads of its workers; 0 while it has none.
     threads: u32,
+    /// Path of its agent's socket.
+    socket: PathBuf,
     /// Letters through the pool; `None` while they are exchanged.
     mailbox: Option<Mailbox>,
     running: HashMap<AttemptKey, RunningOrder>,
@@ -150,6 +157,7 @@ impl ClusterExecutor {
             connection: DaskConnection::Open,
             ending: false,
             failed: false,
+            failure: None,
         };
         for host in hosts {
             executor.add_host(host);
@@ -176,6 +184,7 @@ impl ClusterExecutor {
             name: host.host.clone(),
             place,
             threads: capacity.slots,
+            socket: ready.socket.clone(),
             mailbox: Some(Mailbox::of_run(self.pool.clone(), &agent_name(&self.joining.run_id, number))),
             running: HashMap::new(),
             stopped: HashSet::new(),
@@ -212,12 +221,28 @@ impl ClusterExecutor {
                 // Give agents the time of a lease to be heard again.
                 self.hosts.values_mut().for_each(|host| host.last_heard = Instant::now());
             }
-            FromCarrier::Failed { message, .. } => self.fail(message),
+            FromCarrier::Failed { message, .. } => self.failure = Some(message),
             FromCarrier::Gone(why) => {
-                self.connection = DaskConnection::Gone;
-                self.fail(format!("the connection to Dask has ended: {why}"));
+                let why = self.failure.take().unwrap_or(why);
+                self.on_carrier_gone(&why);
             }
             FromCarrier::Said { .. } => {}
+        }
+    }
+
+    /// Starts the carrier again: agents are still there. If it cannot be, the run is over.
+    fn on_carrier_gone(&mut self, why: &str) {
+        // One that cannot connect gives up after the time that the user lets it wait.
+        let is_useless = self.ending || self.connection == DaskConnection::Restarted;
+        if is_useless || !self.carrier.restart() {
+            self.connection = DaskConnection::Gone;
+            return self.fail(format!("the connection to Dask has ended: {why}"));
+        }
+        self.connection = DaskConnection::Restarted;
+        self.warn(format!("the connection to Dask has ended: {why}; it is made again, and tasks that run go on"));
+        for host in self.hosts.values() {
+            let (host, socket) = (host.name.clone(), host.socket.clone());
+            self.handle().send(ToCarrier::Attach { host, socket });
         }
     }
 
@@ -491,6 +516,9 @@ impl ClusterExecutor {
         }
         if self.first.send(&ToAgent::End).await.is_ok() {
             let _ = tokio::time::timeout(END_WAIT, self.first.ended()).await;
+        }
+        if self.hosts.is_empty() {
+            self.carrier.close();
         }
     }
 

@@ -3,6 +3,7 @@
 //! It is a Python program that is part of this binary, with a pipe for each direction. Its messages
 //! are in docs/formats/carrier.md. Two threads move the lines, so nothing here waits for Python.
 
+use super::messages::{ToAgent, line};
 use crate::spec::{ClusterTarget, StartedCluster};
 use base::Problem;
 use parking_lot::Mutex;
@@ -30,8 +31,11 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// The same for one that has a cluster to end.
 const CLUSTER_END_WAIT: Duration = Duration::from_secs(30);
 
+/// Time that the last message gets to be written when the process ends at once.
+const WRITE_WAIT: Duration = Duration::from_secs(1);
+
 /// Messages to the carrier.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToCarrier {
     /// Connect to a Dask scheduler.
@@ -89,7 +93,18 @@ pub enum ToCarrier {
         lines: Vec<String>,
     },
     /// End.
-    Close {},
+    Close {
+        /// Line that all agents get first, if they should not wait for their run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        line: Option<String>,
+    },
+}
+
+impl ToCarrier {
+    /// End, and let all agents end.
+    fn abandon() -> Self {
+        Self::Close { line: Some(line(&ToAgent::End)) }
+    }
 }
 
 /// Messages from the carrier.
@@ -163,10 +178,10 @@ pub struct ClusterHost {
 /// Answers that are waited for.
 type Questions = Arc<Mutex<HashMap<u64, oneshot::Sender<Result<String, String>>>>>;
 
-/// Writes to the carrier. Clones write to the same one.
+/// Writes to the carrier. Clones write to the same one, also when it was started again.
 #[derive(Debug, Clone)]
 pub struct CarrierHandle {
-    to: mpsc::Sender<ToCarrier>,
+    to: Arc<Mutex<mpsc::Sender<ToCarrier>>>,
     questions: Questions,
     next: Arc<AtomicU64>,
 }
@@ -174,7 +189,16 @@ pub struct CarrierHandle {
 impl CarrierHandle {
     /// Sends a message. Lost if the carrier has ended, which is told by `FromCarrier::Gone`.
     pub fn send(&self, message: ToCarrier) {
-        let _ = self.to.send(message);
+        let _ = self.to.lock().send(message);
+    }
+
+    /// Ends the carrier and all agents from any thread, before this process ends at once.
+    pub fn abandon(&self) {
+        let until = Instant::now() + WRITE_WAIT;
+        // The first one is the last message that is written; then there is no receiver.
+        while self.to.lock().send(ToCarrier::abandon()).is_ok() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Starts the agent of a host.
@@ -203,7 +227,8 @@ impl CarrierHandle {
     }
 }
 
-/// The carrier's process. It ends when this is dropped.
+/// The carrier's process. When this is dropped, it ends, and so do all agents, if
+/// [`Carrier::close`] did not end it before.
 #[derive(Debug)]
 pub struct Carrier {
     /// Writes to it.
@@ -211,43 +236,85 @@ pub struct Carrier {
     /// Its messages, but answers.
     pub messages: UnboundedReceiver<FromCarrier>,
     child: Child,
-    end_wait: Duration,
+    python: PathBuf,
+    target: ClusterTarget,
+    /// The message that it was opened with.
+    opening: Option<ToCarrier>,
+    /// Number of times that it may be started again.
+    restarts: u32,
 }
+
+/// Number of times that a carrier which ends is started again.
+const RESTARTS_MAX: u32 = 3;
 
 impl Carrier {
     /// Starts the program with a Python that has Dask, for a cluster.
     pub fn start(python: &Path, target: &ClusterTarget) -> Result<Self, Problem> {
-        let mut command = Command::new(python);
-        command.args(["-u", "-c", SOURCE]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| {
-            Problem::new(format!("{}: {error}", python.display()))
-                .hint("--on needs a Python with Dask: name it with --python, or put it into PATH")
-        })?;
-        let (mut input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
-        let (to, lines) = mpsc::channel::<ToCarrier>();
-        let (from, messages) = unbounded_channel();
-        let handle = CarrierHandle { to, questions: Arc::default(), next: Arc::default() };
-        let questions = handle.questions.clone();
-        let write = move || {
-            for message in lines {
-                let mut text = serde_json::to_vec(&message).expect("messages have no maps");
-                text.push(b'\n');
-                let is_last = matches!(message, ToCarrier::Close {});
-                if input.write_all(&text).and_then(|()| input.flush()).is_err() || is_last {
-                    return;
-                }
-            }
-        };
-        let read = move || read_messages(BufReader::new(output), &from, &questions);
-        for (name, work) in
-            [("to-carrier", Box::new(write) as Box<dyn FnOnce() + Send>), ("from-carrier", Box::new(read))]
-        {
-            let started = thread::Builder::new().name(name.into()).spawn(work);
-            started.map_err(|error| Problem::new(format!("no thread for the carrier: {error}")))?;
-        }
-        let end_wait = if matches!(target, ClusterTarget::Start(_)) { CLUSTER_END_WAIT } else { END_WAIT };
-        Ok(Self { handle, messages, child, end_wait })
+        let (to, _) = mpsc::channel();
+        let handle = CarrierHandle { to: Arc::new(Mutex::new(to)), questions: Arc::default(), next: Arc::default() };
+        let (child, messages) = spawn(python, &handle)?;
+        let (python, target) = (python.to_owned(), target.clone());
+        Ok(Self { handle, messages, child, python, target, opening: None, restarts: RESTARTS_MAX })
     }
+
+    /// Sends the first message.
+    pub fn open(&mut self, message: ToCarrier) {
+        self.handle.send(message.clone());
+        self.opening = Some(message);
+    }
+
+    /// Starts the process again after it has ended, and opens the same scheduler. Returns whether
+    /// that was possible: a cluster that it had started has ended with it.
+    pub fn restart(&mut self) -> bool {
+        let Some(opening) = self.opening.clone().filter(|_| self.restarts > 0) else { return false };
+        if matches!(self.target, ClusterTarget::Start(_)) {
+            return false;
+        }
+        self.restarts -= 1;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let Ok((child, messages)) = spawn(&self.python, &self.handle) else { return false };
+        (self.child, self.messages) = (child, messages);
+        self.open(opening);
+        true
+    }
+
+    /// Ends the process. Agents go on, or were told before.
+    pub fn close(self) {
+        self.handle.send(ToCarrier::Close { line: None });
+    }
+}
+
+/// Starts the program, with a thread for each direction. The handle writes to it from now on.
+fn spawn(python: &Path, handle: &CarrierHandle) -> Result<(Child, UnboundedReceiver<FromCarrier>), Problem> {
+    let mut command = Command::new(python);
+    command.args(["-u", "-c", SOURCE]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        Problem::new(format!("{}: {error}", python.display()))
+            .hint("--on needs a Python with Dask: name it with --python, or put it into PATH")
+    })?;
+    let (mut input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
+    let (to, lines) = mpsc::channel::<ToCarrier>();
+    let (from, messages) = unbounded_channel();
+    *handle.to.lock() = to;
+    let questions = handle.questions.clone();
+    let write = move || {
+        for message in lines {
+            let mut text = serde_json::to_vec(&message).expect("messages have no maps");
+            text.push(b'\n');
+            let is_last = matches!(message, ToCarrier::Close { .. });
+            if input.write_all(&text).and_then(|()| input.flush()).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    let read = move || read_messages(BufReader::new(output), &from, &questions);
+    for (name, work) in [("to-carrier", Box::new(write) as Box<dyn FnOnce() + Send>), ("from-carrier", Box::new(read))]
+    {
+        let started = thread::Builder::new().name(name.into()).spawn(work);
+        started.map_err(|error| Problem::new(format!("no thread for the carrier: {error}")))?;
+    }
+    Ok((child, messages))
 }
 
 fn read_messages(output: impl BufRead, from: &UnboundedSender<FromCarrier>, questions: &Questions) {
@@ -276,8 +343,9 @@ fn parse(text: &str) -> Result<FromCarrier, String> {
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        self.handle.send(ToCarrier::Close {});
-        let until = Instant::now() + self.end_wait;
+        self.handle.send(ToCarrier::abandon());
+        let end_wait = if matches!(self.target, ClusterTarget::Start(_)) { CLUSTER_END_WAIT } else { END_WAIT };
+        let until = Instant::now() + end_wait;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 let _ = self.child.kill();
@@ -297,7 +365,8 @@ mod tests {
     #[test]
     fn messages_are_written_and_read_as_the_page_of_the_format_has_them() {
         let line = |message| serde_json::to_string(&message).expect("written");
-        assert_eq!(line(ToCarrier::Close {}), r#"{"close":{}}"#);
+        assert_eq!(line(ToCarrier::Close { line: None }), r#"{"close":{}}"#);
+        assert_eq!(line(ToCarrier::abandon()), r#"{"close":{"line":"\"end\""}}"#);
         let say = ToCarrier::Say { host: "h".into(), id: 3, line: "{}".into() };
         assert_eq!(line(say), r#"{"say":{"host":"h","id":3,"line":"{}"}}"#);
         let cluster = StartedCluster {
@@ -322,7 +391,7 @@ mod tests {
     #[test]
     fn answers_go_to_those_who_asked_and_the_end_is_told() {
         let (to, _lines) = mpsc::channel();
-        let handle = CarrierHandle { to, questions: Arc::default(), next: Arc::default() };
+        let handle = CarrierHandle { to: Arc::new(Mutex::new(to)), questions: Arc::default(), next: Arc::default() };
         let ((id, answer), (_, lost)) = (handle.ask(), handle.ask());
         let (from, mut messages) = unbounded_channel();
         let text = format!("{{\"said\": {{\"id\": {id}, \"line\": \"yes\"}}}}\n{{\"cut\": {{\"why\": \"w\"}}}}\n");

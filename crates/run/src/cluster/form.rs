@@ -11,6 +11,7 @@ use super::host_inputs;
 use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, ToAgent, agent_name, line};
 use super::tool_trees::ToolTrees;
 use crate::checked_workflow::CheckedWorkflow;
+use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::event::RunEvent;
 use crate::layout;
 use crate::order::here_token;
@@ -121,13 +122,13 @@ pub struct OwnTools {
     pub trees: ToolTrees,
 }
 
-/// Forms the cluster. Nothing is left of it if that fails, at the latest after the time that agents
-/// wait for their run.
+/// Forms the cluster. If that fails or is given up, agents that serve already are told to end, and
+/// those that start end with the carrier.
 pub async fn form(
     spec: &RunSpec,
     cluster: &ClusterSpec,
     own: &OwnTools,
-    on_event: &mut dyn FnMut(&RunEvent),
+    (on_event, emergency_cleanup): (&mut dyn FnMut(&RunEvent), &EmergencyCleanup),
 ) -> Result<FormedCluster, Vec<Problem>> {
     let one = |problem| vec![problem];
     let trees = own.trees.clone();
@@ -137,6 +138,9 @@ pub async fn form(
     let mut registration = runtime.register(&spec.run_id).map_err(|error| one(error.into()))?;
     let pool_file = crate::environment::door(&mut registration).map_err(one)?.join("pool");
     let mut carrier = Carrier::start(&cluster.python, &cluster.target).map_err(one)?;
+    let mut cleanup = CleanupList::new(registration.rollback(), &spec.run_id);
+    cleanup.carrier = Some(carrier.handle.clone());
+    emergency_cleanup.arm(Some(cleanup.clone()));
     let address = open(&mut carrier, spec, cluster).await.map_err(one)?;
     let (hosts, refused) = wait_for_hosts(&mut carrier, cluster).await.map_err(one)?;
     for problem in refused {
@@ -150,15 +154,16 @@ pub async fn form(
     let pool = Vfs::new(pool::connect(&pool_file, RetryPolicy::default()).await.map_err(one)?);
     let first_node = NodeId(u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX));
     own.trees.put(&pool, first_node).await.map_err(one)?;
-    let started = start_agents(&mut agents, &start).await;
-    let (ready, problems) = started;
+    let (ready, problems) = start_agents(&mut agents, (&hosts, &carrier.handle), &start).await;
     if ready.is_empty() {
         return Err(problems);
     }
     for problem in problems {
         on_event(&RunEvent::Warning(format!("{problem}; this host gets no tasks")));
     }
-    let first = start_first(first, &start).await.map_err(one)?;
+    let (first, socket) = start_first(first, &start).await.map_err(one)?;
+    cleanup.agents.push(socket);
+    emergency_cleanup.arm(Some(cleanup));
     let formed = ready.into_iter().map(|(index, ready)| FormedHost {
         host: hosts[index].clone(),
         number: u32::try_from(index + 1).unwrap_or(u32::MAX),
@@ -166,10 +171,6 @@ pub async fn form(
         ready,
     });
     let formed: Vec<FormedHost> = formed.collect();
-    for host in &formed {
-        let (host, socket) = (host.host.host.clone(), host.ready.socket.clone());
-        carrier.handle.send(ToCarrier::Attach { host, socket });
-    }
     let next = first_node.0 + 1;
     let joining = JoiningHosts { run_id: spec.run_id.clone(), next, orphan_wait: cluster.orphan_wait, start };
     Ok(FormedCluster { carrier, pool, hosts: formed, joining, first, first_node, registration })
@@ -182,7 +183,7 @@ async fn open(carrier: &mut Carrier, spec: &RunSpec, cluster: &ClusterSpec) -> R
         ClusterTarget::Scheduler(address) => (Some(address), None),
         ClusterTarget::Start(started) => (None, Some(started)),
     };
-    carrier.handle.send(ToCarrier::Open {
+    carrier.open(ToCarrier::Open {
         address,
         cluster: started,
         run: spec.run_id.clone(),
@@ -418,10 +419,11 @@ fn inputs(spec: &RunSpec) -> Result<Vec<HostInput>, Problem> {
     Ok(found)
 }
 
-/// Lets all agents serve, at once. Returns those that do, by the index of their host, and what is
-/// wrong with the others.
+/// Lets all agents serve, at once, and attaches the workers of their hosts. Returns those that do,
+/// by the index of their host, and what is wrong with the others.
 async fn start_agents(
     agents: &mut Vec<(usize, AgentLink)>,
+    (hosts, carrier): (&[ClusterHost], &CarrierHandle),
     start: &AgentStart,
 ) -> (Vec<(usize, AgentReady)>, Vec<Problem>) {
     let mut starting = JoinSet::new();
@@ -432,7 +434,11 @@ async fn start_agents(
     let (mut ready, mut problems) = (Vec::new(), Vec::new());
     while let Some(started) = starting.join_next().await {
         match started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
-            Ok(agent) => ready.push(agent),
+            Ok((index, agent)) => {
+                let (host, socket) = (hosts[index].host.clone(), agent.socket.clone());
+                carrier.send(ToCarrier::Attach { host, socket });
+                ready.push((index, agent));
+            }
             Err(problem) => problems.push(problem),
         }
     }
@@ -440,14 +446,14 @@ async fn start_agents(
     (ready, problems)
 }
 
-/// Lets the agent of the first node serve, and connects to it.
-async fn start_first(first: AgentLink, start: &AgentStart) -> Result<FirstAgent, Problem> {
+/// Lets the agent of the first node serve, and connects to it. Returns the path of its socket too.
+async fn start_first(first: AgentLink, start: &AgentStart) -> Result<(FirstAgent, PathBuf), Problem> {
     let only_stores =
         AgentStart { only_stores: true, tools: Vec::new(), trees: Vec::new(), inputs: Vec::new(), ..start.clone() };
     let (ready, child) = first.start_child(&only_stores).await?;
     let stream = UnixStream::connect(&ready.socket).await;
     let stream = stream.map_err(|error| Problem::new(format!("{}: {error}", ready.socket.display())))?;
-    Ok(FirstAgent { stream, child })
+    Ok((FirstAgent { stream, child }, ready.socket))
 }
 
 /// Inputs that a host has itself.

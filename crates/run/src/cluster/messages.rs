@@ -251,6 +251,11 @@ pub fn key_text((task, attempt): AttemptKey) -> String {
     format!("{}.{attempt}", task.0)
 }
 
+/// The line that lets an agent end.
+pub fn end_line() -> String {
+    format!("{}\n", line(&ToAgent::End))
+}
+
 /// A line with a message. The end of an attempt names its key for the carrier.
 pub fn line(message: &impl Serialize) -> String {
     serde_json::to_string(message).expect("messages have no maps with other keys than text")

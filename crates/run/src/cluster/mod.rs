@@ -35,7 +35,9 @@ mod tree_copy;
 
 pub use agent::run_agent;
 pub use cluster_executor::ClusterExecutor;
+pub use dask_carrier::CarrierHandle;
 pub use form::{FormedCluster, OwnTools, form};
 pub use host_tools::HostTools;
 pub use input_copies::InputCopies;
+pub use messages::end_line;
 pub use tool_trees::ToolTrees;

@@ -29,7 +29,7 @@ impl EventLoop<'_> {
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
             ExecutorEvent::Warning(text) => self.warn(text),
             ExecutorEvent::Failed(text) => {
-                self.recorder.problem(text.clone());
+                self.recorder.executor_failed(text.clone());
                 self.warn(text);
                 self.cancel.cancel();
                 let workers: HashSet<WorkerId> = self.running.values().map(|running| running.worker).collect();
