@@ -17,9 +17,10 @@ from hosts import Network
 pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 
 MIB = 1 << 20
+# Each task reads a file of its own beside the one that all read.
 SHARE = """
 var large = Data.get("large.bin"), c = Data.define("C", 6);
-for (var k = 0; k < 6; k++) copy({from: large, to: c[k]});
+for (var k = 0; k < 6; k++) join({from: [large, Data.get("small" + k)], to: c[k]});
 """
 
 
@@ -76,12 +77,14 @@ def run(cluster: DaskCluster, script: str, *flags: str) -> dict[str, int]:
 @pytest.mark.parametrize("storage", ["mount", "preload", "staging"])
 def test_an_input_of_many_tasks_comes_to_each_host_once(cluster: DaskCluster, storage: str) -> None:
     content = write_input(cluster, "large.bin", 8)
+    for k in range(6):
+        (cluster.data / f"small{k}").write_text("beside it")
     before = cluster.net.sent_bytes(0)
     reads = run(cluster, SHARE, "--workers", "2", "--storage", storage)
     sent = cluster.net.sent_bytes(0) - before
-    assert all((cluster.out / f"C/C_{k}").read_bytes() == content for k in range(6))
+    assert all((cluster.out / f"C/C_{k}.txt").read_bytes() == content + b"beside it" for k in range(6))
     used = len({task["node"] for task in cluster.run_json["tasks"]})
-    assert reads == {"local": 0, "cached": (6 - used) * 8 * MIB, "remote": used * 8 * MIB}
+    assert reads == {"local": 0, "cached": (6 - used) * 8 * MIB, "remote": used * 8 * MIB + 6 * len("beside it")}
     assert used * 8 * MIB < sent < used * 8 * MIB + 4 * MIB
 
 
