@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +17,10 @@ from hosts import Network
 pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 
 MIB = 1 << 20
+# Each task reads a file of its own beside the one that all read.
 SHARE = """
 var large = Data.get("large.bin"), c = Data.define("C", 6);
-for (var k = 0; k < 6; k++) copy({from: large, to: c[k]});
+for (var k = 0; k < 6; k++) join({from: [large, Data.get("small" + k)], to: c[k]});
 """
 
 
@@ -73,12 +77,14 @@ def run(cluster: DaskCluster, script: str, *flags: str) -> dict[str, int]:
 @pytest.mark.parametrize("storage", ["mount", "preload", "staging"])
 def test_an_input_of_many_tasks_comes_to_each_host_once(cluster: DaskCluster, storage: str) -> None:
     content = write_input(cluster, "large.bin", 8)
+    for k in range(6):
+        (cluster.data / f"small{k}").write_text("beside it")
     before = cluster.net.sent_bytes(0)
     reads = run(cluster, SHARE, "--workers", "2", "--storage", storage)
     sent = cluster.net.sent_bytes(0) - before
-    assert all((cluster.out / f"C/C_{k}").read_bytes() == content for k in range(6))
+    assert all((cluster.out / f"C/C_{k}.txt").read_bytes() == content + b"beside it" for k in range(6))
     used = len({task["node"] for task in cluster.run_json["tasks"]})
-    assert reads == {"local": 0, "cached": (6 - used) * 8 * MIB, "remote": used * 8 * MIB}
+    assert reads == {"local": 0, "cached": (6 - used) * 8 * MIB, "remote": used * 8 * MIB + 6 * len("beside it")}
     assert used * 8 * MIB < sent < used * 8 * MIB + 4 * MIB
 
 
@@ -121,3 +127,33 @@ def test_a_lane_of_algorithm1_leaves_no_copies_behind(small: DaskCluster, policy
     run(small, script, "--policy", policy, "--export", "Y")
     seen = [set((small.out / f"Y/Y_{k}").read_text().split()) for k in range(4)]
     assert seen[-1] == ({"B.bin"} if policy == "algorithm1" else {"A.bin", "B.bin"})
+
+
+def test_algorithm1_leaves_no_tools_behind_and_they_come_again(small: DaskCluster) -> None:
+    # Each tool waits until the copy of the other's files is gone: `...-tools0` and `...-tools1`.
+    script = 'while test -e "${{1%?}}$2"; do :; done; cat "$1/mark" "$3" > "$4"'
+    file = {"name": "from", "kind": {"input": {}}}, {"name": "to", "kind": {"output": {}}}
+    tools = []
+    for number in range(2):
+        here = small.data / f"kit{number}"
+        here.mkdir()
+        (here / "mark").write_text(f"{number}\n")
+        command = ["sh", "-c", script, "sh", "{here}", str(1 - number), "{from}", "{to}"]
+        tools.append({"name": f"T{number}", "command": command, "here": str(here), "files": ["mark"], "params": file, "timeout_ms": 60_000})
+    # The copy of the second tool's files is there from the beginning, so a first task lets it go.
+    names = ["in.txt", "A", "B", "C", "D"]
+    elements = [{"name": name, **({"input": name} if name == "in.txt" else {})} for name in names]
+    plain = {**tools[1], "name": "Plain", "command": ["cat", "{here}/mark", "{from}"], "stdout": "{to}"}
+    calls = zip(("Plain", "T0", "T1", "T0"), names, names[1:], strict=False)
+    tasks = [{"tool": tool, "files": {"from": source, "to": target}} for tool, source, target in calls]
+    small.workflow = small.folder / "flow.json"
+    small.script(json.dumps({"tidemill_flow": 1, "name": "f", "tools": [*tools, plain], "elements": elements, "tasks": tasks}))
+    words = small.arguments("--policy", "algorithm1")
+    at = words.index("--tools")
+    del words[at : at + 2]
+    shutil.rmtree(small.report, ignore_errors=True)
+    done = subprocess.run(small.net.inside(3, *words), env=small.environment(3), capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (small.out / "D").read_text() == "0\n1\n0\n1\ntide\n"
+    small.assert_nothing_left()
+    small.workflow = small.folder / "flow.js"

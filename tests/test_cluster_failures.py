@@ -48,12 +48,12 @@ def started(cluster: DaskCluster, *flags: str) -> subprocess.Popen[str]:
     return run
 
 
-def finish(cluster: DaskCluster, run: subprocess.Popen[str]) -> list[dict]:
+def finish(cluster: DaskCluster, run: subprocess.Popen[str], result: str = RESULT) -> list[dict]:
     """Lets the run go on to its end; returns its tasks."""
     (cluster.folder / "go").touch()
     run.stdout.read()
     assert run.wait(timeout=100) == 0, cluster.errors()
-    assert (cluster.out / "C.txt").read_text() == RESULT
+    assert (cluster.out / "C.txt").read_text() == result
     cluster.assert_nothing_left()
     return cluster.run_json["tasks"]
 
@@ -65,6 +65,19 @@ def test_tasks_and_data_of_a_killed_node_are_made_again(cluster: DaskCluster) ->
     tasks = finish(cluster, run)
     again = [task["tool"] for task in tasks if task["attempts"] > 1]
     assert 0 < again.count("make") < 8, "only what lay there was made again"
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_a_lost_host_takes_its_copies_along_or_what_others_copied(cluster: DaskCluster, victim: int) -> None:
+    # One host has what all second tasks read, and the other one a copy.
+    (cluster.data / "in.txt").write_text("tide\n" * 50_000)
+    script = cluster.workflow.read_text().replace("make({from: i, to: a[k]", "if (k == 0) make({from: i, to: a").replace("shell({from: a[k]", "shell({from: a")
+    cluster.script(script.replace('Data.define("A", 8)', 'Data.define("A")').replace('cat "$1"', 'cat "$1" | sort -u'))
+    run = started(cluster)
+    os.kill(cluster.node_of(victim), signal.SIGKILL)
+    next_warning(run, "is lost")
+    tasks = finish(cluster, run, "tide\nw0\n" * 8)
+    assert any(task["attempts"] > 1 for task in tasks)
 
 
 def test_a_killed_agent_takes_its_tools_along_and_the_host_computes_on(cluster: DaskCluster) -> None:

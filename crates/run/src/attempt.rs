@@ -90,9 +90,13 @@ impl HostContext {
         cancel: CancellationToken,
         outcome: &mut AttemptOutcome,
     ) -> Result<Vec<OutputFile>, AttemptFailure> {
-        let order = match &self.tools {
-            None => Cow::Borrowed(order),
-            Some(tools) => Cow::Owned(tools.localize(order, &cancel).await?),
+        // The files of its tool stay while it runs.
+        let (order, _files) = match &self.tools {
+            None => (Cow::Borrowed(order), None),
+            Some(tools) => {
+                let (order, files) = tools.localize(order, &cancel).await?;
+                (Cow::Owned(order), Some(files))
+            }
         };
         let order = order.as_ref();
         let command = self.command(order);

@@ -1,6 +1,7 @@
 //! Executor: where the attempts of a run are executed: in this process, or on the hosts of a cluster.
 
 use crate::attempt::Environment;
+use crate::host_copies::UnusedCopies;
 use crate::host_runner::HostRunner;
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
@@ -20,8 +21,8 @@ pub trait Executor {
     /// Ends an attempt, if it still runs; its outcome follows.
     fn stop(&mut self, worker: WorkerId, task: TaskId, attempt: u32);
 
-    /// Removes the copies of members at a place, as soon as no attempt uses them.
-    fn drop_copies(&mut self, place: PlaceId, data: Vec<DataId>);
+    /// Removes copies at a place, as soon as no attempt uses them.
+    fn drop_copies(&mut self, place: PlaceId, unused: UnusedCopies);
 
     /// The next event; pending while there is none.
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent>;
@@ -100,7 +101,7 @@ impl Executor for LocalExecutor {
         self.runner.stop((task, attempt));
     }
 
-    fn drop_copies(&mut self, _: PlaceId, _: Vec<DataId>) {}
+    fn drop_copies(&mut self, _: PlaceId, _: UnusedCopies) {}
 
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent> {
         self.runner.poll_outcome(context).map(|outcome| ExecutorEvent::Ended(Box::new(outcome)))

@@ -5,8 +5,10 @@
 use crate::order::InputPlace;
 use flow::DataId;
 use sched::PlaceId;
+use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Number of tasks that have yet to read an input, at least, for it to be shared. Of two tasks the
 /// second one often runs at another host, and would not use the copy of the first.
@@ -38,11 +40,36 @@ pub fn mark_shared(inputs: &mut [InputPlace], known: &dyn Fn(DataId) -> Option<(
 /// The copies at all places.
 #[derive(Debug, Default)]
 pub struct HostCopies {
-    /// The copies at each place, with the bytes that each takes.
-    at: HashMap<PlaceId, BTreeMap<DataId, u64>>,
+    at: HashMap<PlaceId, PlaceCopies>,
+    /// Bytes of all copies.
+    bytes: u64,
     places: HashMap<DataId, BTreeSet<PlaceId>>,
-    /// The inputs of the last task of each lane: a place, and a number there.
-    lanes: BTreeMap<(PlaceId, u32), BTreeSet<DataId>>,
+    /// What the last task of each lane uses: a place, and a number there.
+    lanes: BTreeMap<(PlaceId, u32), LaneUse>,
+}
+
+/// The copies at one place.
+#[derive(Debug, Default)]
+struct PlaceCopies {
+    data: BTreeSet<DataId>,
+    bytes: u64,
+}
+
+/// What a task uses.
+#[derive(Debug, Default)]
+struct LaneUse {
+    inputs: BTreeSet<DataId>,
+    /// Directory of the tool file of its tool; empty if it has none.
+    here: PathBuf,
+}
+
+/// Copies at a place that are not used any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusedCopies {
+    /// The members.
+    pub data: Vec<DataId>,
+    /// Directory of a tool file, as the run sees it: none of its tools is used.
+    pub tools: Option<PathBuf>,
 }
 
 /// What a new list of a place's copies changes.
@@ -57,19 +84,26 @@ pub struct CopyChanges {
 impl HostCopies {
     /// Replaces the list of a place's copies.
     pub fn update(&mut self, place: PlaceId, copies: impl IntoIterator<Item = (DataId, u64)>) -> CopyChanges {
-        let now: BTreeMap<DataId, u64> = copies.into_iter().collect();
+        let mut now = PlaceCopies::default();
+        for (data, bytes) in copies {
+            now.data.insert(data);
+            now.bytes += bytes;
+        }
         let before = self.at.remove(&place).unwrap_or_default();
-        let added: Vec<DataId> = now.keys().filter(|data| !before.contains_key(data)).copied().collect();
-        let removed: Vec<DataId> = before.keys().filter(|data| !now.contains_key(data)).copied().collect();
+        let added: Vec<DataId> = now.data.difference(&before.data).copied().collect();
+        let removed: Vec<DataId> = before.data.difference(&now.data).copied().collect();
         for data in &added {
             self.places.entry(*data).or_default().insert(place);
         }
         for data in &removed {
-            if let Some(places) = self.places.get_mut(data) {
-                places.remove(&place);
+            if let Entry::Occupied(mut places) = self.places.entry(*data) {
+                places.get_mut().remove(&place);
+                if places.get().is_empty() {
+                    places.remove();
+                }
             }
-            self.places.retain(|known, places| known != data || !places.is_empty());
         }
+        self.bytes = self.bytes + now.bytes - before.bytes;
         self.at.insert(place, now);
         CopyChanges { added, removed }
     }
@@ -84,7 +118,7 @@ impl HostCopies {
 
     /// Returns whether a place has a copy of a member.
     pub fn has(&self, place: PlaceId, data: DataId) -> bool {
-        self.at.get(&place).is_some_and(|copies| copies.contains_key(&data))
+        self.at.get(&place).is_some_and(|copies| copies.data.contains(&data))
     }
 
     /// The places that have a copy of a member.
@@ -94,23 +128,33 @@ impl HostCopies {
 
     /// Bytes that the copies at a place take.
     pub fn bytes_at(&self, place: PlaceId) -> u64 {
-        self.at.get(&place).map_or(0, |copies| copies.values().sum())
+        self.at.get(&place).map_or(0, |copies| copies.bytes)
     }
 
     /// Bytes that all copies take.
     pub fn bytes(&self) -> u64 {
-        self.at.values().flat_map(BTreeMap::values).sum()
+        self.bytes
     }
 
-    /// Records the inputs of the task that starts next in a lane. Returns the members of which the
-    /// lane's place has copies, that the task before it read, and that the last task of no lane
-    /// there reads.
-    pub fn clean(&mut self, lane: (PlaceId, u32), inputs: impl Iterator<Item = DataId>) -> Vec<DataId> {
-        let before = self.lanes.insert(lane, inputs.collect()).unwrap_or_default();
+    /// Records what the task uses that starts next in a lane: its inputs, and the tools beside its
+    /// own in `here`. Returns what the task before it used, and the last task of no lane at the place
+    /// does.
+    pub fn clean(
+        &mut self,
+        lane: (PlaceId, u32),
+        inputs: impl Iterator<Item = DataId>,
+        here: impl Into<PathBuf>,
+    ) -> UnusedCopies {
+        let next = LaneUse { inputs: inputs.collect(), here: here.into() };
+        let before = self.lanes.insert(lane, next).unwrap_or_default();
         let place = lane.0;
-        let is_used =
-            |data: &DataId| self.lanes.range((place, 0)..=(place, u32::MAX)).any(|(_, inputs)| inputs.contains(data));
-        before.into_iter().filter(|data| self.has(place, *data) && !is_used(data)).collect()
+        let lanes = || self.lanes.range((place, 0)..=(place, u32::MAX)).map(|(_, used)| used);
+        let is_used = |data: &DataId| lanes().any(|used| used.inputs.contains(data));
+        let has_files = !before.here.as_os_str().is_empty();
+        UnusedCopies {
+            tools: (has_files && !lanes().any(|used| used.here == before.here)).then_some(before.here),
+            data: before.inputs.into_iter().filter(|data| self.has(place, *data) && !is_used(data)).collect(),
+        }
     }
 }
 
@@ -163,12 +207,20 @@ mod tests {
     fn a_lane_leaves_the_copies_that_its_next_task_and_other_lanes_do_not_use() {
         let mut known = HostCopies::default();
         known.update(HERE, copies(&[1, 2, 3]));
-        let mut start = |place, lane, inputs: &[u32]| known.clean((place, lane), ids(inputs).into_iter());
+        let mut start = |place, lane, inputs: &[u32]| known.clean((place, lane), ids(inputs).into_iter(), "").data;
         assert_eq!(start(HERE, 0, &[1, 2, 9]), [], "nothing ran there before");
         assert_eq!(start(HERE, 1, &[2]), []);
         assert_eq!(start(THERE, 0, &[1]), []);
         assert_eq!(start(HERE, 0, &[3]), ids(&[1]), "the other lane reads 2, and there is no copy of 9");
         assert_eq!(start(HERE, 1, &[3]), ids(&[2]));
         assert_eq!(start(HERE, 1, &[3]), []);
+    }
+
+    #[test]
+    fn a_lane_leaves_the_tools_of_a_tool_file_that_its_next_task_and_other_lanes_do_not_use() {
+        let mut known = HostCopies::default();
+        let mut start = |lane, here: &str| known.clean((HERE, lane), [].into_iter(), here).tools;
+        assert_eq!([start(0, "/a"), start(1, "/a"), start(0, "/b")], [None, None, None], "lane 1 uses /a");
+        assert_eq!([start(1, ""), start(1, "/b"), start(0, "/b")], [Some("/a".into()), None, None]);
     }
 }

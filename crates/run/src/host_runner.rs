@@ -2,6 +2,7 @@
 
 use crate::attempt::{self, Environment, HostContext};
 use crate::cluster::InputCopies;
+use crate::host_copies::UnusedCopies;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use base::ByteSize;
@@ -135,6 +136,17 @@ impl HostRunner {
     /// Copies of inputs at the node of this host.
     pub fn copies(&self) -> Option<&Arc<InputCopies>> {
         self.context.copies.as_ref()
+    }
+
+    /// Removes copies, as soon as no attempt uses them.
+    pub fn drop_copies(&self, unused: &UnusedCopies) {
+        let HostContext { copies, tools, .. } = &*self.context;
+        if let Some(copies) = copies {
+            copies.drop_data(&unused.data);
+        }
+        if let (Some(tools), Some(here)) = (tools, &unused.tools) {
+            tools.leave(here);
+        }
     }
 
     /// Gives up copies of tools' files that are not complete.

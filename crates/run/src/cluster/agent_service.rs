@@ -234,11 +234,7 @@ impl AgentService {
             ToAgent::Order(order) => self.on_order(from, *order),
             ToAgent::Stop(key) => self.on_stop(key),
             ToAgent::Ack(number) => self.acknowledge(number),
-            ToAgent::DropCopies(data) => {
-                if let Some(copies) = self.runner.copies() {
-                    copies.drop_data(&data);
-                }
-            }
+            ToAgent::DropCopies(unused) => self.runner.drop_copies(&unused),
             ToAgent::Beat => {}
             ToAgent::End => self.over = true,
         }

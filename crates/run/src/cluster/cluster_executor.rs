@@ -17,10 +17,11 @@ use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_set
 use super::mailbox::Mailbox;
 use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, agent_name, key_text, line};
 use crate::executor::{Executor, ExecutorEvent};
+use crate::host_copies::UnusedCopies;
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
 use base::Problem;
-use flow::{DataId, TaskId};
+use flow::TaskId;
 use mount::PoolRegistration;
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
@@ -548,10 +549,10 @@ impl Executor for ClusterExecutor {
         }
     }
 
-    fn drop_copies(&mut self, place: PlaceId, data: Vec<DataId>) {
+    fn drop_copies(&mut self, place: PlaceId, unused: UnusedCopies) {
         let at = self.hosts.values().find(|host| host.place == place);
-        if let Some(host) = at.filter(|_| !data.is_empty()) {
-            let lines = vec![line(&ToAgent::DropCopies(data))];
+        if let Some(host) = at.filter(|_| unused != UnusedCopies::default()) {
+            let lines = vec![line(&ToAgent::DropCopies(unused))];
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
     }

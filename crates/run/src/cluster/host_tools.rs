@@ -1,6 +1,6 @@
 //! The tools of one host: their programs, and their files, which are the host's own if it has the
 //! same, or copies from the pool. Files are looked for and copied in the background, once for all
-//! attempts, which wait for them.
+//! attempts, which wait for them. A copy that was removed comes again when an attempt needs it.
 
 use super::messages::{AgentTool, AgentTree, TREES};
 use super::tree_copy::TreeCopy;
@@ -8,8 +8,10 @@ use crate::order::{AttemptOrder, at_here};
 use crate::outcome::AttemptFailure;
 use crate::tool_manifest::ToolManifest;
 use crate::workspace::copy::{blocking, bytes_of};
+use crate::workspace::host_cleanup::remove_any;
 use base::Problem;
 use flow::ToolId;
+use parking_lot::Mutex;
 use report::ReasonKind;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 
@@ -25,13 +28,45 @@ use vfs::Vfs;
 pub struct HostTools {
     tools: HashMap<ToolId, HostTool>,
     /// The trees, by their hashes.
-    trees: HashMap<String, TreeState>,
+    trees: HashMap<String, Arc<HostTree>>,
     /// Ends the copies.
     cancel: CancellationToken,
 }
 
 /// The directory of a tool file on this host or why its files are not here; `None` until known.
-type TreeState = watch::Receiver<Option<Result<PathBuf, String>>>;
+type TreeState = Option<Result<PathBuf, String>>;
+
+/// The files of the tools of one tool file.
+#[derive(Debug)]
+struct HostTree {
+    tree: AgentTree,
+    pool: Vfs,
+    /// Where the copy is, if one is needed.
+    directory: PathBuf,
+    cancel: CancellationToken,
+    state: watch::Sender<TreeState>,
+    use_now: Mutex<TreeUse>,
+}
+
+#[derive(Debug, Default)]
+struct TreeUse {
+    /// Number of attempts that use the files or wait for them.
+    users: u32,
+    /// The removal of the copy, which nobody has needed since.
+    removal: Option<JoinHandle<()>>,
+}
+
+/// Keeps the files of a tool on this host while an attempt uses them.
+#[derive(Debug)]
+pub struct ToolFilesGuard(Option<Arc<HostTree>>);
+
+impl Drop for ToolFilesGuard {
+    fn drop(&mut self) {
+        if let Some(tree) = &self.0 {
+            tree.use_now.lock().users -= 1;
+        }
+    }
+}
 
 #[derive(Debug)]
 struct HostTool {
@@ -67,41 +102,56 @@ impl HostTools {
     /// Begins to look for a tree. If this host has not the same, it is copied to `directory`, which
     /// does not exist yet. Must be called within a tokio runtime.
     pub fn provide(&mut self, tree: &AgentTree, pool: &Vfs, directory: PathBuf) {
-        let (tell, state) = watch::channel(None);
-        self.trees.insert(tree.hash.clone(), state);
-        let (tree, pool, cancel) = (tree.clone(), pool.clone(), self.cancel.clone());
-        tokio::spawn(async move {
-            let provided = provide(&tree, &pool, directory, cancel).await;
-            if let Err(why) = &provided {
-                tracing::warn!("files of tools cannot be had: {why}");
-            }
-            tell.send_replace(Some(provided));
+        let known = Arc::new(HostTree {
+            tree: tree.clone(),
+            pool: pool.clone(),
+            directory,
+            cancel: self.cancel.clone(),
+            state: watch::Sender::new(None),
+            use_now: Mutex::default(),
         });
+        known.begin(None);
+        self.trees.insert(tree.hash.clone(), known);
+    }
+
+    /// Removes the copy of the files of the tool file in `here`, unless an attempt uses them.
+    pub fn leave(&self, here: &Path) {
+        for tree in self.trees.values().filter(|tree| tree.tree.here == here) {
+            tree.leave();
+        }
     }
 
     /// Gives up copies that are not complete, and waits until nothing is written any more.
     pub async fn close(&self) {
         self.cancel.cancel();
-        for state in self.trees.values() {
-            // An error means that its task is gone.
-            let _ = state.clone().wait_for(Option::is_some).await;
+        for tree in self.trees.values() {
+            let removal = tree.use_now.lock().removal.take();
+            let _ = tree.state.subscribe().wait_for(Option::is_some).await;
+            if let Some(removal) = removal {
+                let _ = removal.await;
+            }
         }
     }
 
-    /// An order with the paths of this host, when the files of its tool are here.
+    /// An order with the paths of this host, when the files of its tool are here. They stay while the
+    /// guard is there.
     pub async fn localize(
         &self,
         order: &AttemptOrder,
         cancel: &CancellationToken,
-    ) -> Result<AttemptOrder, AttemptFailure> {
+    ) -> Result<(AttemptOrder, ToolFilesGuard), AttemptFailure> {
         let not_started = |text: String| AttemptFailure::new(ReasonKind::NotStarted, text);
         let unknown = || not_started(format!("this host does not know tool {}", order.tool_name));
         let HostTool { tool, program } = self.tools.get(&order.tool).ok_or_else(unknown)?;
-        let here = match &tool.tree {
-            None => None,
-            Some(hash) => Some(self.here(hash, cancel).await?.map_err(|why| {
-                not_started(format!("the files of tool {} cannot be had on this host: {why}", tool.name))
-            })?),
+        let missing = |why| not_started(format!("the files of tool {} cannot be had on this host: {why}", tool.name));
+        let (here, files) = match &tool.tree {
+            None => (None, ToolFilesGuard(None)),
+            Some(hash) => {
+                let tree = self.trees.get(hash).ok_or_else(|| missing("this host does not know them".to_owned()))?;
+                tree.acquire();
+                let files = ToolFilesGuard(Some(tree.clone()));
+                (Some(tree.wait(cancel).await?.map_err(missing)?), files)
+            }
         };
         let mut order = order.clone();
         order.command.path = paths(tool, here.as_deref());
@@ -112,14 +162,53 @@ impl HostTools {
                 find_program(tool, &at_here(&tool.program, &order.here), &order.command.path).map_err(not_started)?
             }
         };
-        Ok(order)
+        Ok((order, files))
+    }
+}
+
+impl HostTree {
+    /// Looks for the files, or copies them, in the background, after the removal of an earlier copy.
+    fn begin(self: &Arc<Self>, removal: Option<JoinHandle<()>>) {
+        let tree = self.clone();
+        tokio::spawn(async move {
+            if let Some(removal) = removal {
+                let _ = removal.await;
+            }
+            let provided = provide(&tree.tree, &tree.pool, tree.directory.clone(), tree.cancel.clone()).await;
+            if let Err(why) = &provided {
+                tracing::warn!("files of tools cannot be had: {why}");
+            }
+            tree.state.send_replace(Some(provided));
+        });
     }
 
-    /// Waits for a tree; fails if the attempt is ended meanwhile.
-    async fn here(&self, hash: &str, cancel: &CancellationToken) -> Result<Result<PathBuf, String>, AttemptFailure> {
-        let Some(mut state) = self.trees.get(hash).cloned() else {
-            return Ok(Err("this host does not know them".into()));
-        };
+    /// Counts an attempt that uses the files. Lets them come again if they were removed.
+    fn acquire(self: &Arc<Self>) {
+        let mut use_now = self.use_now.lock();
+        use_now.users += 1;
+        if let Some(removal) = use_now.removal.take() {
+            self.state.send_replace(None);
+            self.begin(Some(removal));
+        }
+    }
+
+    /// Removes the copy in the background, if it is complete and nobody uses it.
+    fn leave(&self) {
+        let is_copy = matches!(&*self.state.borrow(), Some(Ok(here)) if here.starts_with(&self.directory));
+        let mut use_now = self.use_now.lock();
+        if is_copy && use_now.users == 0 && use_now.removal.is_none() {
+            let directory = self.directory.clone();
+            use_now.removal = Some(tokio::task::spawn_blocking(move || {
+                if let Err(error) = remove_any(&directory) {
+                    tracing::warn!(path = %directory.display(), %error, "a copy of tools' files stays");
+                }
+            }));
+        }
+    }
+
+    /// Waits for the files; fails if the attempt is ended meanwhile.
+    async fn wait(&self, cancel: &CancellationToken) -> Result<Result<PathBuf, String>, AttemptFailure> {
+        let mut state = self.state.subscribe();
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(AttemptFailure {
@@ -186,9 +275,11 @@ fn has_own(tree: &AgentTree, manifest: &ToolManifest) -> bool {
 mod tests {
     use super::*;
     use crate::checked_workflow::CheckedWorkflow;
+    use crate::cluster::messages::content_place;
     use crate::layout::{AttemptPlace, RunLayout};
     use crate::order::here_token;
     use flow::TaskId;
+    use std::os::unix::fs::PermissionsExt;
 
     const FLOW: &str = r#"{"tidemill_flow": 1, "name": "f", "elements": [],
         "tools": [{"name": "say", "command": ["./say", "{here}/x"], "here": "/old", "path": ["bin", "/opt/bin"]}],
@@ -215,8 +306,22 @@ mod tests {
             memory: 0,
         };
         let mut tools = HostTools::find(&[tool]).expect("its program comes later");
-        tools.trees.insert("hash".into(), watch::channel(Some(state)).1);
+        let tree = HostTree {
+            tree: AgentTree { hash: "hash".into(), here: "/old".into(), root: "/old".into(), inner: PathBuf::new() },
+            pool: pool(),
+            directory: PathBuf::new(),
+            cancel: CancellationToken::new(),
+            state: watch::Sender::new(Some(state)),
+            use_now: Mutex::default(),
+        };
+        tools.trees.insert("hash".into(), Arc::new(tree));
         tools
+    }
+
+    fn pool() -> Vfs {
+        let settings = node::NodeSettings::new(base::ByteSize::mib(32));
+        let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
+        Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))))
     }
 
     #[tokio::test]
@@ -225,11 +330,46 @@ mod tests {
         fs::create_dir(copy.path().join("bin")).expect("made");
         std::os::unix::fs::symlink("/bin/sh", copy.path().join("say")).expect("linked");
         let localized = tools(Ok(copy.path().to_owned())).localize(&order(), &CancellationToken::new()).await;
-        let localized = localized.expect("all is here");
+        let (localized, _files) = localized.expect("all is here");
         let at = |name: &str| copy.path().join(name).display().to_string();
         assert_eq!(localized.program, copy.path().join("./say"));
         let command = localized.command_at("", &|_| String::new());
         assert_eq!((command.args, command.path), (vec![at("x")], vec![at("bin"), "/opt/bin".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_copy_of_tools_that_are_left_goes_when_no_attempt_uses_it_and_comes_again() {
+        let root = tempfile::tempdir().expect("made");
+        let (source, directory) = (root.path().join("source"), root.path().join("copy"));
+        fs::create_dir(&source).expect("made");
+        fs::write(source.join("say"), "#!/bin/sh").expect("written");
+        fs::set_permissions(source.join("say"), fs::Permissions::from_mode(0o755)).expect("changed");
+        let mut manifest = ToolManifest::scan(&source, &[source.join("say")]).expect("read");
+        manifest.hash_files(&source).expect("read");
+        let (hash, pool) = (manifest.hash(), pool());
+        let place = Path::new(TREES).join(&hash);
+        let content = place.join(content_place(manifest.contents().keys().next().expect("one")));
+        let text = serde_json::to_vec(&manifest).expect("written");
+        for (file, bytes) in [(place.join("manifest"), &text[..]), (content, b"#!/bin/sh")] {
+            pool.make_directories(bytes_of(file.parent().expect("it has one"))).await.expect("made");
+            pool.write_file(bytes_of(&file), bytes).await.expect("written");
+        }
+        let mut tools = tools(Err(String::new()));
+        let tool = tools.tools.get_mut(&ToolId(0)).expect("it is known");
+        tool.tool.tree = Some(hash.clone());
+        let tree = AgentTree { hash, here: "/old".into(), root: "/old".into(), inner: PathBuf::new() };
+        tools.provide(&tree, &pool, directory.clone());
+        for _ in 0..2 {
+            let (_, files) = tools.localize(&order(), &CancellationToken::new()).await.expect("it is here");
+            tools.leave(Path::new("/old"));
+            assert!(directory.join("say").exists(), "an attempt uses it");
+            drop(files);
+            tools.leave(Path::new("/other"));
+            assert!(directory.join("say").exists(), "others are left");
+            tools.leave(Path::new("/old"));
+        }
+        tools.close().await;
+        assert!(!directory.exists());
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@
 //!   | <----------- FromAgent: outcomes, ... - |
 //! ```
 
+use crate::host_copies::UnusedCopies;
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
@@ -190,8 +191,8 @@ pub enum ToAgent {
     Stop(AttemptKey),
     /// The outcomes up to this number have arrived.
     Ack(u64),
-    /// These members have no more readers here: remove their copies.
-    DropCopies(Vec<DataId>),
+    /// Remove these copies, as soon as no attempt uses them.
+    DropCopies(UnusedCopies),
     /// The run lives.
     Beat,
     /// The run is over: end all attempts and the node, and leave nothing.

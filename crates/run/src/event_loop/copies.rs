@@ -1,7 +1,7 @@
 //! Copies of data at the nodes of hosts: which are made, who hears of them, and when they go.
 
-use super::EventLoop;
-use crate::host_copies::{CopyChanges, mark_shared};
+use super::{EventLoop, LoopContext};
+use crate::host_copies::{CopyChanges, UnusedCopies, mark_shared};
 use crate::order::AttemptOrder;
 use flow::{DataId, TaskId};
 use report::ReadBytes;
@@ -46,15 +46,16 @@ impl EventLoop<'_> {
     /// Lets the copies of a member go that nobody will read any more.
     pub(super) fn drop_copies(&mut self, data: DataId) {
         for place in self.context.places.copies.places_of(data) {
-            self.executor.drop_copies(place, vec![data]);
+            self.executor.drop_copies(place, UnusedCopies { data: vec![data], tools: None });
         }
     }
 
     /// Lets the copies go that a lane leaves behind when a task starts there.
     pub(super) fn clean(&mut self, (worker, slot): (WorkerId, u32), task: TaskId) {
         let Some(place) = self.context.places.place_of_worker(worker) else { return };
-        let left = self.context.places.copies.clean((place, slot), self.context.flow.inputs(task));
-        self.executor.drop_copies(place, left);
+        let LoopContext { flow, places, .. } = &mut self.context;
+        let unused = places.copies.clean((place, slot), flow.inputs(task), &flow.tool_of(task).here);
+        self.executor.drop_copies(place, unused);
     }
 
     /// Records where an attempt has its inputs from: as far as is known when it starts, or as its

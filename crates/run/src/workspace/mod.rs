@@ -23,7 +23,7 @@
 mod background_remove;
 pub(crate) mod copy;
 mod error;
-mod host_cleanup;
+pub(crate) mod host_cleanup;
 mod in_pool;
 mod preloaded;
 mod ram_disk_usage;
