@@ -12,6 +12,8 @@
 
 mod losses;
 
+pub use losses::LoopEnd;
+
 use crate::checked_workflow::CheckedWorkflow;
 use crate::data_places::DataPlaces;
 use crate::eta::EtaEstimator;
@@ -63,6 +65,7 @@ pub struct ExportPlan {
 struct ExportResult {
     data: DataId,
     place: PathBuf,
+    ended: Instant,
     result: Result<ExportedFile, String>,
 }
 
@@ -109,8 +112,9 @@ pub struct EventLoop<'a> {
     running: HashMap<AttemptId, PlacedAttempt>,
     /// Tasks that found no space at their node, and so go to another one next time.
     elsewhere: HashSet<TaskId>,
-    /// Failed attempts that may have failed because a host is gone.
+    /// Failed attempts and exports that may have failed because a host is gone.
     held: Vec<EndedAttempt>,
+    held_exports: Vec<ExportResult>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<ExportResult>,
@@ -122,6 +126,8 @@ pub struct EventLoop<'a> {
     meter: Option<MachineMeter>,
     commands: Vec<SchedulerCommand>,
     ended: bool,
+    /// Why the pool is lost.
+    lost: Option<String>,
 }
 
 impl<'a> EventLoop<'a> {
@@ -137,7 +143,8 @@ impl<'a> EventLoop<'a> {
         let mut eta = EtaEstimator::new(context.flow.workflow());
         context.settled.tasks.iter().for_each(|task| eta.skipped(context.flow.task(*task)));
         let meter = MachineMeter::new();
-        recorder.run.machine_use = meter.as_ref().map(MachineMeter::blank);
+        let blank = || meter.as_ref().map(MachineMeter::blank);
+        recorder.run.machine_use = recorder.run.machine_use.take().or_else(blank);
         Self {
             context,
             scheduler,
@@ -150,6 +157,7 @@ impl<'a> EventLoop<'a> {
             running: HashMap::new(),
             elsewhere: HashSet::new(),
             held: Vec::new(),
+            held_exports: Vec::new(),
             keeping: JoinSet::new(),
             exporting: JoinSet::new(),
             export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
@@ -159,11 +167,12 @@ impl<'a> EventLoop<'a> {
             meter,
             commands: Vec::new(),
             ended: false,
+            lost: None,
         }
     }
 
-    /// Runs the loop until all tasks and exports have ended. Returns the run's files.
-    pub async fn run(mut self) -> Option<RunFiles> {
+    /// Runs the loop until all tasks and exports have ended, or the pool is lost.
+    pub async fn run(mut self) -> LoopEnd {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut cancelled = false;
@@ -172,7 +181,7 @@ impl<'a> EventLoop<'a> {
             self.export(data);
         }
         self.send_event(SchedulerEvent::Begin);
-        while !self.ended || !self.exporting.is_empty() {
+        while self.lost.is_none() && !(self.ended && self.exporting.is_empty() && self.held_exports.is_empty()) {
             let executor = &mut *self.executor;
             tokio::select! {
                 biased;
@@ -187,8 +196,10 @@ impl<'a> EventLoop<'a> {
                 _ = tick.tick() => self.sample(),
             }
         }
+        self.leave_pool().await;
         self.sample();
-        self.context.files
+        let progressed = self.scheduler.counts().done as usize > self.context.settled.tasks.len();
+        LoopEnd { files: self.context.files, lost: self.lost, progressed }
     }
 
     /// Reports the fill level of the pool to the scheduler.
@@ -446,12 +457,15 @@ impl<'a> EventLoop<'a> {
         self.exporting.spawn(async move {
             let _turn = turns.acquire().await;
             let result = export_one(&access, &source, place.clone()).await;
-            ExportResult { data, place, result }
+            ExportResult { data, place, ended: Instant::now(), result }
         });
     }
 
     fn export_ended(&mut self, exported: ExportResult) {
-        let ExportResult { data, place, result } = exported;
+        if exported.result.is_err() && self.is_doubtful_export(&exported) {
+            return self.held_exports.push(exported);
+        }
+        let ExportResult { data, place, result, .. } = exported;
         // A member that is not leaving any more was lost meanwhile, and will be exported again.
         let Some(drop_now) = self.leaving.remove(&data) else { return };
         match result {

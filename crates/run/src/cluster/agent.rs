@@ -325,7 +325,7 @@ impl Drop for NodeChild {
 
 async fn connect(pool_file: &Path) -> Result<Vfs, Problem> {
     let pool = Vfs::new(pool::connect(pool_file, RetryPolicy::default()).await?);
-    let _ = keep_usage(pool.clone()).await;
+    keep_usage(pool.clone()).await;
     Ok(pool)
 }
 

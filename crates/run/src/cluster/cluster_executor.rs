@@ -10,17 +10,22 @@
 
 use super::agent_link::AgentLink;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
-use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
+use super::first_agent::FirstAgent;
+use super::form::{BeforePool, DaskLink, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
+use super::former_agents::{END_WAIT, FormerAgents};
 use super::messages::{FromAgent, ToAgent, key_text, line};
+use crate::environment::remove_stale_runs;
 use crate::executor::{Executor, ExecutorEvent};
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
 use base::Problem;
 use flow::TaskId;
-use mount::PoolRegistration;
+use journal::AgentTrace;
+use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -29,8 +34,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const BEAT: Duration = Duration::from_secs(2);
 /// Time after which an order that its agent does not know is sent again.
 const RESEND_AFTER: Duration = Duration::from_secs(4);
-/// Time that the agents get to end.
-const END_WAIT: Duration = Duration::from_secs(20);
 /// Time that agents which start while the run ends get to be there.
 const START_WAIT: Duration = Duration::from_secs(5);
 /// First place of hosts without a node; nodes have the numbers below.
@@ -40,6 +43,7 @@ const NODELESS: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct ClusterExecutor {
     carrier: Carrier,
+    address: String,
     first: FirstAgent,
     first_node: NodeId,
     _registration: PoolRegistration,
@@ -58,7 +62,19 @@ pub struct ClusterExecutor {
     last_beat: Instant,
     /// True while the scheduler cannot be reached.
     cut: bool,
-    failed: bool,
+    life: ExecutorLife,
+}
+
+/// What an executor can still do; each includes those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ExecutorLife {
+    Working,
+    /// The pool is lost.
+    Failed,
+    /// No more agents start.
+    Closing,
+    /// The carrier has ended: no agent is heard any more.
+    Mute,
 }
 
 /// The end of the start of an agent.
@@ -68,6 +84,7 @@ type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
 #[derive(Debug)]
 struct ExecutorHost {
     name: String,
+    socket: PathBuf,
     place: PlaceId,
     running: HashMap<AttemptKey, RunningOrder>,
     /// Orders that wait for the end of the current decision.
@@ -88,27 +105,29 @@ struct RunningOrder {
 }
 
 impl ClusterExecutor {
-    /// An executor for a cluster that was just formed. An agent that is not heard for the time
-    /// `lease` is lost.
-    pub fn new(cluster: FormedCluster, lease: Duration) -> Self {
-        let FormedCluster { carrier, hosts, joining, first, first_node, registration, pool: _ } = cluster;
+    /// An executor for a cluster that was just formed, whose workers have numbers from
+    /// `next_worker` on. An agent that is not heard for the time `lease` is lost.
+    pub fn new(cluster: FormedCluster, lease: Duration, next_worker: u32) -> Self {
+        let FormedCluster { link, hosts, joining, first, first_node, registration, pool: _ } = cluster;
+        let DaskLink { carrier, address, hosts: present, .. } = link;
         let mut executor = Self {
             carrier,
+            address,
             first,
             first_node,
             _registration: registration,
             joining,
             hosts: BTreeMap::new(),
             not_joined: HashSet::new(),
-            present: Vec::new(),
+            present,
             joined: unbounded_channel(),
             starting: 0,
             events: VecDeque::new(),
             lease,
-            next_worker: 0,
+            next_worker,
             last_beat: Instant::now(),
             cut: false,
-            failed: false,
+            life: ExecutorLife::Working,
         };
         for host in hosts {
             executor.add_host(host);
@@ -119,6 +138,11 @@ impl ClusterExecutor {
     /// The node of the pool that is on this host.
     pub fn first_node(&self) -> NodeId {
         self.first_node
+    }
+
+    /// The agent of that node.
+    pub fn first_agent(&self) -> AgentTrace {
+        AgentTrace { socket: self.first.socket.clone(), node: Some(self.first_node.0) }
     }
 
     fn handle(&self) -> &CarrierHandle {
@@ -133,6 +157,7 @@ impl ClusterExecutor {
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
         let added = ExecutorHost {
             name: host.host.clone(),
+            socket: ready.socket.clone(),
             place,
             running: HashMap::new(),
             to_send: Vec::new(),
@@ -141,10 +166,9 @@ impl ClusterExecutor {
             acknowledged: 0,
         };
         self.hosts.insert(worker, added);
-        let inputs = same_inputs(&ready);
-        self.present.push(host.clone());
+        let (inputs, agent) = (same_inputs(&ready), AgentTrace { socket: ready.socket, node });
         let (node, name) = (node.map(NodeId), host.host);
-        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, inputs });
+        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs });
     }
 
     fn worker_at(&self, name: &str) -> Option<WorkerId> {
@@ -163,13 +187,13 @@ impl ClusterExecutor {
                 self.cut = true;
                 self.warn(format!("the Dask scheduler cannot be reached: {why}; tasks that run go on"));
             }
-            FromCarrier::Opened { .. } => {
-                self.cut = false;
+            FromCarrier::Opened { address } => {
+                (self.cut, self.address) = (false, address);
                 // Give agents the time of a lease to be heard again.
                 self.hosts.values_mut().for_each(|host| host.last_heard = Instant::now());
             }
-            FromCarrier::Failed { message, .. } => self.fail(message),
-            FromCarrier::Gone(why) => self.fail(format!("the connection to Dask has ended: {why}")),
+            FromCarrier::Failed { message, .. } => self.lose_carrier(message),
+            FromCarrier::Gone(why) => self.lose_carrier(format!("the connection to Dask has ended: {why}")),
             FromCarrier::Said { .. } => {}
         }
     }
@@ -178,8 +202,14 @@ impl ClusterExecutor {
         self.events.push_back(ExecutorEvent::Warning(text));
     }
 
+    fn lose_carrier(&mut self, text: String) {
+        self.fail(text);
+        self.life = ExecutorLife::Mute;
+    }
+
     fn fail(&mut self, text: String) {
-        if !std::mem::replace(&mut self.failed, true) {
+        if self.life == ExecutorLife::Working {
+            self.life = ExecutorLife::Failed;
             self.events.push_back(ExecutorEvent::Failed(text));
         }
     }
@@ -206,10 +236,10 @@ impl ClusterExecutor {
         let number = self.joining.next;
         self.joining.next += 1;
         self.starting += 1;
-        let JoiningHosts { run_id, orphan_wait, start, .. } = self.joining.clone();
+        let JoiningHosts { names, orphan_wait, start, .. } = self.joining.clone();
         let (carrier, done) = (self.handle().clone(), self.joined.0.clone());
         tokio::spawn(async move {
-            let setup = agent_setup(&run_id, number, None, orphan_wait);
+            let setup = agent_setup(&names, number, None, orphan_wait);
             let started = async {
                 let mut link = AgentLink::start_at(&carrier, &host.host).await?;
                 link.set_up(&setup).await?;
@@ -303,9 +333,7 @@ impl ClusterExecutor {
             let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::Beat)];
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
-        if self.first.try_send(&ToAgent::Beat).is_err() {
-            self.fail("the first node of the pool, beside this run, has ended".to_owned());
-        }
+        self.first.beat();
     }
 
     fn end_leases(&mut self) {
@@ -330,10 +358,12 @@ impl ClusterExecutor {
         let Some(host) = self.hosts.remove(&worker) else { return };
         self.events.push_back(ExecutorEvent::Lost { worker, why });
         let present = self.present.iter().find(|present| present.host == host.name).cloned();
-        if let Some(present) = present.filter(|present| self.not_joined.insert(present.host.clone())) {
+        if let Some(present) =
+            present.filter(|present| self.life < ExecutorLife::Closing && self.not_joined.insert(present.host.clone()))
+        {
             self.join(present);
         }
-        if self.hosts.is_empty() && self.starting == 0 {
+        if self.hosts.is_empty() && self.starting == 0 && self.life < ExecutorLife::Closing {
             self.warn("no host is left: the run waits for workers to join".to_owned());
         }
     }
@@ -345,14 +375,19 @@ impl ClusterExecutor {
         while let Poll::Ready(Some(joined)) = self.joined.1.poll_recv(context) {
             self.on_joined(joined);
         }
+        if self.life == ExecutorLife::Working && self.first.poll_gone(context).is_ready() {
+            self.fail("the first node of the pool, beside this run, has ended".to_owned());
+        }
     }
 
-    /// Ends all agents with their nodes, and the carrier.
-    pub async fn close(mut self) {
+    /// Ends all agents with their nodes. Returns what a pool that is formed anew needs: the carrier,
+    /// which ends when it is dropped, and the agents that may still be there.
+    pub async fn close(mut self) -> BeforePool {
+        self.life = self.life.max(ExecutorLife::Closing);
         let now = tokio::time::Instant::now();
         let (until, starting_until) = (now + END_WAIT, now + START_WAIT);
         let mut told = HashSet::new();
-        while !self.failed {
+        while self.life < ExecutorLife::Mute {
             let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
             for worker in untold {
                 self.tell_end(worker);
@@ -371,20 +406,31 @@ impl ClusterExecutor {
                 () = tokio::time::sleep_until(until) => None,
             };
             match event {
-                Some(FromCarrier::Hosts(_)) => {}
+                Some(FromCarrier::Hosts(now)) => self.present = now,
                 // An agent that is over is lost, and is not there any more.
                 Some(message) => self.on_message(message),
                 None => break,
             }
         }
-        if self.first.send(&ToAgent::End).await.is_ok() {
-            let _ = tokio::time::timeout(END_WAIT, self.first.ended()).await;
+        self.first.end(END_WAIT).await;
+        // One that was killed has left its directory.
+        let swept = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| remove_stale_runs(&runtime));
+        if let Err(problem) = swept {
+            tracing::warn!("{problem}");
+        }
+        let is_gone = self.life == ExecutorLife::Mute;
+        let left = self.hosts.into_values().map(|host| (host.name, host.socket)).collect();
+        // Hosts that are cut off are told again when the scheduler is back.
+        let hosts = if self.cut { Vec::new() } else { self.present };
+        BeforePool {
+            anew: true,
+            link: Some(DaskLink { carrier: self.carrier, address: self.address, hosts, is_gone }),
+            agents: FormerAgents { first: None, hosts: left },
+            files: Vec::new(),
         }
     }
 
     fn tell_end(&mut self, worker: WorkerId) {
-        // No other agent starts where one is over.
-        self.present.clear();
         let host = &self.hosts[&worker];
         let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
         self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
@@ -414,11 +460,11 @@ impl Executor for ClusterExecutor {
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool {
-        let is_silent = |host: &ExecutorHost| host.place == place && host.last_beat <= moment;
-        // A host that is lost is not there any more, and the run hears of it with a later event.
-        let is_lost = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. });
-        self.hosts.values().any(is_silent) || self.events.iter().any(is_lost)
+    fn is_silent_since(&self, places: &[PlaceId], moment: Instant) -> bool {
+        let is_silent = |host: &ExecutorHost| places.contains(&host.place) && host.last_beat <= moment;
+        // What is lost is not there any more, and the run hears of it with a later event.
+        let is_loss = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. } | ExecutorEvent::Failed(_));
+        self.first.last_beat <= moment || self.hosts.values().any(is_silent) || self.events.iter().any(is_loss)
     }
 
     fn tick(&mut self) {

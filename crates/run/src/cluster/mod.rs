@@ -10,6 +10,7 @@
 //! - `messages`: what the run and an agent say to each other
 //! - `agent_link`: the dialogue in which an agent starts
 //! - `form`: forms the pool of the hosts that are there
+//! - `first_agent`: the agent of the first node; `former_agents`: those of an earlier pool
 //! - `cluster_executor`: gives orders, and watches leases
 //! - `agent`, `agent_service`: the other side: one process on each host
 //! - `host_inputs`: inputs that a host has itself
@@ -21,7 +22,9 @@ mod agent_link;
 mod agent_service;
 mod cluster_executor;
 mod dask_carrier;
+mod first_agent;
 mod form;
+mod former_agents;
 mod host_inputs;
 mod host_tools;
 mod messages;
@@ -30,6 +33,7 @@ mod tree_copy;
 
 pub use agent::run_agent;
 pub use cluster_executor::ClusterExecutor;
-pub use form::{FormedCluster, OwnTools, form};
+pub use form::{BeforePool, FormedCluster, OwnTools, form};
+pub use former_agents::FormerAgents;
 pub use host_tools::HostTools;
 pub use tool_trees::ToolTrees;
