@@ -97,13 +97,6 @@ def test_a_run_that_loses_its_pool_again_and_again_gives_up(cluster: DaskCluster
     cluster.assert_nothing_left()
 
 
-def resume(cluster: DaskCluster, *flags: str) -> subprocess.Popen[str]:
-    """Resumes the run by nothing but its name."""
-    command = cluster.net.inside(0, str(cluster.binary), "run", "--resume", str(cluster.report), "--json", *flags)
-    stderr = (cluster.folder / "run.err").open("ab")
-    return subprocess.Popen(command, env=cluster.environment(0), cwd="/", stdout=subprocess.PIPE, stderr=stderr, text=True)
-
-
 def test_a_killed_run_goes_on_in_a_new_pool(cluster: DaskCluster) -> None:
     run = started(cluster)
     run.kill()
@@ -111,11 +104,11 @@ def test_a_killed_run_goes_on_in_a_new_pool(cluster: DaskCluster) -> None:
     before = set(cluster.agents())
     assert before, "agents wait for their run"
     (cluster.folder / "log").unlink()
-    run = resume(cluster)
+    run = cluster.resume()
     event = next_event(run, "resumed")
     assert (event["settled"], event["again"]) == (3, 1)
     assert not before & set(cluster.agents()), "the agents and nodes of the killed run have ended"
-    second = resume(cluster)
+    second = cluster.resume()
     assert second.wait(timeout=60) == 2
     assert "is resumed already" in cluster.errors()
     finished(cluster, run)
