@@ -129,6 +129,12 @@ class DaskCluster:
         stderr = (self.folder / "run.err").open("ab")
         return subprocess.Popen(command, env=self.environment(self.scheduler_host), cwd=self.folder, stdout=subprocess.PIPE, stderr=stderr, text=True)
 
+    def resume(self, *flags: str) -> subprocess.Popen[str]:
+        """Resumes the run in the background, by nothing but its directory."""
+        command = self.net.inside(self.scheduler_host, str(self.binary), "run", "--resume", str(self.report), "--json", *flags)
+        stderr = (self.folder / "run.err").open("ab")
+        return subprocess.Popen(command, env=self.environment(self.scheduler_host), cwd="/", stdout=subprocess.PIPE, stderr=stderr, text=True)
+
     def errors(self) -> str:
         """What runs in the background printed to standard error."""
         return (self.folder / "run.err").read_text()

@@ -1,4 +1,4 @@
-"""Workers, agents, nodes and schedulers of a cluster are killed at random: the result stays right.
+"""Whatever a run on a cluster has is killed at random, the run itself too: the result stays right.
 
 SOAK_KILLS is the number of kills, SOAK_SEED chooses them.
 """
@@ -48,9 +48,13 @@ def test_whatever_dies_the_result_is_right(binary: Path, tmp_path: Path) -> None
                 for _ in range(choice.randrange(2, 20)):
                     next_event(run, "task_done")
                 kind, kill = choice.choice(list(victims(cluster, choice).items()))
-                print(f"kill {kills}: {kind}")
+                print(f"kill {kills}: {kind}", flush=True)
                 kill()
                 kills += 1
+                if kind == "run":
+                    run.kill()
+                    run.wait()
+                    run = cluster.resume()
             assert run.stdout is not None
             run.stdout.read()
             assert run.wait(timeout=280) == 0, (seed, cluster.errors())
@@ -61,10 +65,10 @@ def victims(cluster: DaskCluster, choice: random.Random) -> dict[str, Callable[[
     """What may be killed, and how."""
     host = choice.randrange(1, 4)
 
-    def kill_pid(pid_of: Callable[[int], int]) -> None:
+    def kill_pid(pid_of: Callable[[int], int], of: int = host) -> None:
         # It may have been killed before.
         try:
-            os.kill(pid_of(host), signal.SIGKILL)
+            os.kill(pid_of(of), signal.SIGKILL)
         except (StopIteration, ProcessLookupError):
             return
 
@@ -85,4 +89,8 @@ def victims(cluster: DaskCluster, choice: random.Random) -> dict[str, Callable[[
         "node": lambda: kill_pid(cluster.node_of),
         "agent": lambda: kill_pid(cluster.agent_of),
         "scheduler": restart_scheduler,
+        "first node": lambda: kill_pid(cluster.node_of, 0),
+        "agent of the first node": lambda: kill_pid(cluster.agent_of, 0),
+        # The caller has its process.
+        "run": lambda: None,
     }

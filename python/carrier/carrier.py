@@ -136,7 +136,7 @@ class Plugin(distributed.WorkerPlugin):
                 reader, self.writer = await asyncio.open_unix_connection(self.socket, limit=EVENT_BYTES_MAX)
             except OSError as error:
                 if time.monotonic() > end:
-                    self.worker.log_event(self.name, {"worker": self.address, "gone": f"{self.socket}: {error}"})
+                    self.worker.log_event(self.name, {"worker": self.address, "socket": self.socket, "gone": f"{self.socket}: {error}"})
                     return self.end(list(self.waits), f"the agent's socket is gone: {error}")
             else:
                 with contextlib.suppress(OSError, ValueError), contextlib.closing(self.writer):
@@ -442,7 +442,8 @@ class Carrier:
         if kind == "launch" and workers:
             self.launched[host], word = workers[0].address, workers[0].binary
         try:
-            said["line"] = await self.call(self.launched[host], kind, word, seconds=SAY_SECONDS_MAX)
+            seconds = SAY_SECONDS_MAX if kind == "say" else CALL_SECONDS_MAX
+            said["line"] = await self.call(self.launched[host], kind, word, seconds=seconds)
         except KeyError:
             said["error"] = f"no Dask worker on {host} has a `tidemill` that runs (TIDEMILL, PATH)"
         except Exception as error:  # noqa: BLE001 (whatever happens in a worker)
@@ -512,7 +513,7 @@ class Carrier:
                     self.ended.setdefault(batch.worker.address, []).append(batch.task)
         if "text" in event:
             self.tell("lines", {"host": host, "lines": event["text"].split("\n")})
-        elif worker is not None and host in self.sockets:
+        elif worker is not None and self.sockets.get(host) == event["socket"]:
             worker.gone = True
             # The agent is gone if all workers of its host have lost it.
             if not self.of_host(host):

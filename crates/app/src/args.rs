@@ -336,11 +336,11 @@ pub struct RunArgs {
     pub report: Option<PathBuf>,
     /// Go on with a run that was killed: RUN is the directory of its report, or its name below
     /// tidemill-report. Without WORKFLOW with the flags that it began with
-    #[arg(long, value_name = "RUN", conflicts_with = "on")]
+    #[arg(long, value_name = "RUN")]
     pub resume: Option<PathBuf>,
     /// Let results of an earlier run stand in for tasks with the same tool, parameters and content
     /// of inputs: RUN is the directory of its report, or its name below tidemill-report
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "resume"])]
+    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     pub reuse: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the
     /// free memory]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Flags of `tidemill run` for clusters.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "On a cluster")]
 pub struct ClusterArgs {
     /// Run tasks on the workers of a Dask cluster: dask://HOST:PORT, the address of its scheduler;
@@ -31,7 +31,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "NAME", requires = "on")]
     pub env: Vec<String>,
     /// The Python that has Dask
-    #[arg(long, value_name = "PATH", requires = "on", env = "TIDEMILL_PYTHON")]
+    #[arg(long, value_name = "PATH", env = "TIDEMILL_PYTHON")]
     pub python: Option<PathBuf>,
     /// How long nothing may be heard of a host before its tasks run elsewhere, in seconds
     #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..))]

@@ -79,10 +79,10 @@ pub(crate) fn expand(
 }
 
 /// The program of a tool, which depends on no parameter, as [`TaskCommand::program`] has it.
-pub(crate) fn expand_program(plan: &Plan, workflow: &Workflow, tool: ToolId) -> String {
+pub(crate) fn expand_program(plan: &Plan, workflow: &Workflow, tool: ToolId, here: &str) -> String {
     let task = &Task { tool, files: [].into(), configs: [].into(), after: [].into(), line: 0 };
     let tool = workflow.tool_of(task);
-    let (path_of, here) = (&|_: DataId| String::new(), tool.here.as_str());
+    let path_of = &|_: DataId| String::new();
     let (lists, dirs) = (BTreeMap::new(), BTreeMap::new());
     let mut expansion = Expansion { plan, tool, here, task, task_dir: "", path_of, lists, dirs };
     let mut argv = Vec::new();

@@ -151,8 +151,9 @@ impl Plan {
     }
 
     /// The program of a tool: an absolute path if its command names one with a `/`, otherwise a name.
-    pub fn program(&self, workflow: &Workflow, tool: ToolId) -> String {
-        crate::expand::expand_program(self, workflow, tool)
+    /// `here` is the directory of the tool file.
+    pub fn program(&self, workflow: &Workflow, tool: ToolId, here: &str) -> String {
+        crate::expand::expand_program(self, workflow, tool, here)
     }
 
     pub(crate) fn compiled(&self, task: &Task) -> &CompiledTool {

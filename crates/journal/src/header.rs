@@ -66,9 +66,6 @@ pub struct JournalOptions {
     /// The cluster, if there is one: the address of its scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The pool file of a pool that may outlive the process; absent for an embedded pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

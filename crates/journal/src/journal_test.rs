@@ -41,7 +41,7 @@ fn exported(data: u32) -> JournalRecord {
 }
 
 fn worker(worker: u32, name: &str) -> JournalRecord {
-    JournalRecord::WorkerJoined { worker, name: name.into(), slots: 2 }
+    JournalRecord::WorkerJoined { worker, name: name.into(), slots: 2, agent: None }
 }
 
 /// A journal of the records; the directory goes with the first value.

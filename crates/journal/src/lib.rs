@@ -32,7 +32,7 @@ mod writer;
 pub use error::JournalError;
 pub use header::{JOURNAL_VERSION, JournalHeader, JournalOptions, JournalWorkflow};
 pub use reader::{JournalReader, is_live};
-pub use record::{FileIdentity, JournalRecord, TimedRecord};
+pub use record::{AgentTrace, FileIdentity, JournalRecord, TimedRecord};
 pub use state::{AttemptTrace, DataTrace, ExportTrace, JournalState, TaskPhase, TaskTrace, WorkerTrace};
 pub use writer::{JournalWriter, unix_ms};
 

@@ -4,6 +4,7 @@ use flow::{DataId, TaskId};
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// A record and its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,16 @@ impl FileIdentity {
         let changed_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
         Self { bytes: metadata.len(), changed_ns }
     }
+}
+
+/// An agent of a run on a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AgentTrace {
+    /// Path of its socket on its host.
+    pub socket: PathBuf,
+    /// Number of the pool's node that it holds; `None` if its host only computes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
 }
 
 /// Something that happened in a run.
@@ -93,6 +104,15 @@ pub enum JournalRecord {
         name: String,
         /// Its slots.
         slots: u32,
+        /// The agent of its host; `None` for a run on one host.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentTrace>,
+    },
+    /// The pool of a run on a cluster was formed, and workers follow. An earlier one is gone with
+    /// all of its data, and so are its workers.
+    PoolFormed {
+        /// The agent of the first node, on the host of the run.
+        first: AgentTrace,
     },
     /// A worker takes more tasks at once than before.
     WorkerResized {

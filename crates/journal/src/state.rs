@@ -4,7 +4,7 @@
 use crate::error::JournalError;
 use crate::header::JournalHeader;
 use crate::reader::JournalReader;
-use crate::record::{FileIdentity, JournalRecord, TimedRecord};
+use crate::record::{AgentTrace, FileIdentity, JournalRecord, TimedRecord};
 use flow::{DataId, TaskId};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,6 +30,8 @@ pub struct JournalState {
     pub tool_hashes: BTreeMap<String, String>,
     /// The workers, by their numbers.
     pub workers: BTreeMap<u32, WorkerTrace>,
+    /// The agent of the first node of the pool on a cluster, as far as one was formed.
+    pub first: Option<AgentTrace>,
     /// The last fill level of the pool: bytes used, and capacity. `None` if it is not known.
     pub pool: Option<(u64, u64)>,
     /// Warnings for the user.
@@ -136,6 +138,8 @@ pub struct WorkerTrace {
     pub joined_ms: u64,
     /// The time at which it was lost.
     pub lost_ms: Option<u64>,
+    /// The agent of its host; `None` for a run on one host.
+    pub agent: Option<AgentTrace>,
 }
 
 impl JournalState {
@@ -204,12 +208,13 @@ impl JournalState {
             }
             JournalRecord::InputHashed { data, hash } => drop(self.input_hashes.insert(data, hash)),
             JournalRecord::ToolHashed { tool, hash } => drop(self.tool_hashes.insert(tool, hash)),
-            JournalRecord::WorkerJoined { worker, name, slots } => {
-                self.workers.insert(worker, WorkerTrace { name, slots, joined_ms: at_ms, lost_ms: None });
+            JournalRecord::WorkerJoined { worker, name, slots, agent } => {
+                self.workers.insert(worker, WorkerTrace { name, slots, joined_ms: at_ms, lost_ms: None, agent });
             }
             JournalRecord::WorkerResized { worker, slots } => {
                 self.workers.entry(worker).and_modify(|worker| worker.slots = slots);
             }
+            JournalRecord::PoolFormed { first } => self.first = Some(first),
             JournalRecord::WorkerLost { worker } => self.lose_worker(worker, at_ms),
             JournalRecord::Dropped { data } | JournalRecord::Lost { data } => {
                 if let Some(datum) = self.data.get_mut(&data) {

@@ -41,8 +41,9 @@ impl CheckedWorkflow {
     }
 
     /// The program of a tool: an absolute path if its command names one with a `/`, else a name.
-    pub fn program(&self, tool: ToolId) -> String {
-        self.plan.program(&self.workflow, tool)
+    /// `here` is the directory of the tool file.
+    pub fn program(&self, tool: ToolId, here: &str) -> String {
+        self.plan.program(&self.workflow, tool, here)
     }
 
     /// The workflow.

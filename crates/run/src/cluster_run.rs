@@ -1,25 +1,38 @@
 //! A run on a cluster, from start to cleanup.
+//!
+//! ```text
+//! form a pool -> event loop -> done
+//!   ^               | the pool is lost
+//!   +-- settle -----+
+//! ```
+//!
+//! The root of the pool is at one node. If that is lost, a pool is formed anew, and lineage decides
+//! which tasks run again, as when a run is resumed: only exported files are left.
 
-use crate::cluster::{ClusterExecutor, FormedCluster, form};
+use crate::cluster::{BeforePool, ClusterExecutor, FormedCluster, FormerAgents, OwnTools, form};
 use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, LoopContext, PlanGrower};
+use crate::event_loop::{EventLoop, LoopContext, LoopEnd, PlanGrower};
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
-use crate::resume::Settled;
+use crate::resume::{Settled, TakenOver, settle_anew};
 use crate::run_files::RunFiles;
-use crate::run_journal::RunJournal;
 use crate::spec::{ClusterSpec, RunSpec};
-use crate::start::{ReportHead, blank_report, ended_event, exports, hash_in_background, keep_failed, tell_start};
-use crate::usage_refresh::keep_usage;
+use crate::start::{ReportHead, begin_records, ended_event, exports, hash_in_background, keep_failed, tell_start};
+use crate::usage_refresh::{NodeUsages, keep_usage};
 use base::{ByteSize, Problem};
 use placement::NodeId;
 use report::RunReport;
 use sched::{Scheduler, SchedulerOptions};
 use std::time::Instant;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+
+/// Number of pools that a run loses one after the other without a task that was done, before it
+/// gives up.
+const LOSSES_MAX: u32 = 3;
 
 /// Executes the run on a cluster. Errors are returned only before any task starts.
 pub async fn run_on_cluster(
@@ -31,61 +44,155 @@ pub async fn run_on_cluster(
     emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let own = prepare_on_cluster(&spec)?;
-    let formed = tokio::select! {
-        biased;
-        () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
-        formed = form(&spec, &cluster, &own, (on_event, emergency_cleanup)) => formed?,
-    };
-    let programs = own.programs;
-    let usages = keep_usage(formed.pool.clone()).await;
-    let nodes: Vec<NodeId> = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
-    let head = head(&spec, &formed);
-    let (pool, slots) = (formed.pool.clone(), formed.hosts.iter().map(|host| host.host.threads).sum());
-    let largest = formed.hosts.iter().map(|host| host.host.threads).max().unwrap_or(1);
-    let mut executor = ClusterExecutor::new(formed, cluster.lease);
-    let flow = spec.flow.clone();
-    let first_node = executor.first_node();
-    let prepared = async {
-        too_large_tasks(&spec, largest)?;
-        let inputs = (spec.data_dir.clone(), spec.stage_in);
-        let mut files = RunFiles::new(pool, flow.clone(), inputs, cancel.clone());
-        let provided = files.provide_inputs_at(first_node, &nodes).await;
-        provided.map_err(|error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))])?;
-        Ok((files, RunJournal::begin(&spec, &head, &programs)))
-    };
-    let (files, journal) = match prepared.await {
-        Ok(prepared) => prepared,
-        Err(problems) => {
-            executor.close().await;
-            return Err(problems);
-        }
-    };
-    let mut recorder = Recorder::new(blank_report(&spec, &head), journal, begun);
-    tell_start(&spec, &head, slots, on_event);
-    let hashes = hash_in_background(&spec, &programs, &cancel);
-    let context = LoopContext {
-        flow,
-        files: Some(files),
-        places: DataPlaces::new(usages),
-        programs,
-        keep: spec.keep,
-        keep_failed: keep_failed(&spec),
-        settled: Settled::default(),
-        grower,
-    };
-    let scheduler = scheduler(&spec);
-    let event_loop =
-        EventLoop::new(context, (scheduler, &mut executor), exports(&spec), &mut recorder, on_event, cancel.clone());
-    let (_, files) = event_loop.run().await;
-    recorder.hashed(hashes.await.unwrap_or_default());
-    if let Some(mut files) = files {
-        files.close();
+    let mut taken = TakenOver::find(&spec, &own.programs)?;
+    let run = ClusterRun { spec: &spec, cluster: &cluster, own: &own, cancel: &cancel, emergency_cleanup };
+    let (mut before, mut first_worker) = (BeforePool::default(), 0);
+    if let Some((_, state)) = &taken.resumed {
+        (before.anew, before.agents) = (true, FormerAgents::of_journal(state));
+        first_worker = state.workers.last_key_value().map_or(0, |(worker, _)| worker + 1);
     }
-    executor.close().await;
+    let pool = run.form_pool(&mut before, &taken.settled, first_worker, on_event).await?;
+    let mut recorder = begin_records(&spec, &mut taken, (&pool.head, &own.programs), begun);
+    tell_start((&spec, &pool.head, &taken), pool.slots, on_event);
+    let hashes = hash_in_background(&spec, &own.programs, &cancel);
+    run.work(pool, (taken.settled, grower), &mut recorder, on_event).await;
     emergency_cleanup.arm(None);
+    recorder.hashed(hashes.await.unwrap_or_default());
     recorder.seal(cancel.is_cancelled());
     on_event(&ended_event(&recorder.run));
     Ok(recorder.run)
+}
+
+/// What all pools of a run have in common.
+struct ClusterRun<'a> {
+    spec: &'a RunSpec,
+    cluster: &'a ClusterSpec,
+    own: &'a OwnTools,
+    cancel: &'a CancellationToken,
+    emergency_cleanup: &'a EmergencyCleanup,
+}
+
+/// A pool with the run's files.
+struct RunPool {
+    executor: ClusterExecutor,
+    files: RunFiles,
+    usages: NodeUsages,
+    refresh: AbortHandle,
+    head: ReportHead,
+    slots: u32,
+}
+
+impl ClusterRun<'_> {
+    /// Forms a pool, and shows the run's inputs in it, and files that stand in for data.
+    async fn form_pool(
+        &self,
+        before: &mut BeforePool,
+        settled: &Settled,
+        first_worker: u32,
+        on_event: &mut dyn FnMut(&RunEvent),
+    ) -> Result<RunPool, Vec<Problem>> {
+        let Self { spec, cluster, own, cancel, emergency_cleanup } = self;
+        before.files = settled.files().collect();
+        let formed = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
+            formed = form(spec, cluster, own, before, (on_event, emergency_cleanup)) => formed,
+        };
+        // The agents that have started end with the carrier.
+        let formed = formed.inspect_err(|_| before.link = None)?;
+        let (usages, refresh) = keep_usage(formed.pool.clone()).await;
+        let nodes: Vec<NodeId> = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
+        let (head, pool) = (head(spec, &formed), formed.pool.clone());
+        let threads = || formed.hosts.iter().map(|host| host.host.threads);
+        let (slots, largest) = (threads().sum(), threads().max().unwrap_or(1));
+        let executor = ClusterExecutor::new(formed, cluster.lease, first_worker);
+        let first_node = executor.first_node();
+        let prepared = async {
+            too_large_tasks(spec, largest)?;
+            let inputs = (spec.data_dir.clone(), spec.stage_in);
+            let mut files = RunFiles::new(pool, spec.flow.clone(), inputs, (*cancel).clone());
+            let unseen = |error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))];
+            files.provide_inputs_at(first_node, &nodes).await.map_err(unseen)?;
+            files.bind_exported(settled.files()).await.map_err(unseen)?;
+            Ok(files)
+        };
+        match prepared.await {
+            Ok(files) => Ok(RunPool { executor, files, usages, refresh, head, slots }),
+            Err(problems) => {
+                refresh.abort();
+                *before = executor.close().await;
+                Err(problems)
+            }
+        }
+    }
+
+    /// Runs all tasks, in further pools if one is lost.
+    async fn work(
+        &self,
+        mut pool: RunPool,
+        (mut settled, mut grower): (Settled, Option<PlanGrower>),
+        recorder: &mut Recorder,
+        on_event: &mut dyn FnMut(&RunEvent),
+    ) {
+        let mut losses = 0;
+        loop {
+            let (lost, progressed, mut before) =
+                self.work_in(pool, (settled.clone(), grower.take()), recorder, on_event).await;
+            let Some(mut why) = lost else { return };
+            if self.spec.flow.grows() {
+                // What was added is not in the workflow of another pool.
+                return recorder.abandon(&why, false);
+            }
+            losses = if progressed { 0 } else { losses };
+            settled = settle_anew(self.spec, &recorder.run, &settled);
+            settled.again.iter().for_each(|task| recorder.again(*task));
+            pool = loop {
+                losses += 1;
+                if losses > LOSSES_MAX || self.cancel.is_cancelled() {
+                    return recorder.abandon(&why, self.cancel.is_cancelled());
+                }
+                let text = format!("{why}: the pool is formed anew, and tasks whose data is lost run again");
+                on_event(&RunEvent::Warning(text.clone()));
+                recorder.warning(text);
+                match self.form_pool(&mut before, &settled, recorder.next_worker(), on_event).await {
+                    Ok(formed) => break formed,
+                    Err(problems) => why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+                }
+            };
+        }
+    }
+
+    /// Runs tasks until all are done or the pool is lost. Returns why it is lost, whether a task was
+    /// done, and what the next pool needs.
+    async fn work_in(
+        &self,
+        pool: RunPool,
+        (settled, grower): (Settled, Option<PlanGrower>),
+        recorder: &mut Recorder,
+        on_event: &mut dyn FnMut(&RunEvent),
+    ) -> (Option<String>, bool, BeforePool) {
+        let RunPool { mut executor, files, usages, refresh, .. } = pool;
+        recorder.pool_formed(executor.first_agent());
+        let mut scheduler = scheduler(self.spec);
+        settled.restore(&mut scheduler);
+        let context = LoopContext {
+            flow: self.spec.flow.clone(),
+            files: Some(files),
+            places: DataPlaces::new(usages),
+            programs: self.own.programs.clone(),
+            keep: self.spec.keep,
+            keep_failed: keep_failed(self.spec),
+            settled,
+            grower,
+        };
+        let (exports, cancel) = (exports(self.spec), self.cancel.clone());
+        let event_loop = EventLoop::new(context, (scheduler, &mut executor), exports, recorder, on_event, cancel);
+        let LoopEnd { files, lost, progressed, .. } = event_loop.run().await;
+        // Removals in a pool that is lost wait for this thread.
+        let _ = tokio::task::spawn_blocking(move || drop(files)).await;
+        refresh.abort();
+        (lost, progressed, executor.close().await)
+    }
 }
 
 /// What is known of the storage: the mode of the first host, and the hosts.

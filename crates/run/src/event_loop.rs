@@ -17,6 +17,7 @@ mod losses;
 
 pub use exports::ExportPlan;
 pub use growth::PlanGrower;
+pub use losses::LoopEnd;
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::data_places::DataPlaces;
@@ -100,8 +101,9 @@ pub struct EventLoop<'a> {
     running: HashMap<AttemptId, PlacedAttempt>,
     /// Tasks that found no space at their node, and so go to another one next time.
     elsewhere: HashSet<TaskId>,
-    /// Failed attempts that may have failed because a host is gone.
+    /// Failed attempts and exports that may have failed because a host is gone.
     held: Vec<EndedAttempt>,
+    held_exports: Vec<exports::ExportResult>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<exports::ExportResult>,
@@ -113,6 +115,8 @@ pub struct EventLoop<'a> {
     meter: Option<MachineMeter>,
     commands: Vec<SchedulerCommand>,
     ended: bool,
+    /// Why the pool is lost.
+    lost: Option<String>,
 }
 
 impl<'a> EventLoop<'a> {
@@ -128,7 +132,8 @@ impl<'a> EventLoop<'a> {
         let mut eta = EtaEstimator::new(context.flow.workflow());
         context.settled.tasks.iter().for_each(|task| eta.skipped(context.flow.task(*task)));
         let meter = MachineMeter::new();
-        recorder.run.machine_use = meter.as_ref().map(MachineMeter::blank);
+        let blank = || meter.as_ref().map(MachineMeter::blank);
+        recorder.run.machine_use = recorder.run.machine_use.take().or_else(blank);
         Self {
             context,
             scheduler,
@@ -141,6 +146,7 @@ impl<'a> EventLoop<'a> {
             running: HashMap::new(),
             elsewhere: HashSet::new(),
             held: Vec::new(),
+            held_exports: Vec::new(),
             keeping: JoinSet::new(),
             exporting: JoinSet::new(),
             export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
@@ -150,12 +156,12 @@ impl<'a> EventLoop<'a> {
             meter,
             commands: Vec::new(),
             ended: false,
+            lost: None,
         }
     }
 
-    /// Runs the loop until all tasks and exports have ended. Returns the workflow as it is then, and
-    /// the run's files.
-    pub async fn run(mut self) -> (Arc<CheckedWorkflow>, Option<RunFiles>) {
+    /// Runs the loop until all tasks and exports have ended, or the pool is lost.
+    pub async fn run(mut self) -> LoopEnd {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut cancelled = false;
@@ -164,7 +170,7 @@ impl<'a> EventLoop<'a> {
             self.export(data);
         }
         self.send_event(SchedulerEvent::Begin);
-        while !self.ended || !self.exporting.is_empty() {
+        while self.lost.is_none() && !(self.ended && self.exporting.is_empty() && self.held_exports.is_empty()) {
             let wants_tasks = self.wants_tasks();
             let executor = &mut *self.executor;
             let LoopContext { flow, files, grower, .. } = &mut self.context;
@@ -185,8 +191,11 @@ impl<'a> EventLoop<'a> {
                 _ = tick.tick() => self.sample(),
             }
         }
+        self.leave_pool().await;
         self.sample();
-        (self.context.flow, self.context.files)
+        let progressed = self.scheduler.counts().done as usize > self.context.settled.tasks.len();
+        let LoopContext { flow, files, .. } = self.context;
+        LoopEnd { flow, files, lost: self.lost, progressed }
     }
 
     /// Reports the fill level of the pool to the scheduler.

@@ -6,6 +6,7 @@ use crate::host_runner::HostRunner;
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
 use flow::{DataId, TaskId};
+use journal::AgentTrace;
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::HashSet;
@@ -27,9 +28,9 @@ pub trait Executor {
     /// The next event; pending while there is none.
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent>;
 
-    /// Returns whether nothing has been heard of a place since a moment. False for places that are
-    /// not known any more: they are lost.
-    fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool;
+    /// Returns whether nothing has been heard of one of these places, or of the pool's root, since
+    /// a moment. Places that are not known any more do not count: they are lost.
+    fn is_silent_since(&self, places: &[PlaceId], moment: Instant) -> bool;
 
     /// Does what is due from time to time: about ten times a second.
     fn tick(&mut self);
@@ -52,6 +53,8 @@ pub enum ExecutorEvent {
         capacity: MachineCapacity,
         /// The name of its host, for people.
         name: String,
+        /// The agent of its host.
+        agent: AgentTrace,
         /// Inputs of the workflow that its host has itself.
         inputs: HashSet<DataId>,
     },
@@ -79,6 +82,8 @@ pub enum ExecutorEvent {
     },
     /// The user should know this.
     Warning(String),
+    /// The pool is lost: none of the attempts that run ends.
+    PoolLost(String),
     /// No more attempts can be executed, and none of those that run ends. The run is over.
     Failed(String),
 }
@@ -107,7 +112,7 @@ impl Executor for LocalExecutor {
         self.runner.poll_outcome(context).map(|outcome| ExecutorEvent::Ended(Box::new(outcome)))
     }
 
-    fn is_silent_since(&self, _: PlaceId, _: Instant) -> bool {
+    fn is_silent_since(&self, _: &[PlaceId], _: Instant) -> bool {
         false
     }
 

@@ -38,7 +38,7 @@ pub fn find_program(flow: &CheckedWorkflow, id: ToolId) -> Result<PathBuf, Probl
     let tool = &flow.workflow().tools[id.0 as usize];
     let here = Path::new(&tool.here);
     let dirs = exec::search_dirs(&tool.path, here, std::env::var_os("PATH").as_deref());
-    exec::which(OsStr::new(&flow.program(id)), &dirs, here).map_err(|why| {
+    exec::which(OsStr::new(&flow.program(id, &tool.here)), &dirs, here).map_err(|why| {
         Problem::new(format!("tool {}: {why}", tool.name))
             .hint("install it, or name its directory in the tool's `path`")
     })

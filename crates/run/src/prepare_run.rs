@@ -6,13 +6,13 @@ use crate::layout;
 use crate::memory::{MemoryBudget, PoolSize};
 use crate::overwrites::{NamedPath, overwrites};
 use crate::preflight;
-use crate::resume::{Resumption, Reuse, Settled};
+use crate::resume::TakenOver;
 use crate::spec::RunSpec;
 use crate::start::exports;
 use crate::storage_choice::{StorageChoice, ToolSupport, choose};
 use base::{ByteSize, Problem};
 use flow::{DataId, ToolId};
-use journal::{JOURNAL_FILE, JournalState, JournalWriter, WORKFLOW_FILE};
+use journal::{JOURNAL_FILE, WORKFLOW_FILE};
 use report::AccessMode;
 use sched::{MachineCapacity, Scheduler, SchedulerOptions};
 use std::collections::HashMap;
@@ -35,27 +35,15 @@ pub struct PreparedRun {
     pub memory: ByteSize,
     /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Journal and state of the run that goes on, if one does.
-    pub resumed: Option<(JournalWriter, JournalState)>,
-    /// What is done of that run, or reused from another one; the scheduler knows it.
-    pub settled: Settled,
-    /// What is reused of another run, if the user named one.
-    pub reused: Option<Reuse>,
+    /// What is done already; the scheduler knows it.
+    pub taken: TakenOver,
 }
 
 impl PreparedRun {
     /// Takes over the run that was killed, or results of another one, if the user asked for that.
     fn resume(mut self, spec: &RunSpec) -> Result<Self, Vec<Problem>> {
-        if let Some(directory) = &spec.reuse {
-            let mut reused = Reuse::find(spec, directory, &self.programs)?;
-            self.settled = std::mem::take(&mut reused.settled);
-            self.scheduler.restore(&self.settled.tasks, |data| self.settled.restored(data));
-            self.reused = Some(reused);
-        }
-        let Some(directory) = &spec.resume else { return Ok(self) };
-        let Resumption { writer, state, settled } = Resumption::open(spec, directory, &self.programs)?;
-        self.scheduler.restore(&settled.tasks, |data| settled.restored(data));
-        (self.resumed, self.settled) = (Some((writer, state)), settled);
+        self.taken = TakenOver::find(spec, &self.programs)?;
+        self.taken.settled.restore(&mut self.scheduler);
         Ok(self)
     }
 }
@@ -90,9 +78,7 @@ pub fn prepare(spec: &RunSpec) -> Result<PreparedRun, Vec<Problem>> {
             tools,
             memory: pool.size,
             warnings: spec.warnings.iter().cloned().chain(pool.lowered).collect(),
-            resumed: None,
-            settled: Settled::default(),
-            reused: None,
+            taken: TakenOver::default(),
         }
         .resume(spec),
         _ => Err(problems),

@@ -9,7 +9,7 @@ use crate::resume::{Reuse, Settled};
 use crate::run_journal::RunJournal;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use journal::{JournalRecord, JournalState};
+use journal::{AgentTrace, JournalRecord, JournalState};
 use report::{Attempt, FailureReason, NodeRecord, ReadBytes, ReasonKind, RunOutcome, RunReport, Seconds, Status};
 use sched::{StartReason, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,12 +89,22 @@ impl Recorder {
     }
 
     /// Records a worker of a cluster that has joined, by the name of its host.
-    pub fn joined(&mut self, worker: WorkerId, name: String, slots: u32) {
-        let joined_s = self.now();
+    pub fn joined(&mut self, worker: WorkerId, name: String, slots: u32, agent: AgentTrace) {
+        let agent = Some(agent);
+        self.journal.write(JournalRecord::WorkerJoined { worker: worker.0, name: name.clone(), slots, agent });
+        self.add_node(worker, name, slots, (self.now(), None));
+    }
+
+    /// Records the worker of a run on this host.
+    pub fn joined_here(&mut self, name: String) {
+        let slots = self.run.settings.slots;
+        self.journal.write(JournalRecord::WorkerJoined { worker: 0, name, slots, agent: None });
+    }
+
+    fn add_node(&mut self, worker: WorkerId, name: String, slots: u32, (joined_s, lost_s): (Seconds, Option<Seconds>)) {
         let first_slot = self.run.nodes.last().map_or(0, |last| last.first_slot + last.slots);
         self.nodes.insert(worker, self.run.nodes.len());
-        self.journal.write(JournalRecord::WorkerJoined { worker: worker.0, name: name.clone(), slots });
-        self.run.nodes.push(NodeRecord { name, first_slot, slots, joined_s, lost_s: None });
+        self.run.nodes.push(NodeRecord { name, first_slot, slots, joined_s, lost_s });
         self.run.settings.slots = first_slot + slots;
     }
 
@@ -119,12 +129,32 @@ impl Recorder {
         self.journal.write(JournalRecord::WorkerResized { worker: worker.0, slots });
     }
 
+    /// Number of the next worker of a cluster.
+    pub fn next_worker(&self) -> u32 {
+        self.nodes.last_key_value().map_or(0, |(worker, _)| worker.0 + 1)
+    }
+
     /// Records that a worker is lost.
     pub fn worker_lost(&mut self, worker: WorkerId) {
         let now = self.now();
         self.journal.write(JournalRecord::WorkerLost { worker: worker.0 });
         if let Some(node) = self.nodes.get(&worker).and_then(|index| self.run.nodes.get_mut(*index)) {
             node.lost_s = Some(now);
+        }
+    }
+
+    /// Records that a pool of a cluster was formed, by the agent of its first node.
+    pub fn pool_formed(&mut self, first: AgentTrace) {
+        self.journal.write(JournalRecord::PoolFormed { first });
+    }
+
+    /// Records that the pool is lost, and all workers with it.
+    pub fn pool_lost(&mut self) {
+        let is_there = |index: &usize| self.run.nodes.get(*index).is_some_and(|node| node.lost_s.is_none());
+        let there: Vec<WorkerId> =
+            self.nodes.iter().filter(|(_, index)| is_there(index)).map(|(worker, _)| *worker).collect();
+        for worker in there {
+            self.worker_lost(worker);
         }
     }
 
@@ -373,6 +403,33 @@ impl Recorder {
         self.run.problem = Some(text);
     }
 
+    /// Records that the tasks that are not done will not be, since the pool is lost.
+    pub fn abandon(&mut self, why: &str, interrupted: bool) {
+        let (kind, text) = if interrupted {
+            (ReasonKind::Cancelled, "the run was ended before it could start".to_owned())
+        } else {
+            (ReasonKind::NotStarted, format!("the run lost its pool: {why}"))
+        };
+        let never_ended = |task: &report::TaskRecord| task.status == Status::default();
+        let left: Vec<u32> = self.run.tasks.iter().filter(|task| never_ended(task)).map(|task| task.id).collect();
+        for task in left {
+            self.never_ran(TaskId(task), FailureReason { kind, text: text.clone(), ..FailureReason::default() });
+        }
+        if !interrupted {
+            self.problem(format!("the pool is lost again and again: {why}"));
+        }
+    }
+
+    /// Fills in the workers that an earlier process of the run had on a cluster.
+    pub fn restore_workers(&mut self, state: &JournalState) {
+        let at = |ms: u64| Seconds::from(Duration::from_millis(ms));
+        for (number, worker) in &state.workers {
+            let lost_ms = worker.lost_ms.unwrap_or(state.last_ms);
+            let when = (at(worker.joined_ms), Some(at(lost_ms)));
+            self.add_node(WorkerId(*number), worker.name.clone(), worker.slots, when);
+        }
+    }
+
     /// Fills in what an earlier process of the run has done. From now on times count from its
     /// start.
     pub fn restore(&mut self, flow: &CheckedWorkflow, state: &JournalState, settled: &Settled) {
@@ -390,8 +447,13 @@ impl Recorder {
             task.status = Status::Done;
             task.reason = None;
             task.attempts = u32::try_from(trace.attempts.len()).unwrap_or(u32::MAX);
-            task.slot = Some(last.slot);
-            (task.start_s, task.end_s) = (Some(at(last.started_ms)), last.ended_ms.map(at));
+            self.set_slot(*id, (WorkerId(last.worker), last.slot));
+            let task = self.task(*id);
+            let prepared_ms = last.took_ms.filter(|_| task.node.is_some()).map(|(prepared, _)| prepared);
+            task.prepared_s = prepared_ms.map(at);
+            task.reads = prepared_ms.map(|_| ReadBytes { local: last.near, cached: 0, remote: last.far });
+            let started_ms = last.started_ms + prepared_ms.unwrap_or(0);
+            (task.start_s, task.end_s) = (Some(at(started_ms)), last.ended_ms.map(at));
         }
         let written = settled.tasks.iter().flat_map(|task| flow.outputs(*task));
         for (id, trace) in written.filter_map(|id| Some((id, state.data.get(&id)?))) {

@@ -98,11 +98,16 @@ impl RunFiles {
 
     /// Binds members that an earlier process of the run has exported, so that tasks read them as if
     /// their writers had run. They stay until the end of the run, as inputs do.
-    pub async fn bind_exported(&mut self, data: DataId, file: PathBuf) -> Result<(), WorkspaceError> {
-        let place = self.place_of(data);
-        self.base.make_dir(place.parent().unwrap_or(Path::new("/"))).await?;
-        self.base.bind(&file, &place).await?;
-        self.exported.insert(data, file);
+    pub async fn bind_exported(
+        &mut self,
+        exported: impl Iterator<Item = (DataId, PathBuf)>,
+    ) -> Result<(), WorkspaceError> {
+        for (data, file) in exported {
+            let place = self.place_of(data);
+            self.base.make_dir(place.parent().unwrap_or(Path::new("/"))).await?;
+            self.base.bind(&file, &place).await?;
+            self.exported.insert(data, file);
+        }
         Ok(())
     }
 
@@ -180,6 +185,11 @@ impl RunFiles {
     /// Access to the pool for work that goes on beside the run.
     pub fn reader(&self) -> PoolAccess {
         PoolAccess(self.base.clone())
+    }
+
+    /// Removes nothing more: the pool is lost.
+    pub fn give_up(&self) {
+        self.remover.give_up();
     }
 
     /// Waits for pending removals.

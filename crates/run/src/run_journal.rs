@@ -138,7 +138,6 @@ fn header(spec: &RunSpec, head: &ReportHead, descriptor: &str) -> JournalHeader 
             policy: spec.policy.to_string(),
             keep: spec.keep,
             cluster: spec.cluster.as_ref().map(|cluster| cluster.target.to_string()),
-            pool: None,
         },
         command_line: spec.requested.command_line.clone(),
         directory: std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default(),

@@ -6,7 +6,7 @@ use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, ExportPlan, LoopContext, PlanGrower};
+use crate::event_loop::{EventLoop, ExportPlan, LoopContext, LoopEnd, PlanGrower};
 use crate::executor::LocalExecutor;
 use crate::host_runner::HostRunner;
 use crate::keep_failed::KeepFailed;
@@ -15,6 +15,7 @@ use crate::memory_limits::{MemoryLimits, StandaloneGroups};
 use crate::prepare_run::{PreparedRun, prepare};
 use crate::provenance::{self, HashTargets, InputHashes, ResolvedTool};
 use crate::recorder::{Recorder, outcome_name, wall_clock};
+use crate::resume::TakenOver;
 use crate::run_files::RunFiles;
 use crate::run_journal::{RunJournal, host_name};
 use crate::spec::RunSpec;
@@ -24,7 +25,6 @@ use crate::{export, layout};
 use base::{ByteSize, Problem};
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
-use journal::JournalRecord;
 use report::{AccessMode, RunReport};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -61,8 +61,9 @@ pub async fn run(
         Some(environment) => Some(provide_files(&spec, &prepared, environment, &cancel).await?),
         None => None,
     };
-    let mut recorder = begin_records(&spec, &mut prepared, begun);
-    announce(&spec, &prepared, on_event);
+    let head = ReportHead::new(&prepared);
+    let mut recorder = begin_records(&spec, &mut prepared.taken, (&head, &prepared.programs), begun);
+    tell_start((&spec, &head, &prepared.taken), spec.slots, on_event);
     let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
@@ -81,7 +82,7 @@ pub async fn run(
         programs: prepared.programs,
         keep: spec.keep,
         keep_failed: keep_failed(&spec),
-        settled: prepared.settled,
+        settled: prepared.taken.settled,
         grower,
     };
     let event_loop = EventLoop::new(
@@ -92,7 +93,7 @@ pub async fn run(
         on_event,
         cancel.clone(),
     );
-    let (flow, files) = event_loop.run().await;
+    let LoopEnd { flow, files, .. } = event_loop.run().await;
     if let Some(environment) = &environment {
         recorder.peak(environment.peak());
         recorder.find_least_peak(flow.workflow());
@@ -111,8 +112,12 @@ pub async fn run(
     Ok(recorder.run)
 }
 
-/// Tells the user that the run starts, with the warnings so far.
-pub fn tell_start(spec: &RunSpec, head: &ReportHead, slots: u32, on_event: &mut dyn FnMut(&RunEvent)) {
+/// Tells the user that the run starts, with the warnings so far, and what it takes over.
+pub fn tell_start(
+    (spec, head, taken): (&RunSpec, &ReportHead, &TakenOver),
+    slots: u32,
+    on_event: &mut dyn FnMut(&RunEvent),
+) {
     on_event(&RunEvent::Started {
         run: spec.run_id.clone(),
         tasks: spec.flow.workflow().tasks.len(),
@@ -122,6 +127,13 @@ pub fn tell_start(spec: &RunSpec, head: &ReportHead, slots: u32, on_event: &mut 
         memory: head.memory,
     });
     head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
+    let (tasks, again) = (taken.settled.tasks.len(), taken.settled.again.len());
+    if spec.resume.is_some() {
+        on_event(&RunEvent::Resumed { settled: tasks, again });
+    }
+    if let Some(reused) = &taken.reused {
+        on_event(&RunEvent::Reused { from: reused.run.clone(), tasks });
+    }
 }
 
 /// Starts the pool and the tasks' access to it.
@@ -135,37 +147,32 @@ fn start_environment(
     environment.map_err(|problem| vec![problem])
 }
 
-/// Begins the report and the journal of a run on this host, or goes on with those of an earlier
-/// process.
-fn begin_records(spec: &RunSpec, prepared: &mut PreparedRun, begun: Instant) -> Recorder {
-    let head = ReportHead::new(prepared);
-    let joined = JournalRecord::WorkerJoined { worker: 0, name: host_name(), slots: spec.slots };
-    let Some((writer, state)) = prepared.resumed.take() else {
-        let mut journal = RunJournal::begin(spec, &head, &prepared.programs);
-        journal.write(joined);
-        let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
-        if let Some(reused) = &prepared.reused {
-            recorder.reuse(&spec.flow, &prepared.settled, reused);
-        }
-        return recorder;
+/// Begins the report and the journal of a run, or goes on with those of an earlier process.
+pub fn begin_records(
+    spec: &RunSpec,
+    taken: &mut TakenOver,
+    (head, programs): (&ReportHead, &HashMap<ToolId, PathBuf>),
+    begun: Instant,
+) -> Recorder {
+    let (journal, earlier) = match taken.resumed.take() {
+        Some((writer, state)) => (RunJournal::new(writer), Some(state)),
+        None => (RunJournal::begin(spec, head, programs), None),
     };
-    let mut journal = RunJournal::new(writer);
-    journal.write_all(prepared.settled.records().chain([joined]));
-    let mut recorder = Recorder::new(blank_report(spec, &head), journal, begun);
-    recorder.restore(&spec.flow, &state, &prepared.settled);
+    let mut recorder = Recorder::new(blank_report(spec, head), journal, begun);
+    if let Some(state) = earlier {
+        recorder.journal.write_all(taken.settled.records());
+        if spec.cluster.is_some() {
+            recorder.restore_workers(&state);
+        }
+        recorder.restore(&spec.flow, &state, &taken.settled);
+    }
+    if let Some(reused) = &taken.reused {
+        recorder.reuse(&spec.flow, &taken.settled, reused);
+    }
+    if spec.cluster.is_none() {
+        recorder.joined_here(host_name());
+    }
     recorder
-}
-
-/// Tells the user that the run starts, and how.
-fn announce(spec: &RunSpec, prepared: &PreparedRun, on_event: &mut dyn FnMut(&RunEvent)) {
-    tell_start(spec, &ReportHead::new(prepared), spec.slots, on_event);
-    if spec.resume.is_some() {
-        let (settled, again) = (prepared.settled.tasks.len(), prepared.settled.again.len());
-        on_event(&RunEvent::Resumed { settled, again });
-    }
-    if let Some(reused) = &prepared.reused {
-        on_event(&RunEvent::Reused { from: reused.run.clone(), tasks: prepared.settled.tasks.len() });
-    }
 }
 
 /// What is known of the storage before anything ran.
@@ -246,11 +253,7 @@ async fn provide_files(
     let brought = files.provide_inputs().await;
     let unseen = |error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))];
     brought.map_err(unseen)?;
-    for (data, existing) in &prepared.settled.needed {
-        if let Some(file) = &existing.file {
-            files.bind_exported(*data, file.clone()).await.map_err(unseen)?;
-        }
-    }
+    files.bind_exported(prepared.taken.settled.files()).await.map_err(unseen)?;
     Ok(files)
 }
 

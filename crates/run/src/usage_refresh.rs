@@ -5,6 +5,7 @@ use placement::NodeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::AbortHandle;
 use vfs::Vfs;
 use wire::SpaceUsage;
 
@@ -28,17 +29,17 @@ impl NodeUsages {
 }
 
 /// Asks all nodes once, then goes on in a task of the current runtime.
-pub async fn keep_usage(pool: Vfs) -> NodeUsages {
+pub async fn keep_usage(pool: Vfs) -> (NodeUsages, AbortHandle) {
     let usages = NodeUsages::default();
     ask(&pool, &usages).await;
     let shared = usages.clone();
-    tokio::spawn(async move {
+    let refresh = tokio::spawn(async move {
         loop {
             tokio::time::sleep(INTERVAL).await;
             ask(&pool, &shared).await;
         }
     });
-    usages
+    (usages, refresh.abort_handle())
 }
 
 /// A node that does not answer counts with its last answer.

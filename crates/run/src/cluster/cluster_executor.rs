@@ -13,16 +13,20 @@
 
 use super::agent_link::AgentLink;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
-use super::form::{FirstAgent, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
+use super::first_agent::FirstAgent;
+use super::form::{BeforePool, DaskLink, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
+use super::former_agents::{END_WAIT, FormerAgents};
 use super::mailbox::Mailbox;
 use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, agent_name, key_text, line};
+use crate::environment::remove_stale_runs;
 use crate::executor::{Executor, ExecutorEvent};
 use crate::host_copies::UnusedCopies;
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
 use base::Problem;
 use flow::TaskId;
-use mount::PoolRegistration;
+use journal::AgentTrace;
+use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -37,8 +41,6 @@ use vfs::Vfs;
 const LETTER_INTERVAL: Duration = Duration::from_millis(500);
 /// Time after which an order that its agent does not know is sent again.
 const RESEND_AFTER: Duration = Duration::from_secs(4);
-/// Time that the agents get to end.
-const END_WAIT: Duration = Duration::from_secs(20);
 /// Time that agents which start while the run ends get to be there.
 const START_WAIT: Duration = Duration::from_secs(5);
 /// First place of hosts without a node; nodes have the numbers below.
@@ -48,6 +50,8 @@ const NODELESS: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct ClusterExecutor {
     carrier: Carrier,
+    /// Address at which the cluster reaches this machine.
+    address: String,
     pool: Vfs,
     first: FirstAgent,
     first_node: NodeId,
@@ -68,11 +72,19 @@ pub struct ClusterExecutor {
     next_worker: u32,
     last_beat: Instant,
     connection: DaskConnection,
-    /// True while agents are told to end.
-    ending: bool,
-    failed: bool,
+    life: ExecutorLife,
     /// What the carrier said before it ended.
     failure: Option<String>,
+}
+
+/// What an executor can still do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ExecutorLife {
+    Working,
+    /// No attempt ends any more.
+    Failed,
+    /// Agents are told to end, and none starts.
+    Closing,
 }
 
 /// The way to the Dask scheduler.
@@ -134,12 +146,14 @@ struct RunningOrder {
 }
 
 impl ClusterExecutor {
-    /// An executor for a cluster that was just formed. An agent that is not heard for the time
-    /// `lease` is lost.
-    pub fn new(cluster: FormedCluster, lease: Duration) -> Self {
-        let FormedCluster { carrier, hosts, joining, first, first_node, registration, pool } = cluster;
+    /// An executor for a cluster that was just formed, whose workers have numbers from
+    /// `next_worker` on. An agent that is not heard for the time `lease` is lost.
+    pub fn new(cluster: FormedCluster, lease: Duration, next_worker: u32) -> Self {
+        let FormedCluster { link, hosts, joining, first, first_node, registration, pool } = cluster;
+        let DaskLink { carrier, address, hosts: present, .. } = link;
         let mut executor = Self {
             carrier,
+            address,
             pool,
             first,
             first_node,
@@ -147,17 +161,16 @@ impl ClusterExecutor {
             joining,
             hosts: BTreeMap::new(),
             not_joined: HashSet::new(),
-            present: Vec::new(),
+            present,
             joined: unbounded_channel(),
             starting: 0,
             exchanging: JoinSet::new(),
             events: VecDeque::new(),
             lease,
-            next_worker: 0,
+            next_worker,
             last_beat: Instant::now(),
             connection: DaskConnection::Open,
-            ending: false,
-            failed: false,
+            life: ExecutorLife::Working,
             failure: None,
         };
         for host in hosts {
@@ -169,6 +182,11 @@ impl ClusterExecutor {
     /// The node of the pool that is on this host.
     pub fn first_node(&self) -> NodeId {
         self.first_node
+    }
+
+    /// The agent of that node.
+    pub fn first_agent(&self) -> AgentTrace {
+        AgentTrace { socket: self.first.socket.clone(), node: Some(self.first_node.0) }
     }
 
     fn handle(&self) -> &CarrierHandle {
@@ -186,7 +204,7 @@ impl ClusterExecutor {
             place,
             threads: capacity.slots,
             socket: ready.socket.clone(),
-            mailbox: Some(Mailbox::of_run(self.pool.clone(), &agent_name(&self.joining.run_id, number))),
+            mailbox: Some(Mailbox::of_run(self.pool.clone(), &agent_name(&self.joining.names, number))),
             running: HashMap::new(),
             stopped: HashSet::new(),
             to_send: Vec::new(),
@@ -195,10 +213,9 @@ impl ClusterExecutor {
             acknowledged: 0,
         };
         self.hosts.insert(worker, added);
-        let inputs = same_inputs(&ready);
-        self.present.push(host.clone());
+        let (inputs, agent) = (same_inputs(&ready), AgentTrace { socket: ready.socket, node });
         let (node, name) = (node.map(NodeId), host.host);
-        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, inputs });
+        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs });
     }
 
     fn worker_at(&self, name: &str) -> Option<WorkerId> {
@@ -217,8 +234,8 @@ impl ClusterExecutor {
                 self.connection = DaskConnection::Cut;
                 self.warn(format!("the Dask scheduler cannot be reached: {why}; tasks that run go on"));
             }
-            FromCarrier::Opened { .. } => {
-                self.connection = DaskConnection::Open;
+            FromCarrier::Opened { address } => {
+                (self.connection, self.address) = (DaskConnection::Open, address);
                 // Give agents the time of a lease to be heard again.
                 self.hosts.values_mut().for_each(|host| host.last_heard = Instant::now());
             }
@@ -234,10 +251,10 @@ impl ClusterExecutor {
     /// Starts the carrier again: agents are still there. If it cannot be, the run is over.
     fn on_carrier_gone(&mut self, why: &str) {
         // One that cannot connect gives up after the time that the user lets it wait.
-        let is_useless = self.ending || self.connection == DaskConnection::Restarted;
+        let is_useless = self.life == ExecutorLife::Closing || self.connection == DaskConnection::Restarted;
         if is_useless || !self.carrier.restart() {
             self.connection = DaskConnection::Gone;
-            return self.fail(format!("the connection to Dask has ended: {why}"));
+            return self.fail(ExecutorEvent::Failed(format!("the connection to Dask has ended: {why}")));
         }
         self.connection = DaskConnection::Restarted;
         self.warn(format!("the connection to Dask has ended: {why}; it is made again, and tasks that run go on"));
@@ -251,9 +268,10 @@ impl ClusterExecutor {
         self.events.push_back(ExecutorEvent::Warning(text));
     }
 
-    fn fail(&mut self, text: String) {
-        if !std::mem::replace(&mut self.failed, true) {
-            self.events.push_back(ExecutorEvent::Failed(text));
+    fn fail(&mut self, event: ExecutorEvent) {
+        if self.life == ExecutorLife::Working {
+            self.life = ExecutorLife::Failed;
+            self.events.push_back(event);
         }
     }
 
@@ -299,10 +317,10 @@ impl ClusterExecutor {
         let number = self.joining.next;
         self.joining.next += 1;
         self.starting += 1;
-        let JoiningHosts { run_id, orphan_wait, start, .. } = self.joining.clone();
+        let JoiningHosts { names, orphan_wait, start, .. } = self.joining.clone();
         let (carrier, done) = (self.handle().clone(), self.joined.0.clone());
         tokio::spawn(async move {
-            let setup = agent_setup(&run_id, number, None, orphan_wait);
+            let setup = agent_setup(&names, number, None, orphan_wait);
             let started = async {
                 let mut link = AgentLink::start_at(&carrier, &host.host).await?;
                 link.set_up(&setup).await?;
@@ -407,9 +425,7 @@ impl ClusterExecutor {
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
         self.exchange_letters();
-        if self.first.try_send(&ToAgent::Beat).is_err() {
-            self.fail("the first node of the pool, beside this run, has ended".to_owned());
-        }
+        self.first.beat();
     }
 
     /// Exchanges letters with the agents from which no worker brings lines.
@@ -421,7 +437,7 @@ impl ClusterExecutor {
                 continue;
             }
             let Some(mut mailbox) = host.mailbox.take() else { continue };
-            let (worker, lines) = (*worker, host.letter(self.ending));
+            let (worker, lines) = (*worker, host.letter(self.life == ExecutorLife::Closing));
             self.exchanging.spawn(async move {
                 let lines = mailbox.exchange(lines).await;
                 (worker, mailbox, lines)
@@ -460,6 +476,9 @@ impl ClusterExecutor {
         let Some(host) = self.hosts.remove(&worker) else { return };
         self.events.push_back(ExecutorEvent::Lost { worker, why });
         let present = self.present.iter().find(|present| present.host == host.name).cloned();
+        if self.life == ExecutorLife::Closing {
+            return;
+        }
         if let Some(present) = present.filter(|present| self.not_joined.insert(present.host.clone())) {
             self.join(present);
         }
@@ -478,19 +497,22 @@ impl ClusterExecutor {
         while let Poll::Ready(Some(exchanged)) = self.exchanging.poll_join_next(context) {
             self.on_letter(exchanged.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
         }
+        if self.life == ExecutorLife::Working && self.first.poll_gone(context).is_ready() {
+            let why = "the first node of the pool, beside this run, has ended".to_owned();
+            self.fail(ExecutorEvent::PoolLost(why));
+        }
     }
 
-    /// Ends all agents with their nodes, and the carrier.
-    pub async fn close(mut self) {
+    /// Ends all agents with their nodes. Returns what a pool that is formed anew needs: the carrier,
+    /// which ends when it is dropped, and the agents that may still be there.
+    pub async fn close(mut self) -> BeforePool {
+        self.life = ExecutorLife::Closing;
         let now = tokio::time::Instant::now();
         let (until, starting_until) = (now + END_WAIT, now + START_WAIT);
-        // No other agent starts where one is over.
-        self.present.clear();
-        self.ending = true;
         let mut told = HashSet::new();
         let mut letters = tokio::time::interval(LETTER_INTERVAL);
         // Without the first node the pool has no letters.
-        while !self.first.has_ended() {
+        while self.connection == DaskConnection::Open || !self.first.has_ended() {
             let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
             for worker in untold {
                 self.tell_end(worker);
@@ -502,7 +524,7 @@ impl ClusterExecutor {
             let until = if self.hosts.is_empty() { starting_until } else { until };
             tokio::select! {
                 message = self.carrier.messages.recv(), if self.connection != DaskConnection::Gone => match message {
-                    Some(FromCarrier::Hosts(_)) => {}
+                    Some(FromCarrier::Hosts(now)) => self.present = now,
                     // An agent that is over is lost, and is not there any more.
                     Some(message) => self.on_message(message),
                     None => self.connection = DaskConnection::Gone,
@@ -515,11 +537,21 @@ impl ClusterExecutor {
                 () = tokio::time::sleep_until(until) => break,
             }
         }
-        if self.first.send(&ToAgent::End).await.is_ok() {
-            let _ = tokio::time::timeout(END_WAIT, self.first.ended()).await;
+        self.first.end(END_WAIT).await;
+        // One that was killed has left its directory.
+        let swept = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| remove_stale_runs(&runtime));
+        if let Err(problem) = swept {
+            tracing::warn!("{problem}");
         }
-        if self.hosts.is_empty() {
-            self.carrier.close();
+        let is_gone = self.connection == DaskConnection::Gone;
+        let left = self.hosts.into_values().map(|host| (host.name, host.socket)).collect();
+        // Hosts that are cut off are told again when the scheduler is back.
+        let hosts = if self.connection == DaskConnection::Open { self.present } else { Vec::new() };
+        BeforePool {
+            anew: true,
+            link: Some(DaskLink { carrier: self.carrier, address: self.address, hosts, is_gone }),
+            agents: FormerAgents { first: None, hosts: left },
+            files: Vec::new(),
         }
     }
 
@@ -563,11 +595,11 @@ impl Executor for ClusterExecutor {
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn is_silent_since(&self, place: PlaceId, moment: Instant) -> bool {
-        let is_silent = |host: &ExecutorHost| host.place == place && host.last_beat <= moment;
-        // A host that is lost is not there any more, and the run hears of it with a later event.
-        let is_lost = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. });
-        self.hosts.values().any(is_silent) || self.events.iter().any(is_lost)
+    fn is_silent_since(&self, places: &[PlaceId], moment: Instant) -> bool {
+        let is_silent = |host: &ExecutorHost| places.contains(&host.place) && host.last_beat <= moment;
+        // What is lost is not there any more, and the run hears of it with a later event.
+        let is_loss = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. } | ExecutorEvent::PoolLost(_));
+        self.first.last_beat <= moment || self.hosts.values().any(is_silent) || self.events.iter().any(is_loss)
     }
 
     fn tick(&mut self) {

@@ -278,11 +278,6 @@ impl Carrier {
         self.open(opening);
         true
     }
-
-    /// Ends the process. Agents go on, or were told before.
-    pub fn close(self) {
-        self.handle.send(ToCarrier::Close { line: None });
-    }
 }
 
 /// Starts the program, with a thread for each direction. The handle writes to it from now on.

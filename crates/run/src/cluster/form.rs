@@ -7,8 +7,10 @@
 
 use super::agent_link::{AgentLink, bootstrap_channel};
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::first_agent::FirstAgent;
+use super::former_agents::FormerAgents;
 use super::host_inputs;
-use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, ToAgent, agent_name, line};
+use super::messages::{AgentReady, AgentSetup, AgentStart, AgentTool, HostInput, agent_name};
 use super::tool_trees::ToolTrees;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
@@ -19,16 +21,13 @@ use crate::spec::{ClusterSpec, ClusterTarget, RunSpec};
 use crate::storage_choice::library_obstacle;
 use base::Problem;
 use client::RetryPolicy;
-use flow::{DataId, TaskId, ToolId};
+use flow::{DataId, ToolId};
 use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use pool::{BootstrapLink, LaunchTarget, LinkedHost, Memory, PoolSpec};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::UnixStream;
-use tokio::process::Child;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use vfs::Vfs;
@@ -39,11 +38,84 @@ const FIRST_NODE_BYTES: u64 = 256 << 20;
 /// number of workers.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// What there is before a pool is formed.
+#[derive(Debug, Default)]
+pub struct BeforePool {
+    /// True if the run had another pool before.
+    pub anew: bool,
+    /// The open way to the cluster; `None` if it is yet to be opened.
+    pub link: Option<DaskLink>,
+    /// Agents of the other pool.
+    pub agents: FormerAgents,
+    /// Files that stand in for data, beside the inputs.
+    pub files: Vec<(DataId, PathBuf)>,
+}
+
+/// The way to a Dask cluster.
+#[derive(Debug)]
+pub struct DaskLink {
+    /// The process that passes lines.
+    pub carrier: Carrier,
+    /// Address at which the cluster reaches this machine.
+    pub address: String,
+    /// The hosts that have workers, as far as the carrier has told.
+    pub hosts: Vec<ClusterHost>,
+    /// True if the carrier has ended, or cannot go on.
+    pub is_gone: bool,
+}
+
+impl DaskLink {
+    /// Starts the carrier, which has no connection yet.
+    fn start(cluster: &ClusterSpec) -> Result<Self, Problem> {
+        let carrier = Carrier::start(&cluster.python, &cluster.target)?;
+        Ok(Self { carrier, address: String::new(), hosts: Vec::new(), is_gone: false })
+    }
+
+    /// Connects to the Dask scheduler, or starts a cluster.
+    async fn open(&mut self, spec: &RunSpec, cluster: &ClusterSpec) -> Result<(), Problem> {
+        let (address, started) = match cluster.target.clone() {
+            ClusterTarget::Scheduler(address) => (Some(address), None),
+            ClusterTarget::Start(started) => (None, Some(started)),
+        };
+        self.carrier.open(ToCarrier::Open {
+            address,
+            cluster: started,
+            run: spec.run_id.clone(),
+            binary: cluster.program.clone(),
+            wait: cluster.wait.as_secs_f64(),
+        });
+        while !matches!(self.next().await?, FromCarrier::Opened { .. }) {}
+        Ok(())
+    }
+
+    /// Waits for the next message; hosts that have changed are taken.
+    ///
+    /// # Errors
+    /// The carrier cannot go on, or has ended.
+    pub async fn next(&mut self) -> Result<FromCarrier, Problem> {
+        let message = self.carrier.messages.recv().await;
+        let message = message.unwrap_or_else(|| FromCarrier::Gone("it closed its output".to_owned()));
+        self.is_gone = matches!(message, FromCarrier::Failed { .. } | FromCarrier::Gone(_));
+        match message {
+            FromCarrier::Failed { message, hint } => {
+                let problem = Problem::new(message);
+                return Err(hint.map_or(problem.clone(), |hint| problem.hint(hint)));
+            }
+            FromCarrier::Gone(why) => return Err(Problem::new(format!("the connection to Dask has ended: {why}"))),
+            FromCarrier::Hosts(ref hosts) => self.hosts.clone_from(hosts),
+            FromCarrier::Opened { ref address } => self.address.clone_from(address),
+            FromCarrier::Cut { .. } => self.hosts.clear(),
+            _ => {}
+        }
+        Ok(message)
+    }
+}
+
 /// A cluster with a pool, ready for tasks.
 #[derive(Debug)]
 pub struct FormedCluster {
-    /// The process that passes lines.
-    pub carrier: Carrier,
+    /// The way to the cluster.
+    pub link: DaskLink,
     /// The pool.
     pub pool: Vfs,
     /// The hosts that run tasks.
@@ -74,43 +146,14 @@ pub struct FormedHost {
 /// What hosts that join later need.
 #[derive(Debug, Clone)]
 pub struct JoiningHosts {
-    /// Id of the run.
-    pub run_id: String,
+    /// The first part of the names of agents.
+    pub names: String,
     /// Number of the next agent.
     pub next: u32,
     /// Time after which an agent ends by itself.
     pub orphan_wait: Duration,
     /// What agents are told when the pool runs.
     pub start: AgentStart,
-}
-
-/// The agent of the first node, a child of this process.
-#[derive(Debug)]
-pub struct FirstAgent {
-    stream: UnixStream,
-    child: Child,
-}
-
-impl FirstAgent {
-    /// Sends a message; an error means that the agent is gone.
-    pub async fn send(&mut self, message: &ToAgent) -> std::io::Result<()> {
-        self.stream.write_all(format!("{}\n", line(message)).as_bytes()).await
-    }
-
-    /// Sends a message if that needs no waiting.
-    pub fn try_send(&mut self, message: &ToAgent) -> std::io::Result<()> {
-        self.stream.try_write(format!("{}\n", line(message)).as_bytes()).map(drop)
-    }
-
-    /// Returns whether the agent has ended.
-    pub fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// Waits until the agent has ended.
-    pub async fn ended(&mut self) {
-        let _ = self.child.wait().await;
-    }
 }
 
 /// What this machine has of the tools that a run calls.
@@ -122,12 +165,13 @@ pub struct OwnTools {
     pub trees: ToolTrees,
 }
 
-/// Forms the cluster. If that fails or is given up, agents that serve already are told to end, and
-/// those that start end with the carrier.
+/// Forms the cluster. If that fails or is given up, agents that serve already are told to end when
+/// the link is dropped, and those that start end with the carrier.
 pub async fn form(
     spec: &RunSpec,
     cluster: &ClusterSpec,
     own: &OwnTools,
+    before: &mut BeforePool,
     (on_event, emergency_cleanup): (&mut dyn FnMut(&RunEvent), &EmergencyCleanup),
 ) -> Result<FormedCluster, Vec<Problem>> {
     let one = |problem| vec![problem];
@@ -137,32 +181,49 @@ pub async fn form(
     crate::environment::remove_stale_runs(&runtime).map_err(one)?;
     let mut registration = runtime.register(&spec.run_id).map_err(|error| one(error.into()))?;
     let pool_file = crate::environment::door(&mut registration).map_err(one)?.join("pool");
-    let mut carrier = Carrier::start(&cluster.python, &cluster.target).map_err(one)?;
+    let BeforePool { anew, link, agents: former, files } = before;
+    let names = if *anew { format!("{}-{:x}", spec.run_id, journal::unix_ms()) } else { spec.run_id.clone() };
+    // Workers that a pool had which is lost may be gone with it.
+    let wanted = cluster.workers.filter(|_| link.is_none());
+    link.take_if(|link| link.is_gone);
+    let link = match link {
+        Some(link) => link,
+        None => link.insert(DaskLink::start(cluster).map_err(one)?),
+    };
     let mut cleanup = CleanupList::new(registration.rollback(), &spec.run_id);
-    cleanup.carrier = Some(carrier.handle.clone());
+    cleanup.carrier = Some(link.carrier.handle.clone());
     emergency_cleanup.arm(Some(cleanup.clone()));
-    let address = open(&mut carrier, spec, cluster).await.map_err(one)?;
-    let (hosts, refused) = wait_for_hosts(&mut carrier, cluster).await.map_err(one)?;
-    for problem in refused {
-        on_event(&RunEvent::Warning(problem.to_string()));
+    if link.address.is_empty() {
+        link.open(spec, cluster).await.map_err(one)?;
     }
-    let agents = set_up_agents(&carrier.handle, spec, cluster, &hosts).await?;
-    let (mut agents, first) = start_pool(agents, &pool_file, spec, cluster, (&hosts, address)).await.map_err(one)?;
+    wait_for_hosts(link, cluster, wanted).await.map_err(one)?;
+    std::mem::take(former).end(link).await.map_err(one)?;
+    let (hosts, refused) = usable(&link.hosts).map_err(one)?;
+    refused.iter().map(ToString::to_string).for_each(|text| on_event(&RunEvent::Warning(text)));
+    let (launched, problems) = launch_agents(&link.carrier.handle, hosts).await;
+    if launched.is_empty() || !(*anew || problems.is_empty()) {
+        // The pool would have another shape than the user expects.
+        return Err(problems);
+    }
+    problems.iter().map(without_tasks).for_each(|text| on_event(&RunEvent::Warning(text)));
+    let (hosts, agents): (Vec<ClusterHost>, Vec<AgentLink>) = launched.into_iter().unzip();
+    let agents = set_up_agents(agents, &names, cluster).await?;
+    let address = link.address.clone();
+    let started = start_pool(agents, &pool_file, spec, cluster, (&hosts, address, &names)).await;
+    let (agents, first) = started.map_err(one)?;
     let trees = trees.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(one)?;
     let own = OwnTools { trees, programs: own.programs.clone() };
-    let start = agent_start(spec, cluster, &own, &pool_file).map_err(one)?;
+    let start = agent_start(spec, cluster, &own, (&pool_file, std::mem::take(files))).map_err(one)?;
     let pool = Vfs::new(pool::connect(&pool_file, RetryPolicy::default()).await.map_err(one)?);
     let first_node = NodeId(u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX));
     own.trees.put(&pool, first_node).await.map_err(one)?;
-    let (ready, problems) = start_agents(&mut agents, (&hosts, &carrier.handle), &start).await;
+    let (ready, problems) = start_agents(agents, (&hosts, &link.carrier.handle), &start).await;
     if ready.is_empty() {
         return Err(problems);
     }
-    for problem in problems {
-        on_event(&RunEvent::Warning(format!("{problem}; this host gets no tasks")));
-    }
-    let (first, socket) = start_first(first, &start).await.map_err(one)?;
-    cleanup.agents.push(socket);
+    problems.iter().map(without_tasks).for_each(|text| on_event(&RunEvent::Warning(text)));
+    let first = FirstAgent::start(first, &start).await.map_err(one)?;
+    cleanup.agents.push(first.socket.clone());
     emergency_cleanup.arm(Some(cleanup));
     let formed = ready.into_iter().map(|(index, ready)| FormedHost {
         host: hosts[index].clone(),
@@ -172,68 +233,30 @@ pub async fn form(
     });
     let formed: Vec<FormedHost> = formed.collect();
     let next = first_node.0 + 1;
-    let joining = JoiningHosts { run_id: spec.run_id.clone(), next, orphan_wait: cluster.orphan_wait, start };
-    Ok(FormedCluster { carrier, pool, hosts: formed, joining, first, first_node, registration })
+    let link = before.link.take().expect("it was just used");
+    let joining = JoiningHosts { names, next, orphan_wait: cluster.orphan_wait, start };
+    Ok(FormedCluster { link, pool, hosts: formed, joining, first, first_node, registration })
 }
 
-/// Connects to the Dask scheduler, or starts a cluster; returns the address at which the cluster
-/// reaches this machine.
-async fn open(carrier: &mut Carrier, spec: &RunSpec, cluster: &ClusterSpec) -> Result<String, Problem> {
-    let (address, started) = match cluster.target.clone() {
-        ClusterTarget::Scheduler(address) => (Some(address), None),
-        ClusterTarget::Start(started) => (None, Some(started)),
-    };
-    carrier.open(ToCarrier::Open {
-        address,
-        cluster: started,
-        run: spec.run_id.clone(),
-        binary: cluster.program.clone(),
-        wait: cluster.wait.as_secs_f64(),
-    });
-    loop {
-        match carrier.messages.recv().await {
-            Some(FromCarrier::Opened { address, .. }) => return Ok(address),
-            Some(FromCarrier::Failed { message, hint }) => return Err(failed(message, hint)),
-            Some(FromCarrier::Gone(why)) => return Err(carrier_gone(&why)),
-            Some(_) => {}
-            None => return Err(carrier_gone("it closed its output")),
-        }
-    }
+fn without_tasks(problem: &Problem) -> String {
+    format!("{problem}; this host gets no tasks")
 }
 
-fn failed(message: String, hint: Option<String>) -> Problem {
-    let problem = Problem::new(message);
-    hint.map_or(problem.clone(), |hint| problem.hint(hint))
-}
-
-fn carrier_gone(why: &str) -> Problem {
-    Problem::new(format!("the connection to Dask has ended: {why}"))
-}
-
-/// Waits until there are enough workers. Returns the usable hosts, and what is wrong with the
-/// others.
-async fn wait_for_hosts(
-    carrier: &mut Carrier,
-    cluster: &ClusterSpec,
-) -> Result<(Vec<ClusterHost>, Vec<Problem>), Problem> {
+/// Waits until there are enough workers.
+async fn wait_for_hosts(link: &mut DaskLink, cluster: &ClusterSpec, wanted: Option<u32>) -> Result<(), Problem> {
     let until = Instant::now() + cluster.wait;
-    let mut hosts: Vec<ClusterHost> = Vec::new();
     loop {
-        let workers: u32 = hosts.iter().map(|host| host.workers).sum();
-        let deadline = match cluster.workers {
-            Some(wanted) if workers >= wanted => break,
+        let workers: u32 = link.hosts.iter().map(|host| host.workers).sum();
+        let deadline = match wanted {
+            Some(wanted) if workers >= wanted => return Ok(()),
             None if workers > 0 => (Instant::now() + SETTLE).min(until),
             _ => until,
         };
-        match timeout_at(deadline, carrier.messages.recv()).await {
-            Ok(Some(FromCarrier::Hosts(now))) => hosts = now,
-            Ok(Some(FromCarrier::Failed { message, hint })) => return Err(failed(message, hint)),
-            Ok(Some(FromCarrier::Gone(why))) => return Err(carrier_gone(&why)),
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(carrier_gone("it closed its output")),
-            Err(_) if cluster.workers.is_none() && workers > 0 => break,
+        match timeout_at(deadline, link.next()).await {
+            Ok(message) => drop(message?),
+            Err(_) if wanted.is_none() && workers > 0 => return Ok(()),
             Err(_) => {
-                let (wanted, seconds) = (cluster.workers.unwrap_or(1), cluster.wait.as_secs());
+                let (wanted, seconds) = (wanted.unwrap_or(1), cluster.wait.as_secs());
                 return Err(Problem::new(format!(
                     "the Dask cluster has {workers} workers after {seconds} s, and {wanted} are wanted"
                 ))
@@ -241,11 +264,16 @@ async fn wait_for_hosts(
             }
         }
     }
+}
+
+/// The hosts that can have an agent, and what is wrong with the others.
+fn usable(hosts: &[ClusterHost]) -> Result<(Vec<ClusterHost>, Vec<Problem>), Problem> {
     let own = format!("tidemill {}", env!("CARGO_PKG_VERSION"));
-    let (usable, others): (Vec<_>, Vec<_>) = hosts.into_iter().partition(|host| host.version.as_ref() == Some(&own));
-    let mut refused: Vec<Problem> = others.iter().map(|host| unusable(host, &own)).collect();
+    let is_usable = |host: &ClusterHost| host.version.as_ref() == Some(&own);
+    let (usable, others): (Vec<_>, Vec<_>) = hosts.iter().cloned().partition(is_usable);
+    let refused: Vec<Problem> = others.iter().map(|host| unusable(host, &own)).collect();
     if usable.is_empty() {
-        return Err(refused.swap_remove(0));
+        return Err(refused.into_iter().next().unwrap_or_else(|| Problem::new("no Dask worker is left")));
     }
     Ok((usable, refused))
 }
@@ -263,39 +291,55 @@ fn unusable(host: &ClusterHost, own: &str) -> Problem {
 /// An agent that was set up, with the index of its host and the processors that it may use.
 type SetUpAgent = (usize, AgentLink, u32);
 
-/// Starts and sets up the agents of all hosts, at once. A host that cannot is an error: the pool
-/// would have another shape than the user expects.
-async fn set_up_agents(
+/// Starts an agent at each of these hosts, at once. Returns those that have started, and what is
+/// wrong with the other hosts.
+async fn launch_agents(
     carrier: &CarrierHandle,
-    spec: &RunSpec,
+    hosts: Vec<ClusterHost>,
+) -> (Vec<(ClusterHost, AgentLink)>, Vec<Problem>) {
+    let launch = |host: ClusterHost| {
+        let carrier = carrier.clone();
+        async move { AgentLink::start_at(&carrier, &host.host).await.map(|link| (host, link)) }
+    };
+    let (mut started, problems) = all_of(hosts.into_iter().map(launch)).await;
+    started.sort_by(|(a, _), (b, _)| a.host.cmp(&b.host));
+    (started, problems)
+}
+
+/// Sets agents up, at once. One that cannot be is an error: nodes are numbered by then.
+async fn set_up_agents(
+    agents: Vec<AgentLink>,
+    names: &str,
     cluster: &ClusterSpec,
-    hosts: &[ClusterHost],
 ) -> Result<Vec<SetUpAgent>, Vec<Problem>> {
-    let mut starting = JoinSet::new();
-    for (index, host) in hosts.iter().enumerate() {
+    let set_up = |(index, mut link): (usize, AgentLink)| {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
-        let setup = agent_setup(&spec.run_id, number, Some(number), cluster.orphan_wait);
-        let (carrier, host) = (carrier.clone(), host.host.clone());
-        starting.spawn(async move {
-            let mut link = AgentLink::start_at(&carrier, &host).await?;
-            let processors = link.set_up(&setup).await?;
-            Ok((index, link, processors))
-        });
-    }
-    let (mut agents, mut problems) = (Vec::new(), Vec::new());
-    while let Some(started) = starting.join_next().await {
-        match started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
-            Ok(agent) => agents.push(agent),
-            Err(problem) => problems.push(problem),
-        }
-    }
+        let setup = agent_setup(names, number, Some(number), cluster.orphan_wait);
+        async move { link.set_up(&setup).await.map(|processors| (index, link, processors)) }
+    };
+    let (mut agents, problems) = all_of(agents.into_iter().enumerate().map(set_up)).await;
     agents.sort_by_key(|(index, ..)| *index);
     if problems.is_empty() { Ok(agents) } else { Err(problems) }
 }
 
+/// Does all of this at once; returns the results and the problems as they came.
+async fn all_of<T: Send + 'static>(
+    works: impl Iterator<Item = impl Future<Output = Result<T, Problem>> + Send + 'static>,
+) -> (Vec<T>, Vec<Problem>) {
+    let mut works: JoinSet<_> = works.collect();
+    let (mut done, mut problems) = (Vec::new(), Vec::new());
+    while let Some(ended) = works.join_next().await {
+        match ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+            Ok(result) => done.push(result),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (done, problems)
+}
+
 /// The setup of the agent with a number.
-pub fn agent_setup(run_id: &str, number: u32, node: Option<u32>, orphan_wait: Duration) -> AgentSetup {
-    AgentSetup { version: env!("CARGO_PKG_VERSION").to_owned(), name: agent_name(run_id, number), node, orphan_wait }
+pub fn agent_setup(names: &str, number: u32, node: Option<u32>, orphan_wait: Duration) -> AgentSetup {
+    AgentSetup { version: env!("CARGO_PKG_VERSION").to_owned(), name: agent_name(names, number), node, orphan_wait }
 }
 
 /// Starts the pool on the agents' nodes and on a first one beside the run. Returns the agents, and
@@ -305,12 +349,12 @@ async fn start_pool(
     pool_file: &Path,
     spec: &RunSpec,
     cluster: &ClusterSpec,
-    (hosts, address): (&[ClusterHost], String),
+    (hosts, address, names): (&[ClusterHost], String, &str),
 ) -> Result<(Vec<(usize, AgentLink)>, AgentLink), Problem> {
     let mut first = AgentLink::start_here(&cluster.program)?;
     // The last number: a client takes the lowest one on its host for its own node.
     let number = u32::try_from(agents.len() + 1).unwrap_or(u32::MAX);
-    first.set_up(&agent_setup(&spec.run_id, number, Some(number), cluster.orphan_wait)).await?;
+    first.set_up(&agent_setup(names, number, Some(number), cluster.orphan_wait)).await?;
     let memory = Memory::typed(spec.memory);
     let linked = |(index, _, processors): &SetUpAgent| LinkedHost {
         address: hosts[*index].host.clone(),
@@ -360,7 +404,12 @@ async fn start_pool(
 const PARTITIONS: u32 = 4096;
 
 /// What agents are told when the pool runs.
-fn agent_start(spec: &RunSpec, cluster: &ClusterSpec, own: &OwnTools, pool_file: &Path) -> Result<AgentStart, Problem> {
+fn agent_start(
+    spec: &RunSpec,
+    cluster: &ClusterSpec,
+    own: &OwnTools,
+    (pool_file, files): (&Path, Vec<(DataId, PathBuf)>),
+) -> Result<AgentStart, Problem> {
     let pool = std::fs::read_to_string(pool_file)
         .map_err(|error| Problem::new(format!("{}: {error}", pool_file.display())))?;
     Ok(AgentStart {
@@ -372,7 +421,7 @@ fn agent_start(spec: &RunSpec, cluster: &ClusterSpec, own: &OwnTools, pool_file:
         keep: spec.keep,
         leave_failed: spec.keep_failed.is_some(),
         grace: spec.grace,
-        inputs: if spec.stage_in { Vec::new() } else { inputs(spec)? },
+        inputs: inputs(spec, files)?,
         environment: cluster.environment.clone(),
         only_stores: false,
     })
@@ -381,17 +430,13 @@ fn agent_start(spec: &RunSpec, cluster: &ClusterSpec, own: &OwnTools, pool_file:
 /// The tools that are called.
 fn tools(flow: &CheckedWorkflow, own: &OwnTools) -> Vec<AgentTool> {
     let workflow = flow.workflow();
-    let mut first: BTreeMap<ToolId, TaskId> = BTreeMap::new();
-    for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
-        first.entry(task.tool).or_insert(id);
-    }
-    let tool = |(id, task): (ToolId, TaskId)| {
+    let tool = |id: ToolId| {
         let tool = &workflow.tools[id.0 as usize];
         let travelling = own.programs.get(&id).filter(|program| own.trees.has_program(tool, program));
         AgentTool {
             id,
             name: tool.name.clone(),
-            program: flow.command_from(task, (&here_token(&tool.here), ""), &|_| String::new()).program,
+            program: flow.program(id, &here_token(&tool.here)),
             tree: own.trees.of_tool(tool).map(str::to_owned),
             travels: travelling.is_some(),
             obstacle: travelling.and_then(|program| {
@@ -404,56 +449,39 @@ fn tools(flow: &CheckedWorkflow, own: &OwnTools) -> Vec<AgentTool> {
             memory: tool.resources.memory,
         }
     };
-    first.into_iter().map(tool).collect()
+    flow.called_tools().into_iter().map(tool).collect()
 }
 
-/// The inputs, each file once for each member that names it.
-fn inputs(spec: &RunSpec) -> Result<Vec<HostInput>, Problem> {
-    let workflow = spec.flow.workflow();
-    let mut found = Vec::new();
-    for id in (0..workflow.data_count()).map(DataId) {
-        let Some(path) = layout::host_path(&spec.flow, id).map(|path| spec.data_dir.join(path)) else { continue };
+/// The inputs and the files that stand in for data, each once for each member.
+fn inputs(spec: &RunSpec, mut files: Vec<(DataId, PathBuf)>) -> Result<Vec<HostInput>, Problem> {
+    let path_of = |id| Some((id, spec.data_dir.join(layout::host_path(&spec.flow, id)?)));
+    let data = (0..spec.flow.workflow().data_count()).map(DataId);
+    files.extend(data.filter(|_| !spec.stage_in).filter_map(path_of));
+    let describe = |(id, path): (DataId, PathBuf)| {
         let described = host_inputs::describe(id, &path);
-        found.push(described.map_err(|error| Problem::new(format!("{}: {error}", path.display())))?);
-    }
-    Ok(found)
+        described.map_err(|error| Problem::new(format!("{}: {error}", path.display())))
+    };
+    files.into_iter().map(describe).collect()
 }
 
 /// Lets all agents serve, at once, and attaches the workers of their hosts. Returns those that do,
 /// by the index of their host, and what is wrong with the others.
 async fn start_agents(
-    agents: &mut Vec<(usize, AgentLink)>,
+    agents: Vec<(usize, AgentLink)>,
     (hosts, carrier): (&[ClusterHost], &CarrierHandle),
     start: &AgentStart,
 ) -> (Vec<(usize, AgentReady)>, Vec<Problem>) {
-    let mut starting = JoinSet::new();
-    for (index, mut link) in agents.drain(..) {
-        let start = start.clone();
-        starting.spawn(async move { link.start(&start).await.map(|ready| (index, ready)) });
-    }
-    let (mut ready, mut problems) = (Vec::new(), Vec::new());
-    while let Some(started) = starting.join_next().await {
-        match started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
-            Ok((index, agent)) => {
-                let (host, socket) = (hosts[index].host.clone(), agent.socket.clone());
-                carrier.send(ToCarrier::Attach { host, socket });
-                ready.push((index, agent));
-            }
-            Err(problem) => problems.push(problem),
+    let serve = |(index, mut link): (usize, AgentLink)| {
+        let (start, carrier, host) = (start.clone(), carrier.clone(), hosts[index].host.clone());
+        async move {
+            let ready = link.start(&start).await?;
+            carrier.send(ToCarrier::Attach { host, socket: ready.socket.clone() });
+            Ok((index, ready))
         }
-    }
+    };
+    let (mut ready, problems) = all_of(agents.into_iter().map(serve)).await;
     ready.sort_by_key(|(index, _)| *index);
     (ready, problems)
-}
-
-/// Lets the agent of the first node serve, and connects to it. Returns the path of its socket too.
-async fn start_first(first: AgentLink, start: &AgentStart) -> Result<(FirstAgent, PathBuf), Problem> {
-    let only_stores =
-        AgentStart { only_stores: true, tools: Vec::new(), trees: Vec::new(), inputs: Vec::new(), ..start.clone() };
-    let (ready, child) = first.start_child(&only_stores).await?;
-    let stream = UnixStream::connect(&ready.socket).await;
-    let stream = stream.map_err(|error| Problem::new(format!("{}: {error}", ready.socket.display())))?;
-    Ok((FirstAgent { stream, child }, ready.socket))
 }
 
 /// Inputs that a host has itself.

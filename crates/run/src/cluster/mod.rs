@@ -10,6 +10,7 @@
 //! - `messages`: what the run and an agent say to each other
 //! - `agent_link`: the dialogue in which an agent starts
 //! - `form`: forms the pool of the hosts that are there
+//! - `first_agent`: the agent of the first node; `former_agents`: those of an earlier pool
 //! - `cluster_executor`: gives orders, and watches leases
 //! - `mailbox`: the same messages through the pool while no worker carries them
 //! - `agent`, `agent_service`: the other side: one process on each host
@@ -24,7 +25,9 @@ mod agent_service;
 mod cluster_executor;
 mod copy_table;
 mod dask_carrier;
+mod first_agent;
 mod form;
+mod former_agents;
 mod host_inputs;
 mod host_tools;
 mod input_copies;
@@ -36,7 +39,8 @@ mod tree_copy;
 pub use agent::run_agent;
 pub use cluster_executor::ClusterExecutor;
 pub use dask_carrier::CarrierHandle;
-pub use form::{FormedCluster, OwnTools, form};
+pub use form::{BeforePool, FormedCluster, OwnTools, form};
+pub use former_agents::FormerAgents;
 pub use host_tools::HostTools;
 pub use input_copies::InputCopies;
 pub use messages::end_line;

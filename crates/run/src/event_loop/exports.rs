@@ -8,6 +8,7 @@ use crate::workspace::WorkspaceError;
 use flow::DataId;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Members to export, and their target paths.
 #[derive(Debug, Default)]
@@ -21,9 +22,10 @@ pub struct ExportPlan {
 
 /// Result of an export.
 pub struct ExportResult {
-    data: DataId,
+    pub data: DataId,
     place: PathBuf,
-    result: Result<ExportedFile, String>,
+    pub ended: Instant,
+    pub result: Result<ExportedFile, String>,
 }
 
 impl EventLoop<'_> {
@@ -46,12 +48,15 @@ impl EventLoop<'_> {
         self.exporting.spawn(async move {
             let _turn = turns.acquire().await;
             let result = export_one(&access, &source, place.clone()).await;
-            ExportResult { data, place, result }
+            ExportResult { data, place, ended: Instant::now(), result }
         });
     }
 
     pub(super) fn export_ended(&mut self, exported: ExportResult) {
-        let ExportResult { data, place, result } = exported;
+        if exported.result.is_err() && self.is_doubtful_export(&exported) {
+            return self.held_exports.push(exported);
+        }
+        let ExportResult { data, place, result, .. } = exported;
         // A member that is not leaving any more was lost meanwhile, and will be exported again.
         let Some(drop_now) = self.leaving.remove(&data) else { return };
         match result {

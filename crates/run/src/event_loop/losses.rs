@@ -1,18 +1,35 @@
 //! Events of the executor: workers that join and are lost, and what their loss means.
 
-use super::EventLoop;
+use super::exports::ExportResult;
+use super::{EventLoop, joined};
+use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
 use crate::executor::ExecutorEvent;
 use crate::recorder::EndedAttempt;
+use crate::run_files::RunFiles;
 use sched::{AttemptId, PlaceId, SchedulerEvent, WorkerId};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// How an event loop has ended.
+#[derive(Debug)]
+pub struct LoopEnd {
+    /// The workflow, as far as it has grown.
+    pub flow: Arc<CheckedWorkflow>,
+    /// The run's files in the pool.
+    pub files: Option<RunFiles>,
+    /// Why the pool is lost, if it is: the tasks that are not done need another one.
+    pub lost: Option<String>,
+    /// True if a task was done.
+    pub progressed: bool,
+}
 
 impl EventLoop<'_> {
     pub(super) fn on_executor(&mut self, event: ExecutorEvent) {
         match event {
             ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
-            ExecutorEvent::Joined { worker, place, node, capacity, name, inputs } => {
-                self.recorder.joined(worker, name, capacity.slots);
+            ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs } => {
+                self.recorder.joined(worker, name, capacity.slots, agent);
                 self.context.places.add_worker(worker, place, node);
                 for data in inputs {
                     let bytes = self.scheduler.bytes_of(data);
@@ -28,7 +45,8 @@ impl EventLoop<'_> {
             ExecutorEvent::Copies { place, copies } => self.on_copies(place, copies),
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
             ExecutorEvent::Warning(text) => self.warn(text),
-            ExecutorEvent::Failed(text) => {
+            ExecutorEvent::PoolLost(why) if !self.cancel.is_cancelled() => self.lost = Some(why),
+            ExecutorEvent::PoolLost(text) | ExecutorEvent::Failed(text) => {
                 self.recorder.executor_failed(text.clone());
                 self.warn(text);
                 self.cancel.cancel();
@@ -77,11 +95,38 @@ impl EventLoop<'_> {
         self.release_held();
     }
 
-    /// Goes on with failed attempts whose inputs are at hosts that have been heard since, or are
-    /// lost by now.
+    /// Gives up what goes on in a pool that is lost. Exports that find their bytes all the same
+    /// count; others fail soon.
+    pub(super) async fn leave_pool(&mut self) {
+        if self.lost.is_none() {
+            return;
+        }
+        self.context.files.iter().for_each(RunFiles::give_up);
+        while let Some(exported) = self.exporting.join_next().await {
+            let exported = joined(exported);
+            if exported.result.is_ok() {
+                self.export_ended(exported);
+            }
+        }
+        while self.keeping.join_next().await.is_some() {}
+        let mut tasks = BTreeSet::new();
+        for (AttemptId { task, .. }, running) in std::mem::take(&mut self.running) {
+            if !running.superseded && tasks.insert(task) {
+                self.recorder.attempt_lost(task, running.worker);
+                self.retry(task);
+            }
+        }
+        self.recorder.pool_lost();
+    }
+
+    /// Goes on with failed attempts and exports whose hosts have been heard since, or are lost by
+    /// now.
     pub(super) fn release_held(&mut self) {
         for attempt in std::mem::take(&mut self.held) {
             self.attempt_ended(attempt);
+        }
+        for exported in std::mem::take(&mut self.held_exports) {
+            self.export_ended(exported);
         }
     }
 
@@ -90,7 +135,13 @@ impl EventLoop<'_> {
     pub(super) fn is_doubtful(&self, id: AttemptId, ended: &EndedAttempt) -> bool {
         let own = self.running.get(&id).and_then(|running| running.place.node).map(|node| PlaceId(node.0));
         let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
-        let mut places = own.into_iter().chain(inputs);
-        !self.cancel.is_cancelled() && places.any(|place| self.executor.is_silent_since(place, ended.ended))
+        let places: Vec<PlaceId> = own.into_iter().chain(inputs).collect();
+        !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended.ended)
+    }
+
+    /// Returns the same for a failed export.
+    pub(super) fn is_doubtful_export(&self, exported: &ExportResult) -> bool {
+        let places: Vec<PlaceId> = self.context.places.of(exported.data).into_iter().collect();
+        !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, exported.ended)
     }
 }

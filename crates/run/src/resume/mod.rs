@@ -1,13 +1,13 @@
 //! Resume: a run goes on that an earlier process began and did not end.
 //!
 //! ```text
-//! journal -> Resumption::open: lock, checks -> JournalState
-//!   existing data: exported files that are unchanged (`exports_found`); data of a pool that lives
+//! journal -> TakenOver::find: lock, checks -> JournalState
+//!   existing data: exported files that are unchanged; data of a pool that lives
 //!     -> settle(): tasks that are not run again -> Scheduler::restore, RunFiles::bind_existing
 //! ```
 //!
 //! An embedded pool ends with its process, so of a run on one host only what was exported is left.
-//! With `--reuse`, results of another run stand in for tasks in the same way ([`Reuse`]).
+//! The same is left when the pool of a run on a cluster is lost ([`settle_anew`]). With `--reuse`, results of another run stand in for tasks in the same way ([`Reuse`]).
 //!
 //! A caller with a pool that lives adds what is there to the existing data.
 
@@ -25,32 +25,47 @@ use crate::run_journal::{identities, live_problem};
 use crate::spec::RunSpec;
 use crate::start::exports;
 use base::Problem;
-use flow::{DataId, ToolId};
-use journal::{ExportTrace, JOURNAL_FILE, JournalError, JournalRecord, JournalState, JournalWriter};
+use flow::{DataId, TaskId, ToolId};
+use journal::{ExportTrace, JOURNAL_FILE, JournalError, JournalRecord, JournalState, JournalWriter, TaskTrace};
+use report::{RunReport, Status};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Upper bound of the changed inputs and programs that are listed.
 const LISTED_MAX: usize = 10;
 
-/// A run that goes on: its journal, its state so far, and what is not done again.
-#[derive(Debug)]
-pub struct Resumption {
-    /// The journal; it is locked.
-    pub writer: JournalWriter,
-    /// What happened so far.
-    pub state: JournalState,
+/// What a run takes over before it begins.
+#[derive(Debug, Default)]
+pub struct TakenOver {
     /// What is not done again.
     pub settled: Settled,
+    /// The journal of the run that goes on, which is locked, and what happened so far; `None` for a
+    /// new run.
+    pub resumed: Option<(JournalWriter, JournalState)>,
+    /// The run whose results are reused, if the user named one.
+    pub reused: Option<Reuse>,
 }
 
-impl Resumption {
+impl TakenOver {
+    /// Takes over the run that was killed, or results of another one, if the user asked for that.
+    ///
+    /// # Errors
+    /// That is not possible.
+    pub fn find(spec: &RunSpec, programs: &HashMap<ToolId, PathBuf>) -> Result<Self, Vec<Problem>> {
+        if let Some(directory) = &spec.resume {
+            return Self::resume(spec, directory, programs);
+        }
+        let Some(directory) = &spec.reuse else { return Ok(Self::default()) };
+        let mut reused = Reuse::find(spec, directory, programs)?;
+        Ok(Self { settled: std::mem::take(&mut reused.settled), reused: Some(reused), resumed: None })
+    }
+
     /// Takes over the run of a report's directory, of which only exported files are left. The
     /// workflow, its inputs and its programs must be the same.
     ///
     /// # Errors
     /// The run goes on, there is no such run, or something has changed since.
-    pub fn open(spec: &RunSpec, directory: &Path, programs: &HashMap<ToolId, PathBuf>) -> Result<Self, Vec<Problem>> {
+    fn resume(spec: &RunSpec, directory: &Path, programs: &HashMap<ToolId, PathBuf>) -> Result<Self, Vec<Problem>> {
         let (writer, state) = JournalWriter::resume(&directory.join(JOURNAL_FILE)).map_err(|error| match error {
             JournalError::Live { .. } => vec![live_problem(&error)],
             _ => vec![Problem::new(format!("--resume: {error}"))],
@@ -58,15 +73,50 @@ impl Resumption {
         difference::check_workflow(spec, directory, &state)?;
         check_places(spec, &state)?;
         check_files(spec, &state, programs)?;
-        let plan = exports(spec);
-        let found = exports_found(spec, &state);
-        let in_place = found.iter().filter(|(data, export)| is_in_place(**data, export, &plan));
-        let in_place: HashSet<DataId> = in_place.map(|(data, _)| *data).collect();
-        let existing = found.into_iter().map(|(data, file)| (data, ExistingData::of_file(file))).collect();
         let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == journal::TaskPhase::Done);
-        let settled = settle(&spec.flow, is_done, &plan, &in_place, existing);
-        Ok(Self { writer, state, settled })
+        let settled = settle_exported(spec, is_done, |data| state.exported(data).cloned(), HashMap::new());
+        let last = |trace: &TaskTrace| trace.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
+        let settled = Settled { attempts: state.tasks.iter().map(last).collect(), ..settled };
+        Ok(Self { settled, resumed: Some((writer, state)), reused: None })
     }
+}
+
+/// What is not done again after the pool was lost in which only `before` was settled, by the report
+/// so far.
+pub fn settle_anew(spec: &RunSpec, run: &RunReport, before: &Settled) -> Settled {
+    let exported = |data: DataId| {
+        let member = run.data.get(data.0 as usize)?;
+        Some(ExportTrace { path: member.exported.clone()?, bytes: member.bytes?, hash: member.hash.clone()? })
+    };
+    let is_file = |existing: &ExistingData| {
+        let about = existing.file.as_ref().and_then(|file| std::fs::metadata(file).ok());
+        about.is_some_and(|about| about.len() == existing.bytes)
+    };
+    let files = before.needed.iter().filter(|(_, existing)| is_file(existing));
+    let files = files.map(|(data, existing)| (*data, ExistingData { place: None, ..existing.clone() })).collect();
+    let is_done = |task: TaskId| run.tasks.get(task.0 as usize).is_some_and(|task| task.status == Status::Done);
+    let settled = settle_exported(spec, is_done, exported, files);
+    Settled { attempts: run.tasks.iter().map(|task| task.attempts).collect(), ..settled }
+}
+
+/// Settles tasks by exported files that are as they were written, and `existing` data.
+fn settle_exported(
+    spec: &RunSpec,
+    is_done: impl Fn(TaskId) -> bool,
+    exported: impl Fn(DataId) -> Option<ExportTrace>,
+    mut existing: HashMap<DataId, ExistingData>,
+) -> Settled {
+    let plan = exports(spec);
+    let written = (0..spec.flow.workflow().data_count()).map(DataId);
+    let found = written.filter_map(|data| Some((data, exported(data)?))).filter(|(_, export)| is_unchanged(export));
+    let mut in_place = HashSet::new();
+    for (data, export) in found {
+        if is_in_place(data, &export, &plan) {
+            in_place.insert(data);
+        }
+        existing.insert(data, ExistingData::of_file(export));
+    }
+    settle(&spec.flow, is_done, &plan, &in_place, existing)
 }
 
 /// True if a member was exported to the path where this run would export it.
@@ -74,13 +124,7 @@ fn is_in_place(data: DataId, export: &ExportTrace, plan: &ExportPlan) -> bool {
     plan.places.get(&data).is_some_and(|place| place == Path::new(&export.path))
 }
 
-/// Exported files that are as they were written: same length, same content.
-fn exports_found(spec: &RunSpec, state: &JournalState) -> HashMap<DataId, ExportTrace> {
-    let written = (0..spec.flow.workflow().data_count()).map(DataId);
-    let exported = written.filter_map(|data| Some((data, state.exported(data)?.clone())));
-    exported.filter(|(_, export)| is_unchanged(export)).collect()
-}
-
+/// True if an exported file is as it was written: same length, same content.
 fn is_unchanged(export: &ExportTrace) -> bool {
     let path = Path::new(&export.path);
     let same_length = std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() == export.bytes);

@@ -6,7 +6,7 @@ use crate::event_loop::ExportPlan;
 use crate::run_journal::host_name;
 use flow::{DataId, TaskId};
 use journal::JournalRecord;
-use sched::{PlaceId, RestoredData};
+use sched::{PlaceId, RestoredData, Scheduler};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub struct ExistingData {
 }
 
 /// What a resumed run does not do again.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Tasks that are not run again, in topological order.
     pub tasks: Vec<TaskId>,
@@ -32,6 +32,9 @@ pub struct Settled {
     pub needed: HashMap<DataId, ExistingData>,
     /// Members that exist in the pool and are yet to be exported.
     pub unexported: Vec<DataId>,
+    /// Number of the last attempt of each task before, by the task's number; empty if there were
+    /// none.
+    pub attempts: Vec<u32>,
 }
 
 impl Settled {
@@ -42,8 +45,21 @@ impl Settled {
         std::iter::once(resumed).chain(self.again.iter().map(|task| JournalRecord::Again { task: *task }))
     }
 
+    /// Tells a scheduler that has not begun.
+    pub fn restore(&self, scheduler: &mut Scheduler) {
+        for (task, attempts) in (0..).map(TaskId).zip(&self.attempts) {
+            scheduler.restore_attempts(task, *attempts);
+        }
+        scheduler.restore(&self.tasks, |data| self.restored(data));
+    }
+
+    /// The files that stand in for data.
+    pub fn files(&self) -> impl Iterator<Item = (DataId, PathBuf)> + '_ {
+        self.needed.iter().filter_map(|(data, existing)| Some((*data, existing.file.clone()?)))
+    }
+
     /// What the scheduler has to know of a datum: files take no memory of the pool, and stay.
-    pub fn restored(&self, data: DataId) -> Option<RestoredData> {
+    fn restored(&self, data: DataId) -> Option<RestoredData> {
         let ExistingData { bytes, place, file } = self.needed.get(&data)?;
         Some(RestoredData { bytes: *bytes, place: *place, kept: file.is_some() && place.is_none() })
     }
@@ -82,6 +98,7 @@ pub fn settle(
         again: flow.order().iter().copied().filter(|task| !is_settled(task) && is_done(*task)).collect(),
         needed: existing.into_iter().filter(|(data, _)| needs(data)).collect(),
         unexported,
+        attempts: Vec::new(),
     }
 }
 

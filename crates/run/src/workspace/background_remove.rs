@@ -4,7 +4,7 @@
 use super::copy::bytes_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use tokio::runtime::Handle;
@@ -24,6 +24,8 @@ pub struct BackgroundRemover {
     leaving: Arc<AtomicU64>,
     /// Notified after each removal.
     removed: Arc<Notify>,
+    /// True if the pool is lost, with all that is in it.
+    lost: Arc<AtomicBool>,
 }
 
 /// A place to remove, and the bytes of members that are freed with it.
@@ -39,9 +41,16 @@ impl BackgroundRemover {
         let (queue, describe) = channel::<Removal>();
         let (leaving, removed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let (runtime, left, tell) = (Handle::current(), leaving.clone(), removed.clone());
+        let lost = Arc::new(AtomicBool::new(false));
+        let is_lost = lost.clone();
         let work = move || {
             for Removal { place, bytes } in describe {
-                if let Err(refusal) = runtime.block_on(remove_from_pool(&pool, &place)) {
+                if is_lost.load(Relaxed) {
+                    continue;
+                }
+                if let Err(refusal) = runtime.block_on(remove_from_pool(&pool, &place))
+                    && !is_lost.load(Relaxed)
+                {
                     tracing::warn!(path = %place.display(), %refusal, "a file that is no longer needed stays in the pool");
                 }
                 left.fetch_sub(bytes, Relaxed);
@@ -49,7 +58,7 @@ impl BackgroundRemover {
             }
         };
         let thread = std::thread::Builder::new().name("janitor".into()).spawn(work).ok();
-        Self { queue: Some(queue), thread, leaving, removed }
+        Self { queue: Some(queue), thread, leaving, removed, lost }
     }
 
     /// Queues the removal of `place` below the pool's root with all its content, and of the
@@ -87,6 +96,11 @@ impl BackgroundRemover {
     /// Waits for the next removal.
     pub async fn removed(&self) {
         self.removed.notified().await;
+    }
+
+    /// Removes nothing more: the pool is lost.
+    pub fn give_up(&self) {
+        self.lost.store(true, Relaxed);
     }
 
     /// Waits until everything in the queue is removed.

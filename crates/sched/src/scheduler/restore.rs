@@ -59,6 +59,13 @@ impl Scheduler {
         }
     }
 
+    /// Declares how many attempts a task that will run had before: the numbers of further ones go
+    /// on, and none of these counts as a retry.
+    pub fn restore_attempts(&mut self, task: TaskId, attempts: u32) {
+        let row = self.table.row_mut(task);
+        (row.attempts, row.attempts_max) = (attempts, attempts.saturating_add(row.retries).saturating_add(1));
+    }
+
     fn restore_data(&mut self, data: DataId, exists: Option<RestoredData>, unblocked: &mut Vec<TaskId>) {
         let Some(RestoredData { bytes, place, kept }) = exists else {
             self.table.datum_mut(data).state = DataState::Dropped;
@@ -130,6 +137,29 @@ mod tests {
         assert!(!commands.contains(&SchedulerCommand::Drop { data: DataId(0) }), "it did not exist");
         assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 4, failed: 0 }));
         assert_eq!(scheduler.bytes_of(DataId(1)), 9);
+    }
+
+    #[test]
+    fn attempts_are_numbered_on_and_a_retry_is_left_all_the_same() {
+        let mut scheduler = Scheduler::new(MachineCapacity { slots: 1, memory: 0 }, SchedulerOptions::default());
+        scheduler.add(&TaskSpec { retries: 1, ..TaskSpec::new(TaskId(0)) }, 0).expect("it fits");
+        scheduler.mark_complete();
+        scheduler.restore_attempts(TaskId(0), 3);
+        let mut commands = Vec::new();
+        scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
+        for attempt in [4, 5] {
+            scheduler.on(
+                SchedulerEvent::Failed { attempt: AttemptId { task: TaskId(0), attempt }, retry: true },
+                1,
+                &mut commands,
+            );
+        }
+        let number = |command: &SchedulerCommand| match command {
+            SchedulerCommand::Start { attempt, .. } => Some(*attempt),
+            _ => None,
+        };
+        assert_eq!(commands.iter().filter_map(number).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 0, failed: 1 }));
     }
 
     #[test]
