@@ -10,12 +10,14 @@ use crate::tool_manifest::ToolManifest;
 use crate::workspace::copy::{blocking, bytes_of};
 use base::Problem;
 use flow::ToolId;
+use parking_lot::Mutex;
 use report::ReasonKind;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
@@ -25,13 +27,61 @@ use vfs::Vfs;
 pub struct HostTools {
     tools: HashMap<ToolId, HostTool>,
     /// The trees, by their hashes.
-    trees: HashMap<String, TreeState>,
+    trees: HashMap<String, HostTree>,
     /// Ends the copies.
     cancel: CancellationToken,
 }
 
 /// The directory of a tool file on this host or why its files are not here; `None` until known.
 type TreeState = watch::Receiver<Option<Result<PathBuf, String>>>;
+
+/// A tree of tools' files on this host.
+#[derive(Debug)]
+struct HostTree {
+    state: Mutex<TreeState>,
+    source: TreeSource,
+    /// Number of times that a copy which failed may be made again.
+    retries: AtomicU32,
+}
+
+/// Times that a copy which failed is made again. The disk may have space then, or the pool answer.
+const COPY_RETRIES_MAX: u32 = 2;
+
+/// Where a tree comes from, and where its copy goes.
+#[derive(Debug, Clone)]
+struct TreeSource {
+    tree: AgentTree,
+    pool: Vfs,
+    directory: PathBuf,
+}
+
+impl TreeSource {
+    /// Begins to look for the tree, or to copy it.
+    fn provide(self, cancel: CancellationToken) -> TreeState {
+        let (tell, state) = watch::channel(None);
+        tokio::spawn(async move {
+            let provided = provide(&self.tree, &self.pool, self.directory, cancel).await;
+            if let Err(why) = &provided {
+                tracing::warn!("files of tools cannot be had: {why}");
+            }
+            tell.send_replace(Some(provided));
+        });
+        state
+    }
+}
+
+impl HostTree {
+    /// What is known of the tree. A copy that failed before is made again.
+    fn state(&self, cancel: &CancellationToken) -> TreeState {
+        let mut state = self.state.lock();
+        let has_failed = matches!(*state.borrow(), Some(Err(_)));
+        let fewer = |retries: u32| retries.checked_sub(1);
+        if has_failed && self.retries.fetch_update(Relaxed, Relaxed, fewer).is_ok() {
+            *state = self.source.clone().provide(cancel.clone());
+        }
+        state.clone()
+    }
+}
 
 #[derive(Debug)]
 struct HostTool {
@@ -67,24 +117,18 @@ impl HostTools {
     /// Begins to look for a tree. If this host has not the same, it is copied to `directory`, which
     /// does not exist yet. Must be called within a tokio runtime.
     pub fn provide(&mut self, tree: &AgentTree, pool: &Vfs, directory: PathBuf) {
-        let (tell, state) = watch::channel(None);
-        self.trees.insert(tree.hash.clone(), state);
-        let (tree, pool, cancel) = (tree.clone(), pool.clone(), self.cancel.clone());
-        tokio::spawn(async move {
-            let provided = provide(&tree, &pool, directory, cancel).await;
-            if let Err(why) = &provided {
-                tracing::warn!("files of tools cannot be had: {why}");
-            }
-            tell.send_replace(Some(provided));
-        });
+        let source = TreeSource { tree: tree.clone(), pool: pool.clone(), directory };
+        let state = Mutex::new(source.clone().provide(self.cancel.clone()));
+        self.trees.insert(tree.hash.clone(), HostTree { state, source, retries: COPY_RETRIES_MAX.into() });
     }
 
     /// Gives up copies that are not complete, and waits until nothing is written any more.
     pub async fn close(&self) {
         self.cancel.cancel();
-        for state in self.trees.values() {
+        for tree in self.trees.values() {
+            let mut state = tree.state.lock().clone();
             // An error means that its task is gone.
-            let _ = state.clone().wait_for(Option::is_some).await;
+            let _ = state.wait_for(Option::is_some).await;
         }
     }
 
@@ -117,9 +161,10 @@ impl HostTools {
 
     /// Waits for a tree; fails if the attempt is ended meanwhile.
     async fn here(&self, hash: &str, cancel: &CancellationToken) -> Result<Result<PathBuf, String>, AttemptFailure> {
-        let Some(mut state) = self.trees.get(hash).cloned() else {
+        let Some(tree) = self.trees.get(hash) else {
             return Ok(Err("this host does not know them".into()));
         };
+        let mut state = tree.state(&self.cancel);
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(AttemptFailure {
@@ -189,6 +234,7 @@ mod tests {
     use crate::layout::{AttemptPlace, RunLayout};
     use crate::order::here_token;
     use flow::TaskId;
+    use std::os::unix::fs::PermissionsExt;
 
     const FLOW: &str = r#"{"tidemill_flow": 1, "name": "f", "elements": [],
         "tools": [{"name": "say", "command": ["./say", "{here}/x"], "here": "/old", "path": ["bin", "/opt/bin"]}],
@@ -200,13 +246,32 @@ mod tests {
         AttemptOrder::new(&flow, &RunLayout::default(), (TaskId(0), place), "/old/say".into(), &|_| None)
     }
 
+    fn pool() -> Vfs {
+        let settings = node::NodeSettings::new(base::ByteSize::mib(32));
+        let engine = store::ModelEngine::new(32 << 20, settings.stripe_bytes);
+        Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))))
+    }
+
+    fn tree(hash: &str, root: &Path) -> AgentTree {
+        AgentTree { hash: hash.into(), here: "/old".into(), root: root.to_owned(), inner: PathBuf::new() }
+    }
+
     /// The tools of a host with the state of its only tree.
     fn tools(state: Result<PathBuf, String>) -> HostTools {
+        let source = TreeSource { tree: tree("hash", Path::new("/old")), pool: pool(), directory: "/none".into() };
+        let state = Mutex::new(watch::channel(Some(state)).1);
+        let mut tools = tools_with("hash");
+        tools.trees.insert("hash".into(), HostTree { state, source, retries: 0.into() });
+        tools
+    }
+
+    /// The tools of a host whose only tool has its files in a tree.
+    fn tools_with(tree: &str) -> HostTools {
         let tool = AgentTool {
             id: ToolId(0),
             name: "say".into(),
             program: format!("{}/./say", here_token("/old")),
-            tree: Some("hash".into()),
+            tree: Some(tree.into()),
             travels: true,
             obstacle: None,
             path: vec!["bin".into(), "/opt/bin".into()],
@@ -214,9 +279,7 @@ mod tests {
             has_files: false,
             memory: 0,
         };
-        let mut tools = HostTools::find(&[tool]).expect("its program comes later");
-        tools.trees.insert("hash".into(), watch::channel(Some(state)).1);
-        tools
+        HostTools::find(&[tool]).expect("its program comes later")
     }
 
     #[tokio::test]
@@ -230,6 +293,31 @@ mod tests {
         assert_eq!(localized.program, copy.path().join("./say"));
         let command = localized.command_at("", &|_| String::new());
         assert_eq!((command.args, command.path), (vec![at("x")], vec![at("bin"), "/opt/bin".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_failed_is_made_again_for_the_next_order() {
+        let root = tempfile::tempdir().expect("made");
+        let (old, copy) = (root.path().join("old"), root.path().join("copy"));
+        fs::create_dir(&old).expect("made");
+        fs::write(old.join("say"), "#!/bin/sh").expect("written");
+        fs::set_permissions(old.join("say"), fs::Permissions::from_mode(0o755)).expect("changed");
+        let mut manifest = ToolManifest::scan(&old, &[old.join("say")]).expect("read");
+        manifest.hash_files(&old).expect("read");
+        let (hash, pool, cancel) = (manifest.hash(), pool(), CancellationToken::new());
+        let mut tools = tools_with(&hash);
+        tools.provide(&tree(&hash, &old), &pool, copy.clone());
+        let failure = tools.localize(&order(), &cancel).await.expect_err("the pool has nothing");
+        assert!(failure.text.contains("manifest"), "{failure:?}");
+        let (place, text) = (Path::new(TREES).join(&hash), serde_json::to_vec(&manifest).expect("written"));
+        for (content, _) in manifest.contents() {
+            let content = place.join(crate::cluster::messages::content_place(content));
+            pool.make_directories(bytes_of(content.parent().expect("it has one"))).await.expect("made");
+            pool.write_file(bytes_of(&content), b"#!/bin/sh").await.expect("written");
+        }
+        pool.write_file(bytes_of(&place.join("manifest")), &text).await.expect("written");
+        let localized = tools.localize(&order(), &cancel).await.expect("it is there now");
+        assert_eq!(localized.program, copy.join("./say"));
     }
 
     #[tokio::test]
