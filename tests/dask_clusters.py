@@ -177,7 +177,7 @@ class DaskCluster:
     def leftovers(self) -> list[str]:
         """Everything that runs left on the hosts."""
         mounts = self.mounts()
-        folders = [str(path) for path in self.folder.glob("rt*/tidemill/*") if path.is_dir()]
+        folders = [str(path) for path in self.folder.glob("rt*/tidemill/*") if path.is_dir() or path.suffix == ".log"]
         shared = [str(path) for path in Path("/dev/shm").glob(f"tidemill-*-{self.workflow.stem}-*") if self.is_mine(path)]
         return [*map(str, self.agents()), *mounts, *folders, *shared]
 

@@ -11,7 +11,7 @@ export function titleOf(task) {
 
 /** The status: `done`, or the kind of failure in words. */
 export function statusOf(task) {
-  if (task.status === "done") return "done";
+  if (task.status === "done") return task.reused ? "reused" : "done";
   if (task.status === "cancelled") return task.attempts > 0 ? "interrupted" : "not run: the run ended first";
   const kinds = {
     exit: `failed: exit code ${task.exit_code}`,
@@ -56,8 +56,9 @@ export function linesOf(model, task, attempt = task) {
 export function runLines(model, task, attempt = task) {
   const { waited_s: waited, causes } = task;
   const node = nodeName(model, attempt);
+  const never = task.reused ? `no, ${task.reused} had the same result` : "never";
   return [
-    ["ran", attempt.start_s === null ? "never" : `${words.seconds(lengthOf(attempt))}, from ${words.seconds(attempt.start_s)}`],
+    ["ran", attempt.start_s === null ? never : `${words.seconds(lengthOf(attempt))}, from ${words.seconds(attempt.start_s)}`],
     ...(node === null ? [] : [["node", node]]),
     ["slot", attempt.slot === null ? "–" : `${attempt.slot}${(task.cpus ?? 1) > 1 ? ` (${task.cpus} slots)` : ""}`],
     ["waited", waited === undefined ? "–" : `${words.seconds(waited)} for a slot, or space`],
@@ -88,7 +89,9 @@ export function spoken(model, task) {
   const node = nodeName(model, task);
   const when =
     task.start_s === null
-      ? "never ran"
+      ? task.reused
+        ? `from ${task.reused}`
+        : "never ran"
       : `ran ${words.seconds(lengthOf(task))} from ${words.seconds(task.start_s)} in slot ${task.slot}${node === null ? "" : ` of ${node}`}`;
   return `${titleOf(task)}, ${statusOf(task)}, ${when}.`;
 }

@@ -57,7 +57,7 @@ function grouped(model, { key, name }) {
     node.failed += task.status === "failed" ? 1 : 0;
     node.roots += isRootFailure(task) ? 1 : 0;
     node.cancelled += task.status === "cancelled" ? 1 : 0;
-    node.unstarted += task.start_s === null ? 1 : 0;
+    node.unstarted += task.start_s === null && !task.reused ? 1 : 0;
     node.seconds += lengthOf(task);
     nodeOf[task.id] = node.id;
   }

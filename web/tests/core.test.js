@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { runLines, spoken, statusOf } from "../report/facts.js";
 import * as words from "../report/format.js";
 import { barAt, barsOf, laneAt, neighbour, rowsOf } from "../report/lanes.js";
 import { arrange, graphOf, nodeBeside, NODES_READABLE, wayOf } from "../report/layers.js";
@@ -53,6 +54,19 @@ function fan(count, lines = false) {
   for (let id = 1; id <= count; id += 1) tasks.push(task(id, "work", 1, 2, { inputs: ["A"], line: lines ? id : 2 }));
   return { tasks, data: [member("A", 0)], settings: { slots: 2 } };
 }
+
+// ---- facts ----
+
+test("a task whose results were reused is told as reused, not as one that never ran", () => {
+  const run = diamond();
+  run.tasks[1] = task(1, "b", null, null, { slot: null, reused: "20260101-flow", inputs: ["A[0]"], outputs: ["B"] });
+  const model = modelOf(run);
+  const [a, b] = model.run.tasks;
+  assert.deepEqual([statusOf(a), statusOf(b)], ["done", "reused"]);
+  assert.match(spoken(model, b), /, reused, from 20260101-flow\.$/);
+  assert.deepEqual(runLines(model, b)[0], ["ran", "no, 20260101-flow had the same result"]);
+  assert.ok(graphOf(model, 0).nodes.every((node) => node.unstarted === 0));
+});
 
 // ---- words ----
 

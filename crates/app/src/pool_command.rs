@@ -231,8 +231,13 @@ fn run_node(args: &NodeArgs) -> Result<u8, Problem> {
     let runtime = RuntimeDir::of_user().map_err(mount_problem)?;
     run::remove_stale_runs(&runtime)?;
     let mut registration = runtime.register(&format!("node-{}", std::process::id())).map_err(mount_problem)?;
-    let log = runtime.path().join(format!("{}.log", registration.name()));
     let directory = run::door(&mut registration)?;
+    // A node of a run leaves nothing, also if it is killed.
+    let log = if args.with_parent {
+        directory.join("log")
+    } else {
+        runtime.path().join(format!("{}.log", registration.name()))
+    };
     let memory = |requested, nodes| {
         let PoolSize { size, lowered } = run::MemoryBudget::read().shared_by(nodes).pool(requested)?;
         if let Some(line) = lowered {
@@ -254,7 +259,9 @@ fn run_node(args: &NodeArgs) -> Result<u8, Problem> {
     let received = signals::watch(first, move || rollback.run()).map_err(cannot)?;
     node.wait();
     drop(registration);
-    std::fs::remove_file(&log).map_err(|error| Problem::new(format!("{}: {error}", log.display())))?;
+    if !args.with_parent {
+        std::fs::remove_file(&log).map_err(|error| Problem::new(format!("{}: {error}", log.display())))?;
+    }
     Ok(received.exit_code().unwrap_or(0))
 }
 

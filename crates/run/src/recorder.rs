@@ -562,7 +562,7 @@ mod tests {
         let run = RunReport { tasks: vec![report::TaskRecord::default(); 3], ..RunReport::default() };
         let mut record = Recorder::new(run, RunJournal::default(), Instant::now());
         for worker in 0..2 {
-            record.joined(WorkerId(worker), format!("h{worker}"), 2);
+            record.joined(WorkerId(worker), format!("h{worker}"), 2, AgentTrace::default());
         }
         record.set_slot(TaskId(0), (WorkerId(0), 1));
         record.set_slot(TaskId(1), (WorkerId(1), 1));

@@ -7,7 +7,7 @@ use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
 use crate::event_loop::{EventLoop, ExportPlan, LoopContext, LoopEnd, PlanGrower};
-use crate::executor::LocalExecutor;
+use crate::executor::{Executor, LocalExecutor};
 use crate::host_runner::HostRunner;
 use crate::keep_failed::KeepFailed;
 use crate::memory::MemoryBudget;
@@ -85,14 +85,8 @@ pub async fn run(
         settled: prepared.taken.settled,
         grower,
     };
-    let event_loop = EventLoop::new(
-        context,
-        (prepared.scheduler, &mut executor),
-        exports(&spec),
-        &mut recorder,
-        on_event,
-        cancel.clone(),
-    );
+    let driven = (prepared.scheduler, &mut executor as &mut dyn Executor);
+    let event_loop = EventLoop::new(context, driven, exports(&spec), &mut recorder, on_event, cancel.clone());
     let LoopEnd { flow, files, .. } = event_loop.run().await;
     if let Some(environment) = &environment {
         recorder.peak(environment.peak());

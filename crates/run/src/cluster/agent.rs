@@ -33,7 +33,7 @@ use placement::NodeId;
 use report::AccessMode;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,8 @@ fn prepare<I: BufRead, O: Write>(
     write_private(&pool_file, &start.pool)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(format!("cannot start: {error}")))?;
-    let log = runtime_dir.path().join(format!("{}.log", registration.name()));
+    // It goes with the directory, also if this process is killed.
+    let log = directory.join("log");
     let mut host = AgentHost { mount: None, node, registration, log, runtime: Some(runtime) };
     let (service, ready) = host.start(&setup, &start, &pool_file, &directory)?;
     dialogue.answer(&AgentAnswer::Ready(ready)).map_err(starter_gone)?;
@@ -308,7 +309,6 @@ impl AgentHost {
         if let Some(node) = &mut self.node {
             node.end();
         }
-        fs::remove_file(&self.log).ok();
     }
 }
 

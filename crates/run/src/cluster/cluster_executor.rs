@@ -13,6 +13,7 @@
 
 use super::agent_link::AgentLink;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::executor_host::{ExecutorHost, RESEND_AFTER, RunningOrder};
 use super::first_agent::FirstAgent;
 use super::form::{BeforePool, DaskLink, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
 use super::former_agents::{END_WAIT, FormerAgents};
@@ -30,7 +31,6 @@ use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -39,8 +39,6 @@ use vfs::Vfs;
 
 /// Interval between two letters to an agent that should end.
 const LETTER_INTERVAL: Duration = Duration::from_millis(500);
-/// Time after which an order that its agent does not know is sent again.
-const RESEND_AFTER: Duration = Duration::from_secs(4);
 /// Time that agents which start while the run ends get to be there.
 const START_WAIT: Duration = Duration::from_secs(5);
 /// First place of hosts without a node; nodes have the numbers below.
@@ -101,49 +99,6 @@ enum DaskConnection {
 
 /// The end of the start of an agent.
 type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
-
-/// A host as the executor knows it.
-#[derive(Debug)]
-struct ExecutorHost {
-    name: String,
-    place: PlaceId,
-    /// Number of threads of its workers; 0 while it has none.
-    threads: u32,
-    /// Path of its agent's socket.
-    socket: PathBuf,
-    /// Letters through the pool; `None` while they are exchanged.
-    mailbox: Option<Mailbox>,
-    running: HashMap<AttemptKey, RunningOrder>,
-    /// Attempts that were stopped.
-    stopped: HashSet<AttemptKey>,
-    /// Orders that wait for the end of the current decision.
-    to_send: Vec<AttemptKey>,
-    last_heard: Instant,
-    /// Time of the last beat: it says that the node lives too.
-    last_beat: Instant,
-    /// Number of the last outcome that came.
-    acknowledged: u64,
-}
-
-impl ExecutorHost {
-    /// All that its agent may not know yet.
-    fn letter(&self, ends: bool) -> Vec<String> {
-        let unknown = self.running.values().filter(|order| order.since.elapsed() > RESEND_AFTER);
-        let orders = unknown.map(|order| order.line.clone());
-        let stops = self.stopped.iter().map(|key| line(&ToAgent::Stop(*key)));
-        let ack = std::iter::once(line(&ToAgent::Ack(self.acknowledged)));
-        let last = if ends { ToAgent::End } else { ToAgent::Beat };
-        ack.chain(stops).chain(orders).chain([line(&last)]).collect()
-    }
-}
-
-/// An order that was sent.
-#[derive(Debug)]
-struct RunningOrder {
-    line: String,
-    /// Time at which it was sent, or at which its agent said last that it runs.
-    since: Instant,
-}
 
 impl ClusterExecutor {
     /// An executor for a cluster that was just formed, whose workers have numbers from

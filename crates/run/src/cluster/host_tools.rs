@@ -48,12 +48,23 @@ struct HostTree {
     use_now: Mutex<TreeUse>,
 }
 
-#[derive(Debug, Default)]
+/// Times that a copy which failed is made again. The disk may have space then, or the pool answer.
+const COPY_RETRIES_MAX: u32 = 2;
+
+#[derive(Debug)]
 struct TreeUse {
     /// Number of attempts that use the files or wait for them.
     users: u32,
     /// The removal of the copy, which nobody has needed since.
     removal: Option<JoinHandle<()>>,
+    /// Number of times that a copy which failed may be made again.
+    retries: u32,
+}
+
+impl TreeUse {
+    fn new(retries: u32) -> Self {
+        Self { users: 0, removal: None, retries }
+    }
 }
 
 /// Keeps the files of a tool on this host while an attempt uses them.
@@ -108,7 +119,7 @@ impl HostTools {
             directory,
             cancel: self.cancel.clone(),
             state: watch::Sender::new(None),
-            use_now: Mutex::default(),
+            use_now: Mutex::new(TreeUse::new(COPY_RETRIES_MAX)),
         });
         known.begin(None);
         self.trees.insert(tree.hash.clone(), known);
@@ -182,13 +193,17 @@ impl HostTree {
         });
     }
 
-    /// Counts an attempt that uses the files. Lets them come again if they were removed.
+    /// Counts an attempt that uses the files. Lets them come again if they were removed, or could not
+    /// be copied.
     fn acquire(self: &Arc<Self>) {
         let mut use_now = self.use_now.lock();
         use_now.users += 1;
-        if let Some(removal) = use_now.removal.take() {
+        let has_failed = use_now.retries > 0 && matches!(&*self.state.borrow(), Some(Err(_)));
+        let removal = use_now.removal.take();
+        if has_failed || removal.is_some() {
+            use_now.retries -= u32::from(has_failed);
             self.state.send_replace(None);
-            self.begin(Some(removal));
+            self.begin(removal);
         }
     }
 
@@ -312,10 +327,42 @@ mod tests {
             directory: PathBuf::new(),
             cancel: CancellationToken::new(),
             state: watch::Sender::new(Some(state)),
-            use_now: Mutex::default(),
+            use_now: Mutex::new(TreeUse::new(0)),
         };
         tools.trees.insert("hash".into(), Arc::new(tree));
         tools
+    }
+
+    /// The tree of a directory that is made with the program `say`.
+    fn say_tree(source: &Path) -> ToolManifest {
+        fs::create_dir(source).expect("made");
+        fs::write(source.join("say"), "#!/bin/sh").expect("written");
+        fs::set_permissions(source.join("say"), fs::Permissions::from_mode(0o755)).expect("changed");
+        let mut manifest = ToolManifest::scan(source, &[source.join("say")]).expect("read");
+        manifest.hash_files(source).expect("read");
+        manifest
+    }
+
+    fn say_agent_tree(manifest: &ToolManifest) -> AgentTree {
+        AgentTree { hash: manifest.hash(), here: "/old".into(), root: "/old".into(), inner: PathBuf::new() }
+    }
+
+    /// The tools of a host whose only tool has its files in a tree that is yet to come.
+    fn tools_with_tree(manifest: &ToolManifest) -> HostTools {
+        let mut tools = tools(Err(String::new()));
+        let tool = tools.tools.get_mut(&ToolId(0)).expect("it is known");
+        tool.tool.tree = Some(manifest.hash());
+        tools
+    }
+
+    async fn put_tree(manifest: &ToolManifest, pool: &Vfs) {
+        let place = Path::new(TREES).join(manifest.hash());
+        let content = place.join(content_place(manifest.contents().keys().next().expect("one")));
+        let text = serde_json::to_vec(manifest).expect("written");
+        for (file, bytes) in [(place.join("manifest"), &text[..]), (content, b"#!/bin/sh")] {
+            pool.make_directories(bytes_of(file.parent().expect("it has one"))).await.expect("made");
+            pool.write_file(bytes_of(&file), bytes).await.expect("written");
+        }
     }
 
     fn pool() -> Vfs {
@@ -341,24 +388,10 @@ mod tests {
     async fn a_copy_of_tools_that_are_left_goes_when_no_attempt_uses_it_and_comes_again() {
         let root = tempfile::tempdir().expect("made");
         let (source, directory) = (root.path().join("source"), root.path().join("copy"));
-        fs::create_dir(&source).expect("made");
-        fs::write(source.join("say"), "#!/bin/sh").expect("written");
-        fs::set_permissions(source.join("say"), fs::Permissions::from_mode(0o755)).expect("changed");
-        let mut manifest = ToolManifest::scan(&source, &[source.join("say")]).expect("read");
-        manifest.hash_files(&source).expect("read");
-        let (hash, pool) = (manifest.hash(), pool());
-        let place = Path::new(TREES).join(&hash);
-        let content = place.join(content_place(manifest.contents().keys().next().expect("one")));
-        let text = serde_json::to_vec(&manifest).expect("written");
-        for (file, bytes) in [(place.join("manifest"), &text[..]), (content, b"#!/bin/sh")] {
-            pool.make_directories(bytes_of(file.parent().expect("it has one"))).await.expect("made");
-            pool.write_file(bytes_of(&file), bytes).await.expect("written");
-        }
-        let mut tools = tools(Err(String::new()));
-        let tool = tools.tools.get_mut(&ToolId(0)).expect("it is known");
-        tool.tool.tree = Some(hash.clone());
-        let tree = AgentTree { hash, here: "/old".into(), root: "/old".into(), inner: PathBuf::new() };
-        tools.provide(&tree, &pool, directory.clone());
+        let (manifest, pool) = (say_tree(&source), pool());
+        put_tree(&manifest, &pool).await;
+        let mut tools = tools_with_tree(&manifest);
+        tools.provide(&say_agent_tree(&manifest), &pool, directory.clone());
         for _ in 0..2 {
             let (_, files) = tools.localize(&order(), &CancellationToken::new()).await.expect("it is here");
             tools.leave(Path::new("/old"));
@@ -370,6 +403,20 @@ mod tests {
         }
         tools.close().await;
         assert!(!directory.exists());
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_failed_is_made_again_for_the_next_order() {
+        let root = tempfile::tempdir().expect("made");
+        let (source, copy) = (root.path().join("source"), root.path().join("copy"));
+        let (manifest, pool) = (say_tree(&source), pool());
+        let mut tools = tools_with_tree(&manifest);
+        tools.provide(&say_agent_tree(&manifest), &pool, copy.clone());
+        let failure = tools.localize(&order(), &CancellationToken::new()).await.expect_err("the pool has nothing");
+        assert!(failure.text.contains("manifest"), "{failure:?}");
+        put_tree(&manifest, &pool).await;
+        let (localized, _files) = tools.localize(&order(), &CancellationToken::new()).await.expect("it is there now");
+        assert_eq!(localized.program, copy.join("./say"));
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@
 //! - `agent_link`: the dialogue in which an agent starts
 //! - `form`: forms the pool of the hosts that are there
 //! - `first_agent`: the agent of the first node; `former_agents`: those of an earlier pool
-//! - `cluster_executor`: gives orders, and watches leases
+//! - `cluster_executor`, `executor_host`: gives orders, and watches leases
 //! - `mailbox`: the same messages through the pool while no worker carries them
 //! - `agent`, `agent_service`: the other side: one process on each host
 //! - `host_inputs`: inputs that a host has itself
@@ -25,6 +25,7 @@ mod agent_service;
 mod cluster_executor;
 mod copy_table;
 mod dask_carrier;
+mod executor_host;
 mod first_agent;
 mod form;
 mod former_agents;

@@ -35,13 +35,24 @@ pub struct TreeCopy {
 }
 
 impl TreeCopy {
-    /// Copies everything. The error says what is wrong with what.
+    /// Copies everything, or leaves nothing. The error says what is wrong with what.
     pub async fn make(self, pool: &Vfs) -> Result<(), String> {
         let copy = Arc::new(self);
         let work = copy.clone();
-        on_thread(move || work.make_directories()).await?;
-        copy.copy_files(pool).await?;
-        on_thread(move || copy.make_links()).await
+        // Its name can be guessed: refuse a directory that is there already.
+        on_thread(move || DirBuilder::new().mode(0o700).create(&work.root).map_err(at(&work.root))).await?;
+        let filled = copy.clone().fill(pool).await;
+        if filled.is_err() {
+            on_thread(move || fs::remove_dir_all(&copy.root).map_err(at(&copy.root))).await?;
+        }
+        filled
+    }
+
+    async fn fill(self: Arc<Self>, pool: &Vfs) -> Result<(), String> {
+        let copy = self.clone();
+        on_thread(move || copy.make_directories()).await?;
+        self.copy_files(pool).await?;
+        on_thread(move || self.make_links()).await
     }
 
     /// Copies all files. When it returns, none is written any more, also if one failed.
@@ -66,8 +77,6 @@ impl TreeCopy {
     }
 
     fn make_directories(&self) -> Result<(), String> {
-        // Its name can be guessed: refuse a directory that is there already.
-        DirBuilder::new().mode(0o700).create(&self.root).map_err(at(&self.root))?;
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         let make = |path: &Path| builder.create(path).map_err(at(path));

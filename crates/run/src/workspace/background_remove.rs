@@ -154,6 +154,10 @@ mod tests {
             remover.announce_removal(1);
             remover.remove_leaving(place.into(), 1);
         }
+        // A member that is lost meanwhile.
+        remover.announce_removal(7);
+        assert!(remover.leaving() >= 7);
+        remover.retract_removal(7);
         remover.removed().await;
         let left = remover.leaving.clone();
         tokio::task::spawn_blocking(move || remover.close()).await.unwrap();
