@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 import tidemill
+from waiting import wait_for
 
 
 def address(view: tidemill.View) -> int:
@@ -32,10 +33,10 @@ def test_a_view_is_the_pools_memory_and_not_a_copy(pool: tidemill.Pool) -> None:
 @pytest.mark.parametrize("tail", [0, 1, 5000, 100_000])
 def test_a_long_view_is_the_pools_memory_in_one_piece(pool: tidemill.Pool, tail: int) -> None:
     data = random.Random(tail).randbytes((9 << 20) + tail)
-    # The first put and get go over the connection; then the node exports its memory.
-    for key in ("first", "second"):
-        pool.put(key, data)
-        pool.get(key)
+    # The first puts and gets go over the connection; soon the node has exported its memory.
+    pool.put("first", data)
+    pool.put("second", data)
+    wait_for(lambda: not pool.get("second").copied, "the node's memory is mapped")
     view = pool.get("second")
     assert not view.copied
     assert view == data

@@ -187,7 +187,7 @@ impl ClusterRun<'_> {
         };
         let (exports, cancel) = (exports(self.spec), self.cancel.clone());
         let event_loop = EventLoop::new(context, (scheduler, &mut executor), exports, recorder, on_event, cancel);
-        let LoopEnd { files, lost, progressed, .. } = event_loop.run().await;
+        let LoopEnd { files, lost, progressed, .. } = Box::pin(event_loop.run()).await;
         // Removals in a pool that is lost wait for this thread.
         let _ = tokio::task::spawn_blocking(move || drop(files)).await;
         refresh.abort();
