@@ -160,6 +160,7 @@ impl ClusterExecutor {
             failure: None,
         };
         for host in hosts {
+            executor.present.push(host.host.clone());
             executor.add_host(host);
         }
         executor
@@ -195,7 +196,6 @@ impl ClusterExecutor {
         };
         self.hosts.insert(worker, added);
         let inputs = same_inputs(&ready);
-        self.present.push(host.clone());
         let (node, name) = (node.map(NodeId), host.host);
         self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, inputs });
     }
@@ -320,6 +320,9 @@ impl ClusterExecutor {
                 let (host, socket) = (host.host, formed.ready.socket.clone());
                 self.handle().send(ToCarrier::Attach { host, socket });
                 self.add_host(formed);
+                // Its workers may be others than when its agent started.
+                let present = self.present.clone();
+                self.resize(&present);
             }
             Err(problem) => self.warn(format!("{problem}; this host gets no tasks")),
         }
