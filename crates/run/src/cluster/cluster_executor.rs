@@ -129,6 +129,7 @@ impl ClusterExecutor {
             failure: None,
         };
         for host in hosts {
+            executor.present.push(host.host.clone());
             executor.add_host(host);
         }
         executor
@@ -294,6 +295,9 @@ impl ClusterExecutor {
                 let (host, socket) = (host.host, formed.ready.socket.clone());
                 self.handle().send(ToCarrier::Attach { host, socket });
                 self.add_host(formed);
+                // Its workers may be others than when its agent started.
+                let present = self.present.clone();
+                self.resize(&present);
             }
             Err(problem) => self.warn(format!("{problem}; this host gets no tasks")),
         }
