@@ -17,10 +17,11 @@ from hosts import Network
 pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 
 MIB = 1 << 20
-# Each task reads a file of its own beside the one that all read.
+# Each task reads a file of its own beside the one that all read. Hosts have the last file themselves,
+# but use their own files only if they have all.
 SHARE = """
-var large = Data.get("large.bin"), c = Data.define("C", 6);
-for (var k = 0; k < 6; k++) join({from: [large, Data.get("small" + k)], to: c[k]});
+var large = Data.get("private/large.bin"), c = Data.define("C", 6);
+for (var k = 0; k < 6; k++) join({from: [large, Data.get("private/small" + k), Data.get("seen.txt")], to: c[k]});
 """
 
 
@@ -33,7 +34,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def cluster(binary: Path, net: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
-    """The user's host with the scheduler, and two of two slots that do not see the user's data."""
+    """The user's host with the scheduler, and two of two slots that do not see all of the user's data."""
     with blind_cluster(binary, tmp_path_factory.mktemp("cluster"), net, 0, {1: 2, 2: 2}) as made:
         yield made
 
@@ -47,12 +48,13 @@ def small(binary: Path, net: Network, tmp_path_factory: pytest.TempPathFactory) 
 
 @contextmanager
 def blind_cluster(binary: Path, folder: Path, net: Network, scheduler: int, workers: dict[int, int]) -> Iterator[DaskCluster]:
-    """A cluster with a worker of so many threads on each of these hosts, which see no inputs."""
+    """A cluster with a worker of so many threads on each of these hosts, which do not see what is private."""
     made = DaskCluster(binary, folder, net, scheduler)
+    (made.data / "private").mkdir()
     try:
         made.start_scheduler()
         for host, threads in workers.items():
-            made.start_worker(f"w{host}", host, threads, hidden=[made.data])
+            made.start_worker(f"w{host}", host, threads, hidden=[made.data / "private"])
         yield made
     finally:
         made.close()
@@ -61,7 +63,7 @@ def blind_cluster(binary: Path, folder: Path, net: Network, scheduler: int, work
 def write_input(cluster: DaskCluster, name: str, mib: int) -> bytes:
     """Writes an input; returns its bytes."""
     content = name.encode().ljust(MIB, b"~") * mib
-    (cluster.data / name).write_bytes(content)
+    (cluster.data / "private" / name).write_bytes(content)
     return content
 
 
@@ -78,20 +80,21 @@ def run(cluster: DaskCluster, script: str, *flags: str) -> dict[str, int]:
 def test_an_input_of_many_tasks_comes_to_each_host_once(cluster: DaskCluster, storage: str) -> None:
     content = write_input(cluster, "large.bin", 8)
     for k in range(6):
-        (cluster.data / f"small{k}").write_text("beside it")
+        (cluster.data / f"private/small{k}").write_text("beside it")
+    (cluster.data / "seen.txt").write_text(", seen")
     before = cluster.net.sent_bytes(0)
     reads = run(cluster, SHARE, "--workers", "2", "--storage", storage)
     sent = cluster.net.sent_bytes(0) - before
-    assert all((cluster.out / f"C/C_{k}.txt").read_bytes() == content + b"beside it" for k in range(6))
+    assert all((cluster.out / f"C/C_{k}.txt").read_bytes() == content + b"beside it, seen" for k in range(6))
     used = len({task["node"] for task in cluster.run_json["tasks"]})
-    assert reads == {"local": 0, "cached": (6 - used) * 8 * MIB, "remote": used * 8 * MIB + 6 * len("beside it")}
+    assert reads == {"local": 0, "cached": (6 - used) * 8 * MIB, "remote": used * 8 * MIB + 6 * len("beside it, seen")}
     assert used * 8 * MIB < sent < used * 8 * MIB + 4 * MIB
 
 
 def test_a_temporary_of_many_tasks_comes_to_the_other_host_once(cluster: DaskCluster) -> None:
     content = write_input(cluster, "large.bin", 8)
     before = [cluster.net.sent_bytes(host) for host in (1, 2)]
-    script = 'var t = Data.define("T"); copy({from: Data.get("large.bin"), to: t});'
+    script = 'var t = Data.define("T"); copy({from: Data.get("private/large.bin"), to: t});'
     script += 'var c = Data.define("C", 8); for (var k = 0; k < 8; k++) shell({from: t, to: c[k], script: "sha256sum < $1 > $2"});'
     reads = run(cluster, script, "--workers", "2", "--policy", "fifo")
     sent = sum(cluster.net.sent_bytes(host) - start for host, start in zip((1, 2), before, strict=True))
@@ -104,7 +107,7 @@ def test_a_temporary_of_many_tasks_comes_to_the_other_host_once(cluster: DaskClu
 def test_copies_go_when_a_node_gets_full_and_results_are_right(small: DaskCluster) -> None:
     # Each of four inputs takes more than a third of what copies may take: 16 MiB.
     contents = [write_input(small, f"in{k}.bin", 6) for k in range(4)]
-    script = 'var c = Data.define("C", 24); for (var k = 0; k < 24; k++) copy({from: Data.get("in" + Math.floor(k / 2) % 4 + ".bin"), to: c[k]});'
+    script = 'var c = Data.define("C", 24); for (var k = 0; k < 24; k++) copy({from: Data.get("private/in" + Math.floor(k / 2) % 4 + ".bin"), to: c[k]});'
     reads = run(small, script, "--policy", "fifo")
     assert all((small.out / f"C/C_{k:02}").read_bytes() == contents[k // 2 % 4] for k in range(24))
     assert reads["remote"] > 4 * 6 * MIB, "copies went, and came again"
@@ -117,7 +120,7 @@ def test_a_lane_of_algorithm1_leaves_no_copies_behind(small: DaskCluster, policy
     write_input(small, "B.bin", 2)
     # The tasks of A come first, since its copy is there; the last one waits for those of B.
     script = """
-    var a = Data.get("A.bin"), b = Data.get("B.bin"), x = Data.define("X", 3), y = Data.define("Y", 4);
+    var a = Data.get("private/A.bin"), b = Data.get("private/B.bin"), x = Data.define("X", 3), y = Data.define("Y", 4);
     for (var k = 0; k < 4; k++) {
         if (k < 3) shell({from: a, to: x[k], script: "ls ${1%/*} > $2"});
         shell({from: b, to: y[k], script: "ls ${1%/*} > $2"});
@@ -135,7 +138,7 @@ def test_algorithm1_leaves_no_tools_behind_and_they_come_again(small: DaskCluste
     file = {"name": "from", "kind": {"input": {}}}, {"name": "to", "kind": {"output": {}}}
     tools = []
     for number in range(2):
-        here = small.data / f"kit{number}"
+        here = small.data / f"private/kit{number}"
         here.mkdir()
         (here / "mark").write_text(f"{number}\n")
         command = ["sh", "-c", script, "sh", "{here}", str(1 - number), "{from}", "{to}"]

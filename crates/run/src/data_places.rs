@@ -24,6 +24,8 @@ pub struct DataPlaces {
     leaving: HashSet<PlaceId>,
     usages: NodeUsages,
     data: HashMap<DataId, NodeId>,
+    /// Inputs of the workflow that the hosts at places have themselves.
+    own_inputs: HashMap<PlaceId, HashSet<DataId>>,
     /// The copies of data at the nodes. They count as free: they go before anything waits for space.
     pub copies: HostCopies,
 }
@@ -38,6 +40,18 @@ impl DataPlaces {
     pub fn add_worker(&mut self, worker: WorkerId, place: PlaceId, node: Option<NodeId>) {
         self.workers.insert(worker, place);
         self.nodes.extend(node);
+    }
+
+    /// Records the inputs of the workflow that a host has itself.
+    pub fn add_inputs(&mut self, place: PlaceId, inputs: HashSet<DataId>) {
+        self.own_inputs.insert(place, inputs);
+    }
+
+    /// Returns whether a host has these inputs of the workflow itself. Attempts there use its own
+    /// files if it has all that they read.
+    pub fn has_inputs(&self, place: PlaceId, mut inputs: impl Iterator<Item = DataId>) -> bool {
+        let own = self.own_inputs.get(&place);
+        inputs.all(|data| own.is_some_and(|own| own.contains(&data)))
     }
 
     /// Records whether a host has no workers now.
@@ -107,6 +121,7 @@ impl DataPlaces {
     pub fn lose(&mut self, worker: WorkerId) -> Vec<DataId> {
         let Some(place) = self.workers.remove(&worker) else { return Vec::new() };
         self.nodes.remove(&NodeId(place.0));
+        self.own_inputs.remove(&place);
         let at = |node: &NodeId| node.0 == place.0;
         let mut lost: Vec<DataId> = self.data.iter().filter(|(_, node)| at(node)).map(|(data, _)| *data).collect();
         lost.sort_unstable();

@@ -63,9 +63,12 @@ impl EventLoop<'_> {
     pub(super) fn record_reads(&mut self, task: TaskId, worker: WorkerId, cached: Option<&[DataId]>) {
         let places = &self.context.places;
         let Some(place) = places.place_of_worker(worker) else { return };
+        let is_bound = |data: &DataId| self.context.files.as_ref().is_some_and(|files| files.bound(*data).is_some());
+        let uses_own = places.has_inputs(place, self.context.flow.inputs(task).filter(is_bound));
         let mut reads = ReadBytes::default();
         for (data, bytes, is_near) in self.scheduler.inputs_at(task, place) {
             let is_copy = places.copies.has(place, data);
+            let is_near = is_near && (uses_own || !is_bound(&data));
             let part = match cached.map_or(is_copy, |cached| cached.contains(&data)) {
                 true => &mut reads.cached,
                 // The attempt itself had the copy made.

@@ -31,10 +31,11 @@ impl EventLoop<'_> {
             ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs } => {
                 self.recorder.joined(worker, name, capacity.slots, agent);
                 self.context.places.add_worker(worker, place, node);
-                for data in inputs {
-                    let bytes = self.scheduler.bytes_of(data);
+                for data in &inputs {
+                    let (data, bytes) = (*data, self.scheduler.bytes_of(*data));
                     self.send_event(SchedulerEvent::Located { data, place, bytes });
                 }
+                self.context.places.add_inputs(place, inputs);
                 self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
             }
             ExecutorEvent::Resized { worker, slots } => {
