@@ -1,7 +1,7 @@
 //! Executor: where the attempts of a run are executed: in this process, or on the hosts of a cluster.
 
 use crate::attempt::Environment;
-use crate::host_runner::HostRunner;
+use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
 use flow::{DataId, TaskId};
@@ -51,6 +51,9 @@ pub enum ExecutorEvent {
         name: String,
         /// The agent of its host.
         agent: AgentTrace,
+        /// Attempts that it ran for an earlier process of the run, and that have not ended or whose
+        /// outcomes follow. Those that are not started now are stopped.
+        runs: Vec<AttemptKey>,
         /// Inputs of the workflow that its host has itself.
         inputs: HashSet<DataId>,
     },

@@ -29,7 +29,6 @@ use flow::DataId;
 use mount::{Mount, MountOptions, PoolRegistration, RuntimeDir};
 use report::AccessMode;
 use serde::de::DeserializeOwned;
-use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -273,20 +272,14 @@ impl AgentHost {
         let listener = listen(&socket)?;
         let same_inputs: Vec<DataId> =
             start.inputs.iter().filter(|input| host_inputs::is_same(input)).map(|input| input.data).collect();
-        let ready = AgentReady {
-            socket,
-            mode: choice.mode,
-            line: choice.line,
-            same_inputs: same_inputs.clone(),
-            memory: limits.free(),
-        };
-        let same: HashSet<DataId> = same_inputs.into_iter().collect();
+        let (mode, line, memory) = (choice.mode, choice.line, limits.free());
+        let ready = AgentReady { socket, mode, line, same_inputs, memory };
         let fixed = start.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
         let own = (RUN_VARIABLE.to_owned(), setup.name.clone());
         let service = AgentService::new(
             listener,
             HostRunner::new(context, copies_max),
-            same,
+            ready.clone(),
             fixed.chain([own]).collect(),
             setup.orphan_wait,
         );

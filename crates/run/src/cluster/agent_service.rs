@@ -4,7 +4,7 @@
 //! Outcomes are kept until the run has acknowledged them. A worker or the whole Dask cluster may
 //! die meanwhile: the next worker that connects gets them again.
 
-use super::messages::{BEAT, FromAgent, ToAgent, line};
+use super::messages::{AgentReady, BEAT, FromAgent, ToAgent, line};
 use crate::attempt::Environment;
 use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
@@ -33,7 +33,9 @@ const TELL_WAIT: Duration = Duration::from_secs(2);
 pub struct AgentService {
     listener: UnixListener,
     runner: HostRunner,
-    /// Inputs that this host has itself.
+    /// What this host told when it began to serve.
+    ready: AgentReady,
+    /// Inputs that it has itself.
     same_inputs: HashSet<DataId>,
     /// Variables that replace those of workers.
     fixed: BTreeMap<String, String>,
@@ -71,14 +73,15 @@ impl AgentService {
     pub fn new(
         listener: UnixListener,
         runner: HostRunner,
-        same_inputs: HashSet<DataId>,
+        ready: AgentReady,
         fixed: BTreeMap<String, String>,
         orphan_wait: Duration,
     ) -> Self {
         Self {
             listener,
             runner,
-            same_inputs,
+            same_inputs: ready.same_inputs.iter().copied().collect(),
+            ready,
             fixed,
             orphan_wait,
             connections: HashMap::new(),
@@ -196,6 +199,8 @@ impl AgentService {
             for (_, text) in &self.outcomes {
                 let _ = worker.lines.send(text.clone());
             }
+            let (ready, running) = (Box::new(self.ready.clone()), self.runner.running().collect());
+            let _ = worker.lines.send(line(&FromAgent::Serves { ready, running }));
         }
     }
 

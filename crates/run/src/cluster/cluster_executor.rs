@@ -57,6 +57,8 @@ pub struct ClusterExecutor {
     /// Number of agents that start now.
     starting: usize,
     events: VecDeque<ExecutorEvent>,
+    /// Attempts of an earlier process of the run that may go on, until they are started.
+    adopted: HashSet<AttemptKey>,
     lease: Duration,
     next_worker: u32,
     last_beat: Instant,
@@ -108,7 +110,7 @@ impl ClusterExecutor {
     /// An executor for a cluster that was just formed, whose workers have numbers from
     /// `next_worker` on. An agent that is not heard for the time `lease` is lost.
     pub fn new(cluster: FormedCluster, lease: Duration, next_worker: u32) -> Self {
-        let FormedCluster { link, hosts, joining, first, first_node, registration, pool: _ } = cluster;
+        let FormedCluster { link, hosts, joining, first, first_node, registration, heard, pool: _ } = cluster;
         let DaskLink { carrier, address, hosts: present, .. } = link;
         let mut executor = Self {
             carrier,
@@ -123,6 +125,7 @@ impl ClusterExecutor {
             joined: unbounded_channel(),
             starting: 0,
             events: VecDeque::new(),
+            adopted: HashSet::new(),
             lease,
             next_worker,
             last_beat: Instant::now(),
@@ -131,6 +134,15 @@ impl ClusterExecutor {
         };
         for host in hosts {
             executor.add_host(host);
+        }
+        if !heard.is_empty() {
+            // The pool was there before. Hosts whose agents are gone since get others.
+            executor.on_hosts(executor.present.clone());
+        }
+        for (host, lines) in heard {
+            for text in lines {
+                executor.on_line(&host, &text);
+            }
         }
         executor
     }
@@ -152,23 +164,27 @@ impl ClusterExecutor {
     fn add_host(&mut self, formed: FormedHost) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
-        let FormedHost { host, node, ready } = formed;
+        let FormedHost { host, node, ready, runs } = formed;
         let place = PlaceId(node.unwrap_or(NODELESS + worker.0));
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
         let added = ExecutorHost {
             name: host.host.clone(),
             socket: ready.socket.clone(),
             place,
-            running: HashMap::new(),
+            running: runs
+                .iter()
+                .map(|key| (*key, RunningOrder { line: String::new(), since: Instant::now() }))
+                .collect(),
             to_send: Vec::new(),
             last_heard: Instant::now(),
             last_beat: Instant::now(),
             acknowledged: 0,
         };
+        self.adopted.extend(&runs);
         self.hosts.insert(worker, added);
         let (inputs, agent) = (same_inputs(&ready), AgentTrace { socket: ready.socket, node });
         let (node, name) = (node.map(NodeId), host.host);
-        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs });
+        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, agent, runs, inputs });
     }
 
     fn worker_at(&self, name: &str) -> Option<WorkerId> {
@@ -245,7 +261,8 @@ impl ClusterExecutor {
                 link.set_up(&setup).await?;
                 link.start(&start).await
             };
-            let formed = started.await.map(|ready| FormedHost { host: host.clone(), node: None, ready });
+            let formed =
+                started.await.map(|ready| FormedHost { host: host.clone(), node: None, ready, runs: Vec::new() });
             let _ = done.send((host, formed));
         });
     }
@@ -294,6 +311,7 @@ impl ClusterExecutor {
                 let name = host.name.clone();
                 self.send_again(&name, &keys);
             }
+            FromAgent::Serves { .. } => {}
             FromAgent::Over => self.lose(worker, "its agent has ended".to_owned()),
             FromAgent::Gone(why) => self.lose(worker, format!("its agent is gone: {why}")),
         }
@@ -326,11 +344,26 @@ impl ClusterExecutor {
         }
     }
 
+    /// Stops attempts of an earlier process of the run that were not started when their hosts had
+    /// joined: their inputs are lost, or their tasks are done.
+    fn stop_adopted(&mut self) {
+        for key in std::mem::take(&mut self.adopted) {
+            for host in self.hosts.values_mut().filter(|host| host.running.contains_key(&key)) {
+                host.running.remove(&key);
+                let lines = vec![line(&ToAgent::Stop(key))];
+                self.carrier.handle.send(ToCarrier::Post { host: host.name.clone(), lines });
+            }
+        }
+    }
+
     /// Tells all agents that the run lives, and which outcomes have come.
     fn beat(&mut self) {
         self.last_beat = Instant::now();
+        // Outcomes that the run has not taken yet would be lost with this process.
+        let is_taken = self.events.is_empty();
         for host in self.hosts.values() {
-            let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::Beat)];
+            let ack = is_taken.then(|| line(&ToAgent::Ack(host.acknowledged)));
+            let lines = ack.into_iter().chain([line(&ToAgent::Beat)]).collect();
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
         self.first.beat();
@@ -440,6 +473,10 @@ impl ClusterExecutor {
 impl Executor for ClusterExecutor {
     fn start(&mut self, worker: WorkerId, order: AttemptOrder) {
         let key = (order.task, order.attempt);
+        let is_outcome = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Ended(outcome) if (outcome.task, outcome.attempt) == key);
+        if self.adopted.remove(&key) && self.events.iter().any(is_outcome) {
+            return;
+        }
         let Some(host) = self.hosts.get_mut(&worker) else { return };
         let line = line(&ToAgent::Order(Box::new(order)));
         host.running.insert(key, RunningOrder { line, since: Instant::now() });
@@ -468,6 +505,7 @@ impl Executor for ClusterExecutor {
     }
 
     fn tick(&mut self) {
+        self.stop_adopted();
         if self.last_beat.elapsed() > BEAT {
             self.beat();
         }

@@ -209,6 +209,13 @@ pub enum FromAgent {
         /// The outcome.
         outcome: Box<AttemptOutcome>,
     },
+    /// Answer to `Hello`, behind the outcomes that are not acknowledged.
+    Serves {
+        /// What it told when it began to serve.
+        ready: Box<AgentReady>,
+        /// The attempts that run.
+        running: Vec<AttemptKey>,
+    },
     /// The agent lives; sent every [`BEAT`].
     Beat {
         /// The attempts that run.

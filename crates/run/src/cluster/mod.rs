@@ -9,7 +9,7 @@
 //! - `dask_carrier`: the process that passes lines, and its messages (docs/formats/carrier.md)
 //! - `messages`: what the run and an agent say to each other
 //! - `agent_link`: the dialogue in which an agent starts
-//! - `form`: forms the pool of the hosts that are there
+//! - `form`: forms the pool of the hosts that are there; `join`: joins one that waits for its run
 //! - `first_agent`: the agent of the first node; `former_agents`: those of an earlier pool
 //! - `cluster_executor`: gives orders, and watches leases
 //! - `agent`, `agent_service`: the other side: one process on each host
@@ -27,6 +27,7 @@ mod form;
 mod former_agents;
 mod host_inputs;
 mod host_tools;
+mod join;
 mod messages;
 mod tool_trees;
 mod tree_copy;
@@ -36,4 +37,5 @@ pub use cluster_executor::ClusterExecutor;
 pub use form::{BeforePool, FormedCluster, OwnTools, form};
 pub use former_agents::FormerAgents;
 pub use host_tools::HostTools;
+pub use join::join;
 pub use tool_trees::ToolTrees;

@@ -19,15 +19,19 @@ pub use reuse::Reuse;
 pub use settle::{ExistingData, Settled, settle};
 
 use crate::event_loop::ExportPlan;
-use crate::layout;
+use crate::layout::{self, AttemptPlace};
 use crate::provenance;
 use crate::run_journal::{identities, live_problem};
 use crate::spec::RunSpec;
 use crate::start::exports;
 use base::Problem;
 use flow::{DataId, TaskId, ToolId};
-use journal::{ExportTrace, JOURNAL_FILE, JournalError, JournalRecord, JournalState, JournalWriter, TaskTrace};
+use journal::{
+    ExportTrace, JOURNAL_FILE, JournalError, JournalRecord, JournalState, JournalWriter, TaskPhase, TaskTrace,
+};
+use placement::NodeId;
 use report::{RunReport, Status};
+use sched::PlaceId;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -73,11 +77,37 @@ impl TakenOver {
         difference::check_workflow(spec, directory, &state)?;
         check_places(spec, &state)?;
         check_files(spec, &state, programs)?;
-        let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == journal::TaskPhase::Done);
-        let settled = settle_exported(spec, is_done, |data| state.exported(data).cloned(), HashMap::new());
-        let last = |trace: &TaskTrace| trace.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
-        let settled = Settled { attempts: state.tasks.iter().map(last).collect(), ..settled };
+        let settled = settle_killed(spec, &state, &HashSet::new());
         Ok(Self { settled, resumed: Some((writer, state)), reused: None })
+    }
+}
+
+/// What is not done again of a run that was killed, and of whose pool these nodes live.
+pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeId>) -> Settled {
+    let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == TaskPhase::Done);
+    let lives = |attempt, node| {
+        let node = nodes.get(&NodeId(node)).copied()?;
+        Some(AttemptPlace { attempt, node: Some(node) })
+    };
+    let (mut existing, mut writers) = (HashMap::new(), HashMap::new());
+    for (data, trace) in state.data.iter().filter(|(_, trace)| !trace.is_gone) {
+        let Some(place) = trace.place.and_then(|(attempt, node)| lives(attempt, node)) else { continue };
+        let at = place.node.map(|node| PlaceId(node.0));
+        existing.insert(*data, ExistingData { bytes: trace.bytes, place: at, file: None });
+        writers.extend(spec.flow.writer_of(*data).map(|task| (task, place)));
+    }
+    let last = |trace: &TaskTrace| trace.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
+    let runs = |trace: &TaskTrace| {
+        let running = trace.attempts.iter().filter(|attempt| attempt.ended_ms.is_none());
+        running.filter_map(|attempt| lives(attempt.number, attempt.node?)).next_back()
+    };
+    let running = (0..).map(TaskId).zip(&state.tasks).filter_map(|(task, trace)| Some((task, runs(trace)?)));
+    let settled = settle_exported(spec, is_done, |data| state.exported(data).cloned(), existing);
+    Settled {
+        attempts: state.tasks.iter().map(last).collect(),
+        running: running.filter(|(task, _)| !is_done(*task)).collect(),
+        writers,
+        ..settled
     }
 }
 
@@ -114,7 +144,8 @@ fn settle_exported(
         if is_in_place(data, &export, &plan) {
             in_place.insert(data);
         }
-        existing.insert(data, ExistingData::of_file(export));
+        let file = ExistingData::of_file(export);
+        existing.entry(data).and_modify(|existing| existing.file.clone_from(&file.file)).or_insert(file);
     }
     settle(&spec.flow, is_done, &plan, &in_place, existing)
 }
