@@ -45,7 +45,7 @@ pub async fn join(
     before: &mut BeforePool,
 ) -> Result<FormedCluster, Problem> {
     let gone = || Problem::new("no pool was formed");
-    let first_trace = state.first.clone().ok_or_else(gone)?;
+    let first_trace = state.first.clone().filter(|_| state.ended.is_none()).ok_or_else(gone)?;
     let first_node = NodeId(first_trace.node.ok_or_else(gone)?);
     let first = FirstAgent::join(first_trace.socket.clone()).await?;
     let runtime = RuntimeDir::of_user()?;

@@ -202,3 +202,90 @@ impl ExistingData {
         Self { bytes: export.bytes, place: None, file: Some(export.path.into()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked_workflow::CheckedWorkflow;
+    use crate::spec::{RequestedOptions, StorageRequest};
+    use journal::{JournalHeader, JournalWorkflow, TimedRecord};
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    /// A run of three tasks in a row. Member `n + 1` is written by task `n`.
+    fn spec() -> RunSpec {
+        let tool = serde_json::json!({"name": "t", "command": ["t", "{i}", "{o}"], "params": [
+            {"name": "i", "kind": {"input": {}}}, {"name": "o", "kind": {"output": {}}}]});
+        let task = |from: &str, to: &str| serde_json::json!({"tool": "t", "files": {"i": from, "o": to}});
+        let descriptor = serde_json::json!({"tidemill_flow": 1, "name": "f", "tools": [tool],
+            "elements": [{"name": "In", "input": "in"}, {"name": "A"}, {"name": "B"}, {"name": "C"}],
+            "tasks": [task("In", "A"), task("A", "B"), task("B", "C")]});
+        let flow = flow::from_json(&descriptor.to_string(), "f").expect("well formed");
+        RunSpec {
+            flow: CheckedWorkflow::new(flow, None).expect("valid").into(),
+            run_id: "r".into(),
+            data_dir: "/data".into(),
+            out_dir: "/out".into(),
+            report_dir: None,
+            warnings: Vec::new(),
+            requested: RequestedOptions::default(),
+            memory: None,
+            copies: None,
+            slots: 1,
+            storage: StorageRequest::Auto,
+            passthrough: true,
+            keep: false,
+            keep_failed: None,
+            exports: BTreeSet::new(),
+            stage_in: false,
+            fail_fast: false,
+            policy: sched::PolicyKind::default(),
+            stragglers: false,
+            space_wait: Duration::ZERO,
+            grace: Duration::ZERO,
+            resume: None,
+            reuse: None,
+            cluster: None,
+        }
+    }
+
+    /// A run that was killed: task 0 was done at node 1 by its second attempt, task 1 ran at node 2.
+    fn killed() -> JournalState {
+        let workflow = JournalWorkflow { tasks: 3, data: 4, ..JournalWorkflow::default() };
+        let mut state = JournalState::new(JournalHeader { workflow, ..JournalHeader::default() });
+        let start = |task, attempt, node| {
+            let (task, reason, node) = (TaskId(task), "space".to_owned(), Some(node));
+            JournalRecord::Started { task, attempt, worker: 0, slot: 0, reason, near: 0, far: 0, node }
+        };
+        let done =
+            JournalRecord::Done { task: TaskId(0), attempt: 2, prepared_ms: 0, ran_ms: 0, wrote: vec![(DataId(1), 9)] };
+        for record in [start(0, 2, 1), done, start(1, 1, 2)] {
+            state.apply(TimedRecord { at_ms: 0, record });
+        }
+        state
+    }
+
+    fn settled(nodes: &[u32]) -> Settled {
+        settle_killed(&spec(), &killed(), &nodes.iter().copied().map(NodeId).collect())
+    }
+
+    #[test]
+    fn data_at_nodes_that_live_exists_and_attempts_there_may_go_on() {
+        let place = |attempt, node| AttemptPlace { attempt, node: Some(NodeId(node)) };
+        let all = settled(&[1, 2]);
+        assert_eq!((&all.tasks[..], &all.attempts[..]), (&[TaskId(0)][..], &[2, 1, 0][..]));
+        assert_eq!(all.needed[&DataId(1)].place, Some(PlaceId(1)));
+        assert_eq!(all.writers, HashMap::from([(TaskId(0), place(2, 1))]));
+        assert_eq!(all.running, HashMap::from([(TaskId(1), place(1, 2))]));
+        assert_eq!(all.files().count(), 0, "nothing is bound that is in the pool");
+    }
+
+    #[test]
+    fn what_lay_at_a_node_that_is_gone_is_made_again_and_attempts_there_are_not_adopted() {
+        let first_gone = settled(&[2]);
+        assert_eq!((first_gone.tasks.len(), first_gone.again), (0, vec![TaskId(0)]));
+        assert_eq!(first_gone.running.len(), 1, "the scheduler does not adopt it, since its input is gone");
+        let second_gone = settled(&[1]);
+        assert_eq!((second_gone.tasks.len(), second_gone.running.len()), (1, 0));
+    }
+}
