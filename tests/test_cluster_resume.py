@@ -84,36 +84,72 @@ def test_a_run_whose_first_node_dies_forms_its_pool_anew(cluster: DaskCluster) -
 
 
 def test_a_run_that_loses_its_pool_again_and_again_gives_up(cluster: DaskCluster) -> None:
-    run = started(cluster)
+    gate = cluster.folder / "go"
+    cluster.script(f"""shell({{from: Data.get("in.txt"), to: Data.define("A"), script: 'while [ ! -e {gate} ]; do sleep 0.02; done'}});""")
+    run = cluster.start("--workers", "2")
     for _ in range(3):
+        next_event(run, "task_started")
         os.kill(cluster.agent_of(0), signal.SIGKILL)
         next_warning(run, "the pool is formed anew")
-        next_event(run, "task_started")
+    next_event(run, "task_started")
     os.kill(cluster.agent_of(0), signal.SIGKILL)
     run.stdout.read()
     assert run.wait(timeout=100) == 1
-    assert "again and again" in cluster.run_json["problem"]
-    assert [task["status"] for task in cluster.run_json["tasks"]].count("done") == 3
+    report = cluster.run_json
+    assert "again and again" in report["problem"]
+    assert "lost its pool" in report["tasks"][0]["reason"]["text"]
     cluster.assert_nothing_left()
 
 
-def test_a_killed_run_goes_on_in_a_new_pool(cluster: DaskCluster) -> None:
+@pytest.mark.parametrize("meanwhile", ["a task runs", "a task ends"])
+def test_a_killed_run_goes_on_where_its_pool_waits(cluster: DaskCluster, meanwhile: str) -> None:
     run = started(cluster)
     run.kill()
     run.wait()
     before = set(cluster.agents())
-    assert before, "agents wait for their run"
+    (cluster.folder / "log").unlink()
+    if meanwhile == "a task ends":
+        (cluster.folder / "go").touch()
+    run = cluster.resume()
+    event = next_event(run, "resumed")
+    assert (event["settled"], event["again"]) == (4, 0)
+    assert set(cluster.agents()) == before, "the pool is the same"
+    second = cluster.resume()
+    assert second.wait(timeout=60) == 2
+    assert "is resumed already" in cluster.errors()
+    finished(cluster, run)
+    assert ran(cluster) == ["d"], "what was done or ran is not run again"
+    assert {task["attempts"] for task in cluster.run_json["tasks"]} == {1}
+
+
+def test_a_killed_run_whose_first_node_is_gone_goes_on_in_a_new_pool(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    run.kill()
+    run.wait()
+    os.kill(cluster.agent_of(0), signal.SIGKILL)
+    before = set(cluster.agents())
     (cluster.folder / "log").unlink()
     run = cluster.resume()
     event = next_event(run, "resumed")
     assert (event["settled"], event["again"]) == (3, 1)
     assert not before & set(cluster.agents()), "the agents and nodes of the killed run have ended"
-    second = cluster.resume()
-    assert second.wait(timeout=60) == 2
-    assert "is resumed already" in cluster.errors()
     finished(cluster, run)
     assert sorted(ran(cluster)) == ["a0", "c", "d"]
     assert len(cluster.run_json["nodes"]) == 4
+
+
+def test_a_killed_run_whose_host_is_gone_makes_what_lay_there_again(cluster: DaskCluster) -> None:
+    run = started(cluster)
+    run.kill()
+    run.wait()
+    there, agent = cluster.node_of(2), cluster.agent_of(1)
+    os.kill(agent, signal.SIGKILL)
+    (cluster.folder / "log").unlink()
+    run = cluster.resume()
+    next_event(run, "resumed")
+    assert there in cluster.agents(), "the rest of the pool is the same"
+    finished(cluster, run)
+    assert sorted(ran(cluster)) in (["d"], ["a0", "d"], ["c", "d"], ["a0", "c", "d"])
 
 
 def test_a_run_on_a_cluster_reuses_results_of_an_earlier_one(cluster: DaskCluster) -> None:

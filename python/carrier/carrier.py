@@ -258,7 +258,9 @@ class Carrier:
 
     def __init__(self, out: BinaryIO, order: dict[str, Value]) -> None:
         self.out, self.run = out, order["run"]
-        self.binary, self.wait, self.name = order["binary"], order["wait"], f"tidemill-{self.run}"
+        self.binary, self.wait = order["binary"], order["wait"]
+        # The carrier of a run that was killed may be there still when the run is resumed.
+        self.name = f"tidemill-{self.run}-{uuid.uuid4().hex[:8]}"
         # The cluster that this process starts, if it does, and the address of the scheduler.
         self.order, self.address = order.get("cluster", {}), order.get("address", "")
         self.cluster: Value = None

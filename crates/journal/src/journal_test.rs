@@ -23,7 +23,7 @@ fn header(tasks: u32) -> JournalHeader {
 
 fn started(task: u32, attempt: u32) -> JournalRecord {
     let reason = "first-in-queue".to_owned();
-    JournalRecord::Started { task: TaskId(task), attempt, worker: 0, slot: 1, reason, near: 10, far: 0 }
+    JournalRecord::Started { task: TaskId(task), attempt, worker: 0, slot: 1, reason, near: 10, far: 0, node: None }
 }
 
 fn done(task: u32, wrote: &[(u32, u64)]) -> JournalRecord {
@@ -201,8 +201,32 @@ fn tasks_that_were_added_have_a_history() {
     let (_root, path) = journal(&[growth(2), started(4, 1), growth(1), done(4, &[])]);
     let state = JournalState::read(&path).unwrap();
     assert_eq!(state.growth, ["2 tasks", "1 tasks"]);
-    let expected = [TaskPhase::Waiting; 4].into_iter().chain([TaskPhase::Done, TaskPhase::Waiting]);
+    let expected = [TaskPhase::Waiting; 4].into_iter().chain([TaskPhase::Done, TaskPhase::Waiting, TaskPhase::Waiting]);
     assert_eq!(phases(&state), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn data_of_a_cluster_is_where_its_attempt_wrote_it_until_another_pool_is_formed() {
+    let first = || AgentTrace { socket: "/run/first".into(), node: Some(3) };
+    let agent = Some(AgentTrace { socket: "/run/a".into(), node: Some(1) });
+    let at_node = JournalRecord::Started {
+        task: TaskId(0),
+        attempt: 1,
+        worker: 0,
+        slot: 0,
+        reason: "space".into(),
+        near: 0,
+        far: 0,
+        node: Some(2),
+    };
+    let joined = JournalRecord::WorkerJoined { worker: 0, name: "a".into(), slots: 2, agent: agent.clone() };
+    let records = [JournalRecord::PoolFormed { first: first() }, joined, at_node, done(0, &[(1, 5)])];
+    let (_directory, path) = journal(&records);
+    let state = JournalState::read(&path).expect("read");
+    assert_eq!((state.first, &state.workers[&0].agent), (Some(first()), &agent));
+    assert_eq!((state.data[&DataId(1)].place, state.data[&DataId(1)].is_gone), (Some((1, 2)), false));
+    let (_directory, path) = journal(&[&records[..], &[JournalRecord::PoolFormed { first: first() }]].concat());
+    assert!(JournalState::read(&path).expect("read").data[&DataId(1)].is_gone);
 }
 
 #[test]

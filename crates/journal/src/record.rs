@@ -142,6 +142,9 @@ pub enum JournalRecord {
         near: u64,
         /// Bytes of its inputs that are elsewhere.
         far: u64,
+        /// Number of the node at which its directory is; `None` for a run on one host.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<u32>,
     },
     /// An attempt succeeded, and the task is done.
     Done {

@@ -91,6 +91,8 @@ pub struct AttemptTrace {
     pub near: u64,
     /// Bytes of its inputs elsewhere.
     pub far: u64,
+    /// Number of the node at which its directory is; `None` for a run on one host.
+    pub node: Option<u32>,
     /// Time of its start.
     pub started_ms: u64,
     /// Time of its end; `None` while it runs.
@@ -108,6 +110,9 @@ pub struct DataTrace {
     pub bytes: u64,
     /// The worker that wrote it.
     pub worker: u32,
+    /// Number of the attempt that wrote it, and of the node where it is; `None` for a run on one
+    /// host.
+    pub place: Option<(u32, u32)>,
     /// The time at which it was written.
     pub written_ms: u64,
     /// True if it is not in the pool any more: it was dropped or lost.
@@ -214,7 +219,10 @@ impl JournalState {
             JournalRecord::WorkerResized { worker, slots } => {
                 self.workers.entry(worker).and_modify(|worker| worker.slots = slots);
             }
-            JournalRecord::PoolFormed { first } => self.first = Some(first),
+            JournalRecord::PoolFormed { first } => {
+                self.data.values_mut().for_each(|datum| datum.is_gone = true);
+                self.first = Some(first);
+            }
             JournalRecord::WorkerLost { worker } => self.lose_worker(worker, at_ms),
             JournalRecord::Dropped { data } | JournalRecord::Lost { data } => {
                 if let Some(datum) = self.data.get_mut(&data) {
@@ -234,7 +242,7 @@ impl JournalState {
 
     fn apply_to_task(&mut self, at_ms: u64, record: JournalRecord) {
         match record {
-            JournalRecord::Started { task, attempt: number, worker, slot, reason, near, far } => {
+            JournalRecord::Started { task, attempt: number, worker, slot, reason, near, far, node } => {
                 let Some(trace) = self.tasks.get_mut(task.0 as usize) else { return };
                 trace.phase = TaskPhase::Running;
                 let (started_ms, ended_ms, took_ms, failure) = (at_ms, None, None, None);
@@ -245,6 +253,7 @@ impl JournalState {
                     reason,
                     near,
                     far,
+                    node,
                     started_ms,
                     ended_ms,
                     took_ms,
@@ -252,13 +261,13 @@ impl JournalState {
                 });
             }
             JournalRecord::Done { task, attempt, prepared_ms, ran_ms, wrote } => {
-                let worker = self.end_attempt(task, attempt, at_ms, Some((prepared_ms, ran_ms)), None);
+                let (worker, node) = self.end_attempt(task, attempt, at_ms, Some((prepared_ms, ran_ms)), None);
                 self.end_task(task, at_ms, None);
-                self.add_data(wrote, worker, at_ms);
+                self.add_data(wrote, (worker, node.map(|node| (attempt, node))), at_ms);
             }
             JournalRecord::Reused { task, from, wrote } => {
                 self.end_task(task, at_ms, None);
-                self.add_data(wrote, 0, at_ms);
+                self.add_data(wrote, (0, None), at_ms);
                 if let Some(trace) = self.tasks.get_mut(task.0 as usize) {
                     trace.reused = Some(from);
                 }
@@ -276,14 +285,14 @@ impl JournalState {
         }
     }
 
-    fn add_data(&mut self, wrote: Vec<(DataId, u64)>, worker: u32, written_ms: u64) {
+    fn add_data(&mut self, wrote: Vec<(DataId, u64)>, (worker, place): (u32, Option<(u32, u32)>), written_ms: u64) {
         for (data, bytes) in wrote {
             let exported = self.data.remove(&data).and_then(|datum| datum.exported);
-            self.data.insert(data, DataTrace { bytes, worker, written_ms, is_gone: false, exported });
+            self.data.insert(data, DataTrace { bytes, worker, place, written_ms, is_gone: false, exported });
         }
     }
 
-    /// Ends an attempt; returns its worker. The task waits, unless another attempt of it runs.
+    /// Ends an attempt; returns its worker and node. The task waits, unless another attempt of it runs.
     fn end_attempt(
         &mut self,
         task: TaskId,
@@ -291,16 +300,16 @@ impl JournalState {
         at_ms: u64,
         took_ms: Option<(u64, u64)>,
         failure: Option<String>,
-    ) -> u32 {
-        let Some(trace) = self.tasks.get_mut(task.0 as usize) else { return 0 };
+    ) -> (u32, Option<u32>) {
+        let Some(trace) = self.tasks.get_mut(task.0 as usize) else { return (0, None) };
         let runs = |attempt: &&mut AttemptTrace| attempt.ended_ms.is_none() && attempt.number == number;
-        let Some(attempt) = trace.attempts.iter_mut().rev().find(runs) else { return 0 };
+        let Some(attempt) = trace.attempts.iter_mut().rev().find(runs) else { return (0, None) };
         (attempt.ended_ms, attempt.took_ms, attempt.failure) = (Some(at_ms), took_ms, failure);
-        let worker = attempt.worker;
+        let by = (attempt.worker, attempt.node);
         if trace.phase == TaskPhase::Running && trace.attempts.iter().all(|attempt| attempt.ended_ms.is_some()) {
             trace.phase = TaskPhase::Waiting;
         }
-        worker
+        by
     }
 
     fn end_task(&mut self, task: TaskId, at_ms: u64, failure: Option<String>) {

@@ -9,7 +9,7 @@
 //! The root of the pool is at one node. If that is lost, a pool is formed anew, and lineage decides
 //! which tasks run again, as when a run is resumed: only exported files are left.
 
-use crate::cluster::{BeforePool, ClusterExecutor, FormedCluster, FormerAgents, OwnTools, form};
+use crate::cluster::{BeforePool, ClusterExecutor, FormedCluster, FormerAgents, OwnTools, form, join};
 use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::event::RunEvent;
@@ -17,12 +17,13 @@ use crate::event_loop::{EventLoop, LoopContext, LoopEnd, PlanGrower};
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
-use crate::resume::{Settled, TakenOver, settle_anew};
+use crate::resume::{Settled, TakenOver, settle_anew, settle_killed};
 use crate::run_files::RunFiles;
 use crate::spec::{ClusterSpec, RunSpec};
 use crate::start::{ReportHead, begin_records, ended_event, exports, hash_in_background, keep_failed, tell_start};
 use crate::usage_refresh::{NodeUsages, keep_usage};
 use base::{ByteSize, Problem};
+use journal::JournalState;
 use placement::NodeId;
 use report::RunReport;
 use sched::{Scheduler, SchedulerOptions};
@@ -46,12 +47,7 @@ pub async fn run_on_cluster(
     let own = prepare_on_cluster(&spec)?;
     let mut taken = TakenOver::find(&spec, &own.programs)?;
     let run = ClusterRun { spec: &spec, cluster: &cluster, own: &own, cancel: &cancel, emergency_cleanup };
-    let (mut before, mut first_worker) = (BeforePool::default(), 0);
-    if let Some((_, state)) = &taken.resumed {
-        (before.anew, before.agents) = (true, FormerAgents::of_journal(state));
-        first_worker = state.workers.last_key_value().map_or(0, |(worker, _)| worker + 1);
-    }
-    let pool = run.form_pool(&mut before, &taken.settled, first_worker, on_event).await?;
+    let pool = run.first_pool(&mut taken, on_event).await?;
     let mut recorder = begin_records(&spec, &mut taken, (&pool.head, &own.programs), begun);
     tell_start((&spec, &pool.head, &taken), pool.slots, on_event);
     let hashes = hash_in_background(&spec, &own.programs, &cancel);
@@ -80,9 +76,53 @@ struct RunPool {
     refresh: AbortHandle,
     head: ReportHead,
     slots: u32,
+    /// False if an earlier process of the run has formed it.
+    is_new: bool,
 }
 
 impl ClusterRun<'_> {
+    /// The pool in which the run begins: that of an earlier process of it, if it waits, or a new
+    /// one.
+    async fn first_pool(
+        &self,
+        taken: &mut TakenOver,
+        on_event: &mut dyn FnMut(&RunEvent),
+    ) -> Result<RunPool, Vec<Problem>> {
+        let mut before = BeforePool::default();
+        let Some((_, state)) = &taken.resumed else {
+            return self.form_pool(&mut before, &taken.settled, 0, on_event).await;
+        };
+        let first_worker = state.workers.last_key_value().map_or(0, |(worker, _)| worker + 1);
+        match self.join_pool(&mut before, state, first_worker).await {
+            Ok((pool, settled)) => {
+                taken.settled = settled;
+                return Ok(pool);
+            }
+            Err(problems) => tracing::info!("the pool of the run is formed anew: {problems:?}"),
+        }
+        (before.anew, before.agents) = (true, FormerAgents::of_journal(state));
+        self.form_pool(&mut before, &taken.settled, first_worker, on_event).await
+    }
+
+    /// Joins the pool that waits for the run. Returns what is not done again.
+    async fn join_pool(
+        &self,
+        before: &mut BeforePool,
+        state: &JournalState,
+        first_worker: u32,
+    ) -> Result<(RunPool, Settled), Vec<Problem>> {
+        let what = (self.spec, self.cluster, self.own);
+        let formed = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(vec![ended_early()]),
+            formed = join(what, state, before, self.emergency_cleanup) => formed.map_err(|problem| vec![problem])?,
+        };
+        let nodes = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
+        let settled = settle_killed(self.spec, state, &nodes);
+        let pool = self.equip((formed, false), &settled, first_worker, before).await?;
+        Ok((pool, settled))
+    }
+
     /// Forms a pool, and shows the run's inputs in it, and files that stand in for data.
     async fn form_pool(
         &self,
@@ -95,11 +135,23 @@ impl ClusterRun<'_> {
         before.files = settled.files().collect();
         let formed = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(vec![Problem::new("the run was ended before its cluster was formed")]),
+            () = cancel.cancelled() => return Err(vec![ended_early()]),
             formed = form(spec, cluster, own, before, (on_event, emergency_cleanup)) => formed,
         };
         // The agents that have started end with the carrier.
         let formed = formed.inspect_err(|_| before.link = None)?;
+        self.equip((formed, true), settled, first_worker, before).await
+    }
+
+    /// Makes a pool ready for tasks. One that was joined has the run's inputs.
+    async fn equip(
+        &self,
+        (formed, is_new): (FormedCluster, bool),
+        settled: &Settled,
+        first_worker: u32,
+        before: &mut BeforePool,
+    ) -> Result<RunPool, Vec<Problem>> {
+        let Self { spec, cluster, cancel, .. } = self;
         let (usages, refresh) = keep_usage(formed.pool.clone()).await;
         let nodes: Vec<NodeId> = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
         let (head, pool) = (head(spec, &formed), formed.pool.clone());
@@ -112,12 +164,15 @@ impl ClusterRun<'_> {
             let inputs = (spec.data_dir.clone(), spec.stage_in);
             let mut files = RunFiles::new(pool, spec.flow.clone(), inputs, (*cancel).clone());
             let unseen = |error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))];
-            files.provide_inputs_at(first_node, &nodes).await.map_err(unseen)?;
+            if is_new {
+                files.provide_inputs_at(first_node, &nodes).await.map_err(unseen)?;
+            }
+            settled.writers.iter().for_each(|(task, place)| files.set_writer(*task, *place));
             files.bind_exported(settled.files()).await.map_err(unseen)?;
             Ok(files)
         };
         match prepared.await {
-            Ok(files) => Ok(RunPool { executor, files, usages, refresh, head, slots }),
+            Ok(files) => Ok(RunPool { executor, files, usages, refresh, head, slots, is_new }),
             Err(problems) => {
                 refresh.abort();
                 *before = executor.close().await;
@@ -171,8 +226,10 @@ impl ClusterRun<'_> {
         recorder: &mut Recorder,
         on_event: &mut dyn FnMut(&RunEvent),
     ) -> (Option<String>, bool, BeforePool) {
-        let RunPool { mut executor, files, usages, refresh, .. } = pool;
-        recorder.pool_formed(executor.first_agent());
+        let RunPool { mut executor, files, usages, refresh, is_new, .. } = pool;
+        if is_new {
+            recorder.pool_formed(executor.first_agent());
+        }
         let mut scheduler = scheduler(self.spec);
         settled.restore(&mut scheduler);
         let context = LoopContext {
@@ -193,6 +250,10 @@ impl ClusterRun<'_> {
         refresh.abort();
         (lost, progressed, executor.close().await)
     }
+}
+
+fn ended_early() -> Problem {
+    Problem::new("the run was ended before its cluster was formed")
 }
 
 /// What is known of the storage: the mode of the first host, and the hosts.

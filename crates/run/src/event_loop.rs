@@ -169,7 +169,7 @@ impl<'a> EventLoop<'a> {
         for data in std::mem::take(&mut self.context.settled.unexported) {
             self.export(data);
         }
-        self.send_event(SchedulerEvent::Begin);
+        self.begin().await;
         while self.lost.is_none() && !(self.ended && self.exporting.is_empty() && self.held_exports.is_empty()) {
             let wants_tasks = self.wants_tasks();
             let executor = &mut *self.executor;
@@ -256,12 +256,16 @@ impl<'a> EventLoop<'a> {
     }
 
     fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
-        let node = self.context.places.node_for(worker, self.elsewhere.remove(&task));
+        let is_elsewhere = self.elsewhere.remove(&task);
+        let node = match self.context.settled.running.remove(&task) {
+            Some(place) if place.attempt == attempt => place.node,
+            _ => self.context.places.node_for(worker, is_elsewhere),
+        };
         let place = AttemptPlace { attempt, node };
         self.running.insert(AttemptId { task, attempt }, PlacedAttempt { worker, slot, place, superseded: false });
         let why = self.start_details(task, worker, attempt);
         self.record_reads(task, worker, None);
-        self.recorder.started(task, (worker, slot), attempt, why);
+        self.recorder.started(task, (worker, slot), place, why);
         let tool = self.tool_name(task);
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
         let mut order = self.order(task, place);

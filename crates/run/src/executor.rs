@@ -2,7 +2,7 @@
 
 use crate::attempt::Environment;
 use crate::host_copies::UnusedCopies;
-use crate::host_runner::HostRunner;
+use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
 use flow::{DataId, TaskId};
@@ -55,6 +55,9 @@ pub enum ExecutorEvent {
         name: String,
         /// The agent of its host.
         agent: AgentTrace,
+        /// Attempts that it ran for an earlier process of the run, and that have not ended or whose
+        /// outcomes follow. Those that are not started now are stopped.
+        runs: Vec<AttemptKey>,
         /// Inputs of the workflow that its host has itself.
         inputs: HashSet<DataId>,
     },

@@ -10,7 +10,7 @@
 use crate::checked_workflow::CheckedWorkflow;
 use flow::{DataId, TaskId};
 use placement::NodeId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 /// Directory of inputs.
@@ -21,6 +21,8 @@ pub const INPUTS: &str = "data";
 pub struct RunLayout {
     /// The attempts that succeeded, if they were not the first one or lie at a certain node.
     writers: HashMap<TaskId, AttemptPlace>,
+    /// Members for which files of the host stand in, wherever their writers' directories are.
+    bound: HashSet<DataId>,
 }
 
 /// An attempt of a task, and the node at which its directory is made; `None` on one host.
@@ -51,9 +53,17 @@ impl RunLayout {
         self.writers.get(&task).copied().unwrap_or(AttemptPlace::FIRST)
     }
 
+    /// Records that a file of the host stands in for a member.
+    pub fn set_bound(&mut self, id: DataId) {
+        self.bound.insert(id);
+    }
+
     /// Path of member `id` in the pool, whether or not it is written yet.
     pub fn member(&self, flow: &CheckedWorkflow, id: DataId) -> PathBuf {
         match flow.writer_of(id) {
+            Some(task) if self.bound.contains(&id) => {
+                attempt_dir(flow, task, AttemptPlace::FIRST).join(flow.place_in_task(id))
+            }
             Some(task) => attempt_dir(flow, task, self.writer(task)).join(flow.place_in_task(id)),
             None => input(host_path(flow, id).unwrap_or_default()),
         }

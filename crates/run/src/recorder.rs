@@ -3,6 +3,7 @@
 use crate::checked_workflow::CheckedWorkflow;
 use crate::export::ExportedFile;
 use crate::keep_failed;
+use crate::layout::AttemptPlace;
 use crate::outcome::AttemptOutcome;
 use crate::provenance::InputHashes;
 use crate::resume::{Reuse, Settled};
@@ -165,10 +166,25 @@ impl Recorder {
     }
 
     /// Records the start of an attempt.
-    pub fn started(&mut self, id: TaskId, (worker, slot): (WorkerId, u32), attempt: u32, why: StartDetails) {
+    pub fn started(
+        &mut self,
+        id: TaskId,
+        (worker, slot): (WorkerId, u32),
+        AttemptPlace { attempt, node }: AttemptPlace,
+        why: StartDetails,
+    ) {
         let StartDetails { reason, near, far } = why;
-        let reason = reason.name().to_owned();
-        self.journal.write(JournalRecord::Started { task: id, attempt, worker: worker.0, slot, reason, near, far });
+        let (reason, worker_number, node) = (reason.name().to_owned(), worker.0, node.map(|node| node.0));
+        self.journal.write(JournalRecord::Started {
+            task: id,
+            attempt,
+            worker: worker_number,
+            slot,
+            reason,
+            near,
+            far,
+            node,
+        });
         self.set_slot(id, (worker, slot));
         let now = self.now();
         let task = self.task(id);
@@ -446,7 +462,7 @@ impl Recorder {
             let task = self.task(*id);
             task.status = Status::Done;
             task.reason = None;
-            task.attempts = u32::try_from(trace.attempts.len()).unwrap_or(u32::MAX);
+            task.attempts = trace.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
             self.set_slot(*id, (WorkerId(last.worker), last.slot));
             let task = self.task(*id);
             let prepared_ms = last.took_ms.filter(|_| task.node.is_some()).map(|(prepared, _)| prepared);

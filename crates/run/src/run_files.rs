@@ -103,9 +103,13 @@ impl RunFiles {
         exported: impl Iterator<Item = (DataId, PathBuf)>,
     ) -> Result<(), WorkspaceError> {
         for (data, file) in exported {
+            self.layout.set_bound(data);
             let place = self.place_of(data);
             self.base.make_dir(place.parent().unwrap_or(Path::new("/"))).await?;
-            self.base.bind(&file, &place).await?;
+            // A pool that outlived an earlier process may have it.
+            if self.base.find(&place).await?.is_none() {
+                self.base.bind(&file, &place).await?;
+            }
             self.exported.insert(data, file);
         }
         Ok(())

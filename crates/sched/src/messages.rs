@@ -163,6 +163,18 @@ pub enum SchedulerEvent {
         /// Its resources.
         capacity: MachineCapacity,
     },
+    /// The same for a worker that runs attempts already, since before the scheduler was restored.
+    /// Those whose tasks are ready and fit go on, and are answered by `Start`.
+    AddBusyWorker {
+        /// The worker.
+        worker: WorkerId,
+        /// The place whose storage is on its host.
+        place: PlaceId,
+        /// Its resources.
+        capacity: MachineCapacity,
+        /// The attempts that it runs.
+        runs: Vec<AttemptId>,
+    },
     /// No more workers will join: tasks fail if no worker is large enough for them, or none at the
     /// only location where they may run. Before this event they wait for one that may join.
     NoMoreWorkers,

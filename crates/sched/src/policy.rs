@@ -124,11 +124,13 @@ pub enum StartReason {
     Space,
     /// It is a second attempt, because the first one takes much longer than others of its tool.
     Straggler,
+    /// It ran there before the run was resumed.
+    Resumed,
 }
 
 impl StartReason {
     /// All reasons.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::FirstInQueue,
         Self::HighestPriority,
         Self::MostBytesLocal,
@@ -140,6 +142,7 @@ impl StartReason {
         Self::Overtaken,
         Self::Space,
         Self::Straggler,
+        Self::Resumed,
     ];
 
     /// The name in journals.
@@ -156,6 +159,7 @@ impl StartReason {
             Self::Overtaken => "overtaken",
             Self::Space => "space",
             Self::Straggler => "straggler",
+            Self::Resumed => "resumed",
         }
     }
 
@@ -183,6 +187,7 @@ impl Display for StartReason {
                 "the pool was crowded, and the space rules chose it: of the tasks that may start it frees most"
             }
             Self::Straggler => "it is a second attempt: the first one takes much longer than others of its tool",
+            Self::Resumed => "it ran there already when the run was resumed",
         })
     }
 }

@@ -199,6 +199,12 @@ impl Scheduler {
             SchedulerEvent::Unlocated { data, place } => self.on_unlocated(data, place),
             SchedulerEvent::LostData { data, needed } => self.on_lost_data(data, needed, context),
             SchedulerEvent::AddWorker { worker, place, capacity } => self.on_add_worker(worker, place, capacity),
+            SchedulerEvent::AddBusyWorker { worker, place, capacity, runs } => {
+                self.on_add_worker(worker, place, capacity);
+                for attempt in runs {
+                    self.adopt(attempt, worker, context);
+                }
+            }
             SchedulerEvent::NoMoreWorkers => self.on_no_more_workers(),
             SchedulerEvent::DrainWorker(worker) => self.on_drain_worker(worker),
             SchedulerEvent::ResizeWorker { worker, slots } => self.on_resize_worker(worker, slots),

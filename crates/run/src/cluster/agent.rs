@@ -282,11 +282,12 @@ impl AgentHost {
         let same: HashSet<DataId> =
             start.inputs.iter().filter(|input| host_inputs::is_same(input)).map(|input| input.data).collect();
         let same_inputs = same.iter().copied().collect();
-        let ready = AgentReady { socket, mode: choice.mode, line: choice.line, same_inputs, memory: limits.free() };
+        let (name, mode, line, memory) = (setup.name.clone(), choice.mode, choice.line, limits.free());
+        let ready = AgentReady { name, socket, mode, line, same_inputs, memory };
         let fixed = start.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
         let own = (RUN_VARIABLE.to_owned(), setup.name.clone());
         let (runner, variables) = (HostRunner::new(context, copies_max), fixed.chain([own]).collect());
-        let service = AgentService::new(listener, runner, same, variables, setup.orphan_wait);
+        let service = AgentService::new(listener, runner, ready.clone(), variables, setup.orphan_wait);
         // The first node's agent is beside the run.
         let mailbox = (!start.only_stores).then(|| Mailbox::of_agent(pool, &setup.name));
         Ok((service.with_mailbox(mailbox), ready))

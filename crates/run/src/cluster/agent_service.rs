@@ -6,7 +6,7 @@
 //! comes through it, lines go through the pool.
 
 use super::mailbox::Mailbox;
-use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, line};
+use super::messages::{AgentReady, BEAT, FromAgent, SILENCE, ToAgent, line};
 use crate::attempt::Environment;
 use crate::host_runner::{AttemptKey, HostRunner};
 use crate::order::AttemptOrder;
@@ -39,7 +39,9 @@ const RELIEF: Duration = Duration::from_millis(250);
 pub struct AgentService {
     listener: UnixListener,
     runner: HostRunner,
-    /// Inputs that this host has itself.
+    /// What this host told when it began to serve.
+    ready: AgentReady,
+    /// Inputs that it has itself.
     same_inputs: HashSet<DataId>,
     /// Variables that replace those of workers.
     fixed: BTreeMap<String, String>,
@@ -94,14 +96,15 @@ impl AgentService {
     pub fn new(
         listener: UnixListener,
         runner: HostRunner,
-        same_inputs: HashSet<DataId>,
+        ready: AgentReady,
         fixed: BTreeMap<String, String>,
         orphan_wait: Duration,
     ) -> Self {
         Self {
             listener,
             runner,
-            same_inputs,
+            same_inputs: ready.same_inputs.iter().copied().collect(),
+            ready,
             fixed,
             orphan_wait,
             connections: HashMap::new(),
@@ -254,6 +257,8 @@ impl AgentService {
             for (_, text) in &self.outcomes {
                 let _ = worker.lines.send(text.clone());
             }
+            let (ready, running) = (Box::new(self.ready.clone()), self.runner.running().collect());
+            let _ = worker.lines.send(line(&FromAgent::Serves { ready, running }));
         }
         self.tell_copies();
     }

@@ -5,14 +5,14 @@ use super::AgentService;
 use crate::attempt::HostContext;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::cluster::mailbox::Mailbox;
-use crate::cluster::messages::{FromAgent, ToAgent, line};
+use crate::cluster::messages::{AgentReady, FromAgent, ToAgent, line};
 use crate::host_runner::HostRunner;
 use crate::layout::{AttemptPlace, RunLayout};
 use crate::order::AttemptOrder;
 use crate::outcome::AttemptOutcome;
 use flow::TaskId;
 use report::ReasonKind;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -47,7 +47,15 @@ fn service(socket: &Path, orphan_wait: Duration) -> AgentService {
     };
     let runner = HostRunner::new(context, u64::MAX);
     let listener = UnixListener::bind(socket).expect("bound");
-    AgentService::new(listener, runner, HashSet::new(), BTreeMap::new(), orphan_wait)
+    let ready = AgentReady {
+        name: "a".into(),
+        socket: socket.to_owned(),
+        mode: report::AccessMode::None,
+        line: String::new(),
+        same_inputs: Vec::new(),
+        memory: 0,
+    };
+    AgentService::new(listener, runner, ready, BTreeMap::new(), orphan_wait)
 }
 
 /// A worker's end of a connection.
@@ -125,6 +133,9 @@ async fn outcomes_come_to_the_next_worker_until_they_are_acknowledged() {
         drop(first);
         let mut second = Worker::connect(&socket, "b", &log).await;
         assert_eq!([second.outcome().await.0, second.outcome().await.0], [1, 2], "nothing was acknowledged");
+        let text = second.lines.next_line().await.expect("read").expect("it is not the end");
+        let message = serde_json::from_str(&text).expect("a message");
+        assert!(matches!(message, FromAgent::Serves { running, .. } if running.is_empty()), "{text}");
         second.tell(&ToAgent::Ack(1)).await;
         let mut third = Worker::connect(&socket, "c", &log).await;
         // The acknowledgement and the hello come by two connections, in any order.

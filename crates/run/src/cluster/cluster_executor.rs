@@ -12,13 +12,13 @@
 //! again. Its agent ends what runs there, and keeps the node; lines go through the pool meanwhile.
 
 use super::agent_link::AgentLink;
-use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, FromCarrier, ToCarrier};
+use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, DaskConnection, FromCarrier, ToCarrier};
 use super::executor_host::{ExecutorHost, RESEND_AFTER, RunningOrder};
 use super::first_agent::FirstAgent;
 use super::form::{BeforePool, DaskLink, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
 use super::former_agents::{END_WAIT, FormerAgents};
 use super::mailbox::Mailbox;
-use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, agent_name, key_text, line};
+use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, key_text, line};
 use crate::environment::remove_stale_runs;
 use crate::executor::{Executor, ExecutorEvent};
 use crate::host_copies::UnusedCopies;
@@ -30,7 +30,7 @@ use journal::AgentTrace;
 use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -66,6 +66,8 @@ pub struct ClusterExecutor {
     /// Letters that are exchanged now, with the lines of the agents'.
     exchanging: JoinSet<(WorkerId, Mailbox, Vec<String>)>,
     events: VecDeque<ExecutorEvent>,
+    /// Attempts of an earlier process of the run that may go on, until they are started.
+    adopted: HashSet<AttemptKey>,
     lease: Duration,
     next_worker: u32,
     last_beat: Instant,
@@ -85,18 +87,6 @@ enum ExecutorLife {
     Closing,
 }
 
-/// The way to the Dask scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DaskConnection {
-    Open,
-    /// The scheduler cannot be reached now.
-    Cut,
-    /// The carrier has ended, and another one is about to connect.
-    Restarted,
-    /// The carrier has ended.
-    Gone,
-}
-
 /// The end of the start of an agent.
 type JoinResult = (ClusterHost, Result<FormedHost, Problem>);
 
@@ -104,7 +94,7 @@ impl ClusterExecutor {
     /// An executor for a cluster that was just formed, whose workers have numbers from
     /// `next_worker` on. An agent that is not heard for the time `lease` is lost.
     pub fn new(cluster: FormedCluster, lease: Duration, next_worker: u32) -> Self {
-        let FormedCluster { link, hosts, joining, first, first_node, registration, pool } = cluster;
+        let FormedCluster { link, hosts, joining, first, first_node, registration, heard, pool } = cluster;
         let DaskLink { carrier, address, hosts: present, .. } = link;
         let mut executor = Self {
             carrier,
@@ -121,6 +111,7 @@ impl ClusterExecutor {
             starting: 0,
             exchanging: JoinSet::new(),
             events: VecDeque::new(),
+            adopted: HashSet::new(),
             lease,
             next_worker,
             last_beat: Instant::now(),
@@ -129,8 +120,16 @@ impl ClusterExecutor {
             failure: None,
         };
         for host in hosts {
-            executor.present.push(host.host.clone());
             executor.add_host(host);
+        }
+        if !heard.is_empty() {
+            // The pool was there before. Hosts whose agents are gone since get others.
+            executor.on_hosts(executor.present.clone());
+        }
+        for (host, lines) in heard {
+            for text in lines {
+                executor.on_line(&host, &text);
+            }
         }
         executor
     }
@@ -152,7 +151,7 @@ impl ClusterExecutor {
     fn add_host(&mut self, formed: FormedHost) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
-        let FormedHost { host, number, node, ready } = formed;
+        let FormedHost { host, node, ready, runs } = formed;
         let place = PlaceId(node.unwrap_or(NODELESS + worker.0));
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
         let added = ExecutorHost {
@@ -160,18 +159,19 @@ impl ClusterExecutor {
             place,
             threads: capacity.slots,
             socket: ready.socket.clone(),
-            mailbox: Some(Mailbox::of_run(self.pool.clone(), &agent_name(&self.joining.names, number))),
-            running: HashMap::new(),
+            mailbox: Some(Mailbox::of_run(self.pool.clone(), &ready.name)),
+            running: runs.iter().map(|key| (*key, RunningOrder::adopted())).collect(),
             stopped: HashSet::new(),
             to_send: Vec::new(),
             last_heard: Instant::now(),
             last_beat: Instant::now(),
             acknowledged: 0,
         };
+        self.adopted.extend(&runs);
         self.hosts.insert(worker, added);
         let (inputs, agent) = (same_inputs(&ready), AgentTrace { socket: ready.socket, node });
         let (node, name) = (node.map(NodeId), host.host);
-        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs });
+        self.events.push_back(ExecutorEvent::Joined { worker, place, node, capacity, name, agent, runs, inputs });
     }
 
     fn worker_at(&self, name: &str) -> Option<WorkerId> {
@@ -282,7 +282,8 @@ impl ClusterExecutor {
                 link.set_up(&setup).await?;
                 link.start(&start).await
             };
-            let formed = started.await.map(|ready| FormedHost { host: host.clone(), number, node: None, ready });
+            let formed =
+                started.await.map(|ready| FormedHost { host: host.clone(), node: None, ready, runs: Vec::new() });
             let _ = done.send((host, formed));
         });
     }
@@ -340,6 +341,7 @@ impl ClusterExecutor {
                 let copies = copies.into_iter().map(|copy| (copy.data, copy.bytes)).collect();
                 self.events.push_back(ExecutorEvent::Copies { place, copies });
             }
+            FromAgent::Serves { .. } => {}
             FromAgent::Over => self.lose(worker, "its agent has ended".to_owned()),
             FromAgent::Gone(why) => self.lose(worker, format!("its agent is gone: {why}")),
         }
@@ -376,11 +378,26 @@ impl ClusterExecutor {
         }
     }
 
+    /// Stops attempts of an earlier process of the run that were not started when their hosts had
+    /// joined: their inputs are lost, or their tasks are done.
+    fn stop_adopted(&mut self) {
+        for key in std::mem::take(&mut self.adopted) {
+            for host in self.hosts.values_mut().filter(|host| host.running.contains_key(&key)) {
+                host.running.remove(&key);
+                let lines = vec![line(&ToAgent::Stop(key))];
+                self.carrier.handle.send(ToCarrier::Post { host: host.name.clone(), lines });
+            }
+        }
+    }
+
     /// Tells all agents that the run lives, and which outcomes have come.
     fn beat(&mut self) {
         self.last_beat = Instant::now();
+        // Outcomes that the run has not taken yet would be lost with this process.
+        let is_taken = self.events.is_empty();
         for host in self.hosts.values() {
-            let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::Beat)];
+            let ack = is_taken.then(|| line(&ToAgent::Ack(host.acknowledged)));
+            let lines = ack.into_iter().chain([line(&ToAgent::Beat)]).collect();
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
         self.exchange_letters();
@@ -396,7 +413,7 @@ impl ClusterExecutor {
                 continue;
             }
             let Some(mut mailbox) = host.mailbox.take() else { continue };
-            let (worker, lines) = (*worker, host.letter(self.life == ExecutorLife::Closing));
+            let (worker, lines) = (*worker, host.letter(self.life == ExecutorLife::Closing, self.events.is_empty()));
             self.exchanging.spawn(async move {
                 let lines = mailbox.exchange(lines).await;
                 (worker, mailbox, lines)
@@ -524,6 +541,10 @@ impl ClusterExecutor {
 impl Executor for ClusterExecutor {
     fn start(&mut self, worker: WorkerId, order: AttemptOrder) {
         let key = (order.task, order.attempt);
+        let is_outcome = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Ended(outcome) if (outcome.task, outcome.attempt) == key);
+        if self.adopted.remove(&key) && self.events.iter().any(is_outcome) {
+            return;
+        }
         let Some(host) = self.hosts.get_mut(&worker) else { return };
         let line = line(&ToAgent::Order(Box::new(order)));
         host.running.insert(key, RunningOrder { line, since: Instant::now() });
@@ -562,6 +583,7 @@ impl Executor for ClusterExecutor {
     }
 
     fn tick(&mut self) {
+        self.stop_adopted();
         if self.last_beat.elapsed() > BEAT {
             self.beat();
         }

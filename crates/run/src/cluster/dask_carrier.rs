@@ -107,6 +107,19 @@ impl ToCarrier {
     }
 }
 
+/// The way to the Dask scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DaskConnection {
+    /// Messages pass.
+    Open,
+    /// The scheduler cannot be reached now.
+    Cut,
+    /// The carrier has ended, and another one is about to connect.
+    Restarted,
+    /// The carrier has ended.
+    Gone,
+}
+
 /// Messages from the carrier.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -39,14 +39,14 @@ pub struct ExecutorHost {
 }
 
 impl ExecutorHost {
-    /// All that its agent may not know yet.
-    pub fn letter(&self, ends: bool) -> Vec<String> {
+    /// All that its agent may not know yet. Outcomes are acknowledged if the run has taken them.
+    pub fn letter(&self, ends: bool, is_taken: bool) -> Vec<String> {
         let unknown = self.running.values().filter(|order| order.since.elapsed() > RESEND_AFTER);
         let orders = unknown.map(|order| order.line.clone());
         let stops = self.stopped.iter().map(|key| line(&ToAgent::Stop(*key)));
-        let ack = std::iter::once(line(&ToAgent::Ack(self.acknowledged)));
+        let ack = is_taken.then(|| line(&ToAgent::Ack(self.acknowledged)));
         let last = if ends { ToAgent::End } else { ToAgent::Beat };
-        ack.chain(stops).chain(orders).chain([line(&last)]).collect()
+        ack.into_iter().chain(stops).chain(orders).chain([line(&last)]).collect()
     }
 }
 
@@ -57,4 +57,11 @@ pub struct RunningOrder {
     pub line: String,
     /// Time at which it was sent, or at which its agent said last that it runs.
     pub since: Instant,
+}
+
+impl RunningOrder {
+    /// The order of an attempt that goes on since an earlier process of the run.
+    pub fn adopted() -> Self {
+        Self { line: String::new(), since: Instant::now() }
+    }
 }

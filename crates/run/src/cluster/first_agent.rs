@@ -1,4 +1,5 @@
-//! The agent of the first node: a child of this process, reached by its socket.
+//! The agent of the first node: a process of this host, reached by its socket. It is a child of this
+//! process, or of one that was killed.
 
 use super::agent_link::AgentLink;
 use super::messages::{AgentStart, FromAgent, ToAgent, line};
@@ -7,12 +8,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
+use tokio::time::timeout;
+
+/// Time in which an agent that lives answers.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// The agent of the first node, which holds the root of the pool.
 #[derive(Debug)]
@@ -23,7 +28,8 @@ pub struct FirstAgent {
     pub last_beat: Instant,
     output: OwnedWriteHalf,
     lines: Lines<BufReader<OwnedReadHalf>>,
-    child: Child,
+    /// `None` if another process started it.
+    child: Option<Child>,
 }
 
 impl FirstAgent {
@@ -32,21 +38,24 @@ impl FirstAgent {
         let only_stores =
             AgentStart { only_stores: true, tools: Vec::new(), trees: Vec::new(), inputs: Vec::new(), ..start.clone() };
         let (ready, child) = link.start_child(&only_stores).await?;
-        let socket = ready.socket;
+        Ok(Self { child: Some(child), ..Self::join(ready.socket).await? })
+    }
+
+    /// Connects to an agent that serves already.
+    pub async fn join(socket: PathBuf) -> Result<Self, Problem> {
         let refused = |error: io::Error| Problem::new(format!("{}: {error}", socket.display()));
         let (input, output) = UnixStream::connect(&socket).await.map_err(refused)?.into_split();
-        let mut agent = Self {
-            last_beat: Instant::now(),
-            output,
-            lines: BufReader::new(input).lines(),
-            child,
-            socket: socket.clone(),
-        };
+        let (lines, last_beat) = (BufReader::new(input).lines(), Instant::now());
+        let mut agent = Self { last_beat, output, lines, child: None, socket: socket.clone() };
         // The one that said hello gets the beats.
         let hello =
             ToAgent::Hello { worker: "run".to_owned(), environment: BTreeMap::new(), directory: PathBuf::from("/") };
         agent.send(&hello).await.map_err(refused)?;
-        Ok(agent)
+        let answer = timeout(ANSWER_WAIT, agent.lines.next_line()).await.map_err(io::Error::from);
+        match answer.and_then(|line| line).map_err(refused)? {
+            Some(_) => Ok(agent),
+            None => Err(refused(io::ErrorKind::UnexpectedEof.into())),
+        }
     }
 
     async fn send(&mut self, message: &ToAgent) -> io::Result<()> {
@@ -69,16 +78,19 @@ impl FirstAgent {
         Poll::Pending
     }
 
-    /// Returns whether it has ended.
+    /// Returns whether it has ended, when nobody waits for that any more.
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+        self.poll_gone(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     /// Ends it with its node. It gets some time for that.
     pub async fn end(mut self, wait: Duration) {
         let _ = self.send(&ToAgent::End).await;
-        if tokio::time::timeout(wait, self.child.wait()).await.is_err() {
-            let _ = self.child.kill().await;
+        // It closes its socket when nothing of it is left.
+        let closed = async { while let Ok(Some(_)) = self.lines.next_line().await {} };
+        let closed = timeout(wait, closed).await;
+        if let Some(child) = &mut self.child {
+            let _ = if closed.is_ok() { child.wait().await.map(drop) } else { child.kill().await };
         }
     }
 }

@@ -15,6 +15,7 @@ use super::tool_trees::ToolTrees;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::event::RunEvent;
+use crate::host_runner::AttemptKey;
 use crate::layout;
 use crate::order::here_token;
 use crate::spec::{ClusterSpec, ClusterTarget, RunSpec};
@@ -128,6 +129,8 @@ pub struct FormedCluster {
     pub first_node: NodeId,
     /// The run's own directory, with the pool file.
     pub registration: PoolRegistration,
+    /// What agents said already, by the names of their hosts.
+    pub heard: Vec<(String, Vec<String>)>,
 }
 
 /// A host that runs tasks.
@@ -135,12 +138,12 @@ pub struct FormedCluster {
 pub struct FormedHost {
     /// The host, with its workers.
     pub host: ClusterHost,
-    /// Number of its agent.
-    pub number: u32,
     /// Number of its node; `None` if it joined later and only computes.
     pub node: Option<u32>,
     /// What its agent told.
     pub ready: AgentReady,
+    /// Attempts that it ran for an earlier process of the run.
+    pub runs: Vec<AttemptKey>,
 }
 
 /// What hosts that join later need.
@@ -181,39 +184,28 @@ pub async fn form(
     crate::environment::remove_stale_runs(&runtime).map_err(one)?;
     let mut registration = runtime.register(&spec.run_id).map_err(|error| one(error.into()))?;
     let pool_file = crate::environment::door(&mut registration).map_err(one)?.join("pool");
-    let BeforePool { anew, link, agents: former, files } = before;
-    let names = if *anew { format!("{}-{:x}", spec.run_id, journal::unix_ms()) } else { spec.run_id.clone() };
-    // Workers that a pool had which is lost may be gone with it.
-    let wanted = cluster.workers.filter(|_| link.is_none());
-    link.take_if(|link| link.is_gone);
-    let link = match link {
-        Some(link) => link,
-        None => link.insert(DaskLink::start(cluster).map_err(one)?),
-    };
+    let (former, files) = (std::mem::take(&mut before.agents), std::mem::take(&mut before.files));
+    let anew = before.anew;
     let mut cleanup = CleanupList::new(registration.rollback(), &spec.run_id);
-    cleanup.carrier = Some(link.carrier.handle.clone());
-    emergency_cleanup.arm(Some(cleanup.clone()));
-    if link.address.is_empty() {
-        link.open(spec, cluster).await.map_err(one)?;
-    }
-    wait_for_hosts(link, cluster, wanted).await.map_err(one)?;
-    std::mem::take(former).end(link).await.map_err(one)?;
+    let link = open_link(before, (spec, cluster), (&mut cleanup, emergency_cleanup)).await.map_err(one)?;
+    former.end(link).await.map_err(one)?;
     let (hosts, refused) = usable(&link.hosts).map_err(one)?;
     refused.iter().map(ToString::to_string).for_each(|text| on_event(&RunEvent::Warning(text)));
     let (launched, problems) = launch_agents(&link.carrier.handle, hosts).await;
-    if launched.is_empty() || !(*anew || problems.is_empty()) {
+    if launched.is_empty() || !(anew || problems.is_empty()) {
         // The pool would have another shape than the user expects.
         return Err(problems);
     }
     problems.iter().map(without_tasks).for_each(|text| on_event(&RunEvent::Warning(text)));
     let (hosts, agents): (Vec<ClusterHost>, Vec<AgentLink>) = launched.into_iter().unzip();
+    let names = agent_names(spec, anew);
     let agents = set_up_agents(agents, &names, cluster).await?;
     let address = link.address.clone();
     let started = start_pool(agents, &pool_file, spec, cluster, (&hosts, address, &names)).await;
     let (agents, first) = started.map_err(one)?;
     let trees = trees.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(one)?;
     let own = OwnTools { trees, programs: own.programs.clone() };
-    let start = agent_start(spec, cluster, &own, (&pool_file, std::mem::take(files))).map_err(one)?;
+    let start = agent_start(spec, cluster, &own, (&pool_file, files)).map_err(one)?;
     let pool = Vfs::new(pool::connect(&pool_file, RetryPolicy::default()).await.map_err(one)?);
     let first_node = NodeId(u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX));
     own.trees.put(&pool, first_node).await.map_err(one)?;
@@ -227,15 +219,42 @@ pub async fn form(
     emergency_cleanup.arm(Some(cleanup));
     let formed = ready.into_iter().map(|(index, ready)| FormedHost {
         host: hosts[index].clone(),
-        number: u32::try_from(index + 1).unwrap_or(u32::MAX),
         node: u32::try_from(index + 1).ok(),
         ready,
+        runs: Vec::new(),
     });
     let formed: Vec<FormedHost> = formed.collect();
     let next = first_node.0 + 1;
     let link = before.link.take().expect("it was just used");
     let joining = JoiningHosts { names, next, orphan_wait: cluster.orphan_wait, start };
-    Ok(FormedCluster { link, pool, hosts: formed, joining, first, first_node, registration })
+    Ok(FormedCluster { link, pool, hosts: formed, joining, first, first_node, registration, heard: Vec::new() })
+}
+
+/// The first part of the names of agents: another one for each pool of a run.
+pub fn agent_names(spec: &RunSpec, anew: bool) -> String {
+    if anew { format!("{}-{:x}", spec.run_id, journal::unix_ms()) } else { spec.run_id.clone() }
+}
+
+/// Opens the way to the cluster, unless it is open, and waits for its workers.
+pub async fn open_link<'a>(
+    before: &'a mut BeforePool,
+    (spec, cluster): (&RunSpec, &ClusterSpec),
+    (cleanup, emergency_cleanup): (&mut CleanupList, &EmergencyCleanup),
+) -> Result<&'a mut DaskLink, Problem> {
+    // Workers that a pool had which is lost may be gone with it.
+    let wanted = cluster.workers.filter(|_| before.link.is_none());
+    before.link.take_if(|link| link.is_gone);
+    let link = match &mut before.link {
+        Some(link) => link,
+        link => link.insert(DaskLink::start(cluster)?),
+    };
+    cleanup.carrier = Some(link.carrier.handle.clone());
+    emergency_cleanup.arm(Some(cleanup.clone()));
+    if link.address.is_empty() {
+        link.open(spec, cluster).await?;
+    }
+    wait_for_hosts(link, cluster, wanted).await?;
+    Ok(link)
 }
 
 fn without_tasks(problem: &Problem) -> String {
@@ -404,7 +423,7 @@ async fn start_pool(
 const PARTITIONS: u32 = 4096;
 
 /// What agents are told when the pool runs.
-fn agent_start(
+pub fn agent_start(
     spec: &RunSpec,
     cluster: &ClusterSpec,
     own: &OwnTools,

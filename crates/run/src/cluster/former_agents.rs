@@ -25,8 +25,11 @@ pub struct FormerAgents {
 }
 
 impl FormerAgents {
-    /// The agents that an earlier process of the run had when it ended.
+    /// The agents that an earlier process of the run had when it was killed.
     pub fn of_journal(state: &JournalState) -> Self {
+        if state.ended.is_some() {
+            return Self::default();
+        }
         let there = state.workers.values().filter(|worker| worker.lost_ms.is_none());
         let agent = |worker: &journal::WorkerTrace| Some((worker.name.clone(), worker.agent.clone()?.socket));
         Self { first: state.first.as_ref().map(|first| first.socket.clone()), hosts: there.filter_map(agent).collect() }

@@ -160,6 +160,8 @@ pub struct HostInput {
 /// What an agent that serves tells about its host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentReady {
+    /// Name of the agent.
+    pub name: String,
     /// Path of its socket.
     pub socket: PathBuf,
     /// How its tasks see the pool.
@@ -211,6 +213,13 @@ pub enum FromAgent {
         key: String,
         /// The outcome.
         outcome: Box<AttemptOutcome>,
+    },
+    /// Answer to `Hello`, behind the outcomes that are not acknowledged.
+    Serves {
+        /// What it told when it began to serve.
+        ready: Box<AgentReady>,
+        /// The attempts that run.
+        running: Vec<AttemptKey>,
     },
     /// The agent lives; sent every [`BEAT`].
     Beat {

@@ -9,7 +9,7 @@
 //! - `dask_carrier`: the process that passes lines, and its messages (docs/formats/carrier.md)
 //! - `messages`: what the run and an agent say to each other
 //! - `agent_link`: the dialogue in which an agent starts
-//! - `form`: forms the pool of the hosts that are there
+//! - `form`: forms the pool of the hosts that are there; `join`: joins one that waits for its run
 //! - `first_agent`: the agent of the first node; `former_agents`: those of an earlier pool
 //! - `cluster_executor`, `executor_host`: gives orders, and watches leases
 //! - `mailbox`: the same messages through the pool while no worker carries them
@@ -32,6 +32,7 @@ mod former_agents;
 mod host_inputs;
 mod host_tools;
 mod input_copies;
+mod join;
 mod mailbox;
 mod messages;
 mod tool_trees;
@@ -44,5 +45,6 @@ pub use form::{BeforePool, FormedCluster, OwnTools, form};
 pub use former_agents::FormerAgents;
 pub use host_tools::HostTools;
 pub use input_copies::InputCopies;
+pub use join::join;
 pub use messages::end_line;
 pub use tool_trees::ToolTrees;

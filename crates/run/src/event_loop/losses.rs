@@ -5,11 +5,14 @@ use super::{EventLoop, joined};
 use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
 use crate::executor::ExecutorEvent;
+use crate::host_runner::AttemptKey;
 use crate::recorder::EndedAttempt;
 use crate::run_files::RunFiles;
 use sched::{AttemptId, PlaceId, SchedulerEvent, WorkerId};
 use std::collections::{BTreeSet, HashSet};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// How an event loop has ended.
 #[derive(Debug)]
@@ -25,10 +28,29 @@ pub struct LoopEnd {
 }
 
 impl EventLoop<'_> {
+    /// Begins when the workers that are there have joined: attempts that they run go on before
+    /// anything starts.
+    pub(super) async fn begin(&mut self) {
+        loop {
+            let executor = &mut *self.executor;
+            let event = poll_fn(|context| Poll::Ready(executor.poll_event(context))).await;
+            match event {
+                Poll::Ready(joined @ ExecutorEvent::Joined { .. }) => self.on_executor(joined),
+                other => {
+                    self.send_event(SchedulerEvent::Begin);
+                    if let Poll::Ready(event) = other {
+                        self.on_executor(event);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
     pub(super) fn on_executor(&mut self, event: ExecutorEvent) {
         match event {
             ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
-            ExecutorEvent::Joined { worker, place, node, capacity, name, agent, inputs } => {
+            ExecutorEvent::Joined { worker, place, node, capacity, name, agent, runs, inputs } => {
                 self.recorder.joined(worker, name, capacity.slots, agent);
                 self.context.places.add_worker(worker, place, node);
                 for data in &inputs {
@@ -36,7 +58,13 @@ impl EventLoop<'_> {
                     self.send_event(SchedulerEvent::Located { data, place, bytes });
                 }
                 self.context.places.add_inputs(place, inputs);
-                self.send_event(SchedulerEvent::AddWorker { worker, place, capacity });
+                // Others were recorded as ended, or their tasks have had another attempt since.
+                let running = &self.context.settled.running;
+                let is_known =
+                    |(task, attempt): &AttemptKey| running.get(task).is_some_and(|run| run.attempt == *attempt);
+                let runs = runs.into_iter().filter(is_known).map(|(task, attempt)| AttemptId { task, attempt });
+                let runs = runs.collect();
+                self.send_event(SchedulerEvent::AddBusyWorker { worker, place, capacity, runs });
             }
             ExecutorEvent::Resized { worker, slots } => {
                 self.recorder.resized(worker, slots);

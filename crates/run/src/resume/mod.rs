@@ -19,15 +19,19 @@ pub use reuse::Reuse;
 pub use settle::{ExistingData, Settled, settle};
 
 use crate::event_loop::ExportPlan;
-use crate::layout;
+use crate::layout::{self, AttemptPlace};
 use crate::provenance;
 use crate::run_journal::{identities, live_problem};
 use crate::spec::RunSpec;
 use crate::start::exports;
 use base::Problem;
 use flow::{DataId, TaskId, ToolId};
-use journal::{ExportTrace, JOURNAL_FILE, JournalError, JournalRecord, JournalState, JournalWriter, TaskTrace};
+use journal::{
+    ExportTrace, JOURNAL_FILE, JournalError, JournalRecord, JournalState, JournalWriter, TaskPhase, TaskTrace,
+};
+use placement::NodeId;
 use report::{RunReport, Status};
+use sched::PlaceId;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -73,11 +77,37 @@ impl TakenOver {
         difference::check_workflow(spec, directory, &state)?;
         check_places(spec, &state)?;
         check_files(spec, &state, programs)?;
-        let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == journal::TaskPhase::Done);
-        let settled = settle_exported(spec, is_done, |data| state.exported(data).cloned(), HashMap::new());
-        let last = |trace: &TaskTrace| trace.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
-        let settled = Settled { attempts: state.tasks.iter().map(last).collect(), ..settled };
+        let settled = settle_killed(spec, &state, &HashSet::new());
         Ok(Self { settled, resumed: Some((writer, state)), reused: None })
+    }
+}
+
+/// What is not done again of a run that was killed, and of whose pool these nodes live.
+pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeId>) -> Settled {
+    let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == TaskPhase::Done);
+    let lives = |attempt, node| {
+        let node = nodes.get(&NodeId(node)).copied()?;
+        Some(AttemptPlace { attempt, node: Some(node) })
+    };
+    let (mut existing, mut writers) = (HashMap::new(), HashMap::new());
+    for (data, trace) in state.data.iter().filter(|(_, trace)| !trace.is_gone) {
+        let Some(place) = trace.place.and_then(|(attempt, node)| lives(attempt, node)) else { continue };
+        let at = place.node.map(|node| PlaceId(node.0));
+        existing.insert(*data, ExistingData { bytes: trace.bytes, place: at, file: None });
+        writers.extend(spec.flow.writer_of(*data).map(|task| (task, place)));
+    }
+    let last = |trace: &TaskTrace| trace.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
+    let runs = |trace: &TaskTrace| {
+        let running = trace.attempts.iter().filter(|attempt| attempt.ended_ms.is_none());
+        running.filter_map(|attempt| lives(attempt.number, attempt.node?)).next_back()
+    };
+    let running = (0..).map(TaskId).zip(&state.tasks).filter_map(|(task, trace)| Some((task, runs(trace)?)));
+    let settled = settle_exported(spec, is_done, |data| state.exported(data).cloned(), existing);
+    Settled {
+        attempts: state.tasks.iter().map(last).collect(),
+        running: running.filter(|(task, _)| !is_done(*task)).collect(),
+        writers,
+        ..settled
     }
 }
 
@@ -114,7 +144,8 @@ fn settle_exported(
         if is_in_place(data, &export, &plan) {
             in_place.insert(data);
         }
-        existing.insert(data, ExistingData::of_file(export));
+        let file = ExistingData::of_file(export);
+        existing.entry(data).and_modify(|existing| existing.file.clone_from(&file.file)).or_insert(file);
     }
     settle(&spec.flow, is_done, &plan, &in_place, existing)
 }
@@ -169,5 +200,93 @@ impl ExistingData {
     /// The datum of an exported file.
     fn of_file(export: ExportTrace) -> Self {
         Self { bytes: export.bytes, place: None, file: Some(export.path.into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked_workflow::CheckedWorkflow;
+    use crate::spec::{RequestedOptions, StorageRequest};
+    use journal::{JournalHeader, JournalWorkflow, TimedRecord};
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    /// A run of three tasks in a row. Member `n + 1` is written by task `n`.
+    fn spec() -> RunSpec {
+        let tool = serde_json::json!({"name": "t", "command": ["t", "{i}", "{o}"], "params": [
+            {"name": "i", "kind": {"input": {}}}, {"name": "o", "kind": {"output": {}}}]});
+        let task = |from: &str, to: &str| serde_json::json!({"tool": "t", "files": {"i": from, "o": to}});
+        let descriptor = serde_json::json!({"tidemill_flow": 1, "name": "f", "tools": [tool],
+            "elements": [{"name": "In", "input": "in"}, {"name": "A"}, {"name": "B"}, {"name": "C"}],
+            "tasks": [task("In", "A"), task("A", "B"), task("B", "C")]});
+        let flow = flow::from_json(&descriptor.to_string(), "f").expect("well formed");
+        RunSpec {
+            source: None,
+            flow: CheckedWorkflow::new(flow, None).expect("valid").into(),
+            run_id: "r".into(),
+            data_dir: "/data".into(),
+            out_dir: "/out".into(),
+            report_dir: None,
+            warnings: Vec::new(),
+            requested: RequestedOptions::default(),
+            memory: None,
+            copies: None,
+            slots: 1,
+            storage: StorageRequest::Auto,
+            passthrough: true,
+            keep: false,
+            keep_failed: None,
+            exports: BTreeSet::new(),
+            stage_in: false,
+            fail_fast: false,
+            policy: sched::PolicyKind::default(),
+            stragglers: false,
+            space_wait: Duration::ZERO,
+            grace: Duration::ZERO,
+            resume: None,
+            reuse: None,
+            cluster: None,
+        }
+    }
+
+    /// A run that was killed: task 0 was done at node 1 by its second attempt, task 1 ran at node 2.
+    fn killed() -> JournalState {
+        let workflow = JournalWorkflow { tasks: 3, data: 4, ..JournalWorkflow::default() };
+        let mut state = JournalState::new(JournalHeader { workflow, ..JournalHeader::default() });
+        let start = |task, attempt, node| {
+            let (task, reason, node) = (TaskId(task), "space".to_owned(), Some(node));
+            JournalRecord::Started { task, attempt, worker: 0, slot: 0, reason, near: 0, far: 0, node }
+        };
+        let done =
+            JournalRecord::Done { task: TaskId(0), attempt: 2, prepared_ms: 0, ran_ms: 0, wrote: vec![(DataId(1), 9)] };
+        for record in [start(0, 2, 1), done, start(1, 1, 2)] {
+            state.apply(TimedRecord { at_ms: 0, record });
+        }
+        state
+    }
+
+    fn settled(nodes: &[u32]) -> Settled {
+        settle_killed(&spec(), &killed(), &nodes.iter().copied().map(NodeId).collect())
+    }
+
+    #[test]
+    fn data_at_nodes_that_live_exists_and_attempts_there_may_go_on() {
+        let place = |attempt, node| AttemptPlace { attempt, node: Some(NodeId(node)) };
+        let all = settled(&[1, 2]);
+        assert_eq!((&all.tasks[..], &all.attempts[..]), (&[TaskId(0)][..], &[2, 1, 0][..]));
+        assert_eq!(all.needed[&DataId(1)].place, Some(PlaceId(1)));
+        assert_eq!(all.writers, HashMap::from([(TaskId(0), place(2, 1))]));
+        assert_eq!(all.running, HashMap::from([(TaskId(1), place(1, 2))]));
+        assert_eq!(all.files().count(), 0, "nothing is bound that is in the pool");
+    }
+
+    #[test]
+    fn what_lay_at_a_node_that_is_gone_is_made_again_and_attempts_there_are_not_adopted() {
+        let first_gone = settled(&[2]);
+        assert_eq!((first_gone.tasks.len(), first_gone.again), (0, vec![TaskId(0)]));
+        assert_eq!(first_gone.running.len(), 1, "the scheduler does not adopt it, since its input is gone");
+        let second_gone = settled(&[1]);
+        assert_eq!((second_gone.tasks.len(), second_gone.running.len()), (1, 0));
     }
 }

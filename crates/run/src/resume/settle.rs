@@ -3,6 +3,7 @@
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::event_loop::ExportPlan;
+use crate::layout::AttemptPlace;
 use crate::run_journal::host_name;
 use flow::{DataId, TaskId};
 use journal::JournalRecord;
@@ -35,6 +36,10 @@ pub struct Settled {
     /// Number of the last attempt of each task before, by the task's number; empty if there were
     /// none.
     pub attempts: Vec<u32>,
+    /// The attempts that wrote data which exists in a pool of several nodes.
+    pub writers: HashMap<TaskId, AttemptPlace>,
+    /// The attempts that may run there still.
+    pub running: HashMap<TaskId, AttemptPlace>,
 }
 
 impl Settled {
@@ -53,9 +58,10 @@ impl Settled {
         scheduler.restore(&self.tasks, |data| self.restored(data));
     }
 
-    /// The files that stand in for data.
+    /// The files that stand in for data that is not in the pool.
     pub fn files(&self) -> impl Iterator<Item = (DataId, PathBuf)> + '_ {
-        self.needed.iter().filter_map(|(data, existing)| Some((*data, existing.file.clone()?)))
+        let outside = self.needed.iter().filter(|(_, existing)| existing.place.is_none());
+        outside.filter_map(|(data, existing)| Some((*data, existing.file.clone()?)))
     }
 
     /// What the scheduler has to know of a datum: files take no memory of the pool, and stay.
@@ -98,7 +104,7 @@ pub fn settle(
         again: flow.order().iter().copied().filter(|task| !is_settled(task) && is_done(*task)).collect(),
         needed: existing.into_iter().filter(|(data, _)| needs(data)).collect(),
         unexported,
-        attempts: Vec::new(),
+        ..Settled::default()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Tasks that an earlier process of the same run has done: they do not run again.
 
-use super::{Growth, Scheduler};
-use crate::resources::PlaceId;
+use super::{EventContext, Growth, Scheduler};
+use crate::messages::AttemptId;
+use crate::policy::{Assignment, StartReason};
+use crate::resources::{PlaceId, WorkerId};
 use crate::table::{DataState, TaskState};
 use flow::{DataId, TaskId};
 
@@ -66,6 +68,24 @@ impl Scheduler {
         (row.attempts, row.attempts_max) = (attempts, attempts.saturating_add(row.retries).saturating_add(1));
     }
 
+    /// Lets the last attempt of a task go on that a worker runs already. The task starts anew
+    /// instead if it is not ready or does not fit.
+    pub(super) fn adopt(
+        &mut self,
+        AttemptId { task, attempt }: AttemptId,
+        worker: WorkerId,
+        context: &mut EventContext,
+    ) {
+        let Some(row) = self.table.row(task) else { return };
+        let is_last = row.state == TaskState::Ready && row.attempts == attempt;
+        if !is_last || !self.workers.fits(worker, row.demand) || self.stopped.is_some() {
+            return;
+        }
+        // The attempt that starts has the next number.
+        self.restore_attempts(task, attempt.saturating_sub(1));
+        self.start(Assignment { task, worker, slot: None, reason: StartReason::Resumed }, false, context);
+    }
+
     fn restore_data(&mut self, data: DataId, exists: Option<RestoredData>, unblocked: &mut Vec<TaskId>) {
         let Some(RestoredData { bytes, place, kept }) = exists else {
             self.table.datum_mut(data).state = DataState::Dropped;
@@ -85,7 +105,7 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttemptId, MachineCapacity, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
+    use crate::{MachineCapacity, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
 
     /// Four tasks: 0 writes datum 0, 1 reads it and writes 1, 2 reads 1 and writes 2, 3 comes after
     /// 0.
@@ -160,6 +180,30 @@ mod tests {
         };
         assert_eq!(commands.iter().filter_map(number).collect::<Vec<_>>(), [4, 5]);
         assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 0, failed: 1 }));
+    }
+
+    #[test]
+    fn an_attempt_that_a_worker_runs_already_goes_on_there_before_anything_starts() {
+        let mut scheduler = Scheduler::without_workers(SchedulerOptions::default());
+        for id in 0..4 {
+            scheduler.add(&TaskSpec::new(TaskId(id)), 0).expect("there are no limits yet");
+        }
+        scheduler.mark_complete();
+        [0, 1, 2, 2].into_iter().enumerate().for_each(|(task, attempts)| {
+            scheduler.restore_attempts(TaskId(u32::try_from(task).expect("small")), attempts);
+        });
+        let mut commands = Vec::new();
+        scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
+        let runs = [(3, 1), (3, 2), (2, 2), (1, 1)].map(|(task, attempt)| AttemptId { task: TaskId(task), attempt });
+        let (worker, place, capacity) = (WorkerId(5), PlaceId(1), MachineCapacity { slots: 2, memory: 0 });
+        scheduler.on(SchedulerEvent::AddBusyWorker { worker, place, capacity, runs: runs.to_vec() }, 1, &mut commands);
+        let start = |command: &SchedulerCommand| match command {
+            SchedulerCommand::Start { task, attempt, .. } => Some((task.0, *attempt)),
+            _ => None,
+        };
+        assert_eq!(commands.iter().filter_map(start).collect::<Vec<_>>(), [(3, 2), (2, 2)], "the last does not fit");
+        scheduler.on(SchedulerEvent::Failed { attempt: runs[1], retry: false }, 2, &mut commands);
+        assert_eq!(commands.iter().filter_map(start).next_back().map(|(task, _)| task), Some(0));
     }
 
     #[test]
