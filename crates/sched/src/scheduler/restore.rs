@@ -23,7 +23,7 @@ impl Scheduler {
     /// returns what still exists of their outputs. The caller makes sure that every output exists
     /// which a task that is not done reads.
     pub fn restore(&mut self, done: &[TaskId], exists: impl Fn(DataId) -> Option<RestoredData>) {
-        assert!(!self.begun && self.growth == Growth::Complete, "restored between the last task and the beginning");
+        assert!(!self.begun && self.growth != Growth::Closed, "restored before the beginning");
         for task in done {
             if self.table.row_mut(*task).state == TaskState::Ready {
                 self.policy.remove(*task);
