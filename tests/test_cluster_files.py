@@ -189,15 +189,23 @@ Join({from: parts, to: all});
 
 @pytest.mark.full
 def test_the_classification_runs_on_hosts_that_see_neither_its_tools_nor_their_environment(binary: Path, tmp_path: Path) -> None:
-    example = EXAMPLES / "classification"
+    example, environment = EXAMPLES / "classification", EXAMPLES / ".venv"
+    kit = tmp_path / "kit/classification"
+    kit.mkdir(parents=True)
+    for path in example.iterdir():
+        if path.is_file():
+            text = path.read_text()
+            (kit / path.name).write_text(text.replace("files = [", 'files = ["../.venv", ') if path.name == "tools.toml" else text)
+    (kit.parent / ".venv").symlink_to(environment)
     with hosts.network(tmp_path, 3) as net:
         cluster = DaskCluster(binary, tmp_path, net, scheduler=0)
         python(example / "prepare.py", cluster.data, "--parts-unlabelled", 4)
-        cluster.tools, cluster.workflow = example / "tools.toml", example / "workflow.js"
+        cluster.tools, cluster.workflow = kit / "tools.toml", kit / "workflow.js"
         try:
             cluster.start_scheduler()
             for host in (1, 2):
-                cluster.start_worker(f"w{host}", host, 2, extra=temporary(cluster, host), hidden=[cluster.data, EXAMPLES])
+                hidden = [kit.parent, cluster.data, environment.resolve(), EXAMPLES]
+                cluster.start_worker(f"w{host}", host, 2, extra=temporary(cluster, host), hidden=hidden)
             exports = [word for name in ("TrainPart", "Model", "BestModel") for word in ("--export", name)]
             done = cluster.run("--workers", "2", "--set", "n=4", "--set", "m=4", *exports)
             assert done.returncode == 0, done.stderr
