@@ -17,8 +17,8 @@ from hosts import Network
 pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
 
 MIB = 1 << 20
-# Each task reads a file of its own beside the one that all read. Hosts have the last file themselves,
-# but use their own files only if they have all.
+# Each task reads a file of its own beside the one that all read. Hosts have the last file
+# themselves, but use their own files only if they have all.
 SHARE = """
 var large = Data.get("private/large.bin"), c = Data.define("C", 6);
 for (var k = 0; k < 6; k++) join({from: [large, Data.get("private/small" + k), Data.get("seen.txt")], to: c[k]});

@@ -9,7 +9,8 @@ use journal::{JOURNAL_FILE, JournalReader};
 use std::path::{Path, PathBuf};
 
 /// The arguments that the run began with, and its directory as an absolute path. How much is
-/// printed, slots, memory and the cluster are as `now` says. Goes to the directory where the run began.
+/// printed, slots, memory and the cluster are as `now` says. Goes to the directory where the run
+/// began.
 pub fn as_begun(now: &RunArgs, directory: &Path) -> Result<(Box<RunArgs>, PathBuf), Problem> {
     let reader =
         JournalReader::open(&directory.join(JOURNAL_FILE)).map_err(|error| recorded_run::unreadable(&error))?;

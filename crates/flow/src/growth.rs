@@ -19,8 +19,8 @@ impl Plan {
     /// Adds elements and tasks to a workflow that has this plan. Takes time for what is new only.
     ///
     /// # Errors
-    /// The problems, if they do not fit the workflow; then neither it nor the plan changes. Names of
-    /// elements are not compared with those that are there.
+    /// The problems, if they do not fit the workflow; then neither it nor the plan changes. Names
+    /// of elements are not compared with those that are there.
     pub fn grow(&mut self, workflow: &mut Workflow, growth: WorkflowGrowth) -> Result<(), Vec<Problem>> {
         let new = NewParts {
             elements: workflow.elements.len(),

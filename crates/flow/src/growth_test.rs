@@ -5,8 +5,8 @@ use crate::model::DataId;
 use crate::plan::check;
 use crate::testing::{WorkflowBuilder, builder};
 
-/// A workflow of `rows` rows: each copies the input, splits the copy, and merges the parts with what
-/// the row before merged.
+/// A workflow of `rows` rows: each copies the input, splits the copy, and merges the parts with
+/// what the row before merged.
 fn rows(rows: usize) -> WorkflowBuilder {
     let mut all = builder().input("In", "data/In.csv");
     for row in 0..rows {
@@ -91,14 +91,14 @@ fn growth_that_does_not_fit_is_refused_and_changes_nothing() {
         let problems = plan.grow(&mut workflow, growth).unwrap_err();
         assert!(problems[0].message.contains(message), "{message}: {problems:?}");
         assert_eq!((&workflow, plan.order()), (&before, was.order()), "{message}");
-        // What is right can still be added.
+        // Correct parts can still be added.
         let right = beyond(&before, builder_of(&before).define("Y", &[]).call("Copy", "in=M1 out=Y"));
         plan.grow(&mut workflow, right).unwrap();
         assert_eq!(plan.writer_of(DataId(before.data_count())), Some(TaskId(6)));
     }
 }
 
-/// What a workflow has more than `before`.
+/// The parts of a workflow that `before` does not have.
 fn beyond(before: &Workflow, mut after: WorkflowBuilder) -> WorkflowGrowth {
     cut(&mut after.workflow, before.elements.len(), before.tasks.len())
 }

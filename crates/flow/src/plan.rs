@@ -37,7 +37,7 @@ pub struct Plan {
     tools: Vec<CompiledTool>,
 }
 
-/// What is new in a workflow: the elements, members and tasks from these numbers on.
+/// The new parts of a workflow: elements, members and tasks from these numbers on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NewParts {
     pub elements: usize,
@@ -150,8 +150,8 @@ impl Plan {
         crate::expand::expand(self, workflow, task, (here, task_dir), path_of)
     }
 
-    /// The program of a tool: an absolute path if its command names one with a `/`, otherwise a name.
-    /// `here` is the directory of the tool file.
+    /// The program of a tool: an absolute path if its command names one with a `/`, otherwise a
+    /// name. `here` is the directory of the tool file.
     pub fn program(&self, workflow: &Workflow, tool: ToolId, here: &str) -> String {
         crate::expand::expand_program(self, workflow, tool, here)
     }
@@ -209,8 +209,8 @@ impl Plan {
         }
     }
 
-    /// Names the members that new tasks write, and new inputs. `order` are the new tasks, each after
-    /// those that it waits for.
+    /// Names the members that new tasks write, and new inputs. `order` are the new tasks, each
+    /// after those that it waits for.
     pub(crate) fn add_names(
         &mut self,
         workflow: &Workflow,

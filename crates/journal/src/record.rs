@@ -70,7 +70,7 @@ pub enum JournalRecord {
     Grew {
         /// Number of tasks that were added.
         tasks: u32,
-        /// What was added, as `flow::growth_to_json` writes it.
+        /// The addition, as `flow::growth_to_json` writes it.
         growth: String,
     },
     /// The hash of an input's content.

@@ -16,7 +16,7 @@ pub struct JournalState {
     pub header: JournalHeader,
     /// The history of each task, by its number.
     pub tasks: Vec<TaskTrace>,
-    /// What was added to the workflow, as `flow::growth_to_json` writes it.
+    /// The additions to the workflow, as `flow::growth_to_json` writes it.
     pub growth: Vec<String>,
     /// Data that tasks wrote.
     pub data: BTreeMap<DataId, DataTrace>,
@@ -292,7 +292,8 @@ impl JournalState {
         }
     }
 
-    /// Ends an attempt; returns its worker and node. The task waits, unless another attempt of it runs.
+    /// Ends an attempt; returns its worker and node. The task waits, unless another attempt of it
+    /// runs.
     fn end_attempt(
         &mut self,
         task: TaskId,

@@ -46,7 +46,7 @@ pub async fn run_on_cluster(
 ) -> Result<RunReport, Vec<Problem>> {
     let own = prepare_on_cluster(&spec)?;
     let mut taken = TakenOver::find(&spec, &own.programs)?;
-    let run = ClusterRun { spec: &spec, cluster: &cluster, own: &own, cancel: &cancel, emergency_cleanup };
+    let run = ClusterDriver { spec: &spec, cluster: &cluster, own: &own, cancel: &cancel, emergency_cleanup };
     let pool = run.first_pool(&mut taken, on_event).await?;
     let mut recorder = begin_records(&spec, &mut taken, (&pool.head, &own.programs), begun);
     tell_start((&spec, &pool.head, &taken), pool.slots, on_event);
@@ -59,8 +59,8 @@ pub async fn run_on_cluster(
     Ok(recorder.run)
 }
 
-/// What all pools of a run have in common.
-struct ClusterRun<'a> {
+/// The parts that all pools of a run have in common.
+struct ClusterDriver<'a> {
     spec: &'a RunSpec,
     cluster: &'a ClusterSpec,
     own: &'a OwnTools,
@@ -80,7 +80,7 @@ struct RunPool {
     is_new: bool,
 }
 
-impl ClusterRun<'_> {
+impl ClusterDriver<'_> {
     /// The pool in which the run begins: that of an earlier process of it, if it waits, or a new
     /// one.
     async fn first_pool(
@@ -195,8 +195,10 @@ impl ClusterRun<'_> {
                 self.work_in(pool, (settled.clone(), grower.take()), recorder, on_event).await;
             let Some(mut why) = lost else { return };
             if self.spec.flow.grows() {
-                // What was added is not in the workflow of another pool.
-                return recorder.abandon(&why, false);
+                // The parts that were added are not in the workflow of another pool.
+                let text = format!("{why}: a workflow that grows cannot go on in another pool");
+                recorder.problem(text.clone());
+                return recorder.abandon(&text, self.cancel.is_cancelled());
             }
             losses = if progressed { 0 } else { losses };
             settled = settle_anew(self.spec, &recorder.run, &settled);
@@ -217,8 +219,8 @@ impl ClusterRun<'_> {
         }
     }
 
-    /// Runs tasks until all are done or the pool is lost. Returns why it is lost, whether a task was
-    /// done, and what the next pool needs.
+    /// Runs tasks until all are done or the pool is lost. Returns why it is lost, whether a task
+    /// was done, and what the next pool needs.
     async fn work_in(
         &self,
         pool: RunPool,

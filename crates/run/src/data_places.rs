@@ -26,7 +26,8 @@ pub struct DataPlaces {
     data: HashMap<DataId, NodeId>,
     /// Inputs of the workflow that the hosts at places have themselves.
     own_inputs: HashMap<PlaceId, HashSet<DataId>>,
-    /// The copies of data at the nodes. They count as free: they go before anything waits for space.
+    /// The copies of data at the nodes. They count as free: they go before anything waits for
+    /// space.
     pub copies: HostCopies,
 }
 

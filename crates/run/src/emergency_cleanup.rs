@@ -45,8 +45,8 @@ impl CleanupList {
 pub struct EmergencyCleanup(Arc<Mutex<Option<CleanupList>>>);
 
 impl EmergencyCleanup {
-    /// Kills the tools, unmounts, removes copies on the RAM disk, and lets agents end. Callable from any thread, at
-    /// any time, more than once.
+    /// Kills the tools, unmounts, removes copies on the RAM disk, and lets agents end. Callable
+    /// from any thread, at any time, more than once.
     pub fn act(&self) {
         let Some(list) = self.armed().take() else { return };
         list.end_agents();

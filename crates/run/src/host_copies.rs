@@ -44,7 +44,7 @@ pub struct HostCopies {
     /// Bytes of all copies.
     bytes: u64,
     places: HashMap<DataId, BTreeSet<PlaceId>>,
-    /// What the last task of each lane uses: a place, and a number there.
+    /// The use by the last task of each lane: a place, and a number there.
     lanes: BTreeMap<(PlaceId, u32), LaneUse>,
 }
 
@@ -55,7 +55,7 @@ struct PlaceCopies {
     bytes: u64,
 }
 
-/// What a task uses.
+/// The inputs and tools of a task.
 #[derive(Debug, Default)]
 struct LaneUse {
     inputs: BTreeSet<DataId>,
@@ -72,7 +72,7 @@ pub struct UnusedCopies {
     pub tools: Option<PathBuf>,
 }
 
-/// What a new list of a place's copies changes.
+/// The changes by a new list of a place's copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CopyChanges {
     /// Members of which the place has a copy now.
@@ -137,8 +137,8 @@ impl HostCopies {
     }
 
     /// Records what the task uses that starts next in a lane: its inputs, and the tools beside its
-    /// own in `here`. Returns what the task before it used, and the last task of no lane at the place
-    /// does.
+    /// own in `here`. Returns what the task before it used, and the last task of no lane at the
+    /// place does.
     pub fn clean(
         &mut self,
         lane: (PlaceId, u32),

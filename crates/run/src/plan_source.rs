@@ -38,7 +38,7 @@ pub enum PlanStep {
     Failed(Problem),
 }
 
-/// What is added to a plan.
+/// An addition to a plan.
 #[derive(Debug, Default)]
 pub struct PlanGrowth {
     /// Elements and tasks.

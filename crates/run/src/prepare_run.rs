@@ -35,7 +35,7 @@ pub struct PreparedRun {
     pub memory: ByteSize,
     /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// What is done already; the scheduler knows it.
+    /// The tasks that are done already; the scheduler knows them.
     pub taken: TakenOver,
 }
 

@@ -7,9 +7,10 @@ use flow::{DataId, Element, ParamKind, Source, Task, TaskId, Workflow};
 
 impl Scheduler {
     /// A scheduler with all tasks of a checked workflow; `SchedulerEvent::Begin` closes it, unless
-    /// the options say that it grows, and starts the first tasks. `bytes` returns the sizes of the workflow's inputs. Data for which
-    /// `kept` returns true is never dropped, and neither is data that no task reads. If tasks can
-    /// never run on this machine, returns all of them instead, in order.
+    /// the options say that it grows, and starts the first tasks. `bytes` returns the sizes of the
+    /// workflow's inputs. Data for which `kept` returns true is never dropped, and neither is data
+    /// that no task reads. If tasks can never run on this machine, returns all of them instead, in
+    /// order.
     pub fn from_workflow(
         workflow: &Workflow,
         machine: MachineCapacity,

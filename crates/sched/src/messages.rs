@@ -180,9 +180,9 @@ pub enum SchedulerEvent {
     NoMoreWorkers,
     /// A worker gets no more tasks; those that it runs go on.
     DrainWorker(WorkerId),
-    /// The number of a worker's processors has changed. Tasks that run go on, also if they take more
-    /// than that. With 0, the worker gets no tasks until the number changes again, and tasks that
-    /// are bound to it wait. Ignored after `DrainWorker` and `LostWorker`.
+    /// The number of a worker's processors has changed. Tasks that run go on, also if they take
+    /// more than that. With 0, the worker gets no tasks until the number changes again, and tasks
+    /// that are bound to it wait. Ignored after `DrainWorker` and `LostWorker`.
     ResizeWorker {
         /// The worker.
         worker: WorkerId,

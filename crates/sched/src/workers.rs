@@ -320,7 +320,8 @@ impl Workers {
         }
     }
 
-    /// Returns whether a task with this demand fits a worker at `target` that is there, now or later.
+    /// Returns whether a task with this demand fits a worker at `target` that is there, now or
+    /// later.
     fn may_hold(&self, demand: Demand, target: Option<LocationTarget>) -> bool {
         self.find_for_reservation(demand, target).is_some() || self.has_paused(target)
     }

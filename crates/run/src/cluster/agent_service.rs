@@ -39,7 +39,7 @@ const RELIEF: Duration = Duration::from_millis(250);
 pub struct AgentService {
     listener: UnixListener,
     runner: HostRunner,
-    /// What this host told when it began to serve.
+    /// The message of this host when it began to serve.
     ready: AgentReady,
     /// Inputs that it has itself.
     same_inputs: HashSet<DataId>,

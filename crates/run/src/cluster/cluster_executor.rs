@@ -8,8 +8,9 @@
 //!
 //! While the connection to the Dask scheduler is cut, leases do not end: agents and nodes go on.
 //!
-//! A host whose last worker has left, or is about to leave, gets no more orders until it has a worker
-//! again. Its agent ends what runs there, and keeps the node; lines go through the pool meanwhile.
+//! A host whose last worker has left, or is about to leave, gets no more orders until it has a
+//! worker again. Its agent ends what runs there, and keeps the node; lines go through the pool
+//! meanwhile.
 
 use super::agent_link::AgentLink;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, DaskConnection, FromCarrier, ToCarrier};
@@ -73,11 +74,11 @@ pub struct ClusterExecutor {
     last_beat: Instant,
     connection: DaskConnection,
     life: ExecutorLife,
-    /// What the carrier said before it ended.
+    /// The last message of the carrier before it ended.
     failure: Option<String>,
 }
 
-/// What an executor can still do.
+/// The stage of an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ExecutorLife {
     Working,
@@ -479,8 +480,8 @@ impl ClusterExecutor {
         }
     }
 
-    /// Ends all agents with their nodes. Returns what a pool that is formed anew needs: the carrier,
-    /// which ends when it is dropped, and the agents that may still be there.
+    /// Ends all agents with their nodes. Returns what a pool that is formed anew needs: the
+    /// carrier, which ends when it is dropped, and the agents that may still be there.
     pub async fn close(mut self) -> BeforePool {
         self.life = ExecutorLife::Closing;
         let now = tokio::time::Instant::now();
@@ -577,7 +578,7 @@ impl Executor for ClusterExecutor {
 
     fn is_silent_since(&self, places: &[PlaceId], moment: Instant) -> bool {
         let is_silent = |host: &ExecutorHost| places.contains(&host.place) && host.last_beat <= moment;
-        // What is lost is not there any more, and the run hears of it with a later event.
+        // A lost place is not there any more, and the run hears of it with a later event.
         let is_loss = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. } | ExecutorEvent::PoolLost(_));
         self.first.last_beat <= moment || self.hosts.values().any(is_silent) || self.events.iter().any(is_loss)
     }

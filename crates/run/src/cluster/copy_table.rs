@@ -36,7 +36,7 @@ impl From<&Attributes> for SourceVersion {
     }
 }
 
-/// What stands in for a member.
+/// The kind of a substitute for a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyKind {
     /// Its bytes, as they were in this state.
@@ -168,8 +168,8 @@ impl CopyTable {
         self.leave_if_idle(&copy.place).is_some()
     }
 
-    /// Lets copies of members leave, each when nobody uses it any more. The caller removes those that
-    /// are returned.
+    /// Lets copies of members leave, each when nobody uses it any more. The caller removes those
+    /// that are returned.
     pub fn drop_data(&mut self, data: &[DataId]) -> Vec<CopyId> {
         let found = self.entries.iter_mut().filter(|(_, entry)| data.contains(&entry.data));
         let places: Vec<PathBuf> = found
@@ -181,8 +181,8 @@ impl CopyTable {
         places.iter().filter_map(|place| self.leave_if_idle(place)).collect()
     }
 
-    /// Lets copies that nobody uses leave, the least recently used first, until `bytes` bytes leave.
-    /// The caller removes them.
+    /// Lets copies that nobody uses leave, the least recently used first, until `bytes` bytes
+    /// leave. The caller removes them.
     pub fn evict(&mut self, bytes: u64) -> Vec<CopyId> {
         let mut idle: Vec<_> =
             self.idle().map(|(place, bytes)| (self.entries[place].last_use, place.clone(), bytes)).collect();

@@ -1,5 +1,5 @@
-//! The agent of the first node: a process of this host, reached by its socket. It is a child of this
-//! process, or of one that was killed.
+//! The agent of the first node: a process of this host, reached by its socket. It is a child of
+//! this process, or of one that was killed.
 
 use super::agent_link::AgentLink;
 use super::messages::{AgentStart, FromAgent, ToAgent, line};

@@ -39,7 +39,7 @@ const FIRST_NODE_BYTES: u64 = 256 << 20;
 /// number of workers.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What there is before a pool is formed.
+/// The state before a pool is formed.
 #[derive(Debug, Default)]
 pub struct BeforePool {
     /// True if the run had another pool before.
@@ -129,7 +129,7 @@ pub struct FormedCluster {
     pub first_node: NodeId,
     /// The run's own directory, with the pool file.
     pub registration: PoolRegistration,
-    /// What agents said already, by the names of their hosts.
+    /// Lines that agents have sent already, by the names of their hosts.
     pub heard: Vec<(String, Vec<String>)>,
 }
 

@@ -41,7 +41,7 @@ type TreeState = Option<Result<PathBuf, String>>;
 struct HostTree {
     tree: AgentTree,
     pool: Vfs,
-    /// Where the copy is, if one is needed.
+    /// Directory of the copy, if one is needed.
     directory: PathBuf,
     cancel: CancellationToken,
     state: watch::Sender<TreeState>,
@@ -144,8 +144,8 @@ impl HostTools {
         }
     }
 
-    /// An order with the paths of this host, when the files of its tool are here. They stay while the
-    /// guard is there.
+    /// An order with the paths of this host, when the files of its tool are here. They stay while
+    /// the guard is there.
     pub async fn localize(
         &self,
         order: &AttemptOrder,
@@ -178,7 +178,8 @@ impl HostTools {
 }
 
 impl HostTree {
-    /// Looks for the files, or copies them, in the background, after the removal of an earlier copy.
+    /// Looks for the files, or copies them, in the background, after the removal of an earlier
+    /// copy.
     fn begin(self: &Arc<Self>, removal: Option<JoinHandle<()>>) {
         let tree = self.clone();
         tokio::spawn(async move {
@@ -193,8 +194,8 @@ impl HostTree {
         });
     }
 
-    /// Counts an attempt that uses the files. Lets them come again if they were removed, or could not
-    /// be copied.
+    /// Counts an attempt that uses the files. Lets them come again if they were removed, or could
+    /// not be copied.
     fn acquire(self: &Arc<Self>) {
         let mut use_now = self.use_now.lock();
         use_now.users += 1;

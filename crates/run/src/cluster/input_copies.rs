@@ -6,9 +6,9 @@
 //!                 --b is not-----> n<node>/cache/n2/Part.1/b   a link, while an attempt runs
 //! ```
 //!
-//! Tools look for their other inputs beside one, so an attempt finds all its inputs of one directory
-//! in one: where they lie, or here. Nothing here makes a task fail: without a copy it reads the
-//! source.
+//! Tools look for their other inputs beside one, so an attempt finds all its inputs of one
+//! directory in one: where they lie, or here. Nothing here makes a task fail: without a copy it
+//! reads the source.
 
 use super::copy_table::{Acquired, CopyId, CopyKind, CopyTable, SourceVersion};
 use super::messages::HeldCopy;
@@ -49,7 +49,7 @@ pub struct InputCopies {
     changes: watch::Sender<()>,
 }
 
-/// What an attempt reads in place of its inputs, until it ends.
+/// The copies that an attempt reads in place of its inputs, until it ends.
 #[derive(Debug, Default)]
 pub struct UsedCopies {
     used: Vec<CopyId>,
@@ -60,7 +60,7 @@ pub struct UsedCopies {
 /// An input of an attempt with what may stand in for it.
 struct Substitute<'a> {
     input: &'a InputPlace,
-    /// What the input is now; `None` if no copy of it is wanted.
+    /// Version of the input; `None` if no copy of it is wanted.
     source: Option<SourceVersion>,
     copy: Option<CopyId>,
     /// True if another attempt has the copy made.

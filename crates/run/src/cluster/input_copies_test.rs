@@ -24,14 +24,14 @@ const A: DataId = DataId(0);
 const NODE: NodeId = NodeId(1);
 const CAPACITY: u64 = 32 << 20;
 
-struct Bench {
+struct CopyBench {
     pool: Vfs,
     workspace: Workspace,
     usages: NodeUsages,
     copies: Arc<InputCopies>,
 }
 
-impl Bench {
+impl CopyBench {
     /// A pool with both inputs; tasks see it at `/mnt`.
     async fn new() -> Self {
         let direct = PoolStorage { root: PathBuf::from("/mnt").into(), preloaded: None };
@@ -85,7 +85,7 @@ fn order() -> AttemptOrder {
 
 #[tokio::test]
 async fn attempts_share_one_copy_and_find_their_other_inputs_beside_it() {
-    let bench = Bench::new().await;
+    let bench = CopyBench::new().await;
     let ((first, one), (second, two)) = tokio::join!(bench.acquire(), bench.acquire());
     for order in [first, second] {
         assert_eq!(bench.arguments(&order), ["/mnt/n1/cache/data/a", "/mnt/n1/cache/data/b"]);
@@ -104,7 +104,7 @@ async fn attempts_share_one_copy_and_find_their_other_inputs_beside_it() {
 
 #[tokio::test]
 async fn a_source_that_has_changed_is_read_itself_until_there_is_a_new_copy() {
-    let bench = Bench::new().await;
+    let bench = CopyBench::new().await;
     let (_, used) = bench.acquire().await;
     bench.copies.release(used).await;
     bench.pool.write_file(b"data/a", &vec![8; 100_000]).await.expect("written");
@@ -131,7 +131,7 @@ async fn a_source_that_has_changed_is_read_itself_until_there_is_a_new_copy() {
 
 #[tokio::test]
 async fn a_node_that_gets_full_loses_its_copies_and_makes_none() {
-    let bench = Bench::new().await;
+    let bench = CopyBench::new().await;
     let (_, used) = bench.acquire().await;
     usages_of(&bench.usages, CAPACITY / 100 * 85);
     bench.copies.relieve();
@@ -151,7 +151,7 @@ async fn a_node_that_gets_full_loses_its_copies_and_makes_none() {
 
 #[tokio::test]
 async fn members_that_nobody_reads_any_more_lose_their_copies() {
-    let bench = Bench::new().await;
+    let bench = CopyBench::new().await;
     let (_, used) = bench.acquire().await;
     bench.copies.drop_data(&[A]);
     assert!(bench.exists("n1/cache/data/a").await, "an attempt uses it");
@@ -163,7 +163,7 @@ async fn members_that_nobody_reads_any_more_lose_their_copies() {
 async fn staged_attempts_have_copies_on_the_ram_disk_from_those_at_the_node() {
     let disk = tempfile::tempdir().expect("made");
     let staged = StagedStorage::new(disk.path().to_path_buf());
-    let bench = Bench::with_modes(StorageModes { staged: Some(staged), ..StorageModes::default() }).await;
+    let bench = CopyBench::with_modes(StorageModes { staged: Some(staged), ..StorageModes::default() }).await;
     let (order, used) = bench.acquire().await;
     assert!(order.inputs[0].copy.is_some() && order.inputs[1].copy.is_none());
     let at = |name: &str| disk.path().join(name).display().to_string();

@@ -27,7 +27,7 @@ use vfs::Vfs;
 /// Time in which an agent that lives answers: the plug-in tries its socket for 5 s.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// What agents have said.
+/// The answers of agents.
 #[derive(Debug, Default)]
 struct AgentAnswers {
     serving: BTreeMap<String, AgentReady>,

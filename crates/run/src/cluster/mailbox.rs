@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each side replaces its own letter and reads the other one's. A letter has everything that the
-//! other side may not know yet, so one that is never read, or read while it is replaced, is no loss.
+//! other side may not know yet, so one that is never read, or read while it is replaced, is no
+//! loss.
 
 use crate::workspace::copy::bytes_of;
 use serde::{Deserialize, Serialize};

@@ -216,7 +216,7 @@ pub enum FromAgent {
     },
     /// Answer to `Hello`, behind the outcomes that are not acknowledged.
     Serves {
-        /// What it told when it began to serve.
+        /// Its message when it began to serve.
         ready: Box<AgentReady>,
         /// The attempts that run.
         running: Vec<AttemptKey>,

@@ -14,7 +14,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// How an event loop has ended.
+/// The end of an event loop.
 #[derive(Debug)]
 pub struct LoopEnd {
     /// The workflow, as far as it has grown.

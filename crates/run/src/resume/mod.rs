@@ -7,7 +7,8 @@
 //! ```
 //!
 //! An embedded pool ends with its process, so of a run on one host only what was exported is left.
-//! The same is left when the pool of a run on a cluster is lost ([`settle_anew`]). With `--reuse`, results of another run stand in for tasks in the same way ([`Reuse`]).
+//! The same is left when the pool of a run on a cluster is lost ([`settle_anew`]). With `--reuse`,
+//! results of another run stand in for tasks in the same way ([`Reuse`]).
 //!
 //! A caller with a pool that lives adds what is there to the existing data.
 
@@ -38,7 +39,7 @@ use std::path::{Path, PathBuf};
 /// Upper bound of the changed inputs and programs that are listed.
 const LISTED_MAX: usize = 10;
 
-/// What a run takes over before it begins.
+/// The state that a run takes over before it begins.
 #[derive(Debug, Default)]
 pub struct TakenOver {
     /// What is not done again.
@@ -82,7 +83,7 @@ impl TakenOver {
     }
 }
 
-/// What is not done again of a run that was killed, and of whose pool these nodes live.
+/// The part that is not done again of a run that was killed, and of whose pool these nodes live.
 pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeId>) -> Settled {
     let is_done = |task| state.task(task).is_some_and(|trace| trace.phase == TaskPhase::Done);
     let lives = |attempt, node| {
@@ -111,7 +112,7 @@ pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeI
     }
 }
 
-/// What is not done again after the pool was lost in which only `before` was settled, by the report
+/// The part that is not done again after the pool was lost in which only `before` was settled, by the report
 /// so far.
 pub fn settle_anew(spec: &RunSpec, run: &RunReport, before: &Settled) -> Settled {
     let exported = |data: DataId| {
@@ -250,7 +251,8 @@ mod tests {
         }
     }
 
-    /// A run that was killed: task 0 was done at node 1 by its second attempt, task 1 ran at node 2.
+    /// A run that was killed: task 0 was done at node 1 by its second attempt, task 1 ran at node
+    /// 2.
     fn killed() -> JournalState {
         let workflow = JournalWorkflow { tasks: 3, data: 4, ..JournalWorkflow::default() };
         let mut state = JournalState::new(JournalHeader { workflow, ..JournalHeader::default() });

@@ -118,8 +118,8 @@ impl Drop for BackgroundRemover {
     }
 }
 
-/// Removes `place` below the pool's root with all its content, and the directory around it if that is
-/// then empty.
+/// Removes `place` below the pool's root with all its content, and the directory around it if that
+/// is then empty.
 pub async fn remove_from_pool(pool: &Vfs, place: &Path) -> Outcome<()> {
     match pool.remove_tree(bytes_of(place)).await {
         Err(Refusal::NotFound(_)) => return Ok(()),

@@ -144,8 +144,8 @@ pub async fn out_of_pool(base: &WorkspaceBase, place: &Path, host: PathBuf) -> R
     .await
 }
 
-/// Copies the file at `source` to `target`, both in the pool, without permission to write; returns the
-/// bytes copied. What was made is left there if that fails.
+/// Copies the file at `source` to `target`, both in the pool, without permission to write; returns
+/// the bytes copied. What was made is left there if that fails.
 pub async fn within_pool(base: &WorkspaceBase, source: &Path, target: &Path) -> Result<u64, WorkspaceError> {
     let from = PoolReader::open(&base.pool, source).await?;
     let to = base.create(target, from.mode & 0o555).await?;

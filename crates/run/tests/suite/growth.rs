@@ -72,7 +72,7 @@ impl PlanSource for Row {
         let parts = WorkflowGrowth { elements, tasks: vec![task(tool, script, at, at + 1)] };
         let is_last = self.added == self.length;
         let exports = is_last.then(|| (DataId(at + 1), self.out.clone())).into_iter().collect();
-        // What the task reads is read by no later one.
+        // No later task reads the input of this one.
         let sealed = if is_last { vec![DataId(at), DataId(at + 1)] } else { vec![DataId(at)] };
         Poll::Ready(PlanStep::Grow(PlanGrowth { parts, exports, sealed }))
     }
