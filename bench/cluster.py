@@ -28,6 +28,7 @@ from dask_clusters import DaskCluster, dask_cluster  # noqa: E402
 
 POLICIES = ("fifo", "algorithm1", "locality")
 TASKS = 2000
+RUN_SECONDS_MAX = 600
 # Rate of a host's link for the makespan.
 LINK = "480mbit"
 
@@ -115,6 +116,7 @@ def new_cluster(binary: Path, stack: ExitStack, workers: dict[int, int], count: 
     net = stack.enter_context(hosts.network(folder, count))
     cluster = stack.enter_context(dask_cluster(binary, folder, net, workers))
     cluster.tools.write_text(TOOLS)
+    cluster.memory, cluster.seconds_max = "1GiB", RUN_SECONDS_MAX
     return cluster
 
 
@@ -163,7 +165,7 @@ def by_policy(binary: Path, rounds: int, script: str, what: str, link: str | Non
         for _ in range(rounds):
             for policy in POLICIES:
                 before = sent_bytes(cluster, workers)
-                spans[policy].append(run(cluster, "--workers", "4", "--policy", policy, "--memory", "1GiB"))
+                spans[policy].append(run(cluster, "--workers", "4", "--policy", policy))
                 moved[policy].append(sent_bytes(cluster, workers) - before)
         median = {policy: statistics.median(moved[policy]) for policy in POLICIES}
         span = {policy: statistics.median(spans[policy]) for policy in POLICIES}

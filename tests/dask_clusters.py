@@ -63,6 +63,8 @@ class DaskCluster:
         (self.data / "in.txt").write_text("tide\n")
         self.tools.write_text(TOOLS)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Memory of each node, and the time limit of a run.
+        self.memory, self.seconds_max = "64MiB", SECONDS_MAX
 
     @property
     def address(self) -> str:
@@ -112,7 +114,7 @@ class DaskCluster:
 
     def arguments(self, *flags: str, on: bool = True) -> list[str]:
         """The command line of a run."""
-        cluster = ["--on", self.address, "--memory", "64MiB"] if on else []
+        cluster = ["--on", self.address, "--memory", self.memory] if on else []
         fixed = [self.workflow, "--data", self.data, "--tools", self.tools, "--out", self.out, "--report", self.report]
         return [str(word) for word in (self.binary, "run", *fixed, *cluster, *flags)]
 
@@ -121,7 +123,7 @@ class DaskCluster:
         shutil.rmtree(self.report, ignore_errors=True)
         command = self.net.inside(self.scheduler_host, *self.arguments(*flags, on=on))
         environment = self.environment(self.scheduler_host, extra)
-        return subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+        return subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=self.seconds_max, check=False)
 
     def start(self, *flags: str) -> subprocess.Popen[str]:
         """Starts a run in the background that prints events."""

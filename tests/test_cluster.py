@@ -9,7 +9,7 @@ from pathlib import Path
 import hosts
 import jsonschema
 import pytest
-from dask_clusters import DaskCluster, dask_cluster
+from dask_clusters import TOOLS, DaskCluster, dask_cluster
 from example_runs import ROOT
 
 pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
@@ -58,6 +58,20 @@ def test_copies_run_where_what_they_copy_was_made(cluster: DaskCluster) -> None:
     pairs = [(node_of[f"A[{k}]"], node_of[f"B[{k}]"]) for k in range(6)]
     assert sum(made == copied for made, copied in pairs) >= 5, pairs
     assert report["totals"]["reads"]["local"] > report["totals"]["reads"]["remote"] > 0
+
+
+def test_short_tasks_are_sent_ahead_and_no_more_run_at_once_than_a_host_has_threads(cluster: DaskCluster) -> None:
+    # Each takes one of the two places of its host while it runs.
+    take = "d=$XDG_RUNTIME_DIR/place; mkdir $d.1 2> /dev/null && exec rmdir $d.1; mkdir $d.2 && exec rmdir $d.2"
+    cluster.tools.write_text(f'version = 1\n[tools.take]\ncommand = ["sh", "-c", "{take}"]\n')
+    cluster.script("for (var k = 0; k < 400; k++) { take({}); }")
+    done = cluster.run("--workers", "2")
+    cluster.tools.write_text(TOOLS)
+    assert done.returncode == 0, done.stderr
+    report = cluster.run_json
+    assert {task["attempts"] for task in report["tasks"]} == {1}
+    assert {task["slot"] for task in report["tasks"]} == {0, 1, 2, 3}, "the report shows threads"
+    assert (cluster.report / "journal.jsonl").read_text().count('"reason":"sent-ahead"') > 100
 
 
 def test_the_report_of_a_cluster_follows_its_schema(cluster: DaskCluster) -> None:

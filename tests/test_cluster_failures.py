@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hosts
 import pytest
-from dask_clusters import DaskCluster, dask_cluster, next_event, next_warning
+from dask_clusters import TOOLS, DaskCluster, dask_cluster, next_event, next_warning
 from waiting import wait_for
 
 pytestmark = pytest.mark.skipif(hosts.unsupported_reason() is not None, reason=str(hosts.unsupported_reason()))
@@ -147,6 +147,25 @@ def test_a_host_that_gets_workers_again_gets_tasks_again(cluster: DaskCluster) -
     assert all(task["attempts"] == 1 for task in tasks)
     slots = {node["name"]: node["slots"] for node in cluster.run_json["nodes"]}
     assert slots == {cluster.net.address(1): 3, cluster.net.address(2): 2}, "no new agent was needed"
+
+
+def test_a_run_that_waits_for_a_larger_host_says_so(cluster: DaskCluster) -> None:
+    cluster.tools.write_text(
+        TOOLS
+        + '\n[tools.wide]\ncommand = ["cat", "{from}"]\nstdout = "{to}"\ninputs.from = { array = "args" }\noutputs.to = { extension = ".txt" }\ncpus = 2\n'
+    )
+    cluster.workflow.write_text(cluster.workflow.read_text().replace("join(", "wide("))
+    run = started(cluster)
+    for host in (1, 2):
+        cluster.kill(f"w{host}")
+        next_warning(run, f"{cluster.net.address(host)} has no Dask worker any more")
+        cluster.start_worker(f"narrow{host}", host, 1)
+    (cluster.folder / "go").touch()
+    why = next_warning(run, "nothing runs")
+    assert "wide needs 2 processors, more than any host that is left has; it waits for one to join" in why
+    cluster.start_worker("more", 2, 1)
+    finish(cluster, run)
+    assert why in cluster.run_json["warnings"]
 
 
 def retire(cluster: DaskCluster, host: int) -> None:

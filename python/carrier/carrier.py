@@ -51,6 +51,8 @@ SOCKET_SECONDS_MAX, SOCKET_RETRY_SECONDS = 5.0, 0.2
 CALL_SECONDS_MAX, SAY_SECONDS_MAX, CLOSE_SECONDS_MAX = 30.0, 600.0, 5.0
 # Looks at the workers; those that are new together are waited for, and told in one message.
 WATCH_SECONDS, NEW_WORKERS_SECONDS, RECONNECT_SECONDS = 0.5, 1.0, 1.0
+# The last line of an agent, which serves no more.
+OVER = '"over"'
 # Values of JSON, and objects of Dask, which has few types.
 Value = Any
 
@@ -514,7 +516,10 @@ class Carrier:
                 if not batch.left:
                     self.ended.setdefault(batch.worker.address, []).append(batch.task)
         if "text" in event:
-            self.tell("lines", {"host": host, "lines": event["text"].split("\n")})
+            lines = event["text"].split("\n")
+            if OVER in lines:
+                self.sockets.pop(host, None)
+            self.tell("lines", {"host": host, "lines": lines})
         elif worker is not None and self.sockets.get(host) == event["socket"]:
             worker.gone = True
             # The agent is gone if all workers of its host have lost it.

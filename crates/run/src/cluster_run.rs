@@ -276,6 +276,7 @@ fn scheduler(spec: &RunSpec) -> Scheduler {
         fail_fast: spec.fail_fast,
         policy: spec.policy,
         stragglers: spec.stragglers,
+        sends_ahead: true,
         grows: spec.flow.grows(),
         ..SchedulerOptions::default()
     };

@@ -14,6 +14,7 @@ mod copies;
 mod exports;
 mod growth;
 mod losses;
+mod stalls;
 
 pub use exports::ExportPlan;
 pub use growth::PlanGrower;
@@ -28,7 +29,7 @@ use crate::failure_text;
 use crate::keep_failed::{KeepFailed, RerunScript};
 use crate::layout::{AttemptPlace, RunLayout};
 use crate::machine::MachineMeter;
-use crate::order::AttemptOrder;
+use crate::order::{AttemptOrder, AttemptTurn};
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::recorder::{EndedAttempt, Recorder, StartDetails};
 use crate::resume::Settled;
@@ -42,6 +43,7 @@ use sched::{
     AttemptId, FailureCause, PlaceId, Scheduler, SchedulerCommand, SchedulerEvent, StartReason, TaskExplanation,
     WorkerId,
 };
+use stalls::StallWatch;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -114,6 +116,7 @@ pub struct EventLoop<'a> {
     eta: EtaEstimator,
     meter: Option<MachineMeter>,
     commands: Vec<SchedulerCommand>,
+    stall: StallWatch,
     ended: bool,
     /// Why the pool is lost.
     lost: Option<String>,
@@ -155,6 +158,7 @@ impl<'a> EventLoop<'a> {
             eta,
             meter,
             commands: Vec::new(),
+            stall: StallWatch::default(),
             ended: false,
             lost: None,
         }
@@ -234,7 +238,9 @@ impl<'a> EventLoop<'a> {
 
     fn execute(&mut self, command: SchedulerCommand) {
         match command {
-            SchedulerCommand::Start { task, worker, slot, attempt } => self.launch(task, (worker, slot.0), attempt),
+            SchedulerCommand::Start { task, worker, slot, attempt, ahead } => {
+                self.launch(task, (worker, slot.0), (attempt, ahead));
+            }
             SchedulerCommand::Stop { task, attempt } => {
                 if let Some(running) = self.running.get_mut(&AttemptId { task, attempt }) {
                     running.superseded = !self.cancel.is_cancelled();
@@ -255,7 +261,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), attempt: u32) {
+    fn launch(&mut self, task: TaskId, (worker, slot): (WorkerId, u32), (attempt, ahead): (u32, bool)) {
         let is_elsewhere = self.elsewhere.remove(&task);
         let node = match self.context.settled.running.remove(&task) {
             Some(place) if place.attempt == attempt => place.node,
@@ -270,6 +276,8 @@ impl<'a> EventLoop<'a> {
         (self.on_event)(&RunEvent::TaskStarted { task, tool, attempt });
         let mut order = self.order(task, place);
         self.mark_shared(worker, &mut order);
+        let slots = self.scheduler.resources(worker).map_or(0, |resources| resources.machine().slots);
+        order.turn = AttemptTurn { slots, waits: ahead, ..order.turn };
         self.executor.start(worker, order);
     }
 
@@ -362,6 +370,8 @@ impl<'a> EventLoop<'a> {
                     files.set_writer(task, place);
                 }
                 self.on_outputs(id, &made, place.node);
+                let ms = u64::try_from(attempt.outcome.ran.as_millis()).unwrap_or(u64::MAX);
+                self.send_event(SchedulerEvent::Ran { attempt: id, ms });
                 self.send_event(SchedulerEvent::Done(id));
                 self.tell_source(task, true);
             }
@@ -464,6 +474,7 @@ impl<'a> EventLoop<'a> {
         self.executor.tick();
         self.release_held();
         self.send_event(SchedulerEvent::Tick);
+        self.warn_of_stall();
         if let Some(text) = self.recorder.journal.take_warning() {
             self.warn(text);
         }

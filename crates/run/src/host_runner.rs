@@ -3,6 +3,7 @@
 use crate::attempt::{self, Environment, HostContext};
 use crate::cluster::InputCopies;
 use crate::host_copies::UnusedCopies;
+use crate::host_turns::HostTurns;
 use crate::order::AttemptOrder;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use base::ByteSize;
@@ -25,6 +26,7 @@ pub struct HostRunner {
     copies_max: u64,
     running: HashMap<AttemptKey, HostedAttempt>,
     attempts: JoinSet<AttemptOutcome>,
+    turns: HostTurns,
     /// Attempt that was stopped because the copies of running tasks took too much memory, and their
     /// bytes at that time. Set until the attempt has ended, for whatever reason.
     evicted: Option<(AttemptKey, ByteSize)>,
@@ -46,16 +48,25 @@ impl HostRunner {
             copies_max,
             running: HashMap::new(),
             attempts: JoinSet::new(),
+            turns: HostTurns::default(),
             evicted: None,
         }
     }
 
-    /// Starts an attempt in an environment. Must be called within a tokio runtime.
+    /// Starts an attempt in an environment, when its turn comes. Must be called within a tokio
+    /// runtime.
     pub fn start(&mut self, order: AttemptOrder, environment: Arc<Environment>) {
         let (order, stop) = (Arc::new(order), CancellationToken::new());
         let running = HostedAttempt { order: order.clone(), stop: stop.clone(), stopped: false };
         self.running.insert((order.task, order.attempt), running);
-        self.attempts.spawn(attempt::run(self.context.clone(), order, environment, stop));
+        let (turn, context) = (self.turns.take(order.turn), self.context.clone());
+        self.attempts.spawn(async move {
+            let _processors = tokio::select! {
+                processors = turn => processors,
+                () = stop.cancelled() => None,
+            };
+            attempt::run(context, order, environment, stop).await
+        });
     }
 
     /// Ends an attempt, if it still runs; its outcome follows.

@@ -50,6 +50,7 @@ mod export;
 mod failure_text;
 mod host_copies;
 mod host_runner;
+mod host_turns;
 mod keep_failed;
 mod layout;
 mod machine;

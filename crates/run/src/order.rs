@@ -51,6 +51,19 @@ pub struct AttemptOrder {
     pub memory: u64,
     /// The longest time that the process may run, in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// When it begins on its host.
+    pub turn: AttemptTurn,
+}
+
+/// When an attempt begins on its host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptTurn {
+    /// Processors that it takes.
+    pub cpus: u32,
+    /// Processors that the host has for all attempts.
+    pub slots: u32,
+    /// True if it waits until attempts that began before leave it processors; it was sent ahead.
+    pub waits: bool,
 }
 
 /// A member that an attempt reads.
@@ -121,6 +134,7 @@ impl AttemptOrder {
             outputs: flow.outputs(task).map(output).collect(),
             memory: tool.resources.memory,
             timeout_ms: tool.timeout_ms,
+            turn: AttemptTurn { cpus: tool.resources.cpus, ..AttemptTurn::default() },
         }
     }
 

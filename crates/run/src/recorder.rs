@@ -196,10 +196,12 @@ impl Recorder {
     /// Records where the attempt ran that counts.
     pub fn set_slot(&mut self, id: TaskId, (worker, slot): (WorkerId, u32)) {
         let index = self.nodes.get(&worker).copied();
-        let first = index.and_then(|index| self.run.nodes.get(index)).map_or(0, |node| node.first_slot);
+        let node = index.and_then(|index| self.run.nodes.get(index));
+        // An attempt that was sent ahead has a number above those of the host's processors.
+        let slot = node.map_or(slot, |node| node.first_slot + slot % node.slots.max(1));
         let node = index.and_then(|index| u32::try_from(index).ok());
         let task = self.task(id);
-        (task.slot, task.node, task.prepared_s) = (Some(first + slot), node, None);
+        (task.slot, task.node, task.prepared_s) = (Some(slot), node, None);
     }
 
     /// Records that a running attempt was lost with its worker.

@@ -192,8 +192,13 @@ mod tests {
         for task in [TaskId(0), TaskId(1)] {
             scheduler.on(SchedulerEvent::Done(AttemptId { task, attempt: 1 }), 1, &mut commands);
         }
-        let start =
-            |task| SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(0), attempt: 1 };
+        let start = |task| SchedulerCommand::Start {
+            task: TaskId(task),
+            worker: WorkerId(0),
+            slot: SlotId(0),
+            attempt: 1,
+            ahead: false,
+        };
         let dropped = SchedulerCommand::Drop { data: DataId(1) };
         assert_eq!(commands, [start(0), start(1), dropped, SchedulerCommand::Ended { done: 2, failed: 0 }]);
     }

@@ -1,5 +1,4 @@
-//! Thousands of random runs on workers that join, drain and are lost, checked by an oracle; and
-//! small scenarios of locations, losses and sealed data.
+//! Thousands of random runs on workers that join, drain and are lost, checked by an oracle.
 
 use crate::*;
 use base::SplitMix64;
@@ -21,6 +20,7 @@ struct WorkerModel {
 }
 
 /// A random run and its state.
+#[expect(clippy::struct_excessive_bools, reason = "each is a part of the state")]
 struct ClusterRun {
     random: SplitMix64,
     scheduler: Scheduler,
@@ -30,6 +30,10 @@ struct ClusterRun {
     workers: BTreeMap<WorkerId, WorkerModel>,
     next_worker: u32,
     running: BTreeMap<TaskId, (WorkerId, SlotId)>,
+    /// True if short tasks are sent ahead, and the number that waits at each worker.
+    sends_ahead: bool,
+    ahead: BTreeMap<WorkerId, u32>,
+    sent_ahead: u32,
     attempts: BTreeMap<TaskId, u32>,
     losses: BTreeMap<TaskId, u32>,
     done: BTreeSet<TaskId>,
@@ -45,8 +49,16 @@ struct ClusterRun {
 impl ClusterRun {
     fn new(seed: u64, policy: PolicyKind) -> Self {
         let mut random = SplitMix64::new(seed);
-        let tasks = (0..40).map(|id| random_task(id, &mut random)).collect();
-        let options = SchedulerOptions { policy, ..SchedulerOptions::default() };
+        let mut tasks: Vec<TaskSpec> = (0..40).map(|id| random_task(id, &mut random)).collect();
+        let sends_ahead = seed % 4 < 2;
+        if sends_ahead {
+            // Many are ready at once.
+            for task in &mut tasks {
+                (task.tool, task.memory) = (ToolId(0), task.memory / 8);
+                task.inputs.retain(|data| data.0 < GIVEN || data.0 % 4 == 0);
+            }
+        }
+        let options = SchedulerOptions { policy, sends_ahead, ..SchedulerOptions::default() };
         Self {
             random,
             scheduler: Scheduler::without_workers(options),
@@ -56,6 +68,9 @@ impl ClusterRun {
             workers: BTreeMap::new(),
             next_worker: 0,
             running: BTreeMap::new(),
+            sends_ahead,
+            ahead: BTreeMap::new(),
+            sent_ahead: 0,
             attempts: BTreeMap::new(),
             losses: BTreeMap::new(),
             done: BTreeSet::new(),
@@ -85,7 +100,12 @@ impl ClusterRun {
     fn obey(&mut self, command: SchedulerCommand) {
         assert!(!self.ended, "nothing comes after the end: {command:?}");
         match command {
-            SchedulerCommand::Start { task, worker, slot, attempt } => self.start(task, worker, slot, attempt),
+            SchedulerCommand::Start { task, worker, slot, attempt, ahead } => {
+                self.start(task, (worker, slot), ahead);
+                let attempts = self.attempts.entry(task).or_default();
+                *attempts += 1;
+                assert_eq!(*attempts, attempt);
+            }
             SchedulerCommand::Clean { .. } => assert_eq!(self.policy, PolicyKind::Algorithm1),
             SchedulerCommand::Retry { task, .. } => assert!(!self.has_ended(task)),
             SchedulerCommand::Failed { task, cause } => {
@@ -128,7 +148,7 @@ impl ClusterRun {
         })
     }
 
-    fn start(&mut self, task: TaskId, worker: WorkerId, slot: SlotId, attempt: u32) {
+    fn start(&mut self, task: TaskId, (worker, slot): (WorkerId, SlotId), ahead: bool) {
         let spec = &self.tasks[task.0 as usize];
         let model = &self.workers[&worker];
         assert!(!self.has_ended(task) && model.active, "{task:?} on {worker:?}");
@@ -142,14 +162,26 @@ impl ClusterRun {
         }
         assert!(spec.inputs.iter().all(|data| self.exists(*data) && !self.dropped.contains(data)));
         let running = || self.running.iter().filter(|(_, (other, _))| *other == worker);
-        assert!(slot.0 < model.capacity.slots && running().all(|(_, (_, lane))| *lane != slot), "a lane has one task");
+        assert!(running().all(|(_, (_, lane))| *lane != slot), "a lane has one task");
         let others = || running().map(|(task, _)| &self.tasks[task.0 as usize]);
-        assert!(others().map(|other| other.cpus.max(1)).sum::<u32>() + spec.cpus.max(1) <= model.capacity.slots);
+        let (busy, slots) = (others().map(|other| other.cpus.max(1)).sum::<u32>(), model.capacity.slots);
+        if ahead {
+            assert!(self.sends_ahead && busy >= slots && spec.cpus <= 1, "{task:?} is sent ahead to a busy worker");
+        } else {
+            assert!(busy + spec.cpus.max(1) <= slots && slot.0 < slots);
+            assert_eq!(self.ahead.get(&worker).copied().unwrap_or(0), 0, "those that wait there go first");
+        }
         assert!(others().map(|other| other.memory).sum::<u64>() + spec.memory <= model.capacity.memory);
         assert_eq!(self.running.insert(task, (worker, slot)), None);
-        let attempts = self.attempts.entry(task).or_default();
-        *attempts += 1;
-        assert_eq!(*attempts, attempt);
+        *self.ahead.entry(worker).or_default() += u32::from(ahead);
+        self.sent_ahead += u32::from(ahead);
+    }
+
+    /// Ends a running attempt: those that wait at its worker take its processors.
+    fn end(&mut self, task: TaskId) {
+        let (worker, _) = self.running.remove(&task).expect("it runs");
+        let waiting = self.ahead.entry(worker).or_default();
+        *waiting = waiting.saturating_sub(self.tasks[task.0 as usize].cpus.max(1));
     }
 
     fn exists(&self, data: DataId) -> bool {
@@ -183,14 +215,16 @@ impl ClusterRun {
         let attempt = AttemptId { task, attempt: self.attempts[&task] };
         let place = self.workers[&worker].place;
         if !succeeds {
-            self.running.remove(&task);
+            self.end(task);
             return self.send(SchedulerEvent::Failed { attempt, retry: true });
         }
         for data in self.tasks[task.0 as usize].outputs.clone() {
             let bytes = u64::from(self.below(1000));
             self.send(SchedulerEvent::Wrote { attempt, data, bytes, place: Some(place) });
         }
-        self.running.remove(&task);
+        let ms = u64::from(self.below(60));
+        self.send(SchedulerEvent::Ran { attempt, ms });
+        self.end(task);
         self.done.insert(task);
         self.send(SchedulerEvent::Done(attempt));
     }
@@ -204,7 +238,7 @@ impl ClusterRun {
         let lost: Vec<TaskId> =
             self.running.iter().filter(|(_, (other, _))| *other == worker).map(|(task, _)| *task).collect();
         for task in lost {
-            self.running.remove(&task);
+            self.end(task);
             *self.losses.entry(task).or_default() += 1;
         }
         self.send(SchedulerEvent::LostWorker(worker));
@@ -214,6 +248,10 @@ impl ClusterRun {
     fn resize_worker(&mut self, worker: WorkerId, slots: u32) {
         let Some(model) = self.workers.get_mut(&worker) else { return };
         if model.active || model.paused {
+            let running = self.running.iter().filter(|(_, (other, _))| *other == worker);
+            let busy: u32 = running.map(|(task, _)| self.tasks[task.0 as usize].cpus.max(1)).sum();
+            let waiting = self.ahead.entry(worker).or_default();
+            *waiting = busy.saturating_sub(slots).min(*waiting);
             (model.active, model.paused, model.capacity.slots) = (slots > 0, slots == 0, slots);
         }
         self.send(SchedulerEvent::ResizeWorker { worker, slots });
@@ -318,278 +356,12 @@ fn random_task(id: u32, random: &mut SplitMix64) -> TaskSpec {
 #[test]
 fn every_promise_holds_while_workers_come_and_go() {
     for policy in PolicyKind::ALL {
+        let mut sent_ahead = 0;
         for seed in 0..2000 {
-            ClusterRun::new(seed, policy).run();
+            let mut run = ClusterRun::new(seed, policy);
+            run.run();
+            sent_ahead += run.sent_ahead;
         }
+        assert!(sent_ahead > 500, "{policy}: {sent_ahead}");
     }
-}
-
-fn task(id: u32, inputs: &[u32], outputs: &[u32]) -> TaskSpec {
-    let data = |ids: &[u32]| ids.iter().copied().map(DataId).collect();
-    TaskSpec { inputs: data(inputs), outputs: data(outputs), ..TaskSpec::new(TaskId(id)) }
-}
-
-/// A begun scheduler; each call returns the commands of one event.
-struct Cluster(Scheduler);
-
-impl Cluster {
-    /// Workers of one processor, each at a place of its own.
-    fn new(policy: PolicyKind, workers: u32) -> Self {
-        let options = SchedulerOptions { policy, ..SchedulerOptions::default() };
-        let mut cluster = Self(Scheduler::without_workers(options));
-        (0..workers).for_each(|worker| cluster.add_worker(worker));
-        cluster.on(SchedulerEvent::Begin);
-        cluster
-    }
-
-    fn add_worker(&mut self, worker: u32) {
-        let capacity = MachineCapacity { slots: 1, memory: 0 };
-        self.on(SchedulerEvent::AddWorker { worker: WorkerId(worker), place: PlaceId(worker), capacity });
-    }
-
-    fn on(&mut self, event: SchedulerEvent) -> Vec<SchedulerCommand> {
-        let mut commands = Vec::new();
-        self.0.on(event, 0, &mut commands);
-        commands.retain(|command| !matches!(command, SchedulerCommand::Clean { .. }));
-        commands
-    }
-
-    fn add(&mut self, task: TaskSpec) -> Vec<SchedulerCommand> {
-        self.on(SchedulerEvent::Add(Box::new(task)))
-    }
-}
-
-/// The first attempt of a task.
-fn first(task: u32) -> AttemptId {
-    AttemptId { task: TaskId(task), attempt: 1 }
-}
-
-fn start(task: u32, worker: u32, attempt: u32) -> SchedulerCommand {
-    SchedulerCommand::Start { task: TaskId(task), worker: WorkerId(worker), slot: SlotId(0), attempt }
-}
-
-#[test]
-fn without_workers_tasks_wait() {
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 0);
-        assert_eq!(cluster.add(task(0, &[], &[])), []);
-        let waits = cluster.0.explain(TaskId(0), 0);
-        assert!(matches!(waits, Some(TaskExplanation::Ready { reason: WaitReason::NoWorker, .. })), "{waits:?}");
-        let capacity = MachineCapacity { slots: 1, memory: 0 };
-        let added = SchedulerEvent::AddWorker { worker: WorkerId(7), place: PlaceId(3), capacity };
-        assert_eq!(cluster.on(added), [start(0, 7, 1)]);
-        let mut early = Cluster::new(policy, 0);
-        early.add(TaskSpec { cpus: 2, ..task(0, &[], &[]) });
-        early.on(SchedulerEvent::Close);
-        early.add_worker(0);
-        let waits = early.0.explain(TaskId(0), 0);
-        assert!(matches!(waits, Some(TaskExplanation::Ready { reason: WaitReason::NoWorkerFits, .. })), "{waits:?}");
-        let wide = cluster.add(TaskSpec { cpus: 2, ..task(1, &[], &[]) });
-        assert!(matches!(wide[..], [SchedulerCommand::Rejected { reason: AddError::Cpus { demand: 2, .. }, .. }]));
-    }
-}
-
-#[test]
-fn a_lost_worker_counts_no_attempt_at_first() {
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 1);
-        cluster.add(task(0, &[], &[]));
-        cluster.on(SchedulerEvent::Close);
-        for worker in 0..=LOSSES_MAX {
-            cluster.add_worker(worker + 1);
-            let commands = cluster.on(SchedulerEvent::LostWorker(WorkerId(worker)));
-            if worker == LOSSES_MAX {
-                let cause = FailureCause::OwnAttempt;
-                assert_eq!(commands[0], SchedulerCommand::Failed { task: TaskId(0), cause }, "it has no retries");
-            } else {
-                let retry = SchedulerCommand::Retry { task: TaskId(0), left: 1 };
-                assert_eq!(commands, [retry, start(0, worker + 1, worker + 2)]);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_task_waits_for_its_location_and_fails_when_that_is_gone() {
-    let at = LocationTarget::Worker(WorkerId(0));
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 2);
-        let only_there = |id| TaskSpec { location: Some(Location { at, hard: true }), ..task(id, &[], &[]) };
-        assert_eq!(cluster.add(only_there(0)), [start(0, 0, 1)]);
-        assert_eq!(cluster.add(only_there(1)), [], "its worker is busy, and the other is not its own");
-        let waits = cluster.0.explain(TaskId(1), 0);
-        assert!(matches!(waits, Some(TaskExplanation::Ready { reason: WaitReason::LocationBusy, .. })), "{waits:?}");
-        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [start(1, 0, 1)]);
-        assert_eq!(cluster.add(only_there(2)), []);
-        let cause = FailureCause::NoSuchLocation { at };
-        let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause };
-        assert_eq!(cluster.on(SchedulerEvent::DrainWorker(WorkerId(0))), [failed(2)]);
-        assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [], "it was drained, not lost");
-        assert_eq!(cluster.add(only_there(3)), [failed(3)]);
-        let soft = TaskSpec { location: Some(Location { at, hard: false }), ..task(4, &[], &[]) };
-        assert_eq!(cluster.add(soft), [start(4, 1, 1)], "it prefers a worker that is gone");
-    }
-}
-
-#[test]
-fn a_worker_without_processors_gets_no_tasks_until_it_has_some_again() {
-    let at = LocationTarget::Worker(WorkerId(0));
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 1);
-        let resize = |slots| SchedulerEvent::ResizeWorker { worker: WorkerId(0), slots };
-        cluster.add(task(0, &[], &[]));
-        assert_eq!(cluster.on(resize(0)), [], "the task goes on");
-        assert_eq!(cluster.add(TaskSpec { location: Some(Location { at, hard: true }), ..task(1, &[], &[]) }), []);
-        assert_eq!(cluster.add(task(2, &[], &[])), []);
-        assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [], "it may have processors again");
-        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), []);
-        let mut started = cluster.on(resize(2));
-        started.sort_by_key(|command| matches!(command, SchedulerCommand::Start { task: TaskId(2), .. }));
-        assert!(
-            matches!(
-                started[..],
-                [SchedulerCommand::Start { task: TaskId(1), .. }, SchedulerCommand::Start { task: TaskId(2), .. },]
-            ),
-            "{started:?}"
-        );
-        assert_eq!(cluster.on(resize(1)), []);
-        assert_eq!(cluster.add(task(3, &[], &[])), []);
-        assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [], "one task runs on one processor");
-        assert!(matches!(cluster.on(SchedulerEvent::Done(first(2)))[..], [SchedulerCommand::Start { .. }]));
-    }
-}
-
-#[test]
-fn a_task_fails_that_no_worker_can_hold_when_no_more_will_join() {
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 1);
-        let capacity = MachineCapacity { slots: 2, memory: 0 };
-        cluster.on(SchedulerEvent::AddWorker { worker: WorkerId(1), place: PlaceId(1), capacity });
-        let wide = |id, inputs: &[u32]| TaskSpec { cpus: 2, ..task(id, inputs, &[id]) };
-        cluster.add(wide(0, &[]));
-        cluster.add(wide(1, &[]));
-        cluster.add(wide(2, &[0]));
-        cluster.on(SchedulerEvent::NoMoreWorkers);
-        let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause: FailureCause::NoWorker };
-        assert_eq!(cluster.on(SchedulerEvent::DrainWorker(WorkerId(1))), [failed(1)]);
-        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [failed(2)]);
-        let ended = SchedulerCommand::Ended { done: 1, failed: 2 };
-        assert_eq!(cluster.on(SchedulerEvent::Close).last(), Some(&ended));
-    }
-}
-
-#[test]
-fn a_task_fails_whose_location_will_never_exist() {
-    let targets = [
-        LocationTarget::Place(PlaceId(7)),
-        LocationTarget::Worker(WorkerId(7)),
-        LocationTarget::Slot(WorkerId(7), SlotId(0)),
-    ];
-    for (policy, at) in PolicyKind::ALL.into_iter().flat_map(|policy| targets.map(|at| (policy, at))) {
-        let mut cluster = Cluster::new(policy, 1);
-        let only_there =
-            |id, inputs: &[u32]| TaskSpec { location: Some(Location { at, hard: true }), ..task(id, inputs, &[id]) };
-        cluster.add(task(0, &[], &[0]));
-        assert_eq!(cluster.add(only_there(1, &[])), [], "its location may come");
-        assert_eq!(cluster.add(only_there(2, &[0])), []);
-        let failed = |id, cause| SchedulerCommand::Failed { task: TaskId(id), cause };
-        let missing = FailureCause::NoSuchLocation { at };
-        assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [failed(1, missing)]);
-        assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [failed(2, missing)]);
-        let input = FailureCause::Input { data: DataId(2), root: TaskId(2) };
-        assert_eq!(cluster.add(only_there(3, &[2])), [failed(3, input)]);
-        assert_eq!(cluster.add(only_there(4, &[])), [failed(4, missing)]);
-        let ended = SchedulerCommand::Ended { done: 1, failed: 4 };
-        assert_eq!(cluster.on(SchedulerEvent::Close)[1..], [ended]);
-    }
-}
-
-#[test]
-fn a_task_fails_whose_location_will_never_be_large_enough() {
-    let at = LocationTarget::Place(PlaceId(0));
-    let mut cluster = Cluster::new(PolicyKind::Locality, 1);
-    cluster.0.on(
-        SchedulerEvent::AddWorker {
-            worker: WorkerId(1),
-            place: PlaceId(1),
-            capacity: MachineCapacity { slots: 4, memory: 0 },
-        },
-        0,
-        &mut Vec::new(),
-    );
-    let wide = |id| TaskSpec { cpus: 2, location: Some(Location { at, hard: true }), ..task(id, &[], &[]) };
-    assert_eq!(cluster.add(wide(0)), [], "a larger worker may come");
-    let failed = |id| SchedulerCommand::Failed { task: TaskId(id), cause: FailureCause::NoSuchLocation { at } };
-    assert_eq!(cluster.on(SchedulerEvent::NoMoreWorkers), [failed(0)]);
-    assert_eq!(cluster.add(wide(1)), [failed(1)]);
-}
-
-#[test]
-fn a_soft_location_is_preferred_while_it_is_free() {
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 3);
-        let location = Some(Location { at: LocationTarget::Place(PlaceId(2)), hard: false });
-        let prefers = |id| TaskSpec { location, ..task(id, &[], &[]) };
-        assert_eq!(cluster.add(prefers(0)), [start(0, 2, 1)], "{policy}");
-        assert_eq!(cluster.add(prefers(1)), [start(1, 0, 1)], "{policy}: it does not wait");
-    }
-}
-
-#[test]
-fn higher_priorities_go_first() {
-    for policy in PolicyKind::ALL {
-        let mut cluster = Cluster::new(policy, 1);
-        cluster.add(task(0, &[], &[]));
-        for (id, priority) in [(1, 0), (2, 5), (3, -1), (4, 5)] {
-            cluster.add(TaskSpec { priority, ..task(id, &[], &[]) });
-        }
-        let mut ended = 0;
-        for next in [2, 4, 1, 3] {
-            assert_eq!(cluster.on(SchedulerEvent::Done(first(ended))), [start(next, 0, 1)], "{policy}");
-            ended = next;
-        }
-    }
-}
-
-#[test]
-fn a_wide_task_is_not_starved_by_narrow_ones_on_many_workers() {
-    for policy in PolicyKind::ALL {
-        let options = SchedulerOptions { policy, ..SchedulerOptions::default() };
-        let mut cluster = Cluster(Scheduler::without_workers(options));
-        for worker in 0..4 {
-            let capacity = MachineCapacity { slots: 2, memory: 0 };
-            cluster.on(SchedulerEvent::AddWorker { worker: WorkerId(worker), place: PlaceId(worker), capacity });
-        }
-        cluster.on(SchedulerEvent::Begin);
-        (0..8).for_each(|id| drop(cluster.add(task(id, &[], &[]))));
-        cluster.add(TaskSpec { cpus: 2, ..task(8, &[], &[]) });
-        (9..500).for_each(|id| drop(cluster.add(task(id, &[], &[]))));
-        let mut running: Vec<u32> = (0..8).collect();
-        for step in 0.. {
-            assert!(step < 2 * policy::OVERTAKES_MAX, "{policy}: the wide task starves");
-            let ended = running.remove(0);
-            let commands = cluster.on(SchedulerEvent::Done(first(ended)));
-            let started = |command: &SchedulerCommand| match command {
-                SchedulerCommand::Start { task, .. } => Some(task.0),
-                _ => None,
-            };
-            running.extend(commands.iter().filter_map(started));
-            if running.contains(&8) {
-                break;
-            }
-        }
-    }
-}
-
-#[test]
-fn sealed_data_is_dropped_before_the_workflow_is_closed() {
-    let mut cluster = Cluster::new(PolicyKind::Locality, 1);
-    cluster.add(task(0, &[], &[1]));
-    cluster.add(task(1, &[1], &[]));
-    assert_eq!(cluster.on(SchedulerEvent::Done(first(0))), [start(1, 0, 1)]);
-    assert_eq!(cluster.on(SchedulerEvent::Sealed(DataId(1))), []);
-    assert_eq!(cluster.on(SchedulerEvent::Done(first(1))), [SchedulerCommand::Drop { data: DataId(1) }]);
-    let reason = AddError::Sealed { data: DataId(1) };
-    assert_eq!(cluster.add(task(2, &[1], &[])), [SchedulerCommand::Rejected { task: TaskId(2), reason }]);
-    assert_eq!(reason.to_string(), "data 1 was sealed, so no further task can read it");
 }

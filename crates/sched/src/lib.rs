@@ -83,6 +83,8 @@ pub use space::PoolState;
 #[cfg(test)]
 mod algorithm1_test;
 #[cfg(test)]
+mod cluster_cases_test;
+#[cfg(test)]
 mod cluster_test;
 #[cfg(test)]
 mod lineage_test;

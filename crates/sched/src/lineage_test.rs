@@ -69,7 +69,7 @@ impl Harness {
 }
 
 fn start(task: u32, slot: u32, attempt: u32) -> SchedulerCommand {
-    Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(slot), attempt }
+    Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(slot), attempt, ahead: false }
 }
 
 fn again(task: u32) -> SchedulerCommand {
@@ -245,7 +245,7 @@ fn a_lost_worker_takes_data_and_readers_with_it() {
     assert_eq!(harness.done(0), [start(1, 0, 1)]);
     assert_eq!(harness.lost(1), []);
     let said = harness.on(SchedulerEvent::LostWorker(WorkerId(0)));
-    let elsewhere = Start { task: TaskId(0), worker: WorkerId(1), slot: SlotId(0), attempt: 2 };
+    let elsewhere = Start { task: TaskId(0), worker: WorkerId(1), slot: SlotId(0), attempt: 2, ahead: false };
     assert_eq!(said, [again(0), retry(1, 1), elsewhere]);
 }
 

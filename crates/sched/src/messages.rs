@@ -82,6 +82,7 @@ pub struct AttemptId {
 
 /// The user's options for the whole run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of the caller")]
 pub struct SchedulerOptions {
     /// If a task fails for good, no further task starts; running tasks may end.
     pub fail_fast: bool,
@@ -93,6 +94,9 @@ pub struct SchedulerOptions {
     /// Whether a task that runs much longer than others of its tool gets a second attempt at
     /// another place while processors are idle. The caller sends `Tick` from time to time.
     pub stragglers: bool,
+    /// Whether tasks of tools that are short are sent ahead to busy workers, which start them when
+    /// others end. The caller sends `Ran`.
+    pub sends_ahead: bool,
     /// Whether tasks are added after the beginning: the caller sends `Close` at last.
     pub grows: bool,
 }
@@ -112,6 +116,14 @@ pub enum SchedulerEvent {
     /// The attempt succeeded and the task's outputs exist. A `Wrote` event for each output comes
     /// before. Ignored if another attempt of the task succeeded before.
     Done(AttemptId),
+    /// The program of an attempt ran for this time, without what its start and messages took.
+    /// Comes with the end of the attempt, if at all.
+    Ran {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The time in ms.
+        ms: u64,
+    },
     /// A running attempt wrote this datum. Ignored if another attempt succeeded before.
     Wrote {
         /// The attempt, which is about to be done.
@@ -236,10 +248,13 @@ pub enum SchedulerCommand {
         worker: WorkerId,
         /// The lane of the worker it runs in: the smallest free number, unless the policy or the
         /// task's location names another. It is below `MachineCapacity::slots`, unless tasks that
-        /// wait for space lend their processors.
+        /// wait for space lend their processors, or it is sent ahead.
         slot: SlotId,
         /// The number of the attempt, from 1.
         attempt: u32,
+        /// True if it must wait at the worker until another attempt has ended there: those that run
+        /// take all its processors.
+        ahead: bool,
     },
     /// Remove the copies of data and tools that earlier tasks of this lane left and that `task`,
     /// which starts next, does not use. Only `PolicyKind::Algorithm1` sends it.

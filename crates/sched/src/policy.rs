@@ -126,11 +126,13 @@ pub enum StartReason {
     Straggler,
     /// It ran there before the run was resumed.
     Resumed,
+    /// It was sent ahead to a busy worker, since tasks of its tool are short.
+    SentAhead,
 }
 
 impl StartReason {
     /// All reasons.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::FirstInQueue,
         Self::HighestPriority,
         Self::MostBytesLocal,
@@ -143,6 +145,7 @@ impl StartReason {
         Self::Space,
         Self::Straggler,
         Self::Resumed,
+        Self::SentAhead,
     ];
 
     /// The name in journals.
@@ -160,6 +163,7 @@ impl StartReason {
             Self::Space => "space",
             Self::Straggler => "straggler",
             Self::Resumed => "resumed",
+            Self::SentAhead => "sent-ahead",
         }
     }
 
@@ -188,6 +192,7 @@ impl Display for StartReason {
             }
             Self::Straggler => "it is a second attempt: the first one takes much longer than others of its tool",
             Self::Resumed => "it ran there already when the run was resumed",
+            Self::SentAhead => "tasks of its tool are short, so it was sent ahead to wait there for a processor",
         })
     }
 }

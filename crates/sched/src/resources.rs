@@ -88,6 +88,9 @@ pub struct FreeResources {
     /// The number of processors that running tasks take beyond those of the machine. Tasks that
     /// wait for space lend them.
     lent: u32,
+    /// The number of processors of tasks that were sent ahead and wait. While it is not 0, none is
+    /// free.
+    ahead: u32,
     memory: u64,
     lanes: LaneSet,
 }
@@ -95,14 +98,18 @@ pub struct FreeResources {
 impl FreeResources {
     /// The resources of an idle machine.
     pub fn new(machine: MachineCapacity) -> Self {
-        Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, lanes: LaneSet::default() }
+        let (cpus, memory) = (machine.slots, machine.memory);
+        Self { machine, cpus, lent: 0, ahead: 0, memory, lanes: LaneSet::default() }
     }
 
-    /// Changes the number of processors. Running tasks that take more lend the rest to each other.
+    /// Changes the number of processors. Running tasks that take more lend the rest to each other;
+    /// tasks that were sent ahead take what is free.
     pub(crate) fn resize(&mut self, slots: u32) {
         let taken = self.machine.slots - self.cpus + self.lent;
         self.machine.slots = slots;
-        self.cpus = slots.saturating_sub(taken);
+        let free = slots.saturating_sub(taken);
+        let passed = self.ahead.min(free);
+        (self.cpus, self.ahead) = (free - passed, self.ahead - passed);
         self.lent = taken.saturating_sub(slots);
     }
 
@@ -142,6 +149,21 @@ impl FreeResources {
         self.lent
     }
 
+    /// The number of processors of tasks that wait at the worker for others to end.
+    pub(crate) fn ahead(&self) -> u32 {
+        self.ahead
+    }
+
+    /// Adds a free processor that a task which is sent ahead may take, until `withdraw`.
+    pub(crate) fn offer(&mut self) {
+        self.cpus += 1;
+    }
+
+    /// Removes the free processor that `offer` added.
+    pub(crate) fn withdraw(&mut self) {
+        self.cpus -= 1;
+    }
+
     /// The smallest free lane.
     pub(crate) fn first_lane(&self) -> SlotId {
         self.lanes.first_free()
@@ -160,6 +182,18 @@ impl FreeResources {
         self.lent += missing;
         assert!(self.lent <= self.machine.slots, "no more processors are lent than the machine has");
         self.cpus -= demand.cpus - missing;
+        self.occupy(demand, slot)
+    }
+
+    /// Takes the memory of a task that is sent ahead, and a lane, as [`FreeResources::acquire`]
+    /// does. Its processors are those of tasks that end.
+    pub(crate) fn acquire_ahead(&mut self, demand: Demand, slot: Option<SlotId>) -> SlotId {
+        assert!(demand.cpus > 0 && demand.memory <= self.memory, "a task is sent only where it fits");
+        self.ahead += demand.cpus;
+        self.occupy(demand, slot)
+    }
+
+    fn occupy(&mut self, demand: Demand, slot: Option<SlotId>) -> SlotId {
         self.memory -= demand.memory;
         let slot = slot.unwrap_or_else(|| self.first_lane());
         assert!(self.is_free_lane(slot), "a lane has one task");
@@ -167,11 +201,14 @@ impl FreeResources {
         slot
     }
 
-    /// Returns the resources of an ended task, first to the tasks that lent processors.
+    /// Returns the resources of an ended task: its processors first to tasks that were sent ahead,
+    /// then to tasks that lent some.
     pub(crate) fn release(&mut self, demand: Demand, slot: SlotId) {
-        let returned = self.lent.min(demand.cpus);
+        let passed = self.ahead.min(demand.cpus);
+        self.ahead -= passed;
+        let returned = self.lent.min(demand.cpus - passed);
         self.lent -= returned;
-        self.cpus += demand.cpus - returned;
+        self.cpus += demand.cpus - passed - returned;
         self.memory += demand.memory;
         self.lanes.free(slot);
         assert!(
@@ -252,6 +289,19 @@ mod tests {
         assert_eq!(resources.cpus(), 3, "one task runs");
         resources.release(one, slots[2]);
         assert_eq!(resources.cpus(), 4);
+    }
+
+    #[test]
+    fn a_task_that_was_sent_ahead_takes_the_processor_of_the_next_that_ends() {
+        let one = Demand { cpus: 1, memory: 4 };
+        let mut resources = FreeResources::new(MachineCapacity { slots: 1, memory: 10 });
+        let first = resources.acquire(one, None);
+        let second = resources.acquire_ahead(one, None);
+        assert_eq!((second, resources.ahead(), resources.memory()), (SlotId(1), 1, 2));
+        resources.release(one, first);
+        assert_eq!((resources.ahead(), resources.cpus()), (0, 0), "the second one runs");
+        resources.release(one, second);
+        assert_eq!((resources.cpus(), resources.memory()), (1, 10));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Asserted invariants: a task ends once; only running tasks report an end;
 //! something runs while there are unfinished tasks, unless workers are missing.
 
+mod ahead;
 mod cluster;
 mod failures;
 mod lineage;
@@ -24,6 +25,7 @@ use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use ahead::ShortTools;
 pub use cluster::LOSSES_MAX;
 pub use restore::RestoredData;
 use stragglers::Stragglers;
@@ -81,6 +83,7 @@ pub struct Scheduler {
     workers: Workers,
     locations: Locations,
     durations: ToolDurations,
+    short_tools: ShortTools,
     options: SchedulerOptions,
     counts: TaskCounts,
     begun: bool,
@@ -129,6 +132,7 @@ impl Scheduler {
             workers: Workers::default(),
             locations: Locations::default(),
             durations: ToolDurations::default(),
+            short_tools: ShortTools::default(),
             options,
             counts: TaskCounts::default(),
             begun: false,
@@ -189,6 +193,7 @@ impl Scheduler {
             SchedulerEvent::Close => self.close(context),
             SchedulerEvent::Tick => {}
             SchedulerEvent::Done(attempt) => self.on_attempt_done(attempt, context),
+            SchedulerEvent::Ran { attempt, ms } => self.on_ran(attempt, ms),
             SchedulerEvent::Wrote { attempt, data, bytes, place } => {
                 if !self.stragglers.is_stopped(attempt) {
                     self.on_wrote(data, bytes, place);
@@ -518,8 +523,9 @@ impl Scheduler {
             self.offer(task, None);
         }
         self.propagate_failures(context);
-        while let Some((assignment, chosen)) = self.choose(context.now_ms) {
-            self.start(assignment, chosen, context);
+        while let Some((assignment, start)) = self.choose(context.now_ms).or_else(|| self.choose_ahead(context.now_ms))
+        {
+            self.start(assignment, start, context);
         }
     }
 

@@ -56,7 +56,7 @@ impl Harness {
 }
 
 fn start(task: u32, slot: u32, attempt: u32) -> SchedulerCommand {
-    Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(slot), attempt }
+    Start { task: TaskId(task), worker: WorkerId(0), slot: SlotId(slot), attempt, ahead: false }
 }
 
 fn drop_of(data: u32) -> SchedulerCommand {

@@ -408,7 +408,7 @@ impl SpaceRules {
     }
 
     /// Returns whether more than half of the pool is used, or will be by the running tasks.
-    fn is_crowded(&self) -> bool {
+    pub fn is_crowded(&self) -> bool {
         self.pool.used + self.yet_to_write() > self.pool.capacity / 2 && self.pool.capacity > 0
     }
 

@@ -11,7 +11,7 @@ fn id(task: u32, attempt: u32) -> AttemptId {
 }
 
 fn start(task: u32, worker: u32, attempt: u32) -> SchedulerCommand {
-    Start { task: TaskId(task), worker: WorkerId(worker), slot: SlotId(0), attempt }
+    Start { task: TaskId(task), worker: WorkerId(worker), slot: SlotId(0), attempt, ahead: false }
 }
 
 fn stop(task: u32, attempt: u32) -> SchedulerCommand {
@@ -281,7 +281,7 @@ impl StragglerRun {
     fn obey(&mut self, command: SchedulerCommand) {
         assert!(!self.ended, "nothing comes after the end: {command:?}");
         match command {
-            Start { task, worker, slot, attempt } => self.start(AttemptId { task, attempt }, worker, slot),
+            Start { task, worker, slot, attempt, .. } => self.start(AttemptId { task, attempt }, worker, slot),
             Stop { task, attempt } => {
                 assert!(self.done.contains(&task));
                 let model = self.running.get_mut(&AttemptId { task, attempt }).expect("it runs");

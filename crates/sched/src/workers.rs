@@ -7,6 +7,7 @@
 //! one that can hold a task is always found: of those with equal processors the one with most free
 //! memory is the first.
 
+mod ahead;
 mod free_index;
 mod membership;
 
@@ -121,6 +122,8 @@ pub struct Workers {
     running: u32,
     /// The capacity with most processors (then memory) of an active worker.
     largest: Option<MachineCapacity>,
+    /// The active workers, that with the fewest processors of tasks which were sent ahead first.
+    by_ahead: BTreeSet<(u32, WorkerId)>,
     /// The processors of all active workers.
     slots: u32,
     /// The processors that tasks lend in all.
@@ -410,12 +413,24 @@ impl Workers {
         attempt: AttemptId,
         (worker, slot): (WorkerId, Option<SlotId>),
         demand: Demand,
+        times: (u64, Option<u64>),
+    ) -> SlotId {
+        self.start_by(FreeResources::acquire, attempt, (worker, slot), demand, times)
+    }
+
+    /// Starts an attempt by the way in which it takes resources.
+    fn start_by(
+        &mut self,
+        acquire: impl FnOnce(&mut FreeResources, Demand, Option<SlotId>) -> SlotId,
+        attempt: AttemptId,
+        (worker, slot): (WorkerId, Option<SlotId>),
+        demand: Demand,
         (now_ms, expected_ms): (u64, Option<u64>),
     ) -> SlotId {
         let entry = self.worker_mut(worker);
         assert!(entry.state == WorkerState::Active, "tasks start on active workers");
         let (at, lent, free) = (entry.place_at, entry.resources.lent(), entry.resources.cpus());
-        let slot = entry.resources.acquire(demand, slot);
+        let slot = acquire(&mut entry.resources, demand, slot);
         let lent = entry.resources.lent() - lent;
         let expected_end_ms = now_ms.saturating_add(expected_ms.unwrap_or(0));
         let lane = slot.0 as usize;
@@ -437,8 +452,10 @@ impl Workers {
         let running = entry.lanes.get_mut(slot.0 as usize).and_then(Option::take);
         let RunningTask { attempt, demand, since_ms, expected_end_ms } = running.expect("an attempt runs there");
         let (at, lent, free) = (entry.place_at, entry.resources.lent(), entry.resources.cpus());
+        let ahead = entry.resources.ahead();
         entry.resources.release(demand, slot);
         let returned = lent - entry.resources.lent();
+        self.update_ahead(worker, ahead);
         self.running -= 1;
         self.lent -= returned;
         self.places[at].ends.remove(&(expected_end_ms, since_ms, attempt));

@@ -32,16 +32,20 @@ use mount::{PoolRegistration, RuntimeDir};
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::Sleep;
 use vfs::Vfs;
 
 /// Interval between two letters to an agent that should end.
 const LETTER_INTERVAL: Duration = Duration::from_millis(500);
 /// Time that agents which start while the run ends get to be there.
 const START_WAIT: Duration = Duration::from_secs(5);
+/// The longest time that orders which are sent ahead wait for more.
+const COLLECT_MAX: Duration = Duration::from_millis(20);
 /// First place of hosts without a node; nodes have the numbers below.
 const NODELESS: u32 = 1 << 16;
 
@@ -66,6 +70,8 @@ pub struct ClusterExecutor {
     starting: usize,
     /// Letters that are exchanged now, with the lines of the agents'.
     exchanging: JoinSet<(WorkerId, Mailbox, Vec<String>)>,
+    /// Ends the wait of orders that are sent ahead; `None` while none wait.
+    collecting: Option<Pin<Box<Sleep>>>,
     events: VecDeque<ExecutorEvent>,
     /// Attempts of an earlier process of the run that may go on, until they are started.
     adopted: HashSet<AttemptKey>,
@@ -111,6 +117,7 @@ impl ClusterExecutor {
             joined: unbounded_channel(),
             starting: 0,
             exchanging: JoinSet::new(),
+            collecting: None,
             events: VecDeque::new(),
             adopted: HashSet::new(),
             lease,
@@ -185,7 +192,9 @@ impl ClusterExecutor {
             FromCarrier::Lines { host, lines } => lines.iter().for_each(|text| self.on_line(&host, text)),
             FromCarrier::Undelivered { host, keys, why } => {
                 tracing::info!("{host}: orders {} are sent again: {why}", keys.join(", "));
-                self.send_again(&host, &keys);
+                if let Some(host) = self.hosts.values_mut().find(|other| other.name == host) {
+                    host.send_again(&keys);
+                }
             }
             FromCarrier::Cut { why } => {
                 self.connection = DaskConnection::Cut;
@@ -334,8 +343,7 @@ impl ClusterExecutor {
                 }
                 let unknown = host.running.iter().filter(|(_, order)| order.since.elapsed() > RESEND_AFTER);
                 let keys: Vec<String> = unknown.map(|(key, _)| key_text(*key)).collect();
-                let name = host.name.clone();
-                self.send_again(&name, &keys);
+                host.send_again(&keys);
             }
             FromAgent::Copies(copies) => {
                 let place = host.place;
@@ -348,34 +356,27 @@ impl ClusterExecutor {
         }
     }
 
-    /// Sends orders again. An agent that knows them already ignores that.
-    fn send_again(&mut self, name: &str, keys: &[String]) {
-        let Some(worker) = self.worker_at(name) else { return };
-        let host = self.hosts.get_mut(&worker).expect("it was just found");
-        let again = host.running.keys().copied().filter(|key| keys.contains(&key_text(*key)));
-        let again: Vec<AttemptKey> = again.filter(|key| !host.to_send.contains(key)).collect();
-        host.to_send.extend(again);
-    }
-
-    /// Sends the orders that were made since the last call, one batch for each host.
-    fn flush(&mut self) {
+    /// Sends the orders that were made since the last call, one batch for each host. Those that were
+    /// sent ahead may wait for more, `at_most` this long.
+    fn flush(&mut self, at_most: Duration) {
         let handle = self.carrier.handle.clone();
         for host in self.hosts.values_mut() {
-            let now = Instant::now();
-            let (mut lines, mut keys) = (Vec::new(), Vec::new());
-            if host.threads == 0 {
-                // Those that its agent does not know go through the pool.
-                host.to_send.clear();
-            }
-            for key in std::mem::take(&mut host.to_send) {
-                let Some(order) = host.running.get_mut(&key) else { continue };
-                order.since = now;
-                lines.push(order.line.clone());
-                keys.push(key_text(key));
-            }
-            if !lines.is_empty() {
+            if let Some((lines, keys)) = host.take_batch(at_most) {
                 handle.send(ToCarrier::Orders { host: host.name.clone(), lines, keys });
             }
+        }
+    }
+
+    /// Sends orders that have waited long enough.
+    fn poll_collecting(&mut self, context: &mut Context) {
+        if self.hosts.values().all(|host| host.to_send.is_empty()) {
+            self.collecting = None;
+            return;
+        }
+        let wait = self.collecting.get_or_insert_with(|| Box::pin(tokio::time::sleep(COLLECT_MAX)));
+        if wait.as_mut().poll(context).is_ready() {
+            self.collecting = None;
+            self.flush(Duration::ZERO);
         }
     }
 
@@ -547,13 +548,14 @@ impl Executor for ClusterExecutor {
             return;
         }
         let Some(host) = self.hosts.get_mut(&worker) else { return };
+        let waits = order.turn.waits;
         let line = line(&ToAgent::Order(Box::new(order)));
-        host.running.insert(key, RunningOrder { line, since: Instant::now() });
+        host.running.insert(key, RunningOrder { line, waits, since: Instant::now() });
         host.to_send.push(key);
     }
 
     fn stop(&mut self, worker: WorkerId, task: TaskId, attempt: u32) {
-        self.flush();
+        self.flush(Duration::ZERO);
         if let Some(host) = self.hosts.get_mut(&worker) {
             host.stopped.insert((task, attempt));
             let lines = vec![line(&ToAgent::Stop((task, attempt)))];
@@ -571,8 +573,9 @@ impl Executor for ClusterExecutor {
     }
 
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent> {
-        self.flush();
+        self.flush(COLLECT_MAX);
         self.poll_sources(context);
+        self.poll_collecting(context);
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 

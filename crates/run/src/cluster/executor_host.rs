@@ -1,7 +1,7 @@
 //! A host of a cluster as the executor knows it.
 
 use super::mailbox::Mailbox;
-use super::messages::{ToAgent, line};
+use super::messages::{ToAgent, key_text, line};
 use crate::host_runner::AttemptKey;
 use sched::PlaceId;
 use std::collections::{HashMap, HashSet};
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Time after which an order that its agent does not know is sent again.
 pub const RESEND_AFTER: Duration = Duration::from_secs(4);
+/// Number of orders sent ahead for each thread of a host that make a batch.
+const BATCH_PER_THREAD: usize = 8;
 
 /// A host as the executor knows it.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub struct ExecutorHost {
     pub running: HashMap<AttemptKey, RunningOrder>,
     /// Attempts that were stopped.
     pub stopped: HashSet<AttemptKey>,
-    /// Orders that wait for the end of the current decision.
+    /// Orders that wait for the end of the current decision, or for more that are sent ahead.
     pub to_send: Vec<AttemptKey>,
     /// Time of the last line of its agent.
     pub last_heard: Instant,
@@ -39,6 +41,38 @@ pub struct ExecutorHost {
 }
 
 impl ExecutorHost {
+    /// The lines and keys of the orders that are due. If all of them are sent ahead, more may join
+    /// them until the oldest has waited `at_most` this long, so that a message carries many.
+    pub fn take_batch(&mut self, at_most: Duration) -> Option<(Vec<String>, Vec<String>)> {
+        if self.threads == 0 {
+            // Those that its agent does not know go through the pool.
+            self.to_send.clear();
+        }
+        self.to_send.retain(|key| self.running.contains_key(key));
+        let is_full = self.to_send.len() >= BATCH_PER_THREAD * self.threads as usize;
+        let mut orders = self.to_send.iter().filter_map(|key| self.running.get(key));
+        if !is_full && orders.all(|order| order.waits && order.since.elapsed() < at_most) {
+            return None;
+        }
+        let now = Instant::now();
+        let (mut lines, mut keys) = (Vec::new(), Vec::new());
+        for key in std::mem::take(&mut self.to_send) {
+            let Some(order) = self.running.get_mut(&key) else { continue };
+            order.since = now;
+            lines.push(order.line.clone());
+            keys.push(key_text(key));
+        }
+        (!lines.is_empty()).then_some((lines, keys))
+    }
+
+    /// Lets the orders with these keys be sent again, if they have not ended. An agent that knows
+    /// them already ignores that.
+    pub fn send_again(&mut self, keys: &[String]) {
+        let again = self.running.keys().copied().filter(|key| keys.contains(&key_text(*key)));
+        let again: Vec<AttemptKey> = again.filter(|key| !self.to_send.contains(key)).collect();
+        self.to_send.extend(again);
+    }
+
     /// All that its agent may not know yet. Outcomes are acknowledged if the run has taken them.
     pub fn letter(&self, ends: bool, is_taken: bool) -> Vec<String> {
         let unknown = self.running.values().filter(|order| order.since.elapsed() > RESEND_AFTER);
@@ -55,6 +89,8 @@ impl ExecutorHost {
 pub struct RunningOrder {
     /// The order as a line.
     pub line: String,
+    /// True if it was sent ahead.
+    pub waits: bool,
     /// Time at which it was sent, or at which its agent said last that it runs.
     pub since: Instant,
 }
@@ -62,6 +98,6 @@ pub struct RunningOrder {
 impl RunningOrder {
     /// The order of an attempt that goes on since an earlier process of the run.
     pub fn adopted() -> Self {
-        Self { line: String::new(), since: Instant::now() }
+        Self { line: String::new(), waits: false, since: Instant::now() }
     }
 }

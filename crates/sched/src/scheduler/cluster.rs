@@ -15,6 +15,17 @@ use flow::{DataId, TaskId};
 /// host).
 pub const LOSSES_MAX: u32 = 3;
 
+/// The way in which a task starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StartKind {
+    /// The policy chose it.
+    Policy,
+    /// The policy chose it, to be sent ahead to a busy worker.
+    Ahead,
+    /// It starts for another reason.
+    Other,
+}
+
 impl Scheduler {
     pub(super) fn on_add_worker(&mut self, worker: WorkerId, place: PlaceId, capacity: MachineCapacity) {
         self.workers.add(worker, place, capacity);
@@ -169,19 +180,20 @@ impl Scheduler {
         ClusterView { workers, space, durations, bandwidth: self.options.bandwidth, now_ms }
     }
 
-    /// The task that starts next, and whether the policy chose it.
-    pub(super) fn choose(&mut self, now_ms: u64) -> Option<(Assignment, bool)> {
+    /// The task that starts next.
+    pub(super) fn choose(&mut self, now_ms: u64) -> Option<(Assignment, StartKind)> {
         let Self { table, workers, durations, space, .. } = self;
         let bandwidth = self.options.bandwidth;
         let preferred = self.policy.choose(&ClusterView { workers, space, durations, bandwidth, now_ms });
         let policy = self.policy.as_ref();
         let context = SpaceContext { table, policy, workers, durations, bandwidth, now_ms };
         let chosen = self.space.choose(preferred, &context)?;
-        Some((chosen, preferred.is_some_and(|preferred| preferred.task == chosen.task)))
+        let is_preferred = preferred.is_some_and(|preferred| preferred.task == chosen.task);
+        Some((chosen, if is_preferred { StartKind::Policy } else { StartKind::Other }))
     }
 
     /// Starts a task on a worker.
-    pub(super) fn start(&mut self, assignment: Assignment, chosen: bool, context: &mut EventContext) {
+    pub(super) fn start(&mut self, assignment: Assignment, kind: StartKind, context: &mut EventContext) {
         let Assignment { task, worker, reason, .. } = assignment;
         let row = self.table.row_mut(task);
         assert!(row.state == TaskState::Ready && row.missing == 0, "the policy holds ready tasks only");
@@ -189,21 +201,32 @@ impl Scheduler {
         let (number, demand, tool) = (row.attempts, row.demand, row.tool);
         let free = self.workers.resources(worker).expect("it was added").first_lane();
         let slot = assignment.slot.unwrap_or(free);
-        self.policy.start(&assignment, slot, chosen, &self.workers);
+        self.policy.start(&assignment, slot, kind != StartKind::Other, &self.workers);
         self.space.start(task);
         let expected = self.durations.median_ms(tool);
         let attempt = AttemptId { task, attempt: number };
-        self.workers.start(attempt, (worker, Some(slot)), demand, (context.now_ms, expected));
+        let (lane, times) = ((worker, Some(slot)), (context.now_ms, expected));
+        let ahead = kind == StartKind::Ahead;
+        if ahead {
+            self.workers.start_ahead(attempt, lane, demand, times);
+        } else {
+            self.workers.start(attempt, lane, demand, times);
+        }
         self.set_state(task, TaskState::Running(RunningAttempt { number, worker, slot, reason }), context.now_ms);
         self.watch_straggler(task);
-        self.command_start(attempt, worker, slot, context);
+        self.command_start(attempt, (worker, slot), ahead, context);
     }
 
-    pub(super) fn command_start(&self, attempt: AttemptId, worker: WorkerId, slot: SlotId, context: &mut EventContext) {
-        let AttemptId { task, attempt } = attempt;
+    pub(super) fn command_start(
+        &self,
+        AttemptId { task, attempt }: AttemptId,
+        (worker, slot): (WorkerId, SlotId),
+        ahead: bool,
+        context: &mut EventContext,
+    ) {
         if self.policy.cleans() {
             context.commands.push(SchedulerCommand::Clean { worker, slot, task });
         }
-        context.commands.push(SchedulerCommand::Start { task, worker, slot, attempt });
+        context.commands.push(SchedulerCommand::Start { task, worker, slot, attempt, ahead });
     }
 }

@@ -1,5 +1,6 @@
 //! Tasks that an earlier process of the same run has done: they do not run again.
 
+use super::cluster::StartKind;
 use super::{EventContext, Growth, Scheduler};
 use crate::messages::AttemptId;
 use crate::policy::{Assignment, StartReason};
@@ -83,7 +84,7 @@ impl Scheduler {
         }
         // The attempt that starts has the next number.
         self.restore_attempts(task, attempt.saturating_sub(1));
-        self.start(Assignment { task, worker, slot: None, reason: StartReason::Resumed }, false, context);
+        self.start(Assignment { task, worker, slot: None, reason: StartReason::Resumed }, StartKind::Other, context);
     }
 
     fn restore_data(&mut self, data: DataId, exists: Option<RestoredData>, unblocked: &mut Vec<TaskId>) {

@@ -218,6 +218,6 @@ impl Scheduler {
         self.space.start_beside(id, tool);
         let attempt = RunningAttempt { number, worker, slot, reason: StartReason::Straggler };
         self.stragglers.seconds.insert(task, Some(SecondAttempt { attempt, since_ms: context.now_ms }));
-        self.command_start(id, worker, slot, context);
+        self.command_start(id, (worker, slot), false, context);
     }
 }

@@ -24,6 +24,8 @@ impl Workers {
         let entry = self.worker_mut(worker);
         entry.state = WorkerState::Active;
         let (place, capacity) = (entry.place, entry.resources.machine());
+        let ahead = entry.resources.ahead();
+        self.by_ahead.insert((ahead, worker));
         self.largest = self.largest.max(Some(capacity));
         self.slots += capacity.slots;
         self.active += 1;
@@ -83,7 +85,8 @@ impl Workers {
         let entry = self.worker_mut(worker);
         entry.state = state;
         let (place, at, slots) = (entry.place, entry.place_at, entry.resources.machine().slots);
-        let free = entry.resources.cpus();
+        let (free, ahead) = (entry.resources.cpus(), entry.resources.ahead());
+        self.by_ahead.remove(&(ahead, worker));
         self.slots -= slots;
         self.active -= 1;
         self.is_fixed = false;
