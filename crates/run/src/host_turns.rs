@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The longest time that an attempt waits for its turn. The scheduler counts it as running, so it
 /// must not wait for an attempt that itself waits, for example for space in the pool.
-const WAIT_MAX: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Processors of a host, as permits.
 #[derive(Debug)]

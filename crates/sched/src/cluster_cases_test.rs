@@ -310,8 +310,8 @@ fn started(commands: &[SchedulerCommand]) -> Vec<TaskId> {
 #[test]
 fn short_tasks_are_sent_ahead_as_many_as_a_worker_does_while_a_message_travels() {
     for policy in PolicyKind::ALL {
-        // Two workers of two processors; 200 ms for each processor, but at most 32 tasks.
-        for (ms, expected) in [(0, 128), (1, 128), (10, 80), (50, 16), (200, 4), (201, 0)] {
+        // Two workers of two processors; 500 ms for each processor, but at most 32 tasks.
+        for (ms, expected) in [(0, 128), (1, 128), (25, 80), (100, 20), (500, 4), (501, 0)] {
             let (cluster, _, ahead) = with_short_tasks(policy, (2, 400), ms);
             assert_eq!(ahead.len(), expected, "{policy} {ms}");
             assert!(ahead.iter().all(|command| matches!(command, SchedulerCommand::Start { ahead: true, .. })));

@@ -14,9 +14,9 @@ use crate::resources::WorkerId;
 use flow::ToolId;
 use std::collections::HashSet;
 
-/// The work in ms that each processor of a worker gets ahead, and the most tasks. It covers the time
-/// that messages take.
-const AHEAD_MS: u64 = 200;
+/// The work in ms that each processor of a worker gets ahead, and the most tasks. A message takes
+/// some ten ms, which is felt between tasks that take less than half a second.
+const AHEAD_MS: u64 = 500;
 const AHEAD_MAX: u32 = 32;
 
 /// The number of tasks of a tool that must have ended before its median counts.
