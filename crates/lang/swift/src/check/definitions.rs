@@ -1,0 +1,428 @@
+//! Definitions: types, signatures, and the bodies of functions.
+
+use super::Checker;
+use super::calls::{Implementation, InputSignature, Signature};
+use super::scopes::{Variable, VariableId, VariableRole};
+use crate::ast::{
+    AppDefinition, AppWord, Expression, ExpressionKind, FunctionDefinition, NamedType, Parameter, SourceName,
+    StandardStream, Statement, StatementKind, TypeExpression, UnaryOperator,
+};
+use crate::library;
+use crate::program::{
+    AppBody, Formula, Function, FunctionBody, FunctionId, Need, NeedKind, OperationKind, Operations, Place, SlotLayout,
+    SlotStart,
+};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+use crate::value::SwiftValue;
+use std::sync::Arc;
+
+impl Checker<'_> {
+    /// Makes the names of types known, then the fields of structs.
+    pub(super) fn define_types(&mut self, statements: &[&Statement]) {
+        for statement in statements {
+            match &statement.kind {
+                StatementKind::Struct { name, .. } => {
+                    let id = self.types.add_struct(name.text.clone());
+                    self.name_type(name, id);
+                }
+                StatementKind::Alias { name, base, is_same } => {
+                    let base = self.resolve(base);
+                    let kind = TypeKind::KindOf { name: name.text.clone(), base };
+                    let id = if *is_same { base } else { self.types.id(kind) };
+                    self.name_type(name, id);
+                }
+                _ => {}
+            }
+        }
+        for statement in statements {
+            let StatementKind::Struct { name, fields } = &statement.kind else { continue };
+            let fields: Vec<(Arc<str>, TypeId)> =
+                fields.iter().map(|(type_, name)| (name.text.clone(), self.resolve(type_))).collect();
+            let Some(id) = self.type_names.get(&name.text).copied() else { continue };
+            let input = |(name, type_): &(Arc<str>, TypeId)| InputSignature {
+                name: name.clone(),
+                types: vec![*type_],
+                is_variadic: false,
+                default: None,
+            };
+            let inputs = fields.iter().map(input).collect();
+            self.types.set_fields(id, fields);
+            let implementation = Implementation::Constructor(id);
+            let signature =
+                Signature { name: name.text.clone(), span: name.span, outputs: vec![id], inputs, implementation };
+            self.signatures.entry(name.text.clone()).or_default().push(signature);
+        }
+    }
+
+    fn name_type(&mut self, name: &SourceName, id: TypeId) {
+        if self.type_names.insert(name.text.clone(), id).is_some() {
+            self.problem(name.span, format!("there is a type `{}` already", name.text));
+        }
+    }
+
+    /// The type that is written; of a union the first alternative.
+    pub(super) fn resolve(&mut self, type_: &TypeExpression) -> TypeId {
+        let alternatives = self.resolve_all(type_);
+        if alternatives.len() > 1 {
+            self.problem(type_.span, "a union of types is for inputs of functions alone");
+        }
+        alternatives[0]
+    }
+
+    /// The alternatives of a type, each with the arrays around it.
+    fn resolve_all(&mut self, type_: &TypeExpression) -> Vec<TypeId> {
+        let named: Vec<TypeId> = type_.alternatives.iter().map(|named| self.resolve_named(named)).collect();
+        let indices: Vec<TypeId> = type_
+            .indices
+            .iter()
+            .map(|index| index.as_ref().map_or(TypeId::INT, |index| self.resolve_index(index)))
+            .collect();
+        let around = |checker: &mut Self, type_| {
+            indices.iter().rev().fold(type_, |member, index| checker.types.array(*index, member))
+        };
+        named.into_iter().map(|type_| around(self, type_)).collect()
+    }
+
+    fn resolve_index(&mut self, index: &TypeExpression) -> TypeId {
+        let type_ = self.resolve(index);
+        let base = self.types.base_of(type_);
+        let is_parameter = matches!(self.types.kind(base), TypeKind::Parameter(_));
+        if ![TypeId::INT, TypeId::FLOAT, TypeId::STRING, TypeId::WRONG].contains(&base) && !is_parameter {
+            let has = self.type_name(type_);
+            self.problem(index.span, format!("an array has indices of type int, float or string, not {has}"));
+        }
+        type_
+    }
+
+    fn resolve_named(&mut self, named: &NamedType) -> TypeId {
+        let name = &named.name;
+        if &*name.text == "bag" {
+            let Some(member) = &named.parameter else {
+                self.problem(name.span, "a bag names the type of its members: bag<int>");
+                return TypeId::WRONG;
+            };
+            let member = self.resolve(member);
+            return self.types.id(TypeKind::Bag(member));
+        }
+        if let Some(id) = self.type_names.get(&name.text) {
+            return *id;
+        }
+        if ["blob", "external", "updateable_float", "url"].contains(&&*name.text) {
+            self.problem(name.span, format!("the type `{}` is not supported", name.text));
+            return TypeId::WRONG;
+        }
+        let mut known: Vec<Arc<str>> = self.type_names.keys().cloned().collect();
+        known.sort_unstable();
+        self.unknown(name.span, "type", &name.text, known.iter().map(|name| &**name));
+        TypeId::WRONG
+    }
+
+    /// Makes the signatures of functions known.
+    pub(super) fn declare_functions(&mut self, statements: &[&Statement]) {
+        for statement in statements {
+            match &statement.kind {
+                StatementKind::Function(function) => {
+                    let hidden: Vec<(Arc<str>, Option<TypeId>)> = function
+                        .type_parameters
+                        .iter()
+                        .map(|name| {
+                            let id = self.types.id(TypeKind::Parameter(name.text.clone()));
+                            (name.text.clone(), self.type_names.insert(name.text.clone(), id))
+                        })
+                        .collect();
+                    let implementation = self.implementation_of(function);
+                    self.declare(&function.name, &function.outputs, &function.inputs, implementation);
+                    for (name, before) in hidden {
+                        self.type_names.remove(&name);
+                        self.type_names.extend(before.map(|id| (name, id)));
+                    }
+                }
+                StatementKind::App(app) => {
+                    let implementation = Implementation::Script(self.new_function(), true);
+                    self.declare(&app.name, &app.outputs, &app.inputs, implementation);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn new_function(&mut self) -> FunctionId {
+        self.functions.push(None);
+        FunctionId(u32::try_from(self.functions.len() - 1).expect("functions are few"))
+    }
+
+    /// What a function is: one with a body in Swift, one of the library, or none that runs here.
+    fn implementation_of(&mut self, function: &FunctionDefinition) -> Implementation {
+        if function.body.is_some() {
+            return Implementation::Script(self.new_function(), false);
+        }
+        let found = function.library_name.as_deref().and_then(|name| {
+            library::pure(name).map(Implementation::Pure).or_else(|| library::effect(name).map(Implementation::Effect))
+        });
+        found.unwrap_or_else(|| {
+            Implementation::Missing(format!("`{}` is written in Tcl, which is not supported", function.name.text))
+        })
+    }
+
+    fn declare(
+        &mut self,
+        name: &SourceName,
+        outputs: &[Parameter],
+        inputs: &[Parameter],
+        implementation: Implementation,
+    ) {
+        let outputs = outputs.iter().map(|output| self.resolve(&output.type_)).collect();
+        let inputs: Vec<InputSignature> = inputs
+            .iter()
+            .map(|input| InputSignature {
+                name: input.name.text.clone(),
+                types: self.resolve_all(&input.type_),
+                is_variadic: input.is_variadic,
+                default: input.default.as_ref().and_then(|value| self.literal(value)),
+            })
+            .collect();
+        let same = self.signatures.get(&name.text).and_then(|all| {
+            let types = |inputs: &[InputSignature]| inputs.iter().map(|input| input.types.clone()).collect::<Vec<_>>();
+            all.iter().find(|other| types(&other.inputs) == types(&inputs)).map(|other| other.span)
+        });
+        if let Some(other) = same {
+            let line = self.sources.location(other).line;
+            self.problem(name.span, format!("there is a function `{}` of these types in line {line}", name.text));
+        }
+        let signature = Signature { name: name.text.clone(), span: name.span, outputs, inputs, implementation };
+        self.signatures.entry(name.text.clone()).or_default().push(signature);
+    }
+
+    /// The value of a default, which is a literal.
+    fn literal(&mut self, expression: &Expression) -> Option<SwiftValue> {
+        match &expression.kind {
+            ExpressionKind::Int(number) => Some(SwiftValue::Int(*number)),
+            ExpressionKind::Float(number) => Some(SwiftValue::Float(*number)),
+            ExpressionKind::Boolean(value) => Some(SwiftValue::Boolean(*value)),
+            ExpressionKind::Text(text) => Some(SwiftValue::text(text)),
+            ExpressionKind::Unary(UnaryOperator::Negate, inner) => match self.literal(inner)? {
+                SwiftValue::Int(number) => Some(SwiftValue::Int(-number)),
+                SwiftValue::Float(number) => Some(SwiftValue::Float(-number)),
+                _ => None,
+            },
+            _ => {
+                self.problem(expression.span, "a default is a number, a string, true or false");
+                None
+            }
+        }
+    }
+
+    /// Checks the bodies of functions.
+    pub(super) fn define_functions(&mut self, statements: &[&Statement]) {
+        for statement in statements {
+            match &statement.kind {
+                StatementKind::Function(function) if function.body.is_some() => self.define_function(function),
+                StatementKind::App(app) => self.define_app(app),
+                _ => {}
+            }
+        }
+    }
+
+    /// The number of the function that was declared here.
+    fn function_at(&self, name: &SourceName) -> Option<FunctionId> {
+        let overloads = self.signatures.get(&name.text)?;
+        let found = overloads.iter().find(|signature| signature.span == name.span)?;
+        if let Implementation::Script(id, _) = found.implementation { Some(id) } else { None }
+    }
+
+    fn define_function(&mut self, function: &FunctionDefinition) {
+        let Some(id) = self.function_at(&function.name) else { return };
+        let layout = self.open_function(&function.outputs, &function.inputs);
+        let mut operations = Operations::new();
+        let body = function.body.as_ref().expect("it has one");
+        self.statements(&body.statements, &mut operations);
+        self.close_function();
+        let outputs = u32::try_from(function.outputs.len()).expect("functions have few outputs");
+        let body = FunctionBody::Operations(operations);
+        let (name, span) = (function.name.text.clone(), function.name.span);
+        self.functions[id.0 as usize] = Some(Function { name, span, layout, outputs, body });
+    }
+
+    /// Opens the frame of a function, with its outputs and inputs.
+    fn open_function(&mut self, outputs: &[Parameter], inputs: &[Parameter]) -> crate::program::LayoutId {
+        self.scopes.in_function = true;
+        let layout = self.new_layout();
+        self.scopes.frames.push(layout);
+        self.scopes.open();
+        for output in outputs {
+            let type_ = self.resolve(&output.type_);
+            self.add_variable(&output.name, type_, VariableRole::Output, SlotStart::Empty);
+        }
+        for input in inputs {
+            let types = self.resolve_all(&input.type_);
+            if types.len() > 1 || input.is_variadic {
+                let message = "unions and `...` are for functions of the library; write one function for each type";
+                self.problem(input.name.span, message);
+            }
+            self.add_variable(&input.name, types[0], VariableRole::Given, SlotStart::Empty);
+        }
+        layout
+    }
+
+    fn close_function(&mut self) {
+        self.scopes.in_function = false;
+        self.scopes.close();
+        self.scopes.frames.pop();
+    }
+
+    /// Adds a variable to the innermost scope and frame.
+    pub(super) fn add_variable(
+        &mut self,
+        name: &SourceName,
+        type_: TypeId,
+        role: VariableRole,
+        start: SlotStart,
+    ) -> VariableId {
+        // Within a function, names may hide variables of the script.
+        let hidden = |other: &VariableId| self.scopes.in_function && self.scopes.variables[other.0].depth == 0;
+        if let Some(other) = self.scopes.find(&name.text).filter(|other| !hidden(other)) {
+            let other = self.sources.location(self.scopes.variables[other.0].span);
+            let is_same = other.file == self.sources.location(name.span).file;
+            let file = if is_same { String::new() } else { format!(" of {}", other.file) };
+            let message = format!("there is a variable `{}` already, from line {}{file}", name.text, other.line);
+            self.problem(name.span, message);
+        }
+        let slot = self.add_slot(SlotLayout { name: name.text.clone(), type_, span: name.span, start });
+        let (branch, depth) = (self.scopes.branch.clone(), self.scopes.frames.len() - 1);
+        self.scopes.add(Variable {
+            name: name.text.clone(),
+            type_,
+            span: name.span,
+            depth,
+            slot,
+            role,
+            branch,
+            assignments: Vec::new(),
+            part: None,
+            read: None,
+        })
+    }
+
+    fn define_app(&mut self, app: &AppDefinition) {
+        let Some(id) = self.function_at(&app.name) else { return };
+        let layout = self.open_function(&app.outputs, &app.inputs);
+        let (outputs, inputs) = (count(&app.outputs), count(&app.inputs));
+        let placing = self.placing_slots(app.name.span);
+        let mut operations = Operations::new();
+        let mut needs = self.app_needs(outputs, inputs);
+        self.check_program_name(&app.command);
+        let command: Vec<Formula> = app.command.iter().map(|word| self.app_word(word, &mut operations)).collect();
+        for word in &command {
+            self.formula_needs(word, &mut needs);
+        }
+        let mut streams = [None; 3];
+        for (stream, value) in &app.streams {
+            let place = self.stream_place(value, &mut operations);
+            streams[match stream {
+                StandardStream::Input => 0,
+                StandardStream::Output => 1,
+                StandardStream::Error => 2,
+            }] = place;
+        }
+        // Arrays among the words are files or texts that must all be there.
+        for need in &mut needs {
+            let type_ = self.type_of(need.place);
+            if self.types.member_of(type_).is_some() || self.types.base_of(type_) == TypeId::FILE {
+                need.kind = if need.place.slot < outputs { NeedKind::Mapped } else { NeedKind::Assigned };
+            }
+        }
+        self.push(OperationKind::RunApp(id), app.name.span, needs, &mut operations);
+        // The program writes its outputs.
+        for variable in &mut self.scopes.variables {
+            if variable.role == VariableRole::Output
+                && app.outputs.iter().any(|output| output.name.span == variable.span)
+            {
+                variable.assignments.push((Vec::new(), variable.span));
+            }
+        }
+        self.close_function();
+        let body = FunctionBody::App(AppBody { operations, command, streams, inputs, placing });
+        let (name, span) = (app.name.text.clone(), app.name.span);
+        self.functions[id.0 as usize] = Some(Function { name, span, layout, outputs, body });
+        for output in &app.outputs {
+            let type_ = self.resolve(&output.type_);
+            if ![TypeId::FILE, TypeId::VOID, TypeId::WRONG].contains(&self.types.base_of(type_)) {
+                let has = self.type_name(type_);
+                self.problem(
+                    output.name.span,
+                    format!("an app function makes files, or void, and not a value of type {has}"),
+                );
+            }
+        }
+    }
+
+    /// A program and an argument in one string are the name of one program.
+    fn check_program_name(&mut self, command: &[AppWord]) {
+        let Some(AppWord::Value(Expression { kind: ExpressionKind::Text(name), span })) = command.first() else {
+            return;
+        };
+        if name.trim().contains(' ') {
+            let message = format!("the program `{name}` has a blank in its name; arguments are words of their own");
+            self.warn(*span, message);
+        }
+    }
+
+    /// Slots of the priority and the location of a call.
+    fn placing_slots(&mut self, span: Span) -> u32 {
+        let empty = |type_| SlotLayout { name: "".into(), type_, span, start: SlotStart::Empty };
+        let first = self.add_slot(empty(TypeId::INT));
+        self.add_slot(empty(TypeId::LOCATION));
+        first
+    }
+
+    /// What an app needs: its inputs, and the paths of its outputs.
+    fn app_needs(&self, outputs: u32, inputs: u32) -> Vec<Need> {
+        let need = |slot| {
+            let place = Place { hops: 0, slot };
+            let is_void = self.types.base_of(self.type_of(place)) == TypeId::VOID && slot < outputs;
+            (!is_void).then_some(Need { place, kind: NeedKind::Value })
+        };
+        (0..outputs + inputs).filter_map(need).collect()
+    }
+
+    fn app_word(&mut self, word: &AppWord, operations: &mut Operations) -> Formula {
+        let (typed, span) = match word {
+            AppWord::Value(value) => (self.expression(value, None, operations), value.span),
+            AppWord::Path(name) => {
+                let typed = self.read(&name.text, name.span);
+                let base = self.types.base_of(typed.type_);
+                if ![TypeId::FILE, TypeId::WRONG].contains(&base) && self.types.member_of(base).is_none() {
+                    let has = self.type_name(typed.type_);
+                    self.problem(name.span, format!("`@` is for a file, and `{}` is of type {has}", name.text));
+                }
+                (typed, name.span)
+            }
+        };
+        let mut innermost = typed.type_;
+        while let Some(member) = self.types.member_of(innermost) {
+            innermost = member;
+        }
+        let base = self.types.base_of(innermost);
+        let is_word = [TypeId::INT, TypeId::FLOAT, TypeId::STRING, TypeId::BOOLEAN, TypeId::FILE, TypeId::WRONG];
+        if !is_word.contains(&base) {
+            let has = self.type_name(typed.type_);
+            self.problem(span, format!("a value of type {has} is no word of a command line"));
+        }
+        typed.into_formula()
+    }
+
+    fn stream_place(&mut self, value: &Expression, operations: &mut Operations) -> Option<Place> {
+        let typed = self.expression(value, None, operations);
+        if ![TypeId::FILE, TypeId::WRONG].contains(&self.types.base_of(typed.type_)) {
+            let has = self.type_name(typed.type_);
+            self.problem(value.span, format!("a standard stream is a file, and this is of type {has}"));
+            return None;
+        }
+        Some(self.as_place(typed, value.span, operations))
+    }
+}
+
+fn count(parameters: &[Parameter]) -> u32 {
+    u32::try_from(parameters.len()).expect("functions have few parameters")
+}

@@ -1,0 +1,102 @@
+//! Needs: what an operation waits for.
+
+use super::Evaluator;
+use super::frames::VariableFrame;
+use crate::program::{Need, NeedKind};
+use crate::value::{ArrayCell, ArrayKey, FileCell, Future, Mapping, Members, SwiftValue, ValueSlot, WaiterId};
+use std::rc::Rc;
+
+/// What an operation waits for.
+#[derive(Debug)]
+pub enum Wait {
+    /// A value.
+    Future(Rc<Future>),
+    /// The end of an array.
+    Array(Rc<ArrayCell>),
+    /// A member of an array.
+    Member(Rc<ArrayCell>, ArrayKey),
+    /// The path, the writer or the bytes of a file.
+    File(Rc<FileCell>),
+}
+
+impl Wait {
+    /// Adds an operation to those that wait.
+    pub fn add(&self, unit: WaiterId) {
+        match self {
+            Self::Future(future) => future.waiters.borrow_mut().push(unit),
+            Self::Array(array) => array.waiters.borrow_mut().push(unit),
+            Self::Member(array, key) => array.member_waiters.borrow_mut().entry(key.clone()).or_default().push(unit),
+            Self::File(file) => file.waiters.borrow_mut().push(unit),
+        }
+    }
+}
+
+impl Evaluator {
+    /// What a need lacks; `None` if it is met.
+    #[expect(clippy::unused_self, reason = "needs belong to the evaluator")]
+    pub(super) fn unmet(&self, frame: &VariableFrame, need: Need) -> Option<Wait> {
+        match frame.get(need.place) {
+            None => Some(Wait::Future(frame.with_slot(need.place, ValueSlot::share))),
+            Some(value) => lacks(&value, need.kind),
+        }
+    }
+}
+
+/// What a value lacks.
+fn lacks(value: &SwiftValue, kind: NeedKind) -> Option<Wait> {
+    match value {
+        SwiftValue::Array(array) => array_lacks(array, kind),
+        SwiftValue::File(file) => {
+            let state = file.state.borrow();
+            let is_met = match kind {
+                NeedKind::Value | NeedKind::Closed => true,
+                NeedKind::Mapped => state.mapping != Mapping::Awaited,
+                NeedKind::Assigned => state.source.is_some() && state.mapping != Mapping::Awaited,
+                NeedKind::Ready => {
+                    drop(state);
+                    return file_lacks_bytes(file);
+                }
+            };
+            (!is_met).then(|| Wait::File(file.clone()))
+        }
+        SwiftValue::Struct(struct_) if kind == NeedKind::Ready => {
+            let mut fields = struct_.fields.borrow_mut();
+            fields.iter_mut().find_map(|field| match field.get() {
+                None => Some(Wait::Future(field.share())),
+                Some(value) => lacks(&value, kind),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A file stands for another one, or is ready by itself.
+fn file_lacks_bytes(file: &Rc<FileCell>) -> Option<Wait> {
+    if file.state.borrow().source.is_none() {
+        return Some(Wait::File(file.clone()));
+    }
+    let file = file.resolve();
+    let state = file.state.borrow();
+    let is_met = state.source.is_some() && state.is_ready;
+    (!is_met).then(|| Wait::File(file.clone()))
+}
+
+fn array_lacks(array: &Rc<ArrayCell>, kind: NeedKind) -> Option<Wait> {
+    if matches!(kind, NeedKind::Value | NeedKind::Mapped) {
+        return None;
+    }
+    if !array.is_closed() {
+        return Some(Wait::Array(array.clone()));
+    }
+    if kind == NeedKind::Closed {
+        return None;
+    }
+    let Members::Map(map) = &mut *array.members.borrow_mut() else {
+        // Packed numbers are all there.
+        return None;
+    };
+    map.values_mut().find_map(|slot| match slot.get() {
+        None => Some(Wait::Future(slot.share())),
+        Some(value) => lacks(&value, kind),
+    })
+}

@@ -1,0 +1,39 @@
+//! Layer 1: scripts in the language of Swift/T to calls of programs, as values become known.
+//!
+//! ```text
+//!   text --> load (preprocessor, parser; modules) --> check --> Program --> Evaluator
+//!                                                                            |    ^
+//!                                                      ScriptStep: calls, lines   ends of calls
+//! ```
+//!
+//! The text comes from the caller, as do the files that it includes: nothing here reads files, knows a
+//! clock or starts a process. The design is in `docs/design/2026-11-28-swift-scripts.md`.
+#![forbid(unsafe_code)]
+
+pub mod ast;
+mod check;
+mod escapes;
+mod eval;
+mod lexer;
+mod library;
+mod loader;
+mod parser;
+mod preprocessor;
+mod program;
+mod source;
+mod token;
+mod types;
+mod value;
+
+pub use check::{CheckedScript, check};
+pub use eval::{
+    AppCall, AppFile, AppText, CallId, Evaluator, ScriptAnswer, ScriptQuestion, ScriptQuestionId, ScriptStep,
+    ScriptWorld,
+};
+pub use loader::{ScriptFolders, load};
+pub use parser::parse;
+pub use preprocessor::{Preprocessor, ScriptFiles};
+pub use program::Program;
+pub use source::{SourceId, Sources, Span};
+pub use token::{Lexeme, Mark, SwiftToken};
+pub use value::{ScriptFileId, TaskLocation};

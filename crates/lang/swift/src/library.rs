@@ -1,0 +1,143 @@
+//! The library: what scripts may call without defining it.
+//!
+//! Its functions are declared in the language itself, in `library/modules/`: a string in place of the
+//! body names a [`PureFunction`] or an [`Effect`] here.
+
+mod arrays;
+mod format;
+mod number_functions;
+mod texts;
+
+use crate::value::SwiftValue;
+
+pub use arrays::{float_range, int_range};
+pub use format::{plain, sprintf};
+
+/// A function without effects. What it returns depends on its arguments alone.
+#[derive(Debug, Clone, Copy)]
+pub struct PureFunction {
+    /// The name in declarations.
+    pub name: &'static str,
+    /// Computes the value, or says why it cannot.
+    pub call: fn(&[SwiftValue]) -> Result<SwiftValue, String>,
+    /// What it needs of arrays.
+    pub arrays: ArrayNeed,
+}
+
+/// What a function needs of the arrays that it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArrayNeed {
+    /// That they get no more members.
+    Closed,
+    /// That, and the values of all members.
+    Members,
+}
+
+/// A function that does something, or asks for what the script does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    Trace,
+    Printf,
+    Assert,
+    AssertEqual,
+    Input,
+    Filename,
+    Exists,
+    Workers,
+    Environment,
+    HostList,
+    HostRank,
+    HostLeaders,
+    RandomWorker,
+    Random,
+    RandomInt,
+    Read,
+    Lines,
+    Glob,
+    FileExists,
+    Write,
+    Arguments(ArgumentQuery),
+}
+
+/// A question about the arguments of the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgumentQuery {
+    All,
+    Count,
+    Flag,
+    Position,
+    HasFlag,
+    Accept,
+}
+
+/// The modules, with their declarations.
+const MODULES: [(&str, &str); 11] = [
+    ("builtins", include_str!("library/modules/builtins.swift")),
+    ("io", include_str!("library/modules/io.swift")),
+    ("string", include_str!("library/modules/string.swift")),
+    ("math", include_str!("library/modules/math.swift")),
+    ("stats", include_str!("library/modules/stats.swift")),
+    ("assert", include_str!("library/modules/assert.swift")),
+    ("files", include_str!("library/modules/files.swift")),
+    ("sys", include_str!("library/modules/sys.swift")),
+    ("random", include_str!("library/modules/random.swift")),
+    ("unix", include_str!("library/modules/unix.swift")),
+    ("location", include_str!("library/modules/location.swift")),
+];
+
+/// The declarations of a module of the library.
+pub fn module(name: &str) -> Option<&'static str> {
+    MODULES.iter().find(|(module, _)| *module == name).map(|(_, text)| *text)
+}
+
+/// The names of the modules.
+pub fn module_names() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().map(|(name, _)| *name)
+}
+
+/// The function without effects of this name.
+pub fn pure(name: &str) -> Option<PureFunction> {
+    [number_functions::FUNCTIONS, texts::FUNCTIONS, arrays::FUNCTIONS]
+        .into_iter()
+        .flatten()
+        .find(|found| found.name == name)
+        .copied()
+}
+
+/// The function with effects of this name.
+pub fn effect(name: &str) -> Option<Effect> {
+    Some(match name {
+        "trace" => Effect::Trace,
+        "printf" => Effect::Printf,
+        "assert" => Effect::Assert,
+        "assert_equal" => Effect::AssertEqual,
+        "input" => Effect::Input,
+        "filename" => Effect::Filename,
+        "exists" => Effect::Exists,
+        "turbine_workers" => Effect::Workers,
+        "getenv" => Effect::Environment,
+        "host_list" => Effect::HostList,
+        "host_rank" => Effect::HostRank,
+        "host_leaders" => Effect::HostLeaders,
+        "random_worker" => Effect::RandomWorker,
+        "random" => Effect::Random,
+        "randint" => Effect::RandomInt,
+        "read" => Effect::Read,
+        "file_lines" => Effect::Lines,
+        "glob" => Effect::Glob,
+        "file_exists" => Effect::FileExists,
+        "write" => Effect::Write,
+        "args" => Effect::Arguments(ArgumentQuery::All),
+        "argc" => Effect::Arguments(ArgumentQuery::Count),
+        "argv" => Effect::Arguments(ArgumentQuery::Flag),
+        "argp" => Effect::Arguments(ArgumentQuery::Position),
+        "argv_contains" => Effect::Arguments(ArgumentQuery::HasFlag),
+        "argv_accept" => Effect::Arguments(ArgumentQuery::Accept),
+        _ => return None,
+    })
+}
+
+/// A function that needs the members of its arrays.
+const fn function(name: &'static str, call: fn(&[SwiftValue]) -> Result<SwiftValue, String>) -> PureFunction {
+    PureFunction { name, call, arrays: ArrayNeed::Members }
+}

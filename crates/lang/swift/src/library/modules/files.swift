@@ -1,0 +1,13 @@
+(file o[]) glob(string pattern) "glob";
+(string o) read(file f) "read";
+(file o) write(string text) "write";
+(boolean o) file_exists(string name) "file_exists";
+(string o[]) file_lines(file f, string comment="#") "file_lines";
+(string o) dirname(file f) { o = dirname_string(filename(f)); }
+(string o) basename(file f) { o = basename_string(filename(f)); }
+(string o) rootname(file f) { o = rootname_string(filename(f)); }
+(string o) extension(file f) { o = extension_string(filename(f)); }
+(string o) dirname_string(string path) "dirname";
+(string o) basename_string(string path) "basename";
+(string o) rootname_string(string path) "rootname";
+(string o) extension_string(string path) "extension";

@@ -1,0 +1,1 @@
+(void o) printf(string format, int|float|string|boolean... args) "printf";

@@ -1,0 +1,2 @@
+(float o) random() "random";
+(int o) randint(int start, int end) "randint";

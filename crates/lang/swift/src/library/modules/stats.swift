@@ -1,0 +1,12 @@
+(int o) sum(int a[]) "sum_int";
+(float o) sum(float a[]) "sum_float";
+(int o) sum_integer(int a[]) "sum_int";
+(float o) sum_float(float a[]) "sum_float";
+(float o) avg(int a[]) "average";
+(float o) avg(float a[]) "average";
+(float o) std(int a[]) "deviation";
+(float o) std(float a[]) "deviation";
+(int o) max(int a[]) "largest_int";
+(float o) max(float a[]) "largest_float";
+(int o) min(int a[]) "smallest_int";
+(float o) min(float a[]) "smallest_float";

@@ -1,0 +1,18 @@
+(int n) strlen(string s) "strlen";
+(string o) substring(string s, int start, int length) "substring";
+(string o[]) split(string s, string delimiter) "split";
+(string o) sprintf(string format, int|float|string|boolean... args) "sprintf";
+(int o) find(string s, string part, int start, int end) "find";
+(int o) string_count(string s, string part, int start, int end) "string_count";
+(boolean o) isint(string s) "is_int";
+(boolean o) is_int(string s) "is_int";
+(string o) replace(string s, string part, string by, int start) "replace";
+(string o) replaceAll(string s, string part, string by, int start, int end) "replace_all";
+(string o) replaceAll(string s, string part, string by) "replace_all";
+(string o) replace_all(string s, string part, string by, int start) "replace_all";
+(string o) trim(string s) "trim";
+(int o) hash(string s) "hash";
+(string o) string_join(string a[], string separator) "string_join";
+(string o) string_from_floats(float a[]) "string_from_floats";
+(string o) toUpper(string s) "to_upper";
+(string o) toLower(string s) "to_lower";
