@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -78,6 +79,31 @@ def test_a_lost_host_takes_its_copies_along_or_what_others_copied(cluster: DaskC
     next_warning(run, "is lost")
     tasks = finish(cluster, run, "tide\nw0\n" * 8)
     assert any(task["attempts"] > 1 for task in tasks)
+
+
+def test_a_tool_that_goes_on_after_a_read_error_does_not_decide_the_result(cluster: DaskCluster) -> None:
+    # Four tasks on both hosts read a file of one of them, which dies before they do.
+    folder = cluster.folder
+    script = f'echo began >> {folder}/began; while [ ! -e {folder}/go ]; do sleep 0.02; done; cat "$1" > "$2"; true'
+    cluster.script(f"""
+        var i = Data.get("in.txt"), a = Data.define("A"), b = Data.define("B", 4), c = Data.define("C");
+        make({{from: i, to: a, word: "w"}});
+        for (var k = 0; k < 4; k++) shell({{from: a, to: b[k], script: {json.dumps(script)}}});
+        join({{from: b, to: c}});
+    """)
+    run = started(cluster)
+    victim = host_of_task(cluster, 0)
+    os.kill(cluster.node_of(victim), signal.SIGKILL)
+    tasks = finish(cluster, run, "tide\nw\n" * 4)
+    assert sum(task["attempts"] > 1 for task in tasks if task["tool"] == "shell") >= 2
+
+
+def host_of_task(cluster: DaskCluster, task: int) -> int:
+    """The host at which a task of the run that goes on was started last."""
+    records = [json.loads(line) for line in (cluster.report / "journal.jsonl").read_text().splitlines()]
+    names = {record["worker"]: record["name"] for record in records if record.get("event") == "worker_joined"}
+    worker = [record["worker"] for record in records if record.get("event") == "started" and record["task"] == task][-1]
+    return next(host for host in (1, 2) if cluster.net.address(host) == names[worker])
 
 
 def test_a_killed_agent_takes_its_tools_along_and_the_host_computes_on(cluster: DaskCluster) -> None:

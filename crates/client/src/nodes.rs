@@ -13,7 +13,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -34,6 +34,8 @@ struct NodesInner {
     links: Box<[NodeLink]>,
     /// Number of nodes that do not answer, readable without a lock.
     unavailable: AtomicUsize,
+    /// The number of times that a node has ceased to answer.
+    outages: AtomicU64,
 }
 
 /// The connection to a node, and its state.
@@ -94,6 +96,11 @@ impl Nodes {
         self.0.unavailable.load(Relaxed) > 0
     }
 
+    /// The number of times so far that a node has ceased to answer.
+    pub(crate) fn outages(&self) -> u64 {
+        self.0.outages.load(Relaxed)
+    }
+
     /// True if no node answers.
     pub(crate) fn are_all_unavailable(&self) -> bool {
         self.0.unavailable.load(Relaxed) == self.len()
@@ -146,6 +153,7 @@ impl Nodes {
         let Some(link) = self.link(node) else { return };
         if link.breaker.lock().on_failure(node::now(), tries, why.to_owned()) {
             self.0.unavailable.fetch_add(1, Relaxed);
+            self.0.outages.fetch_add(1, Relaxed);
             tracing::warn!("node {node} does not answer, so the data that it holds is unavailable: {why}");
         }
     }
@@ -165,6 +173,10 @@ impl FromIterator<(NodeId, Arc<dyn Connection>)> for Nodes {
         let links: BTreeMap<NodeId, Arc<dyn Connection>> = links.into_iter().collect();
         let link =
             |(node, connection)| NodeLink { node, connection, breaker: Mutex::default(), probe: Mutex::default() };
-        Self(Arc::new(NodesInner { links: links.into_iter().map(link).collect(), unavailable: AtomicUsize::new(0) }))
+        Self(Arc::new(NodesInner {
+            links: links.into_iter().map(link).collect(),
+            unavailable: AtomicUsize::new(0),
+            outages: AtomicU64::new(0),
+        }))
     }
 }

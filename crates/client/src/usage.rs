@@ -106,6 +106,12 @@ impl Usages {
 }
 
 impl Client {
+    /// Whether a node does not answer now, and how often one has ceased to so far. Nodes that
+    /// nobody has called since do not count.
+    pub fn outages(&self) -> (bool, u64) {
+        (self.inner.nodes.is_any_unavailable(), self.inner.nodes.outages())
+    }
+
     /// How full the pool is, over all its nodes. Nodes that answer at once, as those in this
     /// process do, are asked now; for others their last answer counts. A node without an answer to
     /// [`Self::query_usage`] or [`Self::usages`] so far counts as nothing.

@@ -103,6 +103,7 @@ impl HostContext {
         outcome.argv =
             std::iter::once(order.program.display().to_string()).chain(command.args.iter().cloned()).collect();
         let workspace = self.workspace.as_ref().filter(|_| order.has_directory);
+        let outages = self.outages();
         let refused_before = (self.refusals(), self.filled.load(Relaxed));
         if let Some(workspace) = workspace {
             workspace
@@ -118,6 +119,8 @@ impl HostContext {
         if self.workspace.as_ref().is_some_and(Workspace::is_filled) {
             self.filled.fetch_add(1, Relaxed);
         }
+        let (is_any_silent, count) = self.outages();
+        outcome.unanswered = is_any_silent || count != outages.1;
         outcome.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Do this before the directory is removed, while the fill level that explains the failure
         // can still be seen.
@@ -187,6 +190,11 @@ impl HostContext {
             }
             Err(error) => Err(setup_failure(&error, "its outputs could not be taken over")),
         }
+    }
+
+    /// Whether a node does not answer now, and how often one has ceased to.
+    fn outages(&self) -> (bool, u64) {
+        self.workspace.as_ref().map_or((false, 0), Workspace::outages)
     }
 
     /// Number of requests for space that the pool has refused so far.

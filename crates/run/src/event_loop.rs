@@ -333,10 +333,10 @@ impl<'a> EventLoop<'a> {
         RerunScript { task, left: order.directory, why, program: order.program, variables }
     }
 
-    fn attempt_ended(&mut self, attempt: EndedAttempt) {
+    fn attempt_ended(&mut self, mut attempt: EndedAttempt) {
         let task = attempt.outcome.task;
         let id = AttemptId { task, attempt: attempt.outcome.attempt };
-        if attempt.outcome.result.is_err() && self.is_doubtful(id, &attempt) {
+        if (attempt.outcome.result.is_err() || attempt.outcome.unanswered) && self.is_doubtful(id, &attempt) {
             return self.held.push(attempt);
         }
         let Some(PlacedAttempt { worker, slot, place, superseded }) = self.running.remove(&id) else { return };
@@ -347,6 +347,7 @@ impl<'a> EventLoop<'a> {
             }
             return self.send_event(SchedulerEvent::Failed { attempt: id, retry: true });
         }
+        self.doubt_success(place, &mut attempt.outcome);
         self.record_reads(task, worker, Some(&attempt.outcome.cached));
         self.recorder.set_slot(task, (worker, slot));
         self.recorder.attempt(&attempt);

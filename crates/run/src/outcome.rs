@@ -59,6 +59,9 @@ pub struct AttemptOutcome {
     /// True if the pool refused space to any task while this one ran. It is not known which task
     /// was refused; a needless warning does less harm than a missing one.
     pub refused: bool,
+    /// True if a node of the pool did not answer its host while it ran: a tool that goes on after
+    /// an error may have read less than there was.
+    pub unanswered: bool,
     /// Members that the attempt wrote, or the reason of its failure.
     pub result: Result<Vec<OutputFile>, AttemptFailure>,
 }
@@ -80,6 +83,7 @@ impl AttemptOutcome {
             stderr: None,
             cached: Vec::new(),
             refused: false,
+            unanswered: false,
             result: Ok(Vec::new()),
         }
     }

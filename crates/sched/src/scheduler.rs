@@ -268,6 +268,12 @@ impl Scheduler {
         self.workers.resources(worker)
     }
 
+    /// Returns whether an input of a running task was lost since it started: its failure counts as no
+    /// attempt.
+    pub fn is_deprived(&self, task: TaskId) -> bool {
+        self.deprived.contains(&task)
+    }
+
     /// The attempt of a running task, the older one if it has two; `None` if the task does not run.
     pub fn running_attempt(&self, task: TaskId) -> Option<AttemptId> {
         match self.table.row(task)?.state {

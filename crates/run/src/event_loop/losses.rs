@@ -6,8 +6,11 @@ use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
 use crate::executor::ExecutorEvent;
 use crate::host_runner::AttemptKey;
+use crate::layout::AttemptPlace;
+use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::recorder::EndedAttempt;
 use crate::run_files::RunFiles;
+use report::ReasonKind;
 use sched::{AttemptId, PlaceId, SchedulerEvent, WorkerId};
 use std::collections::{BTreeSet, HashSet};
 use std::future::poll_fn;
@@ -166,6 +169,19 @@ impl EventLoop<'_> {
         let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
         let places: Vec<PlaceId> = own.into_iter().chain(inputs).collect();
         !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended.ended)
+    }
+
+    /// Refuses the success of an attempt if an input was lost while it ran and a node did not answer:
+    /// a tool that goes on after an error may have read a part.
+    pub(super) fn doubt_success(&self, place: AttemptPlace, outcome: &mut AttemptOutcome) {
+        if !outcome.unanswered || outcome.result.is_err() || !self.scheduler.is_deprived(outcome.task) {
+            return;
+        }
+        let text = "an input was lost while it ran, so what it read may be incomplete";
+        outcome.result = Err(AttemptFailure::new(ReasonKind::NotStarted, text));
+        if let Some(files) = &self.context.files {
+            files.remove_attempt(outcome.task, place);
+        }
     }
 
     /// Returns the same for a failed export.

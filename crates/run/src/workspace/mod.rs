@@ -275,6 +275,11 @@ impl Workspace {
         self.base.pool.usage()
     }
 
+    /// Whether a node of the pool does not answer now, and how often one has ceased to.
+    pub fn outages(&self) -> (bool, u64) {
+        self.base.pool.client().outages()
+    }
+
     /// Returns whether tools have filled up the pool. A refused write by passthrough is not
     /// reported to us, so the only sign of it is that no space is left.
     pub fn is_filled(&self) -> bool {
