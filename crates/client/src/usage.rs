@@ -106,8 +106,8 @@ impl Usages {
 }
 
 impl Client {
-    /// Whether a node does not answer now, and how often one has ceased to so far. Nodes that
-    /// nobody has called since do not count.
+    /// Returns whether a node does not answer now, and how often one has ceased to so far. Nodes
+    /// that nobody has called since do not count.
     pub fn outages(&self) -> (bool, u64) {
         (self.inner.nodes.is_any_unavailable(), self.inner.nodes.outages())
     }

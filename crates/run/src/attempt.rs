@@ -192,7 +192,7 @@ impl HostContext {
         }
     }
 
-    /// Whether a node does not answer now, and how often one has ceased to.
+    /// Returns whether a node does not answer now, and how often one has ceased to.
     fn outages(&self) -> (bool, u64) {
         self.workspace.as_ref().map_or((false, 0), Workspace::outages)
     }

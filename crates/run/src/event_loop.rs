@@ -372,7 +372,7 @@ impl<'a> EventLoop<'a> {
                 }
                 self.on_outputs(id, &made, place.node);
                 let ms = u64::try_from(attempt.outcome.ran.as_millis()).unwrap_or(u64::MAX);
-                self.send_event(SchedulerEvent::Ran { attempt: id, ms });
+                self.scheduler.record_run_time(task, ms);
                 self.send_event(SchedulerEvent::Done(id));
                 self.tell_source(task, true);
             }

@@ -1,10 +1,10 @@
 //! Order: one attempt of a task, complete for the host that runs it.
 //!
-//! An order names directories by tokens, since hosts see the pool at different paths: a token stands
-//! for the directory of the attempt, for that of the tool file, or for that of a member. The last
-//! part of a member's path is in the text, since templates take paths apart. The workspace of a host
-//! replaces the tokens by its own paths ([`AttemptOrder::command_at`]). A token is about as long as
-//! the path, since commands with long arguments are expanded in another way.
+//! An order names directories by tokens, since hosts see the pool at different paths: a token
+//! stands for the directory of the attempt, for that of the tool file, or for that of a member. The
+//! last part of a member's path is in the text, since templates take paths apart. The workspace of
+//! a host replaces the tokens by its own paths ([`AttemptOrder::command_at`]). A token is about as
+//! long as the path, since commands with long arguments are expanded in another way.
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::layout::{self, AttemptPlace, RunLayout};
@@ -51,11 +51,11 @@ pub struct AttemptOrder {
     pub memory: u64,
     /// The longest time that the process may run, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// When it begins on its host.
+    /// Its turn on its host.
     pub turn: AttemptTurn,
 }
 
-/// When an attempt begins on its host.
+/// The turn of an attempt on its host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptTurn {
     /// Processors that it takes.

@@ -274,8 +274,8 @@ fn sealed_data_is_dropped_before_the_workflow_is_closed() {
 }
 
 /// A scheduler that sends ahead, with workers of two processors, and tasks that read nothing; the
-/// first eight have run for `ms` each. Also returns the tasks that run on processors, and the starts
-/// ahead.
+/// first eight have run for `ms` each. Also returns the tasks that run on processors, and the
+/// starts ahead.
 fn with_short_tasks(
     policy: PolicyKind,
     (workers, tasks): (u32, u32),
@@ -292,8 +292,8 @@ fn with_short_tasks(
     for ended in 0..8 {
         assert!(all.iter().all(|command| matches!(command, SchedulerCommand::Start { ahead: false, .. })));
         let attempt = AttemptId { task: started(&all)[ended], attempt: 1 };
+        cluster.0.record_run_time(attempt.task, ms);
         all.extend(cluster.on(SchedulerEvent::Done(attempt)));
-        all.extend(cluster.on(SchedulerEvent::Ran { attempt, ms }));
     }
     let ahead = all.split_off(8 + 2 * workers as usize);
     (cluster, started(&all)[8..].to_vec(), ahead)

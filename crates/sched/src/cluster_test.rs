@@ -223,7 +223,7 @@ impl ClusterRun {
             self.send(SchedulerEvent::Wrote { attempt, data, bytes, place: Some(place) });
         }
         let ms = u64::from(self.below(60));
-        self.send(SchedulerEvent::Ran { attempt, ms });
+        self.scheduler.record_run_time(task, ms);
         self.end(task);
         self.done.insert(task);
         self.send(SchedulerEvent::Done(attempt));

@@ -94,8 +94,8 @@ pub struct SchedulerOptions {
     /// Whether a task that runs much longer than others of its tool gets a second attempt at
     /// another place while processors are idle. The caller sends `Tick` from time to time.
     pub stragglers: bool,
-    /// Whether tasks of tools that are short are sent ahead to busy workers, which start them when
-    /// others end. The caller sends `Ran`.
+    /// True if tasks of tools that are short are sent ahead to busy workers, which start them when
+    /// others end. The caller calls `Scheduler::record_run_time`.
     pub sends_ahead: bool,
     /// Whether tasks are added after the beginning: the caller sends `Close` at last.
     pub grows: bool,
@@ -116,14 +116,6 @@ pub enum SchedulerEvent {
     /// The attempt succeeded and the task's outputs exist. A `Wrote` event for each output comes
     /// before. Ignored if another attempt of the task succeeded before.
     Done(AttemptId),
-    /// The program of an attempt ran for this time, without what its start and messages took.
-    /// Comes with the end of the attempt, if at all.
-    Ran {
-        /// The attempt.
-        attempt: AttemptId,
-        /// The time in ms.
-        ms: u64,
-    },
     /// A running attempt wrote this datum. Ignored if another attempt succeeded before.
     Wrote {
         /// The attempt, which is about to be done.

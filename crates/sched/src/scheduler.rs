@@ -193,7 +193,6 @@ impl Scheduler {
             SchedulerEvent::Close => self.close(context),
             SchedulerEvent::Tick => {}
             SchedulerEvent::Done(attempt) => self.on_attempt_done(attempt, context),
-            SchedulerEvent::Ran { attempt, ms } => self.on_ran(attempt, ms),
             SchedulerEvent::Wrote { attempt, data, bytes, place } => {
                 if !self.stragglers.is_stopped(attempt) {
                     self.on_wrote(data, bytes, place);
@@ -268,8 +267,8 @@ impl Scheduler {
         self.workers.resources(worker)
     }
 
-    /// Returns whether an input of a running task was lost since it started: its failure counts as no
-    /// attempt.
+    /// Returns whether an input of a running task was lost since it started: its failure counts as
+    /// no attempt.
     pub fn is_deprived(&self, task: TaskId) -> bool {
         self.deprived.contains(&task)
     }

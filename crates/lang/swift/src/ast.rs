@@ -42,7 +42,7 @@ pub struct NamedType {
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
-    /// What it does.
+    /// Its action.
     pub kind: StatementKind,
     /// The position.
     pub span: Span,
@@ -57,7 +57,7 @@ pub struct StatementBlock {
     pub span: Span,
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatementKind {
     /// Defines a function.
@@ -108,9 +108,9 @@ pub enum StatementKind {
     If {
         /// The condition.
         condition: Expression,
-        /// What happens if it holds.
+        /// The statements if it holds.
         then: StatementBlock,
-        /// What happens otherwise.
+        /// The statements otherwise.
         otherwise: Option<StatementBlock>,
     },
     /// `switch`.
@@ -187,7 +187,7 @@ pub struct DeclaredVariable {
 /// An assignment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AssignmentStatement {
-    /// What gets values.
+    /// The variables and members that get values.
     pub targets: Vec<AssignmentTarget>,
     /// The values: one call for several targets, or one value for each.
     pub values: Vec<Expression>,
@@ -294,13 +294,13 @@ pub struct Annotation {
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
-    /// What it is.
+    /// Its kind.
     pub kind: ExpressionKind,
     /// The position; of an operation that of its operator.
     pub span: Span,
 }
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExpressionKind {
     /// A whole number.
@@ -314,7 +314,7 @@ pub enum ExpressionKind {
     /// A variable.
     Variable(Arc<str>),
     /// A call of a function.
-    Call(Call),
+    Call(FunctionCall),
     /// An operation of one value.
     Unary(UnaryOperator, Box<Expression>),
     /// An operation of two values.
@@ -342,7 +342,7 @@ pub enum ExpressionKind {
 
 /// A call of a function.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct FunctionCall {
     /// The function.
     pub function: SourceName,
     /// The arguments, with their names if they have some.
@@ -362,7 +362,6 @@ pub enum UnaryOperator {
 
 /// An operator between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each has the name of its operation")]
 pub enum BinaryOperator {
     Or,
     And,

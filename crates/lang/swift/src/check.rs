@@ -1,8 +1,8 @@
 //! Checker: the syntax trees of a script and its modules to a [`Program`].
 //!
 //! Types are known first, then the signatures of functions; then the statements of the script are
-//! checked, which gives the global variables, and at last the bodies of functions. A problem does not
-//! end the check: what is wrong has the type [`TypeId::WRONG`], which fits everywhere.
+//! checked, which gives the global variables, and at last the bodies of functions. A problem does
+//! not end the check: what is wrong has the type [`TypeId::WRONG`], which fits everywhere.
 
 mod assigned;
 mod calls;
@@ -30,7 +30,7 @@ const PROBLEMS_MAX: usize = 50;
 pub struct CheckedScript {
     /// The program.
     pub program: Program,
-    /// What is probably wrong.
+    /// Probable mistakes.
     pub warnings: Vec<Problem>,
 }
 

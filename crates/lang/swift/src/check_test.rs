@@ -1,3 +1,5 @@
+//! Problems and warnings that scripts are told, by line and column.
+
 use super::*;
 use crate::loader::{ScriptFolders, load};
 use crate::preprocessor::ScriptFiles;

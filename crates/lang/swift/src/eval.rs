@@ -4,9 +4,9 @@
 //! frame, and is tried again when that changes. So an operation runs once, and whatever has its
 //! inputs runs as in any other language.
 //!
-//! Arrays close by counting (`writers`): an operation that waits holds the arrays that it may write.
-//! One that runs needs no count of its own: the frame that makes an array, or the operation around,
-//! holds it.
+//! Arrays close by counting (`writers`): an operation that waits holds the arrays that it may
+//! write. One that runs needs no count of its own: the frame that makes an array, or the operation
+//! around, holds it.
 
 mod apps;
 mod effects;
@@ -24,7 +24,7 @@ use base::{Problem, SplitMix64};
 use frames::VariableFrame;
 use loops::LoopState;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ const OPERATIONS_MAX: u32 = 100_000;
 /// Variables that a program which cannot go on names.
 const NAMED_MAX: usize = 10;
 
-/// What a script may ask for.
+/// The surroundings of a script.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptWorld {
     /// The arguments of the script.
@@ -53,7 +53,7 @@ pub struct ScriptWorld {
     pub seed: u64,
 }
 
-/// What a script does.
+/// A step of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScriptStep {
     /// Prints a line.
@@ -71,7 +71,7 @@ pub enum ScriptStep {
 struct WaitingUnit {
     frame: Rc<VariableFrame>,
     operation: OperationId,
-    /// What it waits for, for messages.
+    /// The variable that it waits for, for messages.
     waits_for: Option<(Arc<str>, Span)>,
 }
 
@@ -140,7 +140,7 @@ impl Evaluator {
     /// ([`Evaluator::has_work`]), the script waits for ends and answers, or is over.
     ///
     /// # Errors
-    /// What went wrong, with the line of the script and the calls that led there.
+    /// The mistake, with the line of the script and the calls that led there.
     pub fn advance(&mut self, calls: usize) -> Result<Vec<ScriptStep>, Problem> {
         if !self.begun {
             self.begun = true;
@@ -172,11 +172,7 @@ impl Evaluator {
 
     /// Returns whether everything has run that can run, and no call is open.
     pub fn is_over(&self) -> bool {
-        self.begun
-            && self.ready.is_empty()
-            && self.loops.is_empty()
-            && self.calls.is_empty()
-            && self.questions.is_empty()
+        !self.has_work() && self.calls.is_empty() && self.questions.is_empty()
     }
 
     /// The problem of a script that is over while operations wait: it names the variables that
@@ -186,18 +182,14 @@ impl Evaluator {
         if self.has_failed || waiting.peek().is_none() {
             return None;
         }
-        let mut lines: Vec<String> = Vec::new();
+        let mut lines: BTreeSet<String> = BTreeSet::new();
         for unit in waiting {
             let at = self.sources.location(self.program.operations[unit.operation.0 as usize].span);
             let name = unit.waits_for.as_ref().map_or("a value", |(name, _)| name);
-            let line = format!("{}:{}: waits for `{name}`", at.file, at.line);
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
+            lines.insert(format!("{}:{}: waits for `{name}`", at.file, at.line));
         }
-        lines.sort();
         let more = lines.len().saturating_sub(NAMED_MAX);
-        lines.truncate(NAMED_MAX);
+        let lines: Vec<String> = lines.into_iter().take(NAMED_MAX).collect();
         let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
         let message = "the script cannot go on: nobody gives these variables their values";
         Some(Problem::new(format!("{message}\n  {}{more}", lines.join("\n  "))))

@@ -1,3 +1,5 @@
+//! Scripts that run: the lines that they print, and the programs that they call.
+
 use super::*;
 use crate::check::check;
 use crate::loader::{ScriptFolders, load};
@@ -66,7 +68,8 @@ fn answer(question: &ScriptQuestion) -> Result<ScriptAnswer, String> {
     }
 }
 
-/// Runs a script whose programs end in the order of their calls; returns what is printed and called.
+/// Runs a script whose programs end in the order of their calls; returns what is printed and
+/// called.
 fn run_with(text: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
     let mut evaluator = evaluator(text, arguments)?;
     let (mut log, mut open) = (Vec::new(), VecDeque::new());

@@ -1,4 +1,5 @@
-//! Lexer: a text to tokens. Comments are left out; lines of the preprocessor are tokens of their own.
+//! Lexer: a text to tokens. Comments are left out; lines of the preprocessor are tokens of their
+//! own.
 //!
 //! A `#` begins a line of the preprocessor if it is the first of its line and a directive follows,
 //! else a comment to the end of the line.
@@ -28,7 +29,7 @@ pub fn lex_part(sources: &Sources, source: SourceId, (start, end): (u32, u32)) -
     Lexer { at, end, line_start: false, ..Lexer::new(sources, source) }.all(sources)
 }
 
-/// What is wrong, and its offset.
+/// A mistake and its offset.
 type Wrong = (usize, Problem);
 
 /// Reads the tokens of a text one after another.

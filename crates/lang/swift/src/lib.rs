@@ -6,11 +6,11 @@
 //!                                                      ScriptStep: calls, lines   ends of calls
 //! ```
 //!
-//! The text comes from the caller, as do the files that it includes: nothing here reads files, knows a
-//! clock or starts a process. The design is in `docs/design/2026-11-28-swift-scripts.md`.
+//! The text comes from the caller, as do the files that it includes: nothing here reads files,
+//! knows a clock or starts a process. The design is in `docs/design/2026-11-28-swift-scripts.md`.
 #![forbid(unsafe_code)]
 
-pub mod ast;
+mod ast;
 mod check;
 mod escapes;
 mod eval;
@@ -25,15 +25,14 @@ mod token;
 mod types;
 mod value;
 
+pub use ast::SwiftModule;
 pub use check::{CheckedScript, check};
 pub use eval::{
     AppCall, AppFile, AppText, CallId, Evaluator, ScriptAnswer, ScriptQuestion, ScriptQuestionId, ScriptStep,
     ScriptWorld,
 };
 pub use loader::{ScriptFolders, load};
-pub use parser::parse;
-pub use preprocessor::{Preprocessor, ScriptFiles};
+pub use preprocessor::ScriptFiles;
 pub use program::Program;
-pub use source::{SourceId, Sources, Span};
-pub use token::{Lexeme, Mark, SwiftToken};
+pub use source::{Sources, Span};
 pub use value::{ScriptFileId, TaskLocation};

@@ -1,7 +1,7 @@
 //! The library: what scripts may call without defining it.
 //!
-//! Its functions are declared in the language itself, in `library/modules/`: a string in place of the
-//! body names a [`PureFunction`] or an [`Effect`] here.
+//! Its functions are declared in the language itself, in `library/modules/`: a string in place of
+//! the body names a [`PureFunction`] or an [`Effect`] here.
 
 mod arrays;
 mod format;
@@ -20,16 +20,16 @@ pub struct PureFunction {
     pub name: &'static str,
     /// Computes the value, or says why it cannot.
     pub call: fn(&[SwiftValue]) -> Result<SwiftValue, String>,
-    /// What it needs of arrays.
+    /// Its need of arrays.
     pub arrays: ArrayNeed,
 }
 
-/// What a function needs of the arrays that it gets.
+/// The need of a function of the arrays that it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArrayNeed {
-    /// That they get no more members.
+    /// They get no more members.
     Closed,
-    /// That, and the values of all members.
+    /// The same, and all members have values.
     Members,
 }
 

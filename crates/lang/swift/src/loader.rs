@@ -8,7 +8,7 @@ use crate::source::{SourceId, Sources, Span};
 use base::Problem;
 use std::collections::HashSet;
 
-/// What a script may be made of.
+/// Files and macros of a script.
 pub struct ScriptFolders<'a> {
     /// The files.
     pub files: &'a dyn ScriptFiles,

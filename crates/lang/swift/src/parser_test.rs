@@ -1,3 +1,5 @@
+//! The syntax trees of texts, and the problems of those that have none.
+
 use super::*;
 use crate::ast::*;
 use crate::lexer::lex;

@@ -24,7 +24,7 @@ pub trait ScriptFiles {
     /// The text of a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// Why the file cannot be read, in words.
+    /// The reason why the file cannot be read, in words.
     fn read(&self, path: &str) -> Option<Result<String, String>>;
 }
 

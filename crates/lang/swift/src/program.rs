@@ -1,8 +1,8 @@
 //! Program: a checked script, with every name resolved.
 //!
-//! A *frame* holds the variables of a call of a function, or of an iteration of a loop; other blocks
-//! share the frame around them. An operation names a variable by the number of frames outwards and
-//! the slot there, and lists what it needs before it runs.
+//! A *frame* holds the variables of a call of a function, or of an iteration of a loop; other
+//! blocks share the frame around them. An operation names a variable by the number of frames
+//! outwards and the slot there, and lists what it needs before it runs.
 
 use crate::library::PureFunction;
 use crate::source::Span;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 /// A variable as an operation sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct VariablePlace {
     /// The number of frames outwards.
     pub hops: u16,
     /// The slot of that frame.
     pub slot: u32,
 }
 
-/// What an operation needs of a variable before it runs.
+/// The kind of a need of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NeedKind {
     /// A value. Arrays, structs and files always have one.
@@ -40,8 +40,8 @@ pub enum NeedKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Need {
     /// The variable.
-    pub place: Place,
-    /// What is needed of it.
+    pub place: VariablePlace,
+    /// The kind of the need.
     pub kind: NeedKind,
 }
 
@@ -59,13 +59,13 @@ pub struct SlotLayout {
     pub name: Arc<str>,
     /// Its type.
     pub type_: TypeId,
-    /// Where it is declared.
+    /// The position of its declaration.
     pub span: Span,
-    /// What it holds from the beginning.
+    /// Its first content.
     pub start: SlotStart,
 }
 
-/// What a variable holds when its frame begins.
+/// The content of a variable when its frame begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotStart {
     /// Nothing.
@@ -96,30 +96,30 @@ pub type Operations = Vec<OperationId>;
 /// An operation: it runs once, when its needs are met.
 #[derive(Debug)]
 pub struct Operation {
-    /// What it does.
+    /// Its action.
     pub kind: OperationKind,
-    /// What it needs.
+    /// Its needs.
     pub needs: Box<[Need]>,
     /// The arrays that it, or an operation within it, may write.
-    pub writes: Box<[Place]>,
+    pub writes: Box<[VariablePlace]>,
     /// Its position in the script.
     pub span: Span,
 }
 
-/// What an operation does.
+/// The action of an operation.
 #[derive(Debug)]
 pub enum OperationKind {
     /// Gives a variable a value.
     Set {
         /// The variable.
-        target: Place,
+        target: VariablePlace,
         /// The value.
         value: Formula,
     },
     /// Gives a member of an array a value: `A[i][j] = v`.
     Store {
         /// The array.
-        array: Place,
+        array: VariablePlace,
         /// The indices, the outermost first.
         indices: Vec<Formula>,
         /// The value; one that is not there yet may come later.
@@ -128,32 +128,32 @@ pub enum OperationKind {
     /// Adds a member to an array or bag.
     Append {
         /// The array.
-        array: Place,
+        array: VariablePlace,
         /// The value.
         value: Operand,
     },
     /// Copies a member of an array into a variable, as soon as it is there.
     Load {
         /// The variable.
-        target: Place,
+        target: VariablePlace,
         /// The array.
-        array: Place,
+        array: VariablePlace,
         /// The index.
         index: Formula,
     },
     /// Makes a variable stand for a field of a struct.
     LoadField {
         /// The variable.
-        target: Place,
+        target: VariablePlace,
         /// The struct.
-        from: Place,
+        from: VariablePlace,
         /// The number of the field.
         field: u32,
     },
     /// Gives a field of a struct a value.
     SetField {
         /// The struct.
-        target: Place,
+        target: VariablePlace,
         /// The fields on the way to it, the outermost first.
         path: Vec<u32>,
         /// The value.
@@ -162,35 +162,35 @@ pub enum OperationKind {
     /// Gives an array the members of another one.
     CopyArray {
         /// The array.
-        target: Place,
+        target: VariablePlace,
         /// The other one.
         from: Operand,
     },
     /// Makes an array of values.
     FillArray {
         /// The array.
-        target: Place,
+        target: VariablePlace,
         /// The indices and values; without indices they are 0, 1, ...
         members: Vec<(Option<Formula>, Operand)>,
     },
     /// Makes an array of a range of numbers.
     FillRange {
         /// The array.
-        target: Place,
+        target: VariablePlace,
         /// The range.
         range: RangeFormula,
     },
     /// Gives a file its path.
     MapFile {
         /// The file.
-        target: Place,
+        target: VariablePlace,
         /// The path.
         path: Formula,
     },
     /// Makes a file another one, or a copy of it if it has a path of its own.
     SetFile {
         /// The file.
-        target: Place,
+        target: VariablePlace,
         /// The other one.
         from: Operand,
     },
@@ -201,7 +201,7 @@ pub enum OperationKind {
         /// Its inputs.
         inputs: Vec<Operand>,
         /// The variables of its outputs.
-        outputs: Vec<Place>,
+        outputs: Vec<VariablePlace>,
         /// The priority and location of its task, if it runs a program.
         placing: TaskPlacing,
     },
@@ -214,15 +214,15 @@ pub enum OperationKind {
         /// Its inputs.
         inputs: Vec<Operand>,
         /// The variables of its outputs.
-        outputs: Vec<Place>,
+        outputs: Vec<VariablePlace>,
     },
     /// Chooses between operations.
     If {
         /// The condition.
         condition: Formula,
-        /// What runs if it holds.
+        /// The operations if it holds.
         then: Operations,
-        /// What runs otherwise.
+        /// The operations otherwise.
         otherwise: Operations,
     },
     /// Chooses operations by a number.
@@ -231,7 +231,7 @@ pub enum OperationKind {
         value: Formula,
         /// The cases.
         cases: Vec<(i64, Operations)>,
-        /// What runs if no case has the number.
+        /// The operations if no case has the number.
         default: Operations,
     },
     /// Runs operations: those of a `wait`.
@@ -250,7 +250,7 @@ pub enum OperationKind {
         /// The loop.
         loop_: Rc<ForLoop>,
         /// The first values of its variables.
-        first: Vec<Place>,
+        first: Vec<VariablePlace>,
     },
     /// Tests the condition of a `for` in the frame of an iteration, and runs the body if it holds.
     ForTest {
@@ -282,19 +282,19 @@ pub enum OperationKind {
 pub struct ForLoop {
     /// The frame of an iteration: its variables are the first slots.
     pub layout: LayoutId,
-    /// What an iteration begins with; the last operation is [`OperationKind::ForTest`].
+    /// The first operations of an iteration; the last one is [`OperationKind::ForTest`].
     pub before: RefCell<Operations>,
     /// The body, and what makes the next values.
     pub body: RefCell<Operations>,
     /// The variables that hold the next values, in the frame of an iteration.
-    pub next: RefCell<Vec<Place>>,
+    pub next: RefCell<Vec<VariablePlace>>,
 }
 
 /// The members that a `foreach` goes over.
 #[derive(Debug)]
 pub enum ForeachSource {
     /// Those of an array.
-    Array(Place),
+    Array(VariablePlace),
     /// Numbers.
     Range(RangeFormula),
 }
@@ -327,7 +327,7 @@ pub struct TaskPlacing {
 #[derive(Debug)]
 pub enum Operand {
     /// A variable, whose value may come later.
-    Variable(Place),
+    Variable(VariablePlace),
     /// A value that is computed.
     Formula(Formula),
 }
@@ -338,7 +338,7 @@ pub enum Formula {
     /// A value.
     Constant(SwiftValue),
     /// The value of a variable.
-    Variable(Place),
+    Variable(VariablePlace),
     /// A whole number with a point.
     ToFloat(Box<Formula>),
     /// The negative of a whole number, or of another one.
@@ -350,7 +350,7 @@ pub enum Formula {
     /// An operation of numbers with a point.
     Float(Arithmetic, Box<(Formula, Formula)>),
     /// A comparison.
-    Compare(Comparison, Box<(Formula, Formula)>),
+    Compare(ComparisonOperation, Box<(Formula, Formula)>),
     /// Both, or one of two conditions (true for `&&`).
     Both(bool, Box<(Formula, Formula)>),
     /// A function of the library.
@@ -372,7 +372,7 @@ pub enum Arithmetic {
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ComparisonOperation {
     Equal,
     NotEqual,
     Less,
@@ -386,7 +386,7 @@ pub enum Comparison {
 pub struct Function {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it is defined.
+    /// The position of its definition.
     pub span: Span,
     /// The frame of a call: outputs first, then inputs.
     pub layout: LayoutId,
@@ -413,7 +413,7 @@ pub struct AppBody {
     /// The program and its arguments: variables, or constants.
     pub command: Vec<Formula>,
     /// The variables of the files of standard input, output and error.
-    pub streams: [Option<Place>; 3],
+    pub streams: [Option<VariablePlace>; 3],
     /// The number of its inputs.
     pub inputs: u32,
     /// The slot of the priority; that of the location is the next.
@@ -433,6 +433,6 @@ pub struct Program {
     pub operations: Vec<Operation>,
     /// The frame of the script itself.
     pub layout: LayoutId,
-    /// What the script itself does.
+    /// The operations of the script itself.
     pub main: Operations,
 }

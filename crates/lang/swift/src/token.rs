@@ -66,7 +66,6 @@ macro_rules! marks {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// A mark: an operator or punctuation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[expect(missing_docs, reason = "each has the name of its text")]
         pub enum Mark { $($name,)* }
 
         impl Mark {

@@ -30,7 +30,7 @@ impl TypeId {
     pub const WRONG: Self = Self(9);
 }
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TypeKind {
     /// A type without parts, with its name.
@@ -66,7 +66,7 @@ pub struct StructType {
     pub fields: Vec<(Arc<str>, TypeId)>,
 }
 
-/// How a value of one type may be used as another.
+/// The conversion of a value to another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Conversion {
     /// It is of that type.
@@ -119,7 +119,7 @@ impl TypeTable {
         id
     }
 
-    /// What a type is.
+    /// The kind of a type.
     pub fn kind(&self, TypeId(id): TypeId) -> &TypeKind {
         &self.kinds[id as usize]
     }
@@ -175,7 +175,7 @@ impl TypeTable {
         }
     }
 
-    /// How a value may be used as another type; `None` if it may not.
+    /// The conversion of a value to another type; `None` if there is none.
     pub fn conversion(&self, from: TypeId, to: TypeId) -> Option<Conversion> {
         if from == to || from == TypeId::WRONG || to == TypeId::WRONG {
             return Some(Conversion::Same);
@@ -209,7 +209,7 @@ impl TypeTable {
         format!("{}{indices}", self.name(inner))
     }
 
-    /// Whether variables of the type get their values in parts: arrays, bags and structs.
+    /// Returns whether variables of the type get their values in parts: arrays, bags and structs.
     pub fn has_parts(&self, id: TypeId) -> bool {
         matches!(self.kind(self.base_of(id)), TypeKind::Array { .. } | TypeKind::Bag(_) | TypeKind::Struct(_))
     }

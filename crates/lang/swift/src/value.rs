@@ -111,7 +111,7 @@ impl ValueSlot {
         }
     }
 
-    /// What others may share; a value is given away with it.
+    /// The future that others may share; a value is given away with it.
     pub fn share(&mut self) -> Rc<Future> {
         let future = match std::mem::take(self) {
             Self::Shared(future) => future,
@@ -233,7 +233,7 @@ pub struct ScriptFileId(pub u64);
 pub struct FileCell {
     /// Its number.
     pub id: ScriptFileId,
-    /// What is known of it.
+    /// Its state.
     pub state: RefCell<FileState>,
     /// Those that wait for its path or its writer.
     pub waiters: RefCell<Vec<WaiterId>>,
@@ -241,12 +241,12 @@ pub struct FileCell {
     pub dropped: Rc<RefCell<Vec<ScriptFileId>>>,
 }
 
-/// What is known of a file.
+/// The state of a file.
 #[derive(Debug, Clone, Default)]
 pub struct FileState {
     /// Its path.
     pub mapping: Mapping,
-    /// Where its bytes come from.
+    /// The source of its bytes.
     pub source: Option<FileSource>,
     /// True when its bytes are there.
     pub is_ready: bool,
@@ -264,7 +264,7 @@ pub enum Mapping {
     Path(Rc<str>),
 }
 
-/// Where the bytes of a file come from.
+/// The source of the bytes of a file.
 #[derive(Debug, Clone)]
 pub enum FileSource {
     /// A file that was there before, with its path.

@@ -356,8 +356,8 @@ impl ClusterExecutor {
         }
     }
 
-    /// Sends the orders that were made since the last call, one batch for each host. Those that were
-    /// sent ahead may wait for more, `at_most` this long.
+    /// Sends the orders that were made since the last call, one batch for each host. Those that
+    /// were sent ahead may wait for more, `at_most` this long.
     fn flush(&mut self, at_most: Duration) {
         let handle = self.carrier.handle.clone();
         for host in self.hosts.values_mut() {

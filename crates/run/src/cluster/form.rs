@@ -1,5 +1,5 @@
-//! Forms the pool of a run on a cluster: one node on each host that has workers when the run begins,
-//! and a first node beside the run, which holds the root.
+//! Forms the pool of a run on a cluster: one node on each host that has workers when the run
+//! begins, and a first node beside the run, which holds the root.
 //!
 //! ```text
 //! carrier -> hosts -> agents (set up) -> pool::start_linked -> agents (start) -> FormedCluster

@@ -136,7 +136,8 @@ pub struct AgentTree {
 pub const TREES: &str = "tools";
 
 /// Where a file with the hash `hash` is below the directory of its tree: in one of 256 directories.
-/// One directory of all would be split, and its fragments would lie at nodes that have not the file.
+/// One directory of all would be split, and its fragments would lie at nodes that have not the
+/// file.
 pub fn content_place(hash: &str) -> PathBuf {
     Path::new(hash.get(..2).unwrap_or_default()).join(hash)
 }
@@ -231,8 +232,8 @@ pub enum FromAgent {
     Copies(Vec<HeldCopy>),
     /// The agent's socket is gone, says the worker.
     Gone(String),
-    /// The agent has ended as it was told, or since its node has ended, and nothing of it is left on
-    /// its host.
+    /// The agent has ended as it was told, or since its node has ended, and nothing of it is left
+    /// on its host.
     Over,
 }
 

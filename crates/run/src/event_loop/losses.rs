@@ -171,8 +171,8 @@ impl EventLoop<'_> {
         !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended.ended)
     }
 
-    /// Refuses the success of an attempt if an input was lost while it ran and a node did not answer:
-    /// a tool that goes on after an error may have read a part.
+    /// Refuses the success of an attempt if an input was lost while it ran and a node did not
+    /// answer: a tool that goes on after an error may have read a part.
     pub(super) fn doubt_success(&self, place: AttemptPlace, outcome: &mut AttemptOutcome) {
         if !outcome.unanswered || outcome.result.is_err() || !self.scheduler.is_deprived(outcome.task) {
             return;

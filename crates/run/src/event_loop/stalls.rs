@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Time without a running task after which the user is told.
 const STALL: Duration = Duration::from_secs(5);
 
-/// Since when nothing runs, and whether the user knows.
+/// The time since which nothing runs, or since the last look; and whether the user knows.
 #[derive(Debug, Default)]
 pub struct StallWatch {
     since: Option<Instant>,
@@ -30,13 +30,15 @@ impl EventLoop<'_> {
         }
         let mut tasks = (0..u32::try_from(self.context.flow.workflow().tasks.len()).unwrap_or(u32::MAX)).map(TaskId);
         let stuck = tasks.find_map(|task| Some((task, self.why_stuck(task)?)));
+        // The look at all tasks is repeated at such intervals only.
+        self.stall.since = Some(Instant::now());
         if let Some((task, why)) = stuck {
             self.stall.is_told = true;
             self.warn(format!("nothing runs: task {} {} {why}", task.0, self.tool_name(task)));
         }
     }
 
-    /// Why a ready task may wait forever, if it may.
+    /// The reason why a ready task may wait forever, if it may.
     fn why_stuck(&self, task: TaskId) -> Option<String> {
         match self.scheduler.explain(task, self.now_ms())? {
             TaskExplanation::Ready { reason: WaitReason::NoWorkerFits, demand, .. } => Some(too_large(demand)),

@@ -112,8 +112,8 @@ pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeI
     }
 }
 
-/// The part that is not done again after the pool was lost in which only `before` was settled, by the report
-/// so far.
+/// The part that is not done again after the pool was lost in which only `before` was settled, by
+/// the report so far.
 pub fn settle_anew(spec: &RunSpec, run: &RunReport, before: &Settled) -> Settled {
     let exported = |data: DataId| {
         let member = run.data.get(data.0 as usize)?;

@@ -17,8 +17,8 @@
 //!
 //! The pool holds the authoritative files in both modes, so tasks of one run may use different
 //! modes: those of tools that the preload library does not reach are staged. The run itself uses
-//! the pool alone (`run_files`). In direct mode nothing here touches a mount: this process serves it, and would
-//! wait for itself ([`exec::ToolPath`] prevents that).
+//! the pool alone (`run_files`). In direct mode nothing here touches a mount: this process serves
+//! it, and would wait for itself ([`exec::ToolPath`] prevents that).
 
 mod background_remove;
 pub(crate) mod copy;
@@ -275,7 +275,7 @@ impl Workspace {
         self.base.pool.usage()
     }
 
-    /// Whether a node of the pool does not answer now, and how often one has ceased to.
+    /// Returns whether a node of the pool does not answer now, and how often one has ceased to.
     pub fn outages(&self) -> (bool, u64) {
         self.base.pool.client().outages()
     }

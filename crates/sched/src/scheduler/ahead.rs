@@ -8,10 +8,9 @@
 use super::Scheduler;
 use super::cluster::StartKind;
 use crate::locations::ToolDurations;
-use crate::messages::AttemptId;
 use crate::policy::{Assignment, StartReason};
 use crate::resources::WorkerId;
-use flow::ToolId;
+use flow::{TaskId, ToolId};
 use std::collections::HashSet;
 
 /// The work in ms that each processor of a worker gets ahead, and the most tasks. A message takes
@@ -50,9 +49,11 @@ impl ShortTools {
 }
 
 impl Scheduler {
-    pub(super) fn on_ran(&mut self, attempt: AttemptId, ms: u64) {
+    /// Records how long the program of an attempt ran, in ms, without what its start and messages
+    /// took. Call it before the event of its end.
+    pub fn record_run_time(&mut self, task: TaskId, ms: u64) {
         if self.options.sends_ahead {
-            self.short_tools.add(self.tool(attempt.task), ms);
+            self.short_tools.add(self.tool(task), ms);
         }
     }
 

@@ -2,9 +2,11 @@
 
 use super::Checker;
 use super::expressions::Typed;
-use crate::ast::{Annotation, Call, SourceName};
+use crate::ast::{Annotation, FunctionCall, SourceName};
 use crate::library::{Effect, PureFunction};
-use crate::program::{Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, Place, TaskPlacing};
+use crate::program::{
+    Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, TaskPlacing, VariablePlace,
+};
 use crate::source::Span;
 use crate::types::{Conversion, TypeId, TypeKind};
 use crate::value::SwiftValue;
@@ -16,13 +18,13 @@ use std::sync::Arc;
 pub struct Signature {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it is defined.
+    /// The position of its definition.
     pub span: Span,
     /// The types of its outputs.
     pub outputs: Vec<TypeId>,
     /// Its inputs.
     pub inputs: Vec<InputSignature>,
-    /// What it is.
+    /// Its kind.
     pub implementation: Implementation,
 }
 
@@ -39,7 +41,7 @@ pub struct InputSignature {
     pub default: Option<SwiftValue>,
 }
 
-/// What a function is.
+/// The kind of a function.
 #[derive(Debug, Clone)]
 pub enum Implementation {
     /// A function of the library without effects.
@@ -74,7 +76,7 @@ struct Fit {
 
 impl Checker<'_> {
     /// A call whose only output is a value.
-    pub(super) fn call_value(&mut self, call: &Call, operations: &mut Operations) -> Typed {
+    pub(super) fn call_value(&mut self, call: &FunctionCall, operations: &mut Operations) -> Typed {
         let span = call.function.span;
         match self.call(call, None, operations) {
             None => Typed::wrong(),
@@ -91,11 +93,11 @@ impl Checker<'_> {
     /// variables of their own, which are returned. `None` if there is a problem.
     pub(super) fn call(
         &mut self,
-        call: &Call,
-        targets: Option<&[Place]>,
+        call: &FunctionCall,
+        targets: Option<&[VariablePlace]>,
         operations: &mut Operations,
     ) -> Option<Vec<Typed>> {
-        let Call { function, arguments, annotations } = call;
+        let FunctionCall { function, arguments, annotations } = call;
         let wanted = self.single_types(function, arguments.len());
         let arguments: Vec<(Option<SourceName>, Typed, Span)> = (0..)
             .zip(arguments)
@@ -159,12 +161,12 @@ impl Checker<'_> {
         }
     }
 
-    /// What an effect needs beside formulas: the values of its operands.
+    /// The needs of an effect beside those of formulas: the values of its operands.
     fn effect_needs(&self, effect: Effect, kind: &OperationKind) -> Vec<Need> {
         let OperationKind::CallEffect { inputs, outputs, .. } = kind else { return Vec::new() };
         let places =
             inputs.iter().filter_map(|input| if let Operand::Variable(place) = input { Some(*place) } else { None });
-        let need = |place: Place| {
+        let need = |place: VariablePlace| {
             let type_ = self.type_of(place);
             let kind = match effect {
                 Effect::Filename => NeedKind::Assigned,
@@ -179,7 +181,7 @@ impl Checker<'_> {
         places.map(need).chain(mapped).collect()
     }
 
-    fn output_places(&mut self, types: &[TypeId], targets: Option<&[Place]>, span: Span) -> Vec<Place> {
+    fn output_places(&mut self, types: &[TypeId], targets: Option<&[VariablePlace]>, span: Span) -> Vec<VariablePlace> {
         let given = targets.unwrap_or_default();
         (0..)
             .zip(types)
@@ -250,7 +252,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Whether a signature fits the arguments: the worst conversion, or why not, and where.
+    /// The worst conversion if a signature fits the arguments; else the reason and its position.
     #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
     fn fit(
         &self,
@@ -319,7 +321,7 @@ impl Checker<'_> {
         Ok((worst, inputs, bindings))
     }
 
-    /// How a value of a type fits a type of a signature, whose parameters are bound.
+    /// The conversion of a type to one of a signature, whose parameters are bound.
     fn unify(&self, pattern: TypeId, found: TypeId, bindings: &mut Bindings) -> Option<Conversion> {
         match self.types.kind(pattern) {
             TypeKind::Parameter(_) => {

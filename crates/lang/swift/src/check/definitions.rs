@@ -9,8 +9,8 @@ use crate::ast::{
 };
 use crate::library;
 use crate::program::{
-    AppBody, Formula, Function, FunctionBody, FunctionId, Need, NeedKind, OperationKind, Operations, Place, SlotLayout,
-    SlotStart,
+    AppBody, Formula, Function, FunctionBody, FunctionId, Need, NeedKind, OperationKind, Operations, SlotLayout,
+    SlotStart, VariablePlace,
 };
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -152,7 +152,8 @@ impl Checker<'_> {
         FunctionId(u32::try_from(self.functions.len() - 1).expect("functions are few"))
     }
 
-    /// What a function is: one with a body in Swift, one of the library, or none that runs here.
+    /// The kind of a function: one with a body in Swift, one of the library, or none that runs
+    /// here.
     fn implementation_of(&mut self, function: &FunctionDefinition) -> Implementation {
         if function.body.is_some() {
             return Implementation::Script(self.new_function(), false);
@@ -376,10 +377,10 @@ impl Checker<'_> {
         first
     }
 
-    /// What an app needs: its inputs, and the paths of its outputs.
+    /// The needs of an app: its inputs, and the paths of its outputs.
     fn app_needs(&self, outputs: u32, inputs: u32) -> Vec<Need> {
         let need = |slot| {
-            let place = Place { hops: 0, slot };
+            let place = VariablePlace { hops: 0, slot };
             let is_void = self.types.base_of(self.type_of(place)) == TypeId::VOID && slot < outputs;
             (!is_void).then_some(Need { place, kind: NeedKind::Value })
         };
@@ -412,7 +413,7 @@ impl Checker<'_> {
         typed.into_formula()
     }
 
-    fn stream_place(&mut self, value: &Expression, operations: &mut Operations) -> Option<Place> {
+    fn stream_place(&mut self, value: &Expression, operations: &mut Operations) -> Option<VariablePlace> {
         let typed = self.expression(value, None, operations);
         if ![TypeId::FILE, TypeId::WRONG].contains(&self.types.base_of(typed.type_)) {
             let has = self.type_name(typed.type_);

@@ -3,7 +3,9 @@
 use super::Checker;
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, SourceName, UnaryOperator};
 use crate::library;
-use crate::program::{Arithmetic, Comparison, Formula, Operand, OperationKind, Operations, Place, RangeFormula};
+use crate::program::{
+    Arithmetic, ComparisonOperation, Formula, Operand, OperationKind, Operations, RangeFormula, VariablePlace,
+};
 use crate::source::Span;
 use crate::types::{Conversion, TypeId};
 use crate::value::SwiftValue;
@@ -28,7 +30,7 @@ impl Typed {
     }
 
     /// A variable.
-    pub fn variable(place: Place, type_: TypeId) -> Self {
+    pub fn variable(place: VariablePlace, type_: TypeId) -> Self {
         Self { operand: Operand::Variable(place), type_ }
     }
 
@@ -203,7 +205,7 @@ impl Checker<'_> {
     }
 
     /// An expression as a variable: its value is put into one if it is none.
-    pub(super) fn as_place(&mut self, found: Typed, span: Span, operations: &mut Operations) -> Place {
+    pub(super) fn as_place(&mut self, found: Typed, span: Span, operations: &mut Operations) -> VariablePlace {
         match found.operand {
             Operand::Variable(place) => place,
             Operand::Formula(value) => {
@@ -260,10 +262,10 @@ impl Checker<'_> {
     }
 
     /// A variable without a name that will stand for another one.
-    pub(super) fn linked(&mut self, type_: TypeId, span: Span) -> Place {
+    pub(super) fn linked(&mut self, type_: TypeId, span: Span) -> VariablePlace {
         let start = crate::program::SlotStart::Empty;
         let slot = self.add_slot(crate::program::SlotLayout { name: "".into(), type_, span, start });
-        Place { hops: 0, slot }
+        VariablePlace { hops: 0, slot }
     }
 
     /// An array that is written out.
@@ -310,7 +312,7 @@ impl Checker<'_> {
     /// Fills an array with what is written out.
     pub(super) fn fill_array(
         &mut self,
-        target: Place,
+        target: VariablePlace,
         type_: TypeId,
         expression: &Expression,
         operations: &mut Operations,
@@ -377,7 +379,7 @@ fn combine(
     let are_numbers = is_number(types.0) && is_number(types.1);
     let are_ints = types == (TypeId::INT, TypeId::INT);
     if let Some(comparison) = comparison_of(operator) {
-        let is_equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+        let is_equality = matches!(comparison, ComparisonOperation::Equal | ComparisonOperation::NotEqual);
         let comparable = are_numbers
             || types == (TypeId::STRING, TypeId::STRING)
             || (types == (TypeId::BOOLEAN, TypeId::BOOLEAN) && is_equality);
@@ -429,14 +431,14 @@ fn as_floats(types: (TypeId, TypeId), formulas: (Formula, Formula)) -> (Formula,
     (as_float(types.0, formulas.0), as_float(types.1, formulas.1))
 }
 
-fn comparison_of(operator: BinaryOperator) -> Option<Comparison> {
+fn comparison_of(operator: BinaryOperator) -> Option<ComparisonOperation> {
     Some(match operator {
-        BinaryOperator::Equal => Comparison::Equal,
-        BinaryOperator::NotEqual => Comparison::NotEqual,
-        BinaryOperator::Less => Comparison::Less,
-        BinaryOperator::AtMost => Comparison::AtMost,
-        BinaryOperator::Greater => Comparison::Greater,
-        BinaryOperator::AtLeast => Comparison::AtLeast,
+        BinaryOperator::Equal => ComparisonOperation::Equal,
+        BinaryOperator::NotEqual => ComparisonOperation::NotEqual,
+        BinaryOperator::Less => ComparisonOperation::Less,
+        BinaryOperator::AtMost => ComparisonOperation::AtMost,
+        BinaryOperator::Greater => ComparisonOperation::Greater,
+        BinaryOperator::AtLeast => ComparisonOperation::AtLeast,
         _ => return None,
     })
 }

@@ -3,8 +3,8 @@
 use super::Checker;
 use crate::library::ArrayNeed;
 use crate::program::{
-    ForeachSource, Formula, Need, NeedKind, Operand, Operation, OperationId, OperationKind, Operations, Place,
-    RangeFormula, SlotLayout, SlotStart, TaskPlacing,
+    ForeachSource, Formula, Need, NeedKind, Operand, Operation, OperationId, OperationKind, Operations, RangeFormula,
+    SlotLayout, SlotStart, TaskPlacing, VariablePlace,
 };
 use crate::source::Span;
 use crate::types::TypeId;
@@ -24,10 +24,10 @@ impl Checker<'_> {
     }
 
     /// A variable without a name in the innermost frame.
-    pub(super) fn temporary(&mut self, type_: TypeId, span: Span) -> Place {
+    pub(super) fn temporary(&mut self, type_: TypeId, span: Span) -> VariablePlace {
         let start = self.start_of(type_, false);
         let slot = self.add_slot(SlotLayout { name: "".into(), type_, span, start });
-        Place { hops: 0, slot }
+        VariablePlace { hops: 0, slot }
     }
 
     /// Adds a slot to the innermost frame.
@@ -38,7 +38,7 @@ impl Checker<'_> {
         u32::try_from(slots.len() - 1).expect("frames are small")
     }
 
-    /// What a variable of a type holds from the beginning.
+    /// The first content of a variable of a type.
     pub(super) fn start_of(&self, type_: TypeId, is_mapped: bool) -> SlotStart {
         if self.types.member_of(type_).is_some() {
             SlotStart::Array
@@ -52,13 +52,13 @@ impl Checker<'_> {
     }
 
     /// The type of a variable.
-    pub(super) fn type_of(&self, place: Place) -> TypeId {
+    pub(super) fn type_of(&self, place: VariablePlace) -> TypeId {
         let layout = self.scopes.layout(place.hops);
         self.layouts[layout.0 as usize].slots[place.slot as usize].type_
     }
 
-    /// What a statement needs that waits for a variable to be there.
-    pub(super) fn wait_need(&self, place: Place, is_deep: bool) -> Need {
+    /// The need of a statement that waits for a variable to be there.
+    pub(super) fn wait_need(&self, place: VariablePlace, is_deep: bool) -> Need {
         let type_ = self.type_of(place);
         let kind = if is_deep || self.types.base_of(type_) == TypeId::FILE {
             NeedKind::Ready
@@ -178,19 +178,19 @@ impl Checker<'_> {
     }
 
     /// The arrays that an operation may write, and those within it.
-    fn writes_of(&self, kind: &OperationKind) -> Vec<Place> {
+    fn writes_of(&self, kind: &OperationKind) -> Vec<VariablePlace> {
         let within = |operations: &Operations| {
             let of = |id: &OperationId| self.operations[id.0 as usize].writes.iter().copied();
-            operations.iter().flat_map(of).collect::<Vec<Place>>()
+            operations.iter().flat_map(of).collect::<Vec<VariablePlace>>()
         };
         // Variables of a frame within are not seen from here.
-        let outside = |places: Vec<Place>| {
+        let outside = |places: Vec<VariablePlace>| {
             let outer = places.into_iter().filter(|place| place.hops > 0);
-            outer.map(|place| Place { hops: place.hops - 1, ..place }).collect::<Vec<Place>>()
+            outer.map(|place| VariablePlace { hops: place.hops - 1, ..place }).collect::<Vec<VariablePlace>>()
         };
-        let arrays = |places: &[Place]| {
-            let has_parts = |place: &&Place| self.types.has_parts(self.type_of(**place));
-            places.iter().filter(has_parts).copied().collect::<Vec<Place>>()
+        let arrays = |places: &[VariablePlace]| {
+            let has_parts = |place: &&VariablePlace| self.types.has_parts(self.type_of(**place));
+            places.iter().filter(has_parts).copied().collect::<Vec<VariablePlace>>()
         };
         match kind {
             OperationKind::Store { array: target, .. }

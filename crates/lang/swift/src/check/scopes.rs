@@ -1,6 +1,6 @@
 //! Scopes: which variables can be seen, and in which frames they are.
 
-use crate::program::{LayoutId, Place};
+use crate::program::{LayoutId, VariablePlace};
 use crate::source::Span;
 use crate::types::TypeId;
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ pub struct Variable {
     pub name: Arc<str>,
     /// Its type.
     pub type_: TypeId,
-    /// Where it is declared.
+    /// The position of its declaration.
     pub span: Span,
     /// The frame, as its place in the stack of frames.
     pub depth: usize,
     /// The slot of the frame.
     pub slot: u32,
-    /// What it is.
+    /// Its kind.
     pub role: VariableRole,
     /// The way to its declaration.
     pub branch: Vec<BranchStep>,
@@ -44,7 +44,7 @@ pub struct Variable {
     pub read: Option<Span>,
 }
 
-/// What a variable is.
+/// The role of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableRole {
     /// A variable of a block.
@@ -102,10 +102,10 @@ impl Scopes {
     }
 
     /// A variable as an operation of the innermost frame sees it.
-    pub fn place(&self, VariableId(id): VariableId) -> Place {
+    pub fn place(&self, VariableId(id): VariableId) -> VariablePlace {
         let Variable { depth, slot, .. } = self.variables[id];
         let hops = u16::try_from(self.frames.len() - 1 - depth).expect("frames are nested a few deep");
-        Place { hops, slot }
+        VariablePlace { hops, slot }
     }
 
     /// The layout of the frame that is this many outwards.

@@ -8,8 +8,8 @@ use crate::ast::{
     SourceName, Statement, StatementBlock, StatementKind,
 };
 use crate::program::{
-    ForLoop, ForeachSource, Formula, LayoutId, Need, NeedKind, Operand, OperationKind, Operations, Place, SlotStart,
-    TaskPlacing,
+    ForLoop, ForeachSource, Formula, LayoutId, Need, NeedKind, Operand, OperationKind, Operations, SlotStart,
+    TaskPlacing, VariablePlace,
 };
 use crate::source::Span;
 use crate::types::TypeId;
@@ -45,7 +45,7 @@ impl Checker<'_> {
     }
 
     /// Checks a statement; returns the variables that it gives values.
-    fn statement(&mut self, statement: &Statement, operations: &mut Operations) -> Vec<Place> {
+    fn statement(&mut self, statement: &Statement, operations: &mut Operations) -> Vec<VariablePlace> {
         let span = statement.span;
         match &statement.kind {
             StatementKind::Function(_)
@@ -96,7 +96,7 @@ impl Checker<'_> {
         operations
     }
 
-    fn declaration(&mut self, declaration: &Declaration, operations: &mut Operations) -> Vec<Place> {
+    fn declaration(&mut self, declaration: &Declaration, operations: &mut Operations) -> Vec<VariablePlace> {
         let mut places = Vec::new();
         for DeclaredVariable { type_, name, mapping, value } in &declaration.variables {
             let type_ = self.resolve(type_);
@@ -123,7 +123,7 @@ impl Checker<'_> {
     /// Gives a variable its whole value.
     fn assign_value(
         &mut self,
-        target: Place,
+        target: VariablePlace,
         type_: TypeId,
         name: &str,
         value: &Expression,
@@ -155,7 +155,15 @@ impl Checker<'_> {
     }
 
     /// Gives a variable a value that was checked.
-    fn set(&mut self, target: Place, type_: TypeId, found: Typed, span: Span, what: &str, operations: &mut Operations) {
+    fn set(
+        &mut self,
+        target: VariablePlace,
+        type_: TypeId,
+        found: Typed,
+        span: Span,
+        what: &str,
+        operations: &mut Operations,
+    ) {
         let from = self.convert(found, type_, span, what);
         let kind = if self.types.member_of(type_).is_some() {
             OperationKind::CopyArray { target, from }
@@ -174,7 +182,12 @@ impl Checker<'_> {
         self.push(kind, span, Vec::new(), operations);
     }
 
-    fn assignment(&mut self, assignment: &AssignmentStatement, span: Span, operations: &mut Operations) -> Vec<Place> {
+    fn assignment(
+        &mut self,
+        assignment: &AssignmentStatement,
+        span: Span,
+        operations: &mut Operations,
+    ) -> Vec<VariablePlace> {
         let AssignmentStatement { targets, values, appends } = assignment;
         if targets.len() == values.len() {
             let pairs = targets.iter().zip(values);
@@ -204,7 +217,7 @@ impl Checker<'_> {
         value: &Expression,
         appends: bool,
         operations: &mut Operations,
-    ) -> Option<Place> {
+    ) -> Option<VariablePlace> {
         let name = &target.variable;
         if target.path.is_empty() && !appends {
             if let Some(id) = self.scopes.find(&name.text) {
@@ -223,7 +236,13 @@ impl Checker<'_> {
     }
 
     /// Declares a variable by its first assignment.
-    fn declare_by_value(&mut self, name: &SourceName, found: Typed, span: Span, operations: &mut Operations) -> Place {
+    fn declare_by_value(
+        &mut self,
+        name: &SourceName,
+        found: Typed,
+        span: Span,
+        operations: &mut Operations,
+    ) -> VariablePlace {
         let type_ = found.type_;
         let start = self.start_of(type_, false);
         let id = self.add_variable(name, type_, VariableRole::Local, start);
@@ -269,7 +288,7 @@ impl Checker<'_> {
         span: Span,
         appends: bool,
         operations: &mut Operations,
-    ) -> Option<Place> {
+    ) -> Option<VariablePlace> {
         let AssignmentTarget { variable: name, path } = target;
         let Some(id) = self.scopes.find(&name.text) else {
             if path.is_empty() && !appends {
@@ -298,7 +317,7 @@ impl Checker<'_> {
 
     fn append(
         &mut self,
-        array: Place,
+        array: VariablePlace,
         type_: TypeId,
         (name, path): (&SourceName, &[MemberStep]),
         found: Typed,
@@ -317,7 +336,7 @@ impl Checker<'_> {
     /// `A[i][j] = v`, or `p.f = v`.
     fn store(
         &mut self,
-        target: Place,
+        target: VariablePlace,
         type_: TypeId,
         (name, path): (&SourceName, &[MemberStep]),
         found: Typed,
@@ -348,7 +367,7 @@ impl Checker<'_> {
     }
 
     /// A call as a statement, or a variable that a chain waits for.
-    fn expression_statement(&mut self, expression: &Expression, operations: &mut Operations) -> Vec<Place> {
+    fn expression_statement(&mut self, expression: &Expression, operations: &mut Operations) -> Vec<VariablePlace> {
         let found = match &expression.kind {
             ExpressionKind::Call(call) => self.call(call, None, operations).unwrap_or_default(),
             _ => vec![self.expression(expression, None, operations)],
@@ -357,7 +376,7 @@ impl Checker<'_> {
         found.into_iter().map(|typed| self.as_place(typed, expression.span, operations)).collect()
     }
 
-    fn chain(&mut self, first: &Statement, rest: &Statement, operations: &mut Operations) -> Vec<Place> {
+    fn chain(&mut self, first: &Statement, rest: &Statement, operations: &mut Operations) -> Vec<VariablePlace> {
         let places = self.statement(first, operations);
         let needs = places.into_iter().map(|place| self.wait_need(place, false)).collect();
         let mut body = Operations::new();
@@ -496,10 +515,10 @@ impl Checker<'_> {
     /// The variables of the next values of a loop, in the order of its variables.
     fn next_values(
         &mut self,
-        variables: &[(&SourceName, TypeId, Place)],
+        variables: &[(&SourceName, TypeId, VariablePlace)],
         updates: &[(SourceName, Expression)],
         operations: &mut Operations,
-    ) -> Vec<Place> {
+    ) -> Vec<VariablePlace> {
         for (name, _) in updates {
             if !variables.iter().any(|(variable, ..)| variable.text == name.text) {
                 let known: Vec<&str> = variables.iter().map(|(variable, ..)| &*variable.text).collect();
@@ -511,7 +530,7 @@ impl Checker<'_> {
             let update = updates.iter().find(|(name, _)| name.text == variable.text);
             let Some((name, value)) = update else {
                 // It keeps its value.
-                next.push(Place { hops: 0, slot: number });
+                next.push(VariablePlace { hops: 0, slot: number });
                 continue;
             };
             let value = self.value_of_type(value, *type_, &format!("`{}`", name.text), operations);
@@ -536,7 +555,7 @@ impl Checker<'_> {
         self.formula_needs(&until, &mut needs);
         let loop_ = Rc::new(RefCell::new(Operations::new()));
         self.push(OperationKind::IterateNext { layout, body: loop_.clone(), until }, body.span, needs, &mut inner);
-        let writes: BTreeSet<Place> =
+        let writes: BTreeSet<VariablePlace> =
             inner.iter().flat_map(|id| self.operations[id.0 as usize].writes.iter().copied()).collect();
         let next = inner.last().expect("it was just added");
         self.operations[next.0 as usize].writes = writes.into_iter().collect();

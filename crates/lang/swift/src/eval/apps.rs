@@ -2,7 +2,7 @@
 
 use super::frames::VariableFrame;
 use super::{Evaluator, ScriptStep};
-use crate::program::{AppBody, Formula, FunctionBody, FunctionId, OperationId, Place, TaskPlacing};
+use crate::program::{AppBody, Formula, FunctionBody, FunctionId, OperationId, TaskPlacing, VariablePlace};
 use crate::value::{FileCell, FileSource, Mapping, ScriptFileId, SwiftValue, TaskLocation, ValueSlot};
 use crate::{library, source::Span};
 use base::Problem;
@@ -31,7 +31,7 @@ pub struct AppCall {
     pub priority: i64,
     /// The location.
     pub location: Option<TaskLocation>,
-    /// Where it is called, for messages.
+    /// The position of the call, for messages.
     pub span: Span,
 }
 
@@ -58,7 +58,7 @@ pub struct AppFile {
 pub struct OpenCall {
     files: Vec<Rc<FileCell>>,
     /// Outputs without a file.
-    signals: Vec<(Rc<VariableFrame>, Place, OperationId)>,
+    signals: Vec<(Rc<VariableFrame>, VariablePlace, OperationId)>,
 }
 
 impl Evaluator {
@@ -73,12 +73,12 @@ impl Evaluator {
         let TaskPlacing { priority, location, is_soft } = placing;
         if let Some(priority) = priority {
             let priority = self.compute(priority, frame, id)?;
-            inner.with_slot(Place { hops: 0, slot }, |slot| *slot = ValueSlot::Value(priority));
+            inner.with_slot(VariablePlace { hops: 0, slot }, |slot| *slot = ValueSlot::Value(priority));
         }
         if let Some(location) = location {
             let SwiftValue::Location(location) = self.compute(location, frame, id)? else { unreachable!("it is one") };
             let location = TaskLocation { is_hard: location.is_hard && !is_soft, ..location };
-            inner.with_slot(Place { hops: 0, slot: slot + 1 }, |slot| {
+            inner.with_slot(VariablePlace { hops: 0, slot: slot + 1 }, |slot| {
                 *slot = ValueSlot::Value(SwiftValue::Location(location));
             });
         }
@@ -98,7 +98,7 @@ impl Evaluator {
         let words = self.words(frame, id, app)?;
         let (mut files, mut signals) = (Vec::new(), Vec::new());
         for slot in 0..callee.outputs {
-            let place = Place { hops: 0, slot };
+            let place = VariablePlace { hops: 0, slot };
             match frame.get(place) {
                 Some(SwiftValue::File(file)) => files.push(file),
                 _ => signals.push((frame.clone(), place, id)),
@@ -106,13 +106,13 @@ impl Evaluator {
         }
         let mut inputs = Vec::new();
         for slot in callee.outputs..callee.outputs + app.inputs {
-            collect_files(&frame.value(Place { hops: 0, slot }), &mut inputs);
+            collect_files(&frame.value(VariablePlace { hops: 0, slot }), &mut inputs);
         }
         let streams = app.streams.map(|place| place.map(|place| frame.value(place).file().resolve()));
         inputs.extend(streams[0].clone());
         inputs.sort_by_key(|file| file.id);
         inputs.dedup_by_key(|file| file.id);
-        let placing = |slot| frame.get(Place { hops: 0, slot });
+        let placing = |slot| frame.get(VariablePlace { hops: 0, slot });
         let priority = placing(app.placing).map_or(0, |priority| priority.int());
         let location = match placing(app.placing + 1) {
             Some(SwiftValue::Location(location)) => Some(location),
@@ -144,7 +144,7 @@ impl Evaluator {
         id: OperationId,
         call: AppCall,
         files: Vec<Rc<FileCell>>,
-        signals: Vec<(Rc<VariableFrame>, Place, OperationId)>,
+        signals: Vec<(Rc<VariableFrame>, VariablePlace, OperationId)>,
     ) -> Result<(), Problem> {
         for file in &files {
             if file.state.borrow().source.is_some() {
@@ -172,7 +172,8 @@ impl Evaluator {
         Ok(words)
     }
 
-    /// Copies a file to another one that has a path of its own, as a task. Returns false if it waits.
+    /// Copies a file to another one that has a path of its own, as a task. Returns false if it
+    /// waits.
     pub(super) fn copy_file(
         &mut self,
         frame: &Rc<VariableFrame>,

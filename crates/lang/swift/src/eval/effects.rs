@@ -3,7 +3,7 @@
 use super::frames::VariableFrame;
 use super::{Evaluator, ScriptStep};
 use crate::library::{self, ArgumentQuery, Effect};
-use crate::program::{OperationId, Place};
+use crate::program::{OperationId, VariablePlace};
 use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue};
 use base::Problem;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct EffectCall<'a> {
     /// The inputs.
     pub inputs: &'a [SwiftValue],
     /// The variables of the outputs.
-    pub outputs: &'a [Place],
+    pub outputs: &'a [VariablePlace],
 }
 
 impl Evaluator {
@@ -90,7 +90,7 @@ impl Evaluator {
         self.set(call.frame, call.outputs[0], value, call.operation)
     }
 
-    /// What the world answers at once: hosts, random numbers, the environment.
+    /// Answers of the world that come at once: hosts, random numbers, the environment.
     fn ask_world(&mut self, effect: Effect, inputs: &[SwiftValue]) -> Result<SwiftValue, String> {
         Ok(match effect {
             Effect::Workers => SwiftValue::Int(self.workers()),

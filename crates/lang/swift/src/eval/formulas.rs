@@ -1,14 +1,14 @@
 //! Formulas: computations without effects.
 
 use super::frames::VariableFrame;
-use crate::program::{Arithmetic, Comparison, Formula};
+use crate::program::{Arithmetic, ComparisonOperation, Formula};
 use crate::value::SwiftValue;
 use std::cmp::Ordering;
 
 /// Computes a formula, whose needs are met.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The mistake, in words.
 pub fn compute(formula: &Formula, frame: &VariableFrame) -> Result<SwiftValue, String> {
     Ok(match formula {
         Formula::Constant(value) => value.clone(),
@@ -81,7 +81,7 @@ fn float(operation: Arithmetic, left: f64, right: f64) -> f64 {
     }
 }
 
-fn compare(comparison: Comparison, left: &SwiftValue, right: &SwiftValue) -> bool {
+fn compare(comparison: ComparisonOperation, left: &SwiftValue, right: &SwiftValue) -> bool {
     let order = match (left, right) {
         (SwiftValue::Int(left), SwiftValue::Int(right)) => Some(left.cmp(right)),
         (SwiftValue::Text(left), SwiftValue::Text(right)) => Some(left.cmp(right)),
@@ -89,12 +89,12 @@ fn compare(comparison: Comparison, left: &SwiftValue, right: &SwiftValue) -> boo
         _ => left.float().partial_cmp(&right.float()),
     };
     match comparison {
-        Comparison::Equal => order == Some(Ordering::Equal),
-        Comparison::NotEqual => order != Some(Ordering::Equal),
-        Comparison::Less => order == Some(Ordering::Less),
-        Comparison::AtMost => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-        Comparison::Greater => order == Some(Ordering::Greater),
-        Comparison::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+        ComparisonOperation::Equal => order == Some(Ordering::Equal),
+        ComparisonOperation::NotEqual => order != Some(Ordering::Equal),
+        ComparisonOperation::Less => order == Some(Ordering::Less),
+        ComparisonOperation::AtMost => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        ComparisonOperation::Greater => order == Some(Ordering::Greater),
+        ComparisonOperation::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn no_number_equals_nan() {
         let nan = SwiftValue::Float(f64::NAN);
-        assert!(!compare(Comparison::Equal, &nan, &nan) && compare(Comparison::NotEqual, &nan, &nan));
-        assert!(!compare(Comparison::AtMost, &nan, &SwiftValue::Float(1.0)));
+        assert!(!compare(ComparisonOperation::Equal, &nan, &nan) && compare(ComparisonOperation::NotEqual, &nan, &nan));
+        assert!(!compare(ComparisonOperation::AtMost, &nan, &SwiftValue::Float(1.0)));
     }
 }

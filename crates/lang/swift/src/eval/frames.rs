@@ -1,7 +1,7 @@
 //! Frames: the variables of a call or an iteration.
 
 use super::Evaluator;
-use crate::program::{LayoutId, OperationId, Place, SlotStart};
+use crate::program::{LayoutId, OperationId, SlotStart, VariablePlace};
 use crate::source::Span;
 use crate::value::{ArrayCell, FileCell, FileState, Mapping, ScriptFileId, StructCell, SwiftValue, ValueSlot};
 use base::Problem;
@@ -26,7 +26,7 @@ pub struct VariableFrame {
 pub struct CallTrace {
     /// The function.
     pub function: Arc<str>,
-    /// Where it was called.
+    /// The position of the call.
     pub span: Span,
     /// The call around it.
     pub outer: Option<Rc<CallTrace>>,
@@ -62,22 +62,22 @@ impl VariableFrame {
     }
 
     /// The value of a variable, if it is there.
-    pub fn get(&self, place: Place) -> Option<SwiftValue> {
+    pub fn get(&self, place: VariablePlace) -> Option<SwiftValue> {
         self.outwards(place.hops).slots.borrow()[place.slot as usize].get()
     }
 
     /// The value of a variable that an operation needs.
-    pub fn value(&self, place: Place) -> SwiftValue {
+    pub fn value(&self, place: VariablePlace) -> SwiftValue {
         self.get(place).expect("it is a need")
     }
 
     /// Does something with the slot of a variable.
-    pub fn with_slot<T>(&self, place: Place, work: impl FnOnce(&mut ValueSlot) -> T) -> T {
+    pub fn with_slot<T>(&self, place: VariablePlace, work: impl FnOnce(&mut ValueSlot) -> T) -> T {
         work(&mut self.outwards(place.hops).slots.borrow_mut()[place.slot as usize])
     }
 
-    /// What others may share of a variable: values that are there are given away as they are.
-    pub fn link(&self, place: Place) -> ValueSlot {
+    /// The slot that others may share with a variable; a value that is there is copied.
+    pub fn link(&self, place: VariablePlace) -> ValueSlot {
         self.with_slot(place, |slot| match slot {
             ValueSlot::Value(value) => ValueSlot::Value(value.clone()),
             other => ValueSlot::Shared(other.share()),
@@ -97,14 +97,14 @@ impl VariableFrame {
     }
 
     /// The layout of the frame of a variable.
-    pub fn layout_of(&self, place: Place) -> LayoutId {
+    pub fn layout_of(&self, place: VariablePlace) -> LayoutId {
         self.outwards(place.hops).layout
     }
 }
 
 impl Evaluator {
-    /// A frame with its variables as they begin. A call has its trace, an iteration that of the frame
-    /// around it.
+    /// A frame with its variables as they begin. A call has its trace, an iteration that of the
+    /// frame around it.
     pub(super) fn new_frame(
         &mut self,
         layout: LayoutId,
@@ -164,7 +164,7 @@ impl Evaluator {
         let starts = &program.layouts[frame.layout.0 as usize].slots;
         for (slot, start) in (0..).zip(starts) {
             if start.start == SlotStart::Array
-                && let Some(SwiftValue::Array(array)) = frame.get(Place { hops: 0, slot })
+                && let Some(SwiftValue::Array(array)) = frame.get(VariablePlace { hops: 0, slot })
             {
                 self.release_array(&array);
             }
@@ -175,7 +175,7 @@ impl Evaluator {
     pub(super) fn set(
         &mut self,
         frame: &Rc<VariableFrame>,
-        place: Place,
+        place: VariablePlace,
         value: SwiftValue,
         operation: OperationId,
     ) -> Result<(), Problem> {
@@ -189,7 +189,7 @@ impl Evaluator {
     }
 
     /// The name of a variable and where it is declared; `None` for results within expressions.
-    pub(super) fn name_of(&self, frame: &VariableFrame, place: Place) -> Option<(Arc<str>, Span)> {
+    pub(super) fn name_of(&self, frame: &VariableFrame, place: VariablePlace) -> Option<(Arc<str>, Span)> {
         let layout = frame.layout_of(place);
         let slot = &self.program.layouts[layout.0 as usize].slots[place.slot as usize];
         (!slot.name.is_empty()).then(|| (slot.name.clone(), slot.span))

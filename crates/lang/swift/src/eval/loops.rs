@@ -3,7 +3,9 @@
 use super::Evaluator;
 use super::frames::VariableFrame;
 use crate::library;
-use crate::program::{ForLoop, ForeachSource, LayoutId, OperationId, OperationKind, Operations, Place, RangeFormula};
+use crate::program::{
+    ForLoop, ForeachSource, LayoutId, OperationId, OperationKind, Operations, RangeFormula, VariablePlace,
+};
 use crate::value::{ArrayCell, ArrayKey, SwiftValue, ValueSlot};
 use base::Problem;
 use std::fmt::{self, Debug, Formatter};
@@ -194,6 +196,6 @@ impl Evaluator {
     }
 }
 
-fn slot(slot: u32) -> Place {
-    Place { hops: 0, slot }
+fn slot(slot: u32) -> VariablePlace {
+    VariablePlace { hops: 0, slot }
 }

@@ -6,7 +6,7 @@ use crate::program::{Need, NeedKind};
 use crate::value::{ArrayCell, ArrayKey, FileCell, Future, Mapping, Members, SwiftValue, ValueSlot, WaiterId};
 use std::rc::Rc;
 
-/// What an operation waits for.
+/// The cause for which an operation waits.
 #[derive(Debug)]
 pub enum Wait {
     /// A value.
@@ -32,7 +32,7 @@ impl Wait {
 }
 
 impl Evaluator {
-    /// What a need lacks; `None` if it is met.
+    /// The lack of a need; `None` if it is met.
     #[expect(clippy::unused_self, reason = "needs belong to the evaluator")]
     pub(super) fn unmet(&self, frame: &VariableFrame, need: Need) -> Option<Wait> {
         match frame.get(need.place) {
@@ -42,7 +42,7 @@ impl Evaluator {
     }
 }
 
-/// What a value lacks.
+/// The lack of a value; `None` if it has none.
 fn lacks(value: &SwiftValue, kind: NeedKind) -> Option<Wait> {
     match value {
         SwiftValue::Array(array) => array_lacks(array, kind),

@@ -6,8 +6,8 @@ use super::needs::Wait;
 use super::{DEPTH_MAX, Evaluator, WaitingUnit, formulas};
 use crate::library;
 use crate::program::{
-    Formula, FunctionBody, FunctionId, Operand, OperationId, OperationKind, Operations, Place, RangeFormula,
-    TaskPlacing,
+    Formula, FunctionBody, FunctionId, Operand, OperationId, OperationKind, Operations, RangeFormula, TaskPlacing,
+    VariablePlace,
 };
 use crate::value::{ArrayCell, ArrayKey, FileSource, Future, Mapping, StructCell, SwiftValue, ValueSlot};
 use base::Problem;
@@ -134,8 +134,9 @@ impl Evaluator {
         }
     }
 
-    /// Makes a variable stand for something else; those that wait for it go on if its value is there.
-    pub(super) fn link(&mut self, frame: &VariableFrame, target: Place, slot: &ValueSlot) {
+    /// Makes a variable stand for something else; those that wait for it go on if its value is
+    /// there.
+    pub(super) fn link(&mut self, frame: &VariableFrame, target: VariablePlace, slot: &ValueSlot) {
         let before = frame.with_slot(target, |target| std::mem::replace(target, slot.clone()));
         if let ValueSlot::Shared(waited) = before {
             self.connect(slot, &waited);
@@ -178,7 +179,7 @@ impl Evaluator {
         &mut self,
         frame: &Rc<VariableFrame>,
         id: OperationId,
-        array: Place,
+        array: VariablePlace,
         (indices, value): (&[Formula], &Operand),
     ) -> Result<(), Problem> {
         let mut array = frame.value(array).array().clone();
@@ -213,8 +214,8 @@ impl Evaluator {
         &mut self,
         frame: &Rc<VariableFrame>,
         id: OperationId,
-        target: Place,
-        (place, index): (Place, &Formula),
+        target: VariablePlace,
+        (place, index): (VariablePlace, &Formula),
     ) -> Result<bool, Problem> {
         let array = frame.value(place).array().clone();
         let key = ArrayKey::of(&self.compute(index, frame, id)?);
@@ -238,7 +239,7 @@ impl Evaluator {
         &mut self,
         frame: &Rc<VariableFrame>,
         id: OperationId,
-        target: Place,
+        target: VariablePlace,
         (path, value): (&[u32], &Operand),
     ) -> Result<(), Problem> {
         let value = self.operand(value, frame, id)?;
@@ -281,7 +282,7 @@ impl Evaluator {
         &mut self,
         frame: &Rc<VariableFrame>,
         id: OperationId,
-        target: Place,
+        target: VariablePlace,
         from: &Operand,
     ) -> Result<(), Problem> {
         let array = frame.value(target).array().clone();
@@ -299,7 +300,7 @@ impl Evaluator {
         &mut self,
         frame: &Rc<VariableFrame>,
         id: OperationId,
-        target: Place,
+        target: VariablePlace,
         range: &RangeFormula,
     ) -> Result<(), Problem> {
         let array = frame.value(target).array().clone();
@@ -325,7 +326,7 @@ impl Evaluator {
         &mut self,
         frame: &Rc<VariableFrame>,
         id: OperationId,
-        target: Place,
+        target: VariablePlace,
         from: &Operand,
     ) -> Result<bool, Problem> {
         let file = frame.value(target).file().clone();
@@ -354,7 +355,7 @@ impl Evaluator {
         frame: &Rc<VariableFrame>,
         id: OperationId,
         function: FunctionId,
-        (inputs, outputs, placing): (&[Operand], &[Place], &TaskPlacing),
+        (inputs, outputs, placing): (&[Operand], &[VariablePlace], &TaskPlacing),
     ) -> Result<bool, Problem> {
         if self.depth >= DEPTH_MAX {
             // It is held as an operation that waits, and takes its turn.
@@ -367,11 +368,11 @@ impl Evaluator {
         let inner = self.new_frame(callee.layout, Some(&VariableFrame::outermost(frame)), Some(trace));
         for (slot, output) in (0..).zip(outputs) {
             let shared = frame.link(*output);
-            inner.with_slot(Place { hops: 0, slot }, |slot| *slot = shared);
+            inner.with_slot(VariablePlace { hops: 0, slot }, |slot| *slot = shared);
         }
         for (slot, input) in (callee.outputs..).zip(inputs) {
             let value = self.operand(input, frame, id)?;
-            inner.with_slot(Place { hops: 0, slot }, |slot| *slot = value);
+            inner.with_slot(VariablePlace { hops: 0, slot }, |slot| *slot = value);
         }
         let operations: &Operations = match &callee.body {
             FunctionBody::Operations(operations) => operations,

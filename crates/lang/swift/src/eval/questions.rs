@@ -3,7 +3,7 @@
 use super::frames::VariableFrame;
 use super::{AppFile, Evaluator, ScriptStep};
 use crate::library::Effect;
-use crate::program::{OperationId, Place};
+use crate::program::{OperationId, VariablePlace};
 use crate::value::{ArrayKey, FileSource, Mapping, ScriptFileId, SwiftValue, ValueSlot};
 use base::Problem;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub enum ScriptQuestion {
     Read(AppFile),
     /// The paths of the inputs that a pattern matches.
     Glob(String),
-    /// Whether there is a file.
+    /// A question for the existence of a file.
     Exists(String),
     /// Makes a file with this content.
     Write {
@@ -49,7 +49,7 @@ pub struct OpenQuestion {
     effect: Effect,
     frame: Rc<VariableFrame>,
     operation: OperationId,
-    output: Place,
+    output: VariablePlace,
     /// The mark of comments, of lines.
     comment: String,
 }
@@ -61,7 +61,7 @@ impl Evaluator {
         effect: Effect,
         (frame, operation): (&Rc<VariableFrame>, OperationId),
         inputs: &[SwiftValue],
-        output: Place,
+        output: VariablePlace,
     ) -> Result<(), Problem> {
         let question = match effect {
             Effect::Read | Effect::Lines => ScriptQuestion::Read(file_of(&inputs[0])),
@@ -89,7 +89,7 @@ impl Evaluator {
     /// Takes an answer.
     ///
     /// # Errors
-    /// Why there is none, with the line that asked.
+    /// The reason why there is none, with the line that asked.
     pub fn answer(&mut self, id: ScriptQuestionId, answer: Result<ScriptAnswer, String>) -> Result<(), Problem> {
         let Some(question) = self.questions.remove(&id) else { return Ok(()) };
         let OpenQuestion { effect, frame, operation, output, comment } = question;
@@ -125,7 +125,7 @@ impl Evaluator {
     }
 
     /// Gives an array its members.
-    pub(super) fn fill(&mut self, frame: &VariableFrame, output: Place, values: Vec<SwiftValue>) {
+    pub(super) fn fill(&mut self, frame: &VariableFrame, output: VariablePlace, values: Vec<SwiftValue>) {
         let array = frame.value(output).array().clone();
         for (index, value) in (0..).zip(values) {
             array.members.borrow_mut().insert(ArrayKey::Int(index), ValueSlot::Value(value));

@@ -1,7 +1,7 @@
 //! Expressions.
 
 use super::Parser;
-use crate::ast::{Annotation, BinaryOperator, Call, Expression, ExpressionKind, SourceName, UnaryOperator};
+use crate::ast::{Annotation, BinaryOperator, Expression, ExpressionKind, FunctionCall, SourceName, UnaryOperator};
 use crate::source::Span;
 use crate::token::{Mark, SwiftToken};
 use base::Problem;
@@ -122,7 +122,7 @@ impl Parser<'_> {
     pub(super) fn call(&mut self, function: SourceName, annotations: Vec<Annotation>) -> Result<Expression, Problem> {
         let arguments = self.list((Mark::OpenParenthesis, Mark::CloseParenthesis), Self::argument)?;
         let span = function.span;
-        Ok(Expression { kind: ExpressionKind::Call(Call { function, arguments, annotations }), span })
+        Ok(Expression { kind: ExpressionKind::Call(FunctionCall { function, arguments, annotations }), span })
     }
 
     fn argument(&mut self) -> Result<(Option<SourceName>, Expression), Problem> {

@@ -85,7 +85,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows a keyword.
+    /// The rest of a statement behind its keyword.
     fn behind(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<StatementKind, Problem>,
@@ -119,7 +119,8 @@ impl Parser<'_> {
         Ok(StatementKind::Pragma)
     }
 
-    /// Returns whether `arguments` or `flags` declares arguments here: these words may be names too.
+    /// Returns whether `arguments` or `flags` declares arguments here: these words may be names
+    /// too.
     fn declares_arguments(&self) -> bool {
         let is_type = |ahead| {
             self.is_name_at(ahead) && (self.is_name_at(ahead + 1) || self.mark_at(ahead + 1) == Some(Mark::Colon))
@@ -155,7 +156,7 @@ impl Parser<'_> {
         Ok(StatementKind::Declaration(Declaration { variables: vec![variable], is_constant: true }))
     }
 
-    /// What begins with annotations: a definition, a loop or a call.
+    /// A definition, a loop or a call with annotations before it.
     fn annotated(&mut self) -> Result<StatementKind, Problem> {
         let mut annotations: Vec<Annotation> = Vec::new();
         while self.mark() == Some(Mark::At) {

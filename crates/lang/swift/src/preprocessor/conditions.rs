@@ -99,7 +99,7 @@ fn holds(line: &DirectiveLine<'_>, span: Span, macros: &Macros, sources: &Source
     }
     let mut expanded = Vec::new();
     macros.expand(resolve_defined(&tokens, macros), &mut expanded, sources)?;
-    let mut condition = Condition { tokens: expanded.iter().peekable(), depth: 0 };
+    let mut condition = ConditionReader { tokens: expanded.iter().peekable(), depth: 0 };
     let value = condition.binary(0).and_then(|value| match condition.tokens.peek().map(|next| &next.token) {
         None | Some(SwiftToken::End) => Ok(value),
         Some(other) => Err(format!("has {other} behind its end")),
@@ -136,12 +136,12 @@ fn resolve_defined(tokens: &[Lexeme], macros: &Macros) -> Vec<Lexeme> {
 }
 
 /// A condition that is read.
-struct Condition<'a> {
+struct ConditionReader<'a> {
     tokens: Peekable<slice::Iter<'a, Lexeme>>,
     depth: u32,
 }
 
-impl Condition<'_> {
+impl ConditionReader<'_> {
     /// The value of operations whose operators bind at least this tightly.
     fn binary(&mut self, tightness: u32) -> Result<i64, String> {
         let mut value = self.unary()?;

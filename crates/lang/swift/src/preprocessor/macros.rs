@@ -49,7 +49,8 @@ impl Macros {
             return Err(sources.problem(tokens[0].span, format!("#define needs a name, not {}", tokens[0].token)));
         };
         let end = tokens[0].span.plus(name.len());
-        // A parenthesis right behind the name opens the arguments; behind a blank it is of the body.
+        // A parenthesis right behind the name opens the arguments; behind a blank it is of the
+        // body.
         let has_parameters = tokens[1].token == SwiftToken::Mark(Mark::OpenParenthesis) && tokens[1].span == end;
         let (parameters, body) = if has_parameters {
             let (parameters, length) = parameters_of(&tokens[2..], sources)?;
@@ -163,8 +164,8 @@ fn position_of_hash(text: &str) -> Option<usize> {
     None
 }
 
-/// The names of parameters behind an opening parenthesis, and the number of tokens up to the closing
-/// one.
+/// The names of parameters behind an opening parenthesis, and the number of tokens up to the
+/// closing one.
 fn parameters_of(tokens: &[Lexeme], sources: &Sources) -> Result<(Vec<Arc<str>>, usize), Problem> {
     let mut names = Vec::new();
     for (position, lexeme) in tokens.iter().enumerate() {

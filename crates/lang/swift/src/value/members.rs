@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// The numbers of a chunk.
 const CHUNK: usize = 1024;
-/// How far behind the last number a further one may be. A chunk costs 8 KiB.
+/// The largest distance of a further number behind the last one. A chunk costs 8 KiB.
 const GAP_MAX: usize = 64 * CHUNK;
 
 /// An index of an array.

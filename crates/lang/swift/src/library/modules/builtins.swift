@@ -1,4 +1,4 @@
-// What every script knows without an import. The string names the function of ours.
+// Names of every script, without an import. The string names the function of ours.
 <T> (void o) propagate(T... v) "propagate";
 <T> (void o) makeVoid(T... v) "propagate";
 <T> (void o) make_void(T... v) "propagate";
