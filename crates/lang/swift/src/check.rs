@@ -4,6 +4,7 @@
 //! checked, which gives the global variables, and at last the bodies of functions. A problem does
 //! not end the check: what is wrong has the type [`TypeId::WRONG`], which fits everywhere.
 
+mod apps;
 mod assigned;
 mod calls;
 mod definitions;
@@ -12,6 +13,7 @@ mod operations;
 mod scopes;
 mod statements;
 
+use crate::app_declaration::AppDeclaration;
 use crate::ast::{Statement, SwiftModule};
 use crate::program::{FrameLayout, Function, LayoutId, Operation, Program};
 use crate::source::{Sources, Span};
@@ -46,13 +48,13 @@ pub fn check(modules: &[SwiftModule], sources: &Sources) -> Result<CheckedScript
     let (layout, main) = checker.main(&statements);
     checker.define_functions(&statements);
     checker.finish_scopes();
-    let Checker { types, functions, layouts, operations, mut problems, warnings, .. } = checker;
+    let Checker { types, apps, functions, layouts, operations, mut problems, warnings, .. } = checker;
     if !problems.is_empty() {
         problems.truncate(PROBLEMS_MAX);
         return Err(problems);
     }
     let functions = functions.into_iter().map(|function| function.expect("each was defined")).collect();
-    let program = Program { types, functions, layouts, operations, layout, main };
+    let program = Program { types, apps, functions, layouts, operations, layout, main };
     Ok(CheckedScript { program, warnings })
 }
 
@@ -65,6 +67,8 @@ struct Checker<'a> {
     signatures: HashMap<Arc<str>, Vec<Signature>>,
     /// The functions of the script; `None` until their bodies are checked.
     functions: Vec<Option<Function>>,
+    /// The apps so far.
+    apps: Vec<AppDeclaration>,
     layouts: Vec<FrameLayout>,
     operations: Vec<Operation>,
     scopes: Scopes,
@@ -92,6 +96,7 @@ impl<'a> Checker<'a> {
             type_names: plain.into_iter().map(|(name, id)| (name.into(), id)).collect(),
             signatures: HashMap::new(),
             functions: Vec::new(),
+            apps: vec![AppDeclaration::copy()],
             layouts: Vec::new(),
             operations: Vec::new(),
             scopes: Scopes::default(),

@@ -21,14 +21,14 @@ use crate::program::{OperationId, Operations, Program};
 use crate::source::{Sources, Span};
 use crate::value::{FileCell, ScriptFileId, WaiterId};
 use base::{Problem, SplitMix64};
-use frames::VariableFrame;
+use frames::{CallTrace, VariableFrame};
 use loops::LoopState;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use apps::{AppCall, AppFile, AppText, CallId};
+pub use apps::{AppCall, AppFile, AppValue, CallId};
 pub use questions::{ScriptAnswer, ScriptQuestion, ScriptQuestionId};
 
 /// Calls within each other that run at once; deeper ones take their turn. It bounds the stack.
@@ -262,17 +262,16 @@ impl Evaluator {
         self.wake(waiters);
     }
 
+    fn describe_call(&self, call: &CallTrace) -> String {
+        let at = self.sources.location(call.span);
+        format!("called as `{}` in {}:{}", call.function, at.file, at.line)
+    }
+
     /// A problem at an operation, with the calls that led there.
     fn problem(&self, frame: &VariableFrame, operation: OperationId, message: impl Into<String>) -> Problem {
         let span = self.program.operations[operation.0 as usize].span;
         let mut problem = self.sources.problem(span, message);
-        let calls: Vec<String> = frame
-            .calls()
-            .map(|call| {
-                let at = self.sources.location(call.span);
-                format!("called as `{}` in {}:{}", call.function, at.file, at.line)
-            })
-            .collect();
+        let calls: Vec<String> = frame.calls().map(|call| self.describe_call(call)).collect();
         if !calls.is_empty() {
             problem = problem.hint(calls.join("; "));
         }

@@ -1,6 +1,7 @@
 //! Scripts that run: the lines that they print, and the programs that they call.
 
 use super::*;
+use crate::app_declaration::AppTemplate;
 use crate::check::check;
 use crate::loader::{ScriptFolders, load};
 use crate::preprocessor::ScriptFiles;
@@ -36,18 +37,24 @@ fn evaluator(text: &str, arguments: &[&str]) -> Result<Evaluator, String> {
 }
 
 /// A call as it would be typed: files by their paths, or by their numbers.
-fn typed(call: &AppCall) -> String {
-    let path = |id: ScriptFileId| {
-        let file = call.inputs.iter().chain(&call.outputs).find(|file| file.id == id);
-        file.and_then(|file| file.path.clone()).unwrap_or_else(|| format!("#{}", id.0))
+fn typed(evaluator: &Evaluator, call: &AppCall) -> String {
+    let path = |file: &AppFile| file.path.clone().unwrap_or_else(|| format!("#{}", file.id.0));
+    let words = |param: usize| -> Vec<String> {
+        match &call.values[param] {
+            AppValue::Text(text) => vec![text.clone()],
+            AppValue::Texts(texts) => texts.clone(),
+            AppValue::File(file) => vec![path(file)],
+            AppValue::Files(files) => files.iter().map(path).collect(),
+        }
     };
-    let words = call.words.iter().map(|word| match word {
-        AppText::Text(text) => text.clone(),
-        AppText::File(id) => path(*id),
+    let declaration = &evaluator.program.apps[call.app.0 as usize];
+    let command = declaration.command.iter().flat_map(|word| match word {
+        AppTemplate::Text(text) => vec![text.clone()],
+        AppTemplate::Param(param) => words(*param),
     });
-    let streams =
-        ["<", ">", "2>"].iter().zip(call.streams).filter_map(|(mark, id)| Some(format!("{mark}{}", path(id?))));
-    words.chain(streams).collect::<Vec<_>>().join(" ")
+    let streams = ["<", ">", "2>"].iter().zip(declaration.streams);
+    let streams = streams.filter_map(|(mark, param)| Some(format!("{mark}{}", words(param?).join(" "))));
+    command.chain(streams).collect::<Vec<_>>().join(" ")
 }
 
 /// A world with three files.
@@ -64,7 +71,7 @@ fn answer(question: &ScriptQuestion) -> Result<ScriptAnswer, String> {
         ScriptQuestion::Glob(_) => Ok(ScriptAnswer::Paths(Vec::new())),
         ScriptQuestion::Exists(path) => Ok(ScriptAnswer::Boolean(path == "a.txt")),
         ScriptQuestion::Write { text, .. } if text == "bad" => Err("the disk is full".to_owned()),
-        ScriptQuestion::Write { .. } => Ok(ScriptAnswer::Written),
+        ScriptQuestion::Input(_) | ScriptQuestion::Write { .. } => Ok(ScriptAnswer::There),
     }
 }
 
@@ -83,7 +90,7 @@ fn run_with(text: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
                 }
                 ScriptStep::Print(line) => log.push(line),
                 ScriptStep::Call(call) => {
-                    log.push(typed(&call));
+                    log.push(typed(&evaluator, &call));
                     open.push_back(call.id);
                 }
                 ScriptStep::Sealed(_) => {}

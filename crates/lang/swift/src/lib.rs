@@ -10,6 +10,7 @@
 //! knows a clock or starts a process. The design is in `docs/design/2026-11-28-swift-scripts.md`.
 #![forbid(unsafe_code)]
 
+mod app_declaration;
 mod ast;
 mod check;
 mod escapes;
@@ -25,10 +26,11 @@ mod token;
 mod types;
 mod value;
 
+pub use app_declaration::{AppDeclaration, AppId, AppParam, AppParamKind, AppTemplate};
 pub use ast::SwiftModule;
 pub use check::{CheckedScript, check};
 pub use eval::{
-    AppCall, AppFile, AppText, CallId, Evaluator, ScriptAnswer, ScriptQuestion, ScriptQuestionId, ScriptStep,
+    AppCall, AppFile, AppValue, CallId, Evaluator, ScriptAnswer, ScriptQuestion, ScriptQuestionId, ScriptStep,
     ScriptWorld,
 };
 pub use loader::{ScriptFolders, load};

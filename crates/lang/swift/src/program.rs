@@ -4,6 +4,7 @@
 //! blocks share the frame around them. An operation names a variable by the number of frames
 //! outwards and the slot there, and lists what it needs before it runs.
 
+use crate::app_declaration::{AppDeclaration, AppId};
 use crate::library::PureFunction;
 use crate::source::Span;
 use crate::types::{TypeId, TypeTable};
@@ -408,14 +409,12 @@ pub enum FunctionBody {
 /// A program that a function runs, in the frame of a call.
 #[derive(Debug)]
 pub struct AppBody {
-    /// Operations that compute words; the last one is [`OperationKind::RunApp`].
+    /// Operations that compute values of parameters; the last one is [`OperationKind::RunApp`].
     pub operations: Operations,
-    /// The program and its arguments: variables, or constants.
-    pub command: Vec<Formula>,
-    /// The variables of the files of standard input, output and error.
-    pub streams: [Option<VariablePlace>; 3],
-    /// The number of its inputs.
-    pub inputs: u32,
+    /// Its declaration.
+    pub app: AppId,
+    /// The values of its parameters.
+    pub params: Vec<Formula>,
     /// The slot of the priority; that of the location is the next.
     pub placing: u32,
 }
@@ -425,6 +424,8 @@ pub struct AppBody {
 pub struct Program {
     /// The types.
     pub types: TypeTable,
+    /// The apps, [`AppId::COPY`] first.
+    pub apps: Vec<AppDeclaration>,
     /// The functions.
     pub functions: Vec<Function>,
     /// The layouts of frames.

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 mod members;
 
@@ -233,6 +234,8 @@ pub struct ScriptFileId(pub u64);
 pub struct FileCell {
     /// Its number.
     pub id: ScriptFileId,
+    /// The name of its variable; empty if it has none.
+    pub name: Arc<str>,
     /// Its state.
     pub state: RefCell<FileState>,
     /// Those that wait for its path or its writer.

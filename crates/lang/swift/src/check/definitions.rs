@@ -4,15 +4,11 @@ use super::Checker;
 use super::calls::{Implementation, InputSignature, Signature};
 use super::scopes::{Variable, VariableId, VariableRole};
 use crate::ast::{
-    AppDefinition, AppWord, Expression, ExpressionKind, FunctionDefinition, NamedType, Parameter, SourceName,
-    StandardStream, Statement, StatementKind, TypeExpression, UnaryOperator,
+    Expression, ExpressionKind, FunctionDefinition, NamedType, Parameter, SourceName, Statement, StatementKind,
+    TypeExpression, UnaryOperator,
 };
 use crate::library;
-use crate::program::{
-    AppBody, Formula, Function, FunctionBody, FunctionId, Need, NeedKind, OperationKind, Operations, SlotLayout,
-    SlotStart, VariablePlace,
-};
-use crate::source::Span;
+use crate::program::{Function, FunctionBody, FunctionId, Operations, SlotLayout, SlotStart};
 use crate::types::{TypeId, TypeKind};
 use crate::value::SwiftValue;
 use std::sync::Arc;
@@ -226,7 +222,7 @@ impl Checker<'_> {
     }
 
     /// The number of the function that was declared here.
-    fn function_at(&self, name: &SourceName) -> Option<FunctionId> {
+    pub(super) fn function_at(&self, name: &SourceName) -> Option<FunctionId> {
         let overloads = self.signatures.get(&name.text)?;
         let found = overloads.iter().find(|signature| signature.span == name.span)?;
         if let Implementation::Script(id, _) = found.implementation { Some(id) } else { None }
@@ -246,7 +242,7 @@ impl Checker<'_> {
     }
 
     /// Opens the frame of a function, with its outputs and inputs.
-    fn open_function(&mut self, outputs: &[Parameter], inputs: &[Parameter]) -> crate::program::LayoutId {
+    pub(super) fn open_function(&mut self, outputs: &[Parameter], inputs: &[Parameter]) -> crate::program::LayoutId {
         self.scopes.in_function = true;
         let layout = self.new_layout();
         self.scopes.frames.push(layout);
@@ -266,7 +262,7 @@ impl Checker<'_> {
         layout
     }
 
-    fn close_function(&mut self) {
+    pub(super) fn close_function(&mut self) {
         self.scopes.in_function = false;
         self.scopes.close();
         self.scopes.frames.pop();
@@ -304,126 +300,4 @@ impl Checker<'_> {
             read: None,
         })
     }
-
-    fn define_app(&mut self, app: &AppDefinition) {
-        let Some(id) = self.function_at(&app.name) else { return };
-        let layout = self.open_function(&app.outputs, &app.inputs);
-        let (outputs, inputs) = (count(&app.outputs), count(&app.inputs));
-        let placing = self.placing_slots(app.name.span);
-        let mut operations = Operations::new();
-        let mut needs = self.app_needs(outputs, inputs);
-        self.check_program_name(&app.command);
-        let command: Vec<Formula> = app.command.iter().map(|word| self.app_word(word, &mut operations)).collect();
-        for word in &command {
-            self.formula_needs(word, &mut needs);
-        }
-        let mut streams = [None; 3];
-        for (stream, value) in &app.streams {
-            let place = self.stream_place(value, &mut operations);
-            streams[match stream {
-                StandardStream::Input => 0,
-                StandardStream::Output => 1,
-                StandardStream::Error => 2,
-            }] = place;
-        }
-        // Arrays among the words are files or texts that must all be there.
-        for need in &mut needs {
-            let type_ = self.type_of(need.place);
-            if self.types.member_of(type_).is_some() || self.types.base_of(type_) == TypeId::FILE {
-                need.kind = if need.place.slot < outputs { NeedKind::Mapped } else { NeedKind::Assigned };
-            }
-        }
-        self.push(OperationKind::RunApp(id), app.name.span, needs, &mut operations);
-        // The program writes its outputs.
-        for variable in &mut self.scopes.variables {
-            if variable.role == VariableRole::Output
-                && app.outputs.iter().any(|output| output.name.span == variable.span)
-            {
-                variable.assignments.push((Vec::new(), variable.span));
-            }
-        }
-        self.close_function();
-        let body = FunctionBody::App(AppBody { operations, command, streams, inputs, placing });
-        let (name, span) = (app.name.text.clone(), app.name.span);
-        self.functions[id.0 as usize] = Some(Function { name, span, layout, outputs, body });
-        for output in &app.outputs {
-            let type_ = self.resolve(&output.type_);
-            if ![TypeId::FILE, TypeId::VOID, TypeId::WRONG].contains(&self.types.base_of(type_)) {
-                let has = self.type_name(type_);
-                self.problem(
-                    output.name.span,
-                    format!("an app function makes files, or void, and not a value of type {has}"),
-                );
-            }
-        }
-    }
-
-    /// A program and an argument in one string are the name of one program.
-    fn check_program_name(&mut self, command: &[AppWord]) {
-        let Some(AppWord::Value(Expression { kind: ExpressionKind::Text(name), span })) = command.first() else {
-            return;
-        };
-        if name.trim().contains(' ') {
-            let message = format!("the program `{name}` has a blank in its name; arguments are words of their own");
-            self.warn(*span, message);
-        }
-    }
-
-    /// Slots of the priority and the location of a call.
-    fn placing_slots(&mut self, span: Span) -> u32 {
-        let empty = |type_| SlotLayout { name: "".into(), type_, span, start: SlotStart::Empty };
-        let first = self.add_slot(empty(TypeId::INT));
-        self.add_slot(empty(TypeId::LOCATION));
-        first
-    }
-
-    /// The needs of an app: its inputs, and the paths of its outputs.
-    fn app_needs(&self, outputs: u32, inputs: u32) -> Vec<Need> {
-        let need = |slot| {
-            let place = VariablePlace { hops: 0, slot };
-            let is_void = self.types.base_of(self.type_of(place)) == TypeId::VOID && slot < outputs;
-            (!is_void).then_some(Need { place, kind: NeedKind::Value })
-        };
-        (0..outputs + inputs).filter_map(need).collect()
-    }
-
-    fn app_word(&mut self, word: &AppWord, operations: &mut Operations) -> Formula {
-        let (typed, span) = match word {
-            AppWord::Value(value) => (self.expression(value, None, operations), value.span),
-            AppWord::Path(name) => {
-                let typed = self.read(&name.text, name.span);
-                let base = self.types.base_of(typed.type_);
-                if ![TypeId::FILE, TypeId::WRONG].contains(&base) && self.types.member_of(base).is_none() {
-                    let has = self.type_name(typed.type_);
-                    self.problem(name.span, format!("`@` is for a file, and `{}` is of type {has}", name.text));
-                }
-                (typed, name.span)
-            }
-        };
-        let mut innermost = typed.type_;
-        while let Some(member) = self.types.member_of(innermost) {
-            innermost = member;
-        }
-        let base = self.types.base_of(innermost);
-        let is_word = [TypeId::INT, TypeId::FLOAT, TypeId::STRING, TypeId::BOOLEAN, TypeId::FILE, TypeId::WRONG];
-        if !is_word.contains(&base) {
-            let has = self.type_name(typed.type_);
-            self.problem(span, format!("a value of type {has} is no word of a command line"));
-        }
-        typed.into_formula()
-    }
-
-    fn stream_place(&mut self, value: &Expression, operations: &mut Operations) -> Option<VariablePlace> {
-        let typed = self.expression(value, None, operations);
-        if ![TypeId::FILE, TypeId::WRONG].contains(&self.types.base_of(typed.type_)) {
-            let has = self.type_name(typed.type_);
-            self.problem(value.span, format!("a standard stream is a file, and this is of type {has}"));
-            return None;
-        }
-        Some(self.as_place(typed, value.span, operations))
-    }
-}
-
-fn count(parameters: &[Parameter]) -> u32 {
-    u32::try_from(parameters.len()).expect("functions have few parameters")
 }

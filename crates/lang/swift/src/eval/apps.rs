@@ -2,11 +2,13 @@
 
 use super::frames::VariableFrame;
 use super::{Evaluator, ScriptStep};
-use crate::program::{AppBody, Formula, FunctionBody, FunctionId, OperationId, TaskPlacing, VariablePlace};
+use crate::app_declaration::{AppId, AppParamKind};
+use crate::program::{Formula, FunctionBody, FunctionId, OperationId, TaskPlacing, VariablePlace};
 use crate::value::{FileCell, FileSource, Mapping, ScriptFileId, SwiftValue, TaskLocation, ValueSlot};
 use crate::{library, source::Span};
 use base::Problem;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The number of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,31 +19,31 @@ pub struct CallId(pub u64);
 pub struct AppCall {
     /// Its number.
     pub id: CallId,
-    /// The app function.
-    pub function: String,
-    /// The program and its arguments.
-    pub words: Vec<AppText>,
-    /// The files of standard input, output and error.
-    pub streams: [Option<ScriptFileId>; 3],
-    /// The files that it reads.
-    pub inputs: Vec<AppFile>,
-    /// The files that it writes.
-    pub outputs: Vec<AppFile>,
+    /// The app.
+    pub app: AppId,
+    /// The values of its parameters.
+    pub values: Vec<AppValue>,
     /// The priority.
     pub priority: i64,
     /// The location.
     pub location: Option<TaskLocation>,
     /// The position of the call, for messages.
     pub span: Span,
+    /// The calls of functions that led there, the innermost first.
+    pub calls: Vec<String>,
 }
 
-/// A word of a command line.
+/// The value of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AppText {
-    /// A text.
+pub enum AppValue {
+    /// A file.
+    File(AppFile),
+    /// The files of an array.
+    Files(Vec<AppFile>),
+    /// A word.
     Text(String),
-    /// The path of a file.
-    File(ScriptFileId),
+    /// The words of an array.
+    Texts(Vec<String>),
 }
 
 /// A file of a call.
@@ -49,8 +51,21 @@ pub enum AppText {
 pub struct AppFile {
     /// Its number.
     pub id: ScriptFileId,
+    /// The name of its variable; empty if it has none.
+    pub name: Arc<str>,
     /// The path: of an input that was there before, or of an output that has one of its own.
     pub path: Option<String>,
+}
+
+impl AppFile {
+    pub(super) fn of(file: &Rc<FileCell>) -> Self {
+        let state = file.state.borrow();
+        let path = match (&state.source, &state.mapping) {
+            (Some(FileSource::Input(path)), _) | (_, Mapping::Path(path)) => Some(path.to_string()),
+            _ => None,
+        };
+        Self { id: file.id, name: file.name.clone(), path }
+    }
 }
 
 /// A call that has not ended.
@@ -95,7 +110,6 @@ impl Evaluator {
         let program = self.program.clone();
         let callee = &program.functions[function.0 as usize];
         let FunctionBody::App(app) = &callee.body else { unreachable!("it runs a program") };
-        let words = self.words(frame, id, app)?;
         let (mut files, mut signals) = (Vec::new(), Vec::new());
         for slot in 0..callee.outputs {
             let place = VariablePlace { hops: 0, slot };
@@ -104,33 +118,43 @@ impl Evaluator {
                 _ => signals.push((frame.clone(), place, id)),
             }
         }
-        let mut inputs = Vec::new();
-        for slot in callee.outputs..callee.outputs + app.inputs {
-            collect_files(&frame.value(VariablePlace { hops: 0, slot }), &mut inputs);
-        }
-        let streams = app.streams.map(|place| place.map(|place| frame.value(place).file().resolve()));
-        inputs.extend(streams[0].clone());
-        inputs.sort_by_key(|file| file.id);
-        inputs.dedup_by_key(|file| file.id);
+        let declaration = &program.apps[app.app.0 as usize];
+        let params = declaration.params.iter().zip(&app.params);
+        let values = params.map(|(param, value)| self.app_value(frame, id, param.kind, value));
+        let values = values.collect::<Result<_, _>>()?;
         let placing = |slot| frame.get(VariablePlace { hops: 0, slot });
         let priority = placing(app.placing).map_or(0, |priority| priority.int());
         let location = match placing(app.placing + 1) {
             Some(SwiftValue::Location(location)) => Some(location),
             _ => None,
         };
+        // The innermost call is that of the app itself.
         let span = frame.calls().next().map_or(callee.span, |call| call.span);
-        let call = AppCall {
-            id: self.new_call(),
-            function: callee.name.to_string(),
-            words,
-            streams: streams.map(|file| file.map(|file| file.id)),
-            inputs: inputs.iter().map(app_file).collect(),
-            outputs: files.iter().map(app_file).collect(),
-            priority,
-            location,
-            span,
-        };
+        let calls = frame.calls().skip(1).map(|call| self.describe_call(call)).collect();
+        let call = AppCall { id: self.new_call(), app: app.app, values, priority, location, span, calls };
         self.open_call(frame, id, call, files, signals)
+    }
+
+    /// The value of a parameter. An array is as many words as it has members.
+    fn app_value(
+        &self,
+        frame: &Rc<VariableFrame>,
+        id: OperationId,
+        kind: AppParamKind,
+        formula: &Formula,
+    ) -> Result<AppValue, Problem> {
+        let value = match formula {
+            Formula::Variable(place) => frame.value(*place),
+            formula => self.compute(formula, frame, id)?,
+        };
+        Ok(match kind {
+            AppParamKind::Value(false) => AppValue::Text(library::plain(&value)),
+            AppParamKind::Value(true) => AppValue::Texts(flat(&value, &library::plain)),
+            AppParamKind::Input(false) => AppValue::File(AppFile::of(&value.file().resolve())),
+            AppParamKind::Input(true) => AppValue::Files(flat(&value, &|file| AppFile::of(&file.file().resolve()))),
+            AppParamKind::Output(false) => AppValue::File(AppFile::of(value.file())),
+            AppParamKind::Output(true) => AppValue::Files(flat(&value, &|file| AppFile::of(file.file()))),
+        })
     }
 
     fn new_call(&mut self) -> CallId {
@@ -159,19 +183,6 @@ impl Evaluator {
         Ok(())
     }
 
-    /// The program and its arguments. An array is as many words as it has members.
-    fn words(&self, frame: &Rc<VariableFrame>, id: OperationId, app: &AppBody) -> Result<Vec<AppText>, Problem> {
-        let mut words = Vec::new();
-        for word in &app.command {
-            let value = match word {
-                Formula::Variable(place) => frame.value(*place),
-                formula => self.compute(formula, frame, id)?,
-            };
-            add_words(&value, &mut words);
-        }
-        Ok(words)
-    }
-
     /// Copies a file to another one that has a path of its own, as a task. Returns false if it
     /// waits.
     pub(super) fn copy_file(
@@ -194,17 +205,14 @@ impl Evaluator {
             }
         }
         let from = from.resolve();
-        let words = vec![AppText::Text("cp".to_owned()), AppText::File(from.id), AppText::File(target.id)];
         let call = AppCall {
             id: self.new_call(),
-            function: "copy".to_owned(),
-            words,
-            streams: [None; 3],
-            inputs: vec![app_file(&from)],
-            outputs: vec![app_file(target)],
+            app: AppId::COPY,
+            values: vec![AppValue::File(AppFile::of(&from)), AppValue::File(AppFile::of(target))],
             priority: 0,
             location: None,
             span: self.program.operations[id.0 as usize].span,
+            calls: frame.calls().map(|call| self.describe_call(call)).collect(),
         };
         self.open_call(frame, id, call, vec![target.clone()], Vec::new())?;
         Ok(true)
@@ -231,33 +239,13 @@ impl Evaluator {
     }
 }
 
-fn app_file(file: &Rc<FileCell>) -> AppFile {
-    let state = file.state.borrow();
-    let path = match (&state.source, &state.mapping) {
-        (Some(FileSource::Input(path)), _) | (_, Mapping::Path(path)) => Some(path.to_string()),
-        _ => None,
-    };
-    AppFile { id: file.id, path }
-}
-
-fn add_words(value: &SwiftValue, words: &mut Vec<AppText>) {
+/// The members of an array, however deep, in the order of their indices.
+fn flat<T>(value: &SwiftValue, convert: &dyn Fn(&SwiftValue) -> T) -> Vec<T> {
     match value {
-        SwiftValue::File(file) => words.push(AppText::File(file.resolve().id)),
         SwiftValue::Array(array) => {
             let members = array.members.borrow();
-            members.iter().filter_map(|(_, member)| member).for_each(|member| add_words(&member, words));
+            members.iter().filter_map(|(_, member)| member).flat_map(|member| flat(&member, convert)).collect()
         }
-        other => words.push(AppText::Text(library::plain(other))),
-    }
-}
-
-fn collect_files(value: &SwiftValue, files: &mut Vec<Rc<FileCell>>) {
-    match value {
-        SwiftValue::File(file) => files.push(file.resolve()),
-        SwiftValue::Array(array) => {
-            let members = array.members.borrow();
-            members.iter().filter_map(|(_, member)| member).for_each(|member| collect_files(&member, files));
-        }
-        _ => {}
+        value => vec![convert(value)],
     }
 }

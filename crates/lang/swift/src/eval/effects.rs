@@ -51,17 +51,6 @@ impl Evaluator {
                 }
                 SwiftValue::Void
             }
-            Effect::Input => {
-                let file = call.frame.value(call.outputs[0]).file().clone();
-                if file.state.borrow().source.is_some() {
-                    return Err(failed(self, "this file is assigned twice".to_owned()));
-                }
-                let mut state = file.state.borrow_mut();
-                (state.source, state.is_ready) = (Some(FileSource::Input(inputs[0].str().into())), true);
-                drop(state);
-                self.wake_file(&file);
-                return Ok(());
-            }
             Effect::Filename => {
                 let file = inputs[0].file().resolve();
                 let state = file.state.borrow();
@@ -81,7 +70,7 @@ impl Evaluator {
                 self.fill(call.frame, call.outputs[0], ranks);
                 return Ok(());
             }
-            Effect::Read | Effect::Lines | Effect::Glob | Effect::FileExists | Effect::Write => {
+            Effect::Input | Effect::Read | Effect::Lines | Effect::Glob | Effect::FileExists | Effect::Write => {
                 return self.ask(effect, (call.frame, call.operation), inputs, call.outputs[0]);
             }
             Effect::Arguments(query) => self.argument(query, inputs).map_err(|message| failed(self, message))?,

@@ -1,7 +1,7 @@
 //! Frames: the variables of a call or an iteration.
 
 use super::Evaluator;
-use crate::program::{LayoutId, OperationId, SlotStart, VariablePlace};
+use crate::program::{LayoutId, OperationId, SlotLayout, SlotStart, VariablePlace};
 use crate::source::Span;
 use crate::value::{ArrayCell, FileCell, FileState, Mapping, ScriptFileId, StructCell, SwiftValue, ValueSlot};
 use base::Problem;
@@ -118,7 +118,7 @@ impl Evaluator {
 
     fn start_slots(&mut self, LayoutId(layout): LayoutId) -> Vec<ValueSlot> {
         let program = self.program.clone();
-        program.layouts[layout as usize].slots.iter().map(|slot| self.start_slot(slot.start)).collect()
+        program.layouts[layout as usize].slots.iter().map(|slot| self.start_slot(slot)).collect()
     }
 
     /// Makes the variables of a frame as they begin, if nothing else sees it.
@@ -127,13 +127,13 @@ impl Evaluator {
         let Some(frame) = Rc::get_mut(frame) else { return false };
         let starts = &program.layouts[frame.layout.0 as usize].slots;
         for (slot, start) in frame.slots.get_mut().iter_mut().zip(starts) {
-            *slot = if start.start == SlotStart::Empty { ValueSlot::Empty } else { self.start_slot(start.start) };
+            *slot = if start.start == SlotStart::Empty { ValueSlot::Empty } else { self.start_slot(start) };
         }
         true
     }
 
-    fn start_slot(&mut self, start: SlotStart) -> ValueSlot {
-        match start {
+    fn start_slot(&mut self, layout: &SlotLayout) -> ValueSlot {
+        match layout.start {
             SlotStart::Empty => ValueSlot::Empty,
             SlotStart::Array => ValueSlot::Value(SwiftValue::Array(Rc::new(ArrayCell::open()))),
             SlotStart::Struct(type_) => {
@@ -143,15 +143,16 @@ impl Evaluator {
             }
             SlotStart::File(is_mapped) => {
                 let mapping = if is_mapped { Mapping::Awaited } else { Mapping::None };
-                ValueSlot::Value(SwiftValue::File(self.new_file(mapping)))
+                ValueSlot::Value(SwiftValue::File(self.new_file(layout.name.clone(), mapping)))
             }
         }
     }
 
-    pub(super) fn new_file(&mut self, mapping: Mapping) -> Rc<FileCell> {
+    pub(super) fn new_file(&mut self, name: Arc<str>, mapping: Mapping) -> Rc<FileCell> {
         self.next_file += 1;
         Rc::new(FileCell {
             id: ScriptFileId(self.next_file),
+            name,
             state: RefCell::new(FileState { mapping, ..FileState::default() }),
             waiters: RefCell::default(),
             dropped: self.dropped.clone(),

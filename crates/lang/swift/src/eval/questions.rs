@@ -4,7 +4,7 @@ use super::frames::VariableFrame;
 use super::{AppFile, Evaluator, ScriptStep};
 use crate::library::Effect;
 use crate::program::{OperationId, VariablePlace};
-use crate::value::{ArrayKey, FileSource, Mapping, ScriptFileId, SwiftValue, ValueSlot};
+use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue, ValueSlot};
 use base::Problem;
 use std::rc::Rc;
 
@@ -15,6 +15,8 @@ pub struct ScriptQuestionId(pub u64);
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptQuestion {
+    /// The existence of a file that was there before, by its path.
+    Input(String),
     /// The content of a file.
     Read(AppFile),
     /// The paths of the inputs that a pattern matches.
@@ -40,7 +42,7 @@ pub enum ScriptAnswer {
     /// Yes or no.
     Boolean(bool),
     /// The file is there.
-    Written,
+    There,
 }
 
 /// A question without an answer.
@@ -64,7 +66,17 @@ impl Evaluator {
         output: VariablePlace,
     ) -> Result<(), Problem> {
         let question = match effect {
-            Effect::Read | Effect::Lines => ScriptQuestion::Read(file_of(&inputs[0])),
+            Effect::Read | Effect::Lines => ScriptQuestion::Read(AppFile::of(&inputs[0].file().resolve())),
+            Effect::Input => {
+                let path: Rc<str> = inputs[0].str().into();
+                let file = frame.value(output);
+                if file.file().state.borrow().source.is_some() {
+                    return Err(self.problem(frame, operation, "this file is assigned twice"));
+                }
+                file.file().state.borrow_mut().source = Some(FileSource::Input(path.clone()));
+                self.wake_file(file.file());
+                ScriptQuestion::Input(path.to_string())
+            }
             Effect::Glob => ScriptQuestion::Glob(inputs[0].str().to_owned()),
             Effect::FileExists => ScriptQuestion::Exists(inputs[0].str().to_owned()),
             _ => {
@@ -74,7 +86,7 @@ impl Evaluator {
                 }
                 file.file().state.borrow_mut().source = Some(FileSource::Made);
                 self.wake_file(file.file());
-                ScriptQuestion::Write { file: file_of(&file), text: inputs[0].str().to_owned() }
+                ScriptQuestion::Write { file: AppFile::of(&file.file().resolve()), text: inputs[0].str().to_owned() }
             }
         };
         self.hold(frame, operation);
@@ -105,7 +117,7 @@ impl Evaluator {
                 let files = paths.iter().map(|path| self.input_file(path)).collect();
                 self.fill(&frame, output, files);
             }
-            (_, ScriptAnswer::Written) => {
+            (_, ScriptAnswer::There) => {
                 let file = frame.value(output);
                 file.file().state.borrow_mut().is_ready = true;
                 self.wake_file(file.file());
@@ -117,7 +129,7 @@ impl Evaluator {
 
     /// A file that was there before.
     fn input_file(&mut self, path: &str) -> SwiftValue {
-        let file = self.new_file(Mapping::None);
+        let file = self.new_file("".into(), Mapping::None);
         let mut state = file.state.borrow_mut();
         (state.source, state.is_ready) = (Some(FileSource::Input(path.into())), true);
         drop(state);
@@ -140,15 +152,4 @@ fn line_of(line: &str, comment: &str) -> Option<String> {
     let end = if comment.is_empty() { None } else { line.find(comment) };
     let text = line[..end.unwrap_or(line.len())].trim();
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-fn file_of(value: &SwiftValue) -> AppFile {
-    let file = value.file().resolve();
-    let state = file.state.borrow();
-    let path = match (&state.source, &state.mapping) {
-        (Some(FileSource::Input(path)), _) | (_, Mapping::Path(path)) => Some(path.to_string()),
-        _ => None,
-    };
-    let id: ScriptFileId = file.id;
-    AppFile { id, path }
 }
