@@ -98,6 +98,13 @@ pub enum StatementKind {
     Declaration(Declaration),
     /// Gives variables their values.
     Assignment(AssignmentStatement),
+    /// Lets an app write files: `[a, b] = f(x);`.
+    Files {
+        /// The files.
+        files: Vec<SourceName>,
+        /// The call.
+        call: FunctionCall,
+    },
     /// Calls a function, or names a variable, for a chain.
     Expression(Expression),
     /// A statement that begins when the values of another one are there: `a => b`.

@@ -6,9 +6,11 @@
 
 mod apps;
 mod assigned;
+mod assignments;
 mod calls;
 mod definitions;
 mod expressions;
+mod loops;
 mod operations;
 mod scopes;
 mod statements;

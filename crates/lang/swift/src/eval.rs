@@ -10,6 +10,8 @@
 
 mod apps;
 mod effects;
+#[cfg(test)]
+pub mod fake_world;
 mod formulas;
 mod frames;
 mod loops;

@@ -29,7 +29,7 @@ pub enum NeedKind {
     Value,
     /// A file whose writer is known, or each of an array that is closed.
     Assigned,
-    /// A file whose path is known, if it has one.
+    /// A file whose path is known, if it has one, or each of an array that is closed.
     Mapped,
     /// An array that gets no more members.
     Closed,

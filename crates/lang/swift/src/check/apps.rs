@@ -77,7 +77,8 @@ impl Checker<'_> {
     fn check_app_outputs(&mut self, outputs: &[Parameter]) {
         for output in outputs {
             let type_ = self.resolve(&output.type_);
-            if ![TypeId::FILE, TypeId::VOID, TypeId::WRONG].contains(&self.types.base_of(type_)) {
+            let (base, is_array) = self.innermost(type_);
+            if ![TypeId::FILE, TypeId::VOID, TypeId::WRONG].contains(&base) || (is_array && base == TypeId::VOID) {
                 let has = self.type_name(type_);
                 self.problem(
                     output.name.span,

@@ -5,6 +5,7 @@
 
 use super::Checker;
 use super::scopes::{BranchStep, VariableId, VariableRole};
+use crate::ast::{Expression, ExpressionKind};
 use crate::source::Span;
 
 impl Checker<'_> {
@@ -47,11 +48,48 @@ impl Checker<'_> {
         variable.part.get_or_insert(span);
     }
 
+    /// Notes that an app writes the files of an array, which the script has put there.
+    pub(super) fn assign_files(&mut self, id: VariableId, span: Span) {
+        let variable = &mut self.scopes.variables[id.0];
+        let name = variable.name.clone();
+        if variable.role == VariableRole::Given {
+            return self.problem(span, format!("`{name}` has its value from outside, and cannot be assigned"));
+        }
+        if let Some(other) = variable.written.replace(span) {
+            let first = self.sources.location(other).line;
+            self.problem(span, format!("the files of `{name}` are written twice: first in line {first}"));
+        }
+    }
+
+    /// Notes the files that become members of an array: an app may write them there.
+    pub(super) fn note_members(&mut self, array: VariableId, value: &Expression) {
+        match &value.kind {
+            ExpressionKind::Variable(name) => {
+                if let Some(file) = self.scopes.find(name) {
+                    self.scopes.variables[file.0].member_of.push(array);
+                }
+            }
+            ExpressionKind::Array(values) => values.iter().for_each(|value| self.note_members(array, value)),
+            ExpressionKind::Map(members) => members.iter().for_each(|(_, value)| self.note_members(array, value)),
+            _ => {}
+        }
+    }
+
     /// Tells of variables that never get a value.
     pub(super) fn finish_scopes(&mut self) {
-        for variable in std::mem::take(&mut self.scopes.variables) {
+        let variables = std::mem::take(&mut self.scopes.variables);
+        for variable in &variables {
             let name = &variable.name;
-            let is_assigned = !variable.assignments.is_empty() || variable.part.is_some();
+            let has_members = !variable.assignments.is_empty() || variable.part.is_some();
+            if let Some(span) = variable.written.filter(|_| !has_members) {
+                let message = format!("the number of files in `{name}` is not known, so no app can write them");
+                let hint = format!("name the files: [a, b] = ...; or put files into `{name}` first");
+                let problem = self.sources.problem(span, message).hint(hint);
+                self.problems.push(problem);
+                continue;
+            }
+            let is_written = variable.member_of.iter().any(|array| variables[array.0].written.is_some());
+            let is_assigned = has_members || is_written;
             if is_assigned || variable.role == VariableRole::Given {
                 continue;
             }

@@ -78,7 +78,7 @@ impl Checker<'_> {
     /// A call whose only output is a value.
     pub(super) fn call_value(&mut self, call: &FunctionCall, operations: &mut Operations) -> Typed {
         let span = call.function.span;
-        match self.call(call, None, operations) {
+        match self.call(call, &[], operations) {
             None => Typed::wrong(),
             Some(mut outputs) if outputs.len() == 1 => outputs.swap_remove(0),
             Some(outputs) => {
@@ -94,7 +94,7 @@ impl Checker<'_> {
     pub(super) fn call(
         &mut self,
         call: &FunctionCall,
-        targets: Option<&[VariablePlace]>,
+        targets: &[Option<VariablePlace>],
         operations: &mut Operations,
     ) -> Option<Vec<Typed>> {
         let FunctionCall { function, arguments, annotations } = call;
@@ -114,20 +114,10 @@ impl Checker<'_> {
         let span = function.span;
         match fit.signature.implementation {
             Implementation::Pure(pure) => {
-                let formulas = inputs.into_iter().map(into_formula).collect();
                 let type_ = output_types[0];
-                let target = targets
-                    .and_then(|targets| targets.first().copied())
-                    .filter(|target| self.type_of(*target) == type_ && self.types.has_parts(type_));
-                let value = Formula::Call(pure, formulas);
-                if self.types.has_parts(type_) {
-                    // The value is an array of its own, whose members are copied.
-                    let target = target.unwrap_or_else(|| self.temporary(type_, span));
-                    let from = Operand::Formula(value);
-                    self.push(OperationKind::CopyArray { target, from }, span, Vec::new(), operations);
-                    return Some(vec![Typed::variable(target, type_)]);
-                }
-                Some(vec![Typed { operand: Operand::Formula(value), type_ }])
+                let target = targets.first().copied().flatten().filter(|target| self.type_of(*target) == type_);
+                let formulas = inputs.into_iter().map(into_formula).collect();
+                Some(vec![self.call_pure(pure, formulas, (type_, target), span, operations)])
             }
             Implementation::Effect(effect) => {
                 let outputs = self.output_places(&output_types, targets, span);
@@ -138,7 +128,10 @@ impl Checker<'_> {
                     outputs.into_iter().zip(output_types).map(|(place, type_)| Typed::variable(place, type_)).collect(),
                 )
             }
-            Implementation::Script(id, _) => {
+            Implementation::Script(id, is_app) => {
+                if is_app {
+                    self.check_file_arrays(&fit.signature.name, &output_types, targets, span);
+                }
                 let outputs = self.output_places(&output_types, targets, span);
                 let kind = OperationKind::Call { function: id, inputs, outputs: outputs.clone(), placing };
                 self.push(kind, span, Vec::new(), operations);
@@ -161,6 +154,26 @@ impl Checker<'_> {
         }
     }
 
+    /// The value of a function without effects.
+    fn call_pure(
+        &mut self,
+        pure: PureFunction,
+        formulas: Vec<Formula>,
+        (type_, target): (TypeId, Option<VariablePlace>),
+        span: Span,
+        operations: &mut Operations,
+    ) -> Typed {
+        let value = Formula::Call(pure, formulas);
+        if !self.types.has_parts(type_) {
+            return Typed { operand: Operand::Formula(value), type_ };
+        }
+        // The value is an array of its own, whose members are copied.
+        let target = target.unwrap_or_else(|| self.temporary(type_, span));
+        let from = Operand::Formula(value);
+        self.push(OperationKind::CopyArray { target, from }, span, Vec::new(), operations);
+        Typed::variable(target, type_)
+    }
+
     /// The needs of an effect beside those of formulas: the values of its operands.
     fn effect_needs(&self, effect: Effect, kind: &OperationKind) -> Vec<Need> {
         let OperationKind::CallEffect { inputs, outputs, .. } = kind else { return Vec::new() };
@@ -181,18 +194,37 @@ impl Checker<'_> {
         places.map(need).chain(mapped).collect()
     }
 
-    fn output_places(&mut self, types: &[TypeId], targets: Option<&[VariablePlace]>, span: Span) -> Vec<VariablePlace> {
-        let given = targets.unwrap_or_default();
+    fn output_places(&mut self, types: &[TypeId], given: &[Option<VariablePlace>], span: Span) -> Vec<VariablePlace> {
         (0..)
             .zip(types)
             .map(|(position, type_)| {
-                let target = given.get(position).copied();
+                let target = given.get(position).copied().flatten();
                 let fits = target.is_some_and(|target| {
                     self.types.conversion(*type_, self.type_of(target)).is_some_and(|found| found <= Conversion::Base)
                 });
                 if fits { target.expect("it fits") } else { self.temporary(*type_, span) }
             })
             .collect()
+    }
+
+    /// An app writes the files of an array only if the array is named, so that they are known.
+    fn check_file_arrays(&mut self, name: &str, types: &[TypeId], targets: &[Option<VariablePlace>], span: Span) {
+        let is_unnamed = |position: usize| targets.get(position).copied().flatten().is_none();
+        if (0..).zip(types).any(|(position, type_)| self.types.member_of(*type_).is_some() && is_unnamed(position)) {
+            let message = format!("the number of files that `{name}` writes is not known here");
+            let hint = format!("name the files: [a, b] = {name}(...); or put them into an array first");
+            let problem = self.sources.problem(span, message).hint(hint);
+            self.problems.push(problem);
+        }
+    }
+
+    /// Returns whether a call of this name is one of an app that writes an array of files there.
+    pub(super) fn writes_files(&self, call: &FunctionCall, position: usize) -> bool {
+        let writes = |signature: &Signature| {
+            matches!(signature.implementation, Implementation::Script(_, true))
+                && signature.outputs.get(position).is_some_and(|type_| self.types.member_of(*type_).is_some())
+        };
+        self.signatures.get(&call.function.text).is_some_and(|overloads| overloads.iter().any(writes))
     }
 
     /// The types of the inputs of a function without overloads, for literals.

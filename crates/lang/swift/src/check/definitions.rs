@@ -298,6 +298,8 @@ impl Checker<'_> {
             assignments: Vec::new(),
             part: None,
             read: None,
+            written: None,
+            member_of: Vec::new(),
         })
     }
 }

@@ -42,6 +42,10 @@ pub struct Variable {
     pub part: Option<Span>,
     /// The first use of its value.
     pub read: Option<Span>,
+    /// The call of an app that writes the files of this array.
+    pub written: Option<Span>,
+    /// The arrays that have this file as a member.
+    pub member_of: Vec<VariableId>,
 }
 
 /// The role of a variable.

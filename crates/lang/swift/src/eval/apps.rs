@@ -115,6 +115,14 @@ impl Evaluator {
             let place = VariablePlace { hops: 0, slot };
             match frame.get(place) {
                 Some(SwiftValue::File(file)) => files.push(file),
+                Some(value @ SwiftValue::Array(_)) => {
+                    let members = flat(&value, &|member| member.file().clone());
+                    if members.is_empty() {
+                        let message = format!("`{}` writes the files of an array that has none", callee.name);
+                        return Err(self.problem(frame, id, message));
+                    }
+                    files.extend(members);
+                }
                 _ => signals.push((frame.clone(), place, id)),
             }
         }
@@ -172,7 +180,8 @@ impl Evaluator {
     ) -> Result<(), Problem> {
         for file in &files {
             if file.state.borrow().source.is_some() {
-                return Err(self.problem(frame, id, "a file that this call writes has a writer already"));
+                let name = if file.name.is_empty() { "a file" } else { &format!("`{}`", file.name) };
+                return Err(self.problem(frame, id, format!("{name}, which this call writes, has a writer already")));
             }
             file.state.borrow_mut().source = Some(FileSource::Made);
             self.wake_file(file);
@@ -249,3 +258,7 @@ fn flat<T>(value: &SwiftValue, convert: &dyn Fn(&SwiftValue) -> T) -> Vec<T> {
         value => vec![convert(value)],
     }
 }
+
+#[cfg(test)]
+#[path = "apps_test.rs"]
+mod tests;

@@ -82,7 +82,7 @@ fn file_lacks_bytes(file: &Rc<FileCell>) -> Option<Wait> {
 }
 
 fn array_lacks(array: &Rc<ArrayCell>, kind: NeedKind) -> Option<Wait> {
-    if matches!(kind, NeedKind::Value | NeedKind::Mapped) {
+    if kind == NeedKind::Value {
         return None;
     }
     if !array.is_closed() {

@@ -79,7 +79,7 @@ impl Parser<'_> {
             SwiftToken::Mark(Mark::OpenBrace) => Ok(StatementKind::Block(self.block()?)),
             SwiftToken::Mark(Mark::At) => self.annotated(),
             SwiftToken::Mark(Mark::OpenParenthesis | Mark::Less) if self.is_function() => self.function(Vec::new()),
-            SwiftToken::Mark(Mark::OpenParenthesis) => self.chain(Vec::new()),
+            SwiftToken::Mark(Mark::OpenParenthesis | Mark::OpenBracket) => self.chain(Vec::new()),
             SwiftToken::Mark(Mark::CloseBrace) => Err(self.problem("this `}` closes nothing")),
             _ => Err(self.expected("a statement")),
         }
@@ -217,6 +217,9 @@ impl Parser<'_> {
             self.at += 1;
             return Err(self.take_name("the name of a variable").expect_err("it is a word of the language"));
         }
+        if self.mark() == Some(Mark::OpenBracket) {
+            return self.files();
+        }
         let targets = self.targets()?;
         let appends = self.mark() == Some(Mark::Append);
         if self.takes(Mark::Assign) || self.takes(Mark::Append) {
@@ -239,6 +242,19 @@ impl Parser<'_> {
             values.push(self.expression()?);
         }
         Ok(StatementKind::Assignment(AssignmentStatement { targets, values, appends }))
+    }
+
+    /// Files that a call writes: `[a, b] = f(x)`.
+    fn files(&mut self) -> Result<StatementKind, Problem> {
+        let files = self.list((Mark::OpenBracket, Mark::CloseBracket), |parser| parser.take_name("a file"))?;
+        self.take(Mark::Assign)?;
+        let value = self.expression()?;
+        let ExpressionKind::Call(call) = value.kind else {
+            let problem =
+                self.sources.problem(value.span, "files in brackets are written by a call of an app function");
+            return Err(problem.hint("an array is assigned by its name: A = [1, 2];"));
+        };
+        Ok(StatementKind::Files { files, call })
     }
 
     fn targets(&mut self) -> Result<Vec<AssignmentTarget>, Problem> {

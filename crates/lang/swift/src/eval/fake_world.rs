@@ -1,0 +1,119 @@
+//! A world for tests: three files, two hosts, and programs that end in the order of their calls.
+
+use super::{AppCall, AppFile, AppValue, Evaluator, ScriptAnswer, ScriptQuestion, ScriptStep, ScriptWorld};
+use crate::app_declaration::AppTemplate;
+use crate::check::check;
+use crate::loader::{ScriptFolders, load};
+use crate::preprocessor::ScriptFiles;
+use crate::source::Sources;
+use base::Problem;
+use std::collections::VecDeque;
+
+struct NoFiles;
+
+impl ScriptFiles for NoFiles {
+    fn read(&self, _: &str) -> Option<Result<String, String>> {
+        None
+    }
+}
+
+/// The first line of each problem of a script.
+pub fn first_lines(problems: &[Problem]) -> String {
+    let first = |problem: &Problem| problem.to_string().lines().next().unwrap_or_default().to_owned();
+    problems.iter().map(first).collect::<Vec<_>>().join("\n")
+}
+
+/// An evaluator at the beginning of a script.
+pub fn evaluator(text: &str, arguments: &[&str]) -> Result<Evaluator, String> {
+    let mut sources = Sources::default();
+    let folders = ScriptFolders { files: &NoFiles, search: Vec::new(), defines: Vec::new() };
+    let modules = load("s.swift", text, &folders, &mut sources).map_err(|problems| first_lines(&problems))?;
+    let checked = check(&modules, &sources).map_err(|problems| first_lines(&problems))?;
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+    let world = ScriptWorld {
+        arguments,
+        script: "s.swift".to_owned(),
+        hosts: vec![("one".to_owned(), 2), ("two".to_owned(), 2)],
+        environment: [("HOME".to_owned(), "/home/me".to_owned())].into(),
+        seed: 1,
+    };
+    Ok(Evaluator::new(checked.program, sources, world))
+}
+
+/// A call as it would be typed: files by their paths, or by their numbers.
+fn typed(evaluator: &Evaluator, call: &AppCall) -> String {
+    let path = |file: &AppFile| file.path.clone().unwrap_or_else(|| format!("#{}", file.id.0));
+    let words = |param: usize| -> Vec<String> {
+        match &call.values[param] {
+            AppValue::Text(text) => vec![text.clone()],
+            AppValue::Texts(texts) => texts.clone(),
+            AppValue::File(file) => vec![path(file)],
+            AppValue::Files(files) => files.iter().map(path).collect(),
+        }
+    };
+    let declaration = &evaluator.program.apps[call.app.0 as usize];
+    let command = declaration.command.iter().flat_map(|word| match word {
+        AppTemplate::Text(text) => vec![text.clone()],
+        AppTemplate::Param(param) => words(*param),
+    });
+    let streams = ["<", ">", "2>"].iter().zip(declaration.streams);
+    let streams = streams.filter_map(|(mark, param)| Some(format!("{mark}{}", words(param?).join(" "))));
+    command.chain(streams).collect::<Vec<_>>().join(" ")
+}
+
+/// A world with three files.
+fn answer(question: &ScriptQuestion) -> Result<ScriptAnswer, String> {
+    let content = |path: &str| match path {
+        "a.txt" => Ok(ScriptAnswer::Text("one\n  two # comment\n\n# all\nthree\n".to_owned())),
+        other => Err(format!("{other} is not there")),
+    };
+    match question {
+        ScriptQuestion::Read(file) => content(file.path.as_deref().unwrap_or("made")),
+        ScriptQuestion::Glob(pattern) if pattern == "*.txt" => {
+            Ok(ScriptAnswer::Paths(vec!["a.txt".into(), "b.txt".into()]))
+        }
+        ScriptQuestion::Glob(_) => Ok(ScriptAnswer::Paths(Vec::new())),
+        ScriptQuestion::Exists(path) => Ok(ScriptAnswer::Boolean(path == "a.txt")),
+        ScriptQuestion::Write { text, .. } if text == "bad" => Err("the disk is full".to_owned()),
+        ScriptQuestion::Input(_) | ScriptQuestion::Write { .. } => Ok(ScriptAnswer::There),
+    }
+}
+
+/// Runs a script whose programs end in the order of their calls; returns what is printed and
+/// called.
+pub fn run_with(text: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
+    let mut evaluator = evaluator(text, arguments)?;
+    let (mut log, mut open) = (Vec::new(), VecDeque::new());
+    loop {
+        let steps = evaluator.advance(4).map_err(|problem| first_lines(&[problem]))?;
+        let is_idle = steps.is_empty() && !evaluator.has_work();
+        for step in steps {
+            match step {
+                ScriptStep::Ask(id, question) => {
+                    evaluator.answer(id, answer(&question)).map_err(|problem| first_lines(&[problem]))?;
+                }
+                ScriptStep::Print(line) => log.push(line),
+                ScriptStep::Call(call) => {
+                    log.push(typed(&evaluator, &call));
+                    open.push_back(call.id);
+                }
+                ScriptStep::Sealed(_) => {}
+            }
+        }
+        match open.pop_front() {
+            Some(call) => evaluator.call_ended(call, true).map_err(|problem| first_lines(&[problem]))?,
+            None if is_idle => break,
+            None => {}
+        }
+    }
+    assert!(evaluator.is_over());
+    match evaluator.stuck() {
+        Some(problem) => Err(problem.to_string()),
+        None => Ok(log),
+    }
+}
+
+/// Runs a script without arguments; a problem is its only line.
+pub fn run(text: &str) -> Vec<String> {
+    run_with(text, &[]).unwrap_or_else(|error| vec![error])
+}
