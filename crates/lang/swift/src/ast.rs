@@ -137,6 +137,8 @@ pub enum StatementKind {
         array: Expression,
         /// The body.
         body: StatementBlock,
+        /// Annotations before it.
+        annotations: Vec<Annotation>,
     },
     /// `for`: each iteration has variables of its own, with values from the one before.
     For {
@@ -148,6 +150,8 @@ pub enum StatementKind {
         updates: Vec<(SourceName, Expression)>,
         /// The body.
         body: StatementBlock,
+        /// Annotations before it.
+        annotations: Vec<Annotation>,
     },
     /// `iterate`: the body runs with 0, 1, ... until a condition that it sets holds.
     Iterate {

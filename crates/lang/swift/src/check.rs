@@ -4,6 +4,7 @@
 //! checked, which gives the global variables, and at last the bodies of functions. A problem does
 //! not end the check: what is wrong has the type [`TypeId::WRONG`], which fits everywhere.
 
+mod annotations;
 mod apps;
 mod assigned;
 mod assignments;

@@ -201,3 +201,53 @@ fn what_is_not_supported_says_so() {
         ["s.swift:1:27: `@par` runs a function on several processes of MPI, which is not supported"]
     );
 }
+
+/// The whole first problem of a script.
+fn first_problem(text: &str) -> String {
+    let mut sources = Sources::default();
+    let folders = ScriptFolders { files: &OneFile, search: Vec::new(), defines: Vec::new() };
+    let modules = load("s.swift", text, &folders, &mut sources).expect("it can be parsed");
+    check(&modules, &sources).expect_err("it is wrong").remove(0).to_string()
+}
+
+#[test]
+fn hints_of_another_compiler_change_nothing() {
+    let text = "
+        @pure (int o) twice(int i) { o = i * 2; }
+        @pure @minmax (int o) most(int i) { o = i; }
+        @deprecated shout(string s) { trace(s); }
+        @dispatch=WORKER (int o) foreign(int i) \"pkg\" \"1.0\" [ \"code\" ];
+        @suppress=unused_output @dispatch=WORKER app (file implicit) make(int i) { \"make\" i }
+        int A[];
+        @unroll=4 @sync foreach i in [1:twice(most(3))] { A[i] = i; }
+        @splitdegree=8 @leafdegree=2 foreach a in A { shout(\"a\"); }
+        @unroll=2 for (int i = 0; i < 3; i = i + 1) { @dispatch=WORKER make(i); }";
+    assert_eq!(told(text), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn annotations_that_mean_nothing_here_are_told() {
+    let text = first_problem("@unrol=4 foreach i in [1:2] { trace(i); }");
+    assert!(text.starts_with("s.swift:1:2: there is no annotation `@unrol` of loops"), "{text}");
+    assert!(text.contains("unroll"), "{text}");
+    let text = first_problem("@pur (int o) f() { o = 1; }");
+    assert!(text.contains("there is no annotation `@pur` of functions") && text.contains("pure"), "{text}");
+    let text = first_problem("app (void v) f() { \"f\" } @pri=2 f();");
+    assert!(text.contains("there is no annotation `@pri` of calls") && text.contains("prio"), "{text}");
+    let message = "`@par` runs a function on several processes of MPI, which is not supported";
+    assert_eq!(problems("@par (int o) f(int i) \"pkg\" \"1.0\" \"f\";"), [format!("s.swift:1:2: {message}")]);
+    assert_eq!(
+        problems("@prio=1 foreach i in [1:2] { trace(i); }"),
+        ["s.swift:1:2: `@prio` is for the call of an app function, not for loops"]
+    );
+}
+
+#[test]
+fn declarations_of_arguments_and_operators_of_macros_are_refused() {
+    let message = "`arguments` and `flags` are not supported; use argv and argp";
+    assert_eq!(problems("arguments(string name, int n = 1);"), [format!("s.swift:1:1: {message}")]);
+    assert_eq!(problems("flags(boolean loud);"), [format!("s.swift:1:1: {message}")]);
+    let message = "`#` and `##` in the body of a macro are not supported";
+    assert_eq!(problems("#define TEXT(x) #x"), [format!("s.swift:1:17: {message}")]);
+    assert_eq!(problems("#define BOTH(a, b) a ## b"), [format!("s.swift:1:22: {message}")]);
+}

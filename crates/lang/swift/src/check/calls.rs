@@ -2,11 +2,9 @@
 
 use super::Checker;
 use super::expressions::Typed;
-use crate::ast::{Annotation, FunctionCall, SourceName};
+use crate::ast::{FunctionCall, SourceName};
 use crate::library::{Effect, PureFunction};
-use crate::program::{
-    Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, TaskPlacing, VariablePlace,
-};
+use crate::program::{Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, VariablePlace};
 use crate::source::Span;
 use crate::types::{Conversion, TypeId, TypeKind};
 use crate::value::SwiftValue;
@@ -412,50 +410,6 @@ impl Checker<'_> {
             operands.push(self.convert(typed, type_, span, "the argument"));
         }
         operands
-    }
-
-    /// The priority and location of a call, from its annotations.
-    fn placing(
-        &mut self,
-        annotations: &[Annotation],
-        signature: &Signature,
-        operations: &mut Operations,
-    ) -> TaskPlacing {
-        let mut placing = TaskPlacing::default();
-        for Annotation { name, value } in annotations {
-            let type_ = match &*name.text {
-                "prio" => TypeId::INT,
-                "location" | "soft_location" => TypeId::LOCATION,
-                "par" => {
-                    self.problem(
-                        name.span,
-                        "`@par` runs a function on several processes of MPI, which is not supported",
-                    );
-                    continue;
-                }
-                other => {
-                    self.problem(name.span, format!("there is no annotation `@{other}` of calls"));
-                    continue;
-                }
-            };
-            let Some(value) = value else {
-                self.problem(name.span, format!("`@{}` needs a value", name.text));
-                continue;
-            };
-            let formula = self.formula_of_type(value, type_, "the value of this annotation", operations);
-            if type_ == TypeId::INT {
-                placing.priority = Some(formula);
-            } else {
-                (placing.location, placing.is_soft) = (Some(formula), &*name.text == "soft_location");
-            }
-            if !matches!(signature.implementation, Implementation::Script(_, true)) {
-                self.warn(
-                    name.span,
-                    format!("`@{}` changes nothing: `{}` runs no program itself", name.text, signature.name),
-                );
-            }
-        }
-        placing
     }
 }
 

@@ -1,6 +1,7 @@
 //! Definitions: types, signatures, and the bodies of functions.
 
 use super::Checker;
+use super::annotations::HintPlace;
 use super::calls::{Implementation, InputSignature, Signature};
 use super::scopes::{Variable, VariableId, VariableRole};
 use crate::ast::{
@@ -119,6 +120,7 @@ impl Checker<'_> {
         for statement in statements {
             match &statement.kind {
                 StatementKind::Function(function) => {
+                    self.check_hints(&function.annotations, HintPlace::Definition);
                     let hidden: Vec<(Arc<str>, Option<TypeId>)> = function
                         .type_parameters
                         .iter()
@@ -135,6 +137,7 @@ impl Checker<'_> {
                     }
                 }
                 StatementKind::App(app) => {
+                    self.check_hints(&app.annotations, HintPlace::Definition);
                     let implementation = Implementation::Script(self.new_function(), true);
                     self.declare(&app.name, &app.outputs, &app.inputs, implementation);
                 }

@@ -66,7 +66,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn for_statement(&mut self, statement: &Statement, operations: &mut Operations) {
-        let StatementKind::For { variables, condition, updates, body } = &statement.kind else { return };
+        let StatementKind::For { variables, condition, updates, body, .. } = &statement.kind else { return };
         let mut first = Vec::new();
         for (type_, name, value) in variables {
             let found = self.expression(value, None, operations);

@@ -1,6 +1,7 @@
 //! Statements: operations in the order in which they are tried.
 
 use super::Checker;
+use super::annotations::HintPlace;
 use super::expressions::Typed;
 use super::scopes::{BranchStep, VariableRole};
 use crate::ast::{Declaration, DeclaredVariable, Expression, ExpressionKind, Statement, StatementBlock, StatementKind};
@@ -62,10 +63,14 @@ impl Checker<'_> {
                 self.if_statement(condition, then, otherwise.as_ref(), span, operations);
             }
             StatementKind::Switch { value, cases } => self.switch(value, cases, span, operations),
-            StatementKind::Foreach { value, index, array, body } => {
+            StatementKind::Foreach { value, index, array, body, annotations } => {
+                self.check_hints(annotations, HintPlace::Loop);
                 self.foreach((value, index.as_ref()), array, body, operations);
             }
-            StatementKind::For { .. } => self.for_statement(statement, operations),
+            StatementKind::For { annotations, .. } => {
+                self.check_hints(annotations, HintPlace::Loop);
+                self.for_statement(statement, operations);
+            }
             StatementKind::Iterate { variable, body, until } => self.iterate(variable, body, until, operations),
             StatementKind::Wait { values, is_deep, body } => self.wait(values, *is_deep, body, span, operations),
         }

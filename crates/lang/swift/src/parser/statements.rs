@@ -68,8 +68,8 @@ impl Parser<'_> {
                 "global" => self.constant(),
                 "if" => self.behind(Self::if_),
                 "switch" => self.behind(Self::switch),
-                "foreach" => self.behind(Self::foreach),
-                "for" => self.behind(Self::for_),
+                "foreach" => self.behind(|parser| parser.foreach(Vec::new())),
+                "for" => self.behind(|parser| parser.for_(Vec::new())),
                 "iterate" => self.behind(Self::iterate),
                 "wait" => self.behind(Self::wait),
                 "arguments" | "flags" if self.declares_arguments() => self.arguments(&word),
@@ -172,9 +172,8 @@ impl Parser<'_> {
         }
         match self.token().clone() {
             SwiftToken::Word(word) if &*word == "app" => self.behind(|parser| parser.app(annotations)),
-            // Hints of loops change nothing.
-            SwiftToken::Word(word) if &*word == "foreach" => self.behind(Self::foreach),
-            SwiftToken::Word(word) if &*word == "for" => self.behind(Self::for_),
+            SwiftToken::Word(word) if &*word == "foreach" => self.behind(|parser| parser.foreach(annotations)),
+            SwiftToken::Word(word) if &*word == "for" => self.behind(|parser| parser.for_(annotations)),
             _ if self.is_function() => self.function(annotations),
             _ => self.chain(annotations),
         }
@@ -211,7 +210,9 @@ impl Parser<'_> {
             return Ok(StatementKind::Expression(self.call(function, annotations)?));
         }
         if !annotations.is_empty() {
-            return Err(self.expected("a call of a function").hint("an annotation is for a call: @prio=1 f(x)"));
+            return Err(self
+                .expected("a call of a function")
+                .hint("an annotation is for a call, a loop or a definition: @prio=1 f(x)"));
         }
         if self.is_name_at(0) && matches!(self.token_at(1), SwiftToken::Word(_)) {
             self.at += 1;
@@ -388,7 +389,7 @@ impl Parser<'_> {
         Ok(if is_negative { -number } else { number })
     }
 
-    fn foreach(&mut self) -> Result<StatementKind, Problem> {
+    fn foreach(&mut self, annotations: Vec<Annotation>) -> Result<StatementKind, Problem> {
         let value = self.take_name("the variable of the loop")?;
         let index = if self.takes(Mark::Comma) { Some(self.take_name("the variable of the index")?) } else { None };
         if !self.takes_word("in") {
@@ -396,10 +397,10 @@ impl Parser<'_> {
         }
         let array = self.expression()?;
         let body = self.block()?;
-        Ok(StatementKind::Foreach { value, index, array, body })
+        Ok(StatementKind::Foreach { value, index, array, body, annotations })
     }
 
-    fn for_(&mut self) -> Result<StatementKind, Problem> {
+    fn for_(&mut self, annotations: Vec<Annotation>) -> Result<StatementKind, Problem> {
         self.take(Mark::OpenParenthesis)?;
         let (mut variables, mut updates) = (Vec::new(), Vec::new());
         while self.mark() != Some(Mark::Semicolon) {
@@ -419,7 +420,7 @@ impl Parser<'_> {
         }
         self.take(Mark::CloseParenthesis)?;
         let body = self.block()?;
-        Ok(StatementKind::For { variables, condition, updates, body })
+        Ok(StatementKind::For { variables, condition, updates, body, annotations })
     }
 
     fn loop_variable(&mut self) -> Result<(Option<TypeExpression>, SourceName, Expression), Problem> {
