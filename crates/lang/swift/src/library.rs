@@ -4,6 +4,7 @@
 //! the body names a [`PureFunction`] or an [`Effect`] here.
 
 mod arrays;
+mod clock;
 mod format;
 mod number_functions;
 mod texts;
@@ -55,7 +56,17 @@ pub enum Effect {
     Lines,
     Glob,
     FileExists,
+    FileType,
+    PathType,
+    ModifiedTime,
+    Chunks,
     Write,
+    Sleep,
+    SleepTrace,
+    Clock,
+    ClockSeconds,
+    Run,
+    RunShell,
     Arguments(ArgumentQuery),
 }
 
@@ -97,7 +108,7 @@ pub fn module_names() -> impl Iterator<Item = &'static str> {
 
 /// The function without effects of this name.
 pub fn pure(name: &str) -> Option<PureFunction> {
-    [number_functions::FUNCTIONS, texts::FUNCTIONS, arrays::FUNCTIONS]
+    [number_functions::FUNCTIONS, texts::FUNCTIONS, arrays::FUNCTIONS, clock::FUNCTIONS]
         .into_iter()
         .flatten()
         .find(|found| found.name == name)
@@ -127,6 +138,16 @@ pub fn effect(name: &str) -> Option<Effect> {
         "glob" => Effect::Glob,
         "file_exists" => Effect::FileExists,
         "write" => Effect::Write,
+        "file_type" => Effect::FileType,
+        "file_type_string" => Effect::PathType,
+        "file_mtime" => Effect::ModifiedTime,
+        "file_chunks" => Effect::Chunks,
+        "sleep" => Effect::Sleep,
+        "sleep_trace" => Effect::SleepTrace,
+        "clock" => Effect::Clock,
+        "clock_seconds" => Effect::ClockSeconds,
+        "system" => Effect::Run,
+        "system1" => Effect::RunShell,
         "args" => Effect::Arguments(ArgumentQuery::All),
         "argc" => Effect::Arguments(ArgumentQuery::Count),
         "argv" => Effect::Arguments(ArgumentQuery::Flag),

@@ -1,7 +1,7 @@
 //! Functions of the library that do something.
 
 use super::frames::VariableFrame;
-use super::{Evaluator, ScriptStep};
+use super::{AppFile, Evaluator, ScriptStep};
 use crate::library::{self, ArgumentQuery, Effect};
 use crate::program::{OperationId, VariablePlace};
 use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue};
@@ -27,8 +27,7 @@ impl Evaluator {
         let failed = |evaluator: &Self, message: String| evaluator.problem(call.frame, call.operation, message);
         let value = match effect {
             Effect::Trace => {
-                let texts: Vec<String> = inputs.iter().map(library::plain).collect();
-                self.steps.push_back(ScriptStep::Print(format!("trace: {}", texts.join(","))));
+                self.trace(inputs);
                 SwiftValue::Void
             }
             Effect::Printf => {
@@ -70,13 +69,33 @@ impl Evaluator {
                 self.fill(call.frame, call.outputs[0], ranks);
                 return Ok(());
             }
-            Effect::Input | Effect::Read | Effect::Lines | Effect::Glob | Effect::FileExists | Effect::Write => {
-                return self.ask(effect, (call.frame, call.operation), inputs, call.outputs[0]);
-            }
+            Effect::FileType if AppFile::of(&inputs[0].file().resolve()).path.is_none() => SwiftValue::text("file"),
+            Effect::Input
+            | Effect::Read
+            | Effect::Lines
+            | Effect::Chunks
+            | Effect::Glob
+            | Effect::FileExists
+            | Effect::FileType
+            | Effect::PathType
+            | Effect::ModifiedTime
+            | Effect::Write
+            | Effect::Sleep
+            | Effect::SleepTrace
+            | Effect::Clock
+            | Effect::ClockSeconds
+            | Effect::Run
+            | Effect::RunShell => return self.ask(effect, call),
             Effect::Arguments(query) => self.argument(query, inputs).map_err(|message| failed(self, message))?,
             other => self.ask_world(other, inputs).map_err(|message| failed(self, message))?,
         };
         self.set(call.frame, call.outputs[0], value, call.operation)
+    }
+
+    /// Prints values.
+    pub(super) fn trace(&mut self, values: &[SwiftValue]) {
+        let texts: Vec<String> = values.iter().map(library::plain).collect();
+        self.steps.push_back(ScriptStep::Print(format!("trace: {}", texts.join(","))));
     }
 
     /// Answers of the world that come at once: hosts, random numbers, the environment.

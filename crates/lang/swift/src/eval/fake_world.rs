@@ -8,6 +8,7 @@ use crate::preprocessor::ScriptFiles;
 use crate::source::Sources;
 use base::Problem;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 struct NoFiles;
 
@@ -75,6 +76,15 @@ fn answer(question: &ScriptQuestion) -> Result<ScriptAnswer, String> {
         ScriptQuestion::Glob(_) => Ok(ScriptAnswer::Paths(Vec::new())),
         ScriptQuestion::Exists(path) => Ok(ScriptAnswer::Boolean(path == "a.txt")),
         ScriptQuestion::Write { text, .. } if text == "bad" => Err("the disk is full".to_owned()),
+        ScriptQuestion::Type(path) if path == "dir" => Ok(ScriptAnswer::Text("directory".to_owned())),
+        ScriptQuestion::Type(path) => content(path).map(|_| ScriptAnswer::Text("file".to_owned())),
+        ScriptQuestion::ModifiedTime(path) => content(path).map(|_| ScriptAnswer::Time(Duration::from_secs(1_000_000))),
+        ScriptQuestion::Sleep(_) => Ok(ScriptAnswer::Elapsed),
+        ScriptQuestion::Clock => Ok(ScriptAnswer::Time(Duration::from_millis(1_500))),
+        ScriptQuestion::Run(words) if words[0] == "false" => {
+            Ok(ScriptAnswer::Ended { output: String::new(), exit_code: 1 })
+        }
+        ScriptQuestion::Run(words) => Ok(ScriptAnswer::Ended { output: words.join(" "), exit_code: 0 }),
         ScriptQuestion::Input(_) | ScriptQuestion::Write { .. } => Ok(ScriptAnswer::There),
     }
 }

@@ -57,6 +57,7 @@ LocationAccuracy NODE = node();
 <T> (string o[]) array_repr(T a[]) "array_repr";
 
 (void o) trace(int|float|string|boolean... args) "trace";
+(void o) sleep_trace(float seconds, int|float|string|boolean... args) "sleep_trace";
 <K, V> (int n) size(V a[K]) "size";
 <T> (int n) bag_size(bag<T> b) "size";
 <T> (int n) bagSize(bag<T> b) "size";

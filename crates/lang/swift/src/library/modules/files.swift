@@ -11,3 +11,8 @@
 (string o) basename_string(string path) "basename";
 (string o) rootname_string(string path) "rootname";
 (string o) extension_string(string path) "extension";
+(file f) unsafe_uncached_input_file(string name) "input";
+(string o) file_type(file f) "file_type";
+(string o) file_type_string(string name) "file_type_string";
+(int o) file_mtime(string name) "file_mtime";
+(string o[]) file_chunks(file f, string delimiter="----", string comment="#") "file_chunks";
