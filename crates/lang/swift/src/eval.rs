@@ -282,5 +282,9 @@ impl Evaluator {
 }
 
 #[cfg(test)]
+#[path = "eval/locations_test.rs"]
+mod locations_test;
+
+#[cfg(test)]
 #[path = "eval_test.rs"]
 mod tests;

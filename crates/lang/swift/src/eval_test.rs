@@ -137,7 +137,7 @@ fn priorities_and_locations_go_to_tasks() {
         .iter()
         .filter_map(|step| if let ScriptStep::Call(call) = step { Some((call.priority, call.location)) } else { None })
         .collect();
-    let at = |rank, is_hard, is_node| Some(crate::TaskLocation { rank, is_hard, is_node });
+    let at = |rank, is_hard, is_node| Some(crate::TaskLocation::Slot { rank, is_hard, is_node });
     let mut sorted = calls.clone();
     sorted.sort_by_key(|(priority, _)| *priority);
     assert_eq!(sorted, [(0, at(0, false, false)), (1, at(1, true, true)), (2, at(2, true, true))]);

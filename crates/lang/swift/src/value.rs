@@ -31,21 +31,44 @@ pub enum SwiftValue {
     Array(Rc<ArrayCell>),
     /// A struct.
     Struct(Rc<StructCell>),
-    /// A location of tasks.
+    /// A location of tasks at a slot.
     Location(TaskLocation),
+    /// A location of tasks at the place of a file, which it keeps; true if it is hard.
+    FileLocation(Rc<FileCell>, bool),
     /// A constant of the library: `HARD`, `SOFT`, `RANK` or `NODE`.
     Word(&'static str),
 }
 
 /// A location of tasks, as a script sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TaskLocation {
-    /// The rank: a slot, counted node by node.
-    pub rank: i64,
-    /// True if tasks may run nowhere else.
-    pub is_hard: bool,
-    /// True if any slot of the node of that rank will do.
-    pub is_node: bool,
+pub enum TaskLocation {
+    /// A slot.
+    Slot {
+        /// The rank: slots are counted node by node.
+        rank: i64,
+        /// True if tasks may run nowhere else.
+        is_hard: bool,
+        /// True if any slot of the node of that rank will do.
+        is_node: bool,
+    },
+    /// The node where a file is, or will be when its task has run.
+    File {
+        /// The file.
+        file: ScriptFileId,
+        /// True if tasks may run nowhere else.
+        is_hard: bool,
+    },
+}
+
+impl TaskLocation {
+    /// The same location as a wish.
+    #[must_use]
+    pub fn softened(self) -> Self {
+        match self {
+            Self::Slot { rank, is_node, .. } => Self::Slot { rank, is_hard: false, is_node },
+            Self::File { file, .. } => Self::File { file, is_hard: false },
+        }
+    }
 }
 
 impl SwiftValue {

@@ -180,7 +180,7 @@ impl Checker<'_> {
         let need = |place: VariablePlace| {
             let type_ = self.type_of(place);
             let kind = match effect {
-                Effect::Filename => NeedKind::Assigned,
+                Effect::Filename | Effect::LocationOf => NeedKind::Assigned,
                 Effect::Read | Effect::Lines | Effect::Chunks | Effect::FileType | Effect::Run => NeedKind::Ready,
                 _ if self.types.has_parts(type_) => NeedKind::Closed,
                 _ => NeedKind::Value,

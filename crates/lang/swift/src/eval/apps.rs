@@ -74,6 +74,8 @@ pub struct OpenCall {
     files: Vec<Rc<FileCell>>,
     /// Outputs without a file.
     signals: Vec<(Rc<VariableFrame>, VariablePlace, OperationId)>,
+    /// The file at whose place the task runs: it is kept as long as it tells a place.
+    location_file: Option<Rc<FileCell>>,
 }
 
 impl Evaluator {
@@ -91,11 +93,15 @@ impl Evaluator {
             inner.with_slot(VariablePlace { hops: 0, slot }, |slot| *slot = ValueSlot::Value(priority));
         }
         if let Some(location) = location {
-            let SwiftValue::Location(location) = self.compute(location, frame, id)? else { unreachable!("it is one") };
-            let location = TaskLocation { is_hard: location.is_hard && !is_soft, ..location };
-            inner.with_slot(VariablePlace { hops: 0, slot: slot + 1 }, |slot| {
-                *slot = ValueSlot::Value(SwiftValue::Location(location));
-            });
+            let location = match self.compute(location, frame, id)? {
+                SwiftValue::Location(location) => {
+                    self.check_rank(location).map_err(|message| self.problem(frame, id, message))?;
+                    SwiftValue::Location(if *is_soft { location.softened() } else { location })
+                }
+                SwiftValue::FileLocation(file, is_hard) => SwiftValue::FileLocation(file, is_hard && !is_soft),
+                other => unreachable!("{other:?} is no location"),
+            };
+            inner.with_slot(VariablePlace { hops: 0, slot: slot + 1 }, |slot| *slot = ValueSlot::Value(location));
         }
         Ok(())
     }
@@ -132,15 +138,21 @@ impl Evaluator {
         let values = values.collect::<Result<_, _>>()?;
         let placing = |slot| frame.get(VariablePlace { hops: 0, slot });
         let priority = placing(app.placing).map_or(0, |priority| priority.int());
-        let location = match placing(app.placing + 1) {
-            Some(SwiftValue::Location(location)) => Some(location),
-            _ => None,
-        };
+        let (mut location, mut location_file) = (None, None);
+        match placing(app.placing + 1) {
+            Some(SwiftValue::Location(found)) => location = Some(found),
+            Some(SwiftValue::FileLocation(file, is_hard)) => {
+                let file = file.resolve();
+                location = Some(TaskLocation::File { file: file.id, is_hard });
+                location_file = Some(file);
+            }
+            _ => {}
+        }
         // The innermost call is that of the app itself.
         let span = frame.calls().next().map_or(callee.span, |call| call.span);
         let calls = frame.calls().skip(1).map(|call| self.describe_call(call)).collect();
         let call = AppCall { id: self.new_call(), app: app.app, values, priority, location, span, calls };
-        self.open_call(frame, id, call, files, signals)
+        self.open_call(frame, id, call, OpenCall { files, signals, location_file })
     }
 
     /// The value of a parameter. An array is as many words as it has members.
@@ -175,10 +187,9 @@ impl Evaluator {
         frame: &Rc<VariableFrame>,
         id: OperationId,
         call: AppCall,
-        files: Vec<Rc<FileCell>>,
-        signals: Vec<(Rc<VariableFrame>, VariablePlace, OperationId)>,
+        open: OpenCall,
     ) -> Result<(), Problem> {
-        for file in &files {
+        for file in &open.files {
             if file.state.borrow().source.is_some() {
                 let name = if file.name.is_empty() { "a file" } else { &format!("`{}`", file.name) };
                 return Err(self.problem(frame, id, format!("{name}, which this call writes, has a writer already")));
@@ -186,7 +197,7 @@ impl Evaluator {
             file.state.borrow_mut().source = Some(FileSource::Made);
             self.wake_file(file);
         }
-        self.calls.insert(call.id, OpenCall { files, signals });
+        self.calls.insert(call.id, open);
         self.new_calls += 1;
         self.steps.push_back(ScriptStep::Call(call));
         Ok(())
@@ -223,7 +234,8 @@ impl Evaluator {
             span: self.program.operations[id.0 as usize].span,
             calls: frame.calls().map(|call| self.describe_call(call)).collect(),
         };
-        self.open_call(frame, id, call, vec![target.clone()], Vec::new())?;
+        let open = OpenCall { files: vec![target.clone()], signals: Vec::new(), location_file: None };
+        self.open_call(frame, id, call, open)?;
         Ok(true)
     }
 
@@ -232,7 +244,8 @@ impl Evaluator {
     /// # Errors
     /// An output that has a value already.
     pub fn call_ended(&mut self, call: CallId, is_done: bool) -> Result<(), Problem> {
-        let Some(OpenCall { files, signals }) = self.calls.remove(&call) else { return Ok(()) };
+        let Some(OpenCall { files, signals, location_file }) = self.calls.remove(&call) else { return Ok(()) };
+        drop(location_file);
         if !is_done {
             self.has_failed = true;
             return Ok(());

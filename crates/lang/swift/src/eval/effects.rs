@@ -4,7 +4,7 @@ use super::frames::VariableFrame;
 use super::{AppFile, Evaluator, ScriptStep};
 use crate::library::{self, ArgumentQuery, Effect};
 use crate::program::{OperationId, VariablePlace};
-use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue};
+use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue, TaskLocation};
 use base::Problem;
 use std::rc::Rc;
 
@@ -36,18 +36,8 @@ impl Evaluator {
                 self.steps.push_back(ScriptStep::Print(text));
                 SwiftValue::Void
             }
-            Effect::Assert => {
-                if !inputs[0].boolean() {
-                    return Err(failed(self, format!("assertion failed: {}", inputs[1].str())));
-                }
-                SwiftValue::Void
-            }
-            Effect::AssertEqual => {
-                let (one, two) = (library::plain(&inputs[0]), library::plain(&inputs[1]));
-                if one != two {
-                    let message = inputs[2].str();
-                    return Err(failed(self, format!("assertion failed: {one} is not {two}: {message}")));
-                }
+            Effect::Assert | Effect::AssertEqual => {
+                assertion(effect, inputs).map_err(|message| failed(self, format!("assertion failed: {message}")))?;
                 SwiftValue::Void
             }
             Effect::Filename => {
@@ -59,14 +49,17 @@ impl Evaluator {
                 }
             }
             Effect::Exists => SwiftValue::Boolean(inputs[0].array().members.borrow().has(&ArrayKey::of(&inputs[1]))),
-            Effect::HostList => {
-                let names = self.world.hosts.iter().map(|(name, _)| SwiftValue::text(name)).collect();
-                self.fill(call.frame, call.outputs[0], names);
-                return Ok(());
+            Effect::LocationOf => {
+                let is_hard = inputs.get(1).is_some_and(|word| matches!(word, SwiftValue::Word("HARD")));
+                SwiftValue::FileLocation(inputs[0].file().clone(), is_hard)
             }
-            Effect::HostLeaders => {
-                let ranks = self.leaders().into_iter().map(SwiftValue::Int).collect();
-                self.fill(call.frame, call.outputs[0], ranks);
+            Effect::HostList | Effect::HostLeaders => {
+                let members = if effect == Effect::HostList {
+                    self.world.hosts.iter().map(|(name, _)| SwiftValue::text(name)).collect()
+                } else {
+                    self.leaders().into_iter().map(SwiftValue::Int).collect()
+                };
+                self.fill(call.frame, call.outputs[0], members);
                 return Ok(());
             }
             Effect::FileType if AppFile::of(&inputs[0].file().resolve()).path.is_none() => SwiftValue::text("file"),
@@ -131,6 +124,16 @@ impl Evaluator {
             }
             other => unreachable!("{other:?} was answered before"),
         })
+    }
+
+    /// Refuses a rank that is none of the run.
+    pub(super) fn check_rank(&self, location: TaskLocation) -> Result<(), String> {
+        let (TaskLocation::Slot { rank, .. }, workers) = (location, self.workers()) else { return Ok(()) };
+        if (0..workers).contains(&rank) {
+            return Ok(());
+        }
+        let plural = if workers == 1 { "slot" } else { "slots" };
+        Err(format!("there is no rank {rank}: this run has {workers} {plural}, with ranks from 0 on"))
     }
 
     /// The number of slots.
@@ -199,4 +202,13 @@ impl Evaluator {
             }
         })
     }
+}
+
+/// The message of an assertion that does not hold.
+fn assertion(effect: Effect, inputs: &[SwiftValue]) -> Result<(), String> {
+    if effect == Effect::Assert {
+        return if inputs[0].boolean() { Ok(()) } else { Err(inputs[1].str().to_owned()) };
+    }
+    let (one, two) = (library::plain(&inputs[0]), library::plain(&inputs[1]));
+    if one == two { Ok(()) } else { Err(format!("{one} is not {two}: {}", inputs[2].str())) }
 }

@@ -1,6 +1,6 @@
 //! Values as text: as `printf` of C writes them, and as Swift/T does by itself.
 
-use crate::value::SwiftValue;
+use crate::value::{SwiftValue, TaskLocation};
 use std::fmt::Write;
 
 /// The longest field of a conversion. It bounds what `%1000000000i` asks for.
@@ -15,8 +15,9 @@ pub fn plain(value: &SwiftValue) -> String {
         SwiftValue::Text(text) => text.to_string(),
         SwiftValue::Void => String::new(),
         SwiftValue::Word(word) => (*word).to_owned(),
-        SwiftValue::Location(location) => location.rank.to_string(),
-        SwiftValue::File(file) => format!("file {}", file.id.0),
+        SwiftValue::Location(TaskLocation::Slot { rank, .. }) => rank.to_string(),
+        SwiftValue::Location(TaskLocation::File { file, .. }) => format!("file {}", file.0),
+        SwiftValue::File(file) | SwiftValue::FileLocation(file, _) => format!("file {}", file.id.0),
         SwiftValue::Array(array) => {
             let members = array.members.borrow();
             let text = |value: Option<SwiftValue>| value.map_or_else(|| "?".to_owned(), |value| plain(&value));

@@ -16,7 +16,7 @@ pub const FUNCTIONS: &[PureFunction] = &[
         let is = |value: &SwiftValue, word: &str| matches!(value, SwiftValue::Word(found) if *found == word);
         let [rank, strictness, accuracy] = values else { unreachable!("it takes three") };
         let (is_hard, is_node) = (is(strictness, "HARD"), is(accuracy, "NODE"));
-        Ok(SwiftValue::Location(TaskLocation { rank: rank.int(), is_hard, is_node }))
+        Ok(SwiftValue::Location(TaskLocation::Slot { rank: rank.int(), is_hard, is_node }))
     }),
     function("pow_int", |values| float(values[0].float().powf(values[1].float()))),
     function("pow_float", |values| float(values[0].float().powf(values[1].float()))),

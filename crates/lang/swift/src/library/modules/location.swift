@@ -11,6 +11,10 @@
 (location o) hostmap_one(string host) { o = hostmapOne(host); }
 (location o) hostmapOneWorker(string host) { o = locationFromRank(hostmapOneWorkerRank(host)); }
 (location o) hostmap_one_worker(string host) { o = hostmapOneWorker(host); }
+(int o[]) hostmapLeaders() "host_leaders";
 (int o[]) hostmapLeadersRank() "host_leaders";
-(location o[]) hostmapLeaders() { foreach rank, i in hostmapLeadersRank() { o[i] = locationFromRank(rank); } }
-(location o[]) hostmap_leaders() { o = hostmapLeaders(); }
+(int o[]) hostmap_leaders() "host_leaders";
+(location o) rank2location(int rank) { o = location(rank, HARD, RANK); }
+(location o) random_engine() { o = randomWorker(); }
+(location o) locationOf(file f) "location_of";
+(location o) locationOf(file f, LocationStrictness strictness) "location_of";
