@@ -251,3 +251,30 @@ fn declarations_of_arguments_and_operators_of_macros_are_refused() {
     assert_eq!(problems("#define TEXT(x) #x"), [format!("s.swift:1:17: {message}")]);
     assert_eq!(problems("#define BOTH(a, b) a ## b"), [format!("s.swift:1:22: {message}")]);
 }
+
+#[test]
+fn modules_and_functions_that_are_not_here_say_why() {
+    assert_eq!(
+        problems("import python;"),
+        [
+            "s.swift:1:1: the module `python` is not supported: it runs Python within Swift/T; call a program from an app function instead"
+        ]
+    );
+    assert_eq!(
+        problems("string s = blob2string(1);"),
+        ["s.swift:1:12: `blob2string` is not supported: the module `blob` is for bytes in memory; use files instead"]
+    );
+    assert_eq!(
+        problems("file f = input_url(\"http://a\");"),
+        ["s.swift:1:10: `input_url` is not supported: inputs are files; fetch it with an app function"]
+    );
+}
+
+#[test]
+fn a_function_of_the_library_is_not_defined_again() {
+    let text = "import unix; app (file o) cp(file i) { \"cp\" \"-v\" i o }";
+    assert_eq!(
+        problems(text),
+        ["s.swift:1:27: there is a function `cp` of these types in line 6 of (library)/unix.swift"]
+    );
+}

@@ -41,6 +41,8 @@ pub enum Effect {
     Printf,
     Assert,
     AssertEqual,
+    AssertLess,
+    AssertAtMost,
     Input,
     Filename,
     Exists,
@@ -97,6 +99,56 @@ const MODULES: [(&str, &str); 11] = [
     ("location", include_str!("library/modules/location.swift")),
 ];
 
+/// Modules of Swift/T that are not here, with what they do.
+const REFUSED_MODULES: [(&str, &str); 14] = [
+    ("python", "runs Python within Swift/T; call a program from an app function instead"),
+    ("R", "runs R within Swift/T; call a program from an app function instead"),
+    ("julia", "runs Julia within Swift/T; call a program from an app function instead"),
+    ("jvm", "runs code of the Java machine within Swift/T; call a program from an app function instead"),
+    ("groovy", "runs Groovy within Swift/T; call a program from an app function instead"),
+    ("launch", "starts programs of MPI; call them from an app function instead"),
+    ("job", "gives jobs to a queue; run the workflow in a job instead"),
+    ("blob", "is for bytes in memory; use files instead"),
+    ("matrix", "is for bytes in memory; use files instead"),
+    ("json", "takes JSON apart; call a program from an app function instead"),
+    ("mpe", "writes logs of MPI; a run has a report of its own"),
+    ("gemtc", "runs code on graphics cards; call a program from an app function instead"),
+    ("turbine", "is for Turbine itself"),
+    ("reductions", "reduces arrays with functions of Tcl; use stats instead"),
+];
+/// Functions of those modules, with the modules.
+const REFUSED_FUNCTIONS: [(&str, &str); 16] = [
+    ("python", "python"),
+    ("python_persist", "python"),
+    ("python_exec", "python"),
+    ("python_parallel_persist", "python"),
+    ("R", "R"),
+    ("r", "R"),
+    ("r_persist", "R"),
+    ("julia", "julia"),
+    ("launch", "launch"),
+    ("json_get", "json"),
+    ("json_type", "json"),
+    ("blob_size", "blob"),
+    ("blob_read", "blob"),
+    ("blob_from_string", "blob"),
+    ("string2blob", "blob"),
+    ("blob2string", "blob"),
+];
+
+/// The reason why there is no module of this name, if Swift/T has one.
+pub fn refused_module(name: &str) -> Option<String> {
+    let (_, why) = REFUSED_MODULES.iter().find(|(module, _)| *module == name)?;
+    Some(format!("the module `{name}` is not supported: it {why}"))
+}
+
+/// The reason why there is no function of this name, if Swift/T has one.
+pub fn refused_function(name: &str) -> Option<String> {
+    let (_, module) = REFUSED_FUNCTIONS.iter().find(|(function, _)| *function == name)?;
+    let (_, why) = REFUSED_MODULES.iter().find(|(found, _)| found == module)?;
+    Some(format!("`{name}` is not supported: the module `{module}` {why}"))
+}
+
 /// The declarations of a module of the library.
 pub fn module(name: &str) -> Option<&'static str> {
     MODULES.iter().find(|(module, _)| *module == name).map(|(_, text)| *text)
@@ -123,6 +175,8 @@ pub fn effect(name: &str) -> Option<Effect> {
         "printf" => Effect::Printf,
         "assert" => Effect::Assert,
         "assert_equal" => Effect::AssertEqual,
+        "assert_less" => Effect::AssertLess,
+        "assert_at_most" => Effect::AssertAtMost,
         "input" => Effect::Input,
         "filename" => Effect::Filename,
         "exists" => Effect::Exists,
@@ -164,3 +218,7 @@ pub fn effect(name: &str) -> Option<Effect> {
 const fn function(name: &'static str, call: fn(&[SwiftValue]) -> Result<SwiftValue, String>) -> PureFunction {
     PureFunction { name, call, arrays: ArrayNeed::Members }
 }
+
+#[cfg(test)]
+#[path = "library/library_test.rs"]
+mod tests;

@@ -80,6 +80,9 @@ impl Loader<'_> {
         }
         let file = format!("{}.swift", name.strip_suffix(".swift").unwrap_or(&name));
         let Some(found) = find_file(self.files, self.search, &file) else {
+            if let Some(why) = library::refused_module(&name) {
+                return Err(vec![sources.problem(span, why)]);
+            }
             let known = library::module_names();
             let problem = sources.problem(span, format!("there is no module `{name}`")).nearest(&name, known);
             return Err(vec![problem]);

@@ -3,7 +3,7 @@
 use super::Checker;
 use super::expressions::Typed;
 use crate::ast::{FunctionCall, SourceName};
-use crate::library::{Effect, PureFunction};
+use crate::library::{self, Effect, PureFunction};
 use crate::program::{Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, VariablePlace};
 use crate::source::Span;
 use crate::types::{Conversion, TypeId, TypeKind};
@@ -247,6 +247,8 @@ impl Checker<'_> {
             known.sort_unstable();
             if self.scopes.find(&function.text).is_some() {
                 self.problem(function.span, format!("`{}` is a variable, and cannot be called", function.text));
+            } else if let Some(why) = library::refused_function(&function.text) {
+                self.problem(function.span, why);
             } else {
                 self.unknown(function.span, "function", &function.text, known.iter().map(|name| &**name));
             }

@@ -161,7 +161,12 @@ impl Checker<'_> {
             library::pure(name).map(Implementation::Pure).or_else(|| library::effect(name).map(Implementation::Effect))
         });
         found.unwrap_or_else(|| {
-            Implementation::Missing(format!("`{}` is written in Tcl, which is not supported", function.name.text))
+            let name = &function.name.text;
+            let why = function.library_name.as_deref().and_then(|text| text.strip_prefix("missing: "));
+            Implementation::Missing(match why {
+                Some(why) => format!("`{name}` is not supported: {why}"),
+                None => format!("`{name}` is written in Tcl, which is not supported"),
+            })
         })
     }
 
@@ -187,8 +192,11 @@ impl Checker<'_> {
             all.iter().find(|other| types(&other.inputs) == types(&inputs)).map(|other| other.span)
         });
         if let Some(other) = same {
-            let line = self.sources.location(other).line;
-            self.problem(name.span, format!("there is a function `{}` of these types in line {line}", name.text));
+            let other = self.sources.location(other);
+            let is_same = other.file == self.sources.location(name.span).file;
+            let file = if is_same { String::new() } else { format!(" of {}", other.file) };
+            let line = other.line;
+            self.problem(name.span, format!("there is a function `{}` of these types in line {line}{file}", name.text));
         }
         let signature = Signature { name: name.text.clone(), span: name.span, outputs, inputs, implementation };
         self.signatures.entry(name.text.clone()).or_default().push(signature);

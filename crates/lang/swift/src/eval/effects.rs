@@ -1,9 +1,9 @@
 //! Functions of the library that do something.
 
 use super::frames::VariableFrame;
-use super::{AppFile, Evaluator, ScriptStep};
+use super::{AppFile, Evaluator, ScriptStep, formulas};
 use crate::library::{self, ArgumentQuery, Effect};
-use crate::program::{OperationId, VariablePlace};
+use crate::program::{ComparisonOperation, OperationId, VariablePlace};
 use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue, TaskLocation};
 use base::Problem;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl Evaluator {
                 self.steps.push_back(ScriptStep::Print(text));
                 SwiftValue::Void
             }
-            Effect::Assert | Effect::AssertEqual => {
+            Effect::Assert | Effect::AssertEqual | Effect::AssertLess | Effect::AssertAtMost => {
                 assertion(effect, inputs).map_err(|message| failed(self, format!("assertion failed: {message}")))?;
                 SwiftValue::Void
             }
@@ -209,6 +209,14 @@ fn assertion(effect: Effect, inputs: &[SwiftValue]) -> Result<(), String> {
     if effect == Effect::Assert {
         return if inputs[0].boolean() { Ok(()) } else { Err(inputs[1].str().to_owned()) };
     }
-    let (one, two) = (library::plain(&inputs[0]), library::plain(&inputs[1]));
-    if one == two { Ok(()) } else { Err(format!("{one} is not {two}: {}", inputs[2].str())) }
+    let (one, two) = (&inputs[0], &inputs[1]);
+    let (comparison, words) = match effect {
+        Effect::AssertLess => (ComparisonOperation::Less, "not less than"),
+        Effect::AssertAtMost => (ComparisonOperation::AtMost, "more than"),
+        _ => (ComparisonOperation::Equal, "not"),
+    };
+    if formulas::compare(comparison, one, two) {
+        return Ok(());
+    }
+    Err(format!("{} is {words} {}: {}", library::plain(one), library::plain(two), inputs[2].str()))
 }

@@ -81,7 +81,8 @@ fn float(operation: Arithmetic, left: f64, right: f64) -> f64 {
     }
 }
 
-fn compare(comparison: ComparisonOperation, left: &SwiftValue, right: &SwiftValue) -> bool {
+/// Compares two values.
+pub fn compare(comparison: ComparisonOperation, left: &SwiftValue, right: &SwiftValue) -> bool {
     let order = match (left, right) {
         (SwiftValue::Int(left), SwiftValue::Int(right)) => Some(left.cmp(right)),
         (SwiftValue::Text(left), SwiftValue::Text(right)) => Some(left.cmp(right)),

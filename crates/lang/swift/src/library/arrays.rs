@@ -58,6 +58,30 @@ pub const FUNCTIONS: &[PureFunction] = &[
         let texts: Vec<String> = with_members(&values[0], |all| all.map(|next| next.str().to_owned()).collect());
         Ok(SwiftValue::text(&texts.join(values[1].str())))
     }),
+    function("pick", |values| {
+        let all = values[0].array().members.borrow();
+        let member = |index: SwiftValue| {
+            let found = all.get(&ArrayKey::of(&index));
+            found.ok_or_else(|| format!("the array has no member [{}]", index.int()))
+        };
+        with_members(&values[1], |indices| indices.map(member).collect::<Result<Vec<_>, _>>()).map(array)
+    }),
+    function("lines_of", |values| {
+        let members = values[0].array().members.borrow();
+        let line = |(index, member): (ArrayKey, Option<SwiftValue>)| {
+            let member = member.expect("all are there");
+            if values[1].boolean() { format!("{index} {}\n", member.str()) } else { format!("{}\n", member.str()) }
+        };
+        Ok(SwiftValue::text(&members.iter().map(line).collect::<String>()))
+    }),
+    function("sum_of_squares", |values| {
+        let average = if count(&values[0]) == 0.0 { 0.0 } else { average(&values[0])? };
+        let squares = with_members(&values[0], |all| all.map(|next| (next.float() - average).powi(2)).sum());
+        Ok(SwiftValue::Float(squares))
+    }),
+    function("combined_count", |values| Ok(SwiftValue::Int(parts_of(&values[0]).iter().map(|part| part.0).sum()))),
+    function("combined_mean", |values| combined(&values[0]).map(|(mean, _)| SwiftValue::Float(mean))),
+    function("combined_deviation", |values| combined(&values[0]).map(|(_, deviation)| SwiftValue::Float(deviation))),
     function("string_from_floats", |values| {
         let texts: Vec<String> = with_members(&values[0], |all| all.map(|next| format::plain(&next)).collect());
         Ok(SwiftValue::text(&texts.join(",")))
@@ -97,6 +121,29 @@ pub fn float_range(start: f64, end: f64, step: f64) -> Result<impl Iterator<Item
 fn with_members<T>(value: &SwiftValue, work: impl FnOnce(&mut dyn Iterator<Item = SwiftValue>) -> T) -> T {
     let members = value.array().members.borrow();
     work(&mut members.iter().map(|(_, member)| member.expect("all are there")))
+}
+
+/// Count, mean and sum of squared distances of each part of some statistics.
+fn parts_of(value: &SwiftValue) -> Vec<(i64, f64, f64)> {
+    let part = |part: SwiftValue| {
+        let SwiftValue::Struct(part) = part else { unreachable!("the checker saw structs") };
+        let field = |number: usize| part.fields.borrow()[number].get().expect("all are there");
+        (field(0).int(), field(1).float(), field(2).float())
+    };
+    with_members(value, |all| all.map(part).collect())
+}
+
+/// The mean and deviation of all samples of which there are statistics in parts.
+#[expect(clippy::cast_precision_loss, reason = "numbers of samples are small")]
+fn combined(value: &SwiftValue) -> Result<(f64, f64), String> {
+    let parts = parts_of(value);
+    let count: f64 = parts.iter().map(|part| part.0 as f64).sum();
+    if count == 0.0 {
+        return Err("there are no samples".into());
+    }
+    let mean = parts.iter().map(|(count, mean, _)| *count as f64 * mean).sum::<f64>() / count;
+    let squares: f64 = parts.iter().map(|(count, part, squares)| squares + *count as f64 * (part - mean).powi(2)).sum();
+    Ok((mean, (squares / count).sqrt()))
 }
 
 fn sum(value: &SwiftValue) -> f64 {

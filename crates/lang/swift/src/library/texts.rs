@@ -69,6 +69,10 @@ pub const FUNCTIONS: &[PureFunction] = &[
         let replaced = text[start..end].replace(values[1].str(), values[2].str());
         Ok(SwiftValue::text(&format!("{}{replaced}{}", &text[..start], &text[end..])))
     }),
+    function("join_args", |values| {
+        let texts: Vec<String> = values[1..].iter().map(format::plain).collect();
+        Ok(SwiftValue::text(&texts.join(values[0].str())))
+    }),
     function("dirname", |values| {
         let path = values[0].str();
         let directory = path.rsplit_once('/').map(|(directory, _)| if directory.is_empty() { "/" } else { directory });

@@ -3,3 +3,9 @@
 (void o) assertEqual(int a, int b, string message) "assert_equal";
 (void o) assertEqual(float a, float b, string message) "assert_equal";
 (void o) assertEqual(boolean a, boolean b, string message) "assert_equal";
+(void o) assertLT(string a, string b, string message) "assert_less";
+(void o) assertLT(int a, int b, string message) "assert_less";
+(void o) assertLT(float a, float b, string message) "assert_less";
+(void o) assertLTE(string a, string b, string message) "assert_at_most";
+(void o) assertLTE(int a, int b, string message) "assert_at_most";
+(void o) assertLTE(float a, float b, string message) "assert_at_most";

@@ -84,3 +84,9 @@ LocationAccuracy NODE = node();
 (string o) argp(int position, string default_value) "argp";
 (boolean o) argv_contains(string key) "argv_contains";
 (void o) argv_accept(string... keys) "argv_accept";
+
+(string o[]) pick_integer_string(string a[], int indices[]) "pick";
+(string o[]) pick_stable_integer_string(string a[], int indices[]) "pick";
+(file f) input_url(string url) "missing: inputs are files; fetch it with an app function";
+(string o) urlname(file f) "missing: files have no addresses of the web";
+(float o) init_updateable(float x) "missing: a variable gets its value once";

@@ -16,3 +16,10 @@
 (string o) file_type_string(string name) "file_type_string";
 (int o) file_mtime(string name) "file_mtime";
 (string o[]) file_chunks(file f, string delimiter="----", string comment="#") "file_chunks";
+(file o) write_array_string(string a[], int chunk=100, boolean indices=false) { o = write(_lines_of(a, indices)); }
+(file o) write_array_string_ordered(string a[]) { o = write(_lines_of(a, false)); }
+(string o) _lines_of(string a[], boolean indices) "lines_of";
+(file o) mktemp() { o = write(""); }
+(string o) mktemp_string() "missing: a temporary file has no path outside of the pool; use mktemp()";
+(file o) realpath(file f) "missing: paths of inputs are those of the script";
+(string o) realpath_string(string path) "missing: paths of inputs are those of the script";

@@ -1,6 +1,6 @@
 (int n) strlen(string s) "strlen";
 (string o) substring(string s, int start, int length) "substring";
-(string o[]) split(string s, string delimiter) "split";
+(string o[]) split(string s, string delimiter=" ") "split";
 (string o) sprintf(string format, int|float|string|boolean... args) "sprintf";
 (int o) find(string s, string part, int start, int end) "find";
 (int o) string_count(string s, string part, int start, int end) "string_count";
@@ -16,3 +16,6 @@
 (string o) string_from_floats(float a[]) "string_from_floats";
 (string o) toUpper(string s) "to_upper";
 (string o) toLower(string s) "to_lower";
+(string o) join(string a[], string separator=" ") "string_join";
+(string o) join_args(string separator, string|int|float|boolean... args) "join_args";
+(string o[]) pick_regexp(string pattern, string a[]) "missing: there are no regular expressions";
