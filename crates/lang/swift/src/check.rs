@@ -18,9 +18,10 @@ mod statements;
 
 use crate::app_declaration::AppDeclaration;
 use crate::ast::{Statement, SwiftModule};
-use crate::program::{FrameLayout, Function, LayoutId, Operation, Program};
+use crate::program::{FrameLayout, Function, LayoutId, Operation, Operations, Program};
 use crate::source::{Sources, Span};
 use crate::types::{TypeId, TypeTable};
+use assignments::FieldPart;
 use base::Problem;
 use calls::Signature;
 use scopes::Scopes;
@@ -75,6 +76,10 @@ struct Checker<'a> {
     layouts: Vec<FrameLayout>,
     operations: Vec<Operation>,
     scopes: Scopes,
+    /// The variables of fields that get their values in parts.
+    field_parts: HashMap<FieldPart, u32>,
+    /// The operations that put these variables into their structs, by frame.
+    field_operations: HashMap<LayoutId, Operations>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
@@ -103,6 +108,8 @@ impl<'a> Checker<'a> {
             layouts: Vec::new(),
             operations: Vec::new(),
             scopes: Scopes::default(),
+            field_parts: HashMap::new(),
+            field_operations: HashMap::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
         }

@@ -286,5 +286,9 @@ impl Evaluator {
 mod locations_test;
 
 #[cfg(test)]
+#[path = "eval/structs_test.rs"]
+mod structs_test;
+
+#[cfg(test)]
 #[path = "eval_test.rs"]
 mod tests;

@@ -6,9 +6,20 @@ use super::scopes::{VariableId, VariableRole};
 use crate::ast::{
     AssignmentStatement, AssignmentTarget, Expression, ExpressionKind, FunctionCall, MemberStep, SourceName,
 };
-use crate::program::{Operand, OperationKind, Operations, SlotStart, VariablePlace};
+use crate::program::{LayoutId, Operand, OperationKind, Operations, SlotLayout, SlotStart, VariablePlace};
 use crate::source::Span;
 use crate::types::TypeId;
+
+/// A field of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FieldPart {
+    /// The frame of the variable.
+    layout: LayoutId,
+    /// The slot of the variable.
+    slot: u32,
+    /// The number of the field.
+    field: u32,
+}
 
 impl Checker<'_> {
     pub(super) fn assignment(
@@ -244,6 +255,10 @@ impl Checker<'_> {
         span: Span,
         operations: &mut Operations,
     ) {
+        if let [MemberStep::Field(field), rest @ ..] = path {
+            let Some((part, type_)) = self.field_part(array, type_, field) else { return };
+            return self.append(part, type_, (name, rest), found, span, operations);
+        }
         let member = self.types.member_of(type_).filter(|_| path.is_empty());
         let is_indexed = self.types.as_array(type_).is_some_and(|(index, _)| index != TypeId::INT);
         let Some(member) = member.filter(|_| !is_indexed) else {
@@ -251,6 +266,42 @@ impl Checker<'_> {
         };
         let value = self.convert(found, member, span, "a member of this array");
         self.push(OperationKind::Append { array, value }, span, Vec::new(), operations);
+    }
+
+    /// The variable of a field whose value comes in parts: `p.events[0] = 1`, `p.place.x = 2`. It is
+    /// in the frame of the struct, so that all parts find it.
+    fn field_part(
+        &mut self,
+        target: VariablePlace,
+        type_: TypeId,
+        field: &SourceName,
+    ) -> Option<(VariablePlace, TypeId)> {
+        let (number, type_) = self.field_of(type_, field)?;
+        let layout = self.scopes.layout(target.hops);
+        let key = FieldPart { layout, slot: target.slot, field: number };
+        if let Some(slot) = self.field_parts.get(&key) {
+            return Some((VariablePlace { slot: *slot, ..target }, type_));
+        }
+        let start = self.start_of(type_, false);
+        let slots = &mut self.layouts[layout.0 as usize].slots;
+        let name = format!("{}.{}", slots[target.slot as usize].name, field.text).into();
+        slots.push(SlotLayout { name, type_, span: field.span, start });
+        let slot = u32::try_from(slots.len() - 1).expect("frames are small");
+        self.field_parts.insert(key, slot);
+        // It becomes the field once, whatever loops and conditions are around here.
+        let value = Operand::Variable(VariablePlace { hops: 0, slot });
+        let target_there = VariablePlace { hops: 0, ..target };
+        let kind = OperationKind::SetField { target: target_there, path: vec![number], value };
+        let mut operations = self.field_operations.remove(&layout).unwrap_or_default();
+        self.push(kind, field.span, Vec::new(), &mut operations);
+        self.field_operations.insert(layout, operations);
+        Some((VariablePlace { slot, ..target }, type_))
+    }
+
+    /// Adds the operations that put parts into the structs of the innermost frame.
+    pub(super) fn place_field_parts(&mut self, operations: &mut Operations) {
+        let layout = self.scopes.layout(0);
+        operations.extend(self.field_operations.remove(&layout).unwrap_or_default());
     }
 
     /// `A[i][j] = v`, or `p.f = v`.
@@ -263,7 +314,11 @@ impl Checker<'_> {
         span: Span,
         operations: &mut Operations,
     ) {
-        if let [MemberStep::Field(field)] = path {
+        if let [MemberStep::Field(field), rest @ ..] = path {
+            if !rest.is_empty() {
+                let Some((part, type_)) = self.field_part(target, type_, field) else { return };
+                return self.store(part, type_, (name, rest), found, span, operations);
+            }
             let Some((number, type_)) = self.field_of(type_, field) else { return };
             let value = self.convert(found, type_, span, "this field");
             let kind = OperationKind::SetField { target, path: vec![number], value };
@@ -271,9 +326,15 @@ impl Checker<'_> {
         }
         let (mut indices, mut inner) = (Vec::new(), type_);
         for step in path {
-            let MemberStep::Index(index) = step else {
-                return self
-                    .problem(name.span, "a field of a member is not assigned by itself; assign the whole struct");
+            let index = match step {
+                MemberStep::Index(index) => index,
+                MemberStep::Field(field) => {
+                    let message = "a struct in an array is assigned as a whole, not field by field";
+                    let array = &name.text;
+                    let hint = format!("assign a variable first: s.{} = ...; {array}[...] = s;", field.text);
+                    let problem = self.sources.problem(field.span, message).hint(hint);
+                    return self.problems.push(problem);
+                }
             };
             let Some((index_type, member)) = self.types.as_array(inner) else {
                 let has = self.type_name(inner);

@@ -245,6 +245,7 @@ impl Checker<'_> {
         let mut operations = Operations::new();
         let body = function.body.as_ref().expect("it has one");
         self.statements(&body.statements, &mut operations);
+        self.place_field_parts(&mut operations);
         self.close_function();
         let outputs = u32::try_from(function.outputs.len()).expect("functions have few outputs");
         let body = FunctionBody::Operations(operations);

@@ -61,6 +61,7 @@ impl Checker<'_> {
         }
         let mut inner = Operations::new();
         self.statements(&body.statements, &mut inner);
+        self.place_field_parts(&mut inner);
         self.close_loop();
         self.push(OperationKind::Foreach { over, layout, body: inner }, body.span, Vec::new(), operations);
     }
@@ -87,6 +88,7 @@ impl Checker<'_> {
         self.scopes.open();
         self.statements(&body.statements, &mut inner);
         let next = self.next_values(&first, updates, &mut inner);
+        self.place_field_parts(&mut inner);
         self.scopes.close();
         *loop_.body.borrow_mut() = inner;
         *loop_.next.borrow_mut() = next;
@@ -136,6 +138,7 @@ impl Checker<'_> {
         let mut inner = Operations::new();
         self.statements(&body.statements, &mut inner);
         let until = self.condition(until, &mut inner);
+        self.place_field_parts(&mut inner);
         let mut needs = Vec::new();
         self.formula_needs(&until, &mut needs);
         let loop_ = Rc::new(RefCell::new(Operations::new()));

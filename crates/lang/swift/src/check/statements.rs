@@ -27,6 +27,7 @@ impl Checker<'_> {
             let kind = OperationKind::Call { function, inputs: Vec::new(), outputs, placing: TaskPlacing::default() };
             self.push(kind, signature.span, Vec::new(), &mut operations);
         }
+        self.place_field_parts(&mut operations);
         (layout, operations)
     }
 
