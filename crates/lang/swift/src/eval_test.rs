@@ -346,3 +346,25 @@ fn no_text_makes_the_parser_panic() {
         drop(evaluator(&text, &[]));
     }
 }
+
+#[test]
+fn bags_and_arrays_within_arrays_are_added_to() {
+    let text = "bag<int> A[]; foreach i in [0:1] { A[i] += i; A[i] += 5; } foreach b in A { trace(bag_size(b)); }";
+    assert_eq!(run(text), ["trace: 2", "trace: 2"]);
+    assert_eq!(run("int A[string][]; A[\"k\"] += 3; A[\"k\"] += 4; trace(A[\"k\"][1]);"), ["trace: 4"]);
+}
+
+#[test]
+fn a_loop_hides_the_variable_that_it_counts_with() {
+    let text = "int count; for (int i = 0, count = 0; i < 3; i = i + 1, count = count + i) { trace(count); }";
+    assert_eq!(run(text), ["trace: 0", "trace: 0", "trace: 1"]);
+}
+
+#[test]
+fn arrays_that_are_written_out_are_arguments_of_all_functions() {
+    assert_eq!(run("trace(contains([1, 2], 1), exists({\"a\": 1}, \"b\"), size([\"x\"]));"), ["trace: 1,0,1"]);
+    assert_eq!(
+        run("<T> (int o) count(T a[]) { o = size(a); } trace(count([1, 2]));"),
+        ["s.swift:1:2: names of types are for functions of the library; write one function for each type"]
+    );
+}

@@ -126,10 +126,12 @@ pub enum OperationKind {
         /// The value; one that is not there yet may come later.
         value: Operand,
     },
-    /// Adds a member to an array or bag.
+    /// Adds a member to an array or bag, or to one within it.
     Append {
         /// The array.
         array: VariablePlace,
+        /// The indices of the one within, the outermost first.
+        indices: Vec<Formula>,
         /// The value.
         value: Operand,
     },

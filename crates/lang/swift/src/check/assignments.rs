@@ -6,7 +6,7 @@ use super::scopes::{VariableId, VariableRole};
 use crate::ast::{
     AssignmentStatement, AssignmentTarget, Expression, ExpressionKind, FunctionCall, MemberStep, SourceName,
 };
-use crate::program::{LayoutId, Operand, OperationKind, Operations, SlotLayout, SlotStart, VariablePlace};
+use crate::program::{Formula, LayoutId, Operand, OperationKind, Operations, SlotLayout, SlotStart, VariablePlace};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -259,13 +259,14 @@ impl Checker<'_> {
             let Some((part, type_)) = self.field_part(array, type_, field) else { return };
             return self.append(part, type_, (name, rest), found, span, operations);
         }
-        let member = self.types.member_of(type_).filter(|_| path.is_empty());
-        let is_indexed = self.types.as_array(type_).is_some_and(|(index, _)| index != TypeId::INT);
+        let Some((indices, inner)) = self.indices_of(type_, (name, path), operations) else { return };
+        let member = self.types.member_of(inner);
+        let is_indexed = self.types.as_array(inner).is_some_and(|(index, _)| index != TypeId::INT);
         let Some(member) = member.filter(|_| !is_indexed) else {
             return self.problem(name.span, "`+=` adds to a bag, or to an array with whole numbers as indices");
         };
         let value = self.convert(found, member, span, "a member of this array");
-        self.push(OperationKind::Append { array, value }, span, Vec::new(), operations);
+        self.push(OperationKind::Append { array, indices, value }, span, Vec::new(), operations);
     }
 
     /// The variable of a field whose value comes in parts: `p.events[0] = 1`, `p.place.x = 2`. It is
@@ -324,6 +325,18 @@ impl Checker<'_> {
             let kind = OperationKind::SetField { target, path: vec![number], value };
             return self.push(kind, name.span, Vec::new(), operations);
         }
+        let Some((indices, inner)) = self.indices_of(type_, (name, path), operations) else { return };
+        let value = self.convert(found, inner, span, "a member of this array");
+        self.push(OperationKind::Store { array: target, indices, value }, name.span, Vec::new(), operations);
+    }
+
+    /// The indices of a path through arrays, and the type where it ends.
+    fn indices_of(
+        &mut self,
+        type_: TypeId,
+        (name, path): (&SourceName, &[MemberStep]),
+        operations: &mut Operations,
+    ) -> Option<(Vec<Formula>, TypeId)> {
         let (mut indices, mut inner) = (Vec::new(), type_);
         for step in path {
             let index = match step {
@@ -333,17 +346,18 @@ impl Checker<'_> {
                     let array = &name.text;
                     let hint = format!("assign a variable first: s.{} = ...; {array}[...] = s;", field.text);
                     let problem = self.sources.problem(field.span, message).hint(hint);
-                    return self.problems.push(problem);
+                    self.problems.push(problem);
+                    return None;
                 }
             };
             let Some((index_type, member)) = self.types.as_array(inner) else {
                 let has = self.type_name(inner);
-                return self.problem(index.span, format!("`[` is for a member of an array, and this is of type {has}"));
+                self.problem(index.span, format!("`[` is for a member of an array, and this is of type {has}"));
+                return None;
             };
             indices.push(self.formula_of_type(index, index_type, "the index of this array", operations));
             inner = member;
         }
-        let value = self.convert(found, inner, span, "a member of this array");
-        self.push(OperationKind::Store { array: target, indices, value }, name.span, Vec::new(), operations);
+        Some((indices, inner))
     }
 }

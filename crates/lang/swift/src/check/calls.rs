@@ -231,7 +231,7 @@ impl Checker<'_> {
         let mut types: Vec<TypeId> = Vec::new();
         for input in &signature.inputs {
             let [type_] = input.types[..] else { return Some(types) };
-            if matches!(self.types.kind(type_), TypeKind::Parameter(_)) {
+            if self.has_parameter(type_) {
                 return Some(types);
             }
             let repeats = if input.is_variadic { count.saturating_sub(types.len()) } else { 1 };
@@ -376,6 +376,16 @@ impl Checker<'_> {
                 _ => None,
             },
             _ => self.types.conversion(found, pattern),
+        }
+    }
+
+    /// Returns whether a type of a signature stands for several.
+    fn has_parameter(&self, type_: TypeId) -> bool {
+        match self.types.kind(type_) {
+            TypeKind::Parameter(_) => true,
+            TypeKind::Array { index, member } => self.has_parameter(*index) || self.has_parameter(*member),
+            TypeKind::Bag(member) => self.has_parameter(*member),
+            _ => false,
         }
     }
 

@@ -121,6 +121,11 @@ impl Checker<'_> {
             match &statement.kind {
                 StatementKind::Function(function) => {
                     self.check_hints(&function.annotations, HintPlace::Definition);
+                    if let Some(first) = function.type_parameters.first().filter(|_| function.body.is_some()) {
+                        let message =
+                            "names of types are for functions of the library; write one function for each type";
+                        self.problem(first.span, message);
+                    }
                     let hidden: Vec<(Arc<str>, Option<TypeId>)> = function
                         .type_parameters
                         .iter()
@@ -225,7 +230,9 @@ impl Checker<'_> {
     pub(super) fn define_functions(&mut self, statements: &[&Statement]) {
         for statement in statements {
             match &statement.kind {
-                StatementKind::Function(function) if function.body.is_some() => self.define_function(function),
+                StatementKind::Function(function) if function.body.is_some() && function.type_parameters.is_empty() => {
+                    self.define_function(function);
+                }
                 StatementKind::App(app) => self.define_app(app),
                 _ => {}
             }
@@ -280,7 +287,7 @@ impl Checker<'_> {
         self.scopes.frames.pop();
     }
 
-    /// Adds a variable to the innermost scope and frame.
+    /// Adds a variable to the innermost scope and frame. It may not hide another one.
     pub(super) fn add_variable(
         &mut self,
         name: &SourceName,
@@ -288,15 +295,29 @@ impl Checker<'_> {
         role: VariableRole,
         start: SlotStart,
     ) -> VariableId {
-        // Within a function, names may hide variables of the script.
-        let hidden = |other: &VariableId| self.scopes.in_function && self.scopes.variables[other.0].depth == 0;
-        if let Some(other) = self.scopes.find(&name.text).filter(|other| !hidden(other)) {
-            let other = self.sources.location(self.scopes.variables[other.0].span);
-            let is_same = other.file == self.sources.location(name.span).file;
-            let file = if is_same { String::new() } else { format!(" of {}", other.file) };
-            let message = format!("there is a variable `{}` already, from line {}{file}", name.text, other.line);
-            self.problem(name.span, message);
-        }
+        self.check_hiding(name);
+        self.insert_variable(name, type_, role, start)
+    }
+
+    /// Refuses the name of another variable. Within a function, names may hide those of the script.
+    pub(super) fn check_hiding(&mut self, name: &SourceName) {
+        let may_hide = |other: &VariableId| self.scopes.in_function && self.scopes.variables[other.0].depth == 0;
+        let Some(other) = self.scopes.find(&name.text).filter(|other| !may_hide(other)) else { return };
+        let other = self.sources.location(self.scopes.variables[other.0].span);
+        let is_same = other.file == self.sources.location(name.span).file;
+        let file = if is_same { String::new() } else { format!(" of {}", other.file) };
+        let message = format!("there is a variable `{}` already, from line {}{file}", name.text, other.line);
+        self.problem(name.span, message);
+    }
+
+    /// Adds a variable, also one that hides another.
+    pub(super) fn insert_variable(
+        &mut self,
+        name: &SourceName,
+        type_: TypeId,
+        role: VariableRole,
+        start: SlotStart,
+    ) -> VariableId {
         let slot = self.add_slot(SlotLayout { name: name.text.clone(), type_, span: name.span, start });
         let (branch, depth) = (self.scopes.branch.clone(), self.scopes.frames.len() - 1);
         self.scopes.add(Variable {

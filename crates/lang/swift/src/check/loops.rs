@@ -71,7 +71,9 @@ impl Checker<'_> {
         let mut first = Vec::new();
         for (type_, name, value) in variables {
             let found = self.expression(value, None, operations);
-            let type_ = type_.as_ref().map_or(found.type_, |type_| self.resolve(type_));
+            // Without a type it stands for a variable outside, which it hides.
+            let outer = self.scopes.find(&name.text).map(|id| self.scopes.variables[id.0].type_);
+            let type_ = type_.as_ref().map_or(outer.unwrap_or(found.type_), |type_| self.resolve(type_));
             let value = self.convert(found, type_, name.span, &format!("`{}`", name.text));
             let place = self.as_place(Typed { operand: value, type_ }, name.span, operations);
             first.push((name, type_, place));
@@ -79,8 +81,11 @@ impl Checker<'_> {
         let layout = self.open_loop();
         let loop_ =
             Rc::new(ForLoop { layout, before: RefCell::default(), body: RefCell::default(), next: RefCell::default() });
-        for (name, type_, _) in &first {
-            self.add_variable(name, *type_, VariableRole::Given, SlotStart::Empty);
+        for ((written, ..), (name, type_, _)) in variables.iter().zip(&first) {
+            if written.is_some() {
+                self.check_hiding(name);
+            }
+            self.insert_variable(name, *type_, VariableRole::Given, SlotStart::Empty);
         }
         let mut test = Operations::new();
         let condition = self.condition(condition, &mut test);

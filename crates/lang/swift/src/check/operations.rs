@@ -73,12 +73,8 @@ impl Checker<'_> {
     fn needs_of(&self, kind: &OperationKind, needs: &mut Vec<Need>) {
         let mut formula = |formula: &Formula| self.formula_needs(formula, needs);
         match kind {
-            OperationKind::Store { array, indices, value } => {
+            OperationKind::Store { array, indices, value } | OperationKind::Append { array, indices, value } => {
                 indices.iter().for_each(&mut formula);
-                self.operand_needs(value, needs);
-                needs.push(Need { place: *array, kind: NeedKind::Value });
-            }
-            OperationKind::Append { array, value } => {
                 self.operand_needs(value, needs);
                 needs.push(Need { place: *array, kind: NeedKind::Value });
             }

@@ -24,8 +24,12 @@ impl Evaluator {
                 self.set(frame, *target, value, id)?;
             }
             OperationKind::Store { array, indices, value } => self.store(frame, id, *array, (indices, value))?,
-            OperationKind::Append { array, value } => {
-                let array = frame.value(*array).array().clone();
+            OperationKind::Append { array, indices, value } => {
+                let mut array = frame.value(*array).array().clone();
+                for index in indices {
+                    let key = ArrayKey::of(&self.compute(index, frame, id)?);
+                    array = self.inner_array(frame, id, &array, &key)?;
+                }
                 let key = ArrayKey::Int(array.members.borrow().next_index());
                 let slot = self.operand(value, frame, id)?;
                 self.insert(frame, id, &array, &key, slot)?;
