@@ -13,19 +13,11 @@ pub fn compute(formula: &Formula, frame: &VariableFrame) -> Result<SwiftValue, S
     Ok(match formula {
         Formula::Constant(value) => value.clone(),
         Formula::Variable(place) => frame.value(*place),
-        Formula::ToFloat(inner) => SwiftValue::Float(compute(inner, frame)?.float()),
-        Formula::Negate(inner, true) => {
-            let number = compute(inner, frame)?.int();
-            SwiftValue::Int(number.checked_neg().ok_or_else(|| too_large("-", 0, number))?)
+        Formula::Int(..) | Formula::Negate(_, true) => SwiftValue::Int(compute_int(formula, frame)?),
+        Formula::Float(..) | Formula::Negate(_, false) | Formula::ToFloat(_) => {
+            SwiftValue::Float(compute_float(formula, frame)?)
         }
-        Formula::Negate(inner, false) => SwiftValue::Float(-compute(inner, frame)?.float()),
         Formula::Not(inner) => SwiftValue::Boolean(!compute(inner, frame)?.boolean()),
-        Formula::Int(operation, both) => {
-            SwiftValue::Int(int(*operation, compute(&both.0, frame)?.int(), compute(&both.1, frame)?.int())?)
-        }
-        Formula::Float(operation, both) => {
-            SwiftValue::Float(float(*operation, compute(&both.0, frame)?.float(), compute(&both.1, frame)?.float()))
-        }
         Formula::Compare(comparison, both) => {
             SwiftValue::Boolean(compare(*comparison, &compute(&both.0, frame)?, &compute(&both.1, frame)?))
         }
@@ -39,6 +31,34 @@ pub fn compute(formula: &Formula, frame: &VariableFrame) -> Result<SwiftValue, S
             (function.call)(&arguments?)?
         }
     })
+}
+
+/// Computes a whole number. It is apart from [`compute`] for loops, which do little else.
+pub fn compute_int(formula: &Formula, frame: &VariableFrame) -> Result<i64, String> {
+    match formula {
+        Formula::Constant(SwiftValue::Int(number)) => Ok(*number),
+        Formula::Variable(place) => Ok(frame.number(*place, SwiftValue::int)),
+        Formula::Int(operation, both) => int(*operation, compute_int(&both.0, frame)?, compute_int(&both.1, frame)?),
+        Formula::Negate(inner, true) => {
+            let number = compute_int(inner, frame)?;
+            number.checked_neg().ok_or_else(|| too_large("-", 0, number))
+        }
+        other => compute(other, frame).map(|value| value.int()),
+    }
+}
+
+/// Computes a number with a point.
+fn compute_float(formula: &Formula, frame: &VariableFrame) -> Result<f64, String> {
+    match formula {
+        Formula::Constant(SwiftValue::Float(number)) => Ok(*number),
+        Formula::Variable(place) => Ok(frame.number(*place, SwiftValue::float)),
+        Formula::Float(operation, both) => {
+            Ok(float(*operation, compute_float(&both.0, frame)?, compute_float(&both.1, frame)?))
+        }
+        Formula::Negate(inner, false) => compute_float(inner, frame).map(|number| -number),
+        Formula::ToFloat(inner) => compute(inner, frame).map(|value| value.float()),
+        other => compute(other, frame).map(|value| value.float()),
+    }
 }
 
 fn int(operation: Arithmetic, left: i64, right: i64) -> Result<i64, String> {

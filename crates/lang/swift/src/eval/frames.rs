@@ -71,6 +71,14 @@ impl VariableFrame {
         self.get(place).expect("it is a need")
     }
 
+    /// The number in a variable that an operation needs.
+    pub fn number<T>(&self, place: VariablePlace, convert: fn(&SwiftValue) -> T) -> T {
+        match &self.outwards(place.hops).slots.borrow()[place.slot as usize] {
+            ValueSlot::Value(value) => convert(value),
+            slot => convert(&slot.get().expect("it is a need")),
+        }
+    }
+
     /// Does something with the slot of a variable.
     pub fn with_slot<T>(&self, place: VariablePlace, work: impl FnOnce(&mut ValueSlot) -> T) -> T {
         work(&mut self.outwards(place.hops).slots.borrow_mut()[place.slot as usize])

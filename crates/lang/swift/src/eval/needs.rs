@@ -35,10 +35,13 @@ impl Evaluator {
     /// The lack of a need; `None` if it is met.
     #[expect(clippy::unused_self, reason = "needs belong to the evaluator")]
     pub(super) fn unmet(&self, frame: &VariableFrame, need: Need) -> Option<Wait> {
-        match frame.get(need.place) {
-            None => Some(Wait::Future(frame.with_slot(need.place, ValueSlot::share))),
-            Some(value) => lacks(&value, need.kind),
-        }
+        frame.with_slot(need.place, |slot| match slot {
+            ValueSlot::Value(value) => lacks(value, need.kind),
+            slot => match slot.get() {
+                None => Some(Wait::Future(slot.share())),
+                Some(value) => lacks(&value, need.kind),
+            },
+        })
     }
 }
 

@@ -166,7 +166,11 @@ impl Evaluator {
         key: &ArrayKey,
         slot: ValueSlot,
     ) -> Result<(), Problem> {
-        if matches!(slot.get(), Some(SwiftValue::Array(_))) {
+        let is_array = match &slot {
+            ValueSlot::Value(value) => matches!(value, SwiftValue::Array(_)),
+            slot => matches!(slot.get(), Some(SwiftValue::Array(_))),
+        };
+        if is_array {
             array.has_inner.set(true);
         }
         if !array.members.borrow_mut().insert(key.clone(), slot) {
