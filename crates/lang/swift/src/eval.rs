@@ -19,6 +19,7 @@ mod needs;
 mod operations;
 mod questions;
 
+use crate::loader::LIBRARY;
 use crate::program::{OperationId, Operations, Program};
 use crate::source::{Sources, Span};
 use crate::value::{FileCell, ScriptFileId, WaiterId};
@@ -269,9 +270,18 @@ impl Evaluator {
         format!("called as `{}` in {}:{}", call.function, at.file, at.line)
     }
 
+    /// The position in the script of what happens within the library.
+    fn script_span(&self, frame: &VariableFrame, span: Span) -> Span {
+        let is_library = |span: &Span| self.sources.name(span.source).starts_with(LIBRARY);
+        if !is_library(&span) {
+            return span;
+        }
+        frame.calls().map(|call| call.span).find(|span| !is_library(span)).unwrap_or(span)
+    }
+
     /// A problem at an operation, with the calls that led there.
     fn problem(&self, frame: &VariableFrame, operation: OperationId, message: impl Into<String>) -> Problem {
-        let span = self.program.operations[operation.0 as usize].span;
+        let span = self.script_span(frame, self.program.operations[operation.0 as usize].span);
         let mut problem = self.sources.problem(span, message);
         let calls: Vec<String> = frame.calls().map(|call| self.describe_call(call)).collect();
         if !calls.is_empty() {

@@ -8,6 +8,9 @@ use crate::source::{SourceId, Sources, Span};
 use base::Problem;
 use std::collections::HashSet;
 
+/// The beginning of the names of library files.
+pub const LIBRARY: &str = "(library)/";
+
 /// Files and macros of a script.
 pub struct ScriptFolders<'a> {
     /// The files.
@@ -55,7 +58,7 @@ impl Loader<'_> {
     fn library(&mut self, name: &str, sources: &mut Sources) -> Result<bool, Vec<Problem>> {
         let Some(text) = library::module(name) else { return Ok(false) };
         if self.loaded.insert(name.to_owned()) {
-            let source = sources.add(&format!("(library)/{name}.swift"), text).map_err(|problem| vec![problem])?;
+            let source = sources.add(&format!("{LIBRARY}{name}.swift"), text).map_err(|problem| vec![problem])?;
             self.file(source, sources)?;
         }
         Ok(true)

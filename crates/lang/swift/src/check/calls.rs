@@ -4,7 +4,9 @@ use super::Checker;
 use super::expressions::Typed;
 use crate::ast::{FunctionCall, SourceName};
 use crate::library::{self, Effect, PureFunction};
-use crate::program::{Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, VariablePlace};
+use crate::program::{
+    Formula, FunctionId, Need, NeedKind, Operand, OperationKind, Operations, SlotStart, VariablePlace,
+};
 use crate::source::Span;
 use crate::types::{Conversion, TypeId, TypeKind};
 use crate::value::SwiftValue;
@@ -118,6 +120,10 @@ impl Checker<'_> {
                 Some(vec![self.call_pure(pure, formulas, (type_, target), span, operations)])
             }
             Implementation::Effect(effect) => {
+                // An input stays where it is: a variable that may have a path of its own gets a copy.
+                let has_no_path = |place: &VariablePlace| self.start_at(*place) == SlotStart::File(false);
+                let takes_input = targets.first().copied().flatten().is_some_and(|place| has_no_path(&place));
+                let targets = if effect == Effect::Input && !takes_input { &[] } else { targets };
                 let outputs = self.output_places(&output_types, targets, span);
                 let kind = OperationKind::CallEffect { effect, inputs, outputs: outputs.clone() };
                 let needs = self.effect_needs(effect, &kind);

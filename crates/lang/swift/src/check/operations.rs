@@ -57,6 +57,12 @@ impl Checker<'_> {
         self.layouts[layout.0 as usize].slots[place.slot as usize].type_
     }
 
+    /// The first content of a variable.
+    pub(super) fn start_at(&self, place: VariablePlace) -> SlotStart {
+        let layout = self.scopes.layout(place.hops);
+        self.layouts[layout.0 as usize].slots[place.slot as usize].start
+    }
+
     /// The need of a statement that waits for a variable to be there.
     pub(super) fn wait_need(&self, place: VariablePlace, is_deep: bool) -> Need {
         let type_ = self.type_of(place);

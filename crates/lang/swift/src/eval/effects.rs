@@ -106,7 +106,9 @@ impl Evaluator {
                     let message = format!("there is no host `{host}`; hosts are {}", names.join(", "));
                     return Err(message);
                 };
-                SwiftValue::Int(self.leaders()[position])
+                // Any slot of the host, so that tasks do not queue for its first one.
+                let slots = u64::from(self.world.hosts[position].1).max(1);
+                SwiftValue::Int(self.leaders()[position] + self.random.below(slots).cast_signed())
             }
             Effect::RandomWorker => {
                 let workers = u64::try_from(self.workers()).unwrap_or(0).max(1);

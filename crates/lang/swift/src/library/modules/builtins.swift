@@ -2,14 +2,14 @@
 <T> (void o) propagate(T... v) "propagate";
 <T> (void o) makeVoid(T... v) "propagate";
 <T> (void o) make_void(T... v) "propagate";
-LocationStrictness HARD = hard();
-LocationStrictness SOFT = soft();
-LocationAccuracy RANK = rank();
-LocationAccuracy NODE = node();
-(LocationStrictness o) hard() "HARD";
-(LocationStrictness o) soft() "SOFT";
-(LocationAccuracy o) rank() "RANK";
-(LocationAccuracy o) node() "NODE";
+LocationStrictness HARD = _hard();
+LocationStrictness SOFT = _soft();
+LocationAccuracy RANK = _rank();
+LocationAccuracy NODE = _node();
+(LocationStrictness o) _hard() "HARD";
+(LocationStrictness o) _soft() "SOFT";
+(LocationAccuracy o) _rank() "RANK";
+(LocationAccuracy o) _node() "NODE";
 (location o) location(int rank, LocationStrictness strictness, LocationAccuracy accuracy) "location";
 
 (float o) pow_integer(int base, int exponent) "pow_int";
