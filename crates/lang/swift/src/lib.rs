@@ -13,6 +13,8 @@
 mod app_declaration;
 mod ast;
 mod check;
+#[cfg(test)]
+mod docs_test;
 mod escapes;
 mod eval;
 mod lexer;

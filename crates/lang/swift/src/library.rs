@@ -136,6 +136,12 @@ const REFUSED_FUNCTIONS: [(&str, &str); 16] = [
     ("blob2string", "blob"),
 ];
 
+/// The names of modules of Swift/T that are not here.
+#[cfg(test)]
+pub fn refused_names() -> impl Iterator<Item = &'static str> {
+    REFUSED_MODULES.iter().map(|(name, _)| *name)
+}
+
 /// The reason why there is no module of this name, if Swift/T has one.
 pub fn refused_module(name: &str) -> Option<String> {
     let (_, why) = REFUSED_MODULES.iter().find(|(module, _)| *module == name)?;

@@ -21,7 +21,7 @@ const DEPTH_MAX: u32 = 200;
 const PROBLEMS_MAX: usize = 20;
 
 /// The words that name no variable.
-const KEYWORDS: [&str; 22] = [
+pub const KEYWORDS: [&str; 22] = [
     "app", "builtin", "if", "else", "switch", "case", "default", "foreach", "in", "for", "iterate", "until", "wait",
     "deep", "true", "false", "global", "const", "type", "typedef", "import", "pragma",
 ];

@@ -12,6 +12,11 @@ use std::time::Duration;
 
 struct NoFiles;
 
+/// Files of which there are none.
+pub fn no_files() -> impl ScriptFiles {
+    NoFiles
+}
+
 impl ScriptFiles for NoFiles {
     fn read(&self, _: &str) -> Option<Result<String, String>> {
         None
@@ -92,6 +97,11 @@ fn answer(question: &ScriptQuestion) -> Result<ScriptAnswer, String> {
 /// Runs a script whose programs end in the order of their calls; returns what is printed and
 /// called.
 pub fn run_with(text: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
+    run_marked(text, arguments, ("", ""))
+}
+
+/// Runs a script; a mark tells lines that are printed from programs that are called.
+pub fn run_marked(text: &str, arguments: &[&str], (printed, called): (&str, &str)) -> Result<Vec<String>, String> {
     let mut evaluator = evaluator(text, arguments)?;
     let (mut log, mut open) = (Vec::new(), VecDeque::new());
     loop {
@@ -102,9 +112,9 @@ pub fn run_with(text: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
                 ScriptStep::Ask(id, question) => {
                     evaluator.answer(id, answer(&question)).map_err(|problem| first_lines(&[problem]))?;
                 }
-                ScriptStep::Print(line) => log.push(line),
+                ScriptStep::Print(line) => log.push(format!("{printed}{line}")),
                 ScriptStep::Call(call) => {
-                    log.push(typed(&evaluator, &call));
+                    log.push(format!("{called}{}", typed(&evaluator, &call)));
                     open.push_back(call.id);
                 }
                 ScriptStep::Sealed(_) => {}
