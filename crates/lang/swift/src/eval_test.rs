@@ -271,7 +271,7 @@ fn random_numbers_are_the_same_in_each_run_of_a_seed() {
 /// A random script of statements that may or may not fit together.
 fn random_script(random: &mut SplitMix64) -> String {
     const NAMES: [&str; 6] = ["a", "b", "c", "A", "B", "f"];
-    const PARTS: [&str; 30] = [
+    const PARTS: [&str; 40] = [
         "int $ = $; ",
         "int $[]; ",
         "$[$] = $; ",
@@ -302,9 +302,22 @@ fn random_script(random: &mut SplitMix64) -> String {
         "int $[] = [1, $, 3]; ",
         "int $ = $[$]; ",
         "file $ = write(repr($)); ",
+        "[$, $] = s($); ",
+        "file $[]; file $; $[$] = $; $ = s($); ",
+        "$[$] += $; ",
+        "p $; $.q[$] = $; trace(size($.q)); ",
+        "p $; $.r.y = $; $.r.z[0] = $; ",
+        "sleep($) => trace($); ",
+        "@location=locationOf($) g($); ",
+        "@location=location($, SOFT, NODE) @prio=$ g($); ",
+        "string $; int $; ($, $) = system1($); ",
+        "for (int $ = 0, $ = $; $ < 2; $ = $ + 1) { trace($); p $; $.q[0] = $; } ",
     ];
     let mut below = |end: usize| usize::try_from(random.below(end as u64)).expect("small");
-    let mut text = String::from("import stats; import files; app (file o) g(int i) { \"g\" i o } type p { int x; } ");
+    let mut text = String::from(
+        "import stats; import files; import sys; import location; app (file o) g(int i) { \"g\" i o }
+        app (file o[]) s(file i) { \"s\" i o } type r { int y; int z[]; } type p { int x; int q[]; r r; } ",
+    );
     for _ in 0..=below(12) {
         for part in PARTS[below(PARTS.len())].split_inclusive('$') {
             text.push_str(part.trim_end_matches('$'));

@@ -19,6 +19,19 @@ pub const FUNCTIONS: &[PureFunction] = &[
         call: |values| Ok(SwiftValue::Boolean(values[0].array().members.borrow().has(&ArrayKey::of(&values[1])))),
         arrays: ArrayNeed::Closed,
     },
+    PureFunction {
+        name: "keys",
+        call: |values| Ok(array(values[0].array().members.borrow().iter().map(|(key, _)| key.value()))),
+        arrays: ArrayNeed::Closed,
+    },
+    PureFunction {
+        name: "keys_string",
+        call: |values| {
+            let members = values[0].array().members.borrow();
+            Ok(array(members.iter().map(|(key, _)| SwiftValue::text(&format::plain(&key.value())))))
+        },
+        arrays: ArrayNeed::Closed,
+    },
     function("range", |values| {
         let step = values.get(2).map_or(1, SwiftValue::int);
         let numbers = int_range(values[0].int(), values[1].int(), step)?;

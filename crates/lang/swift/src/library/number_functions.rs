@@ -32,6 +32,7 @@ pub const FUNCTIONS: &[PureFunction] = &[
     function("ceil", |values| float(values[0].float().ceil())),
     function("round", |values| float(values[0].float().round())),
     function("ln", |values| float(values[0].float().ln())),
+    function("log2", |values| float(values[0].float().log2())),
     function("log10", |values| float(values[0].float().log10())),
     function("log_base", |values| float(values[0].float().ln() / values[1].float().ln())),
     function("exp", |values| float(values[0].float().exp())),

@@ -29,6 +29,8 @@ LocationAccuracy NODE = _node();
 (float o) min_float(float a, float b) "min_float";
 (float o) min(float a, float b) "min_float";
 (int o) ternary(boolean b, int a, int c) "ternary";
+(int o) ternary_integer(boolean b, int a, int c) "ternary";
+(string o) ternary_string(boolean b, string a, string c) "ternary";
 
 (string o) int2string(int i) "to_string";
 (string o) fromint(int i) "to_string";
@@ -55,6 +57,8 @@ LocationAccuracy NODE = _node();
 (int o) toInt(float f) "float_to_int";
 <T> (string o) repr(T v) "repr";
 <T> (string o[]) array_repr(T a[]) "array_repr";
+<K, V> (string o[]) keys_string(V a[K]) "keys_string";
+<V> (int o[]) keys_integer(V a[]) "keys";
 
 (void o) trace(int|float|string|boolean... args) "trace";
 (void o) sleep_trace(float seconds, int|float|string|boolean... args) "sleep_trace";
@@ -89,4 +93,5 @@ LocationAccuracy NODE = _node();
 (string o[]) pick_stable_integer_string(string a[], int indices[]) "pick";
 (file f) input_url(string url) "missing: inputs are files; fetch it with an app function";
 (string o) urlname(file f) "missing: files have no addresses of the web";
+(int n) heap(void v) "missing: there is no memory of Turbine";
 (float o) init_updateable(float x) "missing: a variable gets its value once";

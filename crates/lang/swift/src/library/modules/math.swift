@@ -6,6 +6,7 @@ float E = 2.7182818284590452354;
 (float o) log(float x) "ln";
 (float o) ln(float x) "ln";
 (float o) log10(float x) "log10";
+(float o) log2(float x) "log2";
 (float o) log(float x, float base) "log_base";
 (float o) exp(float x) "exp";
 (float o) sqrt(float x) "sqrt";

@@ -12,7 +12,7 @@
 (string o) replace_all(string s, string part, string by, int start) "replace_all";
 (string o) trim(string s) "trim";
 (int o) hash(string s) "hash";
-(string o) string_join(string a[], string separator) "string_join";
+(string o) string_join(string a[], string separator=" ") "string_join";
 (string o) string_from_floats(float a[]) "string_from_floats";
 (string o) toUpper(string s) "to_upper";
 (string o) toLower(string s) "to_lower";
