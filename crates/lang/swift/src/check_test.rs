@@ -278,3 +278,11 @@ fn a_function_of_the_library_is_not_defined_again() {
         ["s.swift:1:27: there is a function `cp` of these types in line 6 of (library)/unix.swift"]
     );
 }
+
+#[test]
+fn a_function_of_a_module_that_is_not_imported_is_found_there() {
+    let hint = |text: &str| first_problem(text).lines().last().unwrap_or_default().to_owned();
+    assert!(hint("string s = system1(\"date\");").ends_with("it is in a module: import sys;"));
+    assert!(hint("file f = touch();").ends_with("it is in a module: import unix;"));
+    assert!(hint("trace(sum([1]));").ends_with("it is in a module: import stats;"));
+}

@@ -160,6 +160,13 @@ pub fn module(name: &str) -> Option<&'static str> {
     MODULES.iter().find(|(module, _)| *module == name).map(|(_, text)| *text)
 }
 
+/// The module that declares a function.
+pub fn module_of(function: &str) -> Option<&'static str> {
+    let name = format!(" {function}(");
+    let declares = |line: &str| line.find(&name).is_some_and(|at| !line[..at].contains(['\"', '{', '=']));
+    MODULES.iter().find(|(_, text)| text.lines().any(declares)).map(|(module, _)| *module)
+}
+
 /// The names of the modules.
 pub fn module_names() -> impl Iterator<Item = &'static str> {
     MODULES.iter().map(|(name, _)| *name)

@@ -255,6 +255,9 @@ impl Checker<'_> {
                 self.problem(function.span, format!("`{}` is a variable, and cannot be called", function.text));
             } else if let Some(why) = library::refused_function(&function.text) {
                 self.problem(function.span, why);
+            } else if let Some(module) = library::module_of(&function.text) {
+                let problem = self.sources.problem(function.span, format!("there is no function `{}`", function.text));
+                self.problems.push(problem.hint(format!("it is in a module: import {module};")));
             } else {
                 self.unknown(function.span, "function", &function.text, known.iter().map(|name| &**name));
             }
