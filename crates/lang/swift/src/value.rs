@@ -309,6 +309,11 @@ impl FileCell {
             _ => self.clone(),
         }
     }
+
+    /// Returns whether it was there before the script.
+    pub fn is_input(&self) -> bool {
+        matches!(self.state.borrow().source, Some(FileSource::Input(_)))
+    }
 }
 
 impl Drop for FileCell {

@@ -1,7 +1,7 @@
 //! Functions of the library that do something.
 
 use super::frames::VariableFrame;
-use super::{AppFile, Evaluator, ScriptStep, formulas};
+use super::{Evaluator, ScriptStep, formulas};
 use crate::library::{self, ArgumentQuery, Effect};
 use crate::program::{ComparisonOperation, OperationId, VariablePlace};
 use crate::value::{ArrayKey, FileSource, Mapping, SwiftValue, TaskLocation};
@@ -62,7 +62,7 @@ impl Evaluator {
                 self.fill(call.frame, call.outputs[0], members);
                 return Ok(());
             }
-            Effect::FileType if AppFile::of(&inputs[0].file().resolve()).path.is_none() => SwiftValue::text("file"),
+            Effect::FileType if !inputs[0].file().resolve().is_input() => SwiftValue::text("file"),
             Effect::Input
             | Effect::Read
             | Effect::Lines

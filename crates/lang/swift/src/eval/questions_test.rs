@@ -38,8 +38,8 @@ fn commands_give_their_output_and_exit_code() {
 #[test]
 fn files_have_types_and_times() {
     let text = "import files; trace(file_type(input(\"a.txt\")), file_type_string(\"dir\"), file_mtime(\"a.txt\"));
-        app (file o) make() { \"make\" o } trace(file_type(make()));";
-    assert_eq!(run(text), ["make #2", "trace: file", "trace: file,directory,1000000"]);
+        app (file o) make() { \"make\" o } trace(file_type(make())); file m<\"m\"> = make(); trace(file_type(m));";
+    assert_eq!(run(text), ["make #2", "make m", "trace: file", "trace: file,directory,1000000", "trace: file"]);
     assert_eq!(run("import files; trace(file_mtime(\"none\"));"), ["s.swift:1:21: none is not there"]);
 }
 
