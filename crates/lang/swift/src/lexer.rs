@@ -141,7 +141,11 @@ impl Lexer {
             return self.string(open, close);
         }
         let mark = Mark::ALL.iter().find(|mark| self.rest().starts_with(mark.text()));
-        let mark = *mark.ok_or_else(|| (self.at, Problem::new(format!("{first:?} begins no word of Swift"))))?;
+        let unknown = || {
+            let problem = Problem::new(format!("{first:?} begins no word of Swift"));
+            (self.at, if first == '\'' { problem.hint("strings stand in double quotes") } else { problem })
+        };
+        let mark = *mark.ok_or_else(unknown)?;
         self.at += mark.text().len();
         Ok(SwiftToken::Mark(mark))
     }

@@ -23,6 +23,11 @@ fn problems(text: &str) -> Vec<String> {
     problems.iter().map(|problem| problem.lines().next().unwrap_or_default().to_owned()).collect()
 }
 
+/// The whole problems of a text.
+fn all_problems(text: &str) -> Vec<String> {
+    module(text).expect_err("it has problems")
+}
+
 /// An expression with all its parentheses.
 fn shown(expression: &Expression) -> String {
     let list = |all: &[Expression]| all.iter().map(shown).collect::<Vec<_>>().join(", ");
@@ -257,4 +262,24 @@ fn depth_and_the_number_of_problems_are_bounded() {
     assert!(problems(&deep)[0].ends_with("blocks and expressions are nested more than 200 deep"));
     assert!(problems(&"{".repeat(5000))[0].ends_with("blocks and expressions are nested more than 200 deep"));
     assert_eq!(problems(&"x = ;\n".repeat(100)).len(), PROBLEMS_MAX);
+}
+
+#[test]
+fn mistakes_on_a_command_line_are_told_once_with_their_remedy() {
+    let remedy = |body: &str| {
+        let problems = all_problems(&format!("app (file o) f(string s) {{ {body} }}\nint x = 1;"));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems[0].lines().last().unwrap_or_default().trim().to_owned()
+    };
+    assert!(remedy("\"f\" s > o").ends_with("@stdout=f"));
+    assert!(remedy("\"f\" \"-a=\" + s @stdout=o").ends_with("needs parentheses around it: (\"a\" + b)"));
+    assert!(remedy("\"f\" filename(s) @stdout=o").ends_with("needs parentheses around it: (f(x))"));
+    assert!(remedy("\"f\" s stdout=o").ends_with("@stdout=f"));
+    assert!(remedy("\"f\" s | \"g\"").contains("\"sh\" \"-c\""));
+}
+
+#[test]
+fn habits_of_other_languages_are_told_their_remedy() {
+    assert!(all_problems("while (true) { }")[0].contains("iterate"));
+    assert!(all_problems("int[] A = [1];")[0].contains("int A[]"));
 }

@@ -111,7 +111,12 @@ impl Checker<'_> {
             Some(_) => found.operand,
             None => {
                 let (has, wants) = (self.type_name(found.type_), self.type_name(type_));
-                self.problem(span, format!("{what} is of type {wants}, and this is of type {has}"));
+                let mut problem =
+                    self.sources.problem(span, format!("{what} is of type {wants}, and this is of type {has}"));
+                if type_ == TypeId::FILE && found.type_ == TypeId::STRING {
+                    problem = problem.hint("a file that is there is found by its path: input(\"...\")");
+                }
+                self.problems.push(problem);
                 found.operand
             }
         }

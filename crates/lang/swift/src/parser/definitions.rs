@@ -191,6 +191,28 @@ impl Parser<'_> {
         let name = self.take_name("the name of the app function")?;
         let inputs = self.parameters()?;
         self.take(Mark::OpenBrace)?;
+        let (command, streams) = match self.command_line() {
+            Ok(found) => found,
+            Err(problem) => {
+                // The rest of the body would be told as one problem after another.
+                self.problems.push(problem);
+                while !matches!(self.token(), SwiftToken::Mark(Mark::CloseBrace) | SwiftToken::End) {
+                    self.at += 1;
+                }
+                self.takes(Mark::CloseBrace);
+                return Ok(StatementKind::Pragma);
+            }
+        };
+        if command.is_empty() {
+            let message = format!("the app function `{}` names no program", name.text);
+            return Err(self.sources.problem(name.span, message));
+        }
+        Ok(StatementKind::App(AppDefinition { name, outputs, inputs, command, streams, annotations }))
+    }
+
+    /// The words of a command line and its standard streams, up to the closing brace.
+    #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
+    fn command_line(&mut self) -> Result<(Vec<AppWord>, Vec<(StandardStream, Expression)>), Problem> {
         let (mut command, mut streams) = (Vec::new(), Vec::new());
         while !matches!(self.mark(), Some(Mark::CloseBrace | Mark::Semicolon)) {
             match self.stream() {
@@ -207,11 +229,7 @@ impl Parser<'_> {
         }
         self.takes(Mark::Semicolon);
         self.take(Mark::CloseBrace)?;
-        if command.is_empty() {
-            let message = format!("the app function `{}` names no program", name.text);
-            return Err(self.sources.problem(name.span, message));
-        }
-        Ok(StatementKind::App(AppDefinition { name, outputs, inputs, command, streams, annotations }))
+        Ok((command, streams))
     }
 
     /// The standard stream that is named next, if one is.
@@ -239,7 +257,24 @@ impl Parser<'_> {
             let hint = "a flag is a string: \"-n\"";
             return Err(self.expected("a word of the command line").hint(hint));
         }
+        if let Some(hint) = self.word_hint() {
+            return Err(self.expected("a word of the command line").hint(hint));
+        }
         Ok(AppWord::Value(if is_sign { self.unary()? } else { self.primary_word()? }))
+    }
+
+    /// The remedy if what is next is no word of a command line, but of the shell or of an expression.
+    fn word_hint(&self) -> Option<&'static str> {
+        match self.token() {
+            SwiftToken::Mark(Mark::Less) => Some("a file for standard input is given as @stdin=f"),
+            SwiftToken::Mark(Mark::Greater) => Some("a file for standard output is given as @stdout=f"),
+            SwiftToken::Mark(Mark::Bar) => Some("a pipe is for the shell: \"sh\" \"-c\" \"a | b\""),
+            SwiftToken::Mark(Mark::Assign) => Some("standard streams begin with @: @stdout=f"),
+            SwiftToken::Mark(Mark::Plus | Mark::Times | Mark::Divide | Mark::Percent) => {
+                Some("an expression on a command line needs parentheses around it: (\"a\" + b)")
+            }
+            _ => None,
+        }
     }
 
     /// A variable without what may follow it, or another value.

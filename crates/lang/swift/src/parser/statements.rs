@@ -72,6 +72,12 @@ impl Parser<'_> {
                 "for" => self.behind(|parser| parser.for_(Vec::new())),
                 "iterate" => self.behind(Self::iterate),
                 "wait" => self.behind(Self::wait),
+                "while" | "do"
+                    if self.mark_at(1) == Some(Mark::OpenParenthesis) || self.mark_at(1) == Some(Mark::OpenBrace) =>
+                {
+                    let hint = "use for (...; ...; ...) { ... }, or iterate i { ... } until (...)";
+                    Err(self.problem(format!("there is no `{word}`")).hint(hint))
+                }
                 "arguments" | "flags" if self.declares_arguments() => self.arguments(&word),
                 _ if self.is_function() => self.function(Vec::new()),
                 _ => self.chain(Vec::new()),
@@ -274,6 +280,11 @@ impl Parser<'_> {
         let mut path = Vec::new();
         loop {
             if self.takes(Mark::OpenBracket) {
+                if self.mark() == Some(Mark::CloseBracket) {
+                    return Err(self
+                        .expected("an index")
+                        .hint("the brackets of an array stand behind its name: int A[];"));
+                }
                 path.push(MemberStep::Index(self.expression()?));
                 self.take(Mark::CloseBracket)?;
             } else if self.takes(Mark::Dot) {
