@@ -76,6 +76,8 @@ struct Checker<'a> {
     layouts: Vec<FrameLayout>,
     operations: Vec<Operation>,
     scopes: Scopes,
+    /// True within a statement that another one waits for.
+    is_chained: bool,
     /// The variables of fields that get their values in parts.
     field_parts: HashMap<FieldPart, u32>,
     /// The operations that put these variables into their structs, by frame.
@@ -108,6 +110,7 @@ impl<'a> Checker<'a> {
             layouts: Vec::new(),
             operations: Vec::new(),
             scopes: Scopes::default(),
+            is_chained: false,
             field_parts: HashMap::new(),
             field_operations: HashMap::new(),
             problems: Vec::new(),

@@ -381,3 +381,37 @@ fn arrays_that_are_written_out_are_arguments_of_all_functions() {
         ["s.swift:1:2: names of types are for functions of the library; write one function for each type"]
     );
 }
+
+#[test]
+fn a_chain_waits_for_a_member_and_not_for_its_array() {
+    assert_eq!(run("int A[]; A[0] = 1 => A[1] = 2 => trace(3); trace(size(A));"), ["trace: 3", "trace: 2"]);
+    let text = "int x; int A[]; bag<int> b; A[0] = x + 1 => trace(1); b += x => trace(2); trace(0) => x = 1;";
+    assert_eq!(run(text), ["trace: 0", "trace: 2", "trace: 1"]);
+}
+
+#[test]
+fn a_chain_waits_until_an_app_has_written_all_files() {
+    let text = "app (file o[]) split() { \"split\" o } app (void o) use() { \"use\" } file p[]; file a; p[0] = a;
+        p = split() => use();";
+    let mut evaluator = evaluator(text, &[]).expect("right");
+    let steps = evaluator.advance(100).expect("it goes on");
+    let [ScriptStep::Call(call)] = &steps[..] else { panic!("{steps:?}") };
+    evaluator.call_ended(call.id, true).expect("once");
+    let steps = evaluator.advance(100).expect("it goes on");
+    assert!(matches!(&steps[..], [ScriptStep::Call(_), ..]), "{steps:?}");
+}
+
+#[test]
+fn a_call_waits_for_the_writer_of_a_file_by_its_other_name() {
+    let text = "app (file o) make() { \"make\" o } app (void o) use(file i) { \"use\" i }
+        file f; file g = f; file h = g; use(h); f = make();";
+    assert_eq!(run(text), ["make #1", "use #1"]);
+}
+
+#[test]
+fn a_copy_waits_for_the_writer_of_a_file_by_its_other_name() {
+    let text = "app (file o) make() { \"make\" o } file f; file g = f; file h<\"h\"> = g; f = make();";
+    assert_eq!(run(text), ["make #1", "cp #1 h"]);
+    assert_eq!(run("file f; file g; f = g; g = f;"), ["s.swift:1:28: this file would be a copy of itself"]);
+    assert_eq!(run("file f<\"f\">; f = f;"), ["s.swift:1:18: this file would be a copy of itself"]);
+}

@@ -304,9 +304,13 @@ pub enum FileSource {
 impl FileCell {
     /// The file that this one stands for.
     pub fn resolve(self: &Rc<Self>) -> Rc<Self> {
-        match &self.state.borrow().source {
-            Some(FileSource::Same(other)) => other.resolve(),
-            _ => self.clone(),
+        let mut file = self.clone();
+        loop {
+            let next = match &file.state.borrow().source {
+                Some(FileSource::Same(other)) => other.clone(),
+                _ => return file.clone(),
+            };
+            file = next;
         }
     }
 

@@ -130,7 +130,7 @@ impl Checker<'_> {
     }
 
     /// The type of the members of an array, however deep; and whether it is one.
-    fn innermost(&self, mut type_: TypeId) -> (TypeId, bool) {
+    pub(super) fn innermost(&self, mut type_: TypeId) -> (TypeId, bool) {
         let mut is_array = false;
         while let Some(member) = self.types.member_of(type_) {
             (type_, is_array) = (member, true);

@@ -238,12 +238,19 @@ impl Checker<'_> {
             return Some(place);
         }
         self.assign_part(id, name.span);
+        let (mut found, mut awaited) = (found, place);
+        if self.is_chained {
+            // What follows waits for this value, and not for the whole array.
+            let value_type = found.type_;
+            awaited = self.as_place(found, span, operations);
+            found = Typed::variable(awaited, value_type);
+        }
         if appends {
             self.append(place, type_, (name, path), found, span, operations);
         } else {
             self.store(place, type_, (name, path), found, span, operations);
         }
-        Some(place)
+        Some(awaited)
     }
 
     fn append(

@@ -191,8 +191,12 @@ impl Checker<'_> {
     }
 
     fn chain(&mut self, first: &Statement, rest: &Statement, operations: &mut Operations) -> Vec<VariablePlace> {
+        self.is_chained = true;
         let places = self.statement(first, operations);
-        let needs = places.into_iter().map(|place| self.wait_need(place, false)).collect();
+        self.is_chained = false;
+        // Arrays of files are there when the files are: an app may write them.
+        let need = |place| self.wait_need(place, self.innermost(self.type_of(place)).0 == TypeId::FILE);
+        let needs = places.into_iter().map(need).collect();
         let mut body = Operations::new();
         let last = self.statement(rest, &mut body);
         self.push(OperationKind::Body(body), rest.span, needs, operations);

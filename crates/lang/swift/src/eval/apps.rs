@@ -212,6 +212,7 @@ impl Evaluator {
         target: &Rc<FileCell>,
         from: &Rc<FileCell>,
     ) -> Result<bool, Problem> {
+        let from = &from.resolve();
         for file in [target, from] {
             let state = file.state.borrow();
             let is_target = Rc::ptr_eq(file, target);
@@ -224,11 +225,10 @@ impl Evaluator {
                 return Ok(false);
             }
         }
-        let from = from.resolve();
         let call = AppCall {
             id: self.new_call(),
             app: AppId::COPY,
-            values: vec![AppValue::File(AppFile::of(&from)), AppValue::File(AppFile::of(target))],
+            values: vec![AppValue::File(AppFile::of(from)), AppValue::File(AppFile::of(target))],
             priority: 0,
             location: None,
             span: self.program.operations[id.0 as usize].span,

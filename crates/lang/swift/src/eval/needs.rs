@@ -49,19 +49,7 @@ impl Evaluator {
 fn lacks(value: &SwiftValue, kind: NeedKind) -> Option<Wait> {
     match value {
         SwiftValue::Array(array) => array_lacks(array, kind),
-        SwiftValue::File(file) => {
-            let state = file.state.borrow();
-            let is_met = match kind {
-                NeedKind::Value | NeedKind::Closed => true,
-                NeedKind::Mapped => state.mapping != Mapping::Awaited,
-                NeedKind::Assigned => state.source.is_some() && state.mapping != Mapping::Awaited,
-                NeedKind::Ready => {
-                    drop(state);
-                    return file_lacks_bytes(file);
-                }
-            };
-            (!is_met).then(|| Wait::File(file.clone()))
-        }
+        SwiftValue::File(file) => file_lacks(file, kind),
         SwiftValue::Struct(struct_) if kind == NeedKind::Ready => {
             let mut fields = struct_.fields.borrow_mut();
             fields.iter_mut().find_map(|field| match field.get() {
@@ -73,14 +61,16 @@ fn lacks(value: &SwiftValue, kind: NeedKind) -> Option<Wait> {
     }
 }
 
-/// A file stands for another one, or is ready by itself.
-fn file_lacks_bytes(file: &Rc<FileCell>) -> Option<Wait> {
-    if file.state.borrow().source.is_none() {
-        return Some(Wait::File(file.clone()));
-    }
-    let file = file.resolve();
+/// The lack of a file. It may stand for another one, whose writer and bytes count then.
+fn file_lacks(file: &Rc<FileCell>, kind: NeedKind) -> Option<Wait> {
+    let file = if matches!(kind, NeedKind::Assigned | NeedKind::Ready) { file.resolve() } else { file.clone() };
     let state = file.state.borrow();
-    let is_met = state.source.is_some() && state.is_ready;
+    let is_met = match kind {
+        NeedKind::Value | NeedKind::Closed => true,
+        NeedKind::Mapped => state.mapping != Mapping::Awaited,
+        NeedKind::Assigned => state.source.is_some() && state.mapping != Mapping::Awaited,
+        NeedKind::Ready => state.source.is_some() && state.is_ready,
+    };
     (!is_met).then(|| Wait::File(file.clone()))
 }
 

@@ -348,6 +348,9 @@ impl Evaluator {
         if file.state.borrow().source.is_some() {
             return Err(self.problem(frame, id, "this file is assigned twice"));
         }
+        if Rc::ptr_eq(&from.resolve(), &file) {
+            return Err(self.problem(frame, id, "this file would be a copy of itself"));
+        }
         let is_mapped = file.state.borrow().mapping != Mapping::None;
         if is_mapped {
             return self.copy_file(frame, id, &file, &from);
