@@ -334,7 +334,7 @@ fn random_script(random: &mut SplitMix64) -> String {
 #[test]
 fn no_script_makes_the_evaluator_panic() {
     let mut right = 0;
-    for seed in 0..2_000 {
+    for seed in 0..1_000 {
         let text = random_script(&mut SplitMix64::new(seed));
         // A failed run is a message, whatever it says.
         let checked = evaluator(&text, &[]).is_ok();
@@ -343,7 +343,7 @@ fn no_script_makes_the_evaluator_panic() {
             let _ = run_with(&text, &[]);
         }
     }
-    assert!(right > 20, "only {right} scripts were right");
+    assert!(right > 10, "only {right} scripts were right");
 }
 
 #[test]

@@ -104,28 +104,35 @@ impl Checker<'_> {
         span: Span,
         operations: &mut Operations,
     ) -> Vec<VariablePlace> {
+        let Some(type_) = self.written_files(call, 0) else {
+            let message = format!("`{}` is no app function that writes an array of files", call.function.text);
+            self.problem(call.function.span, message);
+            return Vec::new();
+        };
+        let member = self.types.member_of(type_).filter(|member| self.types.base_of(*member) == TypeId::FILE);
+        let (Some(member), Some((TypeId::INT, _))) = (member, self.types.as_array(type_)) else {
+            let (name, has) = (&call.function.text, self.type_name(type_));
+            let message = format!("`{name}` writes files of type {has}: put them into such an array first");
+            self.problem(call.function.span, message);
+            return Vec::new();
+        };
         let mut places = Vec::new();
         for name in files {
             let id = self
                 .scopes
                 .find(&name.text)
-                .unwrap_or_else(|| self.add_variable(name, TypeId::FILE, VariableRole::Local, SlotStart::File(false)));
+                .unwrap_or_else(|| self.add_variable(name, member, VariableRole::Local, SlotStart::File(false)));
             self.check_owner(id, name.span);
             let type_ = self.scopes.variables[id.0].type_;
-            if ![TypeId::FILE, TypeId::WRONG].contains(&self.types.base_of(type_)) {
-                let has = self.type_name(type_);
-                self.problem(name.span, format!("an app writes files, and `{}` is of type {has}", name.text));
+            if self.types.conversion(member, type_).is_none() {
+                let (has, wants) = (self.type_name(type_), self.type_name(member));
+                let message = format!("the app writes files of type {wants}, and `{}` is of type {has}", name.text);
+                self.problem(name.span, message);
                 return Vec::new();
             }
             self.assign_whole(id, name.span);
             places.push(self.scopes.place(id));
         }
-        if !self.writes_files(call, 0) {
-            let message = format!("`{}` is no app function that writes an array of files", call.function.text);
-            self.problem(call.function.span, message);
-            return Vec::new();
-        }
-        let type_ = self.types.array(TypeId::INT, TypeId::FILE);
         let target = self.temporary(type_, span);
         let members = places.iter().map(|place| (None, Operand::Variable(*place))).collect();
         self.push(OperationKind::FillArray { target, members }, span, Vec::new(), operations);
@@ -240,7 +247,7 @@ impl Checker<'_> {
         self.assign_part(id, name.span);
         let (mut found, mut awaited) = (found, place);
         if self.is_chained {
-            // What follows waits for this value, and not for the whole array.
+            // The next statement waits for this value, and not for the whole array.
             let value_type = found.type_;
             awaited = self.as_place(found, span, operations);
             found = Typed::variable(awaited, value_type);

@@ -224,11 +224,17 @@ impl Checker<'_> {
 
     /// Returns whether a call of this name is one of an app that writes an array of files there.
     pub(super) fn writes_files(&self, call: &FunctionCall, position: usize) -> bool {
-        let writes = |signature: &Signature| {
-            matches!(signature.implementation, Implementation::Script(_, true))
-                && signature.outputs.get(position).is_some_and(|type_| self.types.member_of(*type_).is_some())
+        self.written_files(call, position).is_some()
+    }
+
+    /// The type of an array of files that a call of this name writes, if it is one of an app.
+    pub(super) fn written_files(&self, call: &FunctionCall, position: usize) -> Option<TypeId> {
+        let written = |signature: &Signature| {
+            let is_app = matches!(signature.implementation, Implementation::Script(_, true));
+            let output = signature.outputs.get(position).copied();
+            output.filter(|type_| is_app && self.types.member_of(*type_).is_some())
         };
-        self.signatures.get(&call.function.text).is_some_and(|overloads| overloads.iter().any(writes))
+        self.signatures.get(&call.function.text)?.iter().find_map(written)
     }
 
     /// The types of the inputs of a function without overloads, for literals.

@@ -17,7 +17,10 @@ fn a_program_writes_the_files_that_brackets_name() {
         split("file a = input(\"x\"); [a] = split(whole);"),
         ["s.swift:2:23: `a` is assigned twice: first in line 2"]
     );
-    assert_eq!(split("int a; [a] = split(whole);"), ["s.swift:2:9: an app writes files, and `a` is of type int"]);
+    assert_eq!(
+        split("int a; [a] = split(whole);"),
+        ["s.swift:2:9: the app writes files of type file, and `a` is of type int"]
+    );
     assert_eq!(
         split("[a, b] = input(\"x\");"),
         ["s.swift:2:10: `input` is no app function that writes an array of files"]
@@ -69,4 +72,17 @@ fn a_file_that_the_command_does_not_name_orders_calls() {
 fn several_outputs_are_written_where_their_files_are() {
     let text = "app (file a, file b) two(int i) { \"two\" i a b } file x<\"x\">; file y<\"y\">; (x, y) = two(1);";
     assert_eq!(run(text), ["two 1 x y"], "no file is copied");
+}
+
+#[test]
+fn kinds_of_files_and_arrays_within_arrays_are_written_too() {
+    let text = "type part file; app (part o[]) split(file i) { \"split\" i o } app (void o) use(part i) { \"use\" i }
+        [a, b] = split(input(\"w\")); use(a); file c; [c] = split(b);";
+    assert_eq!(run(text), ["split w #1 #2", "split #2 #4", "use #1"]);
+    let rows = "app (file o[][]) split(file i) { \"split\" i o } file p[][]; file a<\"a\">; p[0][1] = a; p = split(input(\"w\"));";
+    assert_eq!(run(rows), ["split w a"]);
+    assert_eq!(
+        run("app (file o[][]) split(file i) { \"split\" i o }\n[a] = split(input(\"w\"));"),
+        ["s.swift:2:7: `split` writes files of type file[][]: put them into such an array first"]
+    );
 }
