@@ -268,63 +268,78 @@ fn random_numbers_are_the_same_in_each_run_of_a_seed() {
     );
 }
 
+/// Statements: `~` stands for a new name, `$` for a number or a variable of one, `^` for an array
+/// and `&` for a file.
+const STATEMENTS: [&str; 44] = [
+    "int ~ = $; ",
+    "int ~[]; ^[$] = $; ",
+    "^[$] = $; ",
+    "^ += $; ",
+    "b = $ + 1; ",
+    "file ~ = g($); ",
+    "file ~<\"x%i\" % $> = &; ",
+    "file ~ = &; ",
+    "if ($ == $) { b = 1; } else { b = $; } ",
+    "foreach ~, ~ in ^ { A[$] = $; } ",
+    "foreach ~ in [0:3] { trace($); B[$] = $; } ",
+    "foreach ~ in ^ { trace(size(^)); } ",
+    "for (int i = 0, int ~ = $; i < 3; i = i + 1) { trace($); B[i] = $; } ",
+    "iterate n { trace($); } until (n > 1); ",
+    "wait ($, ^) { trace(\"w\"); A[$] = 2; } ",
+    "wait deep (^, &) { B[$] = 1; } ",
+    "$ => trace($); ",
+    "A[$] = $ => B[$] = $ => trace($); ",
+    "trace($, $); ",
+    "trace($ %/ $); ",
+    "trace(sum(^)); ",
+    "trace(^[$]); ",
+    "A[$] = ^[$]; ",
+    "string ~ = \"%i\" % $; ",
+    "p ~; s.x = $; trace(s.x); ",
+    "s.q[$] = $; trace(size(s.q)); ",
+    "s.q += $; ",
+    "s.r.y = $; trace(s.r.y); ",
+    "s.r.z[$] = $; ",
+    "p ~ = s; ",
+    "trace(h($)); ",
+    "b = h($); ",
+    "float ~ = $ / 2; ",
+    "switch ($) { case 1: trace(1); b = 1; default: trace($); } ",
+    "{ int ~; } ",
+    "int ~[] = [1, $, 3]; ",
+    "file ~ = write(repr($)); ",
+    "[~, ~] = w(&); ",
+    "F[$] = &; F = w(&); ",
+    "foreach ~ in F { u(~); } ",
+    "sleep($) => trace($); ",
+    "@location=locationOf(&) u(&); ",
+    "@location=location($, SOFT, NODE) @prio=$ u(&); ",
+    "C[$] += $; trace(size(C)); ",
+];
+
 /// A random script of statements that may or may not fit together.
 fn random_script(random: &mut SplitMix64) -> String {
-    const NAMES: [&str; 6] = ["a", "b", "c", "A", "B", "f"];
-    const PARTS: [&str; 40] = [
-        "int $ = $; ",
-        "int $[]; ",
-        "$[$] = $; ",
-        "$ = $ + 1; ",
-        "file $ = g($); ",
-        "file $<\"x\" + $>; ",
-        "if ($ == $) { $ = 1; } else { $ = 2; } ",
-        "foreach $, $ in $ { $[$] = $; } ",
-        "foreach $ in [0:3] { trace($); } ",
-        "foreach $ in $ { trace(size($)); } ",
-        "for (int $ = 0; $ < 3; $ = $ + 1) { trace($); } ",
-        "iterate $ { trace($); } until ($ > 1); ",
-        "wait ($) { trace(\"w\"); } ",
-        "$ => trace($); ",
-        "trace($, $); ",
-        "trace($ %/ $); ",
-        "trace(sum($)); ",
-        "$ += $; ",
-        "string $ = \"%i\" % $; ",
-        "p $; $.x = $; trace($.x); ",
-        "p $ = p($); ",
-        "(int $) h(int $) { $ = $ * 2; } ",
-        "trace(h($)); ",
-        "$ = h($); ",
-        "float $ = $ / 2; ",
-        "switch ($) { case 1: trace(1); default: trace($); } ",
-        "{ int $; $ = $; } ",
-        "int $[] = [1, $, 3]; ",
-        "int $ = $[$]; ",
-        "file $ = write(repr($)); ",
-        "[$, $] = s($); ",
-        "file $[]; file $; $[$] = $; $ = s($); ",
-        "$[$] += $; ",
-        "p $; $.q[$] = $; trace(size($.q)); ",
-        "p $; $.r.y = $; $.r.z[0] = $; ",
-        "sleep($) => trace($); ",
-        "@location=locationOf($) g($); ",
-        "@location=location($, SOFT, NODE) @prio=$ g($); ",
-        "string $; int $; ($, $) = system1($); ",
-        "for (int $ = 0, $ = $; $ < 2; $ = $ + 1) { trace($); p $; $.q[0] = $; } ",
-    ];
-    let mut below = |end: usize| usize::try_from(random.below(end as u64)).expect("small");
     let mut text = String::from(
         "import stats; import files; import sys; import location; app (file o) g(int i) { \"g\" i o }
-        app (file o[]) s(file i) { \"s\" i o } type r { int y; int z[]; } type p { int x; int q[]; r r; } ",
+        app (void o) u(file i) { \"u\" i } app (file o[]) w(file i) { \"w\" i o }
+        (int o) h(int i) { if (i > 2) { o = i; } else { o = h(i + 1); } }
+        type r { int y; int z[]; } type p { int x; int q[]; r r; }
+        int a = 3; int b; int c; c = a - 1; int A[]; int B[]; bag<int> C[]; file F[]; file f = g(c); p s; ",
     );
-    for _ in 0..=below(12) {
-        for part in PARTS[below(PARTS.len())].split_inclusive('$') {
-            text.push_str(part.trim_end_matches('$'));
-            if part.ends_with('$') {
-                let number = below(NAMES.len() + 3);
-                let name = NAMES.get(number).map_or_else(|| number.to_string(), |name| (*name).to_owned());
-                text.push_str(&name);
+    let mut below = |end: usize| usize::try_from(random.below(end as u64)).expect("small");
+    let mut names = 0;
+    for _ in 0..=below(6) {
+        for letter in STATEMENTS[below(STATEMENTS.len())].chars() {
+            match letter {
+                '~' => {
+                    names += 1;
+                    text.push('v');
+                    text.push_str(&names.to_string());
+                }
+                '$' => text.push_str(["a", "b", "c", "0", "1", "2", "3", "v1"][below(8)]),
+                '^' => text.push_str(["A", "B"][below(2)]),
+                '&' => text.push('f'),
+                letter => text.push(letter),
             }
         }
     }
@@ -343,7 +358,7 @@ fn no_script_makes_the_evaluator_panic() {
             let _ = run_with(&text, &[]);
         }
     }
-    assert!(right > 10, "only {right} scripts were right");
+    assert!(right > 100, "only {right} scripts were right");
 }
 
 #[test]
