@@ -75,8 +75,10 @@ demo: $(BIN) examples/.venv/.ready
 
 test: test-rust test-python test-web
 
+# Random Swift scripts run for a minute more.
 test-rust:
 	cargo test --workspace --locked
+	FUZZ_SECONDS=60 cargo test --package swift --lib --locked fuzz
 
 test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
@@ -95,6 +97,7 @@ suites:
 soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} cargo test --release --package swift --lib --locked fuzz
 	KILLS=$${KILLS:-2000} cargo test --release --package transport --test suite --locked -- --skip with_reactor programs::
 
 # Runs the simulations of crates/sim/src/sim_test.rs with SIM_SEEDS seeds; SIM_SEED=N repeats that of
@@ -102,9 +105,10 @@ soak: $(BIN) package suites
 sim:
 	SIM_SEEDS=$${SIM_SEEDS:-$$(test -n "$$SIM_SEED" && echo 1 || echo 100000)} cargo test --release --package sim --lib --locked sim_test -- --nocapture
 
-# Runs the fuzz loop of the tests from another seed for FUZZ_SECONDS.
+# Runs the fuzz loops of the tests from other seeds for FUZZ_SECONDS each.
 fuzz:
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} cargo test --release --package wire --test suite --locked fuzz:: -- --nocapture
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} cargo test --release --package swift --lib --locked fuzz -- --nocapture
 
 test-web: web/node_modules/.ready
 	examples/packages.sh chromium

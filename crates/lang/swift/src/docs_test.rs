@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("../../../../docs/SWIFT.md");
 const ARGUMENTS: [&str; 3] = ["-v", "--n=3", "data.txt"];
 
 /// The examples, each with its line in the page.
-fn examples() -> Vec<(usize, String)> {
+pub fn examples() -> Vec<(usize, String)> {
     let mut examples: Vec<(usize, String)> = Vec::new();
     let mut is_example = false;
     for (number, line) in (1..).zip(PAGE.lines()) {

@@ -59,7 +59,7 @@ pub struct ScriptWorld {
 /// A step of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScriptStep {
-    /// Prints a line.
+    /// Prints a text.
     Print(String),
     /// Calls a program.
     Call(AppCall),
@@ -107,6 +107,8 @@ pub struct Evaluator {
     /// The operations since the caller had its turn.
     executed: u32,
     begun: bool,
+    /// The mistake with which the script ends.
+    problem: Option<Problem>,
     /// True if a call has failed: what waits for it will never run.
     has_failed: bool,
 }
@@ -135,6 +137,7 @@ impl Evaluator {
             depth: 0,
             executed: 0,
             begun: false,
+            problem: None,
             has_failed: false,
         }
     }
@@ -143,8 +146,24 @@ impl Evaluator {
     /// ([`Evaluator::has_work`]), the script waits for ends and answers, or is over.
     ///
     /// # Errors
-    /// The mistake, with the line of the script and the calls that led there.
+    /// The mistake, with the line of the script and the calls that led there. Steps before it come
+    /// first.
     pub fn advance(&mut self, calls: usize) -> Result<Vec<ScriptStep>, Problem> {
+        if self.problem.is_none() {
+            self.problem = self.go_on(calls).err();
+        }
+        self.new_calls = 0;
+        let sealed = self.dropped.take();
+        if !sealed.is_empty() {
+            self.steps.push_back(ScriptStep::Sealed(sealed));
+        }
+        match &self.problem {
+            Some(problem) if self.steps.is_empty() => Err(problem.clone()),
+            _ => Ok(self.steps.drain(..).collect()),
+        }
+    }
+
+    fn go_on(&mut self, calls: usize) -> Result<(), Problem> {
         if !self.begun {
             self.begun = true;
             let program = self.program.clone();
@@ -160,17 +179,12 @@ impl Evaluator {
                 break;
             }
         }
-        self.new_calls = 0;
-        let sealed = self.dropped.take();
-        if !sealed.is_empty() {
-            self.steps.push_back(ScriptStep::Sealed(sealed));
-        }
-        Ok(self.steps.drain(..).collect())
+        Ok(())
     }
 
     /// Returns whether more steps may come without ends and answers.
     pub fn has_work(&self) -> bool {
-        !self.begun || !self.ready.is_empty() || !self.loops.is_empty()
+        !self.begun || !self.ready.is_empty() || !self.loops.is_empty() || self.problem.is_some()
     }
 
     /// Returns whether everything has run that can run, and no call is open.
@@ -188,8 +202,8 @@ impl Evaluator {
         let mut lines: BTreeSet<String> = BTreeSet::new();
         for unit in waiting {
             let at = self.sources.location(self.program.operations[unit.operation.0 as usize].span);
-            let name = unit.waits_for.as_ref().map_or("a value", |(name, _)| name);
-            lines.insert(format!("{}:{}: waits for `{name}`", at.file, at.line));
+            let name = unit.waits_for.as_ref().map_or_else(|| "a value".to_owned(), |(name, _)| format!("`{name}`"));
+            lines.insert(format!("{}:{}: waits for {name}: {}", at.file, at.line, at.text.trim()));
         }
         let more = lines.len().saturating_sub(NAMED_MAX);
         let lines: Vec<String> = lines.into_iter().take(NAMED_MAX).collect();

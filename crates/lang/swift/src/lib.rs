@@ -17,6 +17,8 @@ mod check;
 mod docs_test;
 mod escapes;
 mod eval;
+#[cfg(test)]
+mod fuzz_test;
 mod lexer;
 mod library;
 mod loader;

@@ -206,7 +206,7 @@ pub enum OperationKind {
         /// The variables of its outputs.
         outputs: Vec<VariablePlace>,
         /// The priority and location of its task, if it runs a program.
-        placing: TaskPlacing,
+        placing: CallPlacing,
     },
     /// Runs the program of an app function, in the frame of a call.
     RunApp(FunctionId),
@@ -317,7 +317,7 @@ pub struct RangeFormula {
 
 /// Priority and location of a task.
 #[derive(Debug, Default)]
-pub struct TaskPlacing {
+pub struct CallPlacing {
     /// The priority.
     pub priority: Option<Formula>,
     /// The location.

@@ -6,7 +6,7 @@
 use super::Checker;
 use super::calls::{Implementation, Signature};
 use crate::ast::{Annotation, SourceName};
-use crate::program::{Operations, TaskPlacing};
+use crate::program::{CallPlacing, Operations};
 use crate::types::TypeId;
 
 /// A place of hints.
@@ -74,8 +74,8 @@ impl Checker<'_> {
         annotations: &[Annotation],
         signature: &Signature,
         operations: &mut Operations,
-    ) -> TaskPlacing {
-        let mut placing = TaskPlacing::default();
+    ) -> CallPlacing {
+        let mut placing = CallPlacing::default();
         for Annotation { name, value } in annotations {
             let type_ = match &*name.text {
                 "prio" => TypeId::INT,

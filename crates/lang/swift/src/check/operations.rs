@@ -3,8 +3,8 @@
 use super::Checker;
 use crate::library::ArrayNeed;
 use crate::program::{
-    ForeachSource, Formula, Need, NeedKind, Operand, Operation, OperationId, OperationKind, Operations, RangeFormula,
-    SlotLayout, SlotStart, TaskPlacing, VariablePlace,
+    CallPlacing, ForeachSource, Formula, Need, NeedKind, Operand, Operation, OperationId, OperationKind, Operations,
+    RangeFormula, SlotLayout, SlotStart, VariablePlace,
 };
 use crate::source::Span;
 use crate::types::TypeId;
@@ -105,7 +105,7 @@ impl Checker<'_> {
                     self.operand_needs(value, needs);
                 }
             }
-            OperationKind::Call { inputs, placing: TaskPlacing { priority, location, .. }, .. } => {
+            OperationKind::Call { inputs, placing: CallPlacing { priority, location, .. }, .. } => {
                 priority.iter().chain(location).for_each(&mut formula);
                 for input in inputs {
                     self.operand_needs(input, needs);

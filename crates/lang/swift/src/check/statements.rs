@@ -5,7 +5,7 @@ use super::annotations::HintPlace;
 use super::expressions::Typed;
 use super::scopes::{BranchStep, VariableRole};
 use crate::ast::{Declaration, DeclaredVariable, Expression, ExpressionKind, Statement, StatementBlock, StatementKind};
-use crate::program::{Formula, LayoutId, Operand, OperationKind, Operations, TaskPlacing, VariablePlace};
+use crate::program::{CallPlacing, Formula, LayoutId, Operand, OperationKind, Operations, VariablePlace};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -24,7 +24,7 @@ impl Checker<'_> {
             && let super::calls::Implementation::Script(function, _) = signature.implementation
         {
             let outputs = signature.outputs.iter().map(|type_| self.temporary(*type_, signature.span)).collect();
-            let kind = OperationKind::Call { function, inputs: Vec::new(), outputs, placing: TaskPlacing::default() };
+            let kind = OperationKind::Call { function, inputs: Vec::new(), outputs, placing: CallPlacing::default() };
             self.push(kind, signature.span, Vec::new(), &mut operations);
         }
         self.place_field_parts(&mut operations);

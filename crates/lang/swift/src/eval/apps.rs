@@ -3,7 +3,7 @@
 use super::frames::VariableFrame;
 use super::{Evaluator, ScriptStep};
 use crate::app_declaration::{AppId, AppParamKind};
-use crate::program::{Formula, FunctionBody, FunctionId, OperationId, TaskPlacing, VariablePlace};
+use crate::program::{CallPlacing, Formula, FunctionBody, FunctionId, OperationId, VariablePlace};
 use crate::value::{FileCell, FileSource, Mapping, ScriptFileId, SwiftValue, TaskLocation, ValueSlot};
 use crate::{library, source::Span};
 use base::Problem;
@@ -85,9 +85,9 @@ impl Evaluator {
         frame: &Rc<VariableFrame>,
         id: OperationId,
         inner: &Rc<VariableFrame>,
-        (slot, placing): (u32, &TaskPlacing),
+        (slot, placing): (u32, &CallPlacing),
     ) -> Result<(), Problem> {
-        let TaskPlacing { priority, location, is_soft } = placing;
+        let CallPlacing { priority, location, is_soft } = placing;
         if let Some(priority) = priority {
             let priority = self.compute(priority, frame, id)?;
             inner.with_slot(VariablePlace { hops: 0, slot }, |slot| *slot = ValueSlot::Value(priority));

@@ -88,7 +88,7 @@ impl Evaluator {
     /// Prints values.
     pub(super) fn trace(&mut self, values: &[SwiftValue]) {
         let texts: Vec<String> = values.iter().map(library::plain).collect();
-        self.steps.push_back(ScriptStep::Print(format!("trace: {}", texts.join(","))));
+        self.steps.push_back(ScriptStep::Print(format!("trace: {}\n", texts.join(","))));
     }
 
     /// Answers of the world that come at once: hosts, random numbers, the environment.

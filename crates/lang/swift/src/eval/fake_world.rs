@@ -1,6 +1,6 @@
 //! A world for tests: three files, two hosts, and programs that end in the order of their calls.
 
-use super::{AppCall, AppFile, AppValue, Evaluator, ScriptAnswer, ScriptQuestion, ScriptStep, ScriptWorld};
+use super::{AppCall, AppFile, AppValue, CallId, Evaluator, ScriptAnswer, ScriptQuestion, ScriptStep, ScriptWorld};
 use crate::app_declaration::AppTemplate;
 use crate::check::check;
 use crate::loader::{ScriptFolders, load};
@@ -101,35 +101,67 @@ pub fn run_with(text: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
 }
 
 /// Runs a script; a mark tells lines that are printed from programs that are called.
-pub fn run_marked(text: &str, arguments: &[&str], (printed, called): (&str, &str)) -> Result<Vec<String>, String> {
-    let mut evaluator = evaluator(text, arguments)?;
-    let (mut log, mut open) = (Vec::new(), VecDeque::new());
-    loop {
-        let steps = evaluator.advance(4).map_err(|problem| first_lines(&[problem]))?;
-        let is_idle = steps.is_empty() && !evaluator.has_work();
+pub fn run_marked(text: &str, arguments: &[&str], marks: (&str, &str)) -> Result<Vec<String>, String> {
+    let mut run = FakeRun { evaluator: evaluator(text, arguments)?, marks, log: Vec::new(), open: VecDeque::new() };
+    while run.turn()? {}
+    assert!(run.evaluator.is_over());
+    match run.evaluator.stuck() {
+        Some(problem) => Err(problem.to_string()),
+        None => Ok(run.log),
+    }
+}
+
+/// Runs a script for so many turns at most. Returns whether it is right; it may fail all the same.
+pub fn run_for(text: &str, turns: usize) -> bool {
+    let Ok(evaluator) = evaluator(text, &[]) else { return false };
+    let mut run = FakeRun { evaluator, marks: ("", ""), log: Vec::new(), open: VecDeque::new() };
+    for _ in 0..turns {
+        match run.turn() {
+            Ok(true) => {}
+            Ok(false) => {
+                let _ = run.evaluator.stuck();
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    true
+}
+
+/// A run in a fake world. Its programs end in the order of their calls.
+struct FakeRun<'a> {
+    evaluator: Evaluator,
+    marks: (&'a str, &'a str),
+    log: Vec<String>,
+    open: VecDeque<CallId>,
+}
+
+impl FakeRun<'_> {
+    /// Lets the script go on, and ends a program. Returns whether it may go on after that.
+    fn turn(&mut self) -> Result<bool, String> {
+        let failed = |problem| first_lines(&[problem]);
+        let (printed, called) = self.marks;
+        let steps = self.evaluator.advance(4).map_err(failed)?;
+        let is_idle = steps.is_empty() && !self.evaluator.has_work();
         for step in steps {
             match step {
-                ScriptStep::Ask(id, question) => {
-                    evaluator.answer(id, answer(&question)).map_err(|problem| first_lines(&[problem]))?;
+                ScriptStep::Ask(id, question) => self.evaluator.answer(id, answer(&question)).map_err(failed)?,
+                ScriptStep::Print(text) => {
+                    self.log.push(format!("{printed}{}", text.strip_suffix('\n').unwrap_or(&text)));
                 }
-                ScriptStep::Print(line) => log.push(format!("{printed}{line}")),
                 ScriptStep::Call(call) => {
-                    log.push(format!("{called}{}", typed(&evaluator, &call)));
-                    open.push_back(call.id);
+                    self.log.push(format!("{called}{}", typed(&self.evaluator, &call)));
+                    self.open.push_back(call.id);
                 }
                 ScriptStep::Sealed(_) => {}
             }
         }
-        match open.pop_front() {
-            Some(call) => evaluator.call_ended(call, true).map_err(|problem| first_lines(&[problem]))?,
-            None if is_idle => break,
+        match self.open.pop_front() {
+            Some(call) => self.evaluator.call_ended(call, true).map_err(failed)?,
+            None if is_idle => return Ok(false),
             None => {}
         }
-    }
-    assert!(evaluator.is_over());
-    match evaluator.stuck() {
-        Some(problem) => Err(problem.to_string()),
-        None => Ok(log),
+        Ok(true)
     }
 }
 

@@ -6,7 +6,7 @@ use super::needs::Wait;
 use super::{DEPTH_MAX, Evaluator, WaitingUnit, formulas};
 use crate::library;
 use crate::program::{
-    Formula, FunctionBody, FunctionId, Operand, OperationId, OperationKind, Operations, RangeFormula, TaskPlacing,
+    CallPlacing, Formula, FunctionBody, FunctionId, Operand, OperationId, OperationKind, Operations, RangeFormula,
     VariablePlace,
 };
 use crate::value::{ArrayCell, ArrayKey, FileSource, Future, Mapping, StructCell, SwiftValue, ValueSlot};
@@ -366,7 +366,7 @@ impl Evaluator {
         frame: &Rc<VariableFrame>,
         id: OperationId,
         function: FunctionId,
-        (inputs, outputs, placing): (&[Operand], &[VariablePlace], &TaskPlacing),
+        (inputs, outputs, placing): (&[Operand], &[VariablePlace], &CallPlacing),
     ) -> Result<bool, Problem> {
         if self.depth >= DEPTH_MAX {
             // It is held as an operation that waits, and takes its turn.
