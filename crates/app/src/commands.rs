@@ -78,6 +78,7 @@ fn started(command: &TaskCommand) -> String {
     words.extend(command.args.iter().map(|argument| quote(argument)));
     words.push(command.stdin.as_ref().map_or("< /dev/null".to_owned(), |path| format!("< {}", quote(path))));
     words.extend(command.stdout.as_ref().map(|path| format!("> {}", quote(path))));
+    words.extend(command.stderr.as_ref().map(|path| format!("2> {}", quote(path))));
     words.join(" ")
 }
 

@@ -24,10 +24,8 @@ pub trait ProgressOutput {
     /// Shows one event.
     fn show(&mut self, event: &RunEvent);
 
-    /// Reports an earlier error in writing events, if any; returns the exit code.
-    fn conclude(&mut self) -> u8 {
-        0
-    }
+    /// Reports an earlier error in writing to standard output, if any; returns the exit code.
+    fn conclude(&mut self) -> u8;
 }
 
 /// The format for the flags and the terminal.
@@ -46,19 +44,16 @@ pub fn output_for(quiet: bool, json: bool) -> Box<dyn ProgressOutput> {
 /// Prints one JSON object per line on standard output.
 #[derive(Default)]
 struct JsonOutput {
-    /// Error after which events are no longer written. It does not stop the run.
-    unwritten: Option<PrintError>,
+    out: ResultOutput,
 }
 
 impl ProgressOutput for JsonOutput {
     fn show(&mut self, event: &RunEvent) {
-        if self.unwritten.is_none() {
-            self.unwritten = output::print(format!("{}\n", event.to_json()).as_bytes()).err();
-        }
+        self.out.print(&format!("{}\n", event.to_json()));
     }
 
     fn conclude(&mut self) -> u8 {
-        self.unwritten.take().map_or(0, PrintError::conclude)
+        self.out.conclude()
     }
 }
 
@@ -71,12 +66,17 @@ struct QuietOutput {
 impl ProgressOutput for QuietOutput {
     fn show(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::TaskFailed { .. } | RunEvent::Warning(_) => {
+            RunEvent::TaskFailed { .. } | RunEvent::Warning(_) | RunEvent::Problem(_) => {
                 self.messages.lines(event).iter().for_each(|line| say(line));
             }
+            RunEvent::Printed(text) => self.messages.script.print(text),
             RunEvent::Ended { .. } => self.messages.failures.counted().for_each(|line| say(&line)),
             _ => {}
         }
+    }
+
+    fn conclude(&mut self) -> u8 {
+        self.messages.script.conclude()
     }
 }
 
@@ -85,6 +85,27 @@ impl ProgressOutput for QuietOutput {
 struct MessageLog {
     outputs: OutputCounts,
     failures: Failures,
+    script: ResultOutput,
+}
+
+/// Standard output: events as JSON, or what a script prints.
+#[derive(Default)]
+struct ResultOutput {
+    /// Error after which nothing is written any more. It does not stop the run.
+    unwritten: Option<PrintError>,
+}
+
+impl ResultOutput {
+    fn print(&mut self, text: &str) {
+        if self.unwritten.is_none() {
+            self.unwritten = output::print(text.as_bytes()).err();
+        }
+    }
+
+    /// Reports an earlier error; returns the exit code.
+    fn conclude(&mut self) -> u8 {
+        self.unwritten.take().map_or(0, PrintError::conclude)
+    }
 }
 
 impl MessageLog {
@@ -139,8 +160,13 @@ impl ProgressOutput for PlainOutput {
                     say(&progress_line(progress));
                 }
             }
+            RunEvent::Printed(text) => self.messages.script.print(text),
             _ => self.messages.lines(event).iter().for_each(|line| say(line)),
         }
+    }
+
+    fn conclude(&mut self) -> u8 {
+        self.messages.script.conclude()
     }
 }
 
@@ -167,6 +193,7 @@ impl ProgressOutput for BarOutput {
     fn show(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Progress(progress) => {
+                self.bar.set_length(progress.tasks as u64);
                 self.bar.set_position((progress.done + progress.failed) as u64);
                 self.bar.set_message(bar_message(progress));
                 return;
@@ -175,16 +202,26 @@ impl ProgressOutput for BarOutput {
             RunEvent::Started { tasks, .. } => self.start(*tasks),
             _ => {}
         }
+        if let RunEvent::Printed(text) = event {
+            self.bar.suspend(|| self.messages.script.print(text));
+        }
         let lines = self.messages.lines(event);
         if !lines.is_empty() {
             self.bar.suspend(|| lines.iter().for_each(|line| say(line)));
         }
+    }
+
+    fn conclude(&mut self) -> u8 {
+        self.messages.script.conclude()
     }
 }
 
 /// The line for an event; `None` for events that are only counted.
 fn sentence(event: &RunEvent) -> Option<String> {
     match event {
+        RunEvent::Started { tasks: 0, slots, storage_line, .. } => {
+            Some(format!("{slots} {}; {storage_line}", plural(*slots as usize, "slot")))
+        }
         RunEvent::Started { tasks, slots, storage_line, .. } => Some(format!(
             "{tasks} {} on {slots} {}; {storage_line}",
             plural(*tasks, "task"),
@@ -211,7 +248,9 @@ fn sentence(event: &RunEvent) -> Option<String> {
         | RunEvent::TaskStarted { .. }
         | RunEvent::TaskDone { .. }
         | RunEvent::Exported { .. }
+        | RunEvent::Printed(_)
         | RunEvent::Progress(_) => None,
+        RunEvent::Problem(text) => Some(format!("error: {text}")),
         RunEvent::Warning(text) => Some(format!("warning: {text}")),
         RunEvent::Ended { outcome, seconds, done, failed, .. } => {
             let fate = if *outcome == "interrupted" { "not finished" } else { "failed or never ran" };

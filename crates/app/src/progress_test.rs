@@ -34,7 +34,7 @@ fn a_run_starts_with_its_tasks_slots_and_storage_in_one_line() {
         sentence(&RunEvent::Started { run: "r".into(), tasks, slots, storage: "mount", storage_line, memory })
     };
     assert_eq!(started(1, 1).as_deref(), Some("1 task on 1 slot; the pool of 1 GiB is mounted"));
-    assert_eq!(started(0, 2).as_deref(), Some("0 tasks on 2 slots; the pool of 1 GiB is mounted"));
+    assert_eq!(started(0, 2).as_deref(), Some("2 slots; the pool of 1 GiB is mounted"));
 }
 
 #[test]

@@ -152,9 +152,10 @@ impl RecordedRun {
         if self.reader.is_replaced() {
             return Err(vec![Problem::new(format!("{}: another run has replaced it", self.journal.display()))]);
         }
-        let steps = self.state.growth.len();
+        let plan = |state: &JournalState| (state.former.len(), state.growth.len());
+        let before = plan(&self.state);
         self.state.follow(&mut self.reader).map_err(|error| vec![unreadable(&error)])?;
-        if self.state.growth.len() > steps {
+        if plan(&self.state) != before {
             self.flow = workflow(&self.journal, &self.state.growth)?;
         }
         Ok(())

@@ -45,8 +45,8 @@ pub struct ChildSpec<'a> {
     pub stdin: ChildFile,
     /// Standard output; a file given by path is created or truncated.
     pub stdout: ChildFile,
-    /// Standard error.
-    pub stderr: OwnedFd,
+    /// Standard error, likewise.
+    pub stderr: ChildFile,
     /// Limits of open descriptors; `None` means those of this process.
     pub files_max: Option<libc::rlimit>,
     /// The reaper's entry in which the child first writes its process id.
@@ -102,6 +102,8 @@ pub enum SetupStep {
     Input,
     /// Opening standard output.
     Output,
+    /// Opening standard error.
+    Errors,
     /// Entering the working directory.
     Directory,
     /// Executing the program.
@@ -122,11 +124,11 @@ struct ChildSetup {
     program: *const c_char,
     args: *const *const c_char,
     env: *const *const c_char,
-    /// A path, or null and a descriptor; likewise `stdin` and `stdout`.
+    /// A path, or null and a descriptor; likewise the standard files.
     cwd: (*const c_char, c_int),
     stdin: (*const c_char, c_int),
     stdout: (*const c_char, c_int),
-    stderr_pipe: c_int,
+    stderr: (*const c_char, c_int),
     files_max: Option<libc::rlimit>,
     /// The descriptor of the list and the offset of the entry.
     reaper_slot: Option<(c_int, i64)>,
@@ -151,7 +153,7 @@ pub fn spawn(spec: &ChildSpec<'_>) -> Result<SpawnedChild, FailedStep> {
         cwd: spec.cwd.as_raw(),
         stdin: spec.stdin.as_raw(),
         stdout: spec.stdout.as_raw(),
-        stderr_pipe: spec.stderr.as_raw_fd(),
+        stderr: spec.stderr.as_raw(),
         files_max: spec.files_max,
         reaper_slot: spec.reaper_slot.map(|reaper_slot| (reaper_slot.list.as_raw_fd(), reaper_slot.offset)),
         memory_group: spec.memory_group.map_or(-1, |group| group.as_raw_fd()),
@@ -235,7 +237,7 @@ unsafe fn run_steps(setup: &mut ChildSetup) -> c_int {
         if setup.memory_group >= 0 && libc::write(setup.memory_group, c"0".as_ptr().cast(), 1) < 0 {
             setup.group_errno = *libc::__errno_location();
         }
-        if libc::dup2(setup.stderr_pipe, 2) < 0 || dup_to(setup.stdin, 0) < 0 || dup_to(setup.stdout, 1) < 0 {
+        if dup_to(setup.stderr, 2) < 0 || dup_to(setup.stdin, 0) < 0 || dup_to(setup.stdout, 1) < 0 {
             return -1;
         }
         setup.step = SetupStep::Directory;
@@ -253,6 +255,10 @@ unsafe fn run_steps(setup: &mut ChildSetup) -> c_int {
         }
         setup.step = SetupStep::Output;
         if open_as(setup.stdout.0, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 1) < 0 {
+            return -1;
+        }
+        setup.step = SetupStep::Errors;
+        if open_as(setup.stderr.0, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 2) < 0 {
             return -1;
         }
         setup.step = SetupStep::Directory;

@@ -27,6 +27,8 @@ pub struct Launch {
     pub stdin: Option<PathOrFd>,
     /// File for standard output, created or truncated if it is a path; `None` means captured.
     pub stdout: Option<PathOrFd>,
+    /// File for standard error, likewise.
+    pub stderr: Option<PathOrFd>,
     /// Maximum run time.
     pub timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
@@ -45,6 +47,7 @@ impl Launch {
             cwd: cwd.into(),
             stdin: None,
             stdout: None,
+            stderr: None,
             timeout: None,
             grace: GRACE,
             memory: None,

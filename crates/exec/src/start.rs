@@ -37,7 +37,7 @@ struct SpawnedProcess {
     memory_group: Option<MemoryGroup>,
     leader: rustix::process::Pid,
     stdout: Option<PipeReader>,
-    stderr: PipeReader,
+    stderr: Option<PipeReader>,
 }
 
 /// Starts the process. The error is an `ExitReason::NotStarted`.
@@ -45,7 +45,8 @@ pub async fn start(launch: &Launch) -> Result<RunningProcess, ExitReason> {
     // The calling thread waits until the program runs. Opening files may take long (a file in a
     // full pool), and so may entering a control group (the kernel waits for its other processors).
     // So a blocking thread does these.
-    let opens = [&launch.stdin, &launch.stdout].iter().any(|file| matches!(file, Some(PathOrFd::Path(_))));
+    let opens =
+        [&launch.stdin, &launch.stdout, &launch.stderr].iter().any(|file| matches!(file, Some(PathOrFd::Path(_))));
     let spawned = if !opens && launch.memory.is_none() {
         spawn_process(launch)
     } else {
@@ -63,13 +64,8 @@ fn creation_failed(error: io::Error) -> FailedStep {
 
 /// Creates the process. Its program runs when this returns.
 fn spawn_process(launch: &Launch) -> Result<SpawnedProcess, FailedStep> {
-    let (stderr, stderr_writer) = io::pipe().map_err(creation_failed)?;
-    let (stdout, output) = if let Some(file) = &launch.stdout {
-        (None, child_file(file)?)
-    } else {
-        let (reader, writer) = io::pipe().map_err(creation_failed)?;
-        (Some(reader), ChildFile::Open(OwnedFd::from(writer).into()))
-    };
+    let (stdout, output) = file_or_pipe(launch.stdout.as_ref())?;
+    let (stderr, errors) = file_or_pipe(launch.stderr.as_ref())?;
     let entry = ReaperEntry::new();
     let mut memory_group = launch.memory.as_ref().and_then(MemoryLimit::group);
     let spec = ChildSpec {
@@ -82,7 +78,7 @@ fn spawn_process(launch: &Launch) -> Result<SpawnedProcess, FailedStep> {
         cwd: child_file(&launch.cwd)?,
         stdin: launch.stdin.as_ref().map_or_else(|| Ok(ChildFile::Path(DEV_NULL.to_owned())), child_file)?,
         stdout: output,
-        stderr: stderr_writer.into(),
+        stderr: errors,
         files_max: rlimits::for_tools(),
         reaper_slot: entry.as_ref().map(ReaperEntry::slot_position),
         memory_group: memory_group.as_ref().map(MemoryGroup::procs),
@@ -95,6 +91,15 @@ fn spawn_process(launch: &Launch) -> Result<SpawnedProcess, FailedStep> {
     Ok(SpawnedProcess { group: ProcessGroup::new(leader, entry), memory_group, leader, stdout, stderr })
 }
 
+/// A file that the child writes, or a pipe with our end of it.
+fn file_or_pipe(file: Option<&PathOrFd>) -> Result<(Option<PipeReader>, ChildFile), FailedStep> {
+    if let Some(file) = file {
+        return Ok((None, child_file(file)?));
+    }
+    let (reader, writer) = io::pipe().map_err(creation_failed)?;
+    Ok((Some(reader), ChildFile::Open(OwnedFd::from(writer).into())))
+}
+
 fn watch(spawned: SpawnedProcess) -> io::Result<RunningProcess> {
     let SpawnedProcess { group, memory_group, leader, stdout, stderr } = spawned;
     let end = sys::exit_fd(leader)?;
@@ -103,7 +108,7 @@ fn watch(spawned: SpawnedProcess) -> io::Result<RunningProcess> {
         memory_group,
         end,
         stdout: stdout.map(receiver).transpose()?,
-        stderr: Some(receiver(stderr)?),
+        stderr: stderr.map(receiver).transpose()?,
     })
 }
 
@@ -132,11 +137,13 @@ fn not_started(launch: &Launch, failed: FailedStep) -> ExitReason {
     let hint = hint(launch, &failed);
     let FailedStep { step, error } = failed;
     let named = |stream: &str, path: &PathOrFd| io::Error::new(error.kind(), format!("{stream} `{path}`: {error}"));
-    let error = match (step, &launch.stdin, &launch.stdout) {
-        (SetupStep::Input, Some(path), _) => named("standard input", path),
-        (SetupStep::Output, _, Some(path)) => named("standard output", path),
-        _ => error,
+    let stream = match step {
+        SetupStep::Input => launch.stdin.as_ref().map(|path| named("standard input", path)),
+        SetupStep::Output => launch.stdout.as_ref().map(|path| named("standard output", path)),
+        SetupStep::Errors => launch.stderr.as_ref().map(|path| named("standard error", path)),
+        SetupStep::Create | SetupStep::Directory | SetupStep::Program => None,
     };
+    let error = stream.unwrap_or(error);
     ExitReason::NotStarted { program: launch.program.clone(), error, hint }
 }
 
@@ -152,7 +159,7 @@ fn hint(launch: &Launch, failed: &FailedStep) -> String {
             return format!("the working directory `{}` is gone", launch.cwd);
         }
         (SetupStep::Directory, _) => return format!("the working directory `{}` cannot be entered", launch.cwd),
-        (SetupStep::Input | SetupStep::Output, _) => return String::new(),
+        (SetupStep::Input | SetupStep::Output | SetupStep::Errors, _) => return String::new(),
         (SetupStep::Create | SetupStep::Program, _) => {}
     }
     match code {

@@ -368,3 +368,17 @@ async fn many_run_side_by_side() {
 fn open_files_below(fds: &Path, limit: usize) -> bool {
     fs::read_dir(fds).unwrap().count() < limit
 }
+
+#[tokio::test]
+async fn standard_error_goes_to_the_file_that_is_given_for_it() {
+    let dir = dir();
+    let mut launch = shell(&dir, "echo out; echo err >&2");
+    launch.stderr = Some(dir.path().join("err").into());
+    let report = ran(launch).await;
+    assert_eq!((report.stdout.to_string(), report.stderr.to_string()), ("out\n".to_owned(), String::new()));
+    assert_eq!(fs::read_to_string(dir.path().join("err")).unwrap(), "err\n");
+    let mut refused = shell(&dir, "true");
+    refused.stderr = Some(dir.path().join("none/err").into());
+    let ExitReason::NotStarted { error, .. } = ran(refused).await.ending else { panic!("it cannot start") };
+    assert!(error.to_string().starts_with("standard error `"), "{error}");
+}

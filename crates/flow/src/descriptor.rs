@@ -185,10 +185,14 @@ impl WorkflowReader {
                 return Err(problem_at(&format!("{path}.input"), format!("`{name}` needs {wanted}")));
             }
         };
+        let file = raw.file.map(|file| file.into_owned().into_boxed_str());
+        if file.is_some() && (source != Source::Defined || !raw.shape.is_empty()) {
+            return Err(problem_at(&format!("{path}.file"), "only a single file that a task writes has a name"));
+        }
         if self.elements.insert(name.clone(), self.workflow.elements.len()).is_some() {
             return Err(problem_at(&format!("{path}.name"), format!("two data elements are called `{name}`")));
         }
-        self.workflow.elements.push(Element { name, shape: raw.shape, first: DataId(first), count, source });
+        self.workflow.elements.push(Element { name, shape: raw.shape, first: DataId(first), count, source, file });
         Ok(())
     }
 
@@ -216,7 +220,14 @@ impl WorkflowReader {
         }
         let after = raw.after.iter().map(|other| TaskId(*other)).collect();
         let tool = ToolId(u32::try_from(tool).unwrap_or(u32::MAX));
-        Ok(Task { tool, files: files.into(), configs: configs.into(), after, line: raw.line })
+        Ok(Task {
+            tool,
+            files: files.into(),
+            configs: configs.into(),
+            after,
+            line: raw.line,
+            placing: raw.placing.clone(),
+        })
     }
 
     fn file(&mut self, tool: usize, name: &str, refs: &RawRefs<'_>) -> Result<FileBinding, Problem> {

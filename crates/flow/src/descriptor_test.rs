@@ -1,6 +1,7 @@
 //! Round trips of descriptors, and the errors for invalid ones.
 
 use super::*;
+use crate::model::{PlacingTarget, TaskPlacing};
 use crate::testing::{builder, config, input, optional, output};
 use crate::tool::ConfigType;
 use proptest::prelude::*;
@@ -15,15 +16,16 @@ fn full_workflow() -> Workflow {
         config("rate", ConfigType::Number, None),
         config("text", ConfigType::String, Some(ConfigValue::String("a \"b\" \n é".to_owned()))),
         config("fast", ConfigType::Boolean, None),
+        config("words", ConfigType::Strings, Some(ConfigValue::Strings(Vec::new()))),
     ];
     let builder = builder()
-        .tool("All", "all {in} {mask} {out} {depth} {rate} {text} {fast?-f}", params)
+        .tool("All", "all {in} {mask} {out} {depth} {rate} {text} {fast?-f} {words}", params)
         .input("In", "deep/In \"1\".csv")
         .inputs("U", &["U/1", "U/2", "U/3"])
         .define("M", &[3, 4])
         .define("O", &[8])
         .define("S", &[])
-        .call("All", "in=In out=S depth=3 rate=2.0 fast=true text=x")
+        .call("All", "in=In out=S depth=3 rate=2.0 fast=true text=x words=a,b")
         .call("All", "in=U[1] mask=In out=O[7] depth=-3 rate=1e300 fast=false")
         .after(0)
         .call("Split", "in=S parts=M")
@@ -34,7 +36,13 @@ fn full_workflow() -> Workflow {
         .call("Merge", "parts=M[2][0]+U+M[0][0:2]+In out=O[4]")
         .call("Merge", "parts=In out=O[5]")
         .call("Merge", "parts=In+U[0] out=O[6]");
-    Workflow { name: "whole".to_owned(), ..builder.workflow }
+    let mut workflow = Workflow { name: "whole".to_owned(), ..builder.workflow };
+    workflow.elements.last_mut().expect("S is the last").file = Some("s.txt".into());
+    let targets = [PlacingTarget::Worker(1), PlacingTarget::Slot(1, 2), PlacingTarget::Data(DataId(0))];
+    for (task, target) in workflow.tasks.iter_mut().zip(targets) {
+        task.placing = Some(Box::new(TaskPlacing { priority: -3, location: Some(target), is_hard: true }));
+    }
+    workflow
 }
 
 fn problem_text(text: &str) -> String {
@@ -87,7 +95,8 @@ fn the_schema_takes_what_is_written_and_nothing_else() {
         ("\"tidemill_flow\": 1", "\"tidemill_flow\": 2"),
         ("\"elements\"", "\"element\""),
         ("\"shape\": [3]", "\"shape\": [0]"),
-        ("\"line\": 1}", "\"line\": -1}"),
+        ("\"line\": 4}", "\"line\": -1}"),
+        ("\"slot\":[1,2]", "\"slot\":[1]"),
         ("\"config\": {\"depth\": 3", "\"config\": {\"depth\": [3]"),
         ("\"M[0:2]\"", "7"),
         ("{\"tool\": \"All\"", "{\"tol\": \"All\""),

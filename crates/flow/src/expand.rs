@@ -6,11 +6,11 @@
 //! `<param>.dir` for links to an input array, and `<param>` for the members of an output array that
 //! is written as a directory.
 
-use crate::file_names::{bound, config_text, is_set, path_part};
+use crate::file_names::{bound, config, config_text, is_set, path_part};
 use crate::model::{DataId, Task, TaskId, ToolId, Workflow};
 use crate::plan::Plan;
 use crate::template_compiler::{PathPart, TemplatePiece};
-use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ParamKind, Tool};
+use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ConfigValue, ParamKind, Tool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,9 @@ pub struct TaskCommand {
     pub stdin: Option<String>,
     /// The file for standard output; `None` if it is captured.
     pub stdout: Option<String>,
+    /// The file for standard error; `None` if it is captured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
     /// Variables that the tool adds to the environment.
     pub env: Vec<(String, String)>,
     /// Absolute directories that come before `PATH`.
@@ -71,6 +74,7 @@ pub(crate) fn expand(
         args: argv.collect(),
         stdin: stream(compiled.stdin),
         stdout: stream(compiled.stdout),
+        stderr: stream(compiled.stderr),
         env,
         path: tool.path.iter().map(|directory| from_here(here, directory)).collect(),
         lists: expansion.lists.into_iter().collect(),
@@ -80,7 +84,7 @@ pub(crate) fn expand(
 
 /// The program of a tool, which depends on no parameter, as [`TaskCommand::program`] has it.
 pub(crate) fn expand_program(plan: &Plan, workflow: &Workflow, tool: ToolId, here: &str) -> String {
-    let task = &Task { tool, files: [].into(), configs: [].into(), after: [].into(), line: 0 };
+    let task = &Task { tool, files: [].into(), configs: [].into(), after: [].into(), line: 0, placing: None };
     let tool = workflow.tool_of(task);
     let path_of = &|_: DataId| String::new();
     let (lists, dirs) = (BTreeMap::new(), BTreeMap::new());
@@ -141,18 +145,24 @@ impl Expansion<'_> {
 
     /// Appends the arguments that an item of the command expands to.
     fn item(&mut self, pieces: &[TemplatePiece], argv: &mut Vec<String>) {
-        let array = pieces.iter().find_map(|piece| match piece {
-            TemplatePiece::Path(param, _) if self.form(*param) == Some(ArrayForm::Args) => Some(*param),
+        let several = pieces.iter().find_map(|piece| match piece {
+            TemplatePiece::Path(param, _) | TemplatePiece::Value(param) => {
+                Some(*param).filter(|param| self.tool.params[usize::from(*param)].kind.is_several_arguments())
+            }
             _ => None,
         });
-        let Some(param) = array else {
+        let Some(param) = several else {
             argv.extend(self.text(pieces, None));
             return;
         };
-        let Some(data) = bound(self.task, param) else { return };
-        let arguments: Vec<String> =
-            data.iter().filter_map(|id| self.text(pieces, Some(&(self.path_of)(id)))).collect();
-        if arguments.iter().map(String::len).sum::<usize>() > ARGUMENT_BYTES_MAX {
+        let members: Vec<String> = match (bound(self.task, param), config(self.tool, self.task, param)) {
+            (Some(data), _) => data.iter().map(self.path_of).collect(),
+            (None, Some(ConfigValue::Strings(texts))) => texts.clone(),
+            _ => return,
+        };
+        let arguments: Vec<String> = members.iter().filter_map(|member| self.text(pieces, Some(member))).collect();
+        let is_listed = self.form(param) == Some(ArrayForm::Args);
+        if is_listed && arguments.iter().map(String::len).sum::<usize>() > ARGUMENT_BYTES_MAX {
             argv.push(format!("@{}", self.list(param, &arguments)));
         } else {
             argv.extend(arguments);
@@ -168,7 +178,12 @@ impl Expansion<'_> {
                 TemplatePiece::Text(plain) => text.push_str(plain),
                 TemplatePiece::Here => text.push_str(self.here),
                 TemplatePiece::Path(param, part) => text.push_str(&self.path(*param, *part, member)?),
-                TemplatePiece::Value(param) => text.push_str(&config_text(self.tool, self.task, *param)),
+                TemplatePiece::Value(param) => match member {
+                    Some(member) if self.tool.params[usize::from(*param)].kind.is_several_arguments() => {
+                        text.push_str(member);
+                    }
+                    _ => text.push_str(&config_text(self.tool, self.task, *param)),
+                },
                 TemplatePiece::Conditional(param, plain) => {
                     is_flag = true;
                     if is_set(self.tool, self.task, *param) {
@@ -187,7 +202,7 @@ impl Expansion<'_> {
     fn path(&mut self, param: u16, part: PathPart, member: Option<&str>) -> Option<String> {
         let data = bound(self.task, param)?;
         match self.form(param) {
-            Some(ArrayForm::Args) => member.map(|path| path_part(path, part).to_owned()),
+            Some(ArrayForm::Args | ArrayForm::Words) => member.map(|path| path_part(path, part).to_owned()),
             Some(ArrayForm::List) => {
                 let lines: Vec<String> =
                     data.iter().map(|id| path_part(&(self.path_of)(id), part).to_owned()).collect();

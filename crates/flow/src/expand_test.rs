@@ -168,3 +168,35 @@ fn directories_hold_links_to_inputs_and_wait_for_outputs() {
     ];
     assert_eq!(command.dirs, expected);
 }
+
+#[test]
+fn texts_and_files_become_an_argument_each_however_long_they_are() {
+    let paths: Vec<String> = (0..3000).map(|index| format!("a-rather-long-name-of-a-file-{index}")).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let params = vec![inputs("parts", ArrayForm::Words), config("words", ConfigType::Strings, None)];
+    let builder = WorkflowBuilder::default()
+        .tool("T", "t {parts} -w={words}", params)
+        .inputs("P", &paths)
+        .call("T", "parts=P words=a,b,c");
+    let command = command(&builder);
+    assert_eq!(command.args.len(), 3003);
+    assert_eq!(command.args[3000..], texts(&["-w=a", "-w=b", "-w=c"]));
+    assert!(command.lists.is_empty());
+}
+
+#[test]
+fn standard_error_goes_to_a_file_of_its_own() {
+    let tool = |stderr: &str| {
+        let stderr = stderr.to_owned();
+        WorkflowBuilder::default()
+            .tool("T", "t", vec![output("out", ".txt"), output("log", ".log")])
+            .with(|tool| (tool.stdout, tool.stderr) = (Some("{out}".to_owned()), Some(stderr)))
+            .define("O", &[])
+            .define("L", &[])
+            .call("T", "out=O log=L")
+    };
+    let command = command(&tool("{log}"));
+    assert_eq!(command.stderr.as_deref(), Some("/task/L.log"));
+    let problems = check(&tool("{out}").workflow, None).expect_err("one file for both");
+    assert!(problems[0].to_string().contains("is the file of standard output"), "{problems:?}");
+}

@@ -129,13 +129,18 @@ impl OutputNamer<'_> {
         Ok(())
     }
 
-    /// The default name with extension, such as `Model_0_03.model`.
+    /// The default name: that of the element's file, or else one with extension, such as
+    /// `Model_0_03.model`.
     fn default_name(&self, id: DataId, param: u16) -> String {
+        let element = self.workflow.element_of(id);
+        if let Some(file) = &element.file {
+            return file.to_string();
+        }
         let extension = match &self.tool.params[usize::from(param)].kind {
             ParamKind::Output { extension, .. } => extension.as_str(),
             _ => "",
         };
-        format!("{}{extension}", named(self.workflow.element_of(id), id))
+        format!("{}{extension}", named(element, id))
     }
 
     /// The name that a template gives to member `id`. `position` is its index among the `count`

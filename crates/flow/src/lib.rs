@@ -57,7 +57,10 @@ pub use diagnostics::ScriptSource;
 pub use element_name::{ELEMENT_NAME_BYTES_MAX, check_defined_name, check_element_name};
 pub use expand::{LinkDir, TaskCommand};
 pub use growth::WorkflowGrowth;
-pub use model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
+pub use model::{
+    ConfigBinding, DataId, DataRefs, Element, FileBinding, PlacingTarget, Source, Task, TaskId, TaskPlacing, ToolId,
+    Workflow,
+};
 pub use plan::{Plan, READS_MAX, check};
 pub use shell_words::warnings as shell_warnings;
 pub use template::is_identifier;

@@ -37,6 +37,8 @@ pub struct Element {
     pub count: u32,
     /// The source of its bytes.
     pub source: Source,
+    /// The name of its file, if tasks write it and the language names it; only of a scalar.
+    pub file: Option<Box<str>>,
 }
 
 /// The source of an element's bytes.
@@ -63,6 +65,35 @@ pub struct Task {
     pub after: Box<[TaskId]>,
     /// The line of the call in the script, from 1; 0 if unknown.
     pub line: u32,
+    /// Its priority and location; `None`: 0, and anywhere.
+    pub placing: Option<Box<TaskPlacing>>,
+}
+
+/// The priority of a task, and the location where it should run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskPlacing {
+    /// Ready tasks of higher priority start first.
+    #[serde(default)]
+    pub priority: i32,
+    /// The location.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<PlacingTarget>,
+    /// True if the task may run nowhere else.
+    #[serde(default)]
+    pub is_hard: bool,
+}
+
+/// A location of tasks. Workers, which are hosts, have numbers in the order in which they joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlacingTarget {
+    /// A worker.
+    Worker(u32),
+    /// A slot of a worker.
+    Slot(u32, u32),
+    /// The worker that has a member, or will have it.
+    Data(DataId),
 }
 
 /// Members bound to a file parameter.

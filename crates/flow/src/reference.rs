@@ -174,7 +174,7 @@ mod tests {
         for (name, shape) in [("S", vec![]), ("A", vec![5]), ("M", vec![3, 4]), ("C", vec![2, 3, 2])] {
             let first = DataId(workflow.data_count());
             let count = shape.iter().product();
-            let element = Element { name: name.to_owned(), shape, first, count, source: Source::Defined };
+            let element = Element { name: name.to_owned(), shape, first, count, source: Source::Defined, file: None };
             workflow.elements.push(element);
         }
         workflow

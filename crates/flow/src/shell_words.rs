@@ -83,7 +83,7 @@ fn redirection_hint(tool: &Tool, item: usize, sign: &str) -> String {
     let is_param = param_of(target).is_some();
     match sign {
         "<" => format!("use `stdin = \"{}\"`", if is_param { target } else { "{INPUT}" }),
-        "2>" | "2>>" => "standard error is kept for the report; a tool that must write it runs a shell".to_owned(),
+        "2>" | "2>>" => format!("use `stderr = \"{}\"`", if is_param { target } else { "{OUTPUT}" }),
         _ => format!("use `stdout = \"{}\"`", if is_param { target } else { "{OUTPUT}" }),
     }
 }
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(refusal(&["sort", "{in}", ">>", "{out}"]), stdout(2));
         assert_eq!(refusal(&["tr", "a", "b", "<", "{in}"]), Some((3, "use `stdin = \"{in}\"`".to_owned())));
         assert_eq!(refusal(&["sort", "{in}", ">", "x.txt"]), Some((2, "use `stdout = \"{OUTPUT}\"`".to_owned())));
-        assert!(refusal(&["x", "{in}", "2>", "{out}"]).is_some_and(|(_, hint)| hint.contains("standard error")));
+        assert_eq!(refusal(&["x", "{in}", "2>", "{out}"]), Some((2, "use `stderr = \"{out}\"`".to_owned())));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum ToolPart {
     Stdin,
     /// `stdout`.
     Stdout,
+    /// `stderr`.
+    Stderr,
     /// A variable of `env`, by its index.
     Env(usize),
     /// A parameter, by its index in `Tool::params`.
@@ -56,6 +58,7 @@ pub(crate) struct CompiledTool {
     pub command: Vec<Vec<TemplatePiece>>,
     pub stdin: Option<u16>,
     pub stdout: Option<u16>,
+    pub stderr: Option<u16>,
     pub env: Vec<Vec<TemplatePiece>>,
     /// The file name template of each parameter that has one.
     pub files: Vec<Option<Vec<TemplatePiece>>>,
@@ -120,13 +123,17 @@ impl<'a> TemplateCompiler<'a> {
         let env = (0..tool.env.len()).map(|item| self.template(ToolPart::Env(item), &tool.env[item].1)).collect();
         let stdin = tool.stdin.as_ref().and_then(|text| self.stream(ToolPart::Stdin, text));
         let stdout = tool.stdout.as_ref().and_then(|text| self.stream(ToolPart::Stdout, text));
+        let stderr = tool.stderr.as_ref().and_then(|text| self.stream(ToolPart::Stderr, text));
+        if stdout.is_some() && stdout == stderr {
+            self.refuse(ToolPart::Stderr, "is the file of standard output; give it one of its own");
+        }
         let files: Vec<_> = (0..tool.params.len()).map(|param| self.file_template(param)).collect();
         let outputs = self.order_outputs(&files);
         if !tool.command.is_empty() {
             self.check_used();
         }
         if self.problems.is_empty() {
-            Ok(CompiledTool { command, stdin, stdout, env, files, outputs })
+            Ok(CompiledTool { command, stdin, stdout, stderr, env, files, outputs })
         } else {
             Err(self.problems)
         }
@@ -223,7 +230,14 @@ impl<'a> TemplateCompiler<'a> {
     fn named(&mut self, part: ToolPart, name: &str, of_path: Option<&str>) -> Option<TemplatePiece> {
         let (index, param) = self.lookup(part, name)?;
         let piece = match (&param.kind, of_path) {
-            (ParamKind::Config { .. }, None) => return Some(TemplatePiece::Value(index)),
+            (ParamKind::Config { of, .. }, None) => {
+                let fits = *of != ConfigType::Strings || matches!(part, ToolPart::Command(1..));
+                if !fits {
+                    let message = format!("`{name}` gives several arguments, so only the command can name it");
+                    self.refuse(part, &message);
+                }
+                return fits.then_some(TemplatePiece::Value(index));
+            }
             (ParamKind::Config { .. }, Some(_)) => {
                 self.refuse(part, &format!("config `{name}` is a value, it has no parts; write `{{{name}}}`"));
                 return None;
@@ -273,7 +287,7 @@ impl<'a> TemplateCompiler<'a> {
             ToolPart::Command(0) if array.is_some() || param.kind.is_optional() => {
                 format!("the program cannot be the array or optional parameter `{name}`")
             }
-            ToolPart::Env(_) if array == Some(ArrayForm::Args) => {
+            ToolPart::Env(_) if matches!(array, Some(ArrayForm::Args | ArrayForm::Words)) => {
                 format!("`{name}` gives several arguments; a variable holds one value: use array = \"list\" or \"dir\"")
             }
             ToolPart::ParamValue(_) => return true,
@@ -317,8 +331,8 @@ impl<'a> TemplateCompiler<'a> {
     /// Refuses an item that names several arrays, because an item expands over one array.
     fn check_arrays(&mut self, part: ToolPart, pieces: &[TemplatePiece]) {
         let mut arrays = pieces.iter().filter_map(|piece| match piece {
-            TemplatePiece::Path(index, _)
-                if self.tool.params[usize::from(*index)].kind.array() == Some(ArrayForm::Args) =>
+            TemplatePiece::Path(index, _) | TemplatePiece::Value(index)
+                if self.tool.params[usize::from(*index)].kind.is_several_arguments() =>
             {
                 Some(*index)
             }
@@ -326,11 +340,11 @@ impl<'a> TemplateCompiler<'a> {
         });
         let first = arrays.next();
         if arrays.any(|other| Some(other) != first) {
-            self.refuse(part, "names two arrays with array = \"args\"; an item takes one");
+            self.refuse(part, "names two parameters of several arguments; an item takes one");
         }
     }
 
-    /// The parameter of `stdin = "{p}"` or `stdout = "{p}"`.
+    /// The parameter of `stdin = "{p}"`, `stdout = "{p}"` or `stderr = "{p}"`.
     fn stream(&mut self, part: ToolPart, text: &str) -> Option<u16> {
         let pieces = self.template(part, text);
         let [TemplatePiece::Path(index, PathPart::Whole)] = pieces[..] else {
@@ -418,6 +432,7 @@ impl<'a> TemplateCompiler<'a> {
             ToolPart::Command(item) => format!("tool `{name}`, command item {}: {message}", item + 1),
             ToolPart::Stdin => format!("tool `{name}`, stdin: {message}"),
             ToolPart::Stdout => format!("tool `{name}`, stdout: {message}"),
+            ToolPart::Stderr => format!("tool `{name}`, stderr: {message}"),
             ToolPart::Env(item) => format!("tool `{name}`, variable `{}`: {message}", self.tool.env[item].0),
             ToolPart::Param(index) | ToolPart::ParamValue(index) => {
                 format!("tool `{name}`, parameter `{}`: {message}", self.tool.params[index].name)
@@ -450,6 +465,12 @@ impl ParamKind {
         matches!(self, Self::Input { optional: true, .. })
     }
 
+    /// Returns whether an item of the command that names it becomes several arguments.
+    pub fn is_several_arguments(&self) -> bool {
+        matches!(self.array(), Some(ArrayForm::Args | ArrayForm::Words))
+            || matches!(self, Self::Config { of: ConfigType::Strings, .. })
+    }
+
     fn is_implicit(&self) -> bool {
         matches!(self, Self::Input { implicit: true, .. } | Self::Output { implicit: true, .. })
     }
@@ -462,6 +483,7 @@ impl ConfigType {
             Self::Integer => "integer",
             Self::Number => "number",
             Self::String => "string",
+            Self::Strings => "list of strings",
             Self::Boolean => "boolean",
         }
     }
@@ -473,6 +495,7 @@ impl ConfigType {
             (Self::Integer | Self::Number, ConfigValue::Integer(_)) | (Self::Boolean, ConfigValue::Boolean(_)) => true,
             (Self::Number, ConfigValue::Number(number)) => number.is_finite(),
             (Self::String, ConfigValue::String(text)) => !text.contains('\0'),
+            (Self::Strings, ConfigValue::Strings(texts)) => !texts.iter().any(|text| text.contains('\0')),
             _ => false,
         }
     }
@@ -486,6 +509,7 @@ impl ConfigValue {
             Self::Integer(value) => value.to_string(),
             Self::Number(value) => value.to_string(),
             Self::String(value) => value.clone(),
+            Self::Strings(values) => values.join(" "),
         }
     }
 
@@ -493,6 +517,7 @@ impl ConfigValue {
     pub fn quoted(&self) -> String {
         match self {
             Self::String(value) => format!("{value:?}"),
+            Self::Strings(values) => format!("{values:?}"),
             other => other.text(),
         }
     }

@@ -61,7 +61,7 @@ fn names_that_do_not_fit_are_refused_with_the_item() {
             "{all.name}",
             "tool `T`, command item 2: `all` is passed as a directory, so its path has no parts; write `{all}`",
         ),
-        ("{many}{more}", "tool `T`, command item 2: names two arrays with array = \"args\"; an item takes one"),
+        ("{many}{more}", "tool `T`, command item 2: names two parameters of several arguments; an item takes one"),
         (
             "{depth?x}",
             "tool `T`, command item 2: `{depth?...}` needs a boolean config or an optional input, and `depth` is neither",

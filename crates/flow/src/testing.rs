@@ -44,7 +44,14 @@ impl WorkflowBuilder {
     fn element(mut self, name: &str, shape: &[u32], source: Source) -> Self {
         let first = DataId(self.workflow.data_count());
         let count = shape.iter().product();
-        self.workflow.elements.push(Element { name: name.to_owned(), shape: shape.to_vec(), first, count, source });
+        self.workflow.elements.push(Element {
+            name: name.to_owned(),
+            shape: shape.to_vec(),
+            first,
+            count,
+            source,
+            file: None,
+        });
         self
     }
 
@@ -72,6 +79,7 @@ impl WorkflowBuilder {
             configs: configs.into(),
             after: Box::default(),
             line,
+            placing: None,
         });
         self
     }
@@ -100,6 +108,7 @@ fn value(of: ConfigType, text: &str) -> ConfigValue {
         ConfigType::Number => ConfigValue::Number(text.parse().expect("a number")),
         ConfigType::Boolean => ConfigValue::Boolean(text.parse().expect("a boolean")),
         ConfigType::String => ConfigValue::String(text.to_owned()),
+        ConfigType::Strings => ConfigValue::Strings(text.split(',').map(str::to_owned).collect()),
     }
 }
 

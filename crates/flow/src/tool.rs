@@ -29,6 +29,10 @@ pub struct Tool {
     /// report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
+    /// Standard error: a template that names an output parameter; `None` if it is captured for the
+    /// report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
     /// Variables added to the environment of the process; their values are templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
@@ -145,6 +149,8 @@ pub enum ArrayForm {
     /// One argument for each file. If their lengths add up to more than `ARGUMENT_BYTES_MAX`, one
     /// `@FILE` instead, a file that lists the arguments, one a line.
     Args,
+    /// One argument for each file, however many they are.
+    Words,
     /// The path of a file that lists the files, one a line.
     List,
     /// The path of a directory with links to the files, under the files' own names; for outputs,
@@ -166,6 +172,8 @@ pub enum ConfigType {
     Number,
     /// Text.
     String,
+    /// Texts: an item of the command that names it becomes an argument for each.
+    Strings,
     /// `true` or `false`. A template item `{flag?--text}` becomes `--text` if true, and is left out
     /// if false.
     Boolean,
@@ -183,6 +191,8 @@ pub enum ConfigValue {
     Number(f64),
     /// Text.
     String(String),
+    /// Texts.
+    Strings(Vec<String>),
 }
 
 impl Tool {
@@ -195,6 +205,7 @@ impl Tool {
             params,
             stdin: None,
             stdout: None,
+            stderr: None,
             env: Vec::new(),
             resources: Resources::default(),
             retries: 0,

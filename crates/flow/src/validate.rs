@@ -2,7 +2,7 @@
 
 use crate::diagnostics::Diagnostics;
 use crate::element_name::{check_defined_name, check_element_name};
-use crate::model::{DataRefs, Element, FileBinding, Source, Task, TaskId, Workflow};
+use crate::model::{DataRefs, Element, FileBinding, PlacingTarget, Source, Task, TaskId, TaskPlacing, Workflow};
 use crate::plan::NewParts;
 use crate::template_compiler::CompiledTool;
 use crate::tool::{ParamKind, Tool};
@@ -67,6 +67,7 @@ fn check_element(element: &Element, first: u32) -> Option<Problem> {
         return Some(Problem::new(format!("the shape of `{name}` does not fit its members")));
     }
     match &element.source {
+        Source::Defined if element.file.is_some() => check_element_name(name).err(),
         Source::Defined => check_defined_name(name).err(),
         Source::Input(paths) if paths.len() != element.count as usize => {
             Some(Problem::new(format!("`{name}` has {} members and {} input files", element.count, paths.len())))
@@ -115,6 +116,11 @@ fn check_task(workflow: &Workflow, task: &Task) -> Option<String> {
     }
     if let Some(other) = task.after.iter().find(|other| other.0 as usize >= workflow.tasks.len()) {
         return Some(format!("it comes after task {}, which there is not", other.0));
+    }
+    if let Some(TaskPlacing { location: Some(PlacingTarget::Data(data)), .. }) = task.placing.as_deref()
+        && data.0 >= workflow.data_count()
+    {
+        return Some(format!("it is placed beside datum {}, which there is not", data.0));
     }
     let file = task.files.iter().find_map(|binding| check_file_binding(workflow, tool, binding));
     file.or_else(|| check_configs(tool, task)).or_else(|| missing(tool, &params))

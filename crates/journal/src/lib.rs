@@ -33,7 +33,7 @@ pub use error::JournalError;
 pub use header::{JOURNAL_VERSION, JournalHeader, JournalOptions, JournalWorkflow};
 pub use reader::{JournalReader, is_live};
 pub use record::{AgentTrace, FileIdentity, JournalRecord, TimedRecord};
-pub use state::{AttemptTrace, DataTrace, ExportTrace, JournalState, TaskPhase, TaskTrace, WorkerTrace};
+pub use state::{AttemptTrace, DataTrace, ExportTrace, FormerPlan, JournalState, TaskPhase, TaskTrace, WorkerTrace};
 pub use writer::{JournalWriter, unix_ms};
 
 /// Name of the journal's file in the directory of the report.

@@ -231,6 +231,14 @@ pub enum JournalRecord {
         /// Version of Tidemill.
         version: String,
     },
+    /// A note of a script: an answer that it gets again when it is evaluated anew.
+    Noted {
+        /// The note.
+        text: String,
+    },
+    /// The plan of a workflow that grows begins anew: what was added to it is gone, and tasks that
+    /// were done stand in for those that do the same.
+    PlanBegunAnew,
     /// The run is over.
     Ended {
         /// `done`, `failed` or `interrupted`.

@@ -20,6 +20,10 @@ pub struct JournalState {
     pub growth: Vec<String>,
     /// Data that tasks wrote.
     pub data: BTreeMap<DataId, DataTrace>,
+    /// The notes of the script.
+    pub notes: Vec<String>,
+    /// The plans before this one, of a workflow that grows, the oldest first.
+    pub former: Vec<FormerPlan>,
     /// Inputs of the workflow, as they were at the start.
     pub inputs: BTreeMap<DataId, FileIdentity>,
     /// Programs of the tools, as they were at the start: path and identity, by the tool's name.
@@ -43,6 +47,21 @@ pub struct JournalState {
     resumed_by: (u32, String),
     /// Time of the last record.
     pub last_ms: u64,
+}
+
+/// The plan of a process that was killed, of a workflow that grows.
+#[derive(Debug, Clone, Default)]
+pub struct FormerPlan {
+    /// The additions to the workflow.
+    pub growth: Vec<String>,
+    /// The history of each task.
+    pub tasks: Vec<TaskTrace>,
+    /// Data that tasks wrote.
+    pub data: BTreeMap<DataId, DataTrace>,
+    /// Inputs, as they were when they were added.
+    pub inputs: BTreeMap<DataId, FileIdentity>,
+    /// The notes of the script.
+    pub notes: Vec<String>,
 }
 
 /// What has become of a task.
@@ -191,6 +210,18 @@ impl JournalState {
         self.tasks.get(task.0 as usize)
     }
 
+    /// The plan as it is now.
+    pub fn plan(&self) -> FormerPlan {
+        let Self { growth, tasks, data, inputs, notes, .. } = self;
+        FormerPlan {
+            growth: growth.clone(),
+            tasks: tasks.clone(),
+            data: data.clone(),
+            inputs: inputs.clone(),
+            notes: notes.clone(),
+        }
+    }
+
     /// Number of tasks in a phase.
     pub fn count(&self, phase: TaskPhase) -> usize {
         self.tasks.iter().filter(|task| task.phase == phase).count()
@@ -235,6 +266,14 @@ impl JournalState {
             JournalRecord::Pool { used, capacity } => self.pool = Some((used, capacity)),
             JournalRecord::Warning { text } => self.warnings.push(text),
             JournalRecord::Resumed { process, host, .. } => self.resume(at_ms, process, host),
+            JournalRecord::Noted { text } => self.notes.push(text),
+            JournalRecord::PlanBegunAnew => {
+                let former = self.plan();
+                let tasks = vec![TaskTrace::default(); self.header.workflow.tasks as usize];
+                (self.growth, self.tasks, self.notes) = (Vec::new(), tasks, Vec::new());
+                (self.data, self.inputs) = (BTreeMap::new(), BTreeMap::new());
+                self.former.push(former);
+            }
             JournalRecord::Ended { outcome } => self.ended = Some((at_ms, outcome)),
             record => self.apply_to_task(at_ms, record),
         }

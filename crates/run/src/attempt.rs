@@ -163,6 +163,7 @@ impl HostContext {
             cwd: io.cwd,
             stdin: io.stdin,
             stdout: io.stdout,
+            stderr: io.stderr,
             timeout: order.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
             memory: self.memory.as_ref().and_then(|limits| limits.limit_of(order.memory)),

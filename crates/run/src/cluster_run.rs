@@ -13,14 +13,16 @@ use crate::cluster::{BeforePool, ClusterExecutor, FormedCluster, FormerAgents, O
 use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::event::RunEvent;
-use crate::event_loop::{EventLoop, LoopContext, LoopEnd, PlanGrower};
+use crate::event_loop::{EventLoop, ExportPlan, LoopContext, LoopEnd, OngoingPlan, PlanGrower};
 use crate::preflight;
 use crate::prepare_run::{prepare_on_cluster, too_large_tasks};
 use crate::recorder::Recorder;
 use crate::resume::{Settled, TakenOver, settle_anew, settle_killed};
 use crate::run_files::RunFiles;
 use crate::spec::{ClusterSpec, RunSpec};
-use crate::start::{ReportHead, begin_records, ended_event, exports, hash_in_background, keep_failed, tell_start};
+use crate::start::{
+    ReportHead, begin_records, ended_event, exports, hash_grown, hash_in_background, keep_failed, tell_start,
+};
 use crate::usage_refresh::{NodeUsages, keep_usage};
 use base::{ByteSize, Problem};
 use journal::JournalState;
@@ -46,14 +48,21 @@ pub async fn run_on_cluster(
 ) -> Result<RunReport, Vec<Problem>> {
     let own = prepare_on_cluster(&spec)?;
     let mut taken = TakenOver::find(&spec, &own.programs)?;
-    let run = ClusterDriver { spec: &spec, cluster: &cluster, own: &own, cancel: &cancel, emergency_cleanup };
+    let mut run = ClusterDriver { spec, cluster: &cluster, own: &own, cancel: &cancel, emergency_cleanup };
     let pool = run.first_pool(&mut taken, on_event).await?;
-    let mut recorder = begin_records(&spec, &mut taken, (&pool.head, &own.programs), begun);
-    tell_start((&spec, &pool.head, &taken), pool.slots, on_event);
-    let hashes = hash_in_background(&spec, &own.programs, &cancel);
-    run.work(pool, (taken.settled, grower), &mut recorder, on_event).await;
+    let mut recorder = begin_records(&run.spec, &mut taken, (&pool.head, &own.programs), begun);
+    tell_start((&run.spec, &pool.head, &taken), pool.slots, on_event);
+    let hashes = hash_in_background(&run.spec, &own.programs, &cancel);
+    let mut grower = grower;
+    if let Some(grower) = &mut grower {
+        grower.former = taken.former.take();
+    }
+    let plan = OngoingPlan { grower, exports: exports(&run.spec), ..OngoingPlan::default() };
+    Box::pin(run.work(pool, (taken.settled, plan), &mut recorder, on_event)).await;
     emergency_cleanup.arm(None);
-    recorder.hashed(hashes.await.unwrap_or_default());
+    let mut hashes = hashes.await.unwrap_or_default();
+    hashes.inputs.extend(hash_grown(&run.spec, &run.spec.flow, &cancel).await);
+    recorder.hashed(hashes);
     recorder.seal(cancel.is_cancelled());
     on_event(&ended_event(&recorder.run));
     Ok(recorder.run)
@@ -61,7 +70,7 @@ pub async fn run_on_cluster(
 
 /// The parts that all pools of a run have in common.
 struct ClusterDriver<'a> {
-    spec: &'a RunSpec,
+    spec: RunSpec,
     cluster: &'a ClusterSpec,
     own: &'a OwnTools,
     cancel: &'a CancellationToken,
@@ -93,6 +102,11 @@ impl ClusterDriver<'_> {
             return self.form_pool(&mut before, &taken.settled, 0, on_event).await;
         };
         let first_worker = state.workers.last_key_value().map_or(0, |(worker, _)| worker + 1);
+        if self.spec.flow.grows() {
+            // Its plan begins anew, and its tasks have other numbers.
+            (before.anew, before.agents) = (true, FormerAgents::of_journal(state));
+            return self.form_pool(&mut before, &taken.settled, first_worker, on_event).await;
+        }
         match self.join_pool(&mut before, state, first_worker).await {
             Ok((pool, settled)) => {
                 taken.settled = settled;
@@ -111,14 +125,14 @@ impl ClusterDriver<'_> {
         state: &JournalState,
         first_worker: u32,
     ) -> Result<(RunPool, Settled), Vec<Problem>> {
-        let what = (self.spec, self.cluster, self.own);
+        let what = (&self.spec, self.cluster, self.own);
         let formed = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(vec![ended_early()]),
             formed = join(what, state, before, self.emergency_cleanup) => formed.map_err(|problem| vec![problem])?,
         };
         let nodes = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
-        let settled = settle_killed(self.spec, state, &nodes);
+        let settled = settle_killed(&self.spec, state, &nodes);
         let pool = self.equip((formed, false), &settled, first_worker, before).await?;
         Ok((pool, settled))
     }
@@ -181,27 +195,24 @@ impl ClusterDriver<'_> {
         }
     }
 
-    /// Runs all tasks, in further pools if one is lost.
+    /// Runs all tasks, in further pools if one is lost. The workflow of the specification grows with
+    /// the plan.
     async fn work(
-        &self,
+        &mut self,
         mut pool: RunPool,
-        (mut settled, mut grower): (Settled, Option<PlanGrower>),
+        (mut settled, mut plan): (Settled, OngoingPlan),
         recorder: &mut Recorder,
         on_event: &mut dyn FnMut(&RunEvent),
     ) {
         let mut losses = 0;
         loop {
-            let (lost, progressed, mut before) =
-                self.work_in(pool, (settled.clone(), grower.take()), recorder, on_event).await;
-            let Some(mut why) = lost else { return };
-            if self.spec.flow.grows() {
-                // The parts that were added are not in the workflow of another pool.
-                let text = format!("{why}: a workflow that grows cannot go on in another pool");
-                recorder.problem(text.clone());
-                return recorder.abandon(&text, self.cancel.is_cancelled());
-            }
-            losses = if progressed { 0 } else { losses };
-            settled = settle_anew(self.spec, &recorder.run, &settled);
+            let work = self.work_in(pool, (settled.clone(), plan), recorder, on_event);
+            let (end, mut before) = Box::pin(work).await;
+            self.spec.flow = end.flow;
+            plan = end.plan;
+            let Some(mut why) = end.lost else { return };
+            losses = if end.progressed { 0 } else { losses };
+            settled = settle_anew((&self.spec, &plan.exports), &recorder.run, &settled);
             settled.again.iter().for_each(|task| recorder.again(*task));
             pool = loop {
                 losses += 1;
@@ -219,20 +230,20 @@ impl ClusterDriver<'_> {
         }
     }
 
-    /// Runs tasks until all are done or the pool is lost. Returns why it is lost, whether a task
-    /// was done, and what the next pool needs.
+    /// Runs tasks until all are done or the pool is lost. Returns the end, and what the next pool
+    /// needs.
     async fn work_in(
         &self,
         pool: RunPool,
-        (settled, grower): (Settled, Option<PlanGrower>),
+        (settled, plan): (Settled, OngoingPlan),
         recorder: &mut Recorder,
         on_event: &mut dyn FnMut(&RunEvent),
-    ) -> (Option<String>, bool, BeforePool) {
+    ) -> (LoopEnd, BeforePool) {
         let RunPool { mut executor, files, usages, refresh, is_new, .. } = pool;
         if is_new {
             recorder.pool_formed(executor.first_agent());
         }
-        let mut scheduler = scheduler(self.spec);
+        let mut scheduler = scheduler(&self.spec);
         settled.restore(&mut scheduler);
         let context = LoopContext {
             flow: self.spec.flow.clone(),
@@ -240,17 +251,19 @@ impl ClusterDriver<'_> {
             places: DataPlaces::new(usages),
             programs: self.own.programs.clone(),
             keep: self.spec.keep,
-            keep_failed: keep_failed(self.spec),
+            keep_failed: keep_failed(&self.spec),
             settled,
-            grower,
+            grower: None,
         };
-        let (exports, cancel) = (exports(self.spec), self.cancel.clone());
-        let event_loop = EventLoop::new(context, (scheduler, &mut executor), exports, recorder, on_event, cancel);
-        let LoopEnd { files, lost, progressed, .. } = Box::pin(event_loop.run()).await;
+        let (exports, cancel) = (ExportPlan::default(), self.cancel.clone());
+        let mut event_loop = EventLoop::new(context, (scheduler, &mut executor), exports, recorder, on_event, cancel);
+        event_loop.go_on(plan);
+        let mut end = Box::pin(event_loop.run()).await;
         // Removals in a pool that is lost wait for this thread.
+        let files = end.files.take();
         let _ = tokio::task::spawn_blocking(move || drop(files)).await;
         refresh.abort();
-        (lost, progressed, executor.close().await)
+        (end, executor.close().await)
     }
 }
 

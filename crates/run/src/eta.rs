@@ -96,7 +96,7 @@ mod tests {
     use flow::{Tool as DeclaredTool, ToolId};
 
     fn task(tool: u32) -> Task {
-        Task { tool: ToolId(tool), files: [].into(), configs: [].into(), after: [].into(), line: 0 }
+        Task { tool: ToolId(tool), files: [].into(), configs: [].into(), after: [].into(), line: 0, placing: None }
     }
 
     fn tool(name: &str, cpus: u32) -> DeclaredTool {

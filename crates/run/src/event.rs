@@ -100,6 +100,10 @@ pub enum RunEvent {
     },
     /// Current counts, sent a few times a second.
     Progress(Progress),
+    /// Lines that the script prints.
+    Printed(String),
+    /// A problem with which the run cannot go on.
+    Problem(String),
     /// A warning for the user; not a failure.
     Warning(String),
     /// The run ended.
@@ -166,6 +170,8 @@ impl RunEvent {
             }
             Self::Progress(at) => json!({"event": "progress", "tasks": at.tasks, "done": at.done, "failed": at.failed,
                 "running": at.running, "used": at.used.0, "capacity": at.capacity.0, "elapsed": at.elapsed, "left": at.left}),
+            Self::Printed(text) => json!({"event": "printed", "text": text}),
+            Self::Problem(text) => json!({"event": "problem", "text": text}),
             Self::Warning(text) => json!({"event": "warning", "text": text}),
             Self::Ended { outcome, seconds, done, failed, report } => json!({"event": "ended", "outcome": outcome,
                 "seconds": seconds, "done": done, "failed": failed, "report": report}),

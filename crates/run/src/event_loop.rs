@@ -14,10 +14,11 @@ mod copies;
 mod exports;
 mod growth;
 mod losses;
+mod reads;
 mod stalls;
 
 pub use exports::ExportPlan;
-pub use growth::PlanGrower;
+pub use growth::{OngoingPlan, PlanGrower};
 pub use losses::LoopEnd;
 
 use crate::checked_workflow::CheckedWorkflow;
@@ -106,9 +107,15 @@ pub struct EventLoop<'a> {
     /// Failed attempts and exports that may have failed because a host is gone.
     held: Vec<EndedAttempt>,
     held_exports: Vec<exports::ExportResult>,
+    held_reads: Vec<reads::ReadResult>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<exports::ExportResult>,
+    reading: JoinSet<reads::ReadResult>,
+    /// Members that the source of the plan wants to read.
+    reads: HashSet<DataId>,
+    /// Members that no later task reads, of a plan that grows.
+    sealed: Vec<DataId>,
     export_permits: Arc<Semaphore>,
     /// Members whose export is under way; true if they are dropped afterwards.
     leaving: HashMap<DataId, bool>,
@@ -150,8 +157,12 @@ impl<'a> EventLoop<'a> {
             elsewhere: HashSet::new(),
             held: Vec::new(),
             held_exports: Vec::new(),
+            held_reads: Vec::new(),
             keeping: JoinSet::new(),
             exporting: JoinSet::new(),
+            reading: JoinSet::new(),
+            reads: HashSet::new(),
+            sealed: Vec::new(),
             export_permits: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
             leaving: HashMap::new(),
             failures: HashMap::new(),
@@ -174,7 +185,9 @@ impl<'a> EventLoop<'a> {
             self.export(data);
         }
         self.begin().await;
+        self.begin_ongoing();
         while self.lost.is_none() && !(self.ended && self.exporting.is_empty() && self.held_exports.is_empty()) {
+            self.learn_hosts();
             let wants_tasks = self.wants_tasks();
             let executor = &mut *self.executor;
             let LoopContext { flow, files, grower, .. } = &mut self.context;
@@ -188,6 +201,7 @@ impl<'a> EventLoop<'a> {
                 event = std::future::poll_fn(|context| executor.poll_event(context)) => self.on_executor(event),
                 Some(ended) = self.keeping.join_next() => self.attempt_ended(joined(ended)),
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
+                Some(read) = self.reading.join_next() => self.read_ended(joined(read)),
                 () = removed(files.as_ref()) => self.report_pool_state(),
                 step = std::future::poll_fn(|context| growth::poll_step(grower, flow, context)), if wants_tasks => {
                     self.on_step(step).await;
@@ -198,8 +212,9 @@ impl<'a> EventLoop<'a> {
         self.leave_pool().await;
         self.sample();
         let progressed = self.scheduler.counts().done as usize > self.context.settled.tasks.len();
-        let LoopContext { flow, files, .. } = self.context;
-        LoopEnd { flow, files, lost: self.lost, progressed }
+        let LoopContext { flow, files, grower, .. } = self.context;
+        let plan = OngoingPlan { grower, exports: self.exports, sealed: self.sealed, reads: self.reads };
+        LoopEnd { flow, files, plan, lost: self.lost, progressed }
     }
 
     /// Reports the fill level of the pool to the scheduler.
@@ -374,6 +389,9 @@ impl<'a> EventLoop<'a> {
                 let ms = u64::try_from(attempt.outcome.ran.as_millis()).unwrap_or(u64::MAX);
                 self.scheduler.record_run_time(task, ms);
                 self.send_event(SchedulerEvent::Done(id));
+                for made in &made {
+                    self.read_again(made.data);
+                }
                 self.tell_source(task, true);
             }
             Err(failure) => self.attempt_failed(id, failure),
@@ -450,6 +468,7 @@ impl<'a> EventLoop<'a> {
             kept,
             upstream,
         });
+        self.fail_reads(task);
         self.tell_source(task, false);
     }
 

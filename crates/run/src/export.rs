@@ -196,6 +196,7 @@ mod tests {
                 first,
                 count,
                 source: Source::Defined,
+                file: None,
             });
         }
         flow

@@ -154,7 +154,10 @@ fn text(command: &TaskCommand, repeat: &RerunScript, directory: &Path) -> String
         format!("PATH={}:$PATH\nexport PATH\n", quote(&command.path.join(":")))
     };
     let input = quote(command.stdin.as_deref().unwrap_or("/dev/null"));
-    let output = command.stdout.as_ref().map_or(String::new(), |path| format!(" > {}", quote(path)));
+    let written = |mark: &str, path: &Option<String>| {
+        path.as_ref().map_or(String::new(), |path| format!(" {mark} {}", quote(path)))
+    };
+    let output = written(">", &command.stdout) + &written("2>", &command.stderr);
     format!(
         "#!/bin/sh\n# Repeats {tool} outside its run, in the directory `again` beside this script. It failed: {why}\n\
          # `left` has the files that it left in its directory, `inputs` has its inputs.\n\

@@ -82,7 +82,7 @@ pub use environment::{door, remove_stale_runs};
 pub use event::{Progress, RunEvent};
 pub use layout::{member as member_place, task_dir};
 pub use memory::{MemoryBudget, POOL_BYTES_MIN, PoolSize};
-pub use plan_source::{PlanGrowth, PlanSource, PlanStep};
+pub use plan_source::{PlanGrowth, PlanHost, PlanSource, PlanStep, PlanView};
 pub use preflight::check_directory;
 pub use prepare_run::check_before_start;
 pub use provenance::hash_file;

@@ -159,6 +159,7 @@ impl AttemptOrder {
             args: command.args.iter().map(resolve).collect(),
             stdin: command.stdin.as_ref().map(resolve),
             stdout: command.stdout.as_ref().map(resolve),
+            stderr: command.stderr.as_ref().map(resolve),
             env: command.env.iter().map(pair).collect(),
             path: command.path.iter().map(resolve).collect(),
             lists: command.lists.iter().map(|(path, text)| (resolve(path), resolve(text))).collect(),

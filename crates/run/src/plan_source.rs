@@ -17,14 +17,39 @@ use std::task::{Context, Poll};
 /// Makes the tasks of a workflow while it runs.
 pub trait PlanSource: Debug {
     /// The next step; pending while it depends on tasks that have not ended, or on anything else
-    /// that wakes the context. `flow` is the workflow so far.
+    /// that wakes the context.
     ///
     /// Only asked while few tasks are ready, so that a long loop is unfolded as slots become free,
     /// and further whenever all its tasks wait.
-    fn poll_step(&mut self, flow: &CheckedWorkflow, context: &mut Context) -> Poll<PlanStep>;
+    fn poll_step(&mut self, run: &PlanView, context: &mut Context) -> Poll<PlanStep>;
 
     /// A task has ended: it is done, and its outputs exist, or it has failed for good.
     fn task_ended(&mut self, task: TaskId, is_done: bool);
+
+    /// The content of a member after [`PlanStep::Read`], or the reason why it cannot be read.
+    fn content(&mut self, _data: DataId, _content: Result<Vec<u8>, String>) {}
+}
+
+/// The run, as the source of its plan sees it.
+#[derive(Debug)]
+pub struct PlanView<'a> {
+    /// The workflow so far.
+    pub flow: &'a CheckedWorkflow,
+    /// The hosts that were there when the run began.
+    pub hosts: &'a [PlanHost],
+    /// The notes of the run that is resumed or reused, in their order.
+    pub notes: &'a [String],
+}
+
+/// A host of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanHost {
+    /// Its number as a worker.
+    pub worker: u32,
+    /// Its name.
+    pub name: String,
+    /// The number of its slots.
+    pub slots: u32,
 }
 
 /// A step of a growing plan.
@@ -32,6 +57,14 @@ pub trait PlanSource: Debug {
 pub enum PlanStep {
     /// The plan goes on.
     Grow(PlanGrowth),
+    /// The source wants the content of a member that a task has written.
+    Read(DataId),
+    /// The script prints a text.
+    Print(String),
+    /// A warning for the user.
+    Warn(String),
+    /// A note for the journal: the source has it again when the run is resumed or reused.
+    Remember(String),
     /// The plan is complete.
     Complete,
     /// The plan cannot go on, so the run fails: no more tasks start, and those that run are ended.

@@ -188,8 +188,14 @@ mod tests {
         let tool = serde_json::json!({"name": "t", "command": ["x"], "params": [
             {"name": "my_seed", "kind": {"config": {"type": "integer", "default": 7}}}]});
         let tool: flow::Tool = serde_json::from_value(tool).expect("a tool");
-        let task =
-            flow::Task { tool: flow::ToolId(0), files: [].into(), configs: [].into(), after: [].into(), line: 0 };
+        let task = flow::Task {
+            tool: flow::ToolId(0),
+            files: [].into(),
+            configs: [].into(),
+            after: [].into(),
+            line: 0,
+            placing: None,
+        };
         let workflow = flow::Workflow { tools: vec![tool], tasks: vec![task.clone(), task], ..Default::default() };
         let found = seeds(&workflow, std::iter::once(("TIDEMILL_X".to_owned(), "1".to_owned())));
         assert_eq!((found[0].name.as_str(), found[0].tasks, found.len()), ("my_seed", 2, 2));

@@ -3,17 +3,19 @@
 use crate::checked_workflow::CheckedWorkflow;
 use crate::export::ExportedFile;
 use crate::keep_failed;
-use crate::layout::AttemptPlace;
+use crate::layout::{self, AttemptPlace};
 use crate::outcome::AttemptOutcome;
+use crate::plan_source::PlanHost;
 use crate::provenance::InputHashes;
 use crate::resume::{Reuse, Settled};
 use crate::run_journal::RunJournal;
 use base::ByteSize;
 use flow::{DataId, TaskId};
-use journal::{AgentTrace, JournalRecord, JournalState};
+use journal::{AgentTrace, ExportTrace, FileIdentity, JournalRecord, JournalState};
 use report::{Attempt, FailureReason, NodeRecord, ReadBytes, ReasonKind, RunOutcome, RunReport, Seconds, Status};
 use sched::{StartReason, WorkerId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// An attempt that ended, on the clock of this process.
@@ -60,15 +62,15 @@ pub struct Recorder {
     over_memory_tools: BTreeSet<String>,
     /// Index of each worker in the report's nodes; empty for a run on this host.
     nodes: BTreeMap<WorkerId, usize>,
-    /// True when no attempt can be executed any more.
-    without_executor: bool,
+    /// True when the run has ended itself.
+    gave_up: bool,
 }
 
 impl Recorder {
     /// Creates a recorder whose times count from `begun`.
     pub fn new(run: RunReport, journal: RunJournal, begun: Instant) -> Self {
         let (over_memory_tools, nodes) = (BTreeSet::new(), BTreeMap::new());
-        Self { run, journal, begun, possibly_truncated_count: 0, over_memory_tools, nodes, without_executor: false }
+        Self { run, journal, begun, possibly_truncated_count: 0, over_memory_tools, nodes, gave_up: false }
     }
 
     /// Converts `moment` to seconds since the start.
@@ -128,6 +130,15 @@ impl Recorder {
             task.slot = task.slot.map(|slot| if is_later { slot + more } else { slot });
         }
         self.journal.write(JournalRecord::WorkerResized { worker: worker.0, slots });
+    }
+
+    /// The hosts of a cluster that are there.
+    pub fn hosts(&self) -> Vec<PlanHost> {
+        let host = |(worker, index): (&WorkerId, &usize)| {
+            let node = self.run.nodes.get(*index).filter(|node| node.lost_s.is_none())?;
+            Some(PlanHost { worker: worker.0, name: node.name.clone(), slots: node.slots })
+        };
+        self.nodes.iter().filter_map(host).collect()
     }
 
     /// Number of the next worker of a cluster.
@@ -414,10 +425,10 @@ impl Recorder {
         self.run.problem.get_or_insert(text);
     }
 
-    /// Records that no attempt can be executed any more. The rest of the run is cancelled then, but
-    /// by nobody.
-    pub fn executor_failed(&mut self, text: String) {
-        self.without_executor = true;
+    /// Records a problem with which the run cannot go on. The rest of it is cancelled then, but by
+    /// nobody.
+    pub fn give_up(&mut self, text: String) {
+        self.gave_up = true;
         self.run.problem = Some(text);
     }
 
@@ -487,25 +498,57 @@ impl Recorder {
     pub fn reuse(&mut self, flow: &CheckedWorkflow, settled: &Settled, reused: &Reuse) {
         let start = Some(Seconds(0.0));
         for id in &settled.tasks {
-            let wrote = flow.outputs(*id).filter_map(|data| Some((data, *reused.bytes.get(&data)?))).collect();
-            let (task, from) = (*id, reused.run.clone());
-            self.journal.write(JournalRecord::Reused { task, from: from.clone(), wrote });
-            let task = self.task(*id);
-            (task.status, task.reason, task.end_s, task.reused) = (Status::Done, None, start, Some(from));
-            for data in flow.outputs(*id) {
-                let member = self.member(data);
-                (member.bytes, member.written_s) = (reused.bytes.get(&data).copied(), start);
-                if let Some(export) = reused.in_place.get(&data).cloned() {
-                    self.exported(data, export.path, ExportedFile { bytes: export.bytes, hash: export.hash });
-                }
+            self.stand_in_at((flow, *id), start, &reused.run, (&reused.bytes, &reused.in_place));
+        }
+    }
+
+    /// Fills in a task for which an earlier one stands in, of the run `from`: the bytes of its
+    /// outputs, as far as they are known, and those that are where they are exported.
+    pub fn stand_in(
+        &mut self,
+        task: (&CheckedWorkflow, TaskId),
+        from: &str,
+        bytes: &HashMap<DataId, u64>,
+        in_place: &HashMap<DataId, ExportTrace>,
+    ) {
+        let now = Some(self.now());
+        self.stand_in_at(task, now, from, (bytes, in_place));
+    }
+
+    fn stand_in_at(
+        &mut self,
+        (flow, id): (&CheckedWorkflow, TaskId),
+        at: Option<Seconds>,
+        from: &str,
+        (bytes, in_place): (&HashMap<DataId, u64>, &HashMap<DataId, ExportTrace>),
+    ) {
+        let wrote = flow.outputs(id).filter_map(|data| Some((data, *bytes.get(&data)?))).collect();
+        let from = from.to_owned();
+        self.journal.write(JournalRecord::Reused { task: id, from: from.clone(), wrote });
+        let task = self.task(id);
+        (task.status, task.reason, task.end_s, task.reused) = (Status::Done, None, at, Some(from));
+        for data in flow.outputs(id) {
+            let member = self.member(data);
+            (member.bytes, member.written_s) = (bytes.get(&data).copied(), at);
+            if let Some(export) = in_place.get(&data).cloned() {
+                self.exported(data, export.path, ExportedFile { bytes: export.bytes, hash: export.hash });
             }
         }
+    }
+
+    /// Records inputs that were added to the workflow, as they are now.
+    pub fn added_inputs(&mut self, flow: &CheckedWorkflow, data_dir: &Path, inputs: &[DataId]) {
+        let identity = |data: &DataId| {
+            let about = std::fs::metadata(data_dir.join(layout::host_path(flow, *data)?)).ok()?;
+            Some(JournalRecord::Input { data: *data, file: FileIdentity::of(&about) })
+        };
+        self.journal.write_all(inputs.iter().filter_map(identity));
     }
 
     /// Completes the report. The outcome follows from the tasks, the problem, and `interrupted`.
     pub fn seal(&mut self, interrupted: bool) {
         let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status != Status::Done);
-        self.run.outcome = match (interrupted && !self.without_executor, failed) {
+        self.run.outcome = match (interrupted && !self.gave_up, failed) {
             (true, _) => RunOutcome::Interrupted,
             (false, true) => RunOutcome::Failed,
             (false, false) => RunOutcome::Done,

@@ -1,6 +1,7 @@
 //! Executes a `RunSpec`: prepares it, drives the loop, cleans up, and returns the report.
 
 use crate::attempt::HostContext;
+use crate::checked_workflow::CheckedWorkflow;
 use crate::cluster_run::run_on_cluster;
 use crate::data_places::DataPlaces;
 use crate::emergency_cleanup::EmergencyCleanup;
@@ -25,6 +26,7 @@ use crate::{export, layout};
 use base::{ByteSize, Problem};
 use exec::MemoryGroups;
 use flow::{DataId, ToolId};
+use journal::JournalRecord;
 use report::{AccessMode, RunReport};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -47,7 +49,7 @@ pub async fn run(
     emergency_cleanup: &EmergencyCleanup,
 ) -> Result<RunReport, Vec<Problem>> {
     let begun = Instant::now();
-    let grower = take_grower(&mut spec);
+    let mut grower = take_grower(&mut spec);
     if let Some(cluster) = spec.cluster.clone() {
         return Box::pin(run_on_cluster((spec, cluster), grower, begun, on_event, cancel, emergency_cleanup)).await;
     }
@@ -65,6 +67,9 @@ pub async fn run(
     let mut recorder = begin_records(&spec, &mut prepared.taken, (&head, &prepared.programs), begun);
     tell_start((&spec, &head, &prepared.taken), spec.slots, on_event);
     let hashes = hash_in_background(&spec, &prepared.programs, &cancel);
+    if let Some(grower) = &mut grower {
+        grower.former = prepared.taken.former.take();
+    }
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
     });
@@ -92,7 +97,9 @@ pub async fn run(
         recorder.peak(environment.peak());
         recorder.find_least_peak(flow.workflow());
     }
-    recorder.hashed(hashes.await.unwrap_or_default());
+    let mut hashes = hashes.await.unwrap_or_default();
+    hashes.inputs.extend(hash_grown(&spec, &flow, &cancel).await);
+    recorder.hashed(hashes);
     // A daemon that a tool left behind would keep the mount busy.
     let left = exec::kill_by_env_var(&run_env_var(&spec.run_id));
     if left > 0 {
@@ -122,7 +129,7 @@ pub fn tell_start(
     });
     head.warnings.iter().for_each(|warning| on_event(&RunEvent::Warning(warning.clone())));
     let (tasks, again) = (taken.settled.tasks.len(), taken.settled.again.len());
-    if spec.resume.is_some() {
+    if spec.resume.is_some() && !spec.flow.grows() {
         on_event(&RunEvent::Resumed { settled: tasks, again });
     }
     if let Some(reused) = &taken.reused {
@@ -159,6 +166,9 @@ pub fn begin_records(
             recorder.restore_workers(&state);
         }
         recorder.restore(&spec.flow, &state, &taken.settled);
+        if spec.flow.grows() {
+            recorder.journal.write(JournalRecord::PlanBegunAnew);
+        }
     }
     if let Some(reused) = &taken.reused {
         recorder.reuse(&spec.flow, &taken.settled, reused);
@@ -274,7 +284,7 @@ pub fn keep_failed(spec: &RunSpec) -> Option<KeepFailed> {
 fn take_grower(spec: &mut RunSpec) -> Option<PlanGrower> {
     let source = spec.source.take()?;
     let (data_dir, fail_fast, on_cluster) = (spec.data_dir.clone(), spec.fail_fast, spec.cluster.is_some());
-    Some(PlanGrower { source, data_dir, fail_fast, on_cluster })
+    Some(PlanGrower { source, data_dir, fail_fast, on_cluster, hosts: Vec::new(), former: None })
 }
 
 /// The environment that tasks inherit: our own, and the variable that names the run.
@@ -310,6 +320,22 @@ pub fn hash_targets(spec: &RunSpec, programs: &HashMap<ToolId, PathBuf>) -> Hash
         tools: programs.into_iter().map(resolved).collect(),
         inputs: (0..workflow.data_count()).map(DataId).filter_map(path_of).collect(),
     }
+}
+
+/// Hashes of the inputs that were added to a workflow that grew.
+pub async fn hash_grown(
+    spec: &RunSpec,
+    flow: &CheckedWorkflow,
+    cancel: &CancellationToken,
+) -> Vec<(DataId, String, u64)> {
+    if !spec.flow.grows() {
+        return Vec::new();
+    }
+    let path_of = |id| layout::host_path(flow, id).map(|path| (id, spec.data_dir.join(path)));
+    let inputs = (0..flow.workflow().data_count()).map(DataId).filter_map(path_of).collect();
+    let (targets, cancel) = (HashTargets { tools: Vec::new(), inputs }, cancel.clone());
+    let hashing = tokio::task::spawn_blocking(move || targets.hashes(&|| cancel.is_cancelled()));
+    hashing.await.unwrap_or_default().inputs
 }
 
 /// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait

@@ -1,9 +1,11 @@
 //! Builds a scheduler from a whole workflow.
 
-use crate::messages::{AddError, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
-use crate::resources::MachineCapacity;
-use crate::scheduler::Scheduler;
-use flow::{DataId, Element, ParamKind, Source, Task, TaskId, Workflow};
+use crate::messages::{
+    AddError, DataTarget, Location, LocationTarget, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
+};
+use crate::resources::{MachineCapacity, SlotId, WorkerId};
+use crate::scheduler::{RestoredData, Scheduler};
+use flow::{DataId, Element, ParamKind, PlacingTarget, Source, Task, TaskId, TaskPlacing, Workflow};
 
 impl Scheduler {
     /// A scheduler with all tasks of a checked workflow; `SchedulerEvent::Begin` closes it, unless
@@ -54,12 +56,14 @@ impl Scheduler {
     }
 
     /// Adds what a workflow has from these elements and tasks on. Tasks that can never run are
-    /// rejected, each by a command.
+    /// rejected, each by a command. `done` returns whether a task is done already, and `exists`
+    /// what exists of the outputs of such tasks.
     pub fn grow(
         &mut self,
         workflow: &Workflow,
         (elements, tasks): (usize, usize),
         bytes: impl Fn(DataId) -> u64,
+        (done, exists): (impl Fn(TaskId) -> bool, impl Fn(DataId) -> Option<RestoredData>),
         now_ms: u64,
         commands: &mut Vec<SchedulerCommand>,
     ) {
@@ -67,7 +71,11 @@ impl Scheduler {
         for (id, task) in (0..).map(TaskId).zip(&workflow.tasks).skip(tasks) {
             let mut spec = TaskSpec::new(id);
             fill(&mut spec, id, task, workflow);
-            self.on(SchedulerEvent::Add(Box::new(spec)), now_ms, commands);
+            if !done(id) {
+                self.on(SchedulerEvent::Add(Box::new(spec)), now_ms, commands);
+            } else if let Err(reason) = self.add_done(&spec, &exists) {
+                commands.push(SchedulerCommand::Rejected { task: id, reason });
+            }
         }
     }
 
@@ -116,6 +124,19 @@ fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
     spec.outputs.clear();
     spec.after.clear();
     spec.after.extend_from_slice(&task.after);
+    (spec.priority, spec.location, spec.beside) = (0, None, None);
+    if let Some(TaskPlacing { priority, location, is_hard }) = task.placing.as_deref().copied() {
+        spec.priority = priority;
+        let at = |at| Some(Location { at, hard: is_hard });
+        match location {
+            None => {}
+            Some(PlacingTarget::Worker(worker)) => spec.location = at(LocationTarget::Worker(WorkerId(worker))),
+            Some(PlacingTarget::Slot(worker, slot)) => {
+                spec.location = at(LocationTarget::Slot(WorkerId(worker), SlotId(slot)));
+            }
+            Some(PlacingTarget::Data(data)) => spec.beside = Some(DataTarget { data, hard: is_hard }),
+        }
+    }
     for file in &task.files {
         match tool.params[usize::from(file.param)].kind {
             ParamKind::Input { .. } => spec.inputs.extend(file.data.iter()),
@@ -156,6 +177,7 @@ mod tests {
             first: DataId(first),
             count,
             source,
+            file: None,
         };
         let task = |at: u32| Task {
             tool: ToolId(0),
@@ -163,6 +185,7 @@ mod tests {
             configs: [].into(),
             after: [].into(),
             line: 0,
+            placing: None,
         };
         Workflow {
             name: "chain".into(),

@@ -72,8 +72,8 @@ pub use build::task_specs;
 pub use explain::{TaskExplanation, WaitReason};
 pub use least_peak::{LeastPeak, least_peak};
 pub use messages::{
-    AddError, AttemptId, CauseLink, FailureCause, Location, LocationTarget, SchedulerCommand, SchedulerEvent,
-    SchedulerOptions, TaskSpec,
+    AddError, AttemptId, CauseLink, DataTarget, FailureCause, Location, LocationTarget, SchedulerCommand,
+    SchedulerEvent, SchedulerOptions, TaskSpec,
 };
 pub use policy::{PolicyKind, StartReason, UnknownPolicy};
 pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};

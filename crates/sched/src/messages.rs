@@ -28,6 +28,16 @@ pub struct Location {
     pub hard: bool,
 }
 
+/// A datum beside which a task should run: at a place that has it when the task is ready, if there
+/// is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataTarget {
+    /// The datum.
+    pub data: DataId,
+    /// True if the task may run nowhere else, as for a [`Location`].
+    pub hard: bool,
+}
+
 /// A task as the scheduler sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskSpec {
@@ -51,6 +61,8 @@ pub struct TaskSpec {
     pub priority: i32,
     /// The location at which it should run; `None` leaves that to the policy.
     pub location: Option<Location>,
+    /// The datum beside which it should run, if it has no location.
+    pub beside: Option<DataTarget>,
 }
 
 impl TaskSpec {
@@ -67,6 +79,7 @@ impl TaskSpec {
             retries: 0,
             priority: 0,
             location: None,
+            beside: None,
         }
     }
 }

@@ -13,10 +13,10 @@ mod stragglers;
 
 use crate::explain::TaskExplanation;
 use crate::locations::{Locations, ToolDurations};
-use crate::messages::Location;
 use crate::messages::{
     AddError, AttemptId, CauseLink, FailureCause, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec,
 };
+use crate::messages::{DataTarget, Location};
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::SpaceRules;
@@ -94,6 +94,8 @@ pub struct Scheduler {
     failures: HashMap<TaskId, FailureCause>,
     /// The locations of the tasks that have one.
     targets: HashMap<TaskId, Location>,
+    /// The data beside which tasks should run.
+    beside: HashMap<TaskId, DataTarget>,
     /// The number of times that each task lost its worker.
     losses: HashMap<TaskId, u32>,
     /// Tasks that are about to fail. Empty between events.
@@ -141,6 +143,7 @@ impl Scheduler {
             stopped: None,
             failures: HashMap::new(),
             targets: HashMap::new(),
+            beside: HashMap::new(),
             losses: HashMap::new(),
             failing: VecDeque::new(),
             unblocked: Vec::new(),
@@ -267,6 +270,11 @@ impl Scheduler {
         self.workers.resources(worker)
     }
 
+    /// Returns whether a datum exists: it was given or written, and neither lost nor dropped.
+    pub fn exists(&self, data: DataId) -> bool {
+        self.table.datum(data).is_some_and(|datum| datum.state == DataState::Present)
+    }
+
     /// Returns whether an input of a running task was lost since it started: its failure counts as
     /// no attempt.
     pub fn is_deprived(&self, task: TaskId) -> bool {
@@ -319,6 +327,7 @@ impl Scheduler {
         self.admit(spec)?;
         self.table.insert(spec, now_ms)?;
         self.targets.extend(spec.location.map(|location| (spec.id, location)));
+        self.beside.extend(spec.beside.map(|target| (spec.id, target)));
         self.counts.new += 1;
         self.space.count_task(spec.tool);
         match self.stopped.or_else(|| self.lost_dependency(spec.id)) {

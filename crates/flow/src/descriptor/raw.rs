@@ -1,5 +1,6 @@
 //! The descriptor as written, with names unresolved. Texts without escapes are borrowed.
 
+use crate::model::TaskPlacing;
 use crate::tool::{ConfigValue, Tool};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
@@ -39,6 +40,8 @@ pub(super) struct RawElement<'a> {
     pub shape: Vec<u32>,
     #[serde(borrow, default)]
     pub input: Option<RawFiles<'a>>,
+    #[serde(borrow, default)]
+    pub file: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +57,8 @@ pub(super) struct RawTask<'a> {
     pub after: Vec<u32>,
     #[serde(default)]
     pub line: u32,
+    #[serde(default)]
+    pub placing: Option<Box<TaskPlacing>>,
 }
 
 /// A text in a list.

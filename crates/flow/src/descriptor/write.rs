@@ -45,6 +45,9 @@ fn element(element: &Element) -> String {
         let input = if element.shape.is_empty() { paths.concat() } else { format!("[{}]", paths.join(", ")) };
         let _ = write!(out, ", \"input\": {input}");
     }
+    if let Some(file) = &element.file {
+        let _ = write!(out, ", \"file\": {}", text(file));
+    }
     out.push('}');
     out
 }
@@ -64,6 +67,9 @@ fn task(workflow: &Workflow, task: &Task) -> String {
     }
     if task.line > 0 {
         let _ = write!(out, ", \"line\": {}", task.line);
+    }
+    if let Some(placing) = &task.placing {
+        let _ = write!(out, ", \"placing\": {}", serde_json::to_string(placing).expect("it has no failing parts"));
     }
     out.push('}');
     out

@@ -246,7 +246,7 @@ impl Builder {
         let first = self.workflow.data_count();
         let count = count.filter(|count| first.checked_add(*count).is_some_and(|all| all <= self.limits.members));
         let count = count.ok_or_else(|| self.too_many(name))?;
-        let element = Element { name: name.to_owned(), shape, first: DataId(first), count, source };
+        let element = Element { name: name.to_owned(), shape, first: DataId(first), count, source, file: None };
         let answer = id_and_shape(&element);
         self.by_name.insert(name.to_owned(), self.workflow.elements.len());
         self.workflow.elements.push(element);
@@ -285,7 +285,14 @@ impl Builder {
         check_complete(tool, arguments)?;
         self.charge(arguments)?;
         let (files, configs) = (files.into(), configs.into());
-        self.workflow.tasks.push(Task { tool: ToolId(index), files, configs, after: Box::default(), line });
+        self.workflow.tasks.push(Task {
+            tool: ToolId(index),
+            files,
+            configs,
+            after: Box::default(),
+            line,
+            placing: None,
+        });
         Ok(())
     }
 

@@ -134,5 +134,6 @@ fn to_js<'js>(ctx: &Ctx<'js>, value: &ConfigValue) -> Result<Value<'js>> {
         ConfigValue::Integer(value) => (*value as f64).into_js(ctx),
         ConfigValue::Number(value) => value.into_js(ctx),
         ConfigValue::String(value) => value.as_str().into_js(ctx),
+        ConfigValue::Strings(values) => values.clone().into_js(ctx),
     }
 }

@@ -6,7 +6,7 @@ use base::Problem;
 use flow::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool, ToolPart, check_tool};
 use std::path::Path;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "description",
     "command",
     "files",
@@ -20,6 +20,7 @@ const KEYS: [&str; 16] = [
     "workdir",
     "stdin",
     "stdout",
+    "stderr",
     "inputs",
     "outputs",
     "config",
@@ -57,6 +58,7 @@ pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn F
         params: params(section, &mut offsets),
         stdin: section.string("stdin"),
         stdout: section.string("stdout"),
+        stderr: section.string("stderr"),
         env: env(section, &mut offsets),
         resources: resources(section),
         retries: section.count("retries", 0..RETRIES_MAX + 1).unwrap_or(0),
@@ -82,6 +84,7 @@ fn offset(section: &Section<'_>, offsets: &Offsets, part: ToolPart) -> usize {
         ToolPart::Command(item) => offsets.command.get(item).copied(),
         ToolPart::Stdin => Some(section.offset_of("stdin")),
         ToolPart::Stdout => Some(section.offset_of("stdout")),
+        ToolPart::Stderr => Some(section.offset_of("stderr")),
         ToolPart::Env(item) => offsets.env.get(item).copied(),
         ToolPart::Param(index) => offsets.params.get(index).copied(),
         ToolPart::ParamValue(index) => offsets.values.get(index).copied(),

@@ -139,7 +139,7 @@ impl Builder {
     fn add(&mut self, name: &str, shape: &[u32], source: Source) -> DataId {
         let first = DataId(self.workflow.data_count());
         let (name, count) = (named(self.story, name), shape.iter().product());
-        self.workflow.elements.push(Element { name, shape: shape.to_vec(), first, count, source });
+        self.workflow.elements.push(Element { name, shape: shape.to_vec(), first, count, source, file: None });
         first
     }
 
@@ -147,7 +147,14 @@ impl Builder {
         let tool = self.tool(tool, inputs.len(), outputs.len());
         let bind = |(param, data): (u16, &DataRefs)| FileBinding { param, data: data.clone() };
         let files = (0..).zip(inputs.iter().chain(outputs)).map(bind).collect();
-        self.workflow.tasks.push(flow::Task { tool, files, configs: Box::new([]), after: Box::new([]), line });
+        self.workflow.tasks.push(flow::Task {
+            tool,
+            files,
+            configs: Box::new([]),
+            after: Box::new([]),
+            line,
+            placing: None,
+        });
     }
 
     fn tool(&mut self, name: &str, inputs: usize, outputs: usize) -> ToolId {

@@ -53,7 +53,7 @@ impl EventLoop<'_> {
     }
 
     pub(super) fn export_ended(&mut self, exported: ExportResult) {
-        if exported.result.is_err() && self.is_doubtful_export(&exported) {
+        if exported.result.is_err() && self.is_doubtful_at(exported.data, exported.ended) {
             return self.held_exports.push(exported);
         }
         let ExportResult { data, place, result, .. } = exported;

@@ -1,7 +1,6 @@
 //! Events of the executor: workers that join and are lost, and what their loss means.
 
-use super::exports::ExportResult;
-use super::{EventLoop, joined};
+use super::{EventLoop, OngoingPlan, joined};
 use crate::checked_workflow::CheckedWorkflow;
 use crate::event::RunEvent;
 use crate::executor::ExecutorEvent;
@@ -10,12 +9,14 @@ use crate::layout::AttemptPlace;
 use crate::outcome::{AttemptFailure, AttemptOutcome};
 use crate::recorder::EndedAttempt;
 use crate::run_files::RunFiles;
+use flow::DataId;
 use report::ReasonKind;
 use sched::{AttemptId, PlaceId, SchedulerEvent, WorkerId};
 use std::collections::{BTreeSet, HashSet};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 /// The end of an event loop.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct LoopEnd {
     pub flow: Arc<CheckedWorkflow>,
     /// The run's files in the pool.
     pub files: Option<RunFiles>,
+    /// The plan, which may go on in another pool.
+    pub plan: OngoingPlan,
     /// Why the pool is lost, if it is: the tasks that are not done need another one.
     pub lost: Option<String>,
     /// True if a task was done.
@@ -79,7 +82,7 @@ impl EventLoop<'_> {
             ExecutorEvent::Warning(text) => self.warn(text),
             ExecutorEvent::PoolLost(why) if !self.cancel.is_cancelled() => self.lost = Some(why),
             ExecutorEvent::PoolLost(text) | ExecutorEvent::Failed(text) => {
-                self.recorder.executor_failed(text.clone());
+                self.recorder.give_up(text.clone());
                 self.warn(text);
                 self.cancel.cancel();
                 let workers: HashSet<WorkerId> = self.running.values().map(|running| running.worker).collect();
@@ -120,7 +123,7 @@ impl EventLoop<'_> {
                 files.retract_removal(self.scheduler.bytes_of(data));
             }
             self.drop_copies(data);
-            let needed = leaving.is_some();
+            let needed = leaving.is_some() || self.reads.contains(&data);
             self.send_event(SchedulerEvent::LostData { data, needed });
         }
         self.send_event(SchedulerEvent::LostWorker(worker));
@@ -151,7 +154,7 @@ impl EventLoop<'_> {
         self.recorder.pool_lost();
     }
 
-    /// Goes on with failed attempts and exports whose hosts have been heard since, or are lost by
+    /// Goes on with failed attempts, exports and reads whose hosts have been heard since, or are lost by
     /// now.
     pub(super) fn release_held(&mut self) {
         for attempt in std::mem::take(&mut self.held) {
@@ -159,6 +162,9 @@ impl EventLoop<'_> {
         }
         for exported in std::mem::take(&mut self.held_exports) {
             self.export_ended(exported);
+        }
+        for read in std::mem::take(&mut self.held_reads) {
+            self.read_ended(read);
         }
     }
 
@@ -184,9 +190,9 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Returns the same for a failed export.
-    pub(super) fn is_doubtful_export(&self, exported: &ExportResult) -> bool {
-        let places: Vec<PlaceId> = self.context.places.of(exported.data).into_iter().collect();
-        !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, exported.ended)
+    /// Returns the same for an export or a read of a member that failed at `ended`.
+    pub(super) fn is_doubtful_at(&self, data: DataId, ended: Instant) -> bool {
+        let places: Vec<PlaceId> = self.context.places.of(data).into_iter().collect();
+        !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended)
     }
 }

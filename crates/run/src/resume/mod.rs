@@ -13,9 +13,11 @@
 //! A caller with a pool that lives adds what is there to the existing data.
 
 mod difference;
+mod former;
 mod reuse;
 mod settle;
 
+pub use former::{FormerResults, StandIn};
 pub use reuse::Reuse;
 pub use settle::{ExistingData, Settled, settle};
 
@@ -49,6 +51,8 @@ pub struct TakenOver {
     pub resumed: Option<(JournalWriter, JournalState)>,
     /// The run whose results are reused, if the user named one.
     pub reused: Option<Reuse>,
+    /// Results that stand in for tasks of a plan that grows.
+    pub former: Option<FormerResults>,
 }
 
 impl TakenOver {
@@ -61,8 +65,11 @@ impl TakenOver {
             return Self::resume(spec, directory, programs);
         }
         let Some(directory) = &spec.reuse else { return Ok(Self::default()) };
+        if spec.flow.grows() {
+            return Ok(Self { former: Some(reuse::find_former(spec, directory, programs)?), ..Self::default() });
+        }
         let mut reused = Reuse::find(spec, directory, programs)?;
-        Ok(Self { settled: std::mem::take(&mut reused.settled), reused: Some(reused), resumed: None })
+        Ok(Self { settled: std::mem::take(&mut reused.settled), reused: Some(reused), ..Self::default() })
     }
 
     /// Takes over the run of a report's directory, of which only exported files are left. The
@@ -78,8 +85,12 @@ impl TakenOver {
         difference::check_workflow(spec, directory, &state)?;
         check_places(spec, &state)?;
         check_files(spec, &state, programs)?;
+        if spec.flow.grows() {
+            let former = FormerResults::of_killed(spec, directory, &state, programs)?;
+            return Ok(Self { resumed: Some((writer, state)), former: Some(former), ..Self::default() });
+        }
         let settled = settle_killed(spec, &state, &HashSet::new());
-        Ok(Self { settled, resumed: Some((writer, state)), reused: None })
+        Ok(Self { settled, resumed: Some((writer, state)), ..Self::default() })
     }
 }
 
@@ -103,7 +114,7 @@ pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeI
         running.filter_map(|attempt| lives(attempt.number, attempt.node?)).next_back()
     };
     let running = (0..).map(TaskId).zip(&state.tasks).filter_map(|(task, trace)| Some((task, runs(trace)?)));
-    let settled = settle_exported(spec, is_done, |data| state.exported(data).cloned(), existing);
+    let settled = settle_exported((spec, &exports(spec)), is_done, |data| state.exported(data).cloned(), existing);
     Settled {
         attempts: state.tasks.iter().map(last).collect(),
         running: running.filter(|(task, _)| !is_done(*task)).collect(),
@@ -114,7 +125,7 @@ pub fn settle_killed(spec: &RunSpec, state: &JournalState, nodes: &HashSet<NodeI
 
 /// The part that is not done again after the pool was lost in which only `before` was settled, by
 /// the report so far.
-pub fn settle_anew(spec: &RunSpec, run: &RunReport, before: &Settled) -> Settled {
+pub fn settle_anew((spec, plan): (&RunSpec, &ExportPlan), run: &RunReport, before: &Settled) -> Settled {
     let exported = |data: DataId| {
         let member = run.data.get(data.0 as usize)?;
         Some(ExportTrace { path: member.exported.clone()?, bytes: member.bytes?, hash: member.hash.clone()? })
@@ -126,29 +137,28 @@ pub fn settle_anew(spec: &RunSpec, run: &RunReport, before: &Settled) -> Settled
     let files = before.needed.iter().filter(|(_, existing)| is_file(existing));
     let files = files.map(|(data, existing)| (*data, ExistingData { place: None, ..existing.clone() })).collect();
     let is_done = |task: TaskId| run.tasks.get(task.0 as usize).is_some_and(|task| task.status == Status::Done);
-    let settled = settle_exported(spec, is_done, exported, files);
+    let settled = settle_exported((spec, plan), is_done, exported, files);
     Settled { attempts: run.tasks.iter().map(|task| task.attempts).collect(), ..settled }
 }
 
 /// Settles tasks by exported files that are as they were written, and `existing` data.
 fn settle_exported(
-    spec: &RunSpec,
+    (spec, plan): (&RunSpec, &ExportPlan),
     is_done: impl Fn(TaskId) -> bool,
     exported: impl Fn(DataId) -> Option<ExportTrace>,
     mut existing: HashMap<DataId, ExistingData>,
 ) -> Settled {
-    let plan = exports(spec);
     let written = (0..spec.flow.workflow().data_count()).map(DataId);
     let found = written.filter_map(|data| Some((data, exported(data)?))).filter(|(_, export)| is_unchanged(export));
     let mut in_place = HashSet::new();
     for (data, export) in found {
-        if is_in_place(data, &export, &plan) {
+        if is_in_place(data, &export, plan) {
             in_place.insert(data);
         }
         let file = ExistingData::of_file(export);
         existing.entry(data).and_modify(|existing| existing.file.clone_from(&file.file)).or_insert(file);
     }
-    settle(&spec.flow, is_done, &plan, &in_place, existing)
+    settle(&spec.flow, is_done, plan, &in_place, existing)
 }
 
 /// True if a member was exported to the path where this run would export it.

@@ -5,6 +5,7 @@
 //! workflow is the hash of its content, that of any other datum the key of the task that writes it.
 //! So keys are known before anything runs.
 
+use super::former::FormerResults;
 use super::settle::{ExistingData, Settled, settle};
 use super::{is_in_place, is_unchanged};
 use crate::checked_workflow::CheckedWorkflow;
@@ -32,7 +33,8 @@ pub struct Reuse {
 }
 
 /// Keys of the tasks of a workflow; `None` where a hash is not known.
-struct TaskKeys(Vec<Option<Hash>>);
+#[derive(Debug, Default)]
+pub(super) struct TaskKeys(Vec<Option<Hash>>);
 
 impl Reuse {
     /// Finds what can be taken from the run of a report's directory.
@@ -40,16 +42,8 @@ impl Reuse {
     /// # Errors
     /// There is no such run, it is damaged, or its inputs were not hashed.
     pub fn find(spec: &RunSpec, directory: &Path, programs: &HashMap<ToolId, PathBuf>) -> Result<Self, Vec<Problem>> {
-        let state = JournalState::read(&directory.join(JOURNAL_FILE))
-            .map_err(|error| vec![Problem::new(format!("--reuse: {error}"))])?;
-        if state.tool_hashes.is_empty() && !state.tasks.is_empty() {
-            let text = format!(
-                "--reuse {}: the run did not come to its end, so its inputs are not hashed",
-                directory.display()
-            );
-            return Err(vec![Problem::new(text).hint("go on with it (--resume), and reuse it then")]);
-        }
-        let old = old_workflow(directory)?;
+        let state = ended_state(directory)?;
+        let old = from_directory(directory, &state.growth)?;
         let old_keys = TaskKeys::new(
             &old,
             &state.tool_hashes.clone().into_iter().collect(),
@@ -91,31 +85,79 @@ impl Reuse {
     }
 }
 
-/// The workflow of the earlier run.
-fn old_workflow(directory: &Path) -> Result<CheckedWorkflow, Vec<Problem>> {
+/// The journal of a run that came to its end.
+fn ended_state(directory: &Path) -> Result<JournalState, Vec<Problem>> {
+    let state = JournalState::read(&directory.join(JOURNAL_FILE))
+        .map_err(|error| vec![Problem::new(format!("--reuse: {error}"))])?;
+    if state.tool_hashes.is_empty() && !state.tasks.is_empty() {
+        let text =
+            format!("--reuse {}: the run did not come to its end, so its inputs are not hashed", directory.display());
+        return Err(vec![Problem::new(text).hint("go on with it (--resume), and reuse it then")]);
+    }
+    Ok(state)
+}
+
+/// Finds what a plan that grows can take from the run of a report's directory.
+///
+/// # Errors
+/// There is no such run, it is damaged, or its inputs were not hashed.
+pub fn find_former(
+    spec: &RunSpec,
+    directory: &Path,
+    programs: &HashMap<ToolId, PathBuf>,
+) -> Result<FormerResults, Vec<Problem>> {
+    FormerResults::of_other(spec, directory, &ended_state(directory)?, tool_hashes(spec, programs).0)
+}
+
+/// The workflow of an earlier run, with what was added to it.
+pub(super) fn from_directory(directory: &Path, growth: &[String]) -> Result<CheckedWorkflow, Vec<Problem>> {
     let path = directory.join(WORKFLOW_FILE);
     let name = path.display().to_string();
     let text = std::fs::read_to_string(&path).map_err(|error| vec![Problem::new(format!("{name}: {error}"))])?;
-    CheckedWorkflow::new(flow::from_json(&text, &name).map_err(|problem| vec![problem])?, None)
+    CheckedWorkflow::new(flow::from_json_grown(&text, &name, growth).map_err(|problem| vec![problem])?, None)
+}
+
+/// Hashes of the tools and inputs of a run that has not begun.
+fn tool_hashes(
+    spec: &RunSpec,
+    programs: &HashMap<ToolId, PathBuf>,
+) -> (HashMap<String, String>, HashMap<DataId, String>) {
+    let InputHashes { tools, inputs } = hash_targets(spec, programs).hashes(&|| false);
+    let tools = tools.into_iter().filter_map(|tool| Some((tool.name, tool.hash?))).collect();
+    (tools, inputs.into_iter().map(|(data, hash, _)| (data, hash)).collect())
 }
 
 impl TaskKeys {
     /// The keys of the tasks of a run that has not begun: reads its inputs and programs.
     fn of(spec: &RunSpec, programs: &HashMap<ToolId, PathBuf>) -> Self {
-        let InputHashes { tools, inputs } = hash_targets(spec, programs).hashes(&|| false);
-        let tools = tools.into_iter().filter_map(|tool| Some((tool.name, tool.hash?))).collect();
-        Self::new(&spec.flow, &tools, &inputs.into_iter().map(|(data, hash, _)| (data, hash)).collect())
+        let (tools, inputs) = tool_hashes(spec, programs);
+        Self::new(&spec.flow, &tools, &inputs)
     }
 
-    fn new(flow: &CheckedWorkflow, tools: &HashMap<String, String>, inputs: &HashMap<DataId, String>) -> Self {
-        let mut keys = Self(vec![None; flow.workflow().tasks.len()]);
-        for task in flow.order() {
-            keys.0[task.0 as usize] = keys.key(flow, *task, tools, inputs);
-        }
+    /// The keys of all tasks, by what identifies tools and inputs.
+    pub fn new(flow: &CheckedWorkflow, tools: &HashMap<String, String>, inputs: &HashMap<DataId, String>) -> Self {
+        let mut keys = Self::default();
+        keys.extend(flow, tools, inputs);
         keys
     }
 
-    fn get(&self, task: TaskId) -> Option<Hash> {
+    /// Adds the keys of tasks that were added to the workflow.
+    pub fn extend(
+        &mut self,
+        flow: &CheckedWorkflow,
+        tools: &HashMap<String, String>,
+        inputs: &HashMap<DataId, String>,
+    ) {
+        let known = self.0.len();
+        self.0.resize(flow.workflow().tasks.len(), None);
+        // What was added comes last in the order.
+        for task in &flow.order()[known..] {
+            self.0[task.0 as usize] = self.key(flow, *task, tools, inputs);
+        }
+    }
+
+    /// The key of a task.
+    pub fn get(&self, task: TaskId) -> Option<Hash> {
         self.0[task.0 as usize]
     }
 

@@ -40,6 +40,8 @@ pub struct TaskIo {
     pub stdin: Option<PathOrFd>,
     /// Standard output; `None`: captured.
     pub stdout: Option<PathOrFd>,
+    /// Standard error; `None`: captured.
+    pub stderr: Option<PathOrFd>,
     /// Variables that replace those of its environment.
     pub variables: Vec<(OsString, OsString)>,
     /// The library for `LD_PRELOAD`, if any.
@@ -55,6 +57,7 @@ impl TaskIo {
             cwd: dir.into(),
             stdin: command.stdin.as_ref().map(PathOrFd::from),
             stdout: command.stdout.as_ref().map(PathOrFd::from),
+            stderr: command.stderr.as_ref().map(PathOrFd::from),
             variables: Vec::new(),
             library: None,
             opened: Vec::new(),
@@ -93,6 +96,9 @@ impl PreloadSetup {
         }
         if let Some(place) = pool_path_below(root, command.stdout.as_deref()) {
             io.take(base.open_to_write(place, self.umask).await?, &mut devices, |io| &mut io.stdout);
+        }
+        if let Some(place) = pool_path_below(root, command.stderr.as_deref()) {
+            io.take(base.open_to_write(place, self.umask).await?, &mut devices, |io| &mut io.stderr);
         }
         let variables: [(&str, OsString); 4] = [
             ("TIDEMILL_POOL", self.pool.clone().into()),

@@ -7,7 +7,7 @@ use flow::{
     ConfigBinding, ConfigValue, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, WorkflowGrowth,
 };
 use report::{RunOutcome, RunReport, Status};
-use run::{CheckedWorkflow, EmergencyCleanup, PlanGrowth, PlanSource, PlanStep, RunSpec};
+use run::{CheckedWorkflow, EmergencyCleanup, PlanGrowth, PlanSource, PlanStep, PlanView, RunSpec};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -28,14 +28,14 @@ fn beginning() -> CheckedWorkflow {
 }
 
 fn element(name: &str, first: u32, source: Source) -> Element {
-    Element { name: name.to_owned(), shape: Vec::new(), first: DataId(first), count: 1, source }
+    Element { name: name.to_owned(), shape: Vec::new(), first: DataId(first), count: 1, source, file: None }
 }
 
 fn task(tool: u32, script: &str, from: u32, to: u32) -> Task {
     let file = |param, data| FileBinding { param, data: DataRefs::One(DataId(data)) };
     let config = ConfigBinding { param: 2, value: ConfigValue::String(script.to_owned()) };
     let (files, configs) = ([file(0, from), file(1, to)].into(), [config].into());
-    Task { tool: ToolId(tool), files, configs, after: [].into(), line: 0 }
+    Task { tool: ToolId(tool), files, configs, after: [].into(), line: 0, placing: None }
 }
 
 /// An input, then a row of tasks: each begins when the one before is done, and reads what that
@@ -51,8 +51,8 @@ struct Row {
 }
 
 impl PlanSource for Row {
-    fn poll_step(&mut self, flow: &CheckedWorkflow, _: &mut Context) -> Poll<PlanStep> {
-        assert_eq!(flow.workflow().tasks.len(), self.added as usize);
+    fn poll_step(&mut self, run: &PlanView, _: &mut Context) -> Poll<PlanStep> {
+        assert_eq!(run.flow.workflow().tasks.len(), self.added as usize);
         if let Some((task, false)) = self.ended.last() {
             return Poll::Ready(PlanStep::Failed(Problem::new(format!("the row is broken at {}", task.0))));
         }
@@ -156,7 +156,7 @@ struct Loop {
 }
 
 impl PlanSource for Loop {
-    fn poll_step(&mut self, _: &CheckedWorkflow, _: &mut Context) -> Poll<PlanStep> {
+    fn poll_step(&mut self, _: &PlanView, _: &mut Context) -> Poll<PlanStep> {
         if self.left == 0 {
             return Poll::Ready(PlanStep::Complete);
         }

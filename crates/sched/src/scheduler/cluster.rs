@@ -2,7 +2,7 @@
 
 use super::{EventContext, Scheduler};
 use crate::locations::LocalInputs;
-use crate::messages::{AttemptId, FailureCause, LocationTarget, SchedulerCommand};
+use crate::messages::{AttemptId, DataTarget, FailureCause, Location, LocationTarget, SchedulerCommand};
 use crate::policy::{Assignment, ClusterView, QueuedTask};
 use crate::resources::{MachineCapacity, PlaceId, SlotId, WorkerId};
 use crate::space::SpaceContext;
@@ -110,10 +110,10 @@ impl Scheduler {
     /// or will be large enough.
     pub(super) fn lost_location(&self, task: TaskId) -> Option<FailureCause> {
         let demand = self.table.row(task)?.demand;
-        let Some(location) = self.targets.get(&task).filter(|location| location.hard) else {
+        let Some(location) = self.location(task).filter(|location| location.hard) else {
             return self.workers.never_holds(demand).then_some(FailureCause::NoWorker);
         };
-        let is_gone = self.workers.location_state(*location, demand) == LocationState::Gone;
+        let is_gone = self.workers.location_state(location, demand) == LocationState::Gone;
         is_gone.then_some(FailureCause::NoSuchLocation { at: location.at })
     }
 
@@ -148,7 +148,7 @@ impl Scheduler {
     /// The task's inputs by place, and the place of the location that it prefers.
     pub(super) fn local_inputs(&self, task: TaskId) -> (Vec<LocalInputs>, Option<PlaceId>) {
         let mut local = self.locations.sum(self.table.inputs(task).map(|data| (data, self.space.size(data))));
-        let soft = self.targets.get(&task).filter(|location| !location.hard);
+        let soft = self.location(task).filter(|location| !location.hard);
         let preferred = soft.and_then(|location| match location.at {
             LocationTarget::Place(place) => Some(place),
             LocationTarget::Worker(worker) | LocationTarget::Slot(worker, _) => self.workers.place(worker),
@@ -159,11 +159,22 @@ impl Scheduler {
         (local, preferred)
     }
 
+    /// The location at which a task should run: its own, or a place of the datum beside which it
+    /// should run.
+    pub(super) fn location(&self, task: TaskId) -> Option<Location> {
+        let beside = || {
+            let DataTarget { data, hard } = *self.beside.get(&task)?;
+            let place = self.locations.places(data).next()?;
+            Some(Location { at: LocationTarget::Place(place), hard })
+        };
+        self.targets.get(&task).copied().or_else(beside)
+    }
+
     /// The task as the policy holds it.
     pub(super) fn queued(&self, task: TaskId, activated_in: Option<(WorkerId, SlotId)>) -> QueuedTask {
         let row = self.table.row(task).expect("it was added");
         let (priority, demand) = (row.priority, row.demand);
-        let (location, uses_places) = (self.targets.get(&task).copied(), self.policy.uses_places());
+        let (location, uses_places) = (self.location(task), self.policy.uses_places());
         let (local, preferred) = if uses_places { self.local_inputs(task) } else { (Vec::new(), None) };
         let reads = self.table.inputs(task).filter(|_| uses_places).map(|data| self.space.size(data)).sum();
         QueuedTask { id: task, tool: row.tool, priority, demand, location, local, reads, preferred, activated_in }

@@ -2,7 +2,7 @@
 
 use super::cluster::StartKind;
 use super::{EventContext, Growth, Scheduler};
-use crate::messages::AttemptId;
+use crate::messages::{AddError, AttemptId, TaskSpec};
 use crate::policy::{Assignment, StartReason};
 use crate::resources::{PlaceId, WorkerId};
 use crate::table::{DataState, TaskState};
@@ -62,6 +62,32 @@ impl Scheduler {
         }
     }
 
+    /// Adds a task that is done already while the workflow grows. `exists` returns what exists of
+    /// its outputs; others are made again if a later task reads them.
+    ///
+    /// # Errors
+    /// The task cannot be added.
+    pub fn add_done(
+        &mut self,
+        spec: &TaskSpec,
+        exists: impl Fn(DataId) -> Option<RestoredData>,
+    ) -> Result<(), AddError> {
+        self.admit(spec)?;
+        self.table.insert(spec, 0)?;
+        self.counts.new += 1;
+        self.space.count_task(spec.tool);
+        self.set_state(spec.id, TaskState::Done, 0);
+        self.table.row_mut(spec.id).was_done = true;
+        self.space.count_task_ended(spec.tool);
+        for data in &spec.inputs {
+            self.table.remove_reader(*data, spec.id);
+        }
+        for data in &spec.outputs {
+            self.restore_data(*data, exists(*data), &mut Vec::new());
+        }
+        Ok(())
+    }
+
     /// Declares how many attempts a task that will run had before: the numbers of further ones go
     /// on, and none of these counts as a retry.
     pub fn restore_attempts(&mut self, task: TaskId, attempts: u32) {
@@ -106,7 +132,7 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MachineCapacity, SchedulerCommand, SchedulerEvent, SchedulerOptions, TaskSpec};
+    use crate::{MachineCapacity, SchedulerCommand, SchedulerEvent, SchedulerOptions};
 
     /// Four tasks: 0 writes datum 0, 1 reads it and writes 1, 2 reads 1 and writes 2, 3 comes after
     /// 0.
@@ -158,6 +184,31 @@ mod tests {
         assert!(!commands.contains(&SchedulerCommand::Drop { data: DataId(0) }), "it did not exist");
         assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 4, failed: 0 }));
         assert_eq!(scheduler.bytes_of(DataId(1)), 9);
+    }
+
+    #[test]
+    fn a_task_that_is_added_as_done_runs_only_if_a_later_one_needs_what_is_gone() {
+        let options = SchedulerOptions { grows: true, ..SchedulerOptions::default() };
+        let mut scheduler = Scheduler::new(MachineCapacity { slots: 1, memory: 0 }, options);
+        let mut commands = Vec::new();
+        scheduler.on(SchedulerEvent::Begin, 0, &mut commands);
+        let writes =
+            |id, inputs, output| TaskSpec { inputs, outputs: vec![DataId(output)], ..TaskSpec::new(TaskId(id)) };
+        let file = RestoredData { bytes: 9, place: None, kept: true };
+        for id in 0..2 {
+            scheduler.add_done(&writes(id, vec![], id), |data| (data == DataId(0)).then_some(file)).expect("it fits");
+        }
+        assert!(scheduler.exists(DataId(0)) && !scheduler.exists(DataId(1)));
+        scheduler.on(SchedulerEvent::Add(Box::new(writes(2, vec![DataId(0)], 2))), 0, &mut commands);
+        assert_eq!(starts(&commands), [2], "its input is a file");
+        scheduler.on(SchedulerEvent::Add(Box::new(writes(3, vec![DataId(1)], 3))), 0, &mut commands);
+        assert!(commands.contains(&SchedulerCommand::Again { task: TaskId(1) }), "its input is gone: {commands:?}");
+        for task in [2, 1, 3] {
+            scheduler.on(SchedulerEvent::Done(AttemptId { task: TaskId(task), attempt: 1 }), 1, &mut commands);
+        }
+        scheduler.on(SchedulerEvent::Close, 2, &mut commands);
+        assert_eq!(starts(&commands), [2, 1, 3]);
+        assert_eq!(commands.last(), Some(&SchedulerCommand::Ended { done: 4, failed: 0 }));
     }
 
     #[test]

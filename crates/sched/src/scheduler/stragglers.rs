@@ -189,7 +189,7 @@ impl Scheduler {
         let row = self.table.row(task)?;
         let TaskState::Running(running) = row.state else { return None };
         let (here, demand) = (self.workers.place(running.worker)?, row.demand);
-        if self.targets.get(&task).is_some_and(|location| location.hard) {
+        if self.location(task).is_some_and(|location| location.hard) {
             return None; // It was bound to one place.
         }
         let writes = self.space.claims_beside(row.tool);
