@@ -28,8 +28,9 @@ pub struct Cli {
 /// Commands of `tidemill`.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Run a workflow: a JS4Cloud script or a JSON descriptor
-    #[command(mut_arg("workflow", maybe_of_journal))]
+    /// Run a workflow: a JS4Cloud or Swift script, or a JSON descriptor
+    // A changed argument becomes the last one, and that must be `arguments`.
+    #[command(mut_arg("workflow", maybe_of_journal), mut_arg("arguments", |argument| argument))]
     Run(Box<RunArgs>),
     /// Explain why a task of a run started where and when it did, or why it still waits
     Explain(ExplainArgs),
@@ -306,7 +307,8 @@ pub struct StatArgs {
 /// Arguments that name a workflow and its parts.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// The script (JavaScript), or a descriptor (JSON with `tidemill_flow`)
+    /// The script (JavaScript, or Swift in a file *.swift), or a descriptor (JSON with
+    /// `tidemill_flow`)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: PathBuf,
     /// The tool file [default: tools.toml beside WORKFLOW; a descriptor brings its own tools]
@@ -319,6 +321,24 @@ pub struct SourceArgs {
     /// may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub sets: Vec<String>,
+    /// The options of a Swift script.
+    #[command(flatten)]
+    pub swift: SwiftArgs,
+}
+
+/// Options of Swift scripts.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SwiftArgs {
+    /// Search imported and included files of a Swift script here, before its own directory; may be
+    /// repeated
+    #[arg(short = 'I', long = "import-path", value_name = "DIR")]
+    pub search: Vec<PathBuf>,
+    /// Define a macro of a Swift script [default value: 1]; may be repeated
+    #[arg(short = 'D', long = "define", value_name = "NAME[=VALUE]")]
+    pub defines: Vec<String>,
+    /// Arguments of a Swift script, which finds them by argv and argp
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<String>,
 }
 
 /// `tidemill run`.

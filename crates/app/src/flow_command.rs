@@ -15,7 +15,7 @@ pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
     let text = match command {
         FlowCommand::Show(args) => show(args)?,
         FlowCommand::Check(source) => check(source)?,
-        FlowCommand::Export(source) => flow::to_json(load(source)?.flow.workflow()),
+        FlowCommand::Export(source) => export(source)?,
     };
     Ok(output::print_all(&text))
 }
@@ -31,6 +31,12 @@ fn check(source: &SourceArgs) -> Result<String, Vec<Problem>> {
     let loaded = load(source)?;
     run::check_before_start(&loaded.flow, &loaded.data_dir)?;
     let workflow = loaded.flow.workflow();
+    if loaded.flow.grows() {
+        // The copy of a file is the first one.
+        let apps = workflow.tools.len().saturating_sub(1);
+        let plural = if apps == 1 { "" } else { "s" };
+        return Ok(format!("{}: {apps} app function{plural}; all is well\n", source.workflow.display()));
+    }
     Ok(format!(
         "{}: {} tasks, {} data elements with {} files, {} tools; all is well\n",
         source.workflow.display(),
@@ -41,9 +47,36 @@ fn check(source: &SourceArgs) -> Result<String, Vec<Problem>> {
     ))
 }
 
+/// The descriptor of a workflow.
+fn export(source: &SourceArgs) -> Result<String, Vec<Problem>> {
+    let loaded = load(source)?;
+    if loaded.flow.grows() {
+        let name = source.workflow.display();
+        let problem = Problem::new(format!("{name}: the tasks of a Swift script come while it runs"));
+        return Err(vec![problem.hint("run it; the journal beside its report has the workflow")]);
+    }
+    Ok(flow::to_json(loaded.flow.workflow()))
+}
+
 fn show(args: &ShowArgs) -> Result<String, Vec<Problem>> {
     let loaded = load(&args.source)?;
+    if loaded.flow.grows() {
+        return Ok(tools(loaded.flow.workflow()));
+    }
     Ok(if args.commands { commands::listing(&loaded) } else { listing(&loaded.flow) })
+}
+
+/// The command lines of tools, as templates.
+fn tools(workflow: &flow::Workflow) -> String {
+    let mut text = String::from("app functions, whose tasks come while the script runs\n");
+    for tool in &workflow.tools {
+        let streams = [("<", &tool.stdin), (">", &tool.stdout), ("2>", &tool.stderr)];
+        let streams = streams.into_iter().filter_map(|(mark, file)| Some(format!("{mark} {}", file.as_ref()?)));
+        let words: Vec<String> = tool.command.iter().cloned().chain(streams).collect();
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "  {}: {}", tool.name, printable::line(&words.join(" ")));
+    }
+    text
 }
 
 fn listing(flow: &CheckedWorkflow) -> String {

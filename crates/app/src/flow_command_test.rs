@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::args::SourceArgs;
+use crate::args::SwiftArgs;
 use std::fs;
 use std::process::Command;
 
@@ -43,7 +44,13 @@ fn project() -> (tempfile::TempDir, LoadedWorkflow) {
         fs::write(directory.path().join(name), text.replace("'Poem'", "'my Poem'")).unwrap();
     }
     let path = |name| directory.path().join(name);
-    let args = SourceArgs { workflow: path("w.js"), tools: None, data: Some(path("")), sets: Vec::new() };
+    let args = SourceArgs {
+        workflow: path("w.js"),
+        tools: None,
+        data: Some(path("")),
+        sets: Vec::new(),
+        swift: SwiftArgs::default(),
+    };
     let loaded = load(&args).unwrap();
     (directory, loaded)
 }

@@ -51,6 +51,7 @@ mod resume_args;
 mod run_command;
 mod signals;
 mod source;
+mod swift_source;
 mod task_account;
 mod top_command;
 mod top_view;

@@ -3,17 +3,21 @@
 use crate::args::{RunArgs, StorageArg};
 use crate::console;
 use crate::data_directory::REPORTS;
-use crate::{export_filter, progress, recorded_run, resume_args, signals, source};
+use crate::{export_filter, progress, recorded_run, resume_args, signals, source, swift_source};
 use base::Problem;
 use report::{RunOutcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use swift_plan::FileDirectories;
 use tokio_util::sync::CancellationToken;
 
 /// Time that a writer waits for space unless `TIDEMILL_SPACE_WAIT` is set.
 const SPACE_WAIT: Duration = Duration::from_secs(10);
+
+/// Directory of texts that a script writes, in that of the report.
+const TEXTS: &str = "texts";
 
 /// Runs the workflow, writes its report, and returns the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
@@ -87,9 +91,14 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
         None => run_id(&loaded.flow.workflow().name),
     };
     let report_dir = report_dir(resume.as_ref().or(args.report.as_ref()), &run_id)?;
+    let source = loaded.script.map(|script| {
+        let directories =
+            FileDirectories { data: loaded.data_dir.clone(), out: out_dir.clone(), texts: report_dir.join(TEXTS) };
+        swift_source::plan(script, directories, &args.source.swift)
+    });
     let keep_failed = args.keep_failed.then(|| std::path::absolute(report_dir.join("failed")).ok()).flatten();
     Ok(RunSpec {
-        source: None,
+        source,
         run_id,
         data_dir: loaded.data_dir,
         out_dir,

@@ -1,6 +1,7 @@
 //! Tests of `run`: from the arguments to the specification, ids, and the report's directory.
 
 use super::*;
+use crate::args::SwiftArgs;
 use crate::args::{Cli, CliCommand, SourceArgs};
 use clap::Parser;
 
@@ -20,7 +21,13 @@ fn spec_of(flags: &str) -> Result<(tempfile::TempDir, RunSpec), Vec<Problem>> {
     let words = ["tidemill", "run", workflow.to_str().unwrap(), "--report", report.to_str().unwrap()];
     let cli = Cli::try_parse_from(words.into_iter().chain(flags.split_whitespace())).unwrap();
     let CliCommand::Run(args) = cli.command else { panic!("not a run") };
-    let source = SourceArgs { workflow, tools: None, data: Some(directory.path().to_owned()), sets: Vec::new() };
+    let source = SourceArgs {
+        workflow,
+        tools: None,
+        data: Some(directory.path().to_owned()),
+        sets: Vec::new(),
+        swift: SwiftArgs::default(),
+    };
     let loaded = source::load(&source, &[]).unwrap();
     spec(&args, loaded, None).map(|spec| (directory, spec))
 }

@@ -1,8 +1,9 @@
 //! Loads a checked workflow: reads the script or descriptor, the tool file and the data directory.
 
-use crate::args;
+use crate::args::{self, SwiftArgs};
 use crate::console;
 use crate::data_directory::{self, DataDirectory};
+use crate::swift_source;
 use base::Problem;
 use flow::{Catalogue, ConfigValue, ScriptSource, Tool, Workflow};
 use run::CheckedWorkflow;
@@ -10,14 +11,17 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use swift_plan::SwiftScript;
 
 /// A loaded workflow and its sources.
 #[derive(Debug)]
 pub struct LoadedWorkflow {
     /// The checked workflow.
     pub flow: CheckedWorkflow,
-    /// Language of the source: `js4cloud` or `json`.
+    /// Language of the source: `js4cloud`, `swift` or `json`.
     pub language: &'static str,
+    /// The Swift script, whose tasks come while it runs.
+    pub script: Option<SwiftScript>,
     /// The data directory, absolute.
     pub data_dir: PathBuf,
     /// The tool file, if one was read.
@@ -54,11 +58,15 @@ pub fn load(source: &args::SourceArgs, written: &[&Path]) -> Result<LoadedWorkfl
     let data_dir = data_dir(source.data.as_deref()).map_err(one)?;
     let sets = source.sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>().map_err(one)?;
     let name = source.workflow.display().to_string();
+    if swift_plan::is_swift(&source.workflow) {
+        return swift_source::load(source, &text, data_dir);
+    }
+    refuse_swift_options(&source.swift).map_err(one)?;
     if flow::is_descriptor(&text) || is_json(&source.workflow) {
         refuse_script_flags(source, &sets).map_err(one)?;
         let flow = CheckedWorkflow::new(flow::from_json(&text, &name).map_err(one)?, None)?;
         let warnings = workflow_warnings(flow.workflow(), &name, "json");
-        return Ok(LoadedWorkflow { flow, language: "json", data_dir, tools: None, sets, warnings });
+        return Ok(LoadedWorkflow { flow, language: "json", script: None, data_dir, tools: None, sets, warnings });
     }
     let tool_file = tool_file(source);
     let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
@@ -71,12 +79,28 @@ pub fn load(source: &args::SourceArgs, written: &[&Path]) -> Result<LoadedWorkfl
     let workflow = evaluate(&name, &text, tools, (inputs, directory), &sets).map_err(one)?;
     let flow = CheckedWorkflow::new(workflow, Some(ScriptSource { file: &name, source: &text }))?;
     warnings.extend(workflow_warnings(flow.workflow(), &name, "js4cloud"));
-    Ok(LoadedWorkflow { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
+    Ok(LoadedWorkflow { flow, language: "js4cloud", script: None, data_dir, tools: tool_file, sets, warnings })
 }
 
 /// Returns whether the file name ends in `.json`, so that a broken descriptor is reported as JSON.
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+}
+
+/// Refuses options that only a Swift script can use.
+fn refuse_swift_options(options: &SwiftArgs) -> Result<(), Problem> {
+    let given = [
+        ("-I", !options.search.is_empty()),
+        ("-D", !options.defines.is_empty()),
+        ("arguments behind --", !options.arguments.is_empty()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((what, _)) => {
+            let problem = Problem::new(format!("{what}: only a Swift script, a file *.swift, has them"));
+            Err(problem.hint("a JavaScript script has variables: --set NAME=VALUE"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses flags that only a script can use.
@@ -117,11 +141,11 @@ fn data_dir(typed: Option<&Path>) -> Result<PathBuf, Problem> {
 }
 
 /// The tool file that was named, or `tools.toml` beside the workflow if it exists.
-fn tool_file(source: &args::SourceArgs) -> Option<PathBuf> {
+pub fn tool_file(source: &args::SourceArgs) -> Option<PathBuf> {
     source.tools.clone().or_else(|| Some(source.workflow.with_file_name("tools.toml")).filter(|file| file.is_file()))
 }
 
-fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
+pub fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
     let text = read(path).map_err(|problem| vec![problem])?;
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let tool_dir =
@@ -163,9 +187,10 @@ fn parse_set(text: &str) -> Result<(String, ConfigValue), Problem> {
         return Err(refused("the name before `=` is not the name of a variable"));
     }
     let value = match serde_json::from_str::<serde_json::Value>(value) {
-        Ok(json) => {
-            serde_json::from_value(json).map_err(|_| refused("the value must be a number, a string or a boolean"))?
-        }
+        Ok(json) => serde_json::from_value(json)
+            .ok()
+            .filter(|value| !matches!(value, ConfigValue::Strings(_)))
+            .ok_or_else(|| refused("the value must be a number, a string or a boolean"))?,
         Err(_) => ConfigValue::String(value.to_owned()),
     };
     Ok((name.to_owned(), value))
@@ -203,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_is_no_assignment_is_refused() {
-        for text in ["n", "=3", "a b=3", "n=[1]", "n={}", "n=null"] {
+        for text in ["n", "=3", "a b=3", "n=[1]", "n=[\"a\"]", "n={}", "n=null"] {
             assert!(parse_set(text).is_err(), "{text}");
         }
     }

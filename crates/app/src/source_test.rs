@@ -36,7 +36,13 @@ impl Project {
     }
 
     fn args(&self, workflow: &str) -> SourceArgs {
-        SourceArgs { workflow: self.path(workflow), tools: None, data: Some(self.path("data")), sets: Vec::new() }
+        SourceArgs {
+            workflow: self.path(workflow),
+            tools: None,
+            data: Some(self.path("data")),
+            sets: Vec::new(),
+            swift: SwiftArgs::default(),
+        }
     }
 
     fn load(&self, args: &SourceArgs) -> Result<LoadedWorkflow, String> {
