@@ -25,7 +25,8 @@ impl RunReport {
         let written = inputs.filter(|member| member.writer.is_some()).map(|member| member.written_s);
         let after = task.after.iter().filter_map(|id| self.tasks.get(*id as usize));
         let ended = after.map(|before| before.end_s.filter(|_| before.status == Status::Done));
-        written.chain(ended).try_fold(Seconds(0.0), |last, each| each.map(|each| Seconds(last.0.max(each.0))))
+        let added = task.ready_s.unwrap_or(Seconds(0.0));
+        written.chain(ended).try_fold(added, |last, each| each.map(|each| Seconds(last.0.max(each.0))))
     }
 }
 
@@ -61,6 +62,8 @@ mod tests {
             reads(&["A"], &[0]),
             reads(&["A", "Lost"], &[]),
             reads(&[], &[1]),
+            TaskRecord { ready_s: Some(Seconds(2.5)), ..reads(&["A"], &[]) },
+            TaskRecord { ready_s: Some(Seconds(2.5)), ..reads(&["B"], &[]) },
         ];
         let data = vec![
             member("In", None, None),
@@ -71,6 +74,6 @@ mod tests {
         let mut run = RunReport { data, tasks, ..RunReport::default() };
         run.fill_ready();
         let ready: Vec<Option<f64>> = run.tasks.iter().map(|task| task.ready_s.map(|ready| ready.0)).collect();
-        assert_eq!(ready, [Some(0.0), Some(3.0), Some(7.0), None, None]);
+        assert_eq!(ready, [Some(0.0), Some(3.0), Some(7.0), None, None, Some(2.5), Some(3.0)]);
     }
 }

@@ -34,7 +34,8 @@ pub struct TaskRecord {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,
     /// The time at which the last input or task that it waited for was complete; 0 if it waited for
-    /// nothing; none if that never happened. Filled by `RunReport::seal`.
+    /// nothing; none if that never happened. Of a task that was added while the run went on not
+    /// before that time, which it is until `RunReport::seal` fills it.
     pub ready_s: Option<Seconds>,
     /// The time from `ready_s` to its first start, less the time in which that was prepared on a
     /// cluster: it waited for a slot or for space. None if it never started. Filled by

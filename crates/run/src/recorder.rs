@@ -270,6 +270,8 @@ impl Recorder {
         let count = u32::try_from(workflow.tasks.len() - tasks).unwrap_or(u32::MAX);
         self.journal.write(JournalRecord::Grew { tasks: count, growth });
         self.run.grow(workflow);
+        let now = self.now();
+        self.run.tasks[tasks..].iter_mut().for_each(|task| task.ready_s = Some(now));
     }
 
     /// Returns whether a task has written a member and it has not been removed.
