@@ -8,6 +8,7 @@ use base::Problem;
 use report::{RunOutcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use swift_plan::FileDirectories;
@@ -175,10 +176,19 @@ fn report_dir(given: Option<&PathBuf>, run_id: &str) -> Result<PathBuf, Vec<Prob
 fn write_report(report: &RunReport, dir: &Path) -> Result<(), String> {
     let describe = |error: std::io::Error| format!("{}: {error}", dir.display());
     fs::create_dir_all(dir).map_err(describe)?;
-    for (name, text) in [("run.json", report.json()), ("report.html", report::html(report))] {
+    for name in ["run.json", "report.html"] {
         // The process id keeps two runs with one directory apart.
         let part = dir.join(format!(".{name}.{}.part", std::process::id()));
-        let written = fs::write(&part, text).and_then(|()| fs::rename(&part, dir.join(name)));
+        let write = |file: fs::File| {
+            let mut out = BufWriter::new(file);
+            if name == "run.json" {
+                report.write_json(&mut out)?;
+            } else {
+                report::write_html(report, &mut out)?;
+            }
+            out.flush()
+        };
+        let written = fs::File::create(&part).and_then(write).and_then(|()| fs::rename(&part, dir.join(name)));
         if written.is_err() {
             let _ = fs::remove_file(&part);
         }

@@ -9,6 +9,7 @@
 //! content security policy would still run no handler and load nothing.
 
 use crate::RunReport;
+use std::io::{self, Write};
 
 const TEMPLATE: &str = include_str!("../../../web/report/page.html");
 const STYLE: &str = include_str!("../../../web/report/style.css");
@@ -24,18 +25,55 @@ const MODULES: [(&str, &str); 25] = modules!["format" "model" "lanes" "scale" "l
 
 /// Renders report.html for `run`: one file, which opens without a network and without a server.
 pub fn html(run: &RunReport) -> String {
-    let json = run.json().replace('<', "\\u003c");
-    let mut page = String::with_capacity(json.len() + (128 << 10));
+    let mut page = Vec::new();
+    write_html(run, &mut page).expect("memory takes it");
+    String::from_utf8(page).expect("the page is text")
+}
+
+/// Writes the page of [`html`].
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_html(run: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let mut rest = TEMPLATE;
     // In one pass, so that inserted text is never searched for placeholders.
-    for (place, text) in [("{style}", STYLE), ("{run}", &json), ("{script}", &script())] {
+    for place in ["{style}", "{run}", "{script}"] {
         let (before, after) = rest.split_once(place).expect("the template has each place, in this order");
-        page.push_str(before);
-        page.push_str(text);
+        out.write_all(before.as_bytes())?;
+        match place {
+            "{style}" => out.write_all(STYLE.as_bytes())?,
+            "{run}" => run.write_json(&mut ScriptText { out })?,
+            _ => out.write_all(script().as_bytes())?,
+        }
         rest = after;
     }
-    page.push_str(rest);
-    page
+    out.write_all(rest.as_bytes())
+}
+
+/// Writes text within a script of a page: `<` is written by its number, so that nothing ends the
+/// script.
+struct ScriptText<'a> {
+    out: &'a mut dyn Write,
+}
+
+impl Write for ScriptText<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for (number, part) in bytes.split(|byte| *byte == b'<').enumerate() {
+            if number > 0 {
+                self.out.write_all(b"\\u003c")?;
+            }
+            self.out.write_all(part)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// All modules as one script.

@@ -2,14 +2,14 @@
 //!
 //! [`RunReport`] is run.json as a value (format page: `docs/formats/run.md`, with the schema beside
 //! it). [`html`] renders it as a self-contained page, whose code is in `web/report`. The crate has
-//! no I/O and no clock. The code that runs the workflow fills a `RunReport`:
+//! no files and no clock. The code that runs the workflow fills a `RunReport`:
 //!
 //! ```text
 //! RunReport::plan(&workflow)    every task `cancelled`, every member unwritten
 //!   -> fill tasks, data, pool, settings while or after the tasks run
 //!   -> seal()                   totals, totals by tool, critical path, sizes per task, truncation
 //!   -> link_outputs(directory)  URLs of outputs, relative to the directory of the report
-//!   -> json() / html(&run)      the two files
+//!   -> write_json() / write_html()   the two files
 //! ```
 //!
 //! Modules for the content of run.json:
@@ -27,7 +27,7 @@
 //! - `load`: how many tasks ran and waited over time
 //! - `links`: URLs of outputs
 //!
-//! For the page: `html`.
+//! For the files: `lined_json` writes run.json, `html` the page.
 #![forbid(unsafe_code)]
 
 mod by_tool;
@@ -35,6 +35,7 @@ mod causes;
 mod critical;
 mod data;
 mod html;
+mod lined_json;
 mod links;
 mod load;
 mod machine_use;
@@ -54,7 +55,7 @@ pub use by_tool::ToolTotals;
 pub use causes::TimeByCause;
 pub use critical::{CRITICAL_STEPS_MAX, CriticalPath, CriticalStep, StartCondition};
 pub use data::{DataKind, DataRef, ElementInfo, Member};
-pub use html::html;
+pub use html::{html, write_html};
 pub use load::{LOAD_SAMPLES_MAX, Load, LoadSample};
 pub use machine_use::{MachineSample, MachineUse, MeasurementScope};
 pub use pool::{PoolSample, PoolUsage};

@@ -4,10 +4,12 @@
 //! Amounts of memory and data are bytes. The vectors `tasks` and `data` are indexed by
 //! `flow::TaskId` and `flow::DataId`.
 
+use crate::lined_json::write_lined;
 use crate::{
     CriticalPath, ElementInfo, Load, MachineUse, Member, PoolUsage, Provenance, Seconds, TaskRecord, ToolTotals, Totals,
 };
 use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
 
 /// The version of the format; a reader refuses versions that it does not know.
 pub const FORMAT_VERSION: u32 = 1;
@@ -198,10 +200,17 @@ impl RunReport {
     /// run.json: compact, except that each task and each member has a line of its own, so that
     /// `grep` and `diff` work.
     pub fn json(&self) -> String {
-        let whole = serde_json::to_value(self).expect("strings, numbers and maps of strings always become JSON");
-        let serde_json::Value::Object(fields) = whole else { unreachable!("a struct becomes an object") };
-        let lines: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{}", lined(value))).collect();
-        format!("{{\n{}\n}}\n", lines.join(",\n"))
+        let mut text = Vec::new();
+        self.write_json(&mut text).expect("memory takes it");
+        String::from_utf8(text).expect("JSON is text")
+    }
+
+    /// Writes run.json.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        write_lined(self, out)
     }
 
     /// Reads run.json; the error message gives the reason if it cannot be read.
@@ -222,16 +231,5 @@ impl RunReport {
     /// The length of the whole run.
     pub fn makespan(&self) -> Seconds {
         self.totals.makespan_s
-    }
-}
-
-/// `value` on one line; a list of objects with a line for each.
-fn lined(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::Array(items) if items.iter().any(serde_json::Value::is_object) => {
-            let lines: Vec<String> = items.iter().map(ToString::to_string).collect();
-            format!("[\n{}\n]", lines.join(",\n"))
-        }
-        other => other.to_string(),
     }
 }
