@@ -308,6 +308,22 @@ def test_a_loop_without_calls_can_be_interrupted(swift: Workbench) -> None:
     assert swift.leftovers() == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'file i = input("letters.txt"); file o<"OUT/letters.txt"> = i;',
+        'file o<"OUT/letters.txt"> = c(1); app (file o) c(int i) { "echo" i @stdout=o } file i = input("letters.txt");',
+    ],
+)
+def test_an_input_is_never_overwritten_by_whatever_path(swift: Workbench, text: str) -> None:
+    (swift.root / "link").symlink_to(swift.data)
+    for way, out in (("", swift.data), ("data/", swift.root), ("link/", swift.root)):
+        done = run(swift, text.replace("OUT/", way), "--out", str(out))
+        assert done.code == 1, done.err
+        assert "is an input of the script" in done.err or "is a file that this script writes" in done.err
+        assert (swift.data / "letters.txt").read_text() == "b\na\nc\n"
+
+
 def test_a_hostile_script_cannot_write_over_itself_or_read_devices(swift: Workbench) -> None:
     swift.workflow = swift.out / "flow.swift"
     swift.out.mkdir()

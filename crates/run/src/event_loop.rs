@@ -107,11 +107,11 @@ pub struct EventLoop<'a> {
     /// Failed attempts and exports that may have failed because a host is gone.
     held: Vec<EndedAttempt>,
     held_exports: Vec<exports::ExportResult>,
-    held_reads: Vec<reads::ReadResult>,
+    held_reads: Vec<reads::MemberRead>,
     /// Failed attempts whose files are being kept.
     keeping: JoinSet<EndedAttempt>,
     exporting: JoinSet<exports::ExportResult>,
-    reading: JoinSet<reads::ReadResult>,
+    reading: JoinSet<reads::MemberRead>,
     /// Members that the source of the plan wants to read.
     reads: HashSet<DataId>,
     /// Members that no later task reads, of a plan that grows.

@@ -86,6 +86,25 @@ pub fn write(source: &mut dyn ChunkSource, target: &Path, mode: u32) -> io::Resu
     Ok(written)
 }
 
+/// Writes a text to `target`, as [`write`] does.
+///
+/// # Errors
+/// Names the target and the failed step.
+pub fn write_text(target: &Path, text: &str) -> io::Result<()> {
+    let mut text = TextSource(Bytes::copy_from_slice(text.as_bytes()));
+    write(&mut text, target, 0).map(drop)
+}
+
+/// A text as a source of bytes.
+struct TextSource(Bytes);
+
+impl ChunkSource for TextSource {
+    fn chunk(&mut self, offset: u64, _: u32) -> io::Result<Bytes> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        Ok(self.0.slice(start..))
+    }
+}
+
 /// The error's text, with advice where there is any.
 fn reason(error: &io::Error) -> String {
     match error.kind() {

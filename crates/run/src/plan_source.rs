@@ -14,6 +14,9 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
+/// Most bytes of a file that a source reads: it holds them in memory, as text.
+pub const READ_BYTES_MAX: usize = 64 << 20;
+
 /// Makes the tasks of a workflow while it runs.
 pub trait PlanSource: Debug {
     /// The next step; pending while it depends on tasks that have not ended, or on anything else

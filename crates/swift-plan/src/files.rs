@@ -3,7 +3,7 @@
 use crate::host_files;
 use flow::{DataId, Element, Source, TaskId};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use swift::{AppFile, ScriptFileId};
 
 /// The directories of a script's files.
@@ -37,10 +37,12 @@ pub struct ScriptData {
     known: HashMap<ScriptFileId, ScriptDatum>,
     /// The data of inputs, by path.
     inputs: HashMap<String, DataId>,
-    /// The files that the script writes, each once.
+    /// The files of these inputs, without links.
+    input_files: HashSet<PathBuf>,
+    /// The files that the script writes, without links, each once.
     mapped: HashSet<PathBuf>,
-    /// Files that no output may overwrite: the script and its parts.
-    reserved: Vec<PathBuf>,
+    /// Files that no output may overwrite: the script and its parts, without links.
+    reserved: HashSet<PathBuf>,
     /// Names of inputs and mapped files.
     names: HashSet<String>,
     next: u32,
@@ -59,14 +61,15 @@ pub struct NewData {
 }
 
 impl ScriptData {
-    /// No data. `reserved` are absolute paths of the script and its parts.
+    /// No data. `reserved` are paths of the script and its parts.
     pub fn new(directories: FileDirectories, reserved: impl IntoIterator<Item = PathBuf>) -> Self {
         Self {
             directories,
             known: HashMap::new(),
             inputs: HashMap::new(),
+            input_files: HashSet::new(),
             mapped: HashSet::new(),
-            reserved: reserved.into_iter().collect(),
+            reserved: reserved.into_iter().map(|path| host_files::resolved(&path)).collect(),
             names: HashSet::new(),
             next: 0,
             new: NewData::default(),
@@ -91,6 +94,38 @@ impl ScriptData {
         let path = file.path.clone().unwrap_or_default();
         let data = self.input(&path);
         ScriptDatum { data, host: Some(self.directories.data.join(path)), writer: None }
+    }
+
+    /// Checks that a path names a file that can be an input, and that the script does not write it.
+    /// No file can be mapped there from now on.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check_input(&mut self, path: &str) -> Result<(), String> {
+        host_files::check_input(&self.directories.data, path)?;
+        let file = host_files::resolved(&self.directories.data.join(path));
+        if self.mapped.contains(&file) {
+            return Err(format!("`{path}` is a file that this script writes: use the file that is mapped to it"));
+        }
+        self.input_files.insert(file);
+        Ok(())
+    }
+
+    /// The paths of the inputs that a pattern matches. Files that the script writes are left out.
+    ///
+    /// # Errors
+    /// The pattern is not valid, or matches too much.
+    pub fn matching(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        let mut found = host_files::matching_files(&self.directories.data, pattern)?;
+        found.retain(|path| {
+            let file = host_files::resolved(&self.directories.data.join(path));
+            let is_input = !self.mapped.contains(&file);
+            if is_input {
+                self.input_files.insert(file);
+            }
+            is_input
+        });
+        Ok(found)
     }
 
     /// The datum of an input.
@@ -169,14 +204,14 @@ impl ScriptData {
     /// The target of a mapped file.
     fn map(&mut self, path: &str) -> Result<PathBuf, String> {
         let target = host_files::mapped_path(&self.directories.out, path)?;
-        let is_input = |input: &String| same_file(&self.directories.data.join(input), &target);
-        if self.directories.data == self.directories.out && self.inputs.keys().any(is_input) {
+        let file = host_files::resolved(&target);
+        if self.input_files.contains(&file) {
             return Err(format!("a file is mapped to `{path}`, which is an input of the script"));
         }
-        if self.reserved.iter().any(|reserved| same_file(reserved, &target)) {
+        if self.reserved.contains(&file) {
             return Err(format!("a file is mapped to `{path}`, which is a part of the script"));
         }
-        if !self.mapped.insert(target.clone()) {
+        if !self.mapped.insert(file) {
             return Err(format!("two files are mapped to `{path}`"));
         }
         Ok(target)
@@ -200,13 +235,10 @@ impl ScriptData {
     }
 }
 
-fn same_file(one: &Path, other: &Path) -> bool {
-    one.components().eq(other.components())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn data(root: &Path) -> ScriptData {
         let directories =

@@ -3,6 +3,7 @@
 
 use base::natural;
 use globset::{GlobBuilder, GlobMatcher};
+use run::READ_BYTES_MAX;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
@@ -11,8 +12,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Most files that a pattern matches; more are probably a mistake.
 const GLOB_FILES_MAX: usize = 1_000_000;
-/// Most bytes of a file that a script reads: it holds them in memory, as text.
-const READ_BYTES_MAX: u64 = 64 << 20;
 
 /// Returns whether a path names a file that can be an input.
 ///
@@ -64,9 +63,9 @@ pub fn changed(path: &Path) -> Result<Duration, String> {
 pub fn read_text(path: &Path) -> Result<String, String> {
     let failed = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    file.take(READ_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > READ_BYTES_MAX {
+    let file = run::open_file(path).map_err(failed)?;
+    file.take(READ_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > READ_BYTES_MAX {
         return Err(format!(
             "{} has more than {} MiB, the most that a script reads",
             path.display(),
@@ -79,11 +78,19 @@ pub fn read_text(path: &Path) -> Result<String, String> {
 /// The text of a part of a script. Anything but a regular file is an error, and never waits.
 pub fn read_source(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    fs::File::open(path)?.take(READ_BYTES_MAX).read_to_string(&mut text)?;
+    // A byte more, so that a text that is too long is refused and not cut.
+    run::open_file(path)?.take(READ_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
+}
+
+/// A path without links, also if its last parts do not exist yet: two paths of one file are equal.
+pub fn resolved(path: &Path) -> PathBuf {
+    let known = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    let Some((above, known)) = known else { return path.to_owned() };
+    match path.strip_prefix(above) {
+        Ok(rest) if !rest.as_os_str().is_empty() => known.join(rest),
+        _ => known,
+    }
 }
 
 /// The content of a file as text.
@@ -112,12 +119,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), String> {
     if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(());
     }
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = directory.join(format!(".{name}.{}.part", std::process::id()));
-    let written = fs::create_dir_all(directory).and_then(|()| fs::write(&part, text));
-    let written = written.and_then(|()| fs::rename(&part, path)).inspect_err(|_| drop(fs::remove_file(&part)));
-    written.map_err(|error| format!("{} cannot be written: {error}", path.display()))
+    run::write_text(path, text).map_err(|error| error.to_string())
 }
 
 /// The path of a mapped file below the directory of outputs.

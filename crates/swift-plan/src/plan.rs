@@ -271,8 +271,8 @@ impl SwiftPlan {
     fn ask(&mut self, id: ScriptQuestionId, question: ScriptQuestion) -> Result<(), Problem> {
         let data_dir = &self.data.directories().data;
         let answer = match question {
-            ScriptQuestion::Input(path) => host_files::check_input(data_dir, &path).map(|()| ScriptAnswer::There),
-            ScriptQuestion::Glob(pattern) => host_files::matching_files(data_dir, &pattern).map(ScriptAnswer::Paths),
+            ScriptQuestion::Input(path) => self.data.check_input(&path).map(|()| ScriptAnswer::There),
+            ScriptQuestion::Glob(pattern) => self.data.matching(&pattern).map(ScriptAnswer::Paths),
             ScriptQuestion::Exists(path) => Ok(ScriptAnswer::Boolean(data_dir.join(path).exists())),
             ScriptQuestion::Write { file, text } => self.data.write_text(&file, &text).map(|()| ScriptAnswer::There),
             ScriptQuestion::Type(path) => host_files::type_of(&data_dir.join(path)).map(ScriptAnswer::Text),

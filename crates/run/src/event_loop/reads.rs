@@ -2,6 +2,7 @@
 
 use super::EventLoop;
 use crate::export::ChunkSource;
+use crate::plan_source::READ_BYTES_MAX;
 use crate::run_files::PoolAccess;
 use flow::{DataId, TaskId};
 use report::Status;
@@ -9,13 +10,11 @@ use sched::SchedulerEvent;
 use std::path::Path;
 use std::time::Instant;
 
-/// Most bytes of a member that a script reads: it holds them in memory, as text.
-const READ_BYTES_MAX: usize = 64 << 20;
 /// Bytes that are read from the pool at a time.
 const CHUNK_BYTES: u32 = 1 << 20;
 
-/// Result of a read.
-pub struct ReadResult {
+/// A read that has ended.
+pub struct MemberRead {
     pub data: DataId,
     pub ended: Instant,
     content: Result<Vec<u8>, String>,
@@ -36,11 +35,11 @@ impl EventLoop<'_> {
         let (access, place) = (files.reader(), files.place_of(data));
         self.reading.spawn(async move {
             let content = read_one(&access, &place).await;
-            ReadResult { data, ended: Instant::now(), content }
+            MemberRead { data, ended: Instant::now(), content }
         });
     }
 
-    pub(super) fn read_ended(&mut self, read: ReadResult) {
+    pub(super) fn read_ended(&mut self, read: MemberRead) {
         if read.content.is_err() {
             if self.is_doubtful_at(read.data, read.ended) {
                 return self.held_reads.push(read);

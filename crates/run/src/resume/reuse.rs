@@ -150,7 +150,7 @@ impl TaskKeys {
     ) {
         let known = self.0.len();
         self.0.resize(flow.workflow().tasks.len(), None);
-        // What was added comes last in the order.
+        // Tasks that were added come last in the order.
         for task in &flow.order()[known..] {
             self.0[task.0 as usize] = self.key(flow, *task, tools, inputs);
         }
