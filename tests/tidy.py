@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+COMMENT_COLUMNS_MAX = 100
 # Dependencies allowed within a layer; they have one direction (docs/ARCHITECTURE.md).
 SAME_LAYER = {
     ("vfs", "client"), ("client", "node"), ("run", "mount"), ("run", "pool"), ("swift-plan", "run"), ("pool", "transport"), ("bench", "pool"),
@@ -92,13 +93,15 @@ def layer_findings() -> list[str]:
 
 
 def length_findings() -> list[str]:
-    """Files and functions that are too long, and files without a first doc comment.
+    """Files and functions that are too long, comments that are too wide, and files without a first doc comment.
 
-    Tests are not counted.
+    Lines of tests are not counted.
     """
     found = []
     for path in tracked("crates/*.rs") + tracked("python/*.rs"):
         name = path.relative_to(ROOT)
+        long = [at for at, line in enumerate(path.read_text().splitlines(), 1) if is_long_comment(line)]
+        found += [f"{name}:{at}: a comment of more than {COMMENT_COLUMNS_MAX} columns" for at in long]
         if "tests" in path.parts or path.name.endswith("_test.rs"):
             continue
         lines = re.split(r"\n#\[cfg\(test\)\]", path.read_text())[0].split("\n")
@@ -108,6 +111,11 @@ def length_findings() -> list[str]:
             found.append(f"{name}: {len(lines)} lines, at most {FILE_LINES_MAX}")
         found += [f"{name}:{at}: a function of {length} lines, at most {FUNCTION_LINES_MAX}" for at, length in long_functions(lines)]
     return found
+
+
+def is_long_comment(line: str) -> bool:
+    """Returns whether a line is a comment that is too wide."""
+    return len(line) > COMMENT_COLUMNS_MAX and line.lstrip().startswith("//")
 
 
 def long_functions(lines: list[str]) -> list[tuple[int, int]]:

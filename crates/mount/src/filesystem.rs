@@ -205,8 +205,8 @@ impl FuseFs {
 /// The answer of `first`, with the lookup of its inode counted. While a forget report overlaps, the
 /// former answer is passed to `again`, which asks the pool again.
 ///
-/// That has no limit of its own: a report ends, and another one of the same inode needs a kernel that
-/// has learned of the inode and forgotten it since the round before.
+/// That has no limit of its own: a report ends, and another one of the same inode needs a kernel
+/// that has learned of the inode and forgotten it since the round before.
 async fn counted<T, F: Future<Output = Outcome<T>>>(
     kernel: Arc<KernelState>,
     first: impl Future<Output = Outcome<T>>,

@@ -73,8 +73,8 @@ pub(crate) fn send_plain(reply: FuseReply, page: &ListingPage<DirEntry>, buffer_
 }
 
 /// Sends as many entries of a piece as fit into the kernel's buffer, with attributes and cache
-/// lifetimes; names may be cached if they are `lasting`. An entry that a forget report overlaps with
-/// has no attributes, so the kernel looks it up.
+/// lifetimes; names may be cached if they are `lasting`. An entry that a forget report overlaps
+/// with has no attributes, so the kernel looks it up.
 pub(crate) fn send_full(
     reply: FuseReply,
     page: &ListingPage<(DirEntry, Option<Attributes>)>,

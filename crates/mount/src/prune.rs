@@ -256,8 +256,8 @@ mod tests {
 
     const FILE: FileId = FileId(7);
 
-    /// Advances time until nothing is due, and reports what is to be reported. Returns the number of
-    /// prunes, and the inodes reported to the node with the time of each.
+    /// Advances time until nothing is due, and reports what is to be reported. Returns the number
+    /// of prunes, and the inodes reported to the node with the time of each.
     fn all_due(schedule: &mut PruneSchedule, begin: Instant, is_known: bool) -> (usize, Vec<(Duration, FileId)>) {
         let (mut prunes, mut forgotten) = (0, Vec::new());
         while let Some(time) = schedule.next() {

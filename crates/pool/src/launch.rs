@@ -136,8 +136,8 @@ struct LaunchedProcess {
 }
 
 impl Launched {
-    /// Starts one process for each node, or for Slurm a single process that starts them all. `links`
-    /// leads to processes that the caller has started.
+    /// Starts one process for each node, or for Slurm a single process that starts them all.
+    /// `links` leads to processes that the caller has started.
     pub fn spawn(
         target: &LaunchTarget,
         command_line: &NodeCommandLine,

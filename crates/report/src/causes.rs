@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct TimeByCause {
     /// The time before the last input or task that it waited for was complete.
     pub data_s: Seconds,
-    /// The time in which it had all inputs and waited for a slot, for space, or for another attempt.
+    /// The time in which it had all inputs and waited for a slot, for space, or for another
+    /// attempt.
     pub slot_s: Seconds,
     /// The time in which its directory and inputs were prepared.
     pub moving_s: Seconds,

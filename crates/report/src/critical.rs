@@ -124,7 +124,8 @@ impl CriticalPathSearch<'_> {
         steps
     }
 
-    /// The condition that let `task` be prepared and started from `start` on, and the end that met it.
+    /// The condition that let `task` be prepared and started from `start` on, and the end that met
+    /// it.
     fn start_condition(&self, task: &TaskRecord, start: f64) -> (StartCondition, Option<AttemptEnd>) {
         let needed = self.last_dependency(task);
         let ready = needed.map_or(0.0, |(_, end)| end.time);

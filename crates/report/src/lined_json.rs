@@ -1,5 +1,5 @@
-//! JSON as run.json has it: compact, but each field of the whole and each object of a list there has
-//! a line of its own, so that `grep` and `diff` work. It is written as it is made: a report of
+//! JSON as run.json has it: compact, but each field of the whole and each object of a list there
+//! has a line of its own, so that `grep` and `diff` work. It is written as it is made: a report of
 //! 100,000 tasks takes no memory beside the tasks.
 
 use serde::Serialize;

@@ -26,8 +26,8 @@ pub struct TaskRecord {
     pub attempts: u32,
     /// The slot in which it ran, from 0: the lowest, if it had several; none if it never started.
     pub slot: Option<u32>,
-    /// The node on whose host it ran, as an index into `RunReport::nodes`; none on a single host, or
-    /// if it never started.
+    /// The node on whose host it ran, as an index into `RunReport::nodes`; none on a single host,
+    /// or if it never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The number of slots that it took.
@@ -50,8 +50,8 @@ pub struct TaskRecord {
     pub start_s: Option<Seconds>,
     /// The end of its last attempt.
     pub end_s: Option<Seconds>,
-    /// The time from the start of the run to `end_s` by cause; none on a single host, or if it never
-    /// ran. Filled by `RunReport::seal`.
+    /// The time from the start of the run to `end_s` by cause; none on a single host, or if it
+    /// never ran. Filled by `RunReport::seal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causes: Option<TimeByCause>,
     /// Attempts before the last one; empty for most tasks.

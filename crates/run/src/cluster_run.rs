@@ -195,8 +195,8 @@ impl ClusterDriver<'_> {
         }
     }
 
-    /// Runs all tasks, in further pools if one is lost. The workflow of the specification grows with
-    /// the plan.
+    /// Runs all tasks, in further pools if one is lost. The workflow of the specification grows
+    /// with the plan.
     async fn work(
         &mut self,
         mut pool: RunPool,

@@ -4,7 +4,7 @@
 //! ```text
 //!   events of the executor, ends of exports, ticks, cancel
 //!        |
-//!     EventLoop -> Scheduler::on(event) -> commands -> attempts started and stopped by the executor,
+//!     EventLoop -> Scheduler::on(event) -> commands -> executor: attempts started and stopped,
 //!                                                      data dropped, failures reported
 //! ```
 //!

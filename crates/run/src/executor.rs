@@ -1,4 +1,5 @@
-//! Executor: where the attempts of a run are executed: in this process, or on the hosts of a cluster.
+//! Executor: where the attempts of a run are executed: in this process, or on the hosts of a
+//! cluster.
 
 use crate::attempt::Environment;
 use crate::host_copies::UnusedCopies;

@@ -1,9 +1,9 @@
 //! Layer 4: Swift scripts as plans of runs.
 //!
 //! ```text
-//!  swift::Evaluator -- calls, questions --> SwiftPlan (run::PlanSource) -- tasks, reads --> event loop
-//!        ^                                    |    ^                                          |
-//!        +------- ends of calls, answers -----+    +--------- ends of tasks, contents --------+
+//!  swift::Evaluator -- calls, questions --> SwiftPlan (PlanSource) -- tasks, reads --> event loop
+//!        ^                                    |    ^                                     |
+//!        +------- ends of calls, answers -----+    +------- ends of tasks, contents -----+
 //! ```
 //!
 //! Each app function of the script is a tool, each call of it a task, and each file that it writes

@@ -1,8 +1,8 @@
 //! Fuzzing: random scripts, random words, and damaged examples of the page for users. Each is
 //! refused or runs, and nothing panics, overflows the stack or hangs.
 //!
-//! `FUZZ_SECONDS=600 cargo test -p swift --lib --release fuzz` (`make fuzz`) runs for that long, from
-//! a seed of its own. A failure prints its seed, and `FUZZ_SEED=n` starts with that one.
+//! `FUZZ_SECONDS=600 cargo test -p swift --lib --release fuzz` (`make fuzz`) runs for that long,
+//! from a seed of its own. A failure prints its seed, and `FUZZ_SEED=n` starts with that one.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use crate::docs_test::examples;

@@ -56,8 +56,8 @@ impl Cluster {
         Some(reads)
     }
 
-    /// The time in which a task that reads `reads` is prepared. Few nodes receive little a second, so
-    /// that one sees it.
+    /// The time in which a task that reads `reads` is prepared. Few nodes receive little a second,
+    /// so that one sees it.
     #[expect(clippy::cast_precision_loss, reason = "a sample is small")]
     pub fn prepared_s(&self, reads: ReadBytes) -> f64 {
         let bytes_per_second = if self.nodes.len() > 3 { 4e8 } else { 2e7 };

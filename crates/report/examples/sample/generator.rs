@@ -1,5 +1,5 @@
-//! A made-up but consistent run: a classification workflow of any size, scheduled over the four slots
-//! of a host or those of a cluster.
+//! A made-up but consistent run: a classification workflow of any size, scheduled over the four
+//! slots of a host or those of a cluster.
 //!
 //! The workflow: Partition -> n parts -> 3 learners on each -> an evaluation of each model ->
 //! Select -> a prediction of each file -> Report. Times and sizes come from a fixed sequence, so

@@ -97,8 +97,8 @@ impl AgentLink {
         }
     }
 
-    /// Passes the lines of the node's bootstrap on, between the agent and the starter of the pool at
-    /// the other end of `starter`, until the node detaches.
+    /// Passes the lines of the node's bootstrap on, between the agent and the starter of the pool
+    /// at the other end of `starter`, until the node detaches.
     pub async fn bootstrap(&mut self, starter: UnixStream) -> Result<(), Problem> {
         let (input, mut output) = starter.into_split();
         let mut lines = BufReader::new(input).lines();

@@ -2,7 +2,7 @@
 //! and no clock.
 //!
 //! ```text
-//! acquire -> Making -> complete -> Ready -> leave (evicted, dropped, outdated) -> Leaving -> remove
+//! acquire -> Making -> complete -> Ready -> leave (evicted, dropped, stale) -> Leaving -> remove
 //! ```
 //!
 //! Invariants: what an attempt uses never leaves, and all entries together take at most the bound.

@@ -1,8 +1,8 @@
-//! The trees of tools' files that travel to the hosts of a cluster, on the side of the run: one tree
-//! for all tools of one tool file.
+//! The trees of tools' files that travel to the hosts of a cluster, on the side of the run: one
+//! tree for all tools of one tool file.
 //!
 //! ```text
-//! tools -> scan (limits) -> hash -> put into the pool, bound: tools/<hash>/manifest and its contents
+//! tools -> scan (limits) -> hash -> put into the pool, bound: tools/<hash>/manifest, contents
 //! ```
 
 use super::messages::{AgentTree, TREES, content_place};

@@ -154,8 +154,8 @@ impl EventLoop<'_> {
         self.recorder.pool_lost();
     }
 
-    /// Goes on with failed attempts, exports and reads whose hosts have been heard since, or are lost by
-    /// now.
+    /// Goes on with failed attempts, exports and reads whose hosts have been heard since, or are
+    /// lost by now.
     pub(super) fn release_held(&mut self) {
         for attempt in std::mem::take(&mut self.held) {
             self.attempt_ended(attempt);

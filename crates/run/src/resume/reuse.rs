@@ -1,7 +1,7 @@
 //! Reuse: results of an earlier run stand in for tasks that would do the same.
 //!
-//! A task does the same if the key is equal: a hash over its tool (declaration, files, program), its
-//! parameters, the names of its files, and the keys of its inputs. The key of an input of the
+//! A task does the same if the key is equal: a hash over its tool (declaration, files, program),
+//! its parameters, the names of its files, and the keys of its inputs. The key of an input of the
 //! workflow is the hash of its content, that of any other datum the key of the task that writes it.
 //! So keys are known before anything runs.
 

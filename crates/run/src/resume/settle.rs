@@ -128,8 +128,8 @@ mod tests {
         CheckedWorkflow::new(workflow, None).expect("valid")
     }
 
-    /// Settles the workflow, of which `done` tasks are done and `finals` are exported, members 4 and
-    /// 5 are to be exported, and `there` exists.
+    /// Settles the workflow, of which `done` tasks are done and `finals` are exported, members 4
+    /// and 5 are to be exported, and `there` exists.
     fn settled(done: &[u32], finals: &[u32], there: &[u32]) -> Settled {
         let flow = checked();
         let place = |data: u32| (DataId(data), PathBuf::from(format!("/out/{data}")));

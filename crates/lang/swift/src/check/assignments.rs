@@ -283,8 +283,8 @@ impl Checker<'_> {
         self.push(OperationKind::Append { array, indices, value }, span, Vec::new(), operations);
     }
 
-    /// The variable of a field whose value comes in parts: `p.events[0] = 1`, `p.place.x = 2`. It is
-    /// in the frame of the struct, so that all parts find it.
+    /// The variable of a field whose value comes in parts: `p.events[0] = 1`, `p.place.x = 2`. It
+    /// is in the frame of the struct, so that all parts find it.
     fn field_part(
         &mut self,
         target: VariablePlace,

@@ -120,7 +120,8 @@ impl Checker<'_> {
                 Some(vec![self.call_pure(pure, formulas, (type_, target), span, operations)])
             }
             Implementation::Effect(effect) => {
-                // An input stays where it is: a variable that may have a path of its own gets a copy.
+                // An input stays where it is: a variable that may have a path of its own gets a
+                // copy.
                 let has_no_path = |place: &VariablePlace| self.start_at(*place) == SlotStart::File(false);
                 let takes_input = targets.first().copied().flatten().is_some_and(|place| has_no_path(&place));
                 let targets = if effect == Effect::Input && !takes_input { &[] } else { targets };

@@ -25,8 +25,8 @@ pub enum ScriptQuestion {
     Glob(String),
     /// A question for the existence of a file.
     Exists(String),
-    /// The type of a file by its path: `file`, `directory` or `link`, as Tcl names it. The answer is
-    /// a text.
+    /// The type of a file by its path: `file`, `directory` or `link`, as Tcl names it. The answer
+    /// is a text.
     Type(String),
     /// The time of the last change of a file, by its path.
     ModifiedTime(String),

@@ -263,7 +263,8 @@ impl Parser<'_> {
         Ok(AppWord::Value(if is_sign { self.unary()? } else { self.primary_word()? }))
     }
 
-    /// The remedy if what is next is no word of a command line, but of the shell or of an expression.
+    /// The remedy if what is next is no word of a command line, but of the shell or of an
+    /// expression.
     fn word_hint(&self) -> Option<&'static str> {
         match self.token() {
             SwiftToken::Mark(Mark::Less) => Some("a file for standard input is given as @stdin=f"),
