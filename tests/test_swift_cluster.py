@@ -164,13 +164,16 @@ def test_what_a_lost_host_had_is_made_again_also_for_the_script_if_another_may_m
 def test_a_script_goes_on_when_the_pool_is_lost_and_formed_anew(cluster: DaskCluster) -> None:
     gate = cluster.folder / "gate3"
     cluster.script(f"""
-        import files; import io; import string;
+        import files; import io; import location; import string;
         app (file o) make(int i) {{ "sh" "-c" "echo $0 > $1" i o }}
         app (void v) gated() {{ "sh" "-c" "while ! test -e {gate}; do sleep 0.05; done" }}
+        app (void v) late(void after) {{ "true" }}
         file f[];
         foreach i in [0:3] {{ f[i] = make(i); }}
         file kept<"kept.txt"> = make(7);
-        void done = gated();
+        location second = location(1, HARD, NODE);
+        void done = @location=second gated();
+        @location=second late(done);
         wait (done) {{ foreach g, i in f {{ file h<"h" + i> = g; printf("%i:%s\\n", i, trim(read(g))); }} }}
     """)
     process = cluster.start("--workers", "2")
@@ -186,6 +189,10 @@ def test_a_script_goes_on_when_the_pool_is_lost_and_formed_anew(cluster: DaskClu
     assert {path.name: path.read_text() for path in cluster.out.glob("h?")} == {f"h{i}": f"{i}\n" for i in range(4)}
     again = [task["tool"] for task in cluster.run_json["tasks"] if task["attempts"] > 1]
     assert again.count("make") == 4, "what was exported is not made again"
+    [gated, late] = [task for task in cluster.run_json["tasks"] if task["tool"] in {"gated", "late"}]
+    names = [cluster.run_json["nodes"][ran["node"]]["name"] for ran in (*gated["earlier"], gated, late)]
+    assert len(names) == 3, "the task that ran has run again"
+    assert len(set(names)) == 1, "the host is known under its new number"
     cluster.assert_nothing_left()
 
 

@@ -184,6 +184,31 @@ fn a_task_fails_whose_location_will_never_exist() {
 }
 
 #[test]
+fn tasks_of_a_host_that_comes_with_another_number_run_there() {
+    for policy in PolicyKind::ALL {
+        let mut cluster = Cluster::new(policy, 0);
+        let only_at = |id, at| TaskSpec { location: Some(Location { at, hard: true }), ..task(id, &[], &[]) };
+        assert_eq!(cluster.add(only_at(0, LocationTarget::Worker(WorkerId(1)))), []);
+        // Formed anew twice: workers 0 and 1, then 2 and 3, then 4 and 5.
+        for (former, worker) in [(0, 2), (1, 3), (0, 4), (2, 4), (1, 5), (3, 5)] {
+            cluster.0.replace_worker(WorkerId(former), WorkerId(worker));
+        }
+        assert_eq!(cluster.add(only_at(1, LocationTarget::Slot(WorkerId(2), SlotId(0)))), []);
+        cluster.add_worker(4);
+        cluster.add_worker(5);
+        cluster.0.replace_worker(WorkerId(4), WorkerId(6));
+        assert_eq!(cluster.add(only_at(2, LocationTarget::Worker(WorkerId(4)))), [], "it was not replaced here");
+        cluster.add_worker(6);
+        let worker_of = |id| match cluster.0.explain(TaskId(id), 0) {
+            Some(TaskExplanation::Running { worker, .. }) => Some(worker.0),
+            _ => None,
+        };
+        assert_eq!([0, 1].map(worker_of), [Some(5), Some(4)], "{policy:?}");
+        assert_eq!(worker_of(2), None, "worker 4 is busy");
+    }
+}
+
+#[test]
 fn a_task_fails_whose_location_will_never_be_large_enough() {
     let at = LocationTarget::Place(PlaceId(0));
     let mut cluster = Cluster::new(PolicyKind::Locality, 1);

@@ -17,6 +17,16 @@ pub enum LocationTarget {
     Slot(WorkerId, SlotId),
 }
 
+impl LocationTarget {
+    /// The worker that it names.
+    pub(crate) fn worker(self) -> Option<WorkerId> {
+        match self {
+            Self::Place(_) => None,
+            Self::Worker(worker) | Self::Slot(worker, _) => Some(worker),
+        }
+    }
+}
+
 /// The location at which a task should run (Swift's `@location`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {

@@ -94,6 +94,8 @@ pub struct Scheduler {
     failures: HashMap<TaskId, FailureCause>,
     /// The locations of the tasks that have one.
     targets: HashMap<TaskId, Location>,
+    /// The numbers that hosts have now, by those that tasks may know.
+    replaced: HashMap<WorkerId, WorkerId>,
     /// The data beside which tasks should run.
     beside: HashMap<TaskId, DataTarget>,
     /// The number of times that each task lost its worker.
@@ -143,6 +145,7 @@ impl Scheduler {
             stopped: None,
             failures: HashMap::new(),
             targets: HashMap::new(),
+            replaced: HashMap::new(),
             beside: HashMap::new(),
             losses: HashMap::new(),
             failing: VecDeque::new(),
@@ -326,7 +329,7 @@ impl Scheduler {
     pub(crate) fn add(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), AddError> {
         self.admit(spec)?;
         self.table.insert(spec, now_ms)?;
-        self.targets.extend(spec.location.map(|location| (spec.id, location)));
+        self.targets.extend(spec.location.map(|location| (spec.id, self.current(location))));
         self.beside.extend(spec.beside.map(|target| (spec.id, target)));
         self.counts.new += 1;
         self.space.count_task(spec.tool);

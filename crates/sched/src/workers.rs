@@ -251,6 +251,11 @@ impl Workers {
         !self.is_fixed
     }
 
+    /// Returns whether the worker was ever added.
+    pub fn is_known(&self, worker: WorkerId) -> bool {
+        self.worker(worker).is_some()
+    }
+
     /// Returns whether the worker gets tasks.
     pub fn is_active(&self, worker: WorkerId) -> bool {
         self.active_worker(worker).is_some()

@@ -57,6 +57,9 @@ impl EventLoop<'_> {
         match event {
             ExecutorEvent::Ended(outcome) => self.on_outcome(*outcome),
             ExecutorEvent::Joined { worker, place, node, capacity, name, agent, runs, inputs } => {
+                for former in self.recorder.former_workers(&name) {
+                    self.scheduler.replace_worker(former, worker);
+                }
                 self.recorder.joined(worker, name, capacity.slots, agent);
                 self.context.places.add_worker(worker, place, node);
                 for data in &inputs {

@@ -32,6 +32,37 @@ impl Scheduler {
         self.policy.on_free(worker, &self.workers);
     }
 
+    /// Sends tasks to `worker` that name `former` as their location: the same host, which has
+    /// another number since its pool was formed anew. Call it before `worker` is added. A worker
+    /// that was lost in this pool stays lost.
+    pub fn replace_worker(&mut self, former: WorkerId, worker: WorkerId) {
+        if self.workers.is_known(former) {
+            return;
+        }
+        self.replaced.values_mut().filter(|now| **now == former).for_each(|now| *now = worker);
+        self.replaced.insert(former, worker);
+        let moved = self.targets.iter().filter(|(_, location)| location.at.worker() == Some(former));
+        let moved: Vec<(TaskId, Location)> = moved.map(|(task, location)| (*task, *location)).collect();
+        for (task, location) in moved {
+            self.targets.insert(task, self.current(location));
+            if self.policy.get(task).is_some() {
+                self.policy.remove(task);
+                self.policy.add(self.queued(task, None));
+            }
+        }
+    }
+
+    /// A location with the number that its host has now.
+    pub(super) fn current(&self, location: Location) -> Location {
+        let now = |worker| self.replaced.get(&worker).copied().unwrap_or(worker);
+        let at = match location.at {
+            LocationTarget::Place(place) => LocationTarget::Place(place),
+            LocationTarget::Worker(worker) => LocationTarget::Worker(now(worker)),
+            LocationTarget::Slot(worker, slot) => LocationTarget::Slot(now(worker), slot),
+        };
+        Location { at, ..location }
+    }
+
     pub(super) fn on_drain_worker(&mut self, worker: WorkerId) {
         self.workers.drain(worker);
         self.on_worker_gone(worker);
