@@ -10,6 +10,7 @@ import hashlib
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,6 +135,9 @@ def killed_mounts(binary: Path, root: Path, flags: list[str], rounds: int) -> No
         for writer in writers:
             # The writers get errors, or SIGBUS in a mapping; the test only checks that they end.
             writer.wait(timeout=GONE_SECONDS)
+        # A writer that begins when the mount is gone writes into the directory below it.
+        for left in (path for folder in pool.dirs for path in folder.iterdir()):
+            shutil.rmtree(left)
 
 
 def start_writers(pool: pools.Pool, count: int, seed: int) -> list[subprocess.Popen[bytes]]:
