@@ -18,6 +18,7 @@ from waiting import wait_for
 PLACEMENT = "user.tidemill.placement"
 STRIPE_SIZE = "user.tidemill.stripe_size"
 LOCATE = "user.tidemill.locate"
+USAGE = "user.tidemill.usage"
 MIB = 1 << 20
 
 
@@ -61,6 +62,28 @@ def nodes(told: dict[str, object]) -> list[int]:
 def used(home: Home) -> list[int]:  # noqa: F811 - a parameter with the fixture's name
     """Bytes in use on each node."""
     return [int(str(node["used"])) for node in home.status()]
+
+
+def test_the_sum_of_a_directory_is_what_du_finds_through_mount_and_preload(pool: Home, mount: Path) -> None:
+    top = mount / "a"
+    for number in range(60):
+        folder = top / f"d{number % 9}" / "inner"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"f{number}").write_bytes(bytes(number * 1000))
+    os.link(top / "d1/inner/f1", top / "d2/again")
+    (top / "link").symlink_to("elsewhere")
+    files = {found.st_ino: found for path in top.rglob("*") if not path.is_dir() for found in [path.lstat()]}
+    sums = {
+        "files": len(files),
+        "directories": sum(path.is_dir() for path in top.rglob("*")),
+        "bytes": sum(found.st_size for found in files.values()),
+        "allocated": sum(found.st_blocks * 512 for found in files.values()),
+    }
+    assert json.loads(os.getxattr(top, USAGE)) == sums
+    shown = pool.ok("exec", "--", "python3", "-c", f"import os; print(os.getxattr('/tidemill/a', '{USAGE}').decode())")
+    assert json.loads(shown) == sums
+    with pytest.raises(OSError, match="Not a directory"):
+        os.getxattr(top / "d1/inner/f1", USAGE)
 
 
 def test_what_is_put_at_a_node_fills_that_node(pool: Home, mount: Path) -> None:

@@ -2,12 +2,12 @@
 //!
 //! Zeroing a range punches a hole and then allocates it: a reader in between sees zeros too.
 
-use crate::{Client, client::unexpected_answer, files::PLANS_MAX};
+use crate::{Client, files::PLANS_MAX};
 use placement::{Distribution, FileId, Layout, NodeId, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
-    AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, SpaceShortage, SpaceUsage, StripeAction,
-    StripeRuns,
+    AllocateAnswer, AllocateMode, Call, Command, Object, Outcome, Refusal, SeekTo, SpaceShortage, SpaceUsage,
+    StripeAction, StripeAllocation, StripeRuns,
 };
 
 /// The partition's plan for a range.
@@ -38,10 +38,7 @@ impl Client {
     /// The offset at which data or a hole begins, at `offset` or after it. Refused with `BeyondEnd`
     /// if there is none.
     pub async fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<u64> {
-        match self.query(file.partition(), Command::Seek { file, offset, to }).await? {
-            Answer::Offset(offset) => Ok(offset),
-            other => Err(unexpected_answer(&other)),
-        }
+        self.query(file.partition(), Command::seek(file, offset, to)).await
     }
 
     /// Refuses more than the capacity of the pool before anything is allocated, if all its nodes
@@ -68,19 +65,16 @@ impl Client {
 
     async fn allocate_once(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
         for _ in 0..PLANS_MAX {
-            match self.mutate(file.partition(), Command::Allocate { file, offset, length, mode }).await? {
-                Answer::Allocated { generation, stripes, layout } => {
+            match self.mutate(file.partition(), Command::allocate(file, offset, length, mode)).await? {
+                AllocateAnswer::Allocated(StripeAllocation { generation, stripes, layout }) => {
                     let plan = AllocationPlan { file, layout, range: offset..offset + length, mode, generation };
                     if self.allocate_planned(&plan, &stripes).await? {
                         return Ok(());
                     }
                 }
-                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place_file(file, policy, layout)).await?,
-                Answer::NeedsSpill { generation, layout, head } => {
-                    self.spill((file, layout), generation, &head).await?;
-                }
-                Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
-                other => return Err(unexpected_answer(&other)),
+                AllocateAnswer::NeedsPlacement(choice) => Box::pin(self.place_file(file, choice)).await?,
+                AllocateAnswer::NeedsSpill(spill) => self.spill(file, &spill).await?,
+                AllocateAnswer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
             }
         }
         Err(Refusal::Busy(Object::File(file)))
@@ -101,7 +95,7 @@ impl Client {
         }
         let Some(last) = plan.last_command(stripes) else { return Ok(true) };
         match self.mutate(plan.file.partition(), last).await {
-            Ok(_) => Ok(true),
+            Ok(()) => Ok(true),
             Err(Refusal::Stale(_)) => Ok(false),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
@@ -116,8 +110,8 @@ impl Client {
         if plan.mode == AllocateMode::PunchHole {
             return;
         }
-        let command = Command::AllocationFailed { file: plan.file, generation: plan.generation, stripe };
-        if let Err(error) = self.mutate(plan.file.partition(), command).await {
+        let failed = Command::allocation_failed(plan.file, plan.generation, stripe);
+        if let Err(error) = self.mutate(plan.file.partition(), failed).await {
             tracing::debug!(%error, "a file may hold space that was not allocated to it");
         }
     }
@@ -140,12 +134,12 @@ impl AllocationPlan {
     }
 
     /// The command that tells the partition that the stripes are done, if it needs one.
-    fn last_command(&self, stripes: &StripeRuns) -> Option<Command> {
+    fn last_command(&self, stripes: &StripeRuns) -> Option<Call<()>> {
         let (file, generation, end) = (self.file, self.generation, self.range.end);
         match self.mode {
             _ if stripes.is_empty() => None,
-            AllocateMode::PunchHole => Some(Command::PunchDone { file, generation }),
-            AllocateMode::Extend => Some(Command::PublishSize { file, generation, end }),
+            AllocateMode::PunchHole => Some(Command::punch_done(file, generation)),
+            AllocateMode::Extend => Some(Command::publish_size(file, generation, end)),
             _ => None,
         }
     }

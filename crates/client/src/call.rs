@@ -16,15 +16,15 @@ use node::{ReplyFuture, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::sync::Arc;
 use wire::{
-    Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage, StripeAction,
-    WalkAction,
+    Answer, Body, Call, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage,
+    StripeAction, WalkAction,
 };
 
 impl Client {
     /// Sends a partition a command that changes nothing. If intents hold what is asked for, those
     /// that are committed are settled first.
-    pub(crate) fn query(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
-        self.query_by_route(Route::ById, partition, command)
+    pub(crate) fn query<V>(&self, partition: PartitionId, call: Call<V>) -> impl Future<Output = Outcome<V>> {
+        self.query_by_route(Route::ById, partition, call)
     }
 
     pub(crate) async fn query_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
@@ -33,59 +33,60 @@ impl Client {
     }
 
     /// Like [`Self::query`], at the end of a path walk.
-    pub(crate) fn query_by_route(
+    pub(crate) fn query_by_route<V>(
         &self,
         route: Route<'_>,
         partition: PartitionId,
-        command: Command,
-    ) -> impl Future<Output = Outcome<Answer>> {
+        Call { command, take }: Call<V>,
+    ) -> impl Future<Output = Outcome<V>> {
         debug_assert!(!command.is_mutation(), "{command:?} needs a number");
         let (home, body) = route.body(partition, command);
         async move {
             match self.send(home, &body).await {
-                Ok(Answer::Unsettled { .. }) | Err(Refusal::LockedByIntent { .. }) => {}
-                outcome => return outcome,
+                Ok(Answer::Unsettled(..)) | Err(Refusal::LockedByIntent { .. }) => {}
+                outcome => return outcome.and_then(take),
             }
-            Box::pin(self.query_settled(partition, into_command(body))).await
+            Box::pin(self.query_settled(partition, into_command(body))).await.and_then(take)
         }
     }
 
     /// Sends a partition a command that changes something; it is done once. A command that is
     /// refused because its target is busy, or held by an intent, is retried for a while.
-    pub(crate) fn mutate(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
-        self.mutate_by_route(Route::ById, partition, command)
+    pub(crate) fn mutate<V>(&self, partition: PartitionId, call: Call<V>) -> impl Future<Output = Outcome<V>> {
+        self.mutate_by_route(Route::ById, partition, call)
     }
 
     /// Like [`Self::mutate`], at the end of a path walk.
-    pub(crate) fn mutate_by_route(
+    pub(crate) fn mutate_by_route<V>(
         &self,
         route: Route<'_>,
         partition: PartitionId,
-        command: Command,
-    ) -> impl Future<Output = Outcome<Answer>> {
+        Call { command, take }: Call<V>,
+    ) -> impl Future<Output = Outcome<V>> {
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = route.body(partition, command);
         async move {
             let refusal = match self.send_with_id(home, partition, &body).await {
                 Err(refusal @ (Refusal::Busy(_) | Refusal::LockedByIntent { .. })) => refusal,
-                outcome => return outcome,
+                outcome => return outcome.and_then(take),
             };
-            Box::pin(self.retry_mutation(home, partition, &body, refusal)).await
+            Box::pin(self.retry_mutation(home, partition, &body, refusal)).await.and_then(take)
         }
     }
 
     /// Sends the command by [`Self::mutate_by_route`] or [`Self::query_by_route`], depending on
-    /// whether it changes anything.
+    /// whether it changes anything. The answer may be that the walk stopped before its end.
     pub(crate) fn execute_by_route(
         &self,
         route: Route<'_>,
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
-        if command.is_mutation() {
-            Either::Left(self.mutate_by_route(route, partition, command))
+        let call = Call { command, take: Ok };
+        if call.command.is_mutation() {
+            Either::Left(self.mutate_by_route(route, partition, call))
         } else {
-            Either::Right(self.query_by_route(route, partition, command))
+            Either::Right(self.query_by_route(route, partition, call))
         }
     }
 
@@ -114,22 +115,23 @@ impl Client {
 
     /// Like [`Self::mutate`], without resolving conflicts with intents: `LockedByIntent` is
     /// returned to the caller.
-    pub(crate) async fn mutate_or_conflict(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+    pub(crate) async fn mutate_or_conflict<V>(&self, partition: PartitionId, call: Call<V>) -> Outcome<V> {
+        let Call { command, take } = call;
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = Route::ById.body(partition, command);
         let mut retry = RetryState::new(self.inner.retry_policy);
         loop {
             let outcome = self.send_with_id(home, partition, &body).await;
             if !matches!(outcome, Err(Refusal::Busy(_))) {
-                return outcome;
+                return take(outcome?);
             }
-            let Some(pause) = retry.pause() else { return outcome };
+            let Some(pause) = retry.pause() else { return take(outcome?) };
             sleep_until(node::now() + pause).await;
         }
     }
 
     /// Sends a change once and does not wait for its answer: for destructors, which cannot wait.
-    pub(crate) fn mutate_no_wait(&self, partition: PartitionId, command: Command) {
+    pub(crate) fn mutate_no_wait<V>(&self, partition: PartitionId, Call { command, .. }: Call<V>) {
         let Ok(state) = self.session_state() else { return };
         let Some(number) = state.sequences.next(state.id, partition) else { return };
         let Ok((_, node, epoch)) = self.inner.connection_to(partition) else { return };
@@ -383,35 +385,5 @@ fn request_object(body: &Body) -> Object {
             return Object::Pool;
         }
     };
-    match command {
-        Command::Lookup { parent, name }
-        | Command::Create { parent, name, .. }
-        | Command::OpenName { parent, name, .. }
-        | Command::GetObject { parent, name, .. }
-        | Command::PutObject { parent, name, .. }
-        | Command::DeleteObject { parent, name, .. }
-        | Command::RemoveDirectory { parent, name }
-        | Command::Unlink { parent, name } => Object::entry(*parent, name),
-        Command::Rename { from, .. } => Object::entry(from.parent, &from.name),
-        Command::Stat { file }
-        | Command::Read { file, .. }
-        | Command::GetFile { file, .. }
-        | Command::Unreserve { file }
-        | Command::Xattr { file, .. }
-        | Command::Xattrs { file }
-        | Command::SetXattr { file, .. }
-        | Command::RemoveXattr { file, .. }
-        | Command::TestLock { file, .. }
-        | Command::Lock { file, .. }
-        | Command::Allocate { file, .. }
-        | Command::Place { file, .. }
-        | Command::UnownedStripes { file, .. }
-        | Command::Placement { file }
-        | Command::Seek { file, .. }
-        | Command::Write { file, .. }
-        | Command::Open { file, .. }
-        | Command::Close { file }
-        | Command::Change { file, .. } => Object::File(*file),
-        _ => Object::Pool,
-    }
+    command.object()
 }

@@ -17,7 +17,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use wire::{Answer, Extent, HelloReply, Object, OpenFlags, Outcome, Refusal, Session};
+use wire::{Extent, HelloReply, Object, OpenFlags, Outcome, Refusal, Session};
 
 /// A client of a pool. Cheap to clone; clones share one session.
 #[derive(Clone)]
@@ -210,13 +210,6 @@ pub fn poll_now<T>(future: impl Future<Output = T>) -> Option<T> {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
-}
-
-/// The refusal for an answer of the wrong kind: the node speaks another protocol version.
-pub(crate) fn unexpected_answer(answer: &Answer) -> Refusal {
-    let shown: String = format!("{answer:?}").chars().take(80).collect();
-    let why = format!("the node gave an unexpected answer ({shown}); it may have another version");
-    Refusal::Io { object: Object::Pool, why: why.into() }
 }
 
 impl fmt::Debug for Client {

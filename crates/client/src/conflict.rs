@@ -1,12 +1,12 @@
 //! Conflicts with intents of other clients: wait a little, then have the intent decided, and settle
 //! it as decided.
 
-use crate::{Client, RetryPolicy, client::unexpected_answer};
+use crate::{Client, RetryPolicy};
 use node::sleep_until;
 use parking_lot::Mutex;
 use placement::PartitionId;
 use std::time::Duration;
-use wire::{Answer, Command, Decision, Intent, Object, Outcome, Refusal};
+use wire::{Answer, Call, Command, Decision, Intent, Object, Outcome, Refusal, UnsettledAnswer};
 
 /// The conflict with one intent at which it is decided instead of waited for: its driver counts as
 /// dead. Each pause before that is twice as long as the one before. A driver that is alive begins
@@ -69,10 +69,12 @@ impl Client {
         let mut open: Vec<Intent> = Vec::new();
         loop {
             match self.query_once(partition, command.clone()).await {
-                Ok(Answer::Unsettled { intents: held, answer }) if held.iter().all(|intent| open.contains(intent)) => {
+                Ok(Answer::Unsettled(UnsettledAnswer { intents: held, answer }))
+                    if held.iter().all(|intent| open.contains(intent)) =>
+                {
                     return into_settled(*answer, &command);
                 }
-                Ok(Answer::Unsettled { intents: held, .. }) => {
+                Ok(Answer::Unsettled(UnsettledAnswer { intents: held, .. })) => {
                     for intent in held {
                         self.probe_intent(intent, partition, &mut open).await?;
                     }
@@ -119,14 +121,15 @@ impl Client {
     /// Has an intent decided, and settles it: everywhere if it is committed, otherwise in this
     /// partition.
     pub(crate) async fn finish_intent(&self, intent: Intent, partition: PartitionId) -> Outcome<()> {
-        match into_decision(self.mutate_or_conflict(intent.coordinator, Command::Decide { intent }).await?)? {
+        match self.mutate_or_conflict(intent.coordinator, Command::decide(intent)).await? {
             Decision::Committed { others } => self.settle_everywhere(intent, others).await,
             Decision::Aborted | Decision::Open => self.settle(intent, partition, false).await,
         }
     }
 
     async fn intent_status(&self, intent: Intent) -> Outcome<Decision> {
-        into_decision(self.query_once(intent.coordinator, Command::Status { intent }).await?)
+        let Call { command, take } = Command::status(intent);
+        take(self.query_once(intent.coordinator, command).await?)
     }
 
     /// Settles a committed intent at all other partitions, then lets its coordinator forget it.
@@ -134,26 +137,14 @@ impl Client {
         for other in others {
             self.settle(intent, other, true).await?;
         }
-        self.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }).await.map(drop)
+        self.mutate_or_conflict(intent.coordinator, Command::forget_intent(intent)).await
     }
 
     pub(crate) async fn settle(&self, intent: Intent, partition: PartitionId, commit: bool) -> Outcome<()> {
-        match self.mutate_or_conflict(partition, Command::Settle { intent, commit }).await? {
-            Answer::Settled { deleted } => {
-                for deleted in deleted {
-                    self.purge(Some(deleted)).await;
-                }
-                Ok(())
-            }
-            other => Err(unexpected_answer(&other)),
+        for deleted in self.mutate_or_conflict(partition, Command::settle(intent, commit)).await? {
+            self.purge(Some(deleted)).await;
         }
-    }
-}
-
-fn into_decision(answer: Answer) -> Outcome<Decision> {
-    match answer {
-        Answer::Decided(decision) => Ok(decision),
-        other => Err(unexpected_answer(&other)),
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Writes to extent files: the partition names the extent, its node takes the bytes.
 
-use crate::{Client, client::unexpected_answer};
+use crate::Client;
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Answer, Body, Extent, ExtentAction, Outcome, Refusal, WritePlace};
+use wire::{Answer, Body, Extent, ExtentAction, ExtentWrite, Outcome, Refusal, WritePlace};
 
 impl Client {
     /// Writes to the extent of a file. `None` if the bytes have left that extent, so that the write
@@ -21,9 +21,8 @@ impl Client {
             WritePlace::At(offset) => self.send(home, &body(ExtentAction::Write { offset, data })).await,
             WritePlace::End => self.send_with_id(home, home, &body(ExtentAction::Append { data })).await,
         };
-        match put {
-            Ok(Answer::ExtentWritten { offset, length }) => Ok(Some((offset, length))),
-            Ok(other) => Err(unexpected_answer(&other)),
+        match put.and_then(Answer::extent_written) {
+            Ok(ExtentWrite { offset, length }) => Ok(Some((offset, length))),
             Err(Refusal::Stale(_)) => Ok(None),
             Err(refusal) => Err(refusal),
         }

@@ -5,7 +5,7 @@ use placement::{
     Distribution, FileId, Layout, NodeId, PartitionId, PlacementDecision, PlacementSpec, Policy, directory_partition,
     single_partition,
 };
-use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
+use wire::{Command, Name, Object, Outcome, PLACEMENT, PlacementChoice, Refusal};
 
 impl Client {
     /// The local node: in this process, otherwise in another process of this host. The first, if
@@ -26,14 +26,15 @@ impl Client {
 
     /// Places the stripes of a file: at the node that its policy gives, or in the partition chosen
     /// by a hash if the policy gives none.
-    pub(crate) async fn place_file(&self, file: FileId, policy: Policy, layout: Layout) -> Outcome<()> {
+    pub(crate) async fn place_file(&self, file: FileId, choice: PlacementChoice) -> Outcome<()> {
+        let PlacementChoice { policy, layout } = choice;
         let by_hash = match layout.distribution() {
             Distribution::Single(partition) => partition,
             Distribution::Striped => file.partition(),
         };
         let more = self.inner.stripe_bytes.into();
         let partition = self.choose_partition(policy, more, file.0).await.unwrap_or(by_hash);
-        self.mutate(file.partition(), Command::Place { file, partition }).await.map(drop)
+        self.mutate(file.partition(), Command::place(file, partition)).await
     }
 
     /// The layout of an object of this many bytes that is put under this name; and the policy that

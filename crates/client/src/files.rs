@@ -3,7 +3,6 @@
 
 use crate::{
     Client,
-    client::unexpected_answer,
     stripe_ranges::{RANGES_IN_FLIGHT_MAX, StripeRange, stripe_ranges},
 };
 use bytes::{Bytes, BytesMut};
@@ -14,8 +13,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 use wire::{
-    Answer, Attributes, Changes, Command, Content, ExtentRequest, HostFile, INLINE_BYTES_MAX, Object, OpenFlags,
-    Outcome, Refusal, StripeAction, WritePlace,
+    Attributes, ChangeAnswer, ChangedFile, Changes, Command, ExtentRequest, ExtentWrite, HostFile, INLINE_BYTES_MAX,
+    InlineSpill, Object, OpenFlags, OpenedFile, Outcome, ReadableContent, Refusal, StripeAction, StripedWrite,
+    WriteAnswer, WritePlace,
 };
 
 /// Most times that a write is planned anew because of concurrent truncations.
@@ -90,15 +90,12 @@ impl Client {
     }
 
     async fn open_with_request(&self, file: FileId, flags: OpenFlags, extent: ExtentRequest) -> Outcome<OpenedInode> {
-        match self.mutate(file.partition(), Command::Open { file, flags, extent }).await? {
-            Answer::Opened { attributes, host, truncation, shared } => {
-                if let Some(truncation) = truncation {
-                    self.finish_truncate(file, truncation).await?;
-                }
-                Ok(OpenedInode { attributes, host, shared })
-            }
-            other => Err(unexpected_answer(&other)),
+        let opened = self.mutate(file.partition(), Command::open(file, flags, extent)).await?;
+        let OpenedFile { attributes, host, truncation, shared } = opened;
+        if let Some(truncation) = truncation {
+            self.finish_truncate(file, truncation).await?;
         }
+        Ok(OpenedInode { attributes, host, shared })
     }
 
     /// The extent request for a file in a partition: made only to a node of this host, because only
@@ -123,13 +120,9 @@ impl Client {
 
     /// Ends one open.
     pub async fn close_file(&self, file: FileId) -> Outcome<()> {
-        match self.mutate(file.partition(), Command::Close { file }).await? {
-            Answer::Removed { deleted, .. } => {
-                self.purge(deleted).await;
-                Ok(())
-            }
-            other => Err(unexpected_answer(&other)),
-        }
+        let deleted = self.mutate(file.partition(), Command::close(file)).await?;
+        self.purge(deleted).await;
+        Ok(())
     }
 
     /// Frees what the last stripe of a file of this size does not need, because the file will not
@@ -142,19 +135,18 @@ impl Client {
     /// Changes attributes; a change of the size truncates or extends.
     pub async fn change_attributes(&self, file: FileId, changes: Changes) -> Outcome<Attributes> {
         for _ in 0..PLANS_MAX {
-            let outcome = self.mutate(file.partition(), Command::Change { file, changes }).await;
+            let outcome = self.mutate(file.partition(), Command::change(file, changes)).await;
             if let Err(Refusal::Split { directory, .. }) = outcome {
                 return Box::pin(self.change_split(directory, changes)).await;
             }
             match outcome? {
-                Answer::Changed { attributes, truncation } => {
+                ChangeAnswer::Changed(ChangedFile { attributes, truncation }) => {
                     if let Some(truncation) = truncation {
                         self.finish_truncate(file, truncation).await?;
                     }
                     return Ok(attributes);
                 }
-                Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
-                other => return Err(unexpected_answer(&other)),
+                ChangeAnswer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
             }
         }
         Err(Refusal::Busy(Object::File(file)))
@@ -163,26 +155,22 @@ impl Client {
     /// Reads bytes; fewer than `length` only at the file's end. The result is a view if one stripe
     /// holds them all.
     pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
-        match self.query(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(pad(bytes, length as usize)),
-            Answer::Content { length, content: Content::Striped(layout) } => {
-                self.read_stripes(file, layout, offset, length as usize).await
-            }
-            other => Err(unexpected_answer(&other)),
+        match self.query(file.partition(), Command::read(file, offset, length)).await?.readable()? {
+            (length, ReadableContent::Bytes(bytes)) => Ok(pad(bytes, length)),
+            (length, ReadableContent::Striped(layout)) => self.read_stripes(file, layout, offset, length).await,
         }
     }
 
     /// Like [`Self::read`], as one view for each stripe, in order.
     pub async fn read_views(&self, file: FileId, offset: u64, length: u32) -> Outcome<Vec<Bytes>> {
-        match self.query(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Bytes(bytes) } => Ok(vec![pad(bytes, length as usize)]),
-            Answer::Content { length, content: Content::Striped(layout) } => {
+        match self.query(file.partition(), Command::read(file, offset, length)).await?.readable()? {
+            (length, ReadableContent::Bytes(bytes)) => Ok(vec![pad(bytes, length)]),
+            (length, ReadableContent::Striped(layout)) => {
                 let mut views = Vec::new();
                 let take = |bytes: Bytes, length| views.push(pad(bytes, length));
-                Box::pin(self.read_ranges((file, layout), offset, length as usize, take)).await?;
+                Box::pin(self.read_ranges((file, layout), offset, length, take)).await?;
                 Ok(views)
             }
-            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -225,10 +213,8 @@ impl Client {
 
     async fn read_range(&self, file: FileId, layout: Layout, piece: &StripeRange) -> Outcome<Bytes> {
         let length = u32::try_from(piece.range.len()).expect("at most a stripe");
-        match self.send_stripe(file, layout, piece.stripe, StripeAction::Read { offset: piece.offset, length }).await? {
-            Answer::Bytes(bytes) => Ok(bytes),
-            other => Err(unexpected_answer(&other)),
-        }
+        let read = StripeAction::Read { offset: piece.offset, length };
+        self.send_stripe(file, layout, piece.stripe, read).await?.bytes()
     }
 
     /// Writes. Fewer bytes than given are written only if the pool is full.
@@ -255,29 +241,26 @@ impl Client {
         let length = length_of(&data, file)?;
         for _ in 0..PLANS_MAX {
             let inline = if length <= INLINE_BYTES_MAX { data.clone() } else { Bytes::new() };
-            let command = Command::Write { file, place, length, data: inline, kill_set_id };
-            match self.mutate(file.partition(), command).await? {
-                Answer::Written { offset } => return Ok((WrittenRange { offset, length, layout: None }, None)),
-                Answer::ExtentWritten { offset, length } => {
+            let write = Command::write(file, place, length, inline, kill_set_id);
+            match self.mutate(file.partition(), write).await? {
+                WriteAnswer::Written(offset) => return Ok((WrittenRange { offset, length, layout: None }, None)),
+                WriteAnswer::ExtentWritten(ExtentWrite { offset, length }) => {
                     return Ok((WrittenRange { offset, length, layout: None }, None));
                 }
-                Answer::Extent(extent) => {
+                WriteAnswer::Extent(extent) => {
                     if let Some((offset, length)) = Box::pin(self.write_extent(file, extent, place, &data)).await? {
                         return Ok((WrittenRange { offset, length, layout: None }, None));
                     }
                 }
-                Answer::NeedsPlacement { policy, layout } => Box::pin(self.place_file(file, policy, layout)).await?,
-                Answer::NeedsSpill { generation, layout, head } => {
-                    self.spill((file, layout), generation, &head).await?;
-                }
-                Answer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
-                Answer::Stripes { offset, generation, size, layout } => {
+                WriteAnswer::NeedsPlacement(choice) => Box::pin(self.place_file(file, choice)).await?,
+                WriteAnswer::NeedsSpill(spill) => self.spill(file, &spill).await?,
+                WriteAnswer::NeedsTruncate(truncation) => self.finish_truncate(file, truncation).await?,
+                WriteAnswer::Stripes(StripedWrite { offset, generation, size, layout }) => {
                     let plan = WritePlan { file, layout, offset, generation, size, append: place == WritePlace::End };
                     if let WriteOutcome::Written(length, stopped) = self.write_planned(plan, &data).await? {
                         return Ok((WrittenRange { offset, length, layout: Some(layout) }, stopped));
                     }
                 }
-                other => return Err(unexpected_answer(&other)),
             }
         }
         Err(Refusal::Busy(Object::File(file)))
@@ -285,12 +268,13 @@ impl Client {
 
     /// Copies the inline bytes of a small file to stripe 0, padded to the most that can be inline,
     /// so that all bytes that an older copy left there are overwritten.
-    pub(crate) async fn spill(&self, (file, layout): (FileId, Layout), generation: u32, head: &[u8]) -> Outcome<()> {
+    pub(crate) async fn spill(&self, file: FileId, spill: &InlineSpill) -> Outcome<()> {
+        let InlineSpill { generation, layout, ref head } = *spill;
         let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
         data[..head.len()].copy_from_slice(head);
         let action = StripeAction::Write { generation, offset: 0, ends: false, data: data.freeze() };
         match self.send_stripe(file, layout, StripeNo(0), action).await {
-            Ok(_) => self.mutate(file.partition(), Command::SpillDone { file, generation }).await.map(drop),
+            Ok(_) => self.mutate(file.partition(), Command::spill_done(file, generation)).await,
             Err(Refusal::Stale(_)) => Ok(()),
             Err(refusal) => Err(refusal),
         }
@@ -375,8 +359,8 @@ impl Client {
         if end <= plan.size {
             return Ok(done);
         }
-        match self.mutate(file.partition(), Command::PublishSize { file, generation, end }).await {
-            Ok(_) => Ok(done),
+        match self.mutate(file.partition(), Command::publish_size(file, generation, end)).await {
+            Ok(()) => Ok(done),
             Err(Refusal::Stale(_)) => Ok(WriteOutcome::Stale),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
@@ -411,8 +395,7 @@ impl Drop for AppendReservation<'_> {
         if self.start < self.end {
             let (file, generation) = (self.file, self.generation);
             let length = u32::try_from(self.end - self.start).expect("at most the length of a write");
-            let command = Command::Abandon { file, generation, offset: self.start, length };
-            self.client.mutate_no_wait(file.partition(), command);
+            self.client.mutate_no_wait(file.partition(), Command::abandon(file, generation, self.start, length));
         }
     }
 }

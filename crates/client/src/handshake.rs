@@ -3,10 +3,10 @@
 //! All answers must be of one pool. A node that does not answer now is skipped: requests to it fail
 //! until it answers, all others are served.
 
-use crate::{Client, Connection, Nodes, RetryPolicy, call::call_until_answered, client::unexpected_answer};
+use crate::{Client, Connection, Nodes, RetryPolicy, call::call_until_answered};
 use placement::{Epoch, NodeId, PartitionId};
 use std::sync::Arc;
-use wire::{Answer, Body, HelloReply, Object, Outcome, Refusal, Request, Session};
+use wire::{Body, HelloReply, Object, Outcome, Refusal, Request, Session};
 
 /// The nodes' answers to a hello.
 pub struct HandshakeResult {
@@ -72,10 +72,7 @@ pub async fn send_hello(
     session: Session,
     retry_policy: RetryPolicy,
 ) -> Outcome<HelloReply> {
-    match call_until_answered(connection, retry_policy, || hello_request(session), |_| {}).await? {
-        Answer::Hello(reply) => Ok(reply),
-        other => Err(unexpected_answer(&other)),
-    }
+    call_until_answered(connection, retry_policy, || hello_request(session), |_| {}).await?.hello()
 }
 
 fn hello_request(session: Session) -> Request {

@@ -5,14 +5,10 @@
 //! done and the refusal is `Stale`; the caller looks again and makes another plan. Intents cannot
 //! deadlock: one that conflicts with an older intent releases what it has prepared before it waits.
 
-use crate::{
-    Client,
-    client::{poll_now, unexpected_answer},
-    conflict::ConflictBackoff,
-};
+use crate::{Client, client::poll_now, conflict::ConflictBackoff};
 use placement::{FileId, PartitionId};
 use std::future::Future;
-use wire::{Answer, Command, Decision, Intent, Object, Outcome, Part, Refusal};
+use wire::{Command, Decision, Intent, Object, Outcome, Part, Refusal};
 
 /// Most times that a change is planned anew because the tree has changed since it was read.
 pub const PLANS_MAX: u32 = 256;
@@ -99,16 +95,16 @@ impl TransactionDriver<'_> {
     /// Checks and prepares parts at a partition; returns the ids of the inodes that they make.
     pub async fn prepare(&mut self, partition: PartitionId, parts: Vec<Part>) -> Outcome<Vec<FileId>> {
         loop {
-            let command = Command::Prepare { intent: self.intent, parts: parts.clone() };
-            match self.bound.mutate_or_conflict(partition, command).await {
-                Ok(Answer::Prepared { created: made }) => {
+            let prepare = Command::prepare(self.intent, parts.clone());
+            match self.bound.mutate_or_conflict(partition, prepare).await {
+                Ok(made) => {
                     if !self.prepared.contains(&partition) {
                         self.prepared.push(partition);
                     }
                     return Ok(made);
                 }
                 Err(Refusal::LockedByIntent { intent }) => self.yield_to(intent, partition).await?,
-                outcome => return Err(self.handle_refusal(outcome).await),
+                Err(refusal) => return Err(self.handle_refusal(refusal).await),
             }
         }
     }
@@ -132,9 +128,9 @@ impl TransactionDriver<'_> {
         let (intent, coordinator) = (self.intent, self.intent.coordinator);
         let others: Vec<PartitionId> = self.prepared.iter().copied().filter(|other| *other != coordinator).collect();
         loop {
-            let command = Command::Commit { intent, parts: parts.clone(), others: others.clone() };
-            match self.bound.mutate_or_conflict(coordinator, command).await {
-                Ok(Answer::Settled { deleted }) => {
+            let commit = Command::commit(intent, parts.clone(), others.clone());
+            match self.bound.mutate_or_conflict(coordinator, commit).await {
+                Ok(deleted) => {
                     self.open = false;
                     for deleted in deleted {
                         self.client.purge(Some(deleted)).await;
@@ -142,7 +138,7 @@ impl TransactionDriver<'_> {
                     break;
                 }
                 Err(Refusal::LockedByIntent { intent }) => self.yield_to(intent, coordinator).await?,
-                outcome => return Err(self.handle_refusal(outcome).await),
+                Err(refusal) => return Err(self.handle_refusal(refusal).await),
             }
         }
         if !others.is_empty()
@@ -165,11 +161,7 @@ impl TransactionDriver<'_> {
     }
 
     /// Handles the refusal of a part: nothing of the intent is done.
-    async fn handle_refusal(&mut self, outcome: Outcome<Answer>) -> Refusal {
-        let refusal = match outcome {
-            Ok(answer) => unexpected_answer(&answer),
-            Err(refusal) => refusal,
-        };
+    async fn handle_refusal(&mut self, refusal: Refusal) -> Refusal {
         if matches!(refusal, Refusal::Unavailable { .. } | Refusal::OutcomeUnknown(_)) {
             // The intent may be committed. Clients that conflict with it find out.
             self.open = false;
@@ -192,7 +184,7 @@ impl TransactionDriver<'_> {
                 tracing::warn!(%error, "an aborted transaction still holds its locks: the next client that conflicts with it ends it");
             }
         }
-        if let Err(error) = client.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }).await {
+        if let Err(error) = client.mutate_or_conflict(intent.coordinator, Command::forget_intent(intent)).await {
             tracing::debug!(%error, "a coordinator keeps the record of an aborted transaction for longer");
         }
     }
@@ -204,10 +196,10 @@ impl Drop for TransactionDriver<'_> {
             return;
         }
         let (intent, client) = (self.intent, self.client);
-        let decide = client.mutate_or_conflict(intent.coordinator, Command::Decide { intent });
+        let decide = client.mutate_or_conflict(intent.coordinator, Command::decide(intent));
         let (others, commit) = match poll_now(decide) {
-            Some(Ok(Answer::Decided(Decision::Aborted))) => (std::mem::take(&mut self.prepared), false),
-            Some(Ok(Answer::Decided(Decision::Committed { others }))) => (others, true),
+            Some(Ok(Decision::Aborted)) => (std::mem::take(&mut self.prepared), false),
+            Some(Ok(Decision::Committed { others })) => (others, true),
             _ => return,
         };
         for other in others {
@@ -215,6 +207,6 @@ impl Drop for TransactionDriver<'_> {
                 return;
             }
         }
-        let _ = poll_now(client.mutate_or_conflict(intent.coordinator, Command::ForgetIntent { intent }));
+        let _ = poll_now(client.mutate_or_conflict(intent.coordinator, Command::forget_intent(intent)));
     }
 }

@@ -1,9 +1,9 @@
 //! Locations of bytes: computed from the attributes, the layout and the map.
 
-use crate::{Client, client::unexpected_answer};
-use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeNo, single_partition};
+use crate::Client;
+use placement::{FileId, NodeId, PlacementSpec, Policy, StripeNo, single_partition};
 use std::{fmt::Write, ops::Range};
-use wire::{Answer, Command, Kind, Name, Object, Outcome, Refusal, StripeRuns};
+use wire::{BytePlacement, Command, Kind, Name, Object, Outcome, Refusal};
 
 /// The location of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +68,6 @@ impl ExpectedLocation {
 /// stripes of a file, but a range may plan them.
 const LOCATED_STRIPES_MAX: usize = 1 << 24;
 
-/// The partition's knowledge of where a file's bytes are.
-struct Placement {
-    placing: PlacementSpec,
-    layout: Layout,
-    stripes: StripeRuns,
-}
-
 impl Client {
     /// The location of a file now: two messages, the rest is computed. A bound file is at the node
     /// that reads it. Stripes that were never written are nowhere.
@@ -87,7 +80,7 @@ impl Client {
             return Ok(located);
         }
         let extent = attributes.extent.map(|extent| extent.node);
-        let Placement { layout, stripes, .. } = self.placement(file).await?;
+        let BytePlacement { layout, stripes, .. } = self.placement(file).await?;
         if extent.is_some() || stripes.is_empty() {
             located.bytes.push((0..attributes.size, extent.unwrap_or(inode)));
             return Ok(located);
@@ -130,11 +123,8 @@ impl Client {
         Ok(self.placement(directory).await?.placing)
     }
 
-    async fn placement(&self, file: FileId) -> Outcome<Placement> {
-        match self.query(file.partition(), Command::Placement { file }).await? {
-            Answer::Placement { placing, layout, stripes, .. } => Ok(Placement { placing, layout, stripes }),
-            other => Err(unexpected_answer(&other)),
-        }
+    async fn placement(&self, file: FileId) -> Outcome<BytePlacement> {
+        self.query(file.partition(), Command::placement(file)).await
     }
 
     /// The value of `user.tidemill.locate`.

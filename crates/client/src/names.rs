@@ -2,15 +2,14 @@
 
 use crate::{
     Client,
-    client::unexpected_answer,
     conflict::ConflictBackoff,
     files::OpenedInode,
     intent::{PLANS_MAX, TransactionPlan},
 };
-use placement::{FileId, PartitionId, PlacementSpec};
+use placement::{FileId, PlacementSpec};
 use wire::{
-    Answer, Attributes, Body, Command, Credentials, DirEntry, ExtentRequest, Kind, LIST_ENTRIES_MAX, Mode, Name,
-    NewInode, NewKind, Object, Outcome, Owner, Part, Refusal, Target, Timestamp,
+    Attributes, Body, Command, Credentials, DirEntry, ExtentRequest, FoundEntry, Kind, LIST_ENTRIES_MAX, Mode, Name,
+    NewInode, NewKind, Object, OpenedFile, Outcome, Owner, Part, Refusal, RemovalAnswer, Target, Timestamp, WalkEnd,
 };
 
 impl Client {
@@ -51,19 +50,16 @@ impl Client {
         credentials: Option<&Credentials>,
     ) -> Outcome<(FileId, u32)> {
         let (partition, components, credentials) = (top.partition(), names.to_vec(), credentials.cloned());
-        match self.send(partition, &Body::Walk { start: top, components, credentials, action: None }).await? {
-            Answer::Walked { reached, remaining: left } => Ok((reached, left)),
-            other => Err(unexpected_answer(&other)),
-        }
+        let walk = Body::Walk { start: top, components, credentials, action: None };
+        let WalkEnd { reached, remaining } = self.send(partition, &walk).await?.walked()?;
+        Ok((reached, remaining))
     }
 
     /// Looks up an entry; returns its inode, with attributes if they are in the same partition.
     pub(crate) async fn find(&self, parent: FileId, name: &Name) -> Outcome<(FileId, Kind, Option<Attributes>)> {
-        let attempt = |slot: FileId| self.query(slot.partition(), Command::Lookup { parent: slot, name: name.clone() });
-        match self.run_in_slot(parent, name, attempt).await? {
-            Answer::Found { file, kind, attributes } => Ok((file, kind, attributes)),
-            other => Err(unexpected_answer(&other)),
-        }
+        let attempt = |slot: FileId| self.query(slot.partition(), Command::lookup(slot, name.clone()));
+        let FoundEntry { file, kind, attributes } = self.run_in_slot(parent, name, attempt).await?;
+        Ok((file, kind, attributes))
     }
 
     /// The attributes of a file: one message, unless it is a directory that is split.
@@ -71,7 +67,7 @@ impl Client {
         if self.is_known_as_split(file) {
             return Box::pin(self.stat_fragments(file)).await;
         }
-        match self.query_attributes(file.partition(), Command::Stat { file }).await {
+        match self.query(file.partition(), Command::stat(file)).await {
             Err(Refusal::Split { directory, .. }) => Box::pin(self.stat_fragments(directory)).await,
             outcome => outcome,
         }
@@ -80,18 +76,11 @@ impl Client {
     /// The owner of a directory, from the fragment `slot`: for a split directory, `stat` would ask
     /// all fragments.
     pub(crate) async fn directory_owner(&self, directory: FileId, slot: FileId) -> Outcome<Owner> {
-        let attributes = match self.query_attributes(slot.partition(), Command::Stat { file: slot }).await {
+        let attributes = match self.query(slot.partition(), Command::stat(slot)).await {
             Err(Refusal::Split { .. }) => self.stat(directory).await?,
             outcome => outcome?,
         };
         Ok(attributes.owner)
-    }
-
-    async fn query_attributes(&self, partition: PartitionId, command: Command) -> Outcome<Attributes> {
-        match self.query(partition, command).await? {
-            Answer::Attributes(attributes) => Ok(attributes),
-            other => Err(unexpected_answer(&other)),
-        }
     }
 
     /// Entries after the cookie `after` (0: from the start), at most `max`; none at the end.
@@ -99,11 +88,9 @@ impl Client {
         let max = u32::try_from(max).unwrap_or(LIST_ENTRIES_MAX);
         let mut fragments = self.fragments_of(directory);
         if fragments.is_empty() {
-            match self.query(directory.partition(), Command::List { directory, after, max }).await {
-                Ok(Answer::Entries(entries)) => return Ok(entries),
-                Ok(other) => return Err(unexpected_answer(&other)),
+            match self.query(directory.partition(), Command::list(directory, after, max)).await {
                 Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
-                Err(refusal) => return Err(refusal),
+                outcome => return outcome,
             }
             fragments = self.fragments_of(directory);
         }
@@ -112,18 +99,12 @@ impl Client {
 
     /// The target of a symbolic link.
     pub async fn read_link(&self, file: FileId) -> Outcome<Vec<u8>> {
-        match self.query(file.partition(), Command::ReadLink { file }).await? {
-            Answer::Target(target) => Ok(target.into()),
-            other => Err(unexpected_answer(&other)),
-        }
+        self.query(file.partition(), Command::read_link(file)).await.map(Vec::from)
     }
 
     /// The parent of a directory.
     pub async fn parent(&self, directory: FileId) -> Outcome<FileId> {
-        match self.query(directory.partition(), Command::Parent { directory }).await? {
-            Answer::Parent(parent) => Ok(parent),
-            other => Err(unexpected_answer(&other)),
-        }
+        self.query(directory.partition(), Command::parent(directory)).await
     }
 
     /// Makes an inode in the partition of its entry, and opens it if `open`. One message. For a
@@ -140,12 +121,10 @@ impl Client {
             let (name, inode) = (name.clone(), inode.clone());
             let extent =
                 if extent == ExtentRequest::Any { self.extent_request(slot.partition()) } else { ExtentRequest::None };
-            self.mutate(slot.partition(), Command::Create { parent: slot, name, inode, open, extent })
+            self.mutate(slot.partition(), Command::create(slot, name, inode, open, extent))
         };
-        match self.run_in_slot(parent, name, attempt).await? {
-            Answer::Opened { attributes, host, shared, .. } => Ok(OpenedInode { attributes, host, shared }),
-            other => Err(unexpected_answer(&other)),
-        }
+        let OpenedFile { attributes, host, shared, .. } = self.run_in_slot(parent, name, attempt).await?;
+        Ok(OpenedInode { attributes, host, shared })
     }
 
     /// Makes a directory, in the partition given by a hash of its parent and name: one message if
@@ -169,11 +148,7 @@ impl Client {
         if self.directory_home(PlacementSpec::default(), parent, name) == slot.partition() {
             return Ok(self.create(parent, name, inode, false, ExtentRequest::None).await?.attributes);
         }
-        let inherited =
-            match self.query(slot.partition(), Command::CheckName { parent: slot, name: name.clone() }).await? {
-                Answer::Inherited(inherited) => inherited,
-                other => return Err(unexpected_answer(&other)),
-            };
+        let inherited = self.query(slot.partition(), Command::check_name(slot, name.clone())).await?;
         let home = self.directory_home(inherited.placing, parent, name);
         if home == slot.partition() {
             return Ok(self.create(parent, name, inode, false, ExtentRequest::None).await?.attributes);
@@ -181,7 +156,7 @@ impl Client {
         let (mode, owner) = (inode.mode, inode.owner);
         let mut driver = self.begin_transaction(slot.partition(), conflicts);
         let made = driver.prepare(home, vec![Part::CreateDirectory { parent, inode, inherited }]).await?;
-        let file = *made.first().ok_or_else(|| unexpected_answer(&Answer::Prepared { created: Vec::new() }))?;
+        let file = *made.first().ok_or_else(|| Refusal::invalid(Object::Pool, "a node made no directory of a part"))?;
         let becomes = Some((file, Kind::Directory));
         driver.commit(vec![Part::Entry { directory: slot, name: name.clone(), before: None, after: becomes }]).await?;
         // The directory may be removed by now; making it has succeeded all the same.
@@ -203,11 +178,7 @@ impl Client {
     ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
         if file.partition() == slot.partition() {
-            let command = Command::Link { file, parent: slot, name: name.clone() };
-            return match self.mutate(slot.partition(), command).await? {
-                Answer::Attributes(attributes) => Ok(attributes),
-                other => Err(unexpected_answer(&other)),
-            };
+            return self.mutate(slot.partition(), Command::link(file, slot, name.clone())).await;
         }
         let known = self.stat(file).await?;
         let mut plan = TransactionPlan::new(slot.partition());
@@ -221,15 +192,13 @@ impl Client {
     /// Removes the entry of anything but a directory. One message, unless stripes or an inode of
     /// another partition are to be removed.
     pub async fn unlink(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        let attempt =
-            |slot: FileId| self.mutate(slot.partition(), Command::Unlink { parent: slot, name: name.clone() });
+        let attempt = |slot: FileId| self.mutate(slot.partition(), Command::unlink(slot, name.clone()));
         match self.run_in_slot(parent, name, attempt).await? {
-            Answer::Removed { deleted } => {
+            RemovalAnswer::Removed(deleted) => {
                 self.purge(deleted).await;
                 Ok(())
             }
-            Answer::NeedsTransaction => Box::pin(self.unlink_across_partitions(parent, name)).await,
-            other => Err(unexpected_answer(&other)),
+            RemovalAnswer::NeedsTransaction => Box::pin(self.unlink_across_partitions(parent, name)).await,
         }
     }
 
@@ -252,12 +221,10 @@ impl Client {
 
     /// Removes an empty directory: one message if its inode is in the partition of its entry.
     pub async fn remove_directory(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        let attempt =
-            |slot: FileId| self.mutate(slot.partition(), Command::RemoveDirectory { parent: slot, name: name.clone() });
+        let attempt = |slot: FileId| self.mutate(slot.partition(), Command::remove_directory(slot, name.clone()));
         match self.run_in_slot(parent, name, attempt).await? {
-            Answer::Removed { .. } => Ok(()),
-            Answer::NeedsTransaction => Box::pin(self.remove_directory_across_partitions(parent, name)).await,
-            other => Err(unexpected_answer(&other)),
+            RemovalAnswer::Removed(_) => Ok(()),
+            RemovalAnswer::NeedsTransaction => Box::pin(self.remove_directory_across_partitions(parent, name)).await,
         }
     }
 

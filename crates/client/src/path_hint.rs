@@ -5,9 +5,12 @@
 //! lead there. So one message does the walk and the command, and no client has to be notified when
 //! a directory moves.
 
-use crate::{Client, OpenedInode, call::Route, client::unexpected_answer};
+use crate::{Client, OpenedInode, call::Route};
 use placement::{FileId, PartitionId};
-use wire::{Answer, Attributes, Command, Credentials, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Refusal};
+use wire::{
+    Answer, Attributes, Call, Command, Credentials, FoundEntry, Name, NewInode, NewKind, Object, OpenFlags,
+    OpenNameAnswer, OpenedFile, Outcome, Refusal, RemovalAnswer,
+};
 
 /// A path down from a directory, with the directory that it led to the last time.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +30,13 @@ impl Client {
     /// The attributes of an entry. `None`, without any statement about the entry, if the path no
     /// longer leads there.
     pub async fn lookup_at_hint(&self, hint: PathHint<'_>, name: &Name) -> Outcome<Option<Attributes>> {
-        let command = |parent| Command::Lookup { parent, name: name.clone() };
-        match self.execute_at_hint(hint, name, command).await? {
-            Some(Answer::Found { attributes: Some(attributes), .. }) => Ok(Some(attributes)),
-            Some(Answer::Found { file, .. }) => {
+        let lookup = |parent| Command::lookup(parent, name.clone());
+        match self.execute_at_hint(hint, name, lookup).await? {
+            Some(FoundEntry { attributes: Some(attributes), .. }) => Ok(Some(attributes)),
+            Some(FoundEntry { file, .. }) => {
                 let found = Box::pin(self.lookup_remote_inode(hint.directory, name, file)).await;
                 found.map(Some)
             }
-            Some(other) => Err(unexpected_answer(&other)),
             None => Ok(None),
         }
     }
@@ -47,11 +49,13 @@ impl Client {
         inode: NewInode,
     ) -> Outcome<Option<OpenedInode>> {
         debug_assert!(inode.kind == NewKind::File, "only files are opened where they are made");
-        let command = |parent: FileId| {
-            let (name, inode, extent) = (name.clone(), inode.clone(), self.extent_request(parent.partition()));
-            Command::Create { parent, name, inode, open: true, extent }
+        let create = |parent: FileId| {
+            Command::create(parent, name.clone(), inode.clone(), true, self.extent_request(parent.partition()))
         };
-        self.finish_open(self.execute_at_hint(hint, name, command).await?).await
+        match self.execute_at_hint(hint, name, create).await? {
+            Some(opened) => self.finish_open(opened).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Opens a file for a program with a descriptor of its own. `None` if the path no longer leads
@@ -63,57 +67,58 @@ impl Client {
         name: &Name,
         flags: OpenFlags,
     ) -> Outcome<Option<OpenedInode>> {
-        let command = |parent: FileId| {
-            let extent = self.extent_request(parent.partition());
-            Command::OpenName { parent, name: name.clone(), flags, extent }
-        };
-        self.finish_open(self.execute_at_hint(hint, name, command).await?).await
+        let open =
+            |parent: FileId| Command::open_name(parent, name.clone(), flags, self.extent_request(parent.partition()));
+        match self.execute_at_hint(hint, name, open).await? {
+            Some(OpenNameAnswer::Opened(opened)) => self.finish_open(opened).await.map(Some),
+            // The node has answered with a lookup instead of an open.
+            Some(OpenNameAnswer::Found(_) | OpenNameAnswer::Unsettled(_) | OpenNameAnswer::NoEntry) | None => Ok(None),
+        }
     }
 
     /// Removes the entry of anything but a directory. False, with nothing done, if the path no
     /// longer leads there.
     pub async fn unlink_at_hint(&self, hint: PathHint<'_>, name: &Name) -> Outcome<bool> {
-        let command = |parent| Command::Unlink { parent, name: name.clone() };
-        match self.execute_at_hint(hint, name, command).await? {
-            Some(Answer::Removed { deleted }) => self.purge(deleted).await,
-            Some(Answer::NeedsTransaction) => Box::pin(self.unlink_across_partitions(hint.directory, name)).await?,
-            Some(other) => return Err(unexpected_answer(&other)),
+        let unlink = |parent| Command::unlink(parent, name.clone());
+        match self.execute_at_hint(hint, name, unlink).await? {
+            Some(RemovalAnswer::Removed(deleted)) => self.purge(deleted).await,
+            Some(RemovalAnswer::NeedsTransaction) => {
+                Box::pin(self.unlink_across_partitions(hint.directory, name)).await?;
+            }
             None => return Ok(false),
         }
         Ok(true)
     }
 
-    async fn finish_open(&self, answer: Option<Answer>) -> Outcome<Option<OpenedInode>> {
-        match answer {
-            Some(Answer::Opened { attributes, host, truncation, shared }) => {
-                if let Some(truncation) = truncation {
-                    Box::pin(self.finish_truncate(attributes.file, truncation)).await?;
-                }
-                Ok(Some(OpenedInode { attributes, host, shared }))
-            }
-            // The node has answered with a lookup instead of an open.
-            Some(Answer::Found { .. } | Answer::Unsettled { .. } | Answer::NoEntry) | None => Ok(None),
-            Some(other) => Err(unexpected_answer(&other)),
+    async fn finish_open(&self, opened: OpenedFile) -> Outcome<OpenedInode> {
+        let OpenedFile { attributes, host, truncation, shared } = opened;
+        if let Some(truncation) = truncation {
+            Box::pin(self.finish_truncate(attributes.file, truncation)).await?;
         }
+        Ok(OpenedInode { attributes, host, shared })
     }
 
     /// Executes a command about an entry at the end of a path. `None` if the path leads elsewhere
     /// by now, or may.
-    async fn execute_at_hint(
+    async fn execute_at_hint<V>(
         &self,
         hint: PathHint<'_>,
         name: &Name,
-        command: impl Fn(FileId) -> Command,
-    ) -> Outcome<Option<Answer>> {
+        call: impl Fn(FileId) -> Call<V>,
+    ) -> Outcome<Option<V>> {
         let attempt = |slot: FileId| {
-            let (route, command, partition) = (self.route(hint, slot.partition()), command(slot), slot.partition());
+            let (route, call, partition) = (self.route(hint, slot.partition()), call(slot), slot.partition());
+            let Call { command, take } = call;
             async move {
                 let Some(route) = route else { return Ok(None) };
-                self.execute_by_route(route, partition, command).await.map(Some)
+                match self.execute_by_route(route, partition, command).await? {
+                    Answer::Walked(_) => Ok(None),
+                    answer => take(answer).map(Some),
+                }
             }
         };
         match self.run_in_slot(hint.directory, name, attempt).await {
-            Ok(Some(Answer::Walked { .. })) | Err(Refusal::NotDirectory(_)) => Ok(None),
+            Err(Refusal::NotDirectory(_)) => Ok(None),
             // An error about the last name is the answer. One about a name before it means that the
             // path leads elsewhere.
             Err(Refusal::NotFound(object)) if object != Object::entry(self.slot(hint.directory, name), name) => {

@@ -1,7 +1,7 @@
 //! Opens of programs of this host with descriptors of their own: getting the descriptors, and
 //! probing their opens.
 
-use crate::{Client, Connection, OpenedInode, ProgramFdFuture, call::call_until_answered, client::unexpected_answer};
+use crate::{Client, Connection, OpenedInode, ProgramFdFuture, call::call_until_answered};
 use node::ReplyFuture;
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
@@ -147,19 +147,18 @@ impl Client {
     /// Probes the open with this lease after a copy of its descriptor was closed, and closes the
     /// file if that was the last one. True if the open is still alive.
     pub async fn probe_lease(&self, lease: OpenLeaseId) -> Outcome<bool> {
-        match self.query_node(lease.origin().0, Body::ProbeLease { lease }).await? {
-            Answer::LeaseStatus(LeaseStatus::Open) => Ok(true),
-            Answer::LeaseStatus(LeaseStatus::Ended { deleted }) => {
+        match self.query_node(lease.origin().0, Body::ProbeLease { lease }).await?.lease_status()? {
+            LeaseStatus::Open => Ok(true),
+            LeaseStatus::Ended { deleted } => {
                 self.purge(deleted).await;
                 Ok(false)
             }
-            Answer::LeaseStatus(LeaseStatus::EndedRemote { file, session }) => {
+            LeaseStatus::EndedRemote { file, session } => {
                 if session == self.session() {
                     self.close_file(file).await?;
                 }
                 Ok(false)
             }
-            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -183,14 +182,10 @@ impl Client {
     pub async fn find_leases(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<OpenLease>> {
         let (mut found, mut after) = (Vec::new(), OpenLeaseId(0));
         loop {
-            match self.query_node(node, Body::FindLeases { device, inode, after }).await? {
-                Answer::OpenLeases(more) if more.is_empty() => return Ok(found),
-                Answer::OpenLeases(more) => {
-                    after = more.last().map_or(after, |found| found.id);
-                    found.extend(more);
-                }
-                other => return Err(unexpected_answer(&other)),
-            }
+            let more = self.query_node(node, Body::FindLeases { device, inode, after }).await?.open_leases()?;
+            let Some(last) = more.last() else { return Ok(found) };
+            after = last.id;
+            found.extend(more);
         }
     }
 

@@ -1,11 +1,11 @@
 //! Finishing: truncating and removing stripes, and recovery of what a dead client left.
 
-use crate::{Client, client::unexpected_answer};
+use crate::Client;
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::poll_fn, mem, task::Poll};
 use wire::{
-    Answer, Command, Outcome, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, Refusal, Session, StripeAction,
-    StripeRuns, UnfinishedWork,
+    Command, Outcome, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, Refusal, Session, StripeAction, StripeRuns,
+    UnfinishedWork,
 };
 
 /// Stripes that are handled before the task yields.
@@ -21,12 +21,8 @@ impl Client {
         while ranges.peek().is_some() {
             let mut some = StripeRuns::new();
             ranges.by_ref().take(RUNS_AT_ONCE).for_each(|range| some.insert(range.start, range.end));
-            match self.query(file.partition(), Command::UnownedStripes { file, stripes: some }).await? {
-                Answer::UnownedStripes(found) => {
-                    found.ranges().for_each(|range| unplanned.insert(range.start, range.end));
-                }
-                other => return Err(unexpected_answer(&other)),
-            }
+            let found = self.query(file.partition(), Command::unowned_stripes(file, some)).await?;
+            found.ranges().for_each(|range| unplanned.insert(range.start, range.end));
         }
         Ok(unplanned)
     }
@@ -47,8 +43,7 @@ impl Client {
             yield_between(stripe).await;
             self.send_stripe(deleted.file, deleted.layout, StripeNo(stripe), StripeAction::Remove).await?;
         }
-        self.mutate_or_conflict(deleted.file.partition(), Command::PurgeDone { file: deleted.file }).await?;
-        Ok(())
+        self.mutate_or_conflict(deleted.file.partition(), Command::purge_done(deleted.file)).await
     }
 
     /// Removes stripes that were written or truncated while another client removed their file, and
@@ -76,12 +71,11 @@ impl Client {
                 Err(refusal) => return Err(refusal),
             }
         }
-        let done =
-            self.mutate(file.partition(), Command::TruncateDone { file, generation: truncation.generation }).await;
+        let done = self.mutate(file.partition(), Command::truncate_done(file, truncation.generation)).await;
         if matches!(done, Err(Refusal::NotFound(_))) {
             self.discard_stripes(file, layout, truncation.stripes.iter()).await;
         }
-        done.map(drop)
+        done
     }
 
     /// Finishes or undoes the unfinished work of a client that no longer exists (intents, files to
@@ -191,18 +185,13 @@ impl Client {
     }
 
     async fn unfinished_work(&self, partition: PartitionId) -> Outcome<UnfinishedWork> {
-        match self.query(partition, Command::ListUnfinished).await? {
-            Answer::UnfinishedWork(left) => Ok(left),
-            other => Err(unexpected_answer(&other)),
-        }
+        self.query(partition, Command::list_unfinished()).await
     }
 
     /// Ends a session in a partition; true if files were deleted with it whose stripes remain.
     async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<bool> {
-        match self.mutate(partition, Command::CloseSession { session }).await? {
-            Answer::Closed(deleted) => Ok(!deleted.is_empty()),
-            other => Err(unexpected_answer(&other)),
-        }
+        let deleted = self.mutate(partition, Command::close_session(session)).await?;
+        Ok(!deleted.is_empty())
     }
 }
 

@@ -7,12 +7,13 @@
 
 use crate::{
     Client,
-    client::unexpected_answer,
     conflict::ConflictBackoff,
     intent::{TransactionDriver, TransactionPlan},
 };
 use placement::FileId;
-use wire::{Answer, Command, Kind, Object, Outcome, Part, Refusal, RenameFrom, RenameMode, RenameTo, Target};
+use wire::{
+    Command, Kind, Object, Outcome, Part, Refusal, RenameAnswer, RenameFrom, RenameMode, RenameTo, RenamedEntry, Target,
+};
 
 /// Deepest nesting of directories; a longer path up to the root means a broken tree.
 const DEPTH_MAX: usize = 4096;
@@ -55,13 +56,12 @@ impl Client {
         }
         let from = RenameFrom { parent: source, name: from.name.clone() };
         let to = RenameTo { parent: target, name: to.name.clone() };
-        match self.mutate(source.partition(), Command::Rename { from, to, mode }).await? {
-            Answer::Renamed { deleted, remote: elsewhere } => {
+        match self.mutate(source.partition(), Command::rename(from, to, mode)).await? {
+            RenameAnswer::Renamed(RenamedEntry { deleted, remote: elsewhere }) => {
                 self.purge(deleted).await;
                 Ok(Some(elsewhere))
             }
-            Answer::NeedsTransaction => Ok(None),
-            other => Err(unexpected_answer(&other)),
+            RenameAnswer::NeedsTransaction => Ok(None),
         }
     }
 
@@ -69,7 +69,7 @@ impl Client {
     /// are only logged: a time is not worth a refusal.
     async fn update_ctimes(&self, files: Vec<FileId>) {
         for file in files {
-            if let Err(error) = self.mutate(file.partition(), Command::UpdateCtime { file }).await {
+            if let Err(error) = self.mutate(file.partition(), Command::update_ctime(file)).await {
                 tracing::debug!(%error, %file, "the change time of a renamed inode could not be set");
             }
         }

@@ -30,7 +30,7 @@ use std::{
     },
     thread,
 };
-use wire::{Answer, Failure, Object, Outcome, Recall, Refusal, Session};
+use wire::{Failure, Object, Outcome, Recall, Refusal, Session};
 
 /// Most sessions that one call begins. A call gives up on a pool in which each of them ends at
 /// once.
@@ -225,8 +225,7 @@ impl SubscriptionGuard<'_> {
             return Ok(());
         };
         match node.subscribe(self.session, &on_invalidate).await {
-            Ok(Answer::Done) => {}
-            Ok(other) => return Err(crate::client::unexpected_answer(&other)),
+            Ok(answer) => answer.done()?,
             Err(Failure::Refused(refusal)) => return Err(refusal),
             Err(failure) => {
                 let (object, why) = (Object::Pool, failure.to_string().into());

@@ -8,7 +8,6 @@
 
 use crate::{
     Client,
-    client::unexpected_answer,
     conflict::ConflictBackoff,
     intent::{PLANS_MAX, TransactionDriver, TransactionPlan},
 };
@@ -26,8 +25,8 @@ use std::{
     },
 };
 use wire::{
-    Acls, Answer, Attributes, Changes, Command, DirEntry, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome,
-    Part, Refusal, fragment_of_cookie,
+    Acls, Attributes, Changes, Command, DirEntry, DirectoryFragments, LIST_ENTRIES_MAX, Name, NewInode, NewKind,
+    Object, Outcome, Part, Refusal, fragment_of_cookie,
 };
 
 /// Most directories that are remembered as split; beyond it all are forgotten, and asked for again.
@@ -112,18 +111,15 @@ impl Client {
     }
 
     pub(crate) async fn query_fragments(&self, directory: FileId) -> Outcome<(Attributes, Arc<[FileId]>)> {
-        match self.query(directory.partition(), Command::Fragments { directory }).await? {
-            Answer::Fragments { attributes, fragments, .. } => {
-                let fragments: Arc<[FileId]> = fragments.into();
-                if fragments.len() == FRAGMENTS {
-                    self.inner.splits.learn(directory, fragments.clone());
-                } else {
-                    self.inner.splits.forget(directory);
-                }
-                Ok((attributes, fragments))
-            }
-            other => Err(unexpected_answer(&other)),
+        let found = self.query(directory.partition(), Command::fragments(directory)).await?;
+        let DirectoryFragments { attributes, fragments, .. } = found;
+        let fragments: Arc<[FileId]> = fragments.into();
+        if fragments.len() == FRAGMENTS {
+            self.inner.splits.learn(directory, fragments.clone());
+        } else {
+            self.inner.splits.forget(directory);
         }
+        Ok((attributes, fragments))
     }
 
     /// Splits a full directory: closes it to changes, copies its entries to fragments, and makes
@@ -173,10 +169,8 @@ impl Client {
 
     /// The attributes that fragments need of their directory, because new inodes inherit them.
     async fn inherited_attributes(&self, directory: FileId) -> Outcome<NewInode> {
-        let (above, inherited) = match self.query(directory.partition(), Command::Fragments { directory }).await? {
-            Answer::Fragments { attributes, inherited, .. } => (attributes, inherited),
-            other => return Err(unexpected_answer(&other)),
-        };
+        let found = self.query(directory.partition(), Command::fragments(directory)).await?;
+        let DirectoryFragments { attributes: above, inherited, .. } = found;
         let inode = NewInode::new(NewKind::Directory, above.mode, above.owner);
         let default = inherited.default_acl;
         let acls = (!default.is_empty()).then(|| Box::new(Acls { default, ..Acls::default() }));
@@ -186,10 +180,9 @@ impl Client {
     async fn all_entries(&self, directory: FileId) -> Outcome<Vec<DirEntry>> {
         let (mut all, mut after, max) = (Vec::new(), 0, LIST_ENTRIES_MAX);
         loop {
-            match self.query(directory.partition(), Command::List { directory, after, max }).await? {
-                Answer::Entries(page) if page.is_empty() => return Ok(all),
-                Answer::Entries(page) => all.extend(page),
-                other => return Err(unexpected_answer(&other)),
+            match self.query(directory.partition(), Command::list(directory, after, max)).await? {
+                page if page.is_empty() => return Ok(all),
+                page => all.extend(page),
             }
             after = all.last().map_or(0, |entry| entry.cookie);
         }
@@ -213,11 +206,9 @@ impl Client {
     pub(crate) async fn list_split(&self, fragments: &[FileId], after: u64, max: u32) -> Outcome<Vec<DirEntry>> {
         let first = if after == 0 { 0 } else { fragment_of_cookie(after) };
         for fragment in fragments.iter().skip(first) {
-            let command = Command::List { directory: *fragment, after, max };
-            match self.query(fragment.partition(), command).await {
-                Ok(Answer::Entries(page)) if page.is_empty() => {}
-                Ok(Answer::Entries(page)) => return Ok(page),
-                Ok(other) => return Err(unexpected_answer(&other)),
+            match self.query(fragment.partition(), Command::list(*fragment, after, max)).await {
+                Ok(page) if page.is_empty() => {}
+                Ok(page) => return Ok(page),
                 // The directory is being removed: it has no entries.
                 Err(Refusal::NotFound(_)) => {}
                 Err(refusal) => return Err(refusal),

@@ -11,11 +11,11 @@
 //!                                flight: that fragment is asked
 //! ```
 
-use crate::{Client, client::unexpected_answer, sequence::Sequences};
+use crate::{Client, sequence::Sequences};
 use parking_lot::Mutex;
 use placement::FileId;
 use std::collections::HashMap;
-use wire::{Answer, Attributes, Command, Object, Outcome, Recall, Refusal};
+use wire::{Attributes, Command, Object, Outcome, Recall, Refusal};
 
 /// Most directories whose attributes are cached; beyond it all are dropped.
 const DIRECTORIES_MAX: usize = 1024;
@@ -140,9 +140,8 @@ impl Client {
         let attributes = if file == directory {
             self.query_fragments(directory).await?.0
         } else {
-            match self.query(file.partition(), Command::Stat { file }).await {
-                Ok(Answer::Attributes(attributes)) => attributes,
-                Ok(other) => return Err(unexpected_answer(&other)),
+            match self.query(file.partition(), Command::stat(file)).await {
+                Ok(attributes) => attributes,
                 Err(Refusal::NotFound(_)) => return Ok(None),
                 Err(refusal) => return Err(refusal),
             }

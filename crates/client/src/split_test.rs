@@ -5,9 +5,11 @@ use crate::{
     testing::{FaultRates, FaultyConnection},
 };
 use bytes::Bytes;
-use placement::FileId;
-use std::collections::BTreeSet;
-use wire::{ACL_DEFAULT, Changes, Kind, OpenFlags, Refusal, RenameMode, TimeChange, Timestamp, XattrMode};
+use placement::{FileId, PartitionId};
+use std::collections::{BTreeSet, HashSet};
+use wire::{
+    ACL_DEFAULT, Changes, Kind, OpenFlags, Refusal, RenameMode, SubtreeUsage, TimeChange, Timestamp, USAGE, XattrMode,
+};
 
 const LIMIT: u32 = 8;
 
@@ -270,4 +272,51 @@ async fn a_hundred_thousand_entries_are_found_listed_and_removed() {
         fs.unlink(directory, number.to_string().as_bytes()).await.unwrap();
     }
     assert_eq!(fs.usage().files, before.files + 16, "its fragments stay");
+}
+
+/// The sums over a tree, by looking at each name.
+async fn walked(fs: &TestFs, top: FileId) -> SubtreeUsage {
+    let (mut total, mut seen, mut left) = (SubtreeUsage::default(), HashSet::new(), vec![top]);
+    while let Some(directory) = left.pop() {
+        for entry in all(fs, directory).await {
+            if entry.kind == Kind::Directory {
+                total.directories += 1;
+                left.push(entry.file);
+            } else if seen.insert(entry.file) {
+                total = total.with(SubtreeUsage::of_file(&fs.stat(entry.file).await.unwrap()));
+            }
+        }
+    }
+    total
+}
+
+#[tokio::test]
+async fn what_is_below_a_directory_is_summed_up_however_it_is_spread() {
+    for nodes in NODES {
+        let fs = Pool::that_splits(nodes, 64).client().await;
+        let top = fs.make_directories(b"a/b").await.unwrap().file;
+        for number in 0..100_u32 {
+            let bytes = vec![7; number as usize * 97];
+            fs.write_file(format!("a/b/f{number}").as_bytes(), &bytes).await.unwrap();
+            fs.make_directories(format!("a/b/d{}/e", number % 7).as_bytes()).await.unwrap();
+            fs.write_file(format!("a/b/d{}/g{number}", number % 7).as_bytes(), b"12345").await.unwrap();
+        }
+        fs.write_file(b"a/long", &filled(3, 5 * STRIPE)).await.unwrap();
+        let (a, d) = (fs.resolve(b"a").await.unwrap().file, fs.resolve(b"a/b/d1").await.unwrap().file);
+        let long = fs.resolve(b"a/long").await.unwrap().file;
+        fs.link(long, d, b"again").await.unwrap();
+        fs.make_symlink(d, b"s", b"elsewhere", OWNER).await.unwrap();
+        for number in 0..20 {
+            let (from, to) = (from(top, &format!("f{number}")), to(d, &format!("moved{number}")));
+            fs.rename(from, to, RenameMode::Replace).await.unwrap();
+        }
+        let found = fs.subtree_usage(a).await.unwrap();
+        assert_eq!(found, walked(&fs, a).await, "{nodes} nodes");
+        assert_eq!((found.files, found.directories), (202, 15));
+        let shown = fs.xattr(a, USAGE).await.unwrap();
+        assert_eq!(shown, found.text());
+        let missing = fs.subtree_usage(FileId::new(PartitionId(0), 1 << 40)).await;
+        assert!(matches!(missing, Err(Refusal::NotFound(_))), "{missing:?}");
+        assert!(matches!(fs.subtree_usage(long).await, Err(Refusal::NotDirectory(_))));
+    }
 }

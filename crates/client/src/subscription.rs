@@ -1,10 +1,10 @@
 //! Subscribing: sessions that cache what they are answered.
 
-use crate::{Client, client::unexpected_answer, session::SubscriptionGuard};
+use crate::{Client, session::SubscriptionGuard};
 use node::OnInvalidate;
 use placement::FileId;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
-use wire::{Answer, Command, Outcome, Recall};
+use wire::{Command, Outcome, Recall};
 
 impl Client {
     /// Starts another session over the same connections.
@@ -57,13 +57,9 @@ impl Client {
 
     /// Reports that the session's kernel has forgotten the inode.
     pub async fn report_forgotten(&self, file: FileId) -> Outcome<()> {
-        match self.query(file.partition(), Command::ForgetInode { file }).await? {
-            Answer::Removed { deleted, .. } => {
-                self.purge(deleted).await;
-                Ok(())
-            }
-            other => Err(unexpected_answer(&other)),
-        }
+        let deleted = self.query(file.partition(), Command::forget_inode(file)).await?;
+        self.purge(deleted).await;
+        Ok(())
     }
 
     /// Ends this session, with all that it holds and all that it was granted.

@@ -2,18 +2,23 @@
 
 use crate::{
     Client, Connection,
-    client::{poll_now, unexpected_answer},
+    client::poll_now,
     retry::{RetryDecision, RetryState},
 };
+use futures_util::{StreamExt, stream};
 use node::sleep_until;
 use parking_lot::Mutex;
-use placement::{NodeId, PartitionId};
+use placement::{FileId, NodeId, PartitionId};
 use std::{
+    collections::HashSet,
     future::{Future, poll_fn},
     task::Poll,
     time::{Duration, Instant},
 };
-use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, SpaceUsage};
+use wire::{
+    Answer, Body, Command, DirectoryUsage, Failure, LIST_ENTRIES_MAX, Object, Outcome, Refusal, Request, SpaceUsage,
+    SubtreeUsage,
+};
 
 /// Interval at which nodes are asked again for placement by free memory. In between, the client
 /// counts what it has placed itself.
@@ -21,6 +26,9 @@ const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval after a node did not answer: with the shorter one, placement would wait for that
 /// node most of the time.
 const QUERY_INTERVAL_AFTER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Most directories, or files, that are asked about at once.
+const DIRECTORIES_IN_FLIGHT_MAX: usize = 32;
 
 /// The last answer of each node.
 #[derive(Debug)]
@@ -164,8 +172,7 @@ impl Client {
         let mut retry = RetryState::new(self.inner.retry_policy);
         loop {
             let failure = match node.call(self.usage_request()).await {
-                Ok(Answer::Usage(usage)) => return Ok(usage),
-                Ok(other) => return Err(unexpected_answer(&other)),
+                Ok(answer) => return answer.usage(),
                 Err(failure) => failure,
             };
             match retry.on(failure, || Object::Pool) {
@@ -200,6 +207,67 @@ impl Client {
     pub(crate) fn usage_request(&self) -> Request {
         let (epoch, session, partition) = (self.inner.epoch(), self.session(), PartitionId(0));
         Request { epoch, session, skip_ack: false, partition, body: Body::Usage }
+    }
+}
+
+impl Client {
+    /// Sums up all files below a directory, each inode once, whoever may read them. What is made or
+    /// removed meanwhile may count or not. One message for each directory and 4,096 names, and for
+    /// each file that is not with its name.
+    pub async fn subtree_usage(&self, top: FileId) -> Outcome<SubtreeUsage> {
+        let (mut total, mut seen, mut level) = (SubtreeUsage::default(), HashSet::new(), vec![top]);
+        while !level.is_empty() {
+            let mut pages = stream::iter(std::mem::take(&mut level))
+                .map(|directory| async move { (directory, self.usage_pages(directory).await) })
+                .buffer_unordered(DIRECTORIES_IN_FLIGHT_MAX);
+            let mut others = Vec::new();
+            while let Some((directory, pages)) = pages.next().await {
+                let pages = match pages {
+                    Err(Refusal::NotFound(_)) if directory != top => continue, // removed meanwhile
+                    pages => pages?,
+                };
+                for DirectoryUsage { sum, others: more, directories, .. } in pages {
+                    total = total.with(sum);
+                    level.extend(directories);
+                    others.extend(more.into_iter().filter(|file| seen.insert(*file)));
+                }
+            }
+            let mut found =
+                stream::iter(others).map(|file| self.stat(file)).buffer_unordered(DIRECTORIES_IN_FLIGHT_MAX);
+            while let Some(found) = found.next().await {
+                match found {
+                    Err(Refusal::NotFound(_)) => {}
+                    found => total = total.with(SubtreeUsage::of_file(&found?)),
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// What is directly in a directory, in all its fragments.
+    async fn usage_pages(&self, directory: FileId) -> Outcome<Vec<DirectoryUsage>> {
+        let (mut pages, mut after) = (Vec::new(), 0);
+        let mut parts = self.fragments_of(directory).to_vec();
+        if parts.is_empty() {
+            parts.push(directory);
+        }
+        while let Some(part) = parts.last().copied() {
+            match self.query(part.partition(), Command::usage_in(part, after, LIST_ENTRIES_MAX)).await {
+                Err(Refusal::Split { directory, bits }) => {
+                    self.learn_split(directory, bits).await?;
+                    parts = self.fragments_of(directory).to_vec();
+                }
+                page => {
+                    let page = page?;
+                    after = page.next;
+                    if after == 0 {
+                        parts.pop();
+                    }
+                    pages.push(page);
+                }
+            }
+        }
+        Ok(pages)
     }
 }
 

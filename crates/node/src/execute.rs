@@ -9,11 +9,15 @@ use crate::{
     subscriber::AckWait,
 };
 use bytes::Bytes;
+use parking_lot::MutexGuard;
 use partition::{CommandCaller, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Credentials, Extent, Object, Outcome, Recall, Refusal, RequestId, Session};
+use wire::{
+    Answer, Command, Content, Credentials, Extent, FoundObject, Object, OpenedFile, Outcome, RangeContent, Recall,
+    Refusal, RequestId, Session,
+};
 
 /// A command in progress, kept until there is space for it.
 #[derive(Debug)]
@@ -64,19 +68,84 @@ impl CommandCall {
     }
 }
 
+/// A command that may be executed now: its partition is locked, and there is space for it.
+struct AdmittedCommand<'a> {
+    partition: MutexGuard<'a, Partition>,
+    caller: CommandCaller,
+    /// Bytes that were reserved for it.
+    reserved: u64,
+    /// The extent that was given to it.
+    extent: Option<Extent>,
+}
+
+/// The end of the admission of a command.
+enum Admission<'a> {
+    Execute(AdmittedCommand<'a>),
+    /// It was refused, or executed before.
+    Answered(Outcome<Answer>),
+}
+
+/// What a read asks for: the rest of the answer is read into it without the partition's lock.
+#[derive(Clone, Copy)]
+enum ReadRange {
+    /// Bytes of a file from an offset on.
+    File(FileId, u64),
+    /// Bytes of an object from an offset on.
+    Object(u64),
+}
+
+impl ReadRange {
+    fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Read { file, offset, .. } => Some(Self::File(*file, *offset)),
+            Command::GetObject { offset, .. } | Command::GetFile { offset, .. } => Some(Self::Object(*offset)),
+            _ => None,
+        }
+    }
+}
+
+/// A command that its partition has executed, with what is left to do.
+struct AppliedCommand<'a> {
+    partition: MutexGuard<'a, Partition>,
+    caller: CommandCaller,
+    read: Option<ReadRange>,
+    op: Option<ExtentOp>,
+    /// Bytes that were reserved and not used.
+    unneeded: u64,
+    /// An extent that was given and not used.
+    unused: Option<Extent>,
+}
+
 impl Node {
-    /// Executes the command, unless there is no space for what it may add.
+    /// Executes the command, unless there is no space for what it may add: it is admitted, applied
+    /// by its partition, and its effects are run; then the answer gets the bytes that it names.
     pub(crate) fn try_execute(&self, call: &mut CommandCall) -> Result<Outcome<Answer>, EngineFull> {
+        let admitted = match self.admit(call)? {
+            Admission::Answered(outcome) => return Ok(outcome),
+            Admission::Execute(admitted) => admitted,
+        };
+        let (answer, applied) = self.apply_admitted(admitted, call);
+        let (read, mut pin) = (applied.read, None);
+        let answer = self.run_command_effects(answer, applied, call, &mut pin)?;
+        Ok(answer.and_then(|mut answer| {
+            self.remove_deleted_stripes(&mut answer);
+            self.fill_bytes(answer, read, pin)
+        }))
+    }
+
+    /// Decides whether the command is executed now: not if it is refused, was executed before, or
+    /// finds no space.
+    fn admit(&self, call: &mut CommandCall) -> Result<Admission<'_>, EngineFull> {
         let Some(partition) = self.partitions.get(call.partition) else {
-            return Ok(Err(self.wrong_node(call.partition)));
+            return Ok(Admission::Answered(Err(self.wrong_node(call.partition))));
         };
         let oversized = call.command.as_ref().and_then(|command| self.refuse_oversized(command));
         if let Err(refusal) = oversized.map_or_else(|| self.write_first_stripe(call), |refusal| Ok(Err(refusal)))? {
-            return Ok(Err(refusal));
+            return Ok(Admission::Answered(Err(refusal)));
         }
         let mut partition = partition.lock();
         if let Some((op, answer)) = call.remaining.take() {
-            return self.finish_extent_op(&mut partition, call, Some(op), Ok(answer));
+            return self.finish_extent_op(&mut partition, call, Some(op), Ok(answer)).map(Admission::Answered);
         }
         let caller = self.subscribers.caller(call.session);
         self.note_sessions(call, caller);
@@ -84,56 +153,86 @@ impl Node {
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
             call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);
-            return Ok(self.fill_answer(&partition, answer));
+            return Ok(Admission::Answered(self.fill_answer(&partition, answer)));
         }
         if matches!(call.command, Some(Command::OpenName { .. })) {
             call.command =
                 call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
         }
-        let requested = call.command.as_mut().and_then(extent_request).copied();
-        let given = call.command.as_mut().and_then(|command| self.grant_extent(&partition, command));
-        let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
-        match reserve(&*self.engine, wanted) {
-            Ok(None) => {}
+        let command = call.command.as_mut().expect("a command is executed once");
+        let requested = extent_request(command).copied();
+        let extent = self.grant_extent(&partition, command);
+        let reserved = partition.new_bytes_max(command);
+        match reserve(&*self.engine, reserved) {
+            Ok(None) => Ok(Admission::Execute(AdmittedCommand { partition, caller, reserved, extent })),
             refused => {
                 drop(partition);
-                self.revoke_extent(call.command.as_mut(), requested, given);
-                return refused.map(|refusal| Err(refusal.expect("a reservation that was not granted was refused")));
+                self.revoke_extent(command, requested, extent);
+                let refusal = refused?.expect("a reservation that was not granted was refused");
+                Ok(Admission::Answered(Err(refusal)))
             }
         }
+    }
+
+    /// Has the partition execute the command.
+    fn apply_admitted<'a>(
+        &self,
+        admitted: AdmittedCommand<'a>,
+        call: &mut CommandCall,
+    ) -> (Outcome<Answer>, AppliedCommand<'a>) {
+        let AdmittedCommand { mut partition, caller, reserved, extent } = admitted;
         let mut command = call.command.take().expect("a command is executed once");
-        if self.extents.is_supported() {
+        let op = if self.extents.is_supported() {
             self.subtract_extent_changes(&partition, &mut command);
-        }
-        let (read, object) = (read_range(&command), object_offset(&command));
-        let op = if self.extents.is_supported() { ExtentOp::from_command(&command) } else { None };
-        let (answer, unneeded) = self.apply(&mut partition, caller, call.request_id, command, wanted);
-        let unused = given.filter(|extent| !uses_extent(&answer, *extent));
+            ExtentOp::from_command(&command)
+        } else {
+            None
+        };
+        let read = ReadRange::of(&command);
+        let (answer, unneeded) = self.apply(&mut partition, caller, call.request_id, command, reserved);
+        let unused = extent.filter(|extent| !uses_extent(&answer, *extent));
+        (answer, AppliedCommand { partition, caller, read, op, unneeded, unused })
+    }
+
+    /// Runs what a command leaves to the node: its part on extents, invalidations, files to remove.
+    /// Returns the answer, and puts the pin of the extent that it names into `pin`.
+    fn run_command_effects<'a>(
+        &'a self,
+        answer: Outcome<Answer>,
+        applied: AppliedCommand<'_>,
+        call: &mut CommandCall,
+        pin: &mut Option<ExtentPin<&'a ExtentSlots>>,
+    ) -> Result<Outcome<Answer>, EngineFull> {
+        let AppliedCommand { mut partition, caller, read, op, unneeded, unused } = applied;
         let effects = partition.take_effects();
         let answer = self.finish_extent_op(&mut partition, call, op, answer);
-        let answer = match object {
-            Some(offset) => answer.map(|answer| answer.and_then(|answer| self.fill_object(answer, offset))),
-            None => answer,
+        let answer = match read {
+            Some(ReadRange::Object(offset)) => {
+                answer.map(|answer| answer.and_then(|answer| self.fill_object(answer, offset)))
+            }
+            _ => answer,
         };
-        let pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
+        *pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
         // A read returns attributes that may have changed, so it waits for outstanding acks of
         // attribute invalidations of that file. Nobody waits for the invalidation that the read
         // itself causes.
-        let waits = read.filter(|_| !call.skip_ack);
-        let read_acks = waits.and_then(|(file, _)| self.subscribers.pending_acks_of(Recall::Attributes(file)));
-        let ack_wait = self.subscribers.invalidate(caller, &partition.take_invalidations());
+        let read_acks = match read {
+            Some(ReadRange::File(file, _)) if !call.skip_ack => {
+                self.subscribers.pending_acks_of(Recall::Attributes(file))
+            }
+            _ => None,
+        };
+        let acks = self.subscribers.invalidate(caller, &partition.take_invalidations());
         drop(partition);
         // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
         // and another subscriber's ack may need those pages.
-        call.ack_wait = if read.is_some() { read_acks } else { ack_wait }.filter(|_| !call.skip_ack);
+        let waits = if matches!(read, Some(ReadRange::File(..))) { read_acks } else { acks };
+        call.ack_wait = waits.filter(|_| !call.skip_ack);
         self.return_unused(unneeded, unused);
         if let Some(effects) = effects {
             self.run_effects(effects);
         }
-        Ok(answer?.and_then(|mut answer| {
-            self.remove_deleted_stripes(&mut answer);
-            self.fill_bytes(answer, read, object, pin)
-        }))
+        answer
     }
 
     /// Returns bytes that were reserved for a command, and an extent, that it did not use.
@@ -200,56 +299,54 @@ impl Node {
     fn fill_bytes(
         &self,
         answer: Answer,
-        read: Option<(FileId, u64)>,
-        object: Option<u64>,
+        read: Option<ReadRange>,
         pin: Option<ExtentPin<&ExtentSlots>>,
     ) -> Outcome<Answer> {
-        if let (Answer::Object { head, striped, length, content }, Some(offset)) = (&answer, object) {
-            // A client that views stripes in shared memory may ask for more than one read returns.
-            // Bytes of bound and extent files are copied: at most a stripe of them.
-            let length = if matches!(content, Content::Bound(_) | Content::Extent(_)) {
-                (*length).min(self.settings().stripe_bytes)
-            } else {
-                *length
-            };
-            let (head, striped, content) = (*head, *striped, Answer::Content { length, content: content.clone() });
-            return match self.fill_bytes(content, Some((head.version.file, offset)), None, pin)? {
-                Answer::Content { length, content } => Ok(Answer::Object { head, striped, length, content }),
-                other => Ok(other),
-            };
-        }
         match (answer, read) {
-            (Answer::Content { length, content: Content::Bound(host) }, Some((file, offset))) => {
-                let bytes = if length == 0 { Vec::new() } else { self.host_files.read(file, &host, offset, length)? };
-                Ok(Answer::Content { length, content: Content::Bytes(Bytes::from(bytes)) })
+            (Answer::Content(range), Some(ReadRange::File(file, offset))) => {
+                self.read_range((file, offset), range, pin).map(Answer::Content)
             }
-            (Answer::Content { length, content: Content::Extent(_) }, Some((file, offset))) => {
-                let pin = pin.ok_or(Refusal::Stale(Object::File(file)))?;
-                self.read_extent(&pin, Object::File(file), offset, length)
+            (Answer::Object(found), Some(ReadRange::Object(offset))) => {
+                let FoundObject { head, striped, length, content } = found;
+                // A client that views stripes in shared memory may ask for more than one read
+                // returns. Bytes of bound and extent files are copied: at most a stripe of them.
+                let length = if matches!(content, Content::Bound(_) | Content::Extent(_)) {
+                    length.min(self.settings().stripe_bytes)
+                } else {
+                    length
+                };
+                let range = RangeContent { length, content };
+                let RangeContent { length, content } = self.read_range((head.version.file, offset), range, pin)?;
+                Ok(Answer::Object(FoundObject { head, striped, length, content }))
             }
             (answer, _) => Ok(answer),
         }
     }
-}
 
-fn read_range(command: &Command) -> Option<(FileId, u64)> {
-    match command {
-        Command::Read { file, offset, .. } => Some((*file, *offset)),
-        _ => None,
-    }
-}
-
-/// The offset at which an object's bytes are read.
-fn object_offset(command: &Command) -> Option<u64> {
-    match command {
-        Command::GetObject { offset, .. } | Command::GetFile { offset, .. } => Some(*offset),
-        _ => None,
+    fn read_range(
+        &self,
+        (file, offset): (FileId, u64),
+        range: RangeContent,
+        pin: Option<ExtentPin<&ExtentSlots>>,
+    ) -> Outcome<RangeContent> {
+        let RangeContent { length, content } = range;
+        match content {
+            Content::Bound(host) => {
+                let bytes = if length == 0 { Vec::new() } else { self.host_files.read(file, &host, offset, length)? };
+                Ok(RangeContent { length, content: Content::Bytes(Bytes::from(bytes)) })
+            }
+            Content::Extent(_) => {
+                let pin = pin.ok_or(Refusal::Stale(Object::File(file)))?;
+                self.read_extent(&pin, Object::File(file), offset, length)
+            }
+            content => Ok(RangeContent { length, content }),
+        }
     }
 }
 
 /// True if the file that was made or opened has this extent.
 fn uses_extent(answer: &Outcome<Answer>, extent: Extent) -> bool {
-    matches!(answer, Ok(Answer::Opened { attributes, .. }) if attributes.extent == Some(extent))
+    matches!(answer, Ok(Answer::Opened(OpenedFile { attributes, .. })) if attributes.extent == Some(extent))
 }
 
 /// Reserves space. Returns `Some` refusal if the engine failed.

@@ -19,8 +19,9 @@ use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, Po
 use std::time::SystemTime;
 use store::{EngineError, FallocateMode, Slot, WriteResult};
 use wire::{
-    AllocateMode, Answer, Attributes, Changes, Command, Content, Extent, ExtentAction, ExtentRequest, Object, Outcome,
-    Refusal, RequestId, SeekTo, StripeRuns, TimeChange, Timestamp, WritePlace,
+    AllocateMode, Answer, Attributes, ChangedFile, Changes, Command, Content, Extent, ExtentAction, ExtentRequest,
+    ExtentWrite, FoundEntry, FoundObject, Object, OpenedFile, Outcome, RangeContent, Refusal, RequestId, SeekTo,
+    StripeAllocation, StripeRuns, TimeChange, Timestamp, UnsettledAnswer, WritePlace,
 };
 
 /// Number of locks for appends. Appends to one extent wait for each other, so that a resent append
@@ -128,16 +129,11 @@ impl Node {
 
     /// Takes back an extent from a command that cannot be executed yet, and restores its request
     /// for one.
-    pub(crate) fn revoke_extent(
-        &self,
-        command: Option<&mut Command>,
-        requested: Option<ExtentRequest>,
-        given: Option<Extent>,
-    ) {
+    pub(crate) fn revoke_extent(&self, command: &mut Command, requested: Option<ExtentRequest>, given: Option<Extent>) {
         if let Some(extent) = given {
             self.extents.free(extent);
         }
-        if let Some(request) = command.and_then(extent_request)
+        if let Some(request) = extent_request(command)
             && let Some(requested) = requested
         {
             *request = requested;
@@ -159,7 +155,8 @@ impl Node {
             (Answer::Extent(extent), ExtentOp::Allocate { offset, length, mode }) => {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
-                let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new(), layout };
+                let allocated =
+                    Answer::Allocated(StripeAllocation { generation: 0, stripes: StripeRuns::new(), layout });
                 self.extents
                     .engine()
                     .fallocate(Slot(extent.slot), range, allocate_mode(*mode))
@@ -168,9 +165,10 @@ impl Node {
             (Answer::Extent(extent), ExtentOp::Seek { offset, target }) => {
                 return Ok(Some(self.seek_extent(*extent, *offset, *target)));
             }
-            (Answer::Changed { attributes, .. } | Answer::Opened { attributes, .. }, ExtentOp::Change(changes)) => {
-                attributes.extent.map_or(Ok(()), |extent| self.mutate_extent(extent, changes)).map(|()| None)
-            }
+            (
+                Answer::Changed(ChangedFile { attributes, .. }) | Answer::Opened(OpenedFile { attributes, .. }),
+                ExtentOp::Change(changes),
+            ) => attributes.extent.map_or(Ok(()), |extent| self.mutate_extent(extent, changes)).map(|()| None),
             _ => Ok(None),
         };
         match done {
@@ -194,7 +192,7 @@ impl Node {
             WritePlace::End => self.extents.engine().append(slot, data),
         };
         match put {
-            Ok(WriteResult { offset, length }) => Ok(Some(Answer::ExtentWritten { offset, length })),
+            Ok(WriteResult { offset, length }) => Ok(Some(Answer::ExtentWritten(ExtentWrite { offset, length }))),
             Err(EngineError::Full { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -226,14 +224,14 @@ impl Node {
     /// Fills in what only the extent knows. Must be called under the lock of the partition that
     /// answered.
     pub(crate) fn fill_attributes(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
-        if let Answer::Unsettled { answer: settled, .. } = &mut answer {
+        if let Answer::Unsettled(UnsettledAnswer { answer: settled, .. }) = &mut answer {
             **settled = self.fill_attributes(partition, (**settled).clone())?;
             return Ok(answer);
         }
-        let (Answer::Found { attributes: Some(attributes), .. }
+        let (Answer::Found(FoundEntry { attributes: Some(attributes), .. })
         | Answer::Attributes(attributes)
-        | Answer::Opened { attributes, .. }
-        | Answer::Changed { attributes, .. }) = &mut answer
+        | Answer::Opened(OpenedFile { attributes, .. })
+        | Answer::Changed(ChangedFile { attributes, .. })) = &mut answer
         else {
             return Ok(answer);
         };
@@ -273,8 +271,10 @@ impl Node {
     /// Pins the extent that the answer of a read names.
     pub(crate) fn pin_read(&self, answer: &Answer) -> Option<ExtentPin<&ExtentSlots>> {
         match answer {
-            Answer::Content { content: Content::Extent(extent), .. }
-            | Answer::Object { content: Content::Extent(extent), .. } => ExtentSlots::pin(&*self.extents, *extent),
+            Answer::Content(RangeContent { content: Content::Extent(extent), .. })
+            | Answer::Object(FoundObject { content: Content::Extent(extent), .. }) => {
+                ExtentSlots::pin(&*self.extents, *extent)
+            }
             _ => None,
         }
     }
@@ -286,11 +286,11 @@ impl Node {
         file: Object,
         offset: u64,
         length: u32,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<RangeContent> {
         let bytes = self.extents.engine().read_at(pin.slot(), offset, length);
         let bytes = bytes.map_err(|error| Refusal::Io { object: file, why: error.to_string().into() })?;
         let length = u32::try_from(bytes.len()).expect("at most what was asked for");
-        Ok(Answer::Content { length, content: Content::Bytes(bytes) })
+        Ok(RangeContent { length, content: Content::Bytes(bytes) })
     }
 
     /// Executes a request about an extent, unless it finds no space.
@@ -302,7 +302,7 @@ impl Node {
             ExtentAction::Append { data } => return self.append_once(call, &pin, data),
         };
         match put {
-            Ok(WriteResult { offset, length }) => Ok(Ok(Answer::ExtentWritten { offset, length })),
+            Ok(WriteResult { offset, length }) => Ok(Ok(Answer::ExtentWritten(ExtentWrite { offset, length }))),
             Err(error) => refusal_from(error, object()).map(Err),
         }
     }
@@ -323,7 +323,7 @@ impl Node {
         }
         match self.extents.engine().append(pin.slot(), data) {
             Ok(WriteResult { offset, length }) => {
-                let answer = Answer::ExtentWritten { offset, length };
+                let answer = Answer::ExtentWritten(ExtentWrite { offset, length });
                 let mut held = partition.lock();
                 self.session_index.note(request_id.session, call.partition);
                 held.cache_reply(request_id, Ok(answer.clone()));

@@ -11,9 +11,9 @@ use std::{
 };
 use store::ModelEngine;
 use wire::{
-    AllocateMode, Answer, Body, Command, Extent, ExtentAction, ExtentRequest, Failure, Intent, Lock, LockKind,
-    LockOwner, LockStyle, Name, NewInode, NewKind, OpenFlags, Owner, Part, Refusal, Request, RequestId, Session,
-    StripeAction, WalkAction, WritePlace,
+    AllocateMode, Answer, Body, Command, Extent, ExtentAction, ExtentRequest, ExtentWrite, Failure, Intent, Lock,
+    LockKind, LockOwner, LockStyle, Name, NewInode, NewKind, OpenFlags, OpenedFile, Owner, Part, Refusal, Request,
+    RequestId, Session, StripeAction, WalkAction, WritePlace,
 };
 
 const STRIPE: u32 = 4096;
@@ -283,7 +283,7 @@ fn leave_much(session: Session) -> (Arc<Node>, Intent) {
         Box::new(WalkAction { directory: elsewhere, partition: PartitionId(20), request_id: request_id(5), command });
     let walked =
         say(0, Body::Walk { start: FileId::ROOT, components: Vec::new(), credentials: None, action: Some(then) });
-    assert!(matches!(walked, Ok(Answer::Walked { .. })), "{walked:?}");
+    assert!(matches!(walked, Ok(Answer::Walked(..))), "{walked:?}");
     say(30, meta(Session(1), 9, Command::Decide { intent })).unwrap();
     say(40, Body::Meta { request_id: None, command: Command::Lookup { parent: elsewhere, name } }).unwrap_err();
     (node, intent)
@@ -341,7 +341,7 @@ fn extent_file() -> (Arc<Node>, FileId, Extent) {
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
     let create = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Any };
     match change(&node, 1, create) {
-        Ok(Answer::Opened { attributes, .. }) => {
+        Ok(Answer::Opened(OpenedFile { attributes, .. })) => {
             let extent = attributes.extent.expect("the node has extents to give");
             (node, attributes.file, extent)
         }
@@ -365,13 +365,17 @@ fn an_append_that_is_sent_again_is_answered_and_not_done_again() {
     for (number, offset) in [(2, 0), (2, 0), (3, 9), (2, 0), (3, 9), (4, 18)] {
         let action = ExtentAction::Append { data: Bytes::from_static(b"nine byte") };
         let put = put(&node, file, extent, number, action);
-        assert_eq!(put, Ok(Answer::ExtentWritten { offset, length: 9 }), "number {number}");
+        assert_eq!(put, Ok(Answer::ExtentWritten(ExtentWrite { offset, length: 9 })), "number {number}");
     }
     let place = WritePlace::End;
     for _ in 0..3 {
         let data = Bytes::from_static(b"x");
         let write = Command::Write { file, place, length: 1, data, kill_set_id: false };
-        assert_eq!(change(&node, 5, write), Ok(Answer::ExtentWritten { offset: 27, length: 1 }), "a small one too");
+        assert_eq!(
+            change(&node, 5, write),
+            Ok(Answer::ExtentWritten(ExtentWrite { offset: 27, length: 1 })),
+            "a small one too"
+        );
     }
 }
 
@@ -382,11 +386,11 @@ fn a_late_write_to_an_extent_whose_file_was_demoted_or_that_is_anothers_is_refus
         let action = ExtentAction::Write { offset: 0, data: Bytes::from_static(b"late") };
         put(&node, file, extent, number, action)
     };
-    assert_eq!(late(file, 2), Ok(Answer::ExtentWritten { offset: 0, length: 4 }));
+    assert_eq!(late(file, 2), Ok(Answer::ExtentWritten(ExtentWrite { offset: 0, length: 4 })));
     change(&node, 3, Command::Close { file }).unwrap();
     assert!(matches!(late(file, 4), Err(Failure::Refused(Refusal::Stale(_)))), "it is demoted");
     let open = Command::Open { file, flags: OpenFlags::WRITE, extent: ExtentRequest::Any };
-    let Ok(Answer::Opened { attributes, .. }) = change(&node, 5, open) else { panic!("it can be opened") };
+    let Ok(Answer::Opened(OpenedFile { attributes, .. })) = change(&node, 5, open) else { panic!("it can be opened") };
     let again = attributes.extent.unwrap();
     assert_eq!((again.slot, attributes.size), (extent.slot, 4), "the same slot, in another life");
     assert!(matches!(late(file, 6), Err(Failure::Refused(Refusal::Stale(_)))));
@@ -398,7 +402,7 @@ fn a_client_cannot_say_which_extent_it_wants() {
     let (parent, name) = (FileId::ROOT, Name::new(b"g").unwrap());
     let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
     let create = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Allocated(extent) };
-    let Ok(Answer::Opened { attributes, .. }) = change(&node, 2, create) else { panic!("it is made") };
+    let Ok(Answer::Opened(OpenedFile { attributes, .. })) = change(&node, 2, create) else { panic!("it is made") };
     assert_eq!(attributes.extent, None);
 }
 

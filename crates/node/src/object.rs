@@ -11,8 +11,9 @@ use std::{
 };
 use store::{Generation, Slot, StripeKey};
 use wire::{
-    Answer, Command, Condition, Content, Contents, Credentials, DirAccess, Extent, Failure, Kind, Name, Object,
-    ObjectMeta, Outcome, PENDING_DELETES_MAX, PendingDelete, Refusal, Session, Version, WalkAction, codec::RUNS_MAX,
+    Answer, Command, Condition, Content, Contents, Credentials, DirAccess, DirectoryFragments, Extent, Failure,
+    FoundEntry, FoundObject, Kind, Name, Object, ObjectMeta, Outcome, PENDING_DELETES_MAX, PendingDelete, Refusal,
+    RenamedEntry, Session, StoredObject, Version, WalkAction, WalkEnd, codec::RUNS_MAX,
 };
 
 /// Most stripes of a deleted file that the node removes itself. Beyond that the client removes
@@ -52,7 +53,7 @@ impl Node {
             (walked, action) => {
                 let answer = walked.map(|(reached, left)| {
                     let left = u32::try_from(left).expect("a request has few names");
-                    Answer::Walked { reached, remaining: left }
+                    Answer::Walked(WalkEnd { reached, remaining: left })
                 });
                 // Record the answer: a resend of this request must not execute the command.
                 if let Some(WalkAction { partition: id, request_id: Some(request_id), .. }) = action
@@ -102,8 +103,8 @@ impl Node {
                 found = self.find_fragment(session, directory, name).and_then(|slot| self.lookup(session, slot, name));
             }
             match found {
-                Some(Ok(Answer::Found { file, kind: Kind::Directory, .. })) => at = file,
-                Some(Ok(Answer::Found { .. })) => return Err(Refusal::NotDirectory(Object::entry(at, name))),
+                Some(Ok(Answer::Found(FoundEntry { file, kind: Kind::Directory, .. }))) => at = file,
+                Some(Ok(Answer::Found(..))) => return Err(Refusal::NotDirectory(Object::entry(at, name))),
                 Some(Err(refusal @ Refusal::NotFound(Object::Entry { .. }))) => return Err(refusal),
                 _ => return Ok((at, left)),
             }
@@ -127,7 +128,7 @@ impl Node {
     /// Returns the fragment of a split directory that holds a name.
     fn find_fragment(&self, session: Session, directory: FileId, name: &Name) -> Option<FileId> {
         match self.query_local(session, directory.partition(), Command::Fragments { directory }) {
-            Some(Ok(Answer::Fragments { fragments, .. })) => {
+            Some(Ok(Answer::Fragments(DirectoryFragments { fragments, .. }))) => {
                 fragments.get(fragment_of(name_hash(self.settings().seed, name.as_bytes()))).copied()
             }
             _ => None,
@@ -222,16 +223,16 @@ impl Node {
     /// after its file.
     pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
         match answer {
-            Answer::Object { mut head, striped, length, content: Content::Extent(extent) } => {
+            Answer::Object(FoundObject { mut head, striped, length, content: Content::Extent(extent) }) => {
                 let state = self.extents.engine().state(Slot(extent.slot));
                 let object = Object::File(head.version.file);
                 let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
                 head.size = state.length;
                 head.modified = head.modified.max(state.modified.into());
                 head.version.change = head.version.change.wrapping_add(change_count(state.modified));
-                Ok(Answer::Object { head, striped, length, content: Content::Extent(extent) })
+                Ok(Answer::Object(FoundObject { head, striped, length, content: Content::Extent(extent) }))
             }
-            Answer::Object { head, length, content: Content::Striped(layout), .. } if length > 0 => {
+            Answer::Object(FoundObject { head, length, content: Content::Striped(layout), .. }) if length > 0 => {
                 self.fill_striped(head, layout, offset, length)
             }
             other => Ok(other),
@@ -242,7 +243,7 @@ impl Node {
         let (file, stripe_bytes) = (head.version.file, u64::from(layout.stripe_bytes()));
         let end = offset + u64::from(length);
         let stripes = offset / stripe_bytes..end.div_ceil(stripe_bytes);
-        let answer = |content| Answer::Object { head, striped: Some(layout), length, content };
+        let answer = |content| Answer::Object(FoundObject { head, striped: Some(layout), length, content });
         let is_one = stripes.end - stripes.start == 1;
         let mut pieces = Vec::new();
         if stripes.end - stripes.start > PIECES_MAX {
@@ -271,12 +272,14 @@ impl Node {
     /// others.
     pub(crate) fn remove_deleted_stripes(&self, answer: &mut Answer) {
         match answer {
-            Answer::ObjectStored { deleted, .. } | Answer::Removed { deleted } | Answer::Renamed { deleted, .. } => {
+            Answer::ObjectStored(StoredObject { deleted, .. })
+            | Answer::Removed(deleted)
+            | Answer::Renamed(RenamedEntry { deleted, .. }) => {
                 *deleted = deleted.take().filter(|deleted| !self.try_remove_stripes(deleted));
             }
             // A list of `PENDING_DELETES_MAX` files may not be complete: then the client removes
             // the stripes of all of them.
-            Answer::Settled { deleted } | Answer::Closed(deleted) if deleted.len() < PENDING_DELETES_MAX => {
+            Answer::Settled(deleted) | Answer::Closed(deleted) if deleted.len() < PENDING_DELETES_MAX => {
                 deleted.retain(|deleted| !self.try_remove_stripes(deleted));
             }
             _ => {}
@@ -295,7 +298,7 @@ impl Node {
         }
         let mut partition = partition.lock();
         let before = partition.bytes();
-        partition.purge_done(*file);
+        partition.forget_deleted(*file);
         let freed = before - partition.bytes();
         drop(partition);
         if freed > 0 {

@@ -249,7 +249,7 @@ impl Node {
             self.shrink_last_stripe(file);
         }
         match self.release_open(file, session, None) {
-            Ok(Answer::Removed { deleted }) => LeaseStatus::Ended { deleted },
+            Ok(Answer::Removed(deleted)) => LeaseStatus::Ended { deleted },
             _ => LeaseStatus::Ended { deleted: None },
         }
     }

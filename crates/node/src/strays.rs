@@ -230,7 +230,7 @@ impl Node {
             let partition = partition.as_ref().map(|partition| partition.lock());
             let mut one = StripeRuns::new();
             one.insert(stripe, stripe.saturating_add(1));
-            if partition.is_none_or(|partition| !partition.unowned_stripes(file, &one).is_empty()) {
+            if partition.is_none_or(|partition| !partition.find_unowned(file, &one).is_empty()) {
                 self.remove_stray(StripeKey { file, stripe: StripeNo(stripe) });
             }
         }

@@ -7,21 +7,25 @@
 
 use crate::{
     Partition,
+    apply::CommandContext,
     files::check_end,
     inode::{DataLocation, FileBody, InodeBody, PAGE_BYTES, Striped},
     memory_cost,
 };
 use placement::FileId;
 use std::{borrow::Cow, ops::Range};
-use wire::{AllocateMode, Answer, INLINE_BYTES_MAX, Object, Outcome, Refusal, SeekTo, StripeRuns, Timestamp};
+use wire::{
+    AllocateMode, Answer, INLINE_BYTES_MAX, InlineSpill, Object, Outcome, Refusal, SeekTo, StripeAllocation, StripeRuns,
+};
 
 impl Partition {
     pub(crate) fn allocate(
         &mut self,
+        context: CommandContext,
         file: FileId,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         mode: AllocateMode,
-        now: Timestamp,
     ) -> Outcome<Answer> {
         if length == 0 {
             return Err(Refusal::invalid(Object::File(file), "a range of no bytes"));
@@ -33,15 +37,15 @@ impl Partition {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let answer = body.allocate(range, mode);
-            if matches!(answer, Answer::Allocated { .. }) {
-                inode.touch(now);
+            if matches!(answer, Answer::Allocated(..)) {
+                inode.touch(context.now);
             }
             Ok(answer)
         })
     }
 
     /// Records that the stripes inside the punched range are cut to nothing.
-    pub(crate) fn punch_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+    pub(crate) fn punch_done(&mut self, _: CommandContext, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             if let DataLocation::Striped(striped) = &mut body.location
@@ -55,7 +59,13 @@ impl Partition {
     }
 
     /// Records that an allocation failed from this stripe on.
-    pub(crate) fn allocation_failed(&mut self, file: FileId, generation: u32, stripe: u64) -> Outcome<Answer> {
+    pub(crate) fn allocation_failed(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        generation: u32,
+        stripe: u64,
+    ) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let stripe_bytes = body.stripe_bytes();
@@ -70,7 +80,7 @@ impl Partition {
         })
     }
 
-    pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
+    pub(crate) fn seek(&mut self, _: CommandContext, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
             InodeBody::File(FileBody { location: DataLocation::Extent(extent), .. }) => {
                 return Ok(Answer::Extent(*extent));
@@ -95,7 +105,7 @@ impl FileBody {
                 self.size = self.size.max(range.end);
             }
             let (generation, layout) = (self.generation, self.placement.layout);
-            return Answer::Allocated { generation, stripes: StripeRuns::new(), layout };
+            return Answer::Allocated(StripeAllocation { generation, stripes: StripeRuns::new(), layout });
         }
         if let Some(first) = self.go_striped() {
             return first;
@@ -115,10 +125,10 @@ impl FileBody {
             striped.plan(stripes.clone());
             striped.cutting = had..stripes.end;
             striped.kept = striped.kept.max(range.end);
-            return Answer::Allocated { generation, stripes: runs(stripes), layout };
+            return Answer::Allocated(StripeAllocation { generation, stripes: runs(stripes), layout });
         }
         striped.cutting = range.start.div_ceil(stripe_bytes)..range.end / stripe_bytes;
-        Answer::Allocated { generation, stripes: striped.stripes.within(stripes), layout }
+        Answer::Allocated(StripeAllocation { generation, stripes: striped.stripes.within(stripes), layout })
     }
 
     /// Returns the maximum memory cost that allocating or punching this range adds.
@@ -159,7 +169,7 @@ impl FileBody {
         match &self.location {
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
                 let (generation, layout) = (self.generation, self.placement.layout);
-                Some(Answer::NeedsSpill { generation, layout, head: bytes.clone().into() })
+                Some(Answer::NeedsSpill(InlineSpill { generation, layout, head: bytes.clone().into() }))
             }
             DataLocation::Striped(_) => self.truncation().map(Answer::NeedsTruncate),
             DataLocation::Extent(extent) => Some(Answer::Extent(*extent)),

@@ -41,7 +41,10 @@
 use crate::{Partition, inode::Inode, unlinked::UnlinkedInodes};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
-use wire::{Answer, Attributes, Command, Outcome, Owner, Recall, Refusal, Session};
+use wire::{
+    Answer, Attributes, Command, DirectoryFragments, FoundEntry, FoundObject, OpenedFile, Outcome, Owner, Recall,
+    Refusal, Session, StripedWrite, UnsettledAnswer,
+};
 
 /// A subscribed session, as a small number: below [`SubscriberId::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -378,23 +381,26 @@ impl Partition {
 
     fn grant(&mut self, scope: GrantScope, outcome: &mut Outcome<Answer>) {
         match (scope, outcome) {
-            (_, Ok(Answer::Unsettled { answer, .. })) => self.grant_unsettled(scope, answer),
-            (GrantScope::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
+            (_, Ok(Answer::Unsettled(UnsettledAnswer { answer, .. }))) => self.grant_unsettled(scope, answer),
+            (
+                GrantScope::Inode,
+                Ok(Answer::Attributes(attributes) | Answer::Fragments(DirectoryFragments { attributes, .. })),
+            ) => {
                 self.grants.note_seen(Recall::Attributes(attributes.file));
                 attributes.cacheable = self.grant_attributes(attributes.file);
             }
-            (GrantScope::New, Ok(Answer::Opened { attributes, .. })) => {
+            (GrantScope::New, Ok(Answer::Opened(OpenedFile { attributes, .. }))) => {
                 // A cached reply may be older than a later invalidation.
                 let fresh = self.attributes(attributes.file).is_ok_and(|now| now == *attributes);
                 attributes.cacheable = fresh && self.grant_attributes(attributes.file);
             }
             (GrantScope::Names(directory), found) => {
                 self.grants.note_seen(Recall::Names(self.directory_of(directory)));
-                if let Ok(Answer::Found { attributes: Some(attributes), .. }) = found {
+                if let Ok(Answer::Found(FoundEntry { attributes: Some(attributes), .. })) = found {
                     self.grants.note_seen(Recall::Attributes(attributes.file));
                     attributes.cacheable = self.grant_attributes(attributes.file);
                 }
-                if matches!(found, Ok(Answer::Found { .. } | Answer::Entries(_)) | Err(Refusal::NotFound(_))) {
+                if matches!(found, Ok(Answer::Found(..) | Answer::Entries(_)) | Err(Refusal::NotFound(_))) {
                     self.grant_content(directory);
                 }
             }
@@ -402,13 +408,13 @@ impl Partition {
                 if let Some(directory) = directory {
                     self.grants.note_seen(Recall::Names(self.directory_of(directory)));
                 }
-                if let Ok(Answer::Object { head, .. }) = found {
+                if let Ok(Answer::Object(FoundObject { head, .. })) = found {
                     self.grants.note_seen(Recall::Attributes(head.version.file));
                 }
             }
             (GrantScope::Bytes(file), Ok(answer)) => {
                 self.grant_content(file);
-                if let Answer::Stripes { size, .. } = answer
+                if let Answer::Stripes(StripedWrite { size, .. }) = answer
                     && !self.grants.caller.others.is_empty()
                 {
                     *size = 0; // always publish: others may cache the old bytes until the write
@@ -470,12 +476,12 @@ impl Partition {
         }
         match answer {
             Answer::Attributes(attributes)
-            | Answer::Fragments { attributes, .. }
-            | Answer::Found { attributes: Some(attributes), .. } => {
+            | Answer::Fragments(DirectoryFragments { attributes, .. })
+            | Answer::Found(FoundEntry { attributes: Some(attributes), .. }) => {
                 self.grants.note_seen(Recall::Attributes(attributes.file));
                 self.note_known(attributes.file);
             }
-            Answer::Object { head, .. } => self.grants.note_seen(Recall::Attributes(head.version.file)),
+            Answer::Object(FoundObject { head, .. }) => self.grants.note_seen(Recall::Attributes(head.version.file)),
             _ => {}
         }
     }

@@ -4,8 +4,8 @@ use crate::{CommandCaller, Partition, Settings, SubscriberId, SubscriberIds};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId};
 use wire::{
-    Answer, Attributes, Changes, Command, Extent, ExtentRequest, Name, NewInode, NewKind, OpenFlags, Outcome, Owner,
-    Recall, Refusal, RequestId, Session, Timestamp, WritePlace, XattrMode,
+    Answer, Attributes, Changes, Command, Extent, ExtentRequest, Name, NewInode, NewKind, OpenFlags, OpenedFile,
+    Outcome, Owner, Recall, Refusal, RequestId, Session, StripedWrite, Timestamp, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -73,7 +73,7 @@ impl Bench {
         let (parent, name) = (ROOT, name(text));
         let (answer, _) =
             self.apply(session, Command::Create { parent, name, inode, open: false, extent: ExtentRequest::None });
-        let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
+        let Ok(Answer::Opened(OpenedFile { attributes, .. })) = answer else { panic!("{answer:?}") };
         attributes
     }
 
@@ -164,7 +164,12 @@ fn a_striped_write_is_published_in_any_case_while_others_are_subscribed() {
         let (answer, _) = bench.apply(1, long());
         assert_eq!(
             answer,
-            Ok(Answer::Stripes { offset: 0, generation: 0, size: published, layout: Layout::striped(8192) })
+            Ok(Answer::Stripes(StripedWrite {
+                offset: 0,
+                generation: 0,
+                size: published,
+                layout: Layout::striped(8192)
+            }))
         );
     }
 }
@@ -192,10 +197,13 @@ fn opening_and_closing_invalidate_nothing() {
     bench.stat(1, file);
     let flags = OpenFlags::READ_WRITE;
     let (opened, invalidations) = bench.apply(2, Command::Open { file, flags, extent: ExtentRequest::None });
-    assert!(matches!(opened, Ok(Answer::Opened { shared: false, .. })));
+    assert!(matches!(opened, Ok(Answer::Opened(OpenedFile { shared: false, .. }))));
     assert_eq!(invalidations, []);
     let (opened, _) = bench.apply(1, Command::Open { file, flags, extent: ExtentRequest::None });
-    assert!(matches!(opened, Ok(Answer::Opened { shared: true, .. })), "another has it open: keep no bytes");
+    assert!(
+        matches!(opened, Ok(Answer::Opened(OpenedFile { shared: true, .. }))),
+        "another has it open: keep no bytes"
+    );
     assert_eq!(bench.invalidated_by(2, Command::Close { file }), []);
 }
 
@@ -215,12 +223,12 @@ fn a_resent_creation_grants_nothing_that_was_recalled_since() {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, extent: ExtentRequest::None };
     let (answer, _) = bench.apply(1, create.clone());
-    let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
+    let Ok(Answer::Opened(OpenedFile { attributes, .. })) = answer else { panic!("{answer:?}") };
     bench.invalidated_by(2, mode(attributes.file, 0o600));
     bench.numbers[1] -= 1;
     let (answer, _) = bench.apply(1, create);
     assert!(
-        matches!(answer, Ok(Answer::Opened { attributes, .. }) if !attributes.cacheable && attributes.mode == 0o644)
+        matches!(answer, Ok(Answer::Opened(OpenedFile { attributes, .. })) if !attributes.cacheable && attributes.mode == 0o644)
     );
 }
 
@@ -257,7 +265,7 @@ fn extent_file_open_by(bench: &mut Bench, session: u64, text: &str) -> Attribute
     let (parent, name) = (ROOT, name(text));
     let made = Command::Create { parent, name, inode, open: true, extent: ExtentRequest::Allocated(extent) };
     let (answer, _) = bench.apply(session, made);
-    let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
+    let Ok(Answer::Opened(OpenedFile { attributes, .. })) = answer else { panic!("{answer:?}") };
     attributes
 }
 

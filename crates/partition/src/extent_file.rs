@@ -15,6 +15,7 @@
 
 use crate::{
     Partition,
+    apply::CommandContext,
     inode::{DataLocation, FileBody, Inode, InodeBody},
     memory_cost,
 };
@@ -96,7 +97,14 @@ impl Partition {
 
     /// Demotes a small extent file: moves its bytes back to the inode. The node frees the extent
     /// itself.
-    pub(crate) fn demote(&mut self, file: FileId, extent: Extent, bytes: &Bytes, times: Times) -> Outcome<Answer> {
+    pub(crate) fn demote(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        extent: Extent,
+        bytes: Bytes,
+        times: Times,
+    ) -> Outcome<Answer> {
         if bytes.len() > INLINE_BYTES_MAX as usize || !self.is_closed(file, extent) {
             return Err(Refusal::Stale(Object::File(file)));
         }

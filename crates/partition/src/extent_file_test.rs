@@ -5,8 +5,8 @@ use bytes::Bytes;
 use placement::{FileId, NodeId};
 use test_support::Random;
 use wire::{
-    Answer, Changes, Command, Content, Extent, ExtentRequest, NewInode, NewKind, OpenFlags, Owner, Refusal, Session,
-    TimeChange, Times, WritePlace,
+    Answer, Changes, Command, Content, Extent, ExtentRequest, NewInode, NewKind, OpenFlags, OpenedFile, Owner,
+    RangeContent, Refusal, Session, TimeChange, Times, WritePlace,
 };
 
 fn extent(slot: u32) -> Extent {
@@ -21,7 +21,7 @@ fn create(text: &str, extent: ExtentRequest) -> Command {
 /// Creates an open file in this extent.
 fn created(bench: &mut Bench, text: &str, slot: u32) -> FileId {
     match bench.apply(create(text, ExtentRequest::Allocated(extent(slot)))) {
-        Answer::Opened { attributes, .. } => {
+        Answer::Opened(OpenedFile { attributes, .. }) => {
             assert_eq!(attributes.extent, Some(extent(slot)));
             attributes.file
         }
@@ -51,7 +51,7 @@ fn bytes_of_an_extent_file_are_in_its_extent() {
         }
     }
     let read = bench.apply(Command::Read { file, offset: 9, length: 100 });
-    assert_eq!(read, Answer::Content { length: 100, content: Content::Extent(extent(7)) });
+    assert_eq!(read, Answer::Content(RangeContent { length: 100, content: Content::Extent(extent(7)) }));
 }
 
 #[test]

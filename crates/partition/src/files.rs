@@ -2,14 +2,15 @@
 
 use crate::{
     Partition,
+    apply::CommandContext,
     inode::{DataLocation, FileBody, InodeBody, Striped, first_stripe},
 };
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 use std::ops::Range;
 use wire::{
-    Answer, Changes, Content, ExtentRequest, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags, Outcome,
-    PendingTruncate, Refusal, Session, TimeChange, Timestamp, WritePlace,
+    Answer, ChangedFile, Changes, Content, ExtentRequest, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags,
+    OpenedFile, Outcome, PendingTruncate, RangeContent, Refusal, StripedWrite, TimeChange, Timestamp, WritePlace,
 };
 
 /// Result of a truncation.
@@ -23,10 +24,10 @@ enum ResizeResult {
 impl Partition {
     pub(crate) fn open(
         &mut self,
-        session: Session,
+        context: CommandContext,
         file: FileId,
-        (flags, extent): (OpenFlags, ExtentRequest),
-        now: Timestamp,
+        flags: OpenFlags,
+        extent: ExtentRequest,
     ) -> Outcome<Answer> {
         let truncation = self.edit(file, |inode| {
             if flags.write || flags.truncate {
@@ -36,10 +37,10 @@ impl Partition {
             if flags.truncate {
                 truncation = inode.file_mut(file)?.resize(0).truncation();
                 inode.lose_privileges(flags.kill_set_id);
-                inode.touch(now);
+                inode.touch(context.now);
             }
             inode.move_to_extent(extent);
-            inode.add_open(session);
+            inode.add_open(context.session);
             match inode.extent() {
                 Some(_) if flags.write => inode.grants.touch(), // written directly from now on
                 Some(_) => inode.grants.outdate(),              // read directly from now on
@@ -56,7 +57,7 @@ impl Partition {
             _ => None,
         };
         let shared = self.is_held_by_another(file);
-        Ok(Answer::Opened { attributes: self.attributes(file)?, host, truncation, shared })
+        Ok(Answer::Opened(OpenedFile { attributes: self.attributes(file)?, host, truncation, shared }))
     }
 
     /// Returns the last stripe of a striped file: the one that may have more memory than bytes.
@@ -69,7 +70,13 @@ impl Partition {
         }
     }
 
-    pub(crate) fn change(&mut self, file: FileId, changes: &Changes, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn change(&mut self, context: CommandContext, file: FileId, changes: Changes) -> Outcome<Answer> {
+        self.check_changeable(file)?;
+        self.change_inode(file, &changes, context.now)
+    }
+
+    /// As [`Self::change`], also in a directory that is split or about to be.
+    pub(crate) fn change_inode(&mut self, file: FileId, changes: &Changes, now: Timestamp) -> Outcome<Answer> {
         let resized = match changes.size {
             Some(size) => self.truncate(file, size, now)?,
             None => ResizeResult::Done(None),
@@ -95,7 +102,7 @@ impl Partition {
             inode.drop_times(changes);
             Ok(())
         })?;
-        Ok(Answer::Changed { attributes: self.attributes(file)?, truncation })
+        Ok(Answer::Changed(ChangedFile { attributes: self.attributes(file)?, truncation }))
     }
 
     fn truncate(&mut self, file: FileId, size: u64, now: Timestamp) -> Outcome<ResizeResult> {
@@ -109,7 +116,7 @@ impl Partition {
         })
     }
 
-    pub(crate) fn read(&mut self, file: FileId, offset: u64, length: u32, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn read(&mut self, context: CommandContext, file: FileId, offset: u64, length: u32) -> Outcome<Answer> {
         let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
         let inode = inode.ok_or(Refusal::NotFound(Object::File(file)))?;
         let (size, content) = match &inode.body {
@@ -120,7 +127,7 @@ impl Partition {
                 return Err(Refusal::invalid(Object::File(file), "it has no bytes"));
             }
         };
-        if inode.extent().is_none() && inode.read_at(now) {
+        if inode.extent().is_none() && inode.read_at(context.now) {
             self.grants.record_read(file, inode);
         }
         let length = match content {
@@ -128,16 +135,20 @@ impl Partition {
             Content::Extent(_) => length.into(),
             _ => u64::from(length).min(size.saturating_sub(offset)),
         };
-        Ok(Answer::Content { length: u32::try_from(length).expect("at most what was asked for"), content })
+        Ok(Answer::Content(RangeContent {
+            length: u32::try_from(length).expect("at most what was asked for"),
+            content,
+        }))
     }
 
     pub(crate) fn write(
         &mut self,
+        context: CommandContext,
         file: FileId,
         place: WritePlace,
         length: u32,
-        (data, kill_set_id): (&Bytes, bool),
-        now: Timestamp,
+        data: Bytes,
+        kill_set_id: bool,
     ) -> Outcome<Answer> {
         if length <= INLINE_BYTES_MAX && data.len() != length as usize {
             return Err(Refusal::invalid(Object::File(file), "a small write came without its bytes"));
@@ -149,19 +160,25 @@ impl Partition {
                 WritePlace::End => body.append_offset(),
             };
             let end = check_end(file, offset.checked_add(length.into()))?;
-            let answer = body.write(offset..end, data, place == WritePlace::End);
-            let written_here = matches!(answer, Answer::Written { .. } | Answer::Stripes { .. });
+            let answer = body.write(offset..end, &data, place == WritePlace::End);
+            let written_here = matches!(answer, Answer::Written(..) | Answer::Stripes(..));
             if length > 0 && (written_here || matches!(answer, Answer::Extent(_))) {
                 inode.lose_privileges(kill_set_id);
             }
             if length > 0 && written_here {
-                inode.touch(now);
+                inode.touch(context.now);
             }
             Ok(answer)
         })
     }
 
-    pub(crate) fn publish_size(&mut self, file: FileId, generation: u32, end: u64, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn publish_size(
+        &mut self,
+        context: CommandContext,
+        file: FileId,
+        generation: u32,
+        end: u64,
+    ) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             if body.generation != generation {
@@ -169,12 +186,20 @@ impl Partition {
             }
             body.size = body.size.max(check_end(file, Some(end))?);
             body.settle_reserved();
-            inode.touch(now);
+            inode.touch(context.now);
             Ok(Answer::Done)
         })
     }
 
-    pub(crate) fn abandon(&mut self, file: FileId, generation: u32, reserved: Range<u64>) -> Outcome<Answer> {
+    pub(crate) fn abandon(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        generation: u32,
+        offset: u64,
+        length: u32,
+    ) -> Outcome<Answer> {
+        let reserved = offset..offset.saturating_add(length.into());
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             if body.generation == generation && body.reserved == reserved.end {
@@ -185,7 +210,7 @@ impl Partition {
         })
     }
 
-    pub(crate) fn spill_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+    pub(crate) fn spill_done(&mut self, _: CommandContext, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             if let DataLocation::Spilling(head) = &body.location
@@ -200,7 +225,7 @@ impl Partition {
         })
     }
 
-    pub(crate) fn truncate_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+    pub(crate) fn truncate_done(&mut self, _: CommandContext, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let stripe_bytes = body.stripe_bytes();
@@ -234,14 +259,14 @@ impl FileBody {
     /// Writes inline, or returns how to write to stripes.
     fn write(&mut self, range: Range<u64>, data: &[u8], append: bool) -> Answer {
         if range.is_empty() {
-            return Answer::Written { offset: range.start };
+            return Answer::Written(range.start);
         }
         if let DataLocation::Inline(bytes) = &mut self.location
             && range.end <= INLINE_BYTES_MAX.into()
         {
             put(bytes, &range, data);
             self.size = self.size.max(range.end);
-            return Answer::Written { offset: range.start };
+            return Answer::Written(range.start);
         }
         if let Some(first) = self.go_striped() {
             return first;
@@ -253,7 +278,7 @@ impl FileBody {
             striped.planned = striped.planned.max(range.end);
             self.reserved = if append { range.end } else { self.reserved };
         }
-        Answer::Stripes { offset, generation, size, layout }
+        Answer::Stripes(StripedWrite { offset, generation, size, layout })
     }
 
     /// Sets the size. Truncated bytes never reappear.

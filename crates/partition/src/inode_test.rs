@@ -10,8 +10,8 @@ use placement::{FileId, PartitionId};
 use test_support::Random;
 use wire::{
     ACL_ACCESS, ACL_DEFAULT, AllocateMode, Answer, Changes, Command, ExtentRequest, Lock, LockKind, LockOwner,
-    LockStyle, Mode, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, RequestId, SeekTo, Session,
-    WritePlace, XattrMode,
+    LockStyle, Mode, NewInode, NewKind, Object, OpenFlags, OpenedFile, Outcome, Owner, Refusal, RequestId, SeekTo,
+    Session, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -145,7 +145,7 @@ fn what_is_made_in_a_directory_with_a_default_acl_begins_with_it() {
             open: false,
             extent: ExtentRequest::None,
         }) {
-            Answer::Opened { attributes, .. } => attributes,
+            Answer::Opened(OpenedFile { attributes, .. }) => attributes,
             other => panic!("{other:?}"),
         }
     };
@@ -156,7 +156,7 @@ fn what_is_made_in_a_directory_with_a_default_acl_begins_with_it() {
     let directory = make(&mut bench, "d", NewKind::Directory).file;
     assert_eq!(get(&mut bench, directory, ACL_DEFAULT), Ok(acl([7, 6, 5, 7, 4])));
     let inode = NewInode::new(NewKind::File, Mode { bits: 0o600, umask: 0o077 }, Owner::default());
-    let Answer::Opened { attributes, .. } =
+    let Answer::Opened(OpenedFile { attributes, .. }) =
         bench.apply(Command::CreateTmpfile { parent: ROOT, name: None, inode, linkable: true })
     else {
         panic!("it is made")
@@ -232,7 +232,7 @@ fn a_file_without_a_name_goes_with_its_last_close() {
         let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
         Command::CreateTmpfile { parent, name: None, inode, linkable: true }
     };
-    let Answer::Opened { attributes, .. } = bench.apply(make(ROOT)) else { panic!("it is made") };
+    let Answer::Opened(OpenedFile { attributes, .. }) = bench.apply(make(ROOT)) else { panic!("it is made") };
     assert_eq!((attributes.links, bench.times(ROOT)), (0, (0, 0)), "its directory does not know of it");
     bench.write(attributes.file, WritePlace::End, b"bytes");
     bench.apply(Command::Close { file: attributes.file });

@@ -8,11 +8,12 @@
 
 use crate::{
     Partition,
+    apply::CommandContext,
     intents::{Decided, LockTarget, Prepared},
     memory_cost,
 };
 use placement::{FileId, PartitionId};
-use wire::{Answer, Decision, Intent, Object, Outcome, Part, PendingDelete, Refusal, Timestamp};
+use wire::{Answer, Decision, Intent, Object, Outcome, Part, PendingDelete, Refusal, UnsettledAnswer};
 
 /// Maximum number of prepared intents in one partition: each is one call of a client.
 const PREPARED_MAX: usize = 1024;
@@ -20,7 +21,7 @@ const PREPARED_MAX: usize = 1024;
 const DECIDED_MAX: usize = 65_536;
 
 impl Partition {
-    pub(crate) fn prepare(&mut self, intent: Intent, parts: Vec<Part>) -> Outcome<Answer> {
+    pub(crate) fn prepare(&mut self, _: CommandContext, intent: Intent, parts: Vec<Part>) -> Outcome<Answer> {
         if matches!(self.intents.decided.get(&intent), Some(Decided::Aborted)) {
             return Err(Refusal::Stale(Object::Pool));
         }
@@ -36,43 +37,43 @@ impl Partition {
         prepared.parts.extend(parts);
         prepared.reserved += reserved;
         self.bytes += reserved;
-        Ok(Answer::Prepared { created: made })
+        Ok(Answer::Prepared(made))
     }
 
     pub(crate) fn commit(
         &mut self,
+        context: CommandContext,
         intent: Intent,
         parts: Vec<Part>,
         others: Vec<PartitionId>,
-        now: Timestamp,
     ) -> Outcome<Answer> {
         if !others.is_empty() && self.intents.decided.len() >= DECIDED_MAX {
             return Err(Refusal::Busy(Object::Pool));
         }
-        self.prepare(intent, parts)?;
+        self.prepare(context, intent, parts)?;
         if !others.is_empty() {
             self.intents.decided.insert(intent, Decided::Committed(others));
         }
-        Ok(self.settle(intent, true, now))
+        self.settle(context, intent, true)
     }
 
     /// Applies or discards the prepared parts. An unknown intent was settled before.
-    pub(crate) fn settle(&mut self, intent: Intent, commit: bool, now: Timestamp) -> Answer {
+    pub(crate) fn settle(&mut self, context: CommandContext, intent: Intent, commit: bool) -> Outcome<Answer> {
         let Some(Prepared { parts, reserved }) = self.intents.remove(intent) else {
-            return Answer::Settled { deleted: Vec::new() };
+            return Ok(Answer::Settled(Vec::new()));
         };
         self.bytes -= reserved;
         self.attribute_changes_to(intent.session);
         let named: Vec<FileId> = parts.iter().filter_map(|(part, _)| renamed_inode(part)).collect();
         let mut deleted: Vec<PendingDelete> = Vec::new();
         if commit {
-            deleted.extend(parts.into_iter().filter_map(|(part, made)| self.apply_part(part, made, now)));
+            deleted.extend(parts.into_iter().filter_map(|(part, made)| self.apply_part(part, made, context.now)));
         }
         deleted.extend(named.into_iter().filter_map(|file| self.remove_if_unused(file)));
-        Answer::Settled { deleted }
+        Ok(Answer::Settled(deleted))
     }
 
-    pub(crate) fn decide(&mut self, intent: Intent, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn decide(&mut self, context: CommandContext, intent: Intent) -> Outcome<Answer> {
         match self.decision(intent) {
             Decision::Open => {}
             decided => return Ok(Answer::Decided(decided)),
@@ -83,11 +84,15 @@ impl Partition {
             }
             self.intents.decided.insert(intent, Decided::Aborted);
         }
-        self.settle(intent, false, now);
+        self.settle(context, intent, false)?;
         Ok(Answer::Decided(Decision::Aborted))
     }
 
-    pub(crate) fn decision(&self, intent: Intent) -> Decision {
+    pub(crate) fn status(&mut self, _: CommandContext, intent: Intent) -> Outcome<Answer> {
+        Ok(Answer::Decided(self.decision(intent)))
+    }
+
+    fn decision(&self, intent: Intent) -> Decision {
         match self.intents.decided.get(&intent) {
             Some(Decided::Committed(others)) => Decision::Committed { others: others.clone() },
             Some(Decided::Aborted) => Decision::Aborted,
@@ -95,14 +100,18 @@ impl Partition {
         }
     }
 
-    pub(crate) fn forget_intent(&mut self, intent: Intent) -> Answer {
+    pub(crate) fn forget_intent(&mut self, _: CommandContext, intent: Intent) -> Outcome<Answer> {
         self.intents.decided.remove(&intent);
-        Answer::Done
+        Ok(Answer::Done)
     }
 
     /// Wraps an answer that is valid while none of the intents is committed.
     pub(crate) fn unsettled(held: Vec<Intent>, answer: Answer) -> Answer {
-        if held.is_empty() { answer } else { Answer::Unsettled { intents: held, answer: Box::new(answer) } }
+        if held.is_empty() {
+            answer
+        } else {
+            Answer::Unsettled(UnsettledAnswer { intents: held, answer: Box::new(answer) })
+        }
     }
 
     /// Sets the locks of a part, and gives an id to the inode that it creates.

@@ -4,8 +4,9 @@ use crate::{ENTRY_BYTES, INODE_BYTES, Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
-    Answer, Command, Decision, DirEntry, ExtentRequest, InheritedAttributes, Intent, Kind, Name, NewInode, NewKind,
-    Object, OpenFlags, Outcome, Owner, Part, PendingDelete, Refusal, RequestId, Session, Timestamp, WritePlace,
+    Answer, Command, Decision, DirEntry, DirectoryFragments, ExtentRequest, FoundEntry, InheritedAttributes, Intent,
+    Kind, Name, NewInode, NewKind, Object, OpenFlags, OpenedFile, Outcome, Owner, Part, PendingDelete, Refusal,
+    RequestId, Session, Timestamp, UnsettledAnswer, WritePlace,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -49,7 +50,7 @@ impl Bench {
 
     fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> FileId {
         match self.one(create(parent, text, kind)).unwrap() {
-            Answer::Opened { attributes, .. } => attributes.file,
+            Answer::Opened(OpenedFile { attributes, .. }) => attributes.file,
             other => panic!("{other:?}"),
         }
     }
@@ -96,18 +97,19 @@ fn is_locked(outcome: &Outcome<Answer>, number: u64) -> bool {
     matches!(outcome, Err(Refusal::LockedByIntent { intent: held }) if *held == intent(number))
 }
 
-const SETTLED: Outcome<Answer> = Ok(Answer::Settled { deleted: Vec::new() });
+const SETTLED: Outcome<Answer> = Ok(Answer::Settled(Vec::new()));
 
 #[test]
 fn what_is_prepared_does_not_show_until_it_is_settled() {
     let mut bench = Bench::new();
     bench.one(prepare(1, vec![put("f", REMOTE)])).unwrap();
-    let unsettled = Ok(Answer::Unsettled { intents: vec![intent(1)], answer: Box::new(Answer::NoEntry) });
+    let unsettled =
+        Ok(Answer::Unsettled(UnsettledAnswer { intents: vec![intent(1)], answer: Box::new(Answer::NoEntry) }));
     assert_eq!(bench.lookup("f"), unsettled, "what it was, and who may have changed it");
     assert!(is_locked(&bench.other(create(ROOT, "f", NewKind::File)), 1), "nobody else takes the name");
     bench.other(create(ROOT, "g", NewKind::File)).unwrap();
     assert_eq!(bench.one(settle(1, true)), SETTLED);
-    let found = Answer::Found { file: REMOTE, kind: Kind::File, attributes: None };
+    let found = Answer::Found(FoundEntry { file: REMOTE, kind: Kind::File, attributes: None });
     assert_eq!(bench.lookup("f"), Ok(found));
     assert_eq!(bench.one(settle(1, true)), SETTLED, "again: nothing more is to be done");
 }
@@ -121,7 +123,7 @@ fn what_is_dropped_leaves_nothing() {
         inode: NewInode::new(NewKind::Directory, 0o755, Owner::default()),
         inherited: InheritedAttributes::default(),
     };
-    let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![make, put("f", REMOTE)])) else { panic!() };
+    let Ok(Answer::Prepared(made)) = bench.one(prepare(1, vec![make, put("f", REMOTE)])) else { panic!() };
     assert_eq!(bench.partition.bytes(), before + INODE_BYTES + ENTRY_BYTES + 1, "it is paid for");
     assert!(is_locked(&bench.other(Command::Stat { file: made[0] }), 1), "an id that may become an inode");
     assert_eq!(bench.other(settle(1, false)), SETTLED, "whoever knows may say so");
@@ -137,7 +139,7 @@ fn a_commit_is_done_at_once_and_remembered_until_it_has_ended() {
     let decide = || Command::Decide { intent: intent(1) };
     assert_eq!(bench.other(status()), Ok(Answer::Decided(Decision::Open)), "a look decides nothing");
     assert_eq!(bench.one(commit(1, vec![put("f", REMOTE)])), SETTLED);
-    assert!(matches!(bench.lookup("f"), Ok(Answer::Found { .. })));
+    assert!(matches!(bench.lookup("f"), Ok(Answer::Found(..))));
     let committed = Ok(Answer::Decided(Decision::Committed { others: vec![OTHERS] }));
     assert_eq!((bench.other(status()), bench.other(decide())), (committed.clone(), committed));
     bench.one(Command::ForgetIntent { intent: intent(1) }).unwrap();
@@ -259,8 +261,7 @@ fn parts_of_which_one_takes_away_what_the_other_needs_are_refused_together() {
         );
         bench.one(settle(2, false)).unwrap();
         assert!(
-            matches!(bench.lookup("d"), Ok(Answer::Found { .. }))
-                && matches!(bench.lookup("f"), Ok(Answer::Found { .. }))
+            matches!(bench.lookup("d"), Ok(Answer::Found(..))) && matches!(bench.lookup("f"), Ok(Answer::Found(..)))
         );
     }
 }
@@ -306,7 +307,7 @@ fn an_inode_that_may_get_a_name_outlives_its_last_close() {
         let mut bench = Bench::new();
         let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
         let unnamed = bench.one(Command::CreateTmpfile { parent: ROOT, name: None, inode, linkable: true });
-        let Ok(Answer::Opened { attributes, .. }) = unnamed else { panic!() };
+        let Ok(Answer::Opened(OpenedFile { attributes, .. })) = unnamed else { panic!() };
         let file = attributes.file;
         bench.one(prepare(1, vec![Part::AddLink { file }])).unwrap();
         bench.one(Command::Close { file }).unwrap();
@@ -323,7 +324,7 @@ fn the_last_name_that_an_intent_takes_gives_the_stripes_to_whoever_settles() {
     let write = Command::Write { file, place: WritePlace::At(0), length: 9000, data: Bytes::new(), kill_set_id: false };
     bench.one(write).unwrap();
     bench.one(prepare(1, vec![Part::DropLink { file }])).unwrap();
-    let Ok(Answer::Settled { deleted }) = bench.other(settle(1, true)) else { panic!() };
+    let Ok(Answer::Settled(deleted)) = bench.other(settle(1, true)) else { panic!() };
     assert!(matches!(&deleted[..], [PendingDelete { file: removed, .. }] if *removed == file), "{deleted:?}");
     let Ok(Answer::UnfinishedWork(left)) = bench.other(Command::ListUnfinished) else { panic!() };
     assert_eq!(left.deleted, deleted, "and is remembered until the stripes are removed");
@@ -372,14 +373,16 @@ fn a_full_directory_is_split_before_it_takes_one_more() {
     bench.other(create(ROOT, "n0", NewKind::File)).expect_err("a name that is there");
     bench.one(prepare(3, vec![Part::LockEntries { directory: ROOT }])).unwrap();
     assert!(is_locked(&bench.other(Command::Unlink { parent: ROOT, name: name("n0") }), 3));
-    assert!(matches!(bench.lookup("n0"), Ok(Answer::Found { .. })), "looking goes on");
+    assert!(matches!(bench.lookup("n0"), Ok(Answer::Found(..))), "looking goes on");
     let fragments: Vec<FileId> = (1..=16).map(|number| FileId::new(OTHERS, number)).collect();
     bench.one(commit(3, vec![Part::Split { directory: ROOT, fragments: fragments.clone() }])).unwrap();
     let split = Refusal::Split { directory: ROOT, bits: 4 };
     assert_eq!(bench.lookup("n0"), Err(split.clone()));
     assert_eq!(bench.other(Command::Stat { file: ROOT }), Err(split.clone()));
     assert_eq!(bench.other(Command::List { directory: ROOT, after: 0, max: 1 }), Err(split));
-    let Ok(Answer::Fragments { fragments: listed, .. }) = bench.other(Command::Fragments { directory: ROOT }) else {
+    let Ok(Answer::Fragments(DirectoryFragments { fragments: listed, .. })) =
+        bench.other(Command::Fragments { directory: ROOT })
+    else {
         panic!()
     };
     assert_eq!(listed, fragments);
@@ -394,7 +397,7 @@ fn a_fragment_has_the_entries_of_its_directory_under_their_cookies() {
     };
     let inode = NewInode::new(NewKind::Directory, 0o2755, Owner { uid: 1, gid: 77 });
     let fragment = Part::Fragment { directory: REMOTE, inode, entries: entries.clone() };
-    let Ok(Answer::Prepared { created: made }) = bench.one(prepare(1, vec![fragment])) else { panic!() };
+    let Ok(Answer::Prepared(made)) = bench.one(prepare(1, vec![fragment])) else { panic!() };
     bench.one(settle(1, true)).unwrap();
     let listed: Vec<DirEntry> = match bench.other(Command::List { directory: made[0], after: 0, max: 10 }) {
         Ok(Answer::Entries(entries)) => entries,

@@ -62,6 +62,11 @@
 //!                                       a client copies them)     finished before the file grows)
 //! ```
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "the method of a command takes its fields, and may refuse it"
+)]
 
 mod acl;
 mod allocate;

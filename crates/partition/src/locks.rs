@@ -7,7 +7,7 @@
 //! wait for the new mode has lost the old lock. Otherwise two such owners would wait for each other
 //! forever.
 
-use crate::{Partition, inode::Inode, memory_cost};
+use crate::{Partition, apply::CommandContext, inode::Inode, memory_cost};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, Session};
@@ -195,7 +195,14 @@ impl Inode {
 }
 
 impl Partition {
-    pub(crate) fn test_lock(&self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
+    pub(crate) fn test_lock(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        session: Session,
+        lock: Lock,
+    ) -> Outcome<Answer> {
+        let (holder, lock) = (Holder::new(session, lock.owner), &lock);
         check(file, lock)?;
         let found = self.inode(file)?.locks().and_then(|locks| locks.conflicts(holder, lock).next());
         Ok(Answer::Conflict(found.map(|held| held.to_lock())))
@@ -203,7 +210,8 @@ impl Partition {
 
     /// Sets or releases a lock. Refuses with `Locked` on a conflict; a `flock` has then lost its
     /// old lock.
-    pub(crate) fn lock(&mut self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
+    pub(crate) fn lock(&mut self, context: CommandContext, file: FileId, lock: Lock, _: bool) -> Outcome<Answer> {
+        let (holder, lock) = (Holder::new(context.session, lock.owner), &lock);
         check(file, lock)?;
         self.edit(file, |inode| {
             let Some(locks) = inode.locks() else {

@@ -9,8 +9,8 @@ use crate::{
 };
 use placement::FileId;
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, Command, Contents, ExtentRequest, HostFile, InheritedAttributes, NewInode, NewKind, Part,
-    StripeRuns,
+    ACL_ACCESS, ACL_DEFAULT, Command, Contents, ExtentRequest, HostFile, InheritedAttributes, Name, NewInode, NewKind,
+    Part, StripeRuns,
 };
 
 /// An inode, bytes.
@@ -40,7 +40,7 @@ pub fn runs(stripes: &StripeRuns) -> u64 {
 }
 
 /// Returns the cost of an entry of this name.
-pub fn entry(name: &wire::Name) -> u64 {
+pub fn entry(name: &Name) -> u64 {
     ENTRY_BYTES + name.as_bytes().len() as u64
 }
 
@@ -125,35 +125,34 @@ impl Partition {
             Command::Link { name, .. } => entry(name),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
-            Command::Write { file, place, length, .. } => match self.inodes.get(file).map(|inode| &inode.body) {
-                Some(InodeBody::File(body)) => body.write_cost(*place, *length),
-                _ => 0,
-            },
-            other => self.new_inode_bytes_max(other),
-        }
-    }
-
-    /// As [`Self::new_bytes_max`], for changes of one inode.
-    fn new_inode_bytes_max(&self, command: &Command) -> u64 {
-        let body = |file| match self.inodes.get(file).map(|inode| &inode.body) {
-            Some(InodeBody::File(body)) => Some(body),
-            _ => None,
-        };
-        match command {
+            Command::Write { file, place, length, .. } => {
+                self.body(*file).map_or(0, |body| body.write_cost(*place, *length))
+            }
             Command::CreateTmpfile { parent, inode, .. } => new_inode(inode) + self.inherited_cost(*parent),
             Command::SetXattr { name, value, .. } => RARE_ATTRIBUTES_BYTES + xattr(name, value),
             Command::Allocate { file, offset, length, mode } => {
-                body(file).map_or(0, |body| body.allocate_cost(*offset..offset.saturating_add(*length), *mode))
+                let range = *offset..offset.saturating_add(*length);
+                self.body(*file).map_or(0, |body| body.allocate_cost(range, *mode))
             }
             Command::Lock { file, lock, .. } => self.lock_cost(*file, lock),
-            Command::PunchDone { file, .. } => body(file).map_or(0, FileBody::punch_cost),
+            Command::PunchDone { file, .. } => self.body(*file).map_or(0, FileBody::punch_cost),
             Command::PutObject { parent, name, attributes, contents, .. } => {
                 let rare = if attributes.is_empty() { 0 } else { RARE_ATTRIBUTES_BYTES };
                 let described: u64 = attributes.iter().map(|(name, value)| xattr(name, value)).sum();
                 INODE_BYTES + entry(name) + self.inherited_cost(*parent) + contents_cost(contents) + rare + described
             }
             Command::Reserve { count, .. } => u64::from(*count) * RESERVED_BYTES,
-            _ => 0,
+            free => {
+                debug_assert!(free.is_free(), "{free:?} adds bytes: weigh it");
+                0
+            }
+        }
+    }
+
+    fn body(&self, file: FileId) -> Option<&FileBody> {
+        match self.inodes.get(&file).map(|inode| &inode.body) {
+            Some(InodeBody::File(body)) => Some(body),
+            _ => None,
         }
     }
 

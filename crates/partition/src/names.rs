@@ -2,6 +2,7 @@
 
 use crate::{
     Partition, acl,
+    apply::CommandContext,
     directory::{Directory, HASH_NAMES_MAX, StoredEntry},
     inode::{Inode, InodeBody, LINKS_MAX},
     intents::LockTarget,
@@ -9,15 +10,16 @@ use crate::{
 };
 use placement::FileId;
 use wire::{
-    ACL_DEFAULT, Answer, ExtentRequest, InheritedAttributes, Intent, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind,
-    Object, Outcome, Refusal, SET_GROUP_ID, Session, Target, Timestamp,
+    ACL_DEFAULT, Answer, DirEntry, DirectoryFragments, DirectoryUsage, ExtentRequest, FoundEntry, InheritedAttributes,
+    Intent, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal, SET_GROUP_ID, SubtreeUsage,
+    Target, Timestamp,
 };
 
 impl Partition {
-    pub(crate) fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
-        let answer = match self.entry(parent, name) {
+    pub(crate) fn lookup(&mut self, _: CommandContext, parent: FileId, name: Name) -> Outcome<Answer> {
+        let answer = match self.entry(parent, &name) {
             Ok(StoredEntry { file, kind, .. }) => {
-                Answer::Found { file: *file, kind: *kind, attributes: self.complete_attributes(*file).ok() }
+                Answer::Found(FoundEntry { file: *file, kind: *kind, attributes: self.complete_attributes(*file).ok() })
             }
             Err(Refusal::NotFound(Object::Entry { .. })) if !self.intents.is_empty() => Answer::NoEntry,
             Err(refusal) => return Err(refusal),
@@ -26,7 +28,7 @@ impl Partition {
             return Ok(answer);
         }
         match self.intents.holder(parent, LockTarget::Entry(name.clone())) {
-            None if answer == Answer::NoEntry => Err(Refusal::NotFound(Object::entry(parent, name))),
+            None if answer == Answer::NoEntry => Err(Refusal::NotFound(Object::entry(parent, &name))),
             held => Ok(Self::unsettled(held.into_iter().collect(), answer)),
         }
     }
@@ -34,13 +36,17 @@ impl Partition {
     /// Returns attributes that need nothing from fragments elsewhere, and that no intent is about
     /// to change.
     fn complete_attributes(&self, file: FileId) -> Outcome<wire::Attributes> {
-        match self.stat(file)? {
+        match self.settled_attributes(file)? {
             Answer::Attributes(attributes) => Ok(attributes),
             _ => Err(Refusal::Stale(Object::File(file))),
         }
     }
 
-    pub(crate) fn stat(&self, file: FileId) -> Outcome<Answer> {
+    pub(crate) fn stat(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
+        self.settled_attributes(file)
+    }
+
+    fn settled_attributes(&self, file: FileId) -> Outcome<Answer> {
         let attributes = self.attributes(file)?;
         if self.is_split(file) {
             return Err(split(file));
@@ -48,56 +54,80 @@ impl Partition {
         Ok(Self::unsettled(self.intents.holders(file), Answer::Attributes(attributes)))
     }
 
-    pub(crate) fn fragments(&self, directory: FileId) -> Outcome<Answer> {
+    pub(crate) fn fragments(&mut self, _: CommandContext, directory: FileId) -> Outcome<Answer> {
         let (attributes, inherited) = (self.attributes(directory)?, Box::new(self.inherited(directory)?));
         let fragments = self.directory(directory)?.fragments().to_vec();
         let held = self.intents.holder(directory, LockTarget::Inode);
-        Ok(Self::unsettled(held.into_iter().collect(), Answer::Fragments { attributes, inherited, fragments }))
+        Ok(Self::unsettled(
+            held.into_iter().collect(),
+            Answer::Fragments(DirectoryFragments { attributes, inherited, fragments }),
+        ))
     }
 
-    pub(crate) fn parent(&self, directory: FileId) -> Outcome<Answer> {
+    pub(crate) fn parent(&mut self, _: CommandContext, directory: FileId) -> Outcome<Answer> {
         let answer = Answer::Parent(self.directory(directory)?.parent);
         let held = self.intents.holder(directory, LockTarget::Inode);
         Ok(Self::unsettled(held.into_iter().collect(), answer))
     }
 
-    pub(crate) fn list(&self, directory: FileId, after: u64, max: u32) -> Outcome<Answer> {
+    pub(crate) fn list(&mut self, _: CommandContext, directory: FileId, after: u64, max: u32) -> Outcome<Answer> {
         let max = max.min(LIST_ENTRIES_MAX) as usize;
         let answer = Answer::Entries(self.entries_of(directory)?.list(after, max));
         Ok(Self::unsettled(self.intents.entry_holders(directory), answer))
     }
 
-    pub(crate) fn read_link(&self, file: FileId) -> Outcome<Answer> {
+    pub(crate) fn usage_in(&mut self, _: CommandContext, directory: FileId, after: u64, max: u32) -> Outcome<Answer> {
+        let page = self.entries_of(directory)?.list(after, max.min(LIST_ENTRIES_MAX) as usize);
+        let next = page.last().map_or(0, |last| last.cookie);
+        let (mut sum, mut others, mut directories) = (SubtreeUsage::default(), Vec::new(), Vec::new());
+        for DirEntry { file, kind, .. } in page {
+            match self.inodes.get(&file) {
+                _ if kind == Kind::Directory => directories.push(file),
+                Some(inode) if inode.names == 1 && inode.extent().is_none() => {
+                    sum = sum.with(SubtreeUsage::of_file(&inode.attributes(file)));
+                }
+                _ => others.push(file),
+            }
+        }
+        sum.directories = directories.len() as u64;
+        let usage = DirectoryUsage { sum, others, directories, next };
+        Ok(Self::unsettled(self.intents.entry_holders(directory), Answer::DirectoryUsage(usage)))
+    }
+
+    pub(crate) fn read_link(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
         match &self.inode(file)?.body {
             InodeBody::Symlink(target) => Ok(Answer::Target(target.clone())),
             _ => Err(Refusal::invalid(Object::File(file), "not a symbolic link")),
         }
     }
 
-    pub(crate) fn check_name(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
-        self.check_free(parent, name)?;
+    pub(crate) fn check_name(&mut self, _: CommandContext, parent: FileId, name: Name) -> Outcome<Answer> {
+        self.check_free(parent, &name)?;
         self.inherited(parent).map(Answer::Inherited)
     }
 
     pub(crate) fn create(
         &mut self,
+        context: CommandContext,
         parent: FileId,
         name: Name,
-        new: NewInode,
-        (opener, extent): (Option<Session>, ExtentRequest),
-        now: Timestamp,
+        inode: NewInode,
+        open: bool,
+        extent: ExtentRequest,
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
-        let (new, directory) = (acl::inherit(&self.inherited(parent)?, new), self.directory_of(parent));
+        let (new, directory) = (acl::inherit(&self.inherited(parent)?, inode), self.directory_of(parent));
         let placement = self.placement_at(new.placing(), directory, name.as_bytes());
-        let mut inode = Inode::new(new, directory, Some(placement), now);
+        let mut inode = Inode::new(new, directory, Some(placement), context.now);
         inode.move_to_extent(extent);
-        if let Some(session) = opener {
-            inode.add_open(session);
+        if open {
+            inode.add_open(context.session);
         }
         let kind = inode.kind();
         let file = self.add(inode);
-        if let Err(refusal) = self.edit_entries(parent, now, |entries, hash| entries.insert(hash, name, file, kind)) {
+        if let Err(refusal) =
+            self.edit_entries(parent, context.now, |entries, hash| entries.insert(hash, name, file, kind))
+        {
             self.remove_inode(file);
             return Err(refusal);
         }
@@ -107,22 +137,22 @@ impl Partition {
     /// Creates a file without a name, open for the session.
     pub(crate) fn create_tmpfile(
         &mut self,
-        (parent, name): (FileId, Option<Name>),
-        new: NewInode,
+        context: CommandContext,
+        parent: FileId,
+        name: Option<Name>,
+        inode: NewInode,
         linkable: bool,
-        opener: Session,
-        now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_takes_inodes(parent)?;
-        let new = acl::inherit(&self.inherited(parent)?, NewInode { kind: NewKind::File, ..new });
+        let new = acl::inherit(&self.inherited(parent)?, NewInode { kind: NewKind::File, ..inode });
         let file = self.next_id();
         // Without a name, its number chooses the placement.
         let number = file.0.to_le_bytes();
         let by = name.as_ref().map_or(&number[..], Name::as_bytes);
         let placement = self.placement_at(new.placing(), self.directory_of(parent), by);
-        let mut inode = Inode::new(new, parent, Some(placement), now);
+        let mut inode = Inode::new(new, parent, Some(placement), context.now);
         (inode.names, inode.linkable) = (0, linkable);
-        inode.add_open(opener);
+        inode.add_open(context.session);
         self.insert_inode(file, inode);
         self.opened_answer(file, None)
     }
@@ -135,12 +165,18 @@ impl Partition {
         }
     }
 
-    pub(crate) fn link(&mut self, file: FileId, parent: FileId, name: Name, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn link(
+        &mut self,
+        context: CommandContext,
+        file: FileId,
+        parent: FileId,
+        name: Name,
+    ) -> Outcome<Answer> {
         self.check_linkable(file, None)?;
         self.check_free(parent, &name)?;
         let kind = self.inode(file)?.kind();
-        self.edit_entries(parent, now, |entries, hash| entries.insert(hash, name, file, kind))?;
-        self.add_name(file, now)?;
+        self.edit_entries(parent, context.now, |entries, hash| entries.insert(hash, name, file, kind))?;
+        self.add_name(file, context.now)?;
         self.attributes(file).map(Answer::Attributes)
     }
 

@@ -13,17 +13,19 @@
 
 use crate::{
     Partition, acl,
+    apply::CommandContext,
     inode::{DataLocation, FileBody, Inode, InodeBody, Striped},
     intents::LockTarget,
     memory_cost,
 };
+use bytes::Bytes;
 use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, PlacementSpec, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{
-    Answer, Condition, Content, Contents, DirEntry, INLINE_BYTES_MAX, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind,
-    Object, ObjectAttributes, ObjectMeta, Outcome, PendingDelete, RESERVED_MAX, Refusal, Session, StripeRuns, Target,
-    Timestamp, Version,
+    Answer, Condition, Content, Contents, DirEntry, FoundEntry, FoundObject, INLINE_BYTES_MAX, Kind, LIST_ENTRIES_MAX,
+    Name, NewInode, NewKind, Object, ObjectAttributes, ObjectMeta, Outcome, PendingDelete, RESERVED_MAX, RangeContent,
+    Refusal, Session, StoredObject, StripeRuns, Target, Timestamp, Version,
 };
 
 /// Permission bits of new objects.
@@ -64,40 +66,51 @@ impl Partition {
     /// entry, returns the entry without the intent; the client then gets the object by its file id.
     pub(crate) fn get_object(
         &mut self,
+        context: CommandContext,
         parent: FileId,
-        name: &Name,
-        (offset, length): (u64, u32),
-        now: Timestamp,
+        name: Name,
+        offset: u64,
+        length: u32,
     ) -> Outcome<Answer> {
-        let found = self.entry(parent, name).map(|entry| (entry.file, entry.kind));
+        let found = self.entry(parent, &name).map(|entry| (entry.file, entry.kind));
         if !self.intents.is_empty() && self.intents.holder(parent, LockTarget::Entry(name.clone())).is_some() {
-            return self.lookup(parent, name);
+            return self.lookup(context, parent, name);
         }
         match found? {
-            (_, Kind::Directory) => Err(Refusal::IsDirectory(Object::entry(parent, name))),
-            (file, _) if self.is_home_of(file) => self.get_file(file, (offset, length), now),
-            (file, kind) => Ok(Answer::Found { file, kind, attributes: None }),
+            (_, Kind::Directory) => Err(Refusal::IsDirectory(Object::entry(parent, &name))),
+            (file, _) if self.is_home_of(file) => self.get_file(context, file, offset, length),
+            (file, kind) => Ok(Answer::Found(FoundEntry { file, kind, attributes: None })),
         }
     }
 
-    pub(crate) fn get_file(&mut self, file: FileId, (offset, length): (u64, u32), now: Timestamp) -> Outcome<Answer> {
-        match self.read(file, offset, length, now)? {
-            Answer::Content { length, content } => {
+    pub(crate) fn get_file(
+        &mut self,
+        context: CommandContext,
+        file: FileId,
+        offset: u64,
+        length: u32,
+    ) -> Outcome<Answer> {
+        match self.read(context, file, offset, length)? {
+            Answer::Content(RangeContent { length, content }) => {
                 let head = ObjectMeta::from(&self.attributes(file)?);
-                Ok(Answer::Object { head, striped: layout_of(&content), length, content })
+                Ok(Answer::Object(FoundObject { head, striped: layout_of(&content), length, content }))
             }
             other => Ok(other),
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "it takes the fields of its command")]
     pub(crate) fn put_object(
         &mut self,
-        session: Session,
-        (parent, name): (FileId, &Name),
+        context: CommandContext,
+        parent: FileId,
+        name: Name,
         condition: Condition,
-        (placing, attributes, contents): (PlacementSpec, ObjectAttributes, Contents),
-        now: Timestamp,
+        placing: PlacementSpec,
+        attributes: ObjectAttributes,
+        contents: Contents,
     ) -> Outcome<Answer> {
+        let (CommandContext { session, now }, name) = (context, &name);
         self.open_directory(parent)?;
         let taken = match self.settled_entry(parent, name) {
             Err(Refusal::NotFound(Object::Entry { .. })) => None,
@@ -127,24 +140,27 @@ impl Partition {
             Ok(())
         });
         pointed.expect("the entry exists, or has space");
-        Ok(Answer::ObjectStored { version, deleted: taken.and_then(|(taken, _)| self.drop_name(taken, now)) })
+        Ok(Answer::ObjectStored(StoredObject {
+            version,
+            deleted: taken.and_then(|(taken, _)| self.drop_name(taken, now)),
+        }))
     }
 
     pub(crate) fn delete_object(
         &mut self,
+        context: CommandContext,
         parent: FileId,
-        name: &Name,
+        name: Name,
         condition: Condition,
-        now: Timestamp,
     ) -> Outcome<Answer> {
-        let taken = match (self.settled_entry(parent, name), condition) {
+        let taken = match (self.settled_entry(parent, &name), condition) {
             (Err(Refusal::NotFound(Object::Entry { .. })), Condition::Is(_)) => None,
             (found, _) => Some(found?),
         };
-        if !self.check_object(parent, name, taken, condition)? {
+        if !self.check_object(parent, &name, taken, condition)? {
             return Ok(Answer::NeedsTransaction);
         }
-        self.unlink(parent, name, now)
+        self.unlink(context, parent, name)
     }
 
     /// Returns true if the precondition holds; false if only another partition can check it.
@@ -220,7 +236,15 @@ impl Partition {
         Ok((DataLocation::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })), layout))
     }
 
-    pub(crate) fn reserve(&mut self, session: Session, count: u32, stripes: ReservedStripes) -> Outcome<Answer> {
+    pub(crate) fn reserve(
+        &mut self,
+        context: CommandContext,
+        count: u32,
+        stripes: u64,
+        layout: Layout,
+        policy: Option<Policy>,
+    ) -> Outcome<Answer> {
+        let stripes = ReservedStripes { count: stripes, layout, by: policy };
         if count > RESERVED_MAX || stripes.count == 0 {
             return Err(Refusal::invalid(Object::Pool, "at most 256 files are reserved at once, of a stripe or more"));
         }
@@ -234,7 +258,7 @@ impl Partition {
         }
         let files: Vec<FileId> = (0..count).map(|_| self.next_id()).collect();
         self.bytes += u64::from(count) * memory_cost::RESERVED_BYTES;
-        self.reserved.0.extend(files.iter().map(|file| (*file, (session, stripes))));
+        self.reserved.0.extend(files.iter().map(|file| (*file, (context.session, stripes))));
         Ok(Answer::Reserved(files))
     }
 
@@ -249,11 +273,15 @@ impl Partition {
     pub(crate) fn end_reserved(&mut self, session: Session) -> Vec<PendingDelete> {
         let left = self.reserved.0.iter().filter(|(_, (holder, _))| *holder == session);
         let left: Vec<FileId> = left.map(|(file, _)| *file).collect();
-        left.into_iter().filter_map(|file| self.unreserve(file, session)).collect()
+        left.into_iter().filter_map(|file| self.cancel_reservation(file, session)).collect()
     }
 
     /// Cancels a session's reservation of a file; its stripes are to be removed.
-    pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
+    pub(crate) fn unreserve(&mut self, context: CommandContext, file: FileId) -> Outcome<Answer> {
+        Ok(Answer::Removed(self.cancel_reservation(file, context.session)))
+    }
+
+    fn cancel_reservation(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
         let ReservedStripes { count, layout, .. } = self.reserved.stripes(file, session)?;
         self.forget_reserved(file);
         let mut stripes = StripeRuns::new();
@@ -280,8 +308,13 @@ impl Partition {
     }
 
     /// Returns those of these stripes that are neither the file's nor reserved.
+    pub(crate) fn unowned_stripes(&mut self, _: CommandContext, file: FileId, stripes: StripeRuns) -> Outcome<Answer> {
+        Ok(Answer::UnownedStripes(self.find_unowned(file, &stripes)))
+    }
+
+    /// Returns those of these stripes that are neither the file's nor reserved.
     #[must_use]
-    pub fn unowned_stripes(&self, file: FileId, stripes: &StripeRuns) -> StripeRuns {
+    pub fn find_unowned(&self, file: FileId, stripes: &StripeRuns) -> StripeRuns {
         match self.inodes.get(&file).map(|inode| &inode.body) {
             Some(InodeBody::File(body)) => body.unowned_stripes(stripes),
             Some(_) => stripes.clone(),
@@ -297,9 +330,16 @@ impl Partition {
         self.inodes.contains_key(&file)
     }
 
-    pub(crate) fn list_names(&self, directory: FileId, prefix: &[u8], from: &[u8], max: u32) -> Outcome<Answer> {
+    pub(crate) fn list_names(
+        &mut self,
+        _: CommandContext,
+        directory: FileId,
+        prefix: Bytes,
+        from: Bytes,
+        max: u32,
+    ) -> Outcome<Answer> {
         let max = max.min(LIST_ENTRIES_MAX) as usize;
-        let entries = self.entries_of(directory)?.list_names(prefix, from, max);
+        let entries = self.entries_of(directory)?.list_names(&prefix, &from, max);
         Ok(Self::unsettled(self.intents.entry_holders(directory), Answer::Entries(entries)))
     }
 }

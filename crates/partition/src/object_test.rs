@@ -4,8 +4,8 @@ use crate::partition_test::{Bench, STRIPE, name};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy};
 use wire::{
-    AllocateMode, Answer, Command, Condition, Content, Contents, Kind, NewKind, Outcome, Refusal, Session, StripeRuns,
-    Version, WritePlace, XattrMode,
+    AllocateMode, Answer, BytePlacement, Command, Condition, Content, Contents, FoundObject, Kind, NewKind, Outcome,
+    Refusal, Session, StoredObject, StripeRuns, Version, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -25,14 +25,14 @@ fn small(bytes: &'static [u8]) -> Contents {
 
 fn version(answer: Outcome<Answer>) -> Version {
     match answer {
-        Ok(Answer::ObjectStored { version, .. }) => version,
+        Ok(Answer::ObjectStored(StoredObject { version, .. })) => version,
         other => panic!("{other:?}"),
     }
 }
 
 fn get(bench: &mut Bench) -> Option<(Version, Bytes)> {
     match bench.try_to(Command::GetObject { parent: ROOT, name: name("k"), offset: 0, length: 100 }) {
-        Ok(Answer::Object { head, content: Content::Bytes(bytes), .. }) => Some((head.version, bytes)),
+        Ok(Answer::Object(FoundObject { head, content: Content::Bytes(bytes), .. })) => Some((head.version, bytes)),
         Err(Refusal::NotFound(_)) => None,
         other => panic!("{other:?}"),
     }
@@ -86,7 +86,7 @@ fn a_put_replaces_what_has_the_name_under_its_condition_and_takes_no_more_space(
     assert!(written.file == second.file && written.change > second.change, "a write in the same moment counts too");
     let delete = |condition| Command::DeleteObject { parent: ROOT, name: name("k"), condition };
     assert!(refused(bench.try_to(delete(Condition::Is(second))), Some(written)));
-    assert_eq!(bench.try_to(delete(Condition::Is(written))), Ok(Answer::Removed { deleted: None }));
+    assert_eq!(bench.try_to(delete(Condition::Is(written))), Ok(Answer::Removed(None)));
     assert!(refused(bench.try_to(delete(Condition::Is(written))), None));
     assert!(matches!(bench.try_to(delete(Condition::Always)), Err(Refusal::NotFound(_))));
     assert_eq!((bench.partition.bytes(), bench.partition.files()), (bytes - bytes_of_entry(), 1));
@@ -125,12 +125,10 @@ fn what_is_reserved_is_its_sessions_until_it_is_put_given_up_or_the_session_ends
     bench.session = Session(2);
     assert!(matches!(bench.try_to(striped(files[1], 9000)), Err(Refusal::Stale(_))), "another's");
     let unreserve = |file| Command::Unreserve { file };
-    assert_eq!(bench.apply(unreserve(files[1])), Answer::Removed { deleted: None }, "another's");
+    assert_eq!(bench.apply(unreserve(files[1])), Answer::Removed(None), "another's");
     bench.session = Session(1);
-    assert_eq!(bench.apply(unreserve(files[0])), Answer::Removed { deleted: None }, "an object stays");
-    let Answer::Removed { deleted: Some(deleted) } = bench.apply(unreserve(files[1])) else {
-        panic!("it was reserved")
-    };
+    assert_eq!(bench.apply(unreserve(files[0])), Answer::Removed(None), "an object stays");
+    let Answer::Removed(Some(deleted)) = bench.apply(unreserve(files[1])) else { panic!("it was reserved") };
     assert_eq!((deleted.file, deleted.stripes.iter().count()), (files[1], 2));
     bench.apply(Command::PurgeDone { file: files[1] });
     let Answer::Closed(deleted) = bench.apply(Command::CloseSession { session: Session(1) }) else {
@@ -143,7 +141,7 @@ fn what_is_reserved_is_its_sessions_until_it_is_put_given_up_or_the_session_ends
     bench.session = Session(2);
     let removed =
         bench.apply(Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Is(stored) });
-    assert!(matches!(removed, Answer::Removed { deleted: Some(deleted) } if deleted.file == files[0]));
+    assert!(matches!(removed, Answer::Removed(Some(deleted)) if deleted.file == files[0]));
     bench.apply(Command::PurgeDone { file: files[0] });
     assert_eq!((bench.partition.bytes(), bench.partition.files()), (before, 1));
 }
@@ -233,7 +231,7 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let other = reserved(&mut bench, there, Some(Policy::At(NodeId(1))));
     assert_eq!(bench.apply(put(other, PlacementSpec::default())), Answer::WrongPlacement(at(2)));
     assert_eq!(get(&mut bench), None, "nothing was put");
-    let Answer::Removed { deleted: Some(deleted) } = bench.apply(Command::Unreserve { file: other }) else {
+    let Answer::Removed(Some(deleted)) = bench.apply(Command::Unreserve { file: other }) else {
         panic!("it was reserved")
     };
     assert_eq!(deleted.layout, there);
@@ -241,11 +239,15 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let right = reserved(&mut bench, there, Some(Policy::At(NodeId(2))));
     assert_eq!(version(bench.try_to(put(right, PlacementSpec::default()))).file, right);
     let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
-    let Answer::Placement { placing, layout, decided: true, stripes } = placement(&mut bench, right) else { panic!() };
+    let Answer::Placement(BytePlacement { placing, layout, decided: true, stripes }) = placement(&mut bench, right)
+    else {
+        panic!()
+    };
     assert_eq!((placing, layout, stripes.iter().next()), (at(2), there, Some(0)));
     // The placement of the put takes precedence over that of its directory.
     let striped = PlacementSpec { policy: Some(Policy::Striped), stripe_size: None };
-    let Answer::ObjectStored { version, deleted: Some(deleted) } = bench.apply(put(usual, striped)) else {
+    let Answer::ObjectStored(StoredObject { version, deleted: Some(deleted) }) = bench.apply(put(usual, striped))
+    else {
         panic!("not put")
     };
     assert_eq!((version.file, deleted.file, deleted.layout), (usual, right, there));
@@ -263,6 +265,6 @@ fn an_object_has_as_many_stripes_as_it_is_long_however_many_were_reserved() {
     let contents = Contents::Striped { file: files[0], size: u64::from(STRIPE) + 1, first: Bytes::new() };
     version(bench.try_to(put(Condition::Always, contents)));
     let delete = Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Always };
-    let Answer::Removed { deleted: Some(deleted) } = bench.apply(delete) else { panic!("it had stripes") };
+    let Answer::Removed(Some(deleted)) = bench.apply(delete) else { panic!("it had stripes") };
     assert_eq!(deleted.stripes.iter().count(), 2);
 }

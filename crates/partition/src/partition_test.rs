@@ -5,9 +5,9 @@ use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId};
 use test_support::Random;
 use wire::{
-    Answer, Attributes, Changes, Command, Content, ExtentRequest, InheritedAttributes, Intent, Kind, Name, NewInode,
-    NewKind, OpenFlags, Outcome, Owner, Part, Refusal, RenameFrom, RenameMode, RenameTo, RequestId, Session,
-    TimeChange, Timestamp, WritePlace,
+    Answer, Attributes, ChangedFile, Changes, Command, Content, ExtentRequest, InheritedAttributes, InlineSpill,
+    Intent, Kind, Name, NewInode, NewKind, OpenFlags, OpenedFile, Outcome, Owner, Part, RangeContent, Refusal,
+    RenameFrom, RenameMode, RenameTo, RequestId, Session, StripedWrite, TimeChange, Timestamp, WritePlace,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -56,7 +56,7 @@ impl Bench {
         let inode = NewInode::new(kind, 0o644, Owner { uid: 5, gid: 6 });
         match self.apply(Command::Create { parent, name: name(text), inode, open: false, extent: ExtentRequest::None })
         {
-            Answer::Opened { attributes, .. } => attributes,
+            Answer::Opened(OpenedFile { attributes, .. }) => attributes,
             other => panic!("{other:?}"),
         }
     }
@@ -79,7 +79,7 @@ impl Bench {
 
     pub fn read(&mut self, file: FileId) -> Bytes {
         match self.apply(Command::Read { file, offset: 0, length: 4096 }) {
-            Answer::Content { content: Content::Bytes(bytes), .. } => bytes,
+            Answer::Content(RangeContent { content: Content::Bytes(bytes), .. }) => bytes,
             other => panic!("{other:?}"),
         }
     }
@@ -116,10 +116,10 @@ fn a_resent_change_is_answered_and_not_done_again() {
     let command = Command::Write { file, place: WritePlace::End, length: 3, data, kill_set_id: false };
     let request_id = bench.request_id();
     let answers: Vec<_> = (0..3).map(|_| bench.partition.apply(Some(request_id), command.clone(), at(9))).collect();
-    assert_eq!(answers, vec![Ok(Answer::Written { offset: 0 }); 3]);
+    assert_eq!(answers, vec![Ok(Answer::Written(0)); 3]);
     assert_eq!(bench.read(file), "abc");
     let other = RequestId { session: Session(2), ..request_id };
-    assert_eq!(bench.partition.apply(Some(other), command, at(9)), Ok(Answer::Written { offset: 3 }), "another client");
+    assert_eq!(bench.partition.apply(Some(other), command, at(9)), Ok(Answer::Written(3)), "another client");
 }
 
 #[test]
@@ -196,13 +196,16 @@ fn a_file_spills_once_and_late_copies_of_its_head_are_told_apart() {
     bench.write(file, WritePlace::At(0), b"head");
     let large =
         Command::Write { file, place: WritePlace::At(5000), length: 9000, data: Bytes::new(), kill_set_id: false };
-    let spill = Answer::NeedsSpill { generation: 0, layout: LAYOUT, head: Bytes::from_static(b"head") };
+    let spill = Answer::NeedsSpill(InlineSpill { generation: 0, layout: LAYOUT, head: Bytes::from_static(b"head") });
     assert_eq!(bench.apply(large.clone()), spill);
     assert_eq!(bench.apply(large.clone()), spill, "whoever comes may do it");
     assert_eq!(bench.read(file), "head", "reads are answered from the head until then");
     bench.apply(Command::SpillDone { file, generation: 0 });
     bench.apply(Command::SpillDone { file, generation: 0 });
-    assert_eq!(bench.apply(large), Answer::Stripes { offset: 5000, generation: 1, size: 4, layout: LAYOUT });
+    assert_eq!(
+        bench.apply(large),
+        Answer::Stripes(StripedWrite { offset: 5000, generation: 1, size: 4, layout: LAYOUT })
+    );
     assert_eq!(bench.apply(Command::PublishSize { file, generation: 1, end: 14_000 }), Answer::Done);
     assert_eq!(bench.stat(file).size, 14_000);
 }
@@ -214,10 +217,10 @@ fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
     let large = |place| Command::Write { file, place, length: 20_000, data: Bytes::new(), kill_set_id: false };
     assert_eq!(
         bench.apply(large(WritePlace::End)),
-        Answer::Stripes { offset: 0, generation: 0, size: 0, layout: LAYOUT }
+        Answer::Stripes(StripedWrite { offset: 0, generation: 0, size: 0, layout: LAYOUT })
     );
     bench.apply(Command::PublishSize { file, generation: 0, end: 20_000 });
-    let Answer::Changed { truncation: Some(truncation), .. } =
+    let Answer::Changed(ChangedFile { truncation: Some(truncation), .. }) =
         bench.change(file, Changes { size: Some(10), ..Changes::default() })
     else {
         panic!("stripes are to be cut")
@@ -232,7 +235,7 @@ fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
     assert_eq!(bench.apply(large(WritePlace::At(0))), Answer::NeedsTruncate(truncation));
     assert_eq!(bench.stat(file).size, 10);
     bench.apply(Command::TruncateDone { file, generation: 1 });
-    assert!(matches!(bench.change(file, grow), Answer::Changed { truncation: None, .. }));
+    assert!(matches!(bench.change(file, grow), Answer::Changed(ChangedFile { truncation: None, .. })));
     assert_eq!(bench.stat(file).size, 30_000);
 }
 
@@ -241,13 +244,19 @@ fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let append = Command::Write { file, place: WritePlace::End, length: 5000, data: Bytes::new(), kill_set_id: false };
-    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 0, generation: 0, size: 0, layout: LAYOUT });
+    assert_eq!(
+        bench.apply(append.clone()),
+        Answer::Stripes(StripedWrite { offset: 0, generation: 0, size: 0, layout: LAYOUT })
+    );
     bench.change(file, Changes { size: Some(0), ..Changes::default() });
-    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 5000, generation: 0, size: 0, layout: LAYOUT });
+    assert_eq!(
+        bench.apply(append.clone()),
+        Answer::Stripes(StripedWrite { offset: 5000, generation: 0, size: 0, layout: LAYOUT })
+    );
     bench.apply(Command::Abandon { file, generation: 0, offset: 5000, length: 5000 });
     assert_eq!(
         bench.apply(append),
-        Answer::Stripes { offset: 5000, generation: 0, size: 0, layout: LAYOUT },
+        Answer::Stripes(StripedWrite { offset: 5000, generation: 0, size: 0, layout: LAYOUT }),
         "given back"
     );
 }

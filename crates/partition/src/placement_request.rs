@@ -8,6 +8,7 @@
 
 use crate::{
     Partition,
+    apply::CommandContext,
     inode::{DataLocation, FileBody, Inode, InodeBody},
     partition::Settings,
 };
@@ -17,7 +18,10 @@ use placement::{
     stripe_partition,
 };
 use serde::{Deserialize, Serialize};
-use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, StripeRuns, XattrMode};
+use wire::{
+    Answer, BytePlacement, Command, Object, Outcome, PLACEMENT, PlacementChoice, Refusal, STRIPE_SIZE, StripeRuns,
+    XattrMode,
+};
 
 /// Requested placement, and the parts of it that are listed as attributes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -97,7 +101,7 @@ impl FileBody {
     /// Returns the answer that asks a client to place the stripes, if that is still to be done.
     pub fn needs_placement(&self) -> Option<Answer> {
         let policy = self.placement.pending_policy?;
-        Some(Answer::NeedsPlacement { policy, layout: self.placement.layout })
+        Some(Answer::NeedsPlacement(PlacementChoice { policy, layout: self.placement.layout }))
     }
 
     /// Returns the stripes that may have bytes, except those beyond the end of the file.
@@ -186,7 +190,7 @@ impl Inode {
 }
 
 impl Partition {
-    pub(crate) fn placement(&self, file: FileId) -> Outcome<Answer> {
+    pub(crate) fn placement(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let placing = inode.placement_request.placing;
         let (layout, decided, stripes) = if let InodeBody::File(body) = &inode.body {
@@ -196,10 +200,10 @@ impl Partition {
             let placement = PlacementDecision::new(self.settings().stripe_bytes, spread, file.partition());
             (placement.layout, false, StripeRuns::new())
         };
-        Ok(Answer::Placement { placing, layout, decided, stripes })
+        Ok(Answer::Placement(BytePlacement { placing, layout, decided, stripes }))
     }
 
-    pub(crate) fn place(&mut self, file: FileId, partition: PartitionId) -> Outcome<Answer> {
+    pub(crate) fn place(&mut self, _: CommandContext, file: FileId, partition: PartitionId) -> Outcome<Answer> {
         if u32::from(partition.0) >= self.settings().partitions {
             return Err(Refusal::invalid(Object::Pool, "the pool has no such partition"));
         }

@@ -9,8 +9,9 @@ use placement::{
     Distribution, FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeSize, single_partition,
 };
 use wire::{
-    AllocateMode, Answer, Command, ExtentRequest, NewInode, NewKind, Outcome, Owner, PLACEMENT, PendingTruncate,
-    Refusal, STRIPE_SIZE, Timestamp, WritePlace, XattrMode,
+    AllocateMode, Answer, BytePlacement, ChangedFile, Command, ExtentRequest, NewInode, NewKind, OpenedFile, Outcome,
+    Owner, PLACEMENT, PendingTruncate, PlacementChoice, Refusal, STRIPE_SIZE, StripedWrite, Timestamp, WritePlace,
+    XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -35,7 +36,7 @@ fn write(file: FileId, length: u32) -> Command {
 
 fn layout(bench: &mut Bench, file: FileId) -> (PlacementSpec, Layout, bool) {
     match bench.apply(Command::Placement { file }) {
-        Answer::Placement { placing, layout, decided, .. } => (placing, layout, decided),
+        Answer::Placement(BytePlacement { placing, layout, decided, .. }) => (placing, layout, decided),
         other => panic!("{other:?}"),
     }
 }
@@ -69,7 +70,7 @@ fn a_file_whose_policy_needs_a_client_is_placed_once_before_it_has_stripes() {
     set(&mut bench, ROOT, PLACEMENT, "at(3)").unwrap();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let by_hash = Layout::striped(STRIPE).in_partition(single_partition(7, ROOT, b"f", 64));
-    let unplaced = Answer::NeedsPlacement { policy: Policy::At(NodeId(3)), layout: by_hash };
+    let unplaced = Answer::NeedsPlacement(PlacementChoice { policy: Policy::At(NodeId(3)), layout: by_hash });
     assert_eq!(bench.apply(write(file, 5000)), unplaced);
     let mode = AllocateMode::Extend;
     assert_eq!(bench.apply(Command::Allocate { file, offset: 0, length: 9000, mode }), unplaced);
@@ -80,17 +81,20 @@ fn a_file_whose_policy_needs_a_client_is_placed_once_before_it_has_stripes() {
     bench.apply(place(9));
     bench.apply(place(10));
     let layout = by_hash.in_partition(PartitionId(9));
-    assert_eq!(bench.apply(write(file, 5000)), Answer::Stripes { offset: 0, generation: 0, size: 0, layout });
+    assert_eq!(
+        bench.apply(write(file, 5000)),
+        Answer::Stripes(StripedWrite { offset: 0, generation: 0, size: 0, layout })
+    );
     assert!(matches!(set(&mut bench, file, PLACEMENT, "single"), Err(Refusal::AlreadyPlaced(_))));
     bench.apply(Command::PublishSize { file, generation: 0, end: 5000 });
     let changes = wire::Changes { size: Some(10), ..wire::Changes::default() };
-    let Answer::Changed { truncation: Some(PendingTruncate { layout: cut, .. }), .. } =
+    let Answer::Changed(ChangedFile { truncation: Some(PendingTruncate { layout: cut, .. }), .. }) =
         bench.apply(Command::Change { file, changes })
     else {
         panic!("stripes are to be cut")
     };
     let removed = bench.apply(Command::Unlink { parent: ROOT, name: name("f") });
-    let Answer::Removed { deleted: Some(deleted) } = removed else { panic!("{removed:?}") };
+    let Answer::Removed(Some(deleted)) = removed else { panic!("{removed:?}") };
     assert_eq!((cut, deleted.layout), (layout, layout));
 }
 
@@ -102,7 +106,7 @@ fn who_makes_a_file_may_say_where_it_lies() {
     let placing = PlacementSpec { policy: Some(Policy::Striped), stripe_size: None };
     let inode = NewInode { placing: placing.boxed(), ..NewInode::new(NewKind::File, 0o600, Owner::default()) };
     let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, extent: ExtentRequest::None };
-    let Answer::Opened { attributes, .. } = bench.apply(create) else { panic!("it is made") };
+    let Answer::Opened(OpenedFile { attributes, .. }) = bench.apply(create) else { panic!("it is made") };
     let (placing, layout, decided) = layout(&mut bench, attributes.file);
     assert_eq!((placing.policy, decided), (Some(Policy::Striped), true));
     assert_eq!(layout, Layout::sized(STRIPE, StripeSize::new(4 << 20).unwrap()));

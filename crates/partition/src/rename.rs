@@ -1,20 +1,22 @@
 //! Renames within this partition, in one command. A rename that touches other partitions is
 //! answered with [`wire::Answer::NeedsTransaction`]: the client then uses an intent.
 
-use crate::{Partition, intents::LockTarget};
+use crate::{Partition, apply::CommandContext, intents::LockTarget};
 use placement::FileId;
 use wire::{
-    Answer, Kind, Object, Outcome, PendingDelete, Refusal, RenameFrom, RenameMode, RenameTo, Target, Timestamp,
+    Answer, Kind, Object, Outcome, PendingDelete, Refusal, RenameFrom, RenameMode, RenameTo, RenamedEntry, Target,
+    Timestamp,
 };
 
 impl Partition {
     pub(crate) fn rename(
         &mut self,
-        from: &RenameFrom,
-        to: &RenameTo,
+        context: CommandContext,
+        from: RenameFrom,
+        to: RenameTo,
         mode: RenameMode,
-        now: Timestamp,
     ) -> Outcome<Answer> {
+        let (from, to, now) = (&from, &to, context.now);
         let moved = self.settled_entry(from.parent, &from.name)?;
         if (from.parent, &from.name) == (to.parent, &to.name) && mode != RenameMode::NoReplace {
             return Ok(renamed(None, Vec::new()));
@@ -134,14 +136,14 @@ impl Partition {
     }
 
     /// Updates the ctime of an inode that was renamed in another partition.
-    pub(crate) fn update_ctime(&mut self, file: FileId, now: Timestamp) -> Answer {
+    pub(crate) fn update_ctime(&mut self, context: CommandContext, file: FileId) -> Outcome<Answer> {
         let touched = self.edit(file, |inode| {
-            inode.changed = now;
+            inode.changed = context.now;
             Ok(())
         });
         drop(touched); // it may be deleted
         self.record_name_change(file);
-        Answer::Done
+        Ok(Answer::Done)
     }
 }
 
@@ -153,5 +155,5 @@ fn moves_directory(moved: Target, taken: Option<Target>, mode: RenameMode) -> bo
 }
 
 fn renamed(deleted: Option<PendingDelete>, elsewhere: Vec<FileId>) -> Answer {
-    Answer::Renamed { deleted, remote: elsewhere }
+    Answer::Renamed(RenamedEntry { deleted, remote: elsewhere })
 }

@@ -132,7 +132,7 @@ impl Partition {
             Part::Fragment { directory, inode, entries } => {
                 self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
             }
-            Part::Change { directory, changes } => drop(self.change(directory, &changes, now).expect(CHECKED)),
+            Part::Change { directory, changes } => drop(self.change_inode(directory, &changes, now).expect(CHECKED)),
             Part::Xattr { directory, name, value, kill_set_group_id } => {
                 self.set_inheritable(directory, name, value, kill_set_group_id, now).expect(CHECKED);
             }

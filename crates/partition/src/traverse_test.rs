@@ -3,7 +3,7 @@
 use crate::partition_test::*;
 use placement::FileId;
 use wire::{
-    Answer, Command, Credentials, DirAccess, ExtentRequest, Name, NewInode, NewKind, OpenFlags, Owner,
+    Answer, Command, Credentials, DirAccess, ExtentRequest, Name, NewInode, NewKind, OpenFlags, OpenedFile, Owner,
     credentials::{READ, WRITE},
 };
 
@@ -12,7 +12,7 @@ const OWNER: Owner = Owner { uid: 1000, gid: 1000 };
 fn made(bench: &mut Bench, text: &str, kind: NewKind, mode: u32) -> FileId {
     let (inode, name) = (NewInode::new(kind, mode, OWNER), name(text));
     match bench.apply(Command::Create { parent: FileId::ROOT, name, inode, open: false, extent: ExtentRequest::None }) {
-        Answer::Attributes(attributes) | Answer::Opened { attributes, .. } => attributes.file,
+        Answer::Attributes(attributes) | Answer::Opened(OpenedFile { attributes, .. }) => attributes.file,
         other => panic!("{other:?}"),
     }
 }
@@ -53,6 +53,6 @@ fn a_name_is_opened_where_it_is_a_file_that_is_surely_open_to_the_user_and_looke
     assert!(!opens("f", cut, Some(&Credentials { groups: vec![1000], ..user(1) })), "to cut it is to write it");
     assert!(!opens("d", OpenFlags::READ, None) && !opens("l", OpenFlags::READ, None));
     assert!(!opens("none", OpenFlags::READ, None));
-    assert!(matches!(bench.apply(open(name("f"), OpenFlags::READ)), Answer::Opened { .. }));
-    assert!(matches!(bench.apply(open(name("l"), OpenFlags::READ)), Answer::Found { .. }));
+    assert!(matches!(bench.apply(open(name("f"), OpenFlags::READ)), Answer::Opened(..)));
+    assert!(matches!(bench.apply(open(name("l"), OpenFlags::READ)), Answer::Found(..)));
 }

@@ -3,6 +3,7 @@
 
 use crate::{
     Partition,
+    apply::CommandContext,
     intents::{Decided, LockTarget},
     memory_cost,
 };
@@ -13,17 +14,17 @@ use wire::{
 };
 
 impl Partition {
-    pub(crate) fn unlink(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
-        let (file, kind) = self.settled_entry(parent, name)?;
+    pub(crate) fn unlink(&mut self, context: CommandContext, parent: FileId, name: Name) -> Outcome<Answer> {
+        let (file, kind) = self.settled_entry(parent, &name)?;
         if kind == Kind::Directory {
-            return Err(Refusal::IsDirectory(Object::entry(parent, name)));
+            return Err(Refusal::IsDirectory(Object::entry(parent, &name)));
         }
         if !self.is_home_of(file) {
             return Ok(Answer::NeedsTransaction);
         }
         self.intents.check(file, LockTarget::Inode, None)?;
-        self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(Answer::Removed { deleted: self.drop_name(file, now) })
+        self.edit_entries(parent, context.now, |entries, hash| Ok(entries.remove(hash, &name)))?;
+        Ok(Answer::Removed(self.drop_name(file, context.now)))
     }
 
     /// Removes one name. The inode is deleted with its last name, or with its last close after
@@ -64,14 +65,23 @@ impl Partition {
     }
 
     /// Records that the stripes of a deleted file are removed.
-    pub fn purge_done(&mut self, file: FileId) -> Answer {
+    pub(crate) fn purge_done(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
+        self.forget_deleted(file);
+        Ok(Answer::Done)
+    }
+
+    /// Records that the stripes of a deleted file are removed, without a command.
+    pub fn forget_deleted(&mut self, file: FileId) {
         if let Some(deleted) = self.deleted.remove(&file) {
             self.bytes -= memory_cost::runs(&deleted.stripes);
         }
-        Answer::Done
     }
 
-    pub(crate) fn close(&mut self, session: Session, file: FileId) -> Outcome<Answer> {
+    pub(crate) fn close(&mut self, context: CommandContext, file: FileId) -> Outcome<Answer> {
+        self.close_open(context.session, file)
+    }
+
+    fn close_open(&mut self, session: Session, file: FileId) -> Outcome<Answer> {
         let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
         if !inode.remove_open(session) {
             return Err(Refusal::BadHandle(Object::File(file)));
@@ -81,31 +91,37 @@ impl Partition {
         if last {
             self.note_closed(file);
         }
-        Ok(Answer::Removed { deleted })
+        Ok(Answer::Removed(deleted))
     }
 
     /// Ends an open of a session, or transfers it to another session.
-    pub(crate) fn release_open(&mut self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
-        let Some(to) = to else { return self.close(session, file) };
+    pub(crate) fn release(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        session: Session,
+        to: Option<Session>,
+    ) -> Outcome<Answer> {
+        let Some(to) = to else { return self.close_open(session, file) };
         let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
         if !inode.remove_open(session) {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
         inode.add_open(to);
-        Ok(Answer::Removed { deleted: None })
+        Ok(Answer::Removed(None))
     }
 
-    pub(crate) fn remove_directory(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
-        let (file, kind) = self.settled_entry(parent, name)?;
+    pub(crate) fn remove_directory(&mut self, context: CommandContext, parent: FileId, name: Name) -> Outcome<Answer> {
+        let (file, kind) = self.settled_entry(parent, &name)?;
         if kind != Kind::Directory {
-            return Err(Refusal::NotDirectory(Object::entry(parent, name)));
+            return Err(Refusal::NotDirectory(Object::entry(parent, &name)));
         }
         if !self.is_home_of(file) || self.is_split(file) {
             return Ok(Answer::NeedsTransaction);
         }
         self.check_removable(file)?;
-        self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(Answer::Removed { deleted: self.drop_name(file, now) })
+        self.edit_entries(parent, context.now, |entries, hash| Ok(entries.remove(hash, &name)))?;
+        Ok(Answer::Removed(self.drop_name(file, context.now)))
     }
 
     /// Checks that a directory is empty, and that no intent has locked any part of it.
@@ -117,7 +133,7 @@ impl Partition {
 
     /// Ends a session with all its opens, locks and reservations; returns the files that were
     /// deleted.
-    pub(crate) fn close_session(&mut self, session: Session) -> Answer {
+    pub(crate) fn close_session(&mut self, _: CommandContext, session: Session) -> Outcome<Answer> {
         let mut held: Vec<FileId> =
             self.inodes.iter().filter(|(_, inode)| inode.is_held_by(session)).map(|(file, _)| *file).collect();
         held.extend(self.grants.end_session(session));
@@ -126,12 +142,12 @@ impl Partition {
         self.replies.end(session);
         self.intents.forget_aborted(session);
         let mut deleted = self.end_reserved(session);
-        deleted.extend(held.into_iter().filter_map(|file| self.release(file, session)));
+        deleted.extend(held.into_iter().filter_map(|file| self.release_held(file, session)));
         deleted.truncate(PENDING_DELETES_MAX);
-        Answer::Closed(deleted)
+        Ok(Answer::Closed(deleted))
     }
 
-    fn release(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
+    fn release_held(&mut self, file: FileId, session: Session) -> Option<PendingDelete> {
         let released = self.edit(file, |inode| {
             inode.release_session(session);
             Ok(inode.opens.is_empty())
@@ -145,16 +161,16 @@ impl Partition {
     }
 
     /// Returns the unfinished work of ended clients: intents, and stripes of deleted files.
-    pub(crate) fn unfinished_work(&self) -> UnfinishedWork {
+    pub(crate) fn list_unfinished(&mut self, _: CommandContext) -> Outcome<Answer> {
         let committed = |(intent, decided): (&Intent, &Decided)| match decided {
             Decided::Committed(_) => Some(*intent),
             Decided::Aborted => None,
         };
         let deleted = self.deleted.values().take(PENDING_DELETES_MAX).cloned().collect();
-        UnfinishedWork {
+        Ok(Answer::UnfinishedWork(UnfinishedWork {
             prepared: self.intents.prepared.keys().copied().collect(),
             committed: self.intents.decided.iter().filter_map(committed).collect(),
             deleted,
-        }
+        }))
     }
 }

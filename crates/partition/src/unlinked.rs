@@ -27,13 +27,14 @@
 
 use crate::{
     Partition, SubscriberId, SubscriberIds,
+    apply::CommandContext,
     cache_grants::{CommandCaller, Grants, Invalidation},
     inode::Inode,
 };
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wire::{Answer, Recall, Session};
+use wire::{Answer, Outcome, Recall, Session};
 
 /// Unlinked inodes, and the subscribers that they are kept for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -154,12 +155,12 @@ impl Partition {
     }
 
     /// Records that the kernel of the calling session has forgotten the inode.
-    pub(crate) fn forget_inode(&mut self, file: FileId) -> Answer {
-        let Some(subscriber) = self.grants.caller.subscriber else { return Answer::Removed { deleted: None } };
+    pub(crate) fn forget_inode(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
+        let Some(subscriber) = self.grants.caller.subscriber else { return Ok(Answer::Removed(None)) };
         if let Some(inode) = self.inodes.get_mut(&file) {
             inode.grants.known = inode.grants.known.without(subscriber);
         }
         let last = self.grants.unlinked.forget(file, subscriber);
-        Answer::Removed { deleted: if last { self.remove_if_unused(file) } else { None } }
+        Ok(Answer::Removed(if last { self.remove_if_unused(file) } else { None }))
     }
 }

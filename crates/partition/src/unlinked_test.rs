@@ -8,8 +8,8 @@ use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use test_support::Random;
 use wire::{
-    Answer, Command, ExtentRequest, Intent, NewInode, NewKind, OpenFlags, Owner, Part, Recall, RenameFrom, RenameMode,
-    RenameTo, Session,
+    Answer, Command, ExtentRequest, FoundEntry, Intent, NewInode, NewKind, OpenFlags, OpenedFile, Owner, Part, Recall,
+    RenameFrom, RenameMode, RenameTo, Session,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -119,7 +119,7 @@ fn what_is_replaced_or_a_directory_stays_like_what_is_unlinked() {
         1,
         Command::Create { parent: ROOT, name: name("d"), inode, open: false, extent: ExtentRequest::None },
     );
-    let Ok(Answer::Found { file: directory, .. }) = bench.apply(1, find("d")).0 else { panic!() };
+    let Ok(Answer::Found(FoundEntry { file: directory, .. })) = bench.apply(1, find("d")).0 else { panic!() };
     assert_eq!(notified_of_removal(&mut bench, 2, Command::RemoveDirectory { parent: ROOT, name: name("d") }), [1]);
     assert!(is_there(&mut bench, 1, directory));
 }
@@ -153,7 +153,7 @@ fn what_was_found_while_an_intent_held_its_name_stays_for_the_kernel_that_found_
     let held = Part::Entry { directory: ROOT, name: name("f"), before: was, after: becomes };
     bench.invalidated_by(1, Command::Prepare { intent, parts: vec![held] });
     let (found, _) = bench.apply(2, find("f"));
-    assert!(matches!(found, Ok(Answer::Unsettled { .. })), "{found:?}");
+    assert!(matches!(found, Ok(Answer::Unsettled(..))), "{found:?}");
     bench.invalidated_by(1, Command::Settle { intent, commit: false });
     assert_eq!(notified_of_removal(&mut bench, 1, unlink("f")), [2]);
     assert!(is_there(&mut bench, 2, file));
@@ -231,8 +231,10 @@ fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
     };
     let (executed, (answer, invalidations)) = (command.clone(), bench.apply(session, command));
     match (executed, answer) {
-        (Command::Create { .. }, Ok(Answer::Opened { attributes, .. })) => drop(kernel.known.insert(attributes.file)),
-        (Command::Lookup { .. }, Ok(Answer::Found { file, .. })) => drop(kernel.known.insert(file)),
+        (Command::Create { .. }, Ok(Answer::Opened(OpenedFile { attributes, .. }))) => {
+            kernel.known.insert(attributes.file);
+        }
+        (Command::Lookup { .. }, Ok(Answer::Found(FoundEntry { file, .. }))) => drop(kernel.known.insert(file)),
         (Command::Open { file, .. }, opened) => {
             opened.expect("what a kernel knows can be opened");
             *kernel.open.entry(file).or_default() += 1;

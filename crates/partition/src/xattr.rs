@@ -7,6 +7,7 @@
 use crate::{
     Partition,
     acl::{Acl, AclError},
+    apply::CommandContext,
     inode::Inode,
     memory_cost,
     placement_request::PlacementAttr,
@@ -125,22 +126,35 @@ fn attr_kind(file: FileId, name: &[u8]) -> Outcome<AttrKind> {
 }
 
 impl Partition {
-    pub(crate) fn xattr(&self, file: FileId, name: &[u8]) -> Outcome<Answer> {
+    pub(crate) fn xattr(&mut self, _: CommandContext, file: FileId, name: Bytes) -> Outcome<Answer> {
         let inode = self.inode(file)?;
-        let value = match attr_kind(file, name)? {
+        let value = match attr_kind(file, &name)? {
             AttrKind::Placement(which) => inode.placement_value(which),
-            _ => inode.xattr(name).cloned(),
+            _ => inode.xattr(&name).cloned(),
         };
         value.map(Answer::Xattr).ok_or(Refusal::NoAttribute(Object::File(file)))
     }
 
-    pub(crate) fn xattrs(&self, file: FileId) -> Outcome<Answer> {
+    pub(crate) fn xattrs(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let held = inode.rare.iter().flat_map(|rare| rare.xattrs.names().cloned());
         Ok(Answer::Xattrs(held.chain(inode.placement_names()).collect()))
     }
 
     pub(crate) fn set_xattr(
+        &mut self,
+        context: CommandContext,
+        file: FileId,
+        name: Bytes,
+        value: Bytes,
+        mode: XattrMode,
+        kill_set_group_id: bool,
+    ) -> Outcome<Answer> {
+        self.check_xattr_changeable(file, &name, (true, mode))?;
+        self.set_checked_xattr(file, (name, value), mode, kill_set_group_id, context.now)
+    }
+
+    fn set_checked_xattr(
         &mut self,
         file: FileId,
         (name, value): (Bytes, Bytes),
@@ -164,6 +178,19 @@ impl Partition {
         })
     }
 
+    /// As [`Self::check_changeable`], but only for inheritable attributes: fragments store no
+    /// others. Also checks the placement mode, because only the directory itself knows which values
+    /// were set on it.
+    fn check_xattr_changeable(&self, file: FileId, name: &[u8], (sets, mode): (bool, XattrMode)) -> Outcome<()> {
+        if !is_inheritable(name) {
+            return Ok(());
+        }
+        if let Some(attr) = placement_attr(name) {
+            self.inode(file)?.check_placement_mode(file, attr, (sets, mode))?;
+        }
+        self.check_changeable(file)
+    }
+
     /// Sets or removes an inheritable attribute that was checked.
     pub(crate) fn set_inheritable(
         &mut self,
@@ -174,12 +201,19 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<()> {
         match value {
-            Some(value) => self.set_xattr(file, (name, value), XattrMode::Set, kill_set_group_id, now).map(drop),
-            None => self.remove_xattr(file, &name, now).map(drop),
+            Some(value) => {
+                self.set_checked_xattr(file, (name, value), XattrMode::Set, kill_set_group_id, now).map(drop)
+            }
+            None => self.remove_checked_xattr(file, &name, now).map(drop),
         }
     }
 
-    pub(crate) fn remove_xattr(&mut self, file: FileId, name: &[u8], now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn remove_xattr(&mut self, context: CommandContext, file: FileId, name: Bytes) -> Outcome<Answer> {
+        self.check_xattr_changeable(file, &name, (false, XattrMode::Set))?;
+        self.remove_checked_xattr(file, &name, context.now)
+    }
+
+    fn remove_checked_xattr(&mut self, file: FileId, name: &[u8], now: Timestamp) -> Outcome<Answer> {
         let settings = *self.settings();
         self.edit(file, |inode| {
             let removed = match attr_kind(file, name)? {

@@ -8,8 +8,8 @@ use bytes::{Buf, Bytes};
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{hint::black_box, time::Instant};
 use wire::{
-    Answer, Attributes, Body, Command, ExtentRequest, Failure, Kind, Name, NewInode, NewKind, Owner, Request,
-    RequestId, Session, StripeAction, Timestamp, WritePlace,
+    Answer, Attributes, Body, Command, ExtentRequest, Failure, FoundEntry, Kind, Name, NewInode, NewKind, OpenedFile,
+    Owner, Request, RequestId, Session, StripeAction, Timestamp, WritePlace,
     codec::{self, ToClient, ToNode},
     frame::{Frames, HEADER_BYTES, Side, WriteQueue},
 };
@@ -119,8 +119,8 @@ fn carry(from: &mut WriteQueue, to: &mut Frames) {
 fn messages() -> Vec<(&'static str, Request, Reply)> {
     let (file, parent, offset) = (FILE, FileId::ROOT, 1 << 30);
     let name = || Name::new(b"part-00017.parquet").expect("a name");
-    let opened = Answer::Opened { attributes: attributes(), host: None, truncation: None, shared: false };
-    let found = Answer::Found { file, kind: Kind::File, attributes: Some(attributes()) };
+    let opened = Answer::Opened(OpenedFile { attributes: attributes(), host: None, truncation: None, shared: false });
+    let found = Answer::Found(FoundEntry { file, kind: Kind::File, attributes: Some(attributes()) });
     let inode = NewInode::new(NewKind::File, 0o644, Owner { uid: 1000, gid: 1000 });
     let create = Command::Create { parent, name: name(), inode, open: true, extent: ExtentRequest::Any };
     let data = Bytes::from(vec![1; 64]);
@@ -132,7 +132,7 @@ fn messages() -> Vec<(&'static str, Request, Reply)> {
         ("Stat", request(meta(Command::Stat { file })), Ok(Answer::Attributes(attributes()))),
         ("Lookup", request(meta(Command::Lookup { parent, name: name() })), Ok(found)),
         ("Create", request(meta(create)), Ok(opened)),
-        ("Write 64 B", request(meta(write)), Ok(Answer::Written { offset })),
+        ("Write 64 B", request(meta(write)), Ok(Answer::Written(offset))),
         ("Write 1 MiB", request(stripe), Ok(Answer::Done)),
         ("Read 1 MiB", request(read), Ok(Answer::Bytes(Bytes::from(vec![3; 1 << 20])))),
     ]

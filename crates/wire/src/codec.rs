@@ -10,7 +10,7 @@
 //! describes the format for authors of other clients.
 
 mod bulk;
-mod check;
+pub(crate) mod check;
 mod message;
 mod meta;
 
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 pub use bulk::begins_stripe;
-pub use check::NOT_FOR_CLIENTS;
+pub(crate) use check::CheckResult;
 pub use message::{ToClient, ToNode};
 
 /// Maximum length of a payload that is appended to its frame, bytes. Copying it costs less than one

@@ -1,9 +1,18 @@
-//! Commands to a partition. The arrows name the answers.
+//! Commands to a partition: the table. `command_table` says what a row means and what comes from
+//! it.
 
 use crate::{
-    Acls, AllocateMode, Changes, Condition, Contents, Extent, ExtentRequest, HostFile, Intent, Kind, Lock, Mode, Name,
-    ObjectAttributes, OpenFlags, Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, StripeRuns, Times,
+    Acls, AllocateAnswer, AllocateMode, Answer, Attributes, BytePlacement, ChangeAnswer, Changes, Condition, Contents,
+    Decision, DirEntry, DirectoryFragments, DirectoryUsage, Extent, ExtentRequest, FoundEntry, FoundObject,
+    GetObjectAnswer, HostFile, InheritedAttributes, Intent, Kind, Lock, Mode, Name, Object, ObjectAttributes,
+    OpenFlags, OpenNameAnswer, OpenedFile, Owner, Part, PendingDelete, PutObjectAnswer, RangeContent, RemovalAnswer,
+    RenameAnswer, RenameFrom, RenameMode, RenameTo, SeekTo, Session, StripeRuns, Times, UnfinishedWork, WriteAnswer,
     XattrMode,
+    codec::{CheckResult, check},
+    command_table::{
+        BoundedField, BulkField, Call, CommandKind, CommandRow, CommandSubject, FieldSamples, command_kind, commands,
+        subject, weight,
+    },
 };
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId, PlacementSpec, Policy};
@@ -71,112 +80,111 @@ pub enum WritePlace {
     End,
 }
 
-/// A command to a partition. Commands from `Create` on are changes and carry a request id
-/// (`RequestId`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Command {
-    /// Looks up an entry, and the inode's attributes if it is in this partition. -> `Found`
-    Lookup {
+/// The version of the protocol. It grows with each change of a message: `docs/formats/wire.md` says
+/// what the version before was without.
+pub const PROTOCOL_VERSION: u16 = 5;
+
+/// The answer to a client that sends what only nodes send.
+pub const NOT_FOR_CLIENTS: &str = "only nodes send this, to their own partitions";
+
+commands! { $
+    /// Looks up an entry, and the inode's attributes if it is in this partition.
+    query lookup Lookup {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-    },
-    /// Reads the attributes. -> `Attributes`
-    Stat {
+    } on (parent, name) -> found: FoundEntry, free;
+    /// Reads the attributes.
+    query stat Stat {
         /// The file.
         file: FileId,
-    },
-    /// Lists entries after a cookie, in cookie order. -> `Entries`
-    List {
+    } on (file) -> attributes: Attributes, free;
+    /// Lists entries after a cookie, in cookie order.
+    query list List {
         /// The directory.
         directory: FileId,
         /// 0, or the last cookie of the previous page.
         after: u64,
         /// Maximum number of entries.
         max: u32,
-    },
-    /// Reads the target of a symbolic link. -> `Target`
-    ReadLink {
+    } on (directory) -> entries: Vec<DirEntry>, free;
+    /// Reads the target of a symbolic link.
+    query read_link ReadLink {
         /// The link.
         file: FileId,
-    },
-    /// Returns the parent of a directory. -> `Parent`
-    Parent {
+    } on (file) -> target: Bytes, free;
+    /// Returns the parent of a directory.
+    query parent Parent {
         /// The directory.
         directory: FileId,
-    },
+    } on (directory) -> parent: FileId, free;
     /// Checks that the name is free in the directory, and returns the attributes that new inodes
-    /// inherit. -> `Inherited`
-    CheckName {
+    /// inherit.
+    query check_name CheckName {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-    },
-    /// Reads bytes, or returns their location; clipped to the file size. Updates the atime. ->
-    /// `Content`
-    Read {
+    } on (parent, name) -> inherited: InheritedAttributes, free;
+    /// Reads bytes, or returns their location; clipped to the file size. Updates the atime.
+    query read Read {
         /// The file.
         file: FileId,
         /// Offset of the first byte.
         offset: u64,
         /// Number of bytes.
         length: u32,
-    },
-    /// Lists work that crashed clients left unfinished. -> `UnfinishedWork`
-    ListUnfinished,
-    // Queries on one inode.
-    /// Reads an extended attribute. -> `Xattr`
-    Xattr {
+    } on (file) -> content: RangeContent, free;
+    /// Lists work that crashed clients left unfinished.
+    query list_unfinished ListUnfinished on () -> unfinished_work: UnfinishedWork, free;
+    /// Reads an extended attribute.
+    query xattr Xattr {
         /// The file.
         file: FileId,
         /// Name of the attribute, with its namespace.
         name: Bytes,
-    },
-    /// Lists the names of all extended attributes. -> `Xattrs`
-    Xattrs {
+    } on (file) -> xattr: Bytes, free;
+    /// Lists the names of all extended attributes.
+    query xattrs Xattrs {
         /// The file.
         file: FileId,
-    },
-    /// Returns a lock that conflicts with this one, if there is one. -> `Conflict`
-    TestLock {
+    } on (file) -> xattrs: Vec<Bytes>, free;
+    /// Returns a lock that conflicts with this one, if there is one.
+    query test_lock TestLock {
         /// The file.
         file: FileId,
         /// The session that asks.
         session: Session,
         /// The lock to test.
         lock: Lock,
-    },
-    /// Finds the next data or hole. -> `Offset`
-    Seek {
+    } on (file) -> conflict: Option<Lock>, free;
+    /// Finds the next data or hole.
+    query seek Seek {
         /// The file.
         file: FileId,
         /// Offset to search from.
         offset: u64,
         /// Data or hole.
         to: SeekTo,
-    },
-    /// The kernel of this session has forgotten the inode. Idempotent. -> `Removed`
-    ForgetInode {
+    } on (file) -> offset: u64, free;
+    /// The kernel of this session has forgotten the inode. Idempotent.
+    query forget_inode ForgetInode {
         /// The file.
         file: FileId,
-    },
-    /// Queries the outcome of a transaction at its coordinator. -> `Decided`
-    Status {
+    } on (file) -> removed: Option<PendingDelete>, free;
+    /// Queries the outcome of a transaction at its coordinator.
+    query status Status {
         /// The transaction.
         intent: Intent,
-    },
-    /// Returns the fragments of a directory, and the attributes that new inodes inherit. ->
-    /// `Fragments`
-    Fragments {
+    } on () -> decided: Decision, free;
+    /// Returns the fragments of a directory, and the attributes that new inodes inherit.
+    query fragments Fragments {
         /// The directory.
         directory: FileId,
-    },
-    // Queries on objects.
-    /// Reads an object by name: its metadata, and the bytes of a range or their location. ->
-    /// `Object`, or `Found` if its inode is in another partition
-    GetObject {
+    } on (directory) -> fragments: DirectoryFragments, free;
+    /// Reads an object by name: its metadata, and the bytes of a range or their location.
+    query get_object GetObject {
         /// The directory.
         parent: FileId,
         /// The name.
@@ -185,18 +193,18 @@ pub enum Command {
         offset: u64,
         /// Number of bytes; 0 reads only the metadata.
         length: u32,
-    },
-    /// Reads an object by file id. -> `Object`
-    GetFile {
+    } on (parent, name) -> get_object: GetObjectAnswer, free;
+    /// Reads an object by file id.
+    query get_file GetFile {
         /// The file.
         file: FileId,
         /// Offset of the first byte.
         offset: u64,
         /// Number of bytes.
         length: u32,
-    },
-    /// Lists entries in name order. A directory sorts with a `/` after its name. -> `Entries`
-    ListNames {
+    } on (file) -> object: FoundObject, free;
+    /// Lists entries in name order. A directory sorts with a `/` after its name.
+    query list_names ListNames {
         /// The directory.
         directory: FileId,
         /// Only names that begin with this, in the form in which they sort.
@@ -205,24 +213,22 @@ pub enum Command {
         from: Bytes,
         /// Maximum number of entries.
         max: u32,
-    },
+    } on (directory) -> entries: Vec<DirEntry>, free;
     /// Returns which of these stripes are neither the file's nor reserved: bytes in them belong to
-    /// no file. -> `UnownedStripes`
-    UnownedStripes {
+    /// no file.
+    query unowned_stripes UnownedStripes {
         /// The file, which may not exist.
         file: FileId,
         /// The stripes to check.
         stripes: StripeRuns,
-    },
-    /// Returns the placement of a file's bytes, or the placement that a directory passes on. ->
-    /// `Placement`
-    Placement {
+    } on (file) -> unowned_stripes: StripeRuns, free;
+    /// Returns the placement of a file's bytes, or the placement that a directory passes on.
+    query placement Placement {
         /// The file or directory.
         file: FileId,
-    },
-
-    /// Creates an inode and its entry. -> `Opened`
-    Create {
+    } on (file) -> placement: BytePlacement, free;
+    /// Creates an inode and its entry.
+    change create Create {
         /// The directory.
         parent: FileId,
         /// The name.
@@ -233,19 +239,19 @@ pub enum Command {
         open: bool,
         /// Request to create it as an extent file.
         extent: ExtentRequest,
-    },
-    /// Opens a file. -> `Opened`
-    Open {
+    } on (parent, name) -> opened: OpenedFile, weighs;
+    /// Opens a file.
+    change open Open {
         /// The file.
         file: FileId,
         /// Open flags.
         flags: OpenFlags,
         /// Request to turn a small file that is opened for writing into an extent file.
         extent: ExtentRequest,
-    },
+    } on (file) -> opened: OpenedFile, weighs;
     /// Looks up a name, and opens it if it is a file in this partition that the walking user may
-    /// certainly open. -> `Opened`, else as `Lookup`
-    OpenName {
+    /// certainly open.
+    change open_name OpenName {
         /// The directory or fragment.
         parent: FileId,
         /// The name.
@@ -254,22 +260,21 @@ pub enum Command {
         flags: OpenFlags,
         /// Request to turn a small file into an extent file.
         extent: ExtentRequest,
-    },
-    /// Closes one open of this session. -> `Removed`
-    Close {
+    } on (parent, name) -> open_name: OpenNameAnswer, free;
+    /// Closes one open of this session.
+    change close Close {
         /// The file.
         file: FileId,
-    },
-    /// Changes attributes. -> `Changed`
-    Change {
+    } on (file) -> removed: Option<PendingDelete>, free;
+    /// Changes attributes.
+    change change Change {
         /// The file.
         file: FileId,
         /// The changes.
         changes: Changes,
-    },
-    /// Writes bytes that fit inline, or returns where the client must write them. -> `Written`,
-    /// `ExtentWritten`, `Extent`, `Stripes`, `NeedsPlacement`, `NeedsSpill`, `NeedsTruncate`
-    Write {
+    } on (file) -> change: ChangeAnswer, free;
+    /// Writes bytes that fit inline, or returns where the client must write them.
+    change write Write {
         /// The file.
         file: FileId,
         /// Position of the write.
@@ -280,19 +285,18 @@ pub enum Command {
         data: Bytes,
         /// Clears the set-id bits, as [`Changes::kill_set_id`] does.
         kill_set_id: bool,
-    },
-    /// Publishes a new size: stripes now hold the bytes up to `end`. -> `Done`
-    PublishSize {
+    } on (file) -> write: WriteAnswer, weighs, bulk data, where check::inline_bytes(*length, data);
+    /// Publishes a new size: stripes now hold the bytes up to `end`.
+    change publish_size PublishSize {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
         generation: u32,
         /// End of the written bytes.
         end: u64,
-    },
-    /// Gives up a range that was reserved at the end of the file: nothing was written there. ->
-    /// `Done`
-    Abandon {
+    } on (file) -> done: (), free;
+    /// Gives up a range that was reserved at the end of the file: nothing was written there.
+    change abandon Abandon {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
@@ -301,24 +305,24 @@ pub enum Command {
         offset: u64,
         /// Its length.
         length: u32,
-    },
-    /// Reports that stripe 0 now holds the inline bytes. -> `Done`
-    SpillDone {
+    } on (file) -> done: (), free;
+    /// Reports that stripe 0 now holds the inline bytes.
+    change spill_done SpillDone {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
         generation: u32,
-    },
-    /// Reports that the stripes are truncated. -> `Done`
-    TruncateDone {
+    } on (file) -> done: (), free;
+    /// Reports that the stripes are truncated.
+    change truncate_done TruncateDone {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
         generation: u32,
-    },
+    } on (file) -> done: (), free;
     /// Demotes a small extent file that nobody has open: moves its bytes back to the inode. Sent
-    /// only by nodes. -> `Done`
-    Demote {
+    /// only by nodes.
+    internal demote Demote {
         /// The file.
         file: FileId,
         /// The extent that held the bytes.
@@ -327,72 +331,70 @@ pub enum Command {
         bytes: Bytes,
         /// The file's times in the extent.
         times: Times,
-    },
-    /// Ends an open of a session, or transfers it to another session. Sent only by nodes, for opens
-    /// that have an open lease. -> `Removed`
-    Release {
+    } on (file) -> done: (), weighs;
+    /// Ends an open of a session, or transfers it to another session. Sent only by nodes, for
+    /// opens that have an open lease.
+    internal release Release {
         /// The file.
         file: FileId,
         /// The session that has the open.
         session: Session,
         /// The session that takes it over. `None` closes it.
         to: Option<Session>,
-    },
-    /// Reports that the stripes of a deleted file are removed. -> `Done`
-    PurgeDone {
+    } on (file) -> removed: Option<PendingDelete>, free;
+    /// Reports that the stripes of a deleted file are removed.
+    change purge_done PurgeDone {
         /// The file.
         file: FileId,
-    },
-    /// Removes the entry of anything but a directory, and one link of its inode. -> `Removed`,
-    /// `NeedsTransaction`
-    Unlink {
+    } on (file) -> done: (), free;
+    /// Removes the entry of anything but a directory, and one link of its inode.
+    change unlink Unlink {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-    },
-    /// Removes an empty directory. -> `Removed`, `NeedsTransaction`
-    RemoveDirectory {
+    } on (parent, name) -> removal: RemovalAnswer, free;
+    /// Removes an empty directory.
+    change remove_directory RemoveDirectory {
         /// The parent directory.
         parent: FileId,
         /// The name.
         name: Name,
-    },
-    /// Adds a name to an inode in this partition. -> `Attributes`
-    Link {
+    } on (parent, name) -> removal: RemovalAnswer, free;
+    /// Adds a name to an inode in this partition.
+    change link Link {
         /// The inode.
         file: FileId,
         /// The directory of the new name.
         parent: FileId,
         /// The new name.
         name: Name,
-    },
-    /// Renames an entry; both directories are in this partition. -> `Renamed`, `NeedsTransaction`
-    Rename {
+    } on (parent, name) -> attributes: Attributes, weighs;
+    /// Renames an entry; both directories are in this partition.
+    change rename Rename {
         /// The entry to rename.
         from: RenameFrom,
         /// The new directory and name.
         to: RenameTo,
         /// Behavior if the new name exists.
         mode: RenameMode,
-    },
-    /// Updates the ctime of an inode that was renamed in another partition. -> `Done`
-    UpdateCtime {
+    } on (from) -> rename: RenameAnswer, weighs;
+    /// Updates the ctime of an inode that was renamed in another partition.
+    change update_ctime UpdateCtime {
         /// The inode.
         file: FileId,
-    },
-    /// Prepares parts of a transaction: checks them, locks their targets and reserves space. ->
-    /// `Prepared`
-    Prepare {
+    } on (file) -> done: (), free;
+    /// Prepares parts of a transaction: checks them, locks their targets and reserves space.
+    change prepare Prepare {
         /// The transaction.
         intent: Intent,
         /// Its parts in this partition.
         #[serde(deserialize_with = "crate::decode_limits::bounded_vec")]
         parts: Vec<Part>,
-    },
+    } on () -> prepared: Vec<FileId>, weighs;
     /// Commits a transaction at its coordinator: adds parts, then applies all of its parts in this
-    /// partition. -> `Settled`
-    Commit {
+    /// partition.
+    change commit Commit {
         /// The transaction.
         intent: Intent,
         /// Its parts in this partition, besides those that are prepared.
@@ -400,10 +402,9 @@ pub enum Command {
         parts: Vec<Part>,
         /// The other prepared partitions.
         others: Vec<PartitionId>,
-    },
-    // Changes of one inode.
-    /// Creates a file without a name, open for the client. -> `Opened`
-    CreateTmpfile {
+    } on () -> settled: Vec<PendingDelete>, weighs;
+    /// Creates a file without a name, open for the client.
+    change create_tmpfile CreateTmpfile {
         /// The directory that it inherits attributes from.
         parent: FileId,
         /// The name that it will get in that directory, if known: its bytes are placed like those
@@ -413,9 +414,9 @@ pub enum Command {
         inode: NewInode,
         /// True if it may get a name later.
         linkable: bool,
-    },
-    /// Sets an extended attribute. -> `Done`
-    SetXattr {
+    } on (parent) -> opened: OpenedFile, weighs;
+    /// Sets an extended attribute.
+    change set_xattr SetXattr {
         /// The file.
         file: FileId,
         /// Name of the attribute, with its namespace.
@@ -427,44 +428,42 @@ pub enum Command {
         /// Set for an ACL that clears the set-group-id bit, because the caller is not in the file's
         /// group.
         kill_set_group_id: bool,
-    },
-    /// Removes an extended attribute. -> `Done`
-    RemoveXattr {
+    } on (file) -> done: (), weighs, bulk value;
+    /// Removes an extended attribute.
+    change remove_xattr RemoveXattr {
         /// The file.
         file: FileId,
         /// Name of the attribute, with its namespace.
         name: Bytes,
-    },
-    /// Sets or releases a lock. The partition itself never waits. -> `Done`
-    Lock {
+    } on (file) -> done: (), free;
+    /// Sets or releases a lock. The partition itself never waits.
+    change lock Lock {
         /// The file.
         file: FileId,
         /// The lock.
         lock: Lock,
         /// True if the node waits until the lock can be set.
         wait: bool,
-    },
+    } on (file) -> done: (), weighs;
     /// Reports that a punch has cut the stripes inside its range: the partition records that they
-    /// hold no bytes. -> `Done`
-    PunchDone {
+    /// hold no bytes.
+    change punch_done PunchDone {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
         generation: u32,
-    },
-    /// Reports that an allocation ran out of space: nothing was allocated from this stripe on. ->
-    /// `Done`
-    AllocationFailed {
+    } on (file) -> done: (), weighs;
+    /// Reports that an allocation ran out of space: nothing was allocated from this stripe on.
+    change allocation_failed AllocationFailed {
         /// The file.
         file: FileId,
         /// Generation at the time of planning.
         generation: u32,
         /// The first stripe that was not allocated.
         stripe: u64,
-    },
-    /// Allocates or frees the space of a range. Zeroing a range does both, one after the other. ->
-    /// `Allocated`, `NeedsPlacement`, `NeedsSpill`, `NeedsTruncate`
-    Allocate {
+    } on (file) -> done: (), free;
+    /// Allocates or frees the space of a range. Zeroing a range does both, one after the other.
+    change allocate Allocate {
         /// The file.
         file: FileId,
         /// Offset of the range.
@@ -473,11 +472,9 @@ pub enum Command {
         length: u64,
         /// Operation on the range.
         mode: AllocateMode,
-    },
-    // Changes of objects.
-    /// Stores an object and replaces any file of that name, if the condition holds. ->
-    /// `ObjectStored`, `NeedsTransaction`, `WrongPlacement`
-    PutObject {
+    } on (file) -> allocate: AllocateAnswer, weighs;
+    /// Stores an object and replaces any file of that name, if the condition holds.
+    change put_object PutObject {
         /// The directory.
         parent: FileId,
         /// The name.
@@ -490,19 +487,19 @@ pub enum Command {
         attributes: ObjectAttributes,
         /// The bytes.
         contents: Contents,
-    },
-    /// Deletes an object, if the condition holds. -> `Removed`, `NeedsTransaction`
-    DeleteObject {
+    } on (parent, name) -> put_object: PutObjectAnswer, weighs, bulk contents;
+    /// Deletes an object, if the condition holds.
+    change delete_object DeleteObject {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
         /// Precondition.
         condition: Condition,
-    },
+    } on (parent, name) -> removal: RemovalAnswer, free;
     /// Reserves ids of files that the session will put. Until then their stripes belong to the
-    /// session and are removed with it. -> `Reserved`
-    Reserve {
+    /// session and are removed with it.
+    change reserve Reserve {
         /// Number of files, at most [`RESERVED_MAX`].
         count: u32,
         /// Maximum number of stripes of each file.
@@ -511,72 +508,49 @@ pub enum Command {
         layout: Layout,
         /// Policy by which the client chose the stripes' partition, if it did.
         policy: Option<Policy>,
-    },
-    /// Cancels the reservation of a file. Leaves a file alone that has been put. -> `Removed`
-    Unreserve {
+    } on () -> reserved: Vec<FileId>, weighs, where check::reservation(*count, *stripes);
+    /// Cancels the reservation of a file. Leaves a file alone that has been put.
+    change unreserve Unreserve {
         /// The reserved file.
         file: FileId,
-    },
+    } on (file) -> removed: Option<PendingDelete>, free;
     /// Sets the partition of a file's stripes, where only a client can evaluate the policy. The
-    /// first one wins. -> `Done`
-    Place {
+    /// first one wins.
+    change place Place {
         /// The file.
         file: FileId,
         /// The partition of its stripes.
         partition: PartitionId,
-    },
-    /// Applies or discards the prepared parts of a transaction. -> `Settled`
-    Settle {
+    } on (file) -> done: (), free;
+    /// Applies or discards the prepared parts of a transaction.
+    change settle Settle {
         /// The transaction.
         intent: Intent,
         /// The coordinator's decision: true to apply.
         commit: bool,
-    },
-    /// Decides a transaction at its coordinator: unless it is committed, it never will be. ->
-    /// `Decided`
-    Decide {
+    } on () -> settled: Vec<PendingDelete>, free;
+    /// Decides a transaction at its coordinator: unless it is committed, it never will be.
+    change decide Decide {
         /// The transaction.
         intent: Intent,
-    },
-    /// Tells the coordinator to forget a transaction that is settled everywhere. -> `Done`
-    ForgetIntent {
+    } on () -> decided: Decision, free;
+    /// Tells the coordinator to forget a transaction that is settled everywhere.
+    change forget_intent ForgetIntent {
         /// The transaction.
         intent: Intent,
-    },
-    /// Ends a session: closes its opens, releases its locks, and refuses its later changes. ->
-    /// `Closed`
-    CloseSession {
+    } on () -> done: (), free;
+    /// Ends a session: closes its opens, releases its locks, and refuses its later changes.
+    change close_session CloseSession {
         /// The session.
         session: Session,
-    },
-}
-
-impl Command {
-    /// Returns true if the command is a change and needs a [`RequestId`](crate::RequestId). A read
-    /// only updates the atime, which it may do twice.
-    pub fn is_mutation(&self) -> bool {
-        !matches!(
-            self,
-            Self::Lookup { .. }
-                | Self::Stat { .. }
-                | Self::List { .. }
-                | Self::ReadLink { .. }
-                | Self::Parent { .. }
-                | Self::CheckName { .. }
-                | Self::Read { .. }
-                | Self::ListUnfinished
-                | Self::Xattr { .. }
-                | Self::Xattrs { .. }
-                | Self::TestLock { .. }
-                | Self::Seek { .. }
-                | Self::ForgetInode { .. }
-                | Self::Status { .. }
-                | Self::Fragments { .. }
-                | Self::GetObject { .. }
-                | Self::GetFile { .. }
-                | Self::ListNames { .. }
-                | Self::UnownedStripes { .. }
-                | Self::Placement { .. }
-        )
-    }
+    } on () -> closed: Vec<PendingDelete>, free;
+    /// Sums up what is directly in a directory or fragment, page by page in cookie order.
+    query usage_in UsageIn {
+        /// The directory.
+        directory: FileId,
+        /// 0, or the last cookie of the previous page.
+        after: u64,
+        /// Maximum number of entries.
+        max: u32,
+    } on (directory) -> usage_in: DirectoryUsage, free;
 }

@@ -15,9 +15,12 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod answer;
 mod attributes;
 pub mod codec;
 mod command;
+mod command_table;
+mod content;
 pub mod credentials;
 mod decode_limits;
 mod entry;
@@ -38,9 +41,15 @@ mod usage;
 mod xattr;
 
 pub use allocate::{AllocateMode, SeekTo};
+pub use answer::*;
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
 pub use command::{
-    Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, RESERVED_MAX, WritePlace,
+    Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NOT_FOR_CLIENTS, NewInode, NewKind, RESERVED_MAX,
+    WritePlace,
+};
+pub use command_table::{BulkField, Call, CommandRow, FieldSamples};
+pub use content::{
+    Content, HelloReply, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, ReadableContent, UnfinishedWork,
 };
 pub use credentials::{Credentials, DirAccess};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragment_of_cookie};
@@ -54,12 +63,9 @@ pub use object::{Condition, Contents, InvalidVersion, ObjectMeta, Version};
 pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
 pub use refusal::{Object, Outcome, Refusal, SpaceShortage};
-pub use request::{
-    Answer, Body, Content, Failure, HelloReply, OPEN_LEASES_MAX, PENDING_DELETES_MAX, PendingDelete, PendingTruncate,
-    Request, RequestId, Session, StripeAction, UnfinishedWork, WalkAction,
-};
+pub use request::{Body, OPEN_LEASES_MAX, Request, RequestId, Session, StripeAction, WalkAction};
 pub use usage::{HostFile, SpaceUsage, StripeRuns};
 pub use xattr::{
     ACL_ACCESS, ACL_DEFAULT, DESCRIPTIONS, DTYPE, LOCATE, OBJECT_ATTRIBUTES_MAX, OWN_NAMES, ObjectAttributes,
-    PLACEMENT, SHAPE, STRIPE_SIZE, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
+    PLACEMENT, SHAPE, STRIPE_SIZE, USAGE, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
 };

@@ -1,6 +1,6 @@
 //! Objects: files that are put and got as a whole, by name.
 
-use crate::{Attributes, Timestamp};
+use crate::{Attributes, Timestamp, command_table::BulkField};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,20 @@ pub enum Contents {
         /// node then writes them first. Otherwise empty, and the bytes are in the stripes already.
         first: Bytes,
     },
+}
+
+impl BulkField for Contents {
+    fn bulk(&self) -> &Bytes {
+        match self {
+            Self::Inline(bytes) | Self::Striped { first: bytes, .. } => bytes,
+        }
+    }
+
+    fn bulk_mut(&mut self) -> &mut Bytes {
+        match self {
+            Self::Inline(bytes) | Self::Striped { first: bytes, .. } => bytes,
+        }
+    }
 }
 
 #[cfg(test)]

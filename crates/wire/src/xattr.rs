@@ -21,6 +21,8 @@ pub const STRIPE_SIZE: &[u8] = b"user.tidemill.stripe_size";
 /// Virtual attribute in which a client shows the location of a file's bytes. No partition stores
 /// it.
 pub const LOCATE: &[u8] = b"user.tidemill.locate";
+/// Virtual attribute in which a client shows what is below a directory. No partition stores it.
+pub const USAGE: &[u8] = b"user.tidemill.usage";
 /// Element type of an object that was put as an array: `NumPy`'s description of a dtype, as JSON.
 pub const DTYPE: &[u8] = b"user.tidemill.dtype";
 /// Shape of an object that was put as an array: a JSON list of lengths.

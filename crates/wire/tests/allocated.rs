@@ -15,7 +15,7 @@ use std::{
     cell::Cell,
 };
 use wire::{
-    codec,
+    UnsettledAnswer, codec,
     frame::{FrameKind, Frames, HEADER_BYTES, Header, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
@@ -203,7 +203,8 @@ fn answers_within_answers_end_at_the_second() {
     let nested = |count: usize| {
         // Encode `Unsettled` with no intents and a nested answer, then repeat its prefix.
         let mut meta = Vec::new();
-        let unsettled = wire::Answer::Unsettled { intents: Vec::new(), answer: Box::new(wire::Answer::NoEntry) };
+        let unsettled =
+            wire::Answer::Unsettled(UnsettledAnswer { intents: Vec::new(), answer: Box::new(wire::Answer::NoEntry) });
         codec::encode_reply(&Ok(unsettled), 1, &mut meta).unwrap();
         let (outer, inner) = (&meta[HEADER_BYTES..HEADER_BYTES + 2], &meta[HEADER_BYTES + 2..]);
         [&outer.repeat(count)[..], inner].concat()

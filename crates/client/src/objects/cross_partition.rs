@@ -5,10 +5,13 @@
 //! new file is first made as an unnamed one.
 
 use super::{Key, Objects, directory_paths::MissingPolicy};
-use crate::{client::unexpected_answer, intent::TransactionPlan};
+use crate::intent::TransactionPlan;
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Answer, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, Refusal, Target, Version};
+use wire::{
+    Answer, Call, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, Refusal, Target, UnsettledAnswer,
+    Version,
+};
 
 impl Objects {
     /// Puts an object by an intent. It is also correct if the name is in the partition of its inode
@@ -92,14 +95,12 @@ impl Objects {
 
     /// The version of a file that an intent of ours holds.
     async fn locked_version(&self, file: FileId) -> Outcome<Version> {
-        let answer = match self.client.query_once(file.partition(), Command::Stat { file }).await? {
-            Answer::Unsettled { answer, .. } => *answer,
+        let Call { command, take } = Command::stat(file);
+        let answer = match self.client.query_once(file.partition(), command).await? {
+            Answer::Unsettled(UnsettledAnswer { answer, .. }) => *answer,
             answer => answer,
         };
-        match answer {
-            Answer::Attributes(attributes) => Ok(ObjectMeta::from(&attributes).version),
-            other => Err(unexpected_answer(&other)),
-        }
+        Ok(ObjectMeta::from(&take(answer)?).version)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::call::Route;
 use parking_lot::Mutex;
 use placement::FileId;
 use std::{collections::HashMap, sync::Arc};
-use wire::{Answer, Attributes, Command, Kind, Name, Object, Outcome, Refusal};
+use wire::{Answer, Attributes, Call, Kind, Name, Object, Outcome, Refusal};
 
 /// Most directories that are remembered; beyond it all are forgotten.
 const PATHS_MAX: usize = 65_536;
@@ -67,31 +67,31 @@ impl WalkedPaths {
 
 impl Objects {
     /// Executes a command in the directory of the key, in the partition that has the name.
-    pub(super) async fn execute_at_key(
+    pub(super) async fn execute_at_key<V>(
         &self,
         key: &Key,
         missing: MissingPolicy,
-        command: impl Fn(FileId) -> Command + Sync,
-    ) -> Outcome<Answer> {
+        call: impl Fn(FileId) -> Call<V> + Sync,
+    ) -> Outcome<V> {
         if key.directory().is_empty() {
-            return self.execute_in_directory(FileId::ROOT, key.name(), &command).await;
+            return self.execute_in_directory(FileId::ROOT, key.name(), &call).await;
         }
-        Box::pin(self.execute_via_path(key, missing, &command)).await
+        Box::pin(self.execute_via_path(key, missing, &call)).await
     }
 
-    async fn execute_via_path(
+    async fn execute_via_path<V>(
         &self,
         key: &Key,
         missing: MissingPolicy,
-        command: &(impl Fn(FileId) -> Command + Sync),
-    ) -> Outcome<Answer> {
+        call: &(impl Fn(FileId) -> Call<V> + Sync),
+    ) -> Outcome<V> {
         let directory = key.directory();
         for _ in 0..TRIES {
             let tried = if let Some(path) = self.shared.paths.get(directory) {
-                self.try_path(&path, key.name(), command).await
+                self.try_path(&path, key.name(), call).await
             } else {
                 let path = self.find_path(directory, missing).await?;
-                self.execute_in_directory(path.directory, key.name(), command).await.map(Some)
+                self.execute_in_directory(path.directory, key.name(), call).await.map(Some)
             };
             match tried {
                 Ok(Some(answer)) => return Ok(answer),
@@ -108,25 +108,27 @@ impl Objects {
     }
 
     /// Executes a command in a directory whose path was just walked.
-    fn execute_in_directory(
+    async fn execute_in_directory<V>(
         &self,
         directory: FileId,
         name: &Name,
-        command: &(impl Fn(FileId) -> Command + Sync),
-    ) -> impl Future<Output = Outcome<Answer>> {
-        self.client.run_in_slot(directory, name, |slot| {
-            self.client.execute_by_route(Route::ById, slot.partition(), command(slot))
-        })
+        call: &(impl Fn(FileId) -> Call<V> + Sync),
+    ) -> Outcome<V> {
+        let attempt = |slot: FileId| async move {
+            let Call { command, take } = call(slot);
+            take(self.client.execute_by_route(Route::ById, slot.partition(), command).await?)
+        };
+        self.client.run_in_slot(directory, name, attempt).await
     }
 
     /// Executes a command if the path still leads to the directory; `None` if it leads elsewhere by
     /// now.
-    async fn try_path(
+    async fn try_path<V>(
         &self,
         path: &WalkedPath,
         name: &Name,
-        command: &(impl Fn(FileId) -> Command + Sync),
-    ) -> Outcome<Option<Answer>> {
+        call: &(impl Fn(FileId) -> Call<V> + Sync),
+    ) -> Outcome<Option<V>> {
         let (last, before) = path.stretches.split_last().expect("a directory has a name");
         let ends = path.stretches.iter().skip(1);
         for ((top, from), (end, to)) in before.iter().zip(ends) {
@@ -137,27 +139,20 @@ impl Objects {
         let (top, names, directory) = (last.0, &path.names[last.1..], path.directory);
         let attempt = |slot: FileId| async move {
             let together = self.client.inner.home(top.partition()) == self.client.inner.home(slot.partition());
-            if together {
-                return self
-                    .client
-                    .execute_by_route(
-                        Route::ByPath { top, names, directory, credentials: None },
-                        slot.partition(),
-                        command(slot),
-                    )
-                    .await;
-            }
-            match self.client.walk_down(top, names, None).await? {
-                (end, 0) if end == directory => {
-                    self.client.execute_by_route(Route::ById, slot.partition(), command(slot)).await
-                }
-                (reached, left) => Ok(Answer::Walked { reached, remaining: left }),
+            let route = if together {
+                Route::ByPath { top, names, directory, credentials: None }
+            } else if self.client.walk_down(top, names, None).await? == (directory, 0) {
+                Route::ById
+            } else {
+                return Ok(None);
+            };
+            let Call { command, take } = call(slot);
+            match self.client.execute_by_route(route, slot.partition(), command).await? {
+                Answer::Walked(_) => Ok(None),
+                answer => take(answer).map(Some),
             }
         };
-        match self.client.run_in_slot(directory, name, attempt).await? {
-            Answer::Walked { .. } => Ok(None),
-            answer => Ok(Some(answer)),
-        }
+        self.client.run_in_slot(directory, name, attempt).await
     }
 
     /// The remembered path to a directory.

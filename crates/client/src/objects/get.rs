@@ -2,7 +2,6 @@
 
 use super::{Key, Objects, TRIES, Value, directory_paths::MissingPolicy, with_key};
 use crate::{
-    client::unexpected_answer,
     files::pad,
     stripe_ranges::{RANGES_IN_FLIGHT_MAX, stripe_ranges},
 };
@@ -10,7 +9,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream};
 use placement::{FileId, Layout, PartitionId};
 use std::{mem, ops::Range};
-use wire::{Answer, Command, Content, Object, ObjectMeta, Outcome, Refusal, StripeAction};
+use wire::{
+    Command, Content, FoundEntry, FoundObject, GetObjectAnswer, Object, ObjectMeta, Outcome, Refusal, StripeAction,
+};
 
 /// Most bytes that are asked for at once of a node of this host, which shares its memory instead of
 /// sending: as many as it shares with one client.
@@ -105,25 +106,25 @@ impl Objects {
     async fn find_object(&self, key: &Key, (offset, length): (u64, u64)) -> Outcome<GetReply> {
         let get = |slot: FileId| {
             let length = self.first_length(slot.partition(), (offset, length));
-            Command::GetObject { parent: slot, name: key.name().clone(), offset, length }
+            Command::get_object(slot, key.name().clone(), offset, length)
         };
         for _ in 0..TRIES {
             // The inode is in another partition, or an intent holds the name: ask by the file's id.
             let file = match self.execute_at_key(key, MissingPolicy::Refuse, get).await? {
-                Answer::Found { file, .. } => file,
-                answer => return into_get_reply(answer),
+                GetObjectAnswer::Found(FoundEntry { file, .. }) => file,
+                GetObjectAnswer::Object(found) => return Ok(GetReply::from(found)),
             };
             let length = self.first_length(file.partition(), (offset, length));
             match Box::pin(self.get_file(file, offset, length)).await {
                 Err(Refusal::NotFound(_)) => {} // the name refers to another file by now
-                answer => return into_get_reply(answer?),
+                found => return found.map(GetReply::from),
             }
         }
         Err(Refusal::Busy(Object::text(key.as_bytes())))
     }
 
-    async fn get_file(&self, file: FileId, offset: u64, length: u32) -> Outcome<Answer> {
-        self.client.query(file.partition(), Command::GetFile { file, offset, length }).await
+    async fn get_file(&self, file: FileId, offset: u64, length: u32) -> Outcome<FoundObject> {
+        self.client.query(file.partition(), Command::get_file(file, offset, length)).await
     }
 
     /// Fetches the bytes that did not come with the first message; `None` if the object was changed
@@ -150,25 +151,20 @@ impl Objects {
         let stripe_bytes = striped.map_or(self.client.stripe_bytes(), Layout::stripe_bytes);
         let fetched = stripe_ranges(range.start, length, stripe_bytes).map(|piece| async move {
             let length = u32::try_from(piece.range.len()).expect("at most a stripe");
-            let answer = if let Some(layout) = striped {
+            let bytes = if let Some(layout) = striped {
                 let action = StripeAction::Read { offset: piece.offset, length };
-                self.client.send_stripe(file, layout, piece.stripe, action).await?
+                self.client.send_stripe(file, layout, piece.stripe, action).await?.bytes()?
             } else {
                 let offset = range.start + piece.range.start as u64;
                 match self.get_file(file, offset, length).await {
-                    Err(Refusal::NotFound(_)) => return Ok(None),
-                    answer => answer?,
+                    Ok(FoundObject { content: Content::Bytes(bytes), .. }) => bytes,
+                    // The object was written through a mount meanwhile, and is in stripes now.
+                    Ok(_) | Err(Refusal::NotFound(_)) => return Ok(None),
+                    Err(refusal) => return Err(refusal),
                 }
             };
-            match answer {
-                Answer::Bytes(bytes) | Answer::Object { content: Content::Bytes(bytes), .. } => {
-                    let sure = striped.is_some() && bytes.len() == length as usize;
-                    Ok(Some((pad(bytes, length as usize), sure)))
-                }
-                // The object was written through a mount meanwhile, and is in stripes now.
-                Answer::Object { .. } => Ok(None),
-                other => Err(unexpected_answer(&other)),
-            }
+            let sure = striped.is_some() && bytes.len() == length as usize;
+            Ok(Some((pad(bytes, length as usize), sure)))
         });
         let mut fetched = stream::iter(fetched).buffered(RANGES_IN_FLIGHT_MAX);
         let (mut bytes, mut all_sure) = (Vec::new(), true);
@@ -183,7 +179,7 @@ impl Objects {
     /// True if a file exists and has not changed.
     async fn is_unchanged(&self, head: ObjectMeta) -> Outcome<bool> {
         match self.get_file(head.version.file, 0, 0).await {
-            Ok(answer) => Ok(into_get_reply(answer)?.head.version == head.version),
+            Ok(found) => Ok(found.head.version == head.version),
             Err(Refusal::NotFound(_)) => Ok(false),
             Err(refusal) => Err(refusal),
         }
@@ -207,19 +203,19 @@ impl GetReply {
     }
 }
 
-fn into_get_reply(answer: Answer) -> Outcome<GetReply> {
-    match answer {
-        Answer::Object { head, striped, length, content: Content::Bytes(bytes) } => {
-            Ok(GetReply { head, striped, received: vec![pad(bytes, length as usize)] })
-        }
-        Answer::Object { head, striped, length, content: Content::Pieces(mut pieces) } => {
-            // A single piece was sent, and may end in a hole.
-            if let [bytes] = &mut pieces[..] {
-                *bytes = pad(mem::take(bytes), length as usize);
+impl From<FoundObject> for GetReply {
+    fn from(FoundObject { head, striped, length, content }: FoundObject) -> Self {
+        let received = match content {
+            Content::Bytes(bytes) => vec![pad(bytes, length as usize)],
+            Content::Pieces(mut pieces) => {
+                // A single piece was sent, and may end in a hole.
+                if let [bytes] = &mut pieces[..] {
+                    *bytes = pad(mem::take(bytes), length as usize);
+                }
+                pieces
             }
-            Ok(GetReply { head, striped, received: pieces })
-        }
-        Answer::Object { head, striped, .. } => Ok(GetReply { head, striped, received: Vec::new() }),
-        other => Err(unexpected_answer(&other)),
+            _ => Vec::new(),
+        };
+        Self { head, striped, received }
     }
 }

@@ -1,10 +1,10 @@
 //! Files reserved for large objects: some ahead, so that most puts need not ask.
 
-use crate::{Client, client::unexpected_answer};
+use crate::Client;
 use parking_lot::Mutex;
 use placement::{FileId, Layout, PartitionId, Policy};
 use std::collections::HashMap;
-use wire::{Answer, Command, Outcome, Session};
+use wire::{Command, Object, Outcome, Refusal, Session};
 
 /// Most files that are reserved ahead at once. The first time it is one, then twice as many as the
 /// time before.
@@ -77,11 +77,8 @@ impl IdAllocator {
             return Ok(self.reserved_id(file));
         }
         let count = pool.map_or(1, |pool| self.next_batch(client, pool));
-        let mut files = match client.mutate(partition, Command::Reserve { count, stripes, layout, policy: by }).await? {
-            Answer::Reserved(files) if !files.is_empty() => files,
-            other => return Err(unexpected_answer(&other)),
-        };
-        let file = files.pop().expect("there is one");
+        let mut files = client.mutate(partition, Command::reserve(count, stripes, layout, by)).await?;
+        let file = files.pop().ok_or_else(|| Refusal::invalid(Object::Pool, "a node reserved no file"))?;
         if let Some(pool) = pool.filter(|_| !files.is_empty()) {
             self.pools.lock().get(client, pool).files.extend(files);
         }
@@ -109,11 +106,8 @@ impl IdAllocator {
 
 /// Ends a reservation that was not used, and removes its stripes.
 async fn release(client: &Client, file: FileId) {
-    match client.mutate(file.partition(), Command::Unreserve { file }).await {
-        Ok(Answer::Removed { deleted }) => client.purge(deleted).await,
-        Ok(other) => {
-            tracing::debug!(error = %unexpected_answer(&other), %file, "stripes of a failed put are removed when the session ends");
-        }
+    match client.mutate(file.partition(), Command::unreserve(file)).await {
+        Ok(deleted) => client.purge(deleted).await,
         Err(error) => tracing::debug!(%error, %file, "stripes of a failed put are removed when the session ends"),
     }
 }

@@ -1,11 +1,10 @@
 //! Listing: keys in the order of their bytes.
 
 use super::{Key, Objects, directory_paths::MissingPolicy};
-use crate::client::unexpected_answer;
 use bytes::Bytes;
 use placement::FileId;
 use std::collections::VecDeque;
-use wire::{Answer, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Outcome, Refusal};
+use wire::{Command, DirEntry, Kind, LIST_ENTRIES_MAX, Outcome, Refusal};
 
 /// The keys to list.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,11 +141,7 @@ impl Objects {
 
     async fn list_part(&self, directory: FileId, prefix: &Bytes, from: &Bytes, max: u32) -> Outcome<Vec<DirEntry>> {
         let (prefix, from) = (prefix.clone(), from.clone());
-        let command = Command::ListNames { directory, prefix, from, max };
-        match self.client.query(directory.partition(), command).await? {
-            Answer::Entries(entries) => Ok(entries),
-            other => Err(unexpected_answer(&other)),
-        }
+        self.client.query(directory.partition(), Command::list_names(directory, prefix, from, max)).await
     }
 }
 

@@ -1,10 +1,7 @@
 //! Putting and deleting objects.
 
 use super::{Key, Objects, TRIES, directory_paths::MissingPolicy, id_pool::ReservedId, with_key};
-use crate::{
-    client::unexpected_answer,
-    stripe_ranges::{RANGES_IN_FLIGHT_MAX, stripe_ranges},
-};
+use crate::stripe_ranges::{RANGES_IN_FLIGHT_MAX, stripe_ranges};
 use bytes::Bytes;
 use futures_util::{
     StreamExt,
@@ -14,8 +11,8 @@ use futures_util::{
 use placement::{FileId, Layout, PartitionId, StripeNo};
 use std::{mem, task::Poll};
 use wire::{
-    Answer, Command, Condition, Contents, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, Outcome, Refusal, StripeAction,
-    Version,
+    Command, Condition, Contents, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, Outcome, PutObjectAnswer, Refusal,
+    RemovalAnswer, StoredObject, StripeAction, Version,
 };
 
 /// The result of a put whose bytes were written in one place.
@@ -70,13 +67,13 @@ impl Objects {
         let put = |parent| {
             let (name, contents) = (key.name().clone(), Contents::Inline(bytes.clone()));
             let (placing, attributes) = (self.placing, self.attributes.clone());
-            Command::PutObject { parent, name, condition, placing, attributes, contents }
+            Command::put_object(parent, name, condition, placing, attributes, contents)
         };
         let stored = match self.execute_at_key(key, MissingPolicy::Create, put).await? {
-            Answer::ObjectStored { version, deleted: None } => return Ok(version),
-            Answer::ObjectStored { version, deleted } => Some((version, deleted)),
-            Answer::NeedsTransaction => None,
-            other => return Err(unexpected_answer(&other)),
+            PutObjectAnswer::ObjectStored(StoredObject { version, deleted: None }) => return Ok(version),
+            PutObjectAnswer::ObjectStored(StoredObject { version, deleted }) => Some((version, deleted)),
+            // Only bytes in stripes can be placed wrong; an intent asks for no place.
+            PutObjectAnswer::NeedsTransaction | PutObjectAnswer::WrongPlacement(_) => None,
         };
         let Some((version, deleted)) = stored else { return self.put_across_partitions(key, bytes, condition).await };
         Box::pin(self.client.purge(deleted)).await;
@@ -152,18 +149,18 @@ impl Objects {
             let put = |parent| {
                 let (name, contents) = (key.name().clone(), Contents::Striped { file, size, first: first.clone() });
                 let (placing, attributes) = (self.placing, self.attributes.clone());
-                Command::PutObject { parent, name, condition, placing, attributes, contents }
+                Command::put_object(parent, name, condition, placing, attributes, contents)
             };
             self.execute_at_key(key, MissingPolicy::Create, put).await
         };
         match named.await {
-            Ok(Answer::ObjectStored { version, deleted }) => {
+            Ok(PutObjectAnswer::ObjectStored(StoredObject { version, deleted })) => {
                 reserved.mark_used();
                 self.client.purge(deleted).await;
                 Ok(PutOutcome::Done(version))
             }
             answered => {
-                if let Ok(Answer::WrongPlacement(spec)) = answered {
+                if let Ok(PutObjectAnswer::WrongPlacement(spec)) = answered {
                     self.shared.placements.learn(target.directory, spec);
                 }
                 self.handle_unnamed(reserved, answered, (key, bytes, condition)).await
@@ -175,7 +172,7 @@ impl Objects {
     async fn handle_unnamed(
         &self,
         reserved: ReservedId<'_>,
-        answered: Outcome<Answer>,
+        answered: Outcome<PutObjectAnswer>,
         (key, bytes, condition): (&Key, &Bytes, Condition),
     ) -> Outcome<PutOutcome> {
         let file = reserved.file;
@@ -186,11 +183,11 @@ impl Objects {
         }
         match answered {
             Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(PutOutcome::Retry),
-            Ok(Answer::WrongPlacement(_)) => Ok(PutOutcome::Retry),
-            Ok(Answer::NeedsTransaction) => {
+            Ok(PutObjectAnswer::WrongPlacement(_)) => Ok(PutOutcome::Retry),
+            Ok(PutObjectAnswer::NeedsTransaction) => {
                 self.put_across_partitions(key, bytes, condition).await.map(PutOutcome::Done)
             }
-            Ok(other) => Err(unexpected_answer(&other)),
+            Ok(PutObjectAnswer::ObjectStored(StoredObject { version, .. })) => Ok(PutOutcome::Done(version)),
             Err(refusal) => Err(refusal),
         }
     }
@@ -236,12 +233,11 @@ impl Objects {
     pub async fn delete(&self, key: &[u8], condition: Condition) -> Outcome<()> {
         let key = Key::new(key)?;
         let _call = self.shared.limiter.call().await;
-        let delete = |parent| Command::DeleteObject { parent, name: key.name().clone(), condition };
+        let delete = |parent| Command::delete_object(parent, key.name().clone(), condition);
         let removed = match self.execute_at_key(&key, MissingPolicy::Refuse, delete).await {
-            Ok(Answer::Removed { deleted: None }) => return Ok(()),
-            Ok(Answer::Removed { deleted }) => Some(deleted),
-            Ok(Answer::NeedsTransaction) => None,
-            Ok(other) => return Err(unexpected_answer(&other)),
+            Ok(RemovalAnswer::Removed(None)) => return Ok(()),
+            Ok(RemovalAnswer::Removed(deleted)) => Some(deleted),
+            Ok(RemovalAnswer::NeedsTransaction) => None,
             Err(refusal) => return Err(with_key(&key, refusal)),
         };
         if let Some(deleted) = removed {

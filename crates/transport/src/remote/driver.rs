@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 use wire::{
-    Answer, Content, Failure, Object, Refusal,
+    Answer, Content, Failure, FoundObject, Object, Refusal,
     codec::{self, ShmRange, ToClient},
     frame::DecodeError,
     handshake::{ClientHandshake, HandshakeFailed, Reason, Step, VERSIONS},
@@ -166,7 +166,7 @@ impl<S: Socket> ConnectionDriver<S> {
     fn on(&mut self, message: ToClient) -> Result<(), ClientDisconnect> {
         match message {
             ToClient::Reply { id, mut reply } => {
-                if let Ok(Answer::Object { content, .. }) = &mut reply
+                if let Ok(Answer::Object(FoundObject { content, .. })) = &mut reply
                     && let Content::Shm(runs) = content
                 {
                     *content = Content::Pieces(self.views(id, runs)?);

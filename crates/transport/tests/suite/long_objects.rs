@@ -12,7 +12,7 @@ use store::Engine;
 use test_support::until_polled;
 use transport::{Remote, ServerLimits};
 use vfs::Vfs;
-use wire::{Answer, Body, Command, Content, Name, OpenFlags, Request, Session};
+use wire::{Answer, Body, Command, Content, FoundObject, Name, OpenFlags, Request, Session};
 
 const STRIPE: usize = 64 << 10;
 
@@ -38,7 +38,7 @@ async fn asked(remote: &Remote, session: Session, key: &str, (offset, length): (
     let body = Body::Meta { request_id: None, command };
     let (epoch, partition) = (Epoch::FIRST, FileId::ROOT.partition());
     match remote.call(Request { epoch, session, skip_ack: false, partition, body }).await {
-        Ok(Answer::Object { length, content, .. }) => (length, content),
+        Ok(Answer::Object(FoundObject { length, content, .. })) => (length, content),
         other => panic!("{other:?}"),
     }
 }

@@ -1,7 +1,8 @@
 //! Bulk bytes: the field of a message that travels as the payload.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, StripeAction, WalkAction,
+    Answer, Body, Command, Content, Contents, ExtentAction, FoundObject, RangeContent, StripeAction, UnsettledAnswer,
+    WalkAction,
     frame::{DecodeError, FrameKind},
 };
 use bytes::Bytes;
@@ -50,26 +51,10 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
 }
 
 fn split_command(command: &Command) -> Option<(Command, &Bytes)> {
-    match *command {
-        Command::Write { file, place, length, ref data, kill_set_id } => {
-            Some((Command::Write { file, place, length, data: NONE, kill_set_id }, data))
-        }
-        Command::SetXattr { file, ref name, ref value, mode, kill_set_group_id } => {
-            let command = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
-            Some((command, value))
-        }
-        Command::PutObject { parent, ref name, condition, placing, ref attributes, ref contents } => {
-            let (contents, payload) = match contents {
-                Contents::Inline(data) => (Contents::Inline(NONE), data),
-                Contents::Striped { file, size, first } => {
-                    (Contents::Striped { file: *file, size: *size, first: NONE }, first)
-                }
-            };
-            let (name, attributes) = (name.clone(), attributes.clone());
-            Some((Command::PutObject { parent, name, condition, placing, attributes, contents }, payload))
-        }
-        _ => None,
-    }
+    let payload = command.bulk()?;
+    let mut split = command.clone();
+    *split.bulk_mut()? = NONE;
+    Some((split, payload))
 }
 
 /// Returns the bulk bytes of a body that are written to the start of a stripe.
@@ -91,21 +76,10 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
 /// Returns the field of a request that takes the payload.
 pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
     match body {
-        Body::Meta { command, .. } => command_slot(command),
-        Body::Walk { action: Some(action), .. } => command_slot(&mut action.command),
+        Body::Meta { command, .. } => command.bulk_mut(),
+        Body::Walk { action: Some(action), .. } => action.command.bulk_mut(),
         Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
         | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
-        _ => None,
-    }
-}
-
-fn command_slot(command: &mut Command) -> Option<&mut Bytes> {
-    match command {
-        Command::Write { data, .. }
-        | Command::SetXattr { value: data, .. }
-        | Command::PutObject { contents: Contents::Inline(data) | Contents::Striped { first: data, .. }, .. } => {
-            Some(data)
-        }
         _ => None,
     }
 }
@@ -116,16 +90,16 @@ pub fn split_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
     match answer {
         Answer::Bytes(bytes) => Some((Answer::Bytes(NONE), bytes)),
         Answer::Xattr(value) => Some((Answer::Xattr(NONE), value)),
-        Answer::Content { length, content: Content::Bytes(bytes) } => {
-            Some((Answer::Content { length: *length, content: Content::Bytes(NONE) }, bytes))
+        Answer::Content(RangeContent { length, content: Content::Bytes(bytes) }) => {
+            Some((Answer::Content(RangeContent { length: *length, content: Content::Bytes(NONE) }), bytes))
         }
-        Answer::Object { head, striped, length, content: Content::Bytes(bytes) } => {
+        Answer::Object(FoundObject { head, striped, length, content: Content::Bytes(bytes) }) => {
             let (head, striped, length, content) = (*head, *striped, *length, Content::Bytes(NONE));
-            Some((Answer::Object { head, striped, length, content }, bytes))
+            Some((Answer::Object(FoundObject { head, striped, length, content }), bytes))
         }
-        Answer::Unsettled { intents: held, answer } => {
+        Answer::Unsettled(UnsettledAnswer { intents: held, answer }) => {
             let (answer, payload) = split_answer(answer)?;
-            Some((Answer::Unsettled { intents: held.clone(), answer: Box::new(answer) }, payload))
+            Some((Answer::Unsettled(UnsettledAnswer { intents: held.clone(), answer: Box::new(answer) }), payload))
         }
         _ => None,
     }
@@ -136,9 +110,9 @@ pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
     match answer {
         Answer::Bytes(bytes)
         | Answer::Xattr(bytes)
-        | Answer::Content { content: Content::Bytes(bytes), .. }
-        | Answer::Object { content: Content::Bytes(bytes), .. } => Some(bytes),
-        Answer::Unsettled { answer, .. } => answer_slot(answer),
+        | Answer::Content(RangeContent { content: Content::Bytes(bytes), .. })
+        | Answer::Object(FoundObject { content: Content::Bytes(bytes), .. }) => Some(bytes),
+        Answer::Unsettled(UnsettledAnswer { answer, .. }) => answer_slot(answer),
         _ => None,
     }
 }

@@ -1,18 +1,21 @@
 //! Validation of decoded messages: rules between fields that the types do not express.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, ExtentRequest, INLINE_BYTES_MAX, Kind, NewInode, NewKind,
-    OBJECT_ATTRIBUTES_MAX, Part, RESERVED_MAX, Request, RequestId, Session, TARGET_BYTES_MAX, codec::RUNS_MAX,
+    AllocateMode, Answer, Body, Changes, Command, Condition, Content, Contents, Extent, ExtentAction, ExtentRequest,
+    FoundObject, INLINE_BYTES_MAX, Intent, Kind, Lock, NOT_FOR_CLIENTS, Name, NewInode, NewKind, OBJECT_ATTRIBUTES_MAX,
+    ObjectAttributes, OpenFlags, Part, RESERVED_MAX, RangeContent, RenameFrom, RenameMode, RenameTo, Request,
+    RequestId, SeekTo, Session, StripeRuns, TARGET_BYTES_MAX, Times, UnsettledAnswer, WritePlace, XattrMode,
+    codec::RUNS_MAX, command_table::BoundedField,
 };
+use bytes::Bytes;
+use placement::{FileId, Layout, PartitionId, PlacementSpec, Policy};
 use std::path::Path;
-
-/// Error for a request that only nodes may make.
-pub const NOT_FOR_CLIENTS: &str = "only nodes send this, to their own partitions";
 
 /// Maximum number of stripes in a reservation: no file has more, whatever the stripe size.
 const RESERVED_STRIPES_MAX: u64 = 1 << 40;
 
-type CheckResult = Result<(), &'static str>;
+/// The result of a validation, with what is wrong.
+pub type CheckResult = Result<(), &'static str>;
 
 fn unless(wrong: bool, why: &'static str) -> CheckResult {
     if wrong { Err(why) } else { Ok(()) }
@@ -42,7 +45,7 @@ pub fn request(request: &Request) -> CheckResult {
 fn with_request_id(given: Option<RequestId>, session: Session, wanted: &Command) -> CheckResult {
     unless(given.is_some() != wanted.is_mutation(), "a change needs a number, and nothing else has one")?;
     request_id(given, session)?;
-    command(wanted)
+    wanted.check()
 }
 
 fn request_id(request_id: Option<RequestId>, session: Session) -> CheckResult {
@@ -51,81 +54,92 @@ fn request_id(request_id: Option<RequestId>, session: Session) -> CheckResult {
     unless(settled == 0 || settled > number, "a change is numbered from 1, and is not settled before it is sent")
 }
 
-fn command(command: &Command) -> CheckResult {
-    match command {
-        Command::Write { length, data, .. } => {
-            let inline = if *length <= INLINE_BYTES_MAX { *length as usize } else { 0 };
-            unless(data.len() != inline, "a write comes with its bytes when it is small, and else without")
-        }
-        Command::Create { inode: made, extent: whole, .. } => {
-            extent_request(*whole)?;
-            inode(made)
-        }
-        Command::CreateTmpfile { inode: made, .. } => inode(made),
-        Command::Open { extent: whole, .. } | Command::OpenName { extent: whole, .. } => extent_request(*whole),
-        Command::Demote { .. } | Command::Release { .. } => Err(NOT_FOR_CLIENTS),
-        Command::PutObject { attributes, contents: stored, .. } => {
-            unless(attributes.len() > OBJECT_ATTRIBUTES_MAX, "an object is put with at most 16 attributes")?;
-            contents(stored)
-        }
-        Command::Reserve { count, stripes, .. } => {
-            let possible = (1..=RESERVED_MAX).contains(count) && (1..=RESERVED_STRIPES_MAX).contains(stripes);
-            unless(!possible, "1 to 256 files are reserved at once, of at most 2^40 stripes")
-        }
-        Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().try_for_each(part),
-        _ => Ok(()),
-    }
+/// Validates the length of a write: its bytes come with it if they fit inline.
+pub fn inline_bytes(length: u32, data: &Bytes) -> CheckResult {
+    let inline = if length <= INLINE_BYTES_MAX { length as usize } else { 0 };
+    unless(data.len() != inline, "a write comes with its bytes when it is small, and else without")
 }
 
-fn contents(contents: &Contents) -> CheckResult {
-    match contents {
-        Contents::Inline(data) => unless(data.len() > INLINE_BYTES_MAX as usize, "more bytes than live with an inode"),
-        Contents::Striped { size, first, .. } => {
-            let short = !first.is_empty() && first.len() as u64 != *size;
-            unless(short, "an object comes with all of its bytes, or without any")
+/// Validates a reservation of files, each of so many stripes.
+pub fn reservation(count: u32, stripes: u64) -> CheckResult {
+    let possible = (1..=RESERVED_MAX).contains(&count) && (1..=RESERVED_STRIPES_MAX).contains(&stripes);
+    unless(!possible, "1 to 256 files are reserved at once, of at most 2^40 stripes")
+}
+
+impl BoundedField for Contents {
+    fn check(&self) -> CheckResult {
+        match self {
+            Self::Inline(data) => unless(data.len() > INLINE_BYTES_MAX as usize, "more bytes than live with an inode"),
+            Self::Striped { size, first, .. } => {
+                let short = !first.is_empty() && first.len() as u64 != *size;
+                unless(short, "an object comes with all of its bytes, or without any")
+            }
         }
     }
 }
 
-fn extent_request(request: ExtentRequest) -> CheckResult {
-    unless(matches!(request, ExtentRequest::Allocated(_)), NOT_FOR_CLIENTS)
-}
-
-fn part(part: &Part) -> CheckResult {
-    match part {
-        Part::CreateDirectory { inode: made, .. } | Part::Fragment { inode: made, .. } => inode(made),
-        _ => Ok(()),
+impl BoundedField for ObjectAttributes {
+    fn check(&self) -> CheckResult {
+        unless(self.len() > OBJECT_ATTRIBUTES_MAX, "an object is put with at most 16 attributes")
     }
 }
 
-fn inode(inode: &NewInode) -> CheckResult {
-    match &inode.kind {
-        NewKind::File | NewKind::Directory => Ok(()),
-        NewKind::Symlink(target) => {
-            unless(!(1..=TARGET_BYTES_MAX).contains(&target.len()), "a link's target has 1 to 4,095 bytes")
-        }
-        NewKind::Node(kind) => {
-            let other = matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
-            unless(other, "a node is a fifo, a socket or a device")
-        }
-        NewKind::Bound(host) => unless(!Path::new(&host.path).is_absolute(), "a host file has an absolute path"),
+impl BoundedField for ExtentRequest {
+    fn check(&self) -> CheckResult {
+        unless(matches!(self, Self::Allocated(_)), NOT_FOR_CLIENTS)
     }
+}
+
+impl BoundedField for Vec<Part> {
+    fn check(&self) -> CheckResult {
+        self.iter().try_for_each(|part| match part {
+            Part::CreateDirectory { inode, .. } | Part::Fragment { inode, .. } => inode.check(),
+            _ => Ok(()),
+        })
+    }
+}
+
+impl BoundedField for NewInode {
+    fn check(&self) -> CheckResult {
+        match &self.kind {
+            NewKind::File | NewKind::Directory => Ok(()),
+            NewKind::Symlink(target) => {
+                unless(!(1..=TARGET_BYTES_MAX).contains(&target.len()), "a link's target has 1 to 4,095 bytes")
+            }
+            NewKind::Node(kind) => {
+                let other = matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
+                unless(other, "a node is a fifo, a socket or a device")
+            }
+            NewKind::Bound(host) => unless(!Path::new(&host.path).is_absolute(), "a host file has an absolute path"),
+        }
+    }
+}
+
+/// Types whose values are all valid.
+macro_rules! unbounded {
+    ($($field:ty),* $(,)?) => { $(impl BoundedField for $field {})* };
+}
+
+unbounded! {
+    bool, u32, u64, AllocateMode, Bytes, Changes, Condition, Extent, FileId, Intent, Layout, Lock, Name, OpenFlags,
+    Option<Name>, Option<Policy>, Option<Session>, PartitionId, PlacementSpec, RenameFrom, RenameMode, RenameTo, SeekTo,
+    Session, StripeRuns, Times, Vec<PartitionId>, WritePlace, XattrMode,
 }
 
 /// Validates an answer of a node.
 pub fn answer(answer: &Answer) -> CheckResult {
     match answer {
-        Answer::Content { length, content: Content::Bytes(bytes) }
-        | Answer::Object { length, content: Content::Bytes(bytes), .. } => {
+        Answer::Content(RangeContent { length, content: Content::Bytes(bytes) })
+        | Answer::Object(FoundObject { length, content: Content::Bytes(bytes), .. }) => {
             unless(bytes.len() > *length as usize, "there are more bytes than announced")
         }
-        Answer::Object { length, content: Content::Shm(runs), .. } => {
+        Answer::Object(FoundObject { length, content: Content::Shm(runs), .. }) => {
             let placed: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
             unless(placed > u64::from(*length), "there are more bytes than announced")?;
             unless(runs.is_empty() || runs.len() > RUNS_MAX, "an answer names 1 to 1024 places")
         }
-        Answer::Content { content: Content::Shm(_), .. } => Err("only an object is placed with its head"),
-        Answer::Unsettled { answer: inner, .. } => self::answer(inner),
+        Answer::Content(RangeContent { content: Content::Shm(_), .. }) => Err("only an object is placed with its head"),
+        Answer::Unsettled(UnsettledAnswer { answer: inner, .. }) => self::answer(inner),
         _ => Ok(()),
     }
 }

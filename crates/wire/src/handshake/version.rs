@@ -1,10 +1,12 @@
 //! Protocol versions.
 
+use crate::command::PROTOCOL_VERSION;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The versions that this build supports.
-pub const VERSIONS: ProtocolVersions = ProtocolVersions { lowest: ProtocolVersion(4), highest: ProtocolVersion(4) };
+pub const VERSIONS: ProtocolVersions =
+    ProtocolVersions { lowest: ProtocolVersion(PROTOCOL_VERSION), highest: ProtocolVersion(PROTOCOL_VERSION) };
 
 /// A protocol version, counted from 1. It grows with each incompatible change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use wire::{
     Answer, Body, Command, LeaseKind, OpenFlags, Request,
     codec::{self, LeaseFd, ProgramFd, Recalls, RequestInShm, Segment, ShmPayload, ShmRange, WriteSegmentInfo},
     frame::{KINDS, Phase, Side},
-    handshake::{ProtocolVersion, ProtocolVersions, VERSIONS},
+    handshake::VERSIONS,
 };
 
 /// Collects the shapes of all messages after the handshake.
@@ -81,15 +81,18 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
     .into()
 }
 
-/// The version, and the hash of its shapes.
-const SHAPES: (u16, &str) = (4, "8b5b0bfbc7c82d11");
+/// Renders the version, with the hash of its shapes.
+fn version() -> String {
+    let hash = &blake3::hash(shapes().text().as_bytes()).to_hex()[..16];
+    format!("Version {}; the shapes have the hash `{hash}`.\n", VERSIONS.agree(VERSIONS).unwrap())
+}
 
-#[test]
+/// Checks that shapes which differ from those of the page have another version.
 fn a_change_of_a_shape_is_a_new_version() {
-    let hash = blake3::hash(shapes().text().as_bytes()).to_hex()[..16].to_owned();
-    let what = "shapes have changed: raise VERSIONS, say in docs/formats/wire.md what the version before was without, and note both here";
-    let version = ProtocolVersions::new(ProtocolVersion(SHAPES.0), ProtocolVersion(SHAPES.0)).unwrap();
-    assert_eq!((VERSIONS, hash.as_str()), (version, SHAPES.1), "{what}");
+    let (old, new) = (part("version").1, version());
+    let number = |text: &str| text.split(';').next().map(str::to_owned);
+    let what = "shapes have changed: raise PROTOCOL_VERSION, and say in docs/formats/wire.md what the version before was without";
+    assert!(old == new || number(&old) != number(&new), "{what}");
 }
 
 #[test]
@@ -111,17 +114,17 @@ fn every_field_is_shown_by_some_sample() {
     assert!(unknown.is_empty(), "no sample has something in {unknown:?}");
 }
 
-#[test]
-fn the_commands_that_change_something_are_those_that_the_page_says() {
-    for request in requests() {
-        let Body::Meta { command, .. } = request.body else { continue };
-        let number = postcard::to_allocvec(&command).unwrap()[0];
-        assert_eq!(
-            command.is_mutation(),
-            number >= 20,
-            "{command:?}: list in the page the commands that carry a request id"
-        );
+/// Renders the table of commands.
+fn commands() -> String {
+    let head = ["| number | command | kind | answer | what it does |", "|---|---|---|---|---|"];
+    let mut lines = head.map(str::to_owned).to_vec();
+    for (number, row) in Command::ROWS.iter().enumerate() {
+        let (name, kind, answer) = (row.name, row.kind, row.answer.replace(' ', ""));
+        let doc: Vec<_> = row.doc.split_whitespace().collect();
+        let doc = doc.join(" ").replace("[`", "`").replace("`]", "`");
+        lines.push(format!("| {number} | {name} | {kind} | `{answer}` | {doc} |"));
     }
+    lines.join("\n") + "\n"
 }
 
 /// Renders the table of kinds.
@@ -177,16 +180,26 @@ fn fenced(text: &str) -> String {
     format!("```text\n{text}\n```\n")
 }
 
-/// Checks that the page has `text` between the two markers of this part.
+fn page() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/wire.md")
+}
+
+/// The page before this part, the part between its two markers, and the page after it.
+#[track_caller]
+fn part(what: &str) -> (String, String, String) {
+    let (open, close) = (format!("<!-- {what} -->\n"), format!("<!-- end of {what} -->"));
+    let page = fs::read_to_string(page()).unwrap();
+    let (before, rest) = page.split_once(&open).unwrap_or_else(|| panic!("the page has a part `{what}`"));
+    let (part, after) = rest.split_once(&close).expect("which ends");
+    (before.to_owned() + &open, part.to_owned(), close + after)
+}
+
+/// Checks that the page has `text` as this part.
 #[track_caller]
 fn documented(what: &str, text: &str) {
-    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/wire.md");
-    let (open, close) = (format!("<!-- {what} -->\n"), format!("<!-- end of {what} -->"));
-    let old = fs::read_to_string(&page).unwrap();
-    let (before, rest) = old.split_once(&open).unwrap_or_else(|| panic!("the page has a part `{what}`"));
-    let (part, after) = rest.split_once(&close).expect("which ends");
+    let (before, part, after) = part(what);
     if part != text && env::var_os("FIX").is_some() {
-        fs::write(&page, [before, &open, text, &close, after].concat()).unwrap();
+        fs::write(page(), [&before, text, &after].concat()).unwrap();
         return;
     }
     assert!(
@@ -197,6 +210,9 @@ fn documented(what: &str, text: &str) {
 
 #[test]
 fn the_page_has_what_is_spoken() {
+    a_change_of_a_shape_is_a_new_version();
+    documented("version", &version());
+    documented("commands", &commands());
     documented("kinds", &kinds());
     documented("examples", &examples());
     documented("shapes", &fenced(&shapes().text()));

@@ -5,10 +5,9 @@ use crate::samples::{self, SESSION, never_from_clients, recalls, replies, reques
 use bytes::Bytes;
 use placement::Epoch;
 use wire::{
-    Answer, Body, Content, Failure, LeaseKind, OpenFlags, OpenLeaseId, Refusal, Request, RequestId,
-    codec::{
-        self, LeaseFd, NOT_FOR_CLIENTS, ProgramFd, Segment, ShmPayload, ShmRange, ToClient, ToNode, WriteSegmentInfo,
-    },
+    Answer, Body, Content, Failure, LeaseKind, NOT_FOR_CLIENTS, OpenFlags, OpenLeaseId, RangeContent, Refusal, Request,
+    RequestId,
+    codec::{self, LeaseFd, ProgramFd, Segment, ShmPayload, ShmRange, ToClient, ToNode, WriteSegmentInfo},
     frame::{DecodeError, FrameKind, Frames, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
@@ -253,7 +252,7 @@ fn more_parts_than_any_change_has_are_refused() {
 #[test]
 fn an_answer_with_more_bytes_than_it_says_is_refused() {
     let content = Content::Bytes(Bytes::from_static(b"four"));
-    let reply = Ok(Answer::Content { length: 3, content });
+    let reply = Ok(Answer::Content(RangeContent { length: 3, content }));
     let bytes = encoded(|out| codec::encode_reply(&reply, 1, out));
     assert!(to_client(&bytes).is_err());
 }

@@ -3,7 +3,7 @@
 use super::ServerConnection;
 use crate::ReplyResult;
 use wire::{
-    Answer, LeaseKind, OpenLeaseId, Session,
+    Answer, LeaseKind, OpenLeaseId, OpenedFile, Session,
     codec::{LeaseFd, ProgramFd, encode_granted_fd, encode_leased_fd},
 };
 
@@ -38,7 +38,7 @@ impl ServerConnection {
     pub(super) fn attach_fd(&mut self, session: Session, answered: &ReplyResult) {
         let Some((id, flags)) = self.attaching.take() else { return };
         let is_sent = match answered {
-            Ok(Answer::Opened { attributes, .. }) => {
+            Ok(Answer::Opened(OpenedFile { attributes, .. })) => {
                 let (file, kind) = (attributes.file, LeaseKind::for_open(attributes, flags));
                 self.send_program_fd(id, ProgramFd { session, file, flags, kind })
             }

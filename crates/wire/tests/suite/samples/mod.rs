@@ -7,6 +7,21 @@
     reason = "each binary uses its own part; in a test a panic is the failure"
 )]
 
+/// Samples of the fields of commands and answers.
+pub struct Fields;
+
+macro_rules! samples {
+    ($($field:ty: $samples:expr,)*) => {
+        $(impl FieldSamples<$field> for Fields {
+            fn samples() -> Vec<$field> {
+                $samples.into()
+            }
+        })*
+    };
+}
+
+pub(crate) use samples;
+
 mod answers;
 mod requests;
 

@@ -1,19 +1,100 @@
 //! Sample requests.
 
 use super::{
-    DIRECTORY, EXTENT, FILE, INTENT, KINDS, LEASE, OWNER, SESSION, TIME, TIMES, host, inherited, inode, layout, name,
-    placing,
+    DIRECTORY, EXTENT, FILE, Fields, INTENT, KINDS, LEASE, OWNER, SESSION, TIME, TIMES, host, inherited, inode, layout,
+    name, placing, samples,
 };
 use bytes::Bytes;
-use placement::{Epoch, PartitionId, Policy, StripeNo};
+use placement::{Epoch, FileId, Layout, PartitionId, PlacementSpec, Policy, StripeNo};
 use wire::{
-    AllocateMode, Body, Changes, Command, Condition, Contents, Credentials, DirAccess, DirEntry, ExtentAction,
-    ExtentRequest, Kind, Lock, LockKind, LockOwner, LockStyle, Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom,
-    RenameMode, RenameTo, Request, RequestId, SeekTo, StripeAction, TimeChange, Version, WalkAction, WritePlace,
-    XattrMode,
+    AllocateMode, Body, Changes, Command, Condition, Contents, Credentials, DirAccess, DirEntry, Extent, ExtentAction,
+    ExtentRequest, FieldSamples, Intent, Kind, Lock, LockKind, LockOwner, LockStyle, Mode, NOT_FOR_CLIENTS, Name,
+    NewInode, NewKind, ObjectAttributes, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, RequestId, SeekTo,
+    Session, StripeAction, StripeRuns, TimeChange, Times, Version, WalkAction, WritePlace, XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
+
+// The first sample of each type goes together with those of all others.
+samples! {
+    bool: [false, true],
+    u32: [64, 0, 3000, 1 << 20, u32::MAX],
+    u64: [1 << 33, 0, u64::MAX],
+    Bytes: [Bytes::from_static(&[0x5a; 64]), Bytes::new(), Bytes::from_static(LONG)],
+    Name: [name("new"), Name::new(&[0xff; 255]).unwrap()],
+    Option<Name>: [None, Some(name("later"))],
+    FileId: [FILE, DIRECTORY],
+    PartitionId: [PartitionId(4095)],
+    Vec<PartitionId>: [Vec::new(), vec![PartitionId(0), PartitionId(4095)]],
+    Session: [SESSION],
+    Option<Session>: [None, Some(SESSION)],
+    Intent: [INTENT],
+    Extent: [EXTENT],
+    Times: [TIMES],
+    Layout: [layout()],
+    PlacementSpec: [placing(Policy::Single), PlacementSpec::default()],
+    Option<Policy>: [None, Some(Policy::Here)],
+    StripeRuns: [super::answers::runs(), StripeRuns::new()],
+    SeekTo: [SeekTo::Data, SeekTo::Hole],
+    WritePlace: [WritePlace::At(1 << 40), WritePlace::End],
+    XattrMode: [XattrMode::Set, XattrMode::Create, XattrMode::Replace],
+    AllocateMode: [
+        AllocateMode::Extend,
+        AllocateMode::KeepSize,
+        AllocateMode::PunchHole,
+        AllocateMode::ZeroRange,
+        AllocateMode::ZeroRangeKeepSize,
+    ],
+    OpenFlags: [OpenFlags::APPEND, OpenFlags::READ_WRITE],
+    ExtentRequest: [ExtentRequest::None, ExtentRequest::Any, ExtentRequest::Local, ExtentRequest::Allocated(EXTENT)],
+    RenameFrom: [RenameFrom { parent: DIRECTORY, name: name("old") }],
+    RenameTo: [RenameTo { parent: FILE, name: name("new") }],
+    RenameMode: [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange],
+    Condition: [Condition::Always, Condition::Absent, Condition::Is(Version { file: FILE, change: u64::MAX })],
+    ObjectAttributes: [
+        [(Bytes::from_static(b"user.tidemill.shape"), Bytes::from_static(b"[2, 3]"))].into(),
+        ObjectAttributes::default(),
+    ],
+    Contents: [
+        Contents::Inline(Bytes::from_static(b"value")),
+        Contents::Inline(Bytes::new()),
+        Contents::Striped { file: FILE, size: 1 << 40, first: Bytes::new() },
+        Contents::Striped { file: FILE, size: LONG.len() as u64, first: Bytes::from_static(LONG) },
+    ],
+    Changes: [Changes::default(), all_changes()],
+}
+
+impl FieldSamples<Lock> for Fields {
+    fn samples() -> Vec<Lock> {
+        let lock = |kind, style| Lock { owner: LockOwner::Session(u64::MAX), kind, style, pid: 1 };
+        let of = |owner| Lock { owner, ..lock(LockKind::Read, LockStyle::Whole) };
+        vec![
+            lock(LockKind::Read, LockStyle::EVERYWHERE),
+            lock(LockKind::Write, LockStyle::Whole),
+            lock(LockKind::Unlock, LockStyle::Range { start: 9, end: 9 }),
+            of(LockOwner::Process(0)),
+            of(LockOwner::Open(LEASE)),
+        ]
+    }
+}
+
+impl FieldSamples<NewInode> for Fields {
+    fn samples() -> Vec<NewInode> {
+        let special = |kind: &Kind| !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
+        let target = Bytes::from_static(b"../there");
+        let kinds = [NewKind::File, NewKind::Directory, NewKind::Symlink(target), NewKind::Bound(Box::new(host()))];
+        let nodes = KINDS.into_iter().filter(special).map(NewKind::Node);
+        let mut inodes: Vec<_> = kinds.into_iter().chain(nodes).map(inode).collect();
+        inodes.push(NewInode::new(NewKind::File, Mode::default(), OWNER));
+        inodes
+    }
+}
+
+impl FieldSamples<Vec<Part>> for Fields {
+    fn samples() -> Vec<Vec<Part>> {
+        vec![parts(), vec![Part::MoveLease], Vec::new()]
+    }
+}
 
 pub fn requests() -> Vec<Request> {
     let mut bodies = vec![Body::Hello, Body::Usage, Body::Stop];
@@ -31,103 +112,25 @@ pub fn requests() -> Vec<Request> {
     bodies.push(Body::ProbeLease { lease: LEASE });
     bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: LEASE });
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
-    let request = |(count, body)| Request {
-        epoch: Epoch(3),
-        session: SESSION,
-        skip_ack: count % 2 == 1,
-        partition: PartitionId(4095),
-        body,
-    };
-    bodies.into_iter().enumerate().map(request).collect()
+    bodies.into_iter().enumerate().map(|(count, body)| request(body, count % 2 == 1)).collect()
+}
+
+fn request(body: Body, skip_ack: bool) -> Request {
+    Request { epoch: Epoch(3), session: SESSION, skip_ack, partition: PartitionId(4095), body }
 }
 
 /// Returns commands that encode like any other, and are rejected when a client sends them.
 pub fn never_from_clients() -> Vec<Command> {
-    let given = ExtentRequest::Allocated(EXTENT);
-    let bytes = Bytes::from_static(b"folded");
-    vec![
-        Command::Demote { file: FILE, extent: EXTENT, bytes, times: TIMES },
-        Command::Release { file: FILE, session: SESSION, to: Some(SESSION) },
-        Command::Create { parent: DIRECTORY, name: name("f"), inode: inode(NewKind::File), open: true, extent: given },
-        Command::Open { file: FILE, flags: OpenFlags::READ_WRITE, extent: given },
-        Command::OpenName { parent: DIRECTORY, name: name("f"), flags: OpenFlags::READ, extent: given },
-    ]
+    Command::samples::<Fields>().into_iter().filter(|command| command.check() == Err(NOT_FOR_CLIENTS)).collect()
 }
 
 fn commands() -> Vec<Command> {
-    [queries(), about_locks(), made(), written(), named(), of_one_inode(), of_objects(), ended(), of_intents()].concat()
-}
-
-fn queries() -> Vec<Command> {
-    let (parent, directory, file) = (DIRECTORY, DIRECTORY, FILE);
-    vec![
-        Command::Lookup { parent, name: name("x") },
-        Command::Stat { file },
-        Command::List { directory, after: u64::MAX, max: 4096 },
-        Command::ReadLink { file },
-        Command::Parent { directory },
-        Command::CheckName { parent, name: wire::Name::new(&[0xff; 255]).unwrap() },
-        Command::Read { file, offset: 1 << 62, length: u32::MAX },
-        Command::ListUnfinished,
-        Command::Xattr { file, name: Bytes::from_static(b"user.a") },
-        Command::Xattrs { file },
-        Command::Seek { file, offset: 0, to: SeekTo::Data },
-        Command::Seek { file, offset: 1, to: SeekTo::Hole },
-        Command::ForgetInode { file },
-        Command::Status { intent: INTENT },
-        Command::Fragments { directory },
-        Command::UnownedStripes { file, stripes: super::answers::runs() },
-        Command::Placement { file },
-    ]
-}
-
-fn about_locks() -> Vec<Command> {
-    let (file, session) = (FILE, SESSION);
-    let lock = |kind, style| Lock { owner: LockOwner::Session(u64::MAX), kind, style, pid: 1 };
-    let of = |owner| Lock { owner, ..lock(LockKind::Read, LockStyle::Whole) };
-    vec![
-        Command::TestLock { file, session, lock: lock(LockKind::Read, LockStyle::EVERYWHERE) },
-        Command::Lock { file, lock: lock(LockKind::Write, LockStyle::Whole), wait: true },
-        Command::Lock { file, lock: of(LockOwner::Process(0)), wait: false },
-        Command::Lock { file, lock: of(LockOwner::Open(LEASE)), wait: false },
-        Command::Lock { file, lock: lock(LockKind::Unlock, LockStyle::Range { start: 9, end: 9 }), wait: false },
-    ]
-}
-
-fn made() -> Vec<Command> {
-    let (parent, file) = (DIRECTORY, FILE);
-    let mut kinds = vec![
-        NewKind::File,
-        NewKind::Directory,
-        NewKind::Symlink(Bytes::from_static(b"../there")),
-        NewKind::Bound(Box::new(host())),
-    ];
-    kinds.extend(
-        KINDS
-            .into_iter()
-            .filter(|kind| !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink))
-            .map(NewKind::Node),
-    );
-    let create = |kind| Command::Create {
-        parent,
-        name: name("new"),
-        inode: inode(kind),
-        open: false,
-        extent: ExtentRequest::None,
-    };
-    let mut commands: Vec<_> = kinds.into_iter().map(create).collect();
-    let plain = NewInode::new(NewKind::File, Mode::default(), OWNER);
-    commands.extend([
-        Command::Create { parent, name: name("new"), inode: plain.clone(), open: true, extent: ExtentRequest::Any },
-        Command::CreateTmpfile { parent, name: None, inode: plain.clone(), linkable: true },
-        Command::CreateTmpfile { parent, name: Some(name("later")), inode: plain, linkable: true },
-        Command::Open { file, flags: OpenFlags::APPEND, extent: ExtentRequest::Local },
-        Command::OpenName { parent, name: name("f"), flags: OpenFlags::READ, extent: ExtentRequest::Local },
-        Command::Close { file },
-        Command::Change { file, changes: Changes::default() },
-        Command::Change { file, changes: all_changes() },
-    ]);
-    commands
+    let valid = Command::samples::<Fields>().into_iter().filter(|command| command.check().is_ok());
+    let data = Bytes::from_static(LONG);
+    let inline = Command::Write { file: FILE, place: WritePlace::End, length: 3000, data, kill_set_id: false };
+    let striped =
+        Command::Write { file: FILE, place: WritePlace::End, length: 1 << 20, data: Bytes::new(), kill_set_id: false };
+    valid.chain([inline, striped]).collect()
 }
 
 fn all_changes() -> Changes {
@@ -142,95 +145,6 @@ fn all_changes() -> Changes {
     }
 }
 
-fn written() -> Vec<Command> {
-    let (file, generation, stripe) = (FILE, 4, 70);
-    let small = Bytes::from_static(&[0x5a; 64]);
-    let allocate = |mode| Command::Allocate { file, offset: 4096, length: 1 << 30, mode };
-    vec![
-        Command::Write { file, place: WritePlace::At(1 << 40), length: 64, data: small, kill_set_id: true },
-        Command::Write {
-            file,
-            place: WritePlace::End,
-            length: 3000,
-            data: Bytes::from_static(LONG),
-            kill_set_id: false,
-        },
-        Command::Write { file, place: WritePlace::End, length: 1 << 20, data: Bytes::new(), kill_set_id: false },
-        Command::Write { file, place: WritePlace::End, length: 0, data: Bytes::new(), kill_set_id: false },
-        Command::PublishSize { file, generation, end: 1 << 50 },
-        Command::Abandon { file, generation, offset: 77, length: 78 },
-        Command::SpillDone { file, generation },
-        Command::TruncateDone { file, generation },
-        Command::PurgeDone { file },
-        Command::PunchDone { file, generation },
-        Command::AllocationFailed { file, generation, stripe },
-        allocate(AllocateMode::Extend),
-        allocate(AllocateMode::KeepSize),
-        allocate(AllocateMode::PunchHole),
-        allocate(AllocateMode::ZeroRange),
-        allocate(AllocateMode::ZeroRangeKeepSize),
-    ]
-}
-
-fn named() -> Vec<Command> {
-    let parent = DIRECTORY;
-    let rename = |mode| Command::Rename {
-        from: RenameFrom { parent, name: name("old") },
-        to: RenameTo { parent: FILE, name: name("new") },
-        mode,
-    };
-    vec![
-        Command::Unlink { parent, name: name("u") },
-        Command::RemoveDirectory { parent, name: name("d") },
-        Command::Link { file: FILE, parent, name: name("l") },
-        rename(RenameMode::Replace),
-        rename(RenameMode::NoReplace),
-        rename(RenameMode::Exchange),
-        Command::UpdateCtime { file: FILE },
-    ]
-}
-
-fn of_one_inode() -> Vec<Command> {
-    let (file, name) = (FILE, Bytes::from_static(b"user.b"));
-    let set = |mode, value: &'static [u8], kill_set_group_id| {
-        let value = Bytes::from_static(value);
-        Command::SetXattr { file, name: Bytes::from_static(b"user.b"), value, mode, kill_set_group_id }
-    };
-    vec![
-        set(XattrMode::Set, b"v", false),
-        set(XattrMode::Create, b"", true),
-        set(XattrMode::Replace, &[1; 64 << 10], false),
-        Command::RemoveXattr { file, name },
-        Command::Place { file, partition: PartitionId(4095) },
-    ]
-}
-
-fn of_objects() -> Vec<Command> {
-    let (parent, directory, file) = (DIRECTORY, DIRECTORY, FILE);
-    let put = |condition, contents| Command::PutObject {
-        parent,
-        name: name("key"),
-        condition,
-        placing: placing(Policy::Single),
-        attributes: [(Bytes::from_static(b"user.tidemill.shape"), Bytes::from_static(b"[2, 3]"))].into(),
-        contents,
-    };
-    let is = Condition::Is(Version { file, change: u64::MAX });
-    let long = Bytes::from_static(LONG);
-    vec![
-        Command::GetObject { parent, name: name("key"), offset: 1 << 40, length: 1 << 20 },
-        Command::GetFile { file, offset: 0, length: 0 },
-        Command::ListNames { directory, prefix: "p".into(), from: "q".into(), max: 1000 },
-        put(Condition::Always, Contents::Inline(Bytes::from_static(b"value"))),
-        put(Condition::Absent, Contents::Inline(Bytes::new())),
-        put(is, Contents::Striped { file, size: 1 << 40, first: Bytes::new() }),
-        put(is, Contents::Striped { file, size: LONG.len() as u64, first: long }),
-        Command::DeleteObject { parent, name: name("key"), condition: is },
-        Command::Reserve { count: 256, stripes: 1, layout: layout(), policy: Some(Policy::Here) },
-        Command::Unreserve { file },
-    ]
-}
-
 fn walks() -> Vec<Body> {
     let (top, directory, partition) = (DIRECTORY, FILE, PartitionId(9));
     let request_id =
@@ -242,27 +156,11 @@ fn walks() -> Vec<Body> {
         let who = Some(Credentials { uid: 1000, gid: 100, groups: vec![4, 27], access: needs });
         Body::Walk { start: top, components: vec![name("a")], credentials: who, action: None }
     }));
-    walks.extend(of_objects().into_iter().map(|command| walk(vec![name("a"), name("b")], then(command))));
+    let of_objects = commands().into_iter().filter(|command| {
+        matches!(command, Command::GetObject { .. } | Command::PutObject { .. } | Command::DeleteObject { .. })
+    });
+    walks.extend(of_objects.map(|command| walk(vec![name("a"), name("b")], then(command))));
     walks
-}
-
-fn ended() -> Vec<Command> {
-    let intent = INTENT;
-    vec![
-        Command::Settle { intent, commit: true },
-        Command::Decide { intent },
-        Command::ForgetIntent { intent },
-        Command::CloseSession { session: SESSION },
-    ]
-}
-
-fn of_intents() -> Vec<Command> {
-    let others = vec![PartitionId(0), PartitionId(4095)];
-    vec![
-        Command::Prepare { intent: INTENT, parts: parts() },
-        Command::Commit { intent: INTENT, parts: vec![Part::MoveLease], others },
-        Command::Commit { intent: INTENT, parts: Vec::new(), others: Vec::new() },
-    ]
 }
 
 fn parts() -> Vec<Part> {
