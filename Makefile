@@ -78,7 +78,7 @@ test: test-rust test-python test-web
 # Random Swift scripts run for a minute more.
 test-rust:
 	cargo test --workspace --locked
-	FUZZ_SECONDS=60 cargo test --package swift --lib --locked fuzz
+	FUZZ_SECONDS=60 cargo test --workspace --lib --locked fuzz_test
 
 test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
