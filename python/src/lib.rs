@@ -1,4 +1,4 @@
-//! Layer 5: the native part of the Python package: calls of a pool, views of its memory.
+//! Layer 11: the native part of the Python package: calls of a pool, views of its memory.
 //!
 //! ```text
 //!   tidemill/_pool.py   the public interface: names, types, documentation of errors

@@ -1,4 +1,4 @@
-//! Layer 5: the tidemill binary: command line, progress, exit codes.
+//! Layer 11: the tidemill binary: command line, progress, exit codes.
 //!
 //! `args` parses flags, `source` reads the workflow, `run_command`, `mount_command` and the other
 //! `*_command` files do the work through the crates below, and `progress` shows it. Only this crate

@@ -1,4 +1,4 @@
-//! Layer 1: the in-memory storage engine: stripes in recycled blocks of a fixed arena.
+//! Layer 3: the in-memory storage engine: stripes in recycled blocks of a fixed arena.
 //!
 //! Address space is cheap; fresh memory is not: its first touch costs ten times a copy. So the
 //! arena is mapped once at the start. Blocks of it are allocated and freed, and memory that was

@@ -1,4 +1,4 @@
-//! Layer 4: benchmarks: the same work on pools and on other storage.
+//! Layer 9: benchmarks: the same work on pools and on other storage.
 //!
 //! ```text
 //!   filecopy, locality (over copies), metadata, objects: cases and results

@@ -1,4 +1,4 @@
-//! Layer 3: the client of a pool: routes requests by the partition map, retries, stripes data.
+//! Layer 6: the client of a pool: routes requests by the partition map, retries, stripes data.
 //!
 //! A [`Client`] computes where everything is (the map, the hashes, the directories that are split)
 //! and sends its requests there. A change that one partition cannot do alone is an intent, a

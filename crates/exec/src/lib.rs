@@ -1,4 +1,4 @@
-//! Layer 3: execution of local processes: starts, watches and ends the command of one task.
+//! Layer 0: execution of local processes: starts, watches and ends the command of one task.
 //!
 //! [`run`] starts a [`Launch`] in its own process group, captures its output up to a limit, ends it
 //! on time-out or cancellation, and returns a [`ProcessReport`]. [`which`] finds a tool's program.

@@ -1,4 +1,4 @@
-//! Layer 0: the workflow model: tools, data elements, tasks, and its JSON descriptor.
+//! Layer 1: the workflow model: tools, data elements, tasks, and its JSON descriptor.
 //!
 //! All languages (JS4Cloud, later Swift and VL4Cloud) compile to a [`Workflow`]. The stages after
 //! them (the check, the scheduler, the run, the report) see nothing else. This crate has only

@@ -1,4 +1,4 @@
-//! Layer 1: the FUSE transport: requests of the kernel as typed values, and replies to them, over
+//! Layer 0: the FUSE transport: requests of the kernel as typed values, and replies to them, over
 //! `/dev/fuse`.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Layer 1: the journal of a run: one JSON value a line, written while the run goes on.
+//! Layer 2: the journal of a run: one JSON value a line, written while the run goes on.
 //!
 //! The journal (format page: `docs/formats/journal.md`) tells what has happened in a run so far. It
 //! survives `kill -9` of the run, so the run can be resumed, and other processes read it while the

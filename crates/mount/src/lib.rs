@@ -1,4 +1,4 @@
-//! Layer 4: the mount: a FUSE frontend over vfs, and the cleanup of mounts that were left behind.
+//! Layer 8: the mount: a FUSE frontend over vfs, and the cleanup of mounts that were left behind.
 //!
 //! ```text
 //!   programs -> kernel -> filesystem -> vfs

@@ -1,4 +1,4 @@
-//! Layer 3: a node: partitions and an engine behind requests.
+//! Layer 5: a node: partitions and an engine behind requests.
 //!
 //! A [`Node`] takes [`wire::Request`]s and answers each with a [`ReplyFuture`]. Its partitions are
 //! pure state machines. The node adds what they lack: a lock for each partition, the clock, the

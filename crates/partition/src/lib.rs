@@ -1,4 +1,4 @@
-//! Layer 2: one partition's metadata as a pure state machine: command in, answer out.
+//! Layer 4: one partition's metadata as a pure state machine: command in, answer out.
 //!
 //! A [`Partition`] holds inodes, and the entries of its directories. It has no clock, no lock and
 //! no I/O. The same commands at the same times give the same answers and the same state, so a

@@ -1,4 +1,4 @@
-//! Layer 4: pools: the pool file, starting and stopping nodes, and connecting clients.
+//! Layer 8: pools: the pool file, starting and stopping nodes, and connecting clients.
 //!
 //! ```text
 //!   start -- BootstrapPlan, NodeEntries, Detach --> run_node   one for each node: local, over SSH

@@ -1,4 +1,4 @@
-//! Layer 4: a pool as a program of the system sees it: paths, descriptors, permissions.
+//! Layer 9: a pool as a program of the system sees it: paths, descriptors, permissions.
 //!
 //! [`PosixProcess`] is one program's view of one pool: its working directory, its open files, and
 //! the system calls on both, which fail with the system's own errors. It needs no thread and no

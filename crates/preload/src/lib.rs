@@ -1,4 +1,4 @@
-//! Layer 5: the preload library (`LD_PRELOAD`). Dynamically linked programs see the pool below a
+//! Layer 11: the preload library (`LD_PRELOAD`). Dynamically linked programs see the pool below a
 //! path prefix, without a mount and without being changed.
 //!
 //! The loader resolves these functions before the C library's. Calls that name a file of the pool

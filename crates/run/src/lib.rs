@@ -1,4 +1,4 @@
-//! Layer 4: one run of a workflow. It connects the scheduler, the tools' processes and the pool.
+//! Layer 9: one run of a workflow. It connects the scheduler, the tools' processes and the pool.
 //!
 //! [`run`] executes a [`RunSpec`] (a checked workflow and all settings), reports [`RunEvent`]s as
 //! they happen, and returns the report. Everything that prevents a run from starting is returned as

@@ -1,4 +1,4 @@
-//! Layer 4: tests only: simulation, linearizability checkers and models of the pool's file system.
+//! Layer 8: tests only: simulation, linearizability checkers and models of the pool's file system.
 //!
 //! No other crate depends on this one, except tests. The library has the models and the checkers;
 //! the unit tests run them against `partition`, `node`, `client` and `vfs`.

@@ -1,4 +1,4 @@
-//! Layer 0: the engine trait: bytes of stripes by key, with its conformance suite and test doubles.
+//! Layer 2: the engine trait: bytes of stripes by key, with its conformance suite and test doubles.
 //!
 //! An [`Engine`] stores the bytes of stripes and nothing else: it knows no names, networks or
 //! clocks. This crate also has all that the tests of an engine, or of its users, need: the engine's

@@ -1,4 +1,4 @@
-//! Layer 4: Swift scripts as plans of runs.
+//! Layer 10: Swift scripts as plans of runs.
 //!
 //! ```text
 //!  swift::Evaluator -- calls, questions --> SwiftPlan (PlanSource) -- tasks, reads --> event loop

@@ -1,4 +1,4 @@
-//! Layer 0: what tests of several crates share. Only tests, and suites and doubles for tests, use
+//! Layer 1: what tests of several crates share. Only tests, and suites and doubles for tests, use
 //! it.
 //!
 //! - [`Random`]: random choices that depend on a seed alone

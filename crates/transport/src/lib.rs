@@ -1,4 +1,4 @@
-//! Layer 4: transport between clients and nodes over sockets, the server side and the client side.
+//! Layer 7: transport between clients and nodes over sockets, the server side and the client side.
 //!
 //! [`serve`] accepts clients from other processes. [`Remote`] is a [`client::Connection`] to such a
 //! node. `docs/formats/wire.md` specifies the protocol. The node and the client give requests their

@@ -1,4 +1,4 @@
-//! Layer 3: file system over the client: open-file table, paths, reads and writes.
+//! Layer 7: file system over the client: open-file table, paths, reads and writes.
 //!
 //! [`Vfs`] is the view of a pool that frontends (the mount) and the workflow runner use. Its
 //! methods are the operations of a file system, by inode and name. Users in this process may also

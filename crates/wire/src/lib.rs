@@ -1,4 +1,4 @@
-//! Layer 1: the messages between client and node: requests, answers, refusals.
+//! Layer 3: the messages between client and node: requests, answers, refusals.
 //!
 //! A client and a node exchange only these values, even when both run in one process. Code that
 //! works over the in-process connection therefore works over a socket too:

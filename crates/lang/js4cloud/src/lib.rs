@@ -1,4 +1,4 @@
-//! Layer 1: JS4Cloud scripts to workflows, on an embedded JavaScript engine.
+//! Layer 2: JS4Cloud scripts to workflows, on an embedded JavaScript engine.
 //!
 //! [`evaluate`] runs a script once and returns the workflow that its calls describe; nothing of the
 //! script remains afterwards. A script is ordinary JavaScript with `Data`, a function for each

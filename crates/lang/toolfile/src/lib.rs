@@ -1,4 +1,4 @@
-//! Layer 1: the tool file: TOML to declared tools.
+//! Layer 2: the tool file: TOML to declared tools.
 //!
 //! [`parse`] reads a whole file and reports all its problems, each with its position. The format is
 //! described in `docs/formats/tools.md`. This crate checks the keys of a tool one by one;
