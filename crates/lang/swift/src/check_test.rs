@@ -190,6 +190,17 @@ fn names_are_not_hidden_by_inner_ones() {
 }
 
 #[test]
+fn a_named_argument_is_given_to_one_parameter_also_if_two_have_its_name() {
+    assert_eq!(
+        problems("(int o) add(int a, int a, int b=2) { o = a + b; } trace(add(a=1));"),
+        [
+            "s.swift:1:57: `add` takes 3 arguments, and `a` is missing",
+            "s.swift:1:24: there is a variable `a` already, from line 1"
+        ]
+    );
+}
+
+#[test]
 fn what_is_not_supported_says_so() {
     assert_eq!(problems("blob b;"), ["s.swift:1:1: the type `blob` is not supported"]);
     assert_eq!(

@@ -323,7 +323,11 @@ impl Checker<'_> {
                 let by_name = |(argument, ..): &(Option<SourceName>, Typed, Span)| {
                     argument.as_ref().is_some_and(|argument| argument.text == input.name)
                 };
-                given.extend(arguments.iter().position(by_name));
+                // Where two parameters have one name, which is a mistake, the first gets it.
+                let is_free = |position: &usize| {
+                    !inputs.iter().any(|input| matches!(input, FitInput::Argument(taken, _) if taken == position))
+                };
+                given.extend(arguments.iter().position(by_name).filter(is_free));
             }
             if given.is_empty() && !input.is_variadic {
                 let Some(default) = input.default.clone() else {
