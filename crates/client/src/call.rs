@@ -154,6 +154,28 @@ impl Client {
         self.send(partition, &Body::Stripe { file, stripe, action }).await
     }
 
+    /// Sends a node a request that concerns none of its partitions. If the session has ended, the
+    /// request is sent in the next one.
+    pub(crate) async fn query_node(&self, node: NodeId, body: Body) -> Outcome<Answer> {
+        let unknown = || Refusal::invalid(Object::Pool, "the pool has no node of this id");
+        let connection = self.inner.nodes.get(node).ok_or_else(unknown)?;
+        for _ in 0..SESSIONS_MAX {
+            let state = self.session_state()?;
+            self.inner.nodes.admit(node, || self.usage_request(), || Object::Pool).await?;
+            let request = || {
+                let (epoch, session, partition) = (self.inner.epoch(), state.id, PartitionId(0));
+                Request { epoch, session, skip_ack: false, partition, body: body.clone() }
+            };
+            let update = |map| self.inner.update_map(map);
+            match call_until_answered(connection, self.inner.retry_policy, request, update).await {
+                Err(Refusal::SessionEnded) if self.handshake_late(&state, node).await? => {}
+                Err(Refusal::SessionEnded) => self.renew_session(&state).await?,
+                outcome => return outcome.map_err(|refusal| self.refusal_from(node, refusal)),
+            }
+        }
+        Err(Refusal::SessionEnded)
+    }
+
     /// Sends a request without a request id. If the session has ended, the request is sent in the
     /// next one.
     pub(crate) async fn send(&self, partition: PartitionId, body: &Body) -> Outcome<Answer> {
@@ -381,9 +403,12 @@ fn request_object(body: &Body) -> Object {
         Body::Meta { command, .. } => command,
         Body::Walk { action: Some(then), .. } => &then.command,
         Body::Walk { start: top, .. } => return Object::File(*top),
-        Body::Hello | Body::Usage | Body::Stop | Body::ProbeLease { .. } | Body::FindLeases { .. } => {
-            return Object::Pool;
-        }
+        Body::Hello
+        | Body::Usage
+        | Body::Stop
+        | Body::ProbeLease { .. }
+        | Body::FindLeases { .. }
+        | Body::EndSession { .. } => return Object::Pool,
     };
     command.object()
 }

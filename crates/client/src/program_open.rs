@@ -1,13 +1,13 @@
 //! Opens of programs of this host with descriptors of their own: getting the descriptors, and
 //! probing their opens.
 
-use crate::{Client, Connection, OpenedInode, ProgramFdFuture, call::call_until_answered};
+use crate::{Client, Connection, OpenedInode, ProgramFdFuture};
 use node::ReplyFuture;
 use parking_lot::Mutex;
-use placement::{FileId, NodeId, PartitionId};
+use placement::{FileId, NodeId};
 use std::{fmt, os::fd::OwnedFd, sync::Arc};
 use wire::{
-    Answer, Body, Kind, LeaseKind, LeaseStatus, Object, OpenFlags, OpenLease, OpenLeaseId, Outcome, Refusal, Request,
+    Body, Kind, LeaseKind, LeaseStatus, Object, OpenFlags, OpenLease, OpenLeaseId, Outcome, Refusal, Request,
     codec::ProgramFd,
 };
 
@@ -187,16 +187,5 @@ impl Client {
             after = last.id;
             found.extend(more);
         }
-    }
-
-    /// Sends a node a request that concerns none of its partitions.
-    async fn query_node(&self, node: NodeId, body: Body) -> Outcome<Answer> {
-        let unknown = || Refusal::invalid(Object::Pool, "an open lease of a node that is not of this pool");
-        let connection = self.inner.nodes.get(node).ok_or_else(unknown)?;
-        let request = || {
-            let (epoch, session, partition) = (self.inner.epoch(), self.session(), PartitionId(0));
-            Request { epoch, session, skip_ack: false, partition, body: body.clone() }
-        };
-        call_until_answered(connection, self.inner.retry_policy, request, |map| self.inner.update_map(map)).await
     }
 }

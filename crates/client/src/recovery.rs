@@ -2,10 +2,10 @@
 
 use crate::Client;
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
-use std::{future::poll_fn, mem, task::Poll};
+use std::{collections::BTreeSet, future::poll_fn, mem, task::Poll};
 use wire::{
-    Command, Outcome, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, Refusal, Session, StripeAction, StripeRuns,
-    UnfinishedWork,
+    Body, Command, Outcome, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, Refusal, Session, StripeAction,
+    StripeRuns, UnfinishedWork,
 };
 
 /// Stripes that are handled before the task yields.
@@ -95,11 +95,11 @@ impl Client {
         // End the session everywhere first, so that none of its requests that are still in flight
         // is executed later.
         let mut broadcast = Broadcast::new(self);
-        broadcast.end_session(session, &partitions).await;
         let mut ended = Vec::new();
         for home in partitions.iter().filter_map(|partition| self.inner.home(*partition)) {
             if !ended.contains(&home) {
                 ended.push(home);
+                broadcast.ask(home, self.end_session(home, session)).await;
             }
         }
         for partition in partitions {
@@ -146,7 +146,7 @@ impl Client {
                 deleted.layout.partition(self.inner.seed, deleted.file, StripeNo(stripe), self.inner.partitions);
             let Some(home) = self.inner.home(partition).filter(|home| !ended.contains(home)) else { continue };
             ended.push(home);
-            if self.end_session(partition, session).await? {
+            for partition in self.end_session(home, session).await? {
                 let left = self.unfinished_work(partition).await?;
                 Box::pin(self.finish_work((session, ended), partition, left)).await?;
             }
@@ -169,9 +169,14 @@ impl Client {
 
     /// Ends this client's session, with everything that it holds open.
     pub async fn close(&self) -> Outcome<()> {
-        let bound = self.bind_to_session();
-        let mut broadcast = Broadcast::new(&bound);
-        for partition in broadcast.end_session(bound.session(), &self.partitions().collect::<Vec<_>>()).await {
+        let (bound, state) = (self.bind_to_session(), self.inner.session_state());
+        let (mut broadcast, mut left) = (Broadcast::new(&bound), Vec::new());
+        let nodes = self.inner.nodes.iter().enumerate().filter(|(index, _)| state.is_reached(*index));
+        for (_, (node, _)) in nodes {
+            left.extend(broadcast.ask(node, bound.end_session(node, bound.session())).await.unwrap_or_default());
+        }
+        // No stripe is written any more once the session has ended everywhere.
+        for partition in left {
             broadcast.query(partition, bound.purge_deleted(partition)).await;
         }
         self.end_earlier_sessions().await;
@@ -188,10 +193,15 @@ impl Client {
         self.query(partition, Command::list_unfinished()).await
     }
 
-    /// Ends a session in a partition; true if files were deleted with it whose stripes remain.
-    async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<bool> {
-        let deleted = self.mutate(partition, Command::close_session(session)).await?;
-        Ok(!deleted.is_empty())
+    /// Ends a session at a node; returns the partitions in which files were deleted with it, whose
+    /// stripes remain.
+    async fn end_session(&self, node: NodeId, session: Session) -> Outcome<Vec<PartitionId>> {
+        let deleted = self.query_node(node, Body::EndSession { session }).await?.closed()?;
+        if deleted.len() >= PENDING_DELETES_MAX {
+            return Ok(self.partitions().filter(|partition| self.inner.home(*partition) == Some(node)).collect());
+        }
+        let partitions: BTreeSet<PartitionId> = deleted.iter().map(|deleted| deleted.file.partition()).collect();
+        Ok(partitions.into_iter().collect())
     }
 }
 
@@ -209,8 +219,8 @@ async fn yield_between(stripe: u64) {
     .await;
 }
 
-/// A broadcast to all partitions. A node that does not answer is asked once, not for each of its
-/// partitions. A refusal by one partition does not end the broadcast.
+/// A broadcast to nodes or partitions. A node that does not answer is asked once, not for each of
+/// its partitions. A refusal does not end the broadcast.
 struct Broadcast<'a> {
     client: &'a Client,
     unavailable: Vec<NodeId>,
@@ -223,23 +233,19 @@ impl<'a> Broadcast<'a> {
         Self { client, unavailable: Vec::new(), refused: None }
     }
 
-    /// Ends a session in all partitions; returns those in which files were deleted with it. Remove
-    /// their stripes only after the session has ended everywhere: then none is written any more.
-    async fn end_session(&mut self, session: Session, partitions: &[PartitionId]) -> Vec<PartitionId> {
-        let (client, mut left) = (self.client, Vec::new());
-        for partition in partitions {
-            if self.query(*partition, client.end_session(*partition, session)).await == Some(true) {
-                left.push(*partition);
-            }
-        }
-        left
+    async fn query<T>(&mut self, partition: PartitionId, call: impl Future<Output = Outcome<T>>) -> Option<T> {
+        let home = self.client.inner.home(partition)?;
+        self.ask(home, call).await
     }
 
-    async fn query<T>(&mut self, partition: PartitionId, call: impl Future<Output = Outcome<T>>) -> Option<T> {
-        let home = self.client.inner.home(partition).filter(|home| !self.unavailable.contains(home))?;
+    /// Waits for a call to a node, unless that has not answered before.
+    async fn ask<T>(&mut self, node: NodeId, call: impl Future<Output = Outcome<T>>) -> Option<T> {
+        if self.unavailable.contains(&node) {
+            return None;
+        }
         let answer = call.await;
         if matches!(answer, Err(Refusal::Unavailable { .. })) {
-            self.unavailable.push(home);
+            self.unavailable.push(node);
         }
         self.record(answer)
     }

@@ -158,9 +158,9 @@ impl Node {
         if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
             return ReplyFuture::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
-        let of_node =
-            matches!(body, Body::Hello | Body::Stop | Body::Usage | Body::ProbeLease { .. } | Body::FindLeases { .. });
-        if !of_node && self.partitions.get(partition).is_none() {
+        let of_partition =
+            matches!(body, Body::Meta { .. } | Body::Extent { .. } | Body::Stripe { .. } | Body::Walk { .. });
+        if of_partition && self.partitions.get(partition).is_none() {
             return ReplyFuture::ready(Err(Failure::Refused(self.wrong_node(partition))));
         }
         match body {
@@ -176,6 +176,7 @@ impl Node {
             }
             Body::Stripe { file, stripe, action } => self.execute_stripe(session, StripeKey { file, stripe }, action),
             Body::ProbeLease { lease } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(lease)))),
+            Body::EndSession { session } => self.close_session(session),
             Body::FindLeases { device, inode, after } => {
                 ReplyFuture::ready(Ok(Answer::OpenLeases(self.find_leases((device, inode), after))))
             }

@@ -1,15 +1,22 @@
 //! An index of the partitions in which each session has left state: the end of a session visits
 //! those alone, and not the thousands of others.
 
-use crate::{Node, execute::CommandCall};
+use crate::{Node, ReplyFuture, execute::CommandCall};
 use parking_lot::RwLock;
 use partition::{CommandCaller, EndedSessions};
 use placement::PartitionId;
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
-use wire::{Command, Session};
+use tokio::task::yield_now;
+use wire::{Answer, Command, Failure, PENDING_DELETES_MAX, PendingDelete, RequestId, Session};
+
+/// Partitions in which a session is ended before the task yields.
+const PARTITIONS_AT_ONCE: u32 = 64;
 
 /// For each session that has not ended, the partitions of a node that may have state of it:
 /// replies, opens, locks, intents, or cache grants.
@@ -72,9 +79,38 @@ fn bit_position(PartitionId(number): PartitionId) -> (usize, u64) {
 }
 
 impl Node {
+    /// Ends a session at this node and in its partitions. The answer has the files that were deleted
+    /// with it, at most [`PENDING_DELETES_MAX`]; the others are among the unfinished work.
+    pub(crate) fn close_session(self: &Arc<Self>, session: Session) -> ReplyFuture {
+        let (node, partitions) = (self.clone(), self.end_session(session));
+        ReplyFuture::deferred(async move {
+            let mut deleted = Vec::new();
+            for (count, partition) in (1..).zip(partitions) {
+                deleted.extend(node.close_session_in(session, partition).await?);
+                if count % PARTITIONS_AT_ONCE == 0 {
+                    yield_now().await;
+                }
+            }
+            deleted.truncate(PENDING_DELETES_MAX);
+            Ok(Answer::Closed(deleted))
+        })
+    }
+
+    /// Ends a session in a partition that [`Self::end_session`] has returned; returns the files that
+    /// were deleted with it.
+    pub async fn close_session_in(
+        self: &Arc<Self>,
+        session: Session,
+        partition: PartitionId,
+    ) -> Result<Vec<PendingDelete>, Failure> {
+        // No change of a client has this number.
+        let request_id = RequestId { session, number: u64::MAX, settled: u64::MAX };
+        let closed = self.execute(CommandCall::with_id(request_id, partition, Command::CloseSession { session }));
+        closed.await?.closed().map_err(Failure::Refused)
+    }
+
     /// Ends a session at this node: nothing more is done for it here. Returns the partitions in
-    /// which it may have left state; the caller ends it there ([`Command::CloseSession`]). The
-    /// others have none.
+    /// which it may have left state; the caller ends it there. The others have none.
     pub fn end_session(&self, session: Session) -> Vec<PartitionId> {
         let partitions = self.session_index.end(session);
         self.detach_opens(session, None);

@@ -63,6 +63,13 @@ impl BarePartitions {
         answer
     }
 
+    fn end_session(&self, session: Session) -> Outcome<Answer> {
+        let request_id = Some(RequestId { session, number: u64::MAX, settled: u64::MAX });
+        let end = |id| self.meta(PartitionId(id), request_id, Command::CloseSession { session })?.closed();
+        let deleted = (0..PARTITIONS).map(end).collect::<Outcome<Vec<_>>>()?.concat();
+        Ok(Answer::Closed(deleted))
+    }
+
     /// Replays all commands from the start.
     fn check_replay(&self) {
         for (id, guard) in (0..PARTITIONS).zip(&self.partitions) {
@@ -109,6 +116,7 @@ impl Connection for BareConnection {
             Body::Usage => Ok(Answer::Usage(SpaceUsage::default())),
             Body::Stop => Ok(Answer::Done),
             Body::Meta { request_id, command, .. } => self.0.meta(request.partition, request_id, command),
+            Body::EndSession { session } => self.0.end_session(session),
             _ => Err(Refusal::invalid(Object::Pool, "there are only names here")),
         };
         ReplyFuture::ready(answer.map_err(Failure::Refused))

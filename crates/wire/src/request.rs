@@ -135,6 +135,12 @@ pub enum Body {
         /// Only leases with an id above this one.
         after: OpenLeaseId,
     },
+    /// Ends a session at this node, in all its partitions: closes its opens, releases its locks, and
+    /// refuses its later changes. -> `Closed`
+    EndSession {
+        /// The session.
+        session: Session,
+    },
 }
 
 /// Maximum number of open leases in one answer. Query again after the last one until the answer is

@@ -45,8 +45,7 @@ use tokio::{
     task::{AbortHandle, JoinSet, yield_now},
 };
 use wire::{
-    Answer, Body, Command, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, RequestId,
-    Session,
+    Answer, Body, Command, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
     codec::{
         RequestInShm, ShmPayload, ToNode, begins_stripe, encode_fd_passing, encode_pong, encode_recalls, encode_reply,
         encode_reply_in_shm,
@@ -569,13 +568,10 @@ impl ServerState {
         let mut left = false;
         for partition in self.node.end_session(session) {
             yield_now().await;
-            // No change of a client has this number.
-            let request_id = Some(RequestId { session, number: u64::MAX, settled: u64::MAX });
-            let ask =
-                |request_id, command| request(map.epoch(), session, partition, Body::Meta { request_id, command });
-            let closed = self.node.handle(ask(request_id, Command::CloseSession { session })).await?;
-            left |= !matches!(closed, Answer::Closed(gone) if gone.is_empty());
-            if let Answer::UnfinishedWork(found) = self.node.handle(ask(None, Command::ListUnfinished)).await? {
+            left |= !self.node.close_session_in(session, partition).await?.is_empty();
+            let list = Body::Meta { request_id: None, command: Command::ListUnfinished };
+            let found = self.node.handle(request(map.epoch(), session, partition, list)).await?;
+            if let Answer::UnfinishedWork(found) = found {
                 left |= found.prepared.iter().chain(&found.committed).any(|intent| intent.session == session);
             }
         }

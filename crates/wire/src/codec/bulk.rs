@@ -46,7 +46,8 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
         | Body::Stripe { .. }
         | Body::Walk { .. }
         | Body::ProbeLease { .. }
-        | Body::FindLeases { .. } => None,
+        | Body::FindLeases { .. }
+        | Body::EndSession { .. } => None,
     }
 }
 

@@ -110,6 +110,7 @@ pub fn requests() -> Vec<Request> {
     bodies.push(Body::Extent { request_id, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
     bodies.extend(walks());
     bodies.push(Body::ProbeLease { lease: LEASE });
+    bodies.push(Body::EndSession { session: SESSION });
     bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: LEASE });
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
     bodies.into_iter().enumerate().map(|(count, body)| request(body, count % 2 == 1)).collect()
