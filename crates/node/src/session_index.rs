@@ -79,8 +79,8 @@ fn bit_position(PartitionId(number): PartitionId) -> (usize, u64) {
 }
 
 impl Node {
-    /// Ends a session at this node and in its partitions. The answer has the files that were deleted
-    /// with it, at most [`PENDING_DELETES_MAX`]; the others are among the unfinished work.
+    /// Ends a session at this node and in its partitions. The answer has the files that were
+    /// deleted with it, at most [`PENDING_DELETES_MAX`]; the others are among the unfinished work.
     pub(crate) fn close_session(self: &Arc<Self>, session: Session) -> ReplyFuture {
         let (node, partitions) = (self.clone(), self.end_session(session));
         ReplyFuture::deferred(async move {
@@ -96,8 +96,8 @@ impl Node {
         })
     }
 
-    /// Ends a session in a partition that [`Self::end_session`] has returned; returns the files that
-    /// were deleted with it.
+    /// Ends a session in a partition that [`Self::end_session`] has returned; returns the files
+    /// that were deleted with it.
     pub async fn close_session_in(
         self: &Arc<Self>,
         session: Session,

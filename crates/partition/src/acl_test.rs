@@ -1,9 +1,9 @@
 //! ACLs, checked against a literal reading of acl(5).
 
-use crate::acl::{Acl, AclError, inherit};
+use crate::acl::inherit;
 use bytes::{Buf, BufMut, Bytes};
 use proptest::prelude::*;
-use wire::{InheritedAttributes, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
+use wire::{Acl, AclError, InheritedAttributes, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
 
 /// Kernel codes: owner, user, owning group, group, mask, others.
 const TAGS: [u16; 6] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20];

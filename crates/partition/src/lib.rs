@@ -24,7 +24,7 @@
 //! - `inode`: attributes, opens, and the body of each type
 //! - `rare_attributes`: rare attributes, which take one word in inodes that have none
 //! - `xattr`: extended attributes, including ACLs
-//! - `acl`: POSIX access control lists
+//! - `acl`: what new inodes inherit: group, permissions, placement
 //! - `locks`: locks of one file: owners, ranges and conflicts
 //! - `files`: open, read, write, truncate, and the move from inline to stripes
 //! - `allocate`: allocating, punching, zeroing and searching ranges of a file

@@ -4,21 +4,14 @@
 //! may set an attribute, and that `user.` attributes are only on files and directories. The latter
 //! is checked again for callers in this process.
 
-use crate::{
-    Partition,
-    acl::{Acl, AclError},
-    apply::CommandContext,
-    inode::Inode,
-    memory_cost,
-    placement_request::PlacementAttr,
-};
+use crate::{Partition, apply::CommandContext, inode::Inode, memory_cost, placement_request::PlacementAttr};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, Answer, DESCRIPTIONS, Kind, OWN_NAMES, Object, ObjectAttributes, Outcome, PLACEMENT,
-    Refusal, SET_GROUP_ID, STRIPE_SIZE, Timestamp, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
-    XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, Acl, AclError, Answer, DESCRIPTIONS, Kind, OWN_NAMES, Object, ObjectAttributes, Outcome,
+    PLACEMENT, Refusal, SET_GROUP_ID, STRIPE_SIZE, Timestamp, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX,
+    XATTR_VALUE_BYTES_MAX, XattrMode,
 };
 
 /// Capabilities of a program. Linux removes them when the bytes or the owner change.

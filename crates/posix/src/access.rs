@@ -6,7 +6,7 @@ use crate::Caller;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 pub use wire::credentials::{EXECUTE, READ, WRITE};
-use wire::{Attributes, Kind, SET_GROUP_ID, credentials::STICKY};
+use wire::{Acl, Attributes, Kind, SET_GROUP_ID, credentials::STICKY};
 
 /// Result of a permission check that has not read the ACL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +43,10 @@ pub fn check_mode(file: &Attributes, caller: &Caller, wants: u32) -> AccessDecis
 /// Decides a check that [`check_mode`] left to the ACL. `acl` is the ACL in the kernel's encoding,
 /// `None` if the file has none.
 pub fn check_acl(file: &Attributes, acl: Option<&[u8]>, caller: &Caller, wants: u32) -> bool {
-    let bits = match acl.and_then(|acl| acl_bits(acl, file, caller, wants)) {
-        Some(bits) => bits,
-        None if caller.is_in(file.owner.gid) => (file.mode >> 3) & 7,
-        None => file.mode & 7,
-    };
+    if let Some(acl) = acl.and_then(|acl| Acl::decode(acl).ok().flatten()) {
+        return acl.grants(caller.uid, |group| caller.is_in(group), file.owner.gid, wants);
+    }
+    let bits = if caller.is_in(file.owner.gid) { file.mode >> 3 } else { file.mode };
     bits & wants == wants
 }
 
@@ -69,39 +68,6 @@ fn overrides(file: &Attributes, caller: &Caller, wants: u32) -> bool {
     // No capability permits running a file that has no execute bit at all.
     let runs = wants & EXECUTE != 0 && !directory && file.mode & 0o111 == 0;
     !runs && caller.can(CapabilitySet::DAC_OVERRIDE)
-}
-
-/// Returns the bits that an ACL grants a user (acl(5), "access check algorithm"), or `None` if the
-/// ACL cannot be decoded.
-fn acl_bits(acl: &[u8], file: &Attributes, caller: &Caller, wants: u32) -> Option<u32> {
-    const VERSION: [u8; 4] = 2_u32.to_le_bytes();
-    let entries = acl.strip_prefix(&VERSION)?;
-    let entries = || {
-        entries.chunks_exact(8).map(|entry| {
-            let short = |at: usize| u32::from(u16::from_le_bytes([entry[at], entry[at + 1]]));
-            (short(0), short(2), u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]))
-        })
-    };
-    let of_tag = |wanted: u32| entries().find(|(tag, ..)| *tag == wanted).map(|(_, bits, _)| bits);
-    let mask = of_tag(0x10).unwrap_or(7);
-    if let Some((_, bits, _)) = entries().find(|(tag, _, id)| *tag == 0x02 && *id == caller.uid) {
-        return Some(bits & mask);
-    }
-    let mut groups = entries().filter(|(tag, _, id)| match tag {
-        0x04 => caller.is_in(file.owner.gid),
-        0x08 => caller.is_in(*id),
-        _ => false,
-    });
-    let first = groups.next();
-    match first {
-        None => of_tag(0x20),
-        // A single group entry must grant all of `wants`.
-        Some(first) => std::iter::once(first)
-            .chain(groups)
-            .map(|(_, bits, _)| bits & mask)
-            .find(|bits| bits & wants == wants)
-            .or(Some(0)),
-    }
 }
 
 /// Checks whether a user who may write a directory may remove or rename an entry of it. In a

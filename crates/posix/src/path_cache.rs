@@ -3,12 +3,11 @@
 //! if the names still lead to that directory.
 
 use crate::caller::TraversalCheck;
-use crate::prefix;
 use client::PathHint;
 use placement::FileId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use wire::Name;
+use wire::{Name, path_names};
 
 /// Maximum number of entries; the cache is cleared when it is full.
 const ENTRIES_MAX: usize = 4096;
@@ -74,9 +73,9 @@ impl PathKey {
     /// Parses a path. Returns `None` if it has no name, more than 256, one that is too long, or a
     /// `..`, or if its last component is `.`, with or without a slash after it.
     pub fn parse(top: FileId, path: &[u8]) -> Option<Self> {
-        let names = || prefix::names(path).filter(|name| *name != b".");
+        let names = || path_names(path).filter(|name| *name != b".");
         let count = names().count();
-        let ends_in_dot = prefix::names(path).last() == Some(b".");
+        let ends_in_dot = path_names(path).last() == Some(b".");
         if !(1..=DIRECTORIES_MAX).contains(&count) || names().any(|name| name == b"..") || ends_in_dot {
             return None;
         }

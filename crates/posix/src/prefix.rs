@@ -1,5 +1,7 @@
 //! Tests whether the text of a path leads below the prefix that stands for the pool.
 
+use wire::path_names;
+
 /// Returns the rest of an absolute path after the prefix, or `None` if the path leads elsewhere.
 /// `.`, `..` and repeated slashes are resolved as text: `/usr/../tidemill/a` is `/a` of the pool.
 /// The pool's root is its own parent, as the system's root is: `/tidemill/..` is `/tidemill`.
@@ -28,8 +30,8 @@ pub fn strip_prefix_from<'a>(prefix: &[u8], directory: &[u8], path: &'a [u8]) ->
 /// Returns whether a relative path from a directory outside the pool may lead into it, so that the
 /// working directory needs to be queried.
 pub fn may_enter(prefix: &[u8], path: &[u8]) -> bool {
-    let Some(last) = names(prefix).last() else { return false };
-    names(path).any(|name| name == last)
+    let Some(last) = path_names(prefix).last() else { return false };
+    path_names(path).any(|name| name == last)
 }
 
 /// Progress of a path along the prefix.
@@ -50,7 +52,7 @@ impl<'a, 'p> PrefixState<'a, 'p> {
 
     /// Takes one name; `behind` is the text after it.
     fn advance(&mut self, name: &[u8], behind: &'a [u8]) {
-        let next = || names(self.prefix).nth(self.matched);
+        let next = || path_names(self.prefix).nth(self.matched);
         match name {
             b"." => {}
             b".." if self.more > 0 => self.more -= 1,
@@ -59,7 +61,7 @@ impl<'a, 'p> PrefixState<'a, 'p> {
             b".." => self.matched = self.matched.saturating_sub(1),
             name if self.more == 0 && next() == Some(name) => {
                 self.matched += 1;
-                self.remaining = names(self.prefix).nth(self.matched).is_none().then_some(behind);
+                self.remaining = path_names(self.prefix).nth(self.matched).is_none().then_some(behind);
             }
             _ => self.more += 1,
         }
@@ -67,13 +69,8 @@ impl<'a, 'p> PrefixState<'a, 'p> {
 
     /// Returns the rest after the prefix, if the path leads there.
     fn remaining(&self) -> Option<&'a [u8]> {
-        self.remaining.filter(|_| self.matched > 0 && names(self.prefix).nth(self.matched).is_none())
+        self.remaining.filter(|_| self.matched > 0 && path_names(self.prefix).nth(self.matched).is_none())
     }
-}
-
-/// Iterates over the names in a path.
-pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
 /// Iterates over the names in a path, each with the text after it.

@@ -94,7 +94,7 @@ impl PosixProcess {
             return;
         }
         // A directory that was removed meanwhile stays the working directory, and is not found.
-        let names = crate::prefix::names(rest).map(<[u8]>::to_vec).collect();
+        let names = wire::path_names(rest).map(<[u8]>::to_vec).collect();
         let directory = ResolvedDirectory { file: file.unwrap_or(NO_FILE), attributes: None, names };
         let open = self.wait(self.open_directory(&directory)).ok();
         if let Some((_, descriptor)) = &open {
@@ -144,7 +144,7 @@ impl PosixProcess {
             return Err(Errno::NAMETOOLONG);
         }
         match arg.base {
-            PathBase::Magic(descriptor) if crate::prefix::names(arg.path).next().is_none() => {
+            PathBase::Magic(descriptor) if wire::path_names(arg.path).next().is_none() => {
                 let open = self.table.get(descriptor)?;
                 let directory = ResolvedDirectory { file: open.file, attributes: None, names: open.names.clone() };
                 let (found, slash) = (Some(self.stat_description(&open).await?), !arg.path.is_empty());

@@ -426,7 +426,7 @@ impl ResolveState {
     /// Prepends the names of a path to the remaining ones.
     fn push(&mut self, path: &[u8]) {
         let at = self.names.len();
-        self.names.extend(crate::prefix::names(path).map(<[u8]>::to_vec));
+        self.names.extend(wire::path_names(path).map(<[u8]>::to_vec));
         self.names[at..].reverse();
     }
 

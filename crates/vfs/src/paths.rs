@@ -5,7 +5,7 @@ use crate::Vfs;
 use bytes::Bytes;
 use client::{ExpectedLocation, FileLocation};
 use placement::FileId;
-use wire::{Attributes, Kind, Name, Object, OpenFlags, Outcome, Refusal};
+use wire::{Attributes, Kind, Name, Object, OpenFlags, Outcome, Refusal, path_names};
 
 /// Largest number of symbolic links followed in one path; Linux's limit.
 const LINKS_MAX: usize = 40;
@@ -238,9 +238,9 @@ impl RemainingPath {
     }
 }
 
-/// Names of a path; skips empty names and `.`.
+/// Names of a path, without `.`.
 fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".")
+    path_names(path).filter(|name| *name != b".")
 }
 
 fn ok_if_missing<T>(outcome: Outcome<T>) -> Outcome<Option<T>> {

@@ -14,6 +14,7 @@
 //! between processes. They do no I/O and have no clock.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod allocate;
 mod answer;
 mod attributes;
@@ -40,6 +41,7 @@ mod request;
 mod usage;
 mod xattr;
 
+pub use acl::{Acl, AclError};
 pub use allocate::{AllocateMode, SeekTo};
 pub use answer::*;
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
@@ -58,7 +60,7 @@ pub use extent::{Extent, ExtentAction, ExtentRequest, Times};
 pub use intent::{Decision, Intent, Part, Target};
 pub use lock::{Lock, LockKind, LockOwner, LockStyle};
 pub use mode::{Acls, InheritedAttributes, Mode, SET_GROUP_ID};
-pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
+pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX, path_names};
 pub use object::{Condition, Contents, InvalidVersion, ObjectMeta, Version};
 pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;

@@ -38,6 +38,12 @@ impl Name {
     }
 }
 
+/// Iterates over the names in a path: what is between its slashes, without empty ones. `.` and `..`
+/// are among them.
+pub fn path_names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
 impl AsRef<[u8]> for Name {
     fn as_ref(&self) -> &[u8] {
         &self.0

@@ -135,8 +135,8 @@ pub enum Body {
         /// Only leases with an id above this one.
         after: OpenLeaseId,
     },
-    /// Ends a session at this node, in all its partitions: closes its opens, releases its locks, and
-    /// refuses its later changes. -> `Closed`
+    /// Ends a session at this node, in all its partitions: closes its opens, releases its locks,
+    /// and refuses its later changes. -> `Closed`
     EndSession {
         /// The session.
         session: Session,

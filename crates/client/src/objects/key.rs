@@ -1,6 +1,6 @@
 //! Keys: paths from the pool's root, checked once.
 
-use wire::{NAME_BYTES_MAX, Name, Object, Outcome, Refusal};
+use wire::{NAME_BYTES_MAX, Name, Object, Outcome, Refusal, path_names};
 
 /// The longest key, bytes: the longest path that a program can name, without its NUL.
 pub const KEY_BYTES_MAX: usize = 4095;
@@ -61,7 +61,7 @@ fn broken_rule(bytes: &[u8]) -> Option<&'static str> {
 
 /// The names of a directory's path that was checked.
 pub(super) fn names(directory: &[u8]) -> Outcome<Vec<Name>> {
-    directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(Name::new).collect()
+    path_names(directory).map(Name::new).collect()
 }
 
 #[cfg(test)]
