@@ -2,11 +2,15 @@
 //! variable.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use std::{fs, time::Duration};
 
 /// Maximum number of scans: a process may start another during a scan, but not for long when each
 /// is killed.
 const PASSES_MAX: u32 = 10;
+
+/// Pause before the scan that confirms that none is left: a process has no environment for a moment
+/// while it replaces its program.
+const EXEC_PAUSE: Duration = Duration::from_millis(2);
 
 /// Kills every process that was started with the variable `env_var`, a whole `NAME=VALUE`, in its
 /// environment. Returns how many. The tasks of each run need a variable of their own; call this
@@ -17,11 +21,15 @@ pub fn kill_by_env_var(env_var: &str) -> usize {
         env_var.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()),
         "a variable names a run"
     );
-    let mut killed = 0;
+    let (mut killed, mut was_empty) = (0, false);
     for _ in 0..PASSES_MAX {
         let found: Vec<Pid> = processes_with_env_var(env_var).collect();
-        if found.is_empty() {
+        if found.is_empty() && was_empty {
             break;
+        }
+        was_empty = found.is_empty();
+        if was_empty {
+            std::thread::sleep(EXEC_PAUSE);
         }
         killed += found.into_iter().filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count();
     }
