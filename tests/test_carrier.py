@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,6 +286,21 @@ def test_an_agent_answers_line_by_line_and_its_end_is_explained(cluster: Cluster
     error = run.ask("say", "127.0.2.1", line='{"die": "no memory for a node"}')["error"]
     assert "exit code 7" in error
     assert "no memory for a node" in error
+
+
+def test_an_agent_that_starts_while_its_run_ends_ends_too(tmp_path: Path) -> None:
+    carrier: dict[str, Any] = {"__name__": __name__}
+    exec(CARRIER, carrier)  # noqa: S102 (as the binary runs it)
+    plugin = carrier["Plugin"]("run", "")
+    plugin.setup(SimpleNamespace(address="tcp://127.0.0.1:1"))
+    plugin.teardown(None)
+    plugin.launch(str(Cluster(tmp_path).tidemill))
+    try:
+        assert plugin.agent.wait(WAIT_SECONDS_MAX) == 0
+    finally:
+        plugin.agent.kill()
+    with pytest.raises(RuntimeError, match="exit code 0"):
+        plugin.say("{}")
 
 
 def test_orders_are_dask_tasks_that_run_as_long_as_they(cluster: Cluster, run: Run) -> None:

@@ -74,12 +74,14 @@ class Plugin(distributed.WorkerPlugin):
         self.link: Value = None
         self.writer: Value = None
         self.agent: Value = None
+        self.is_over = False
         # The waits of tasks for the end of their orders, and tasks that ended before they came.
         self.waits: dict[str, asyncio.Future[None]] = {}
         self.early: set[str] = set()
 
     def teardown(self, worker: Value) -> None:  # noqa: ARG002 (Dask's signature)
-        """Closes connections. The agent goes on."""
+        """Closes connections. An agent that was told its run goes on; one that was not ends."""
+        self.is_over = True
         if self.link is not None:
             self.link.cancel()
         if self.agent is not None:
@@ -106,11 +108,14 @@ class Plugin(distributed.WorkerPlugin):
         """Starts an agent. asyncio would kill it at the end of the worker; this does not."""
         pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile()  # noqa: SIM115 (`say` reads it)
         self.agent = subprocess.Popen([path, "agent"], stdin=pipe, stdout=pipe, stderr=self.errors, start_new_session=True)
+        # `teardown` ran meanwhile and saw no agent: this one would wait forever for its first line.
+        if self.is_over:
+            self.agent.stdin.close()
         return ""
 
     def say(self, line: str) -> str:
         """Writes a line to the agent that starts; returns the one that it answers."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: `teardown` closed it
             self.agent.stdin.write(line.encode() + b"\n")
             self.agent.stdin.flush()
         if answer := self.agent.stdout.readline():
