@@ -139,7 +139,7 @@ def test_what_a_lost_host_had_is_made_again_also_for_the_script_if_another_may_m
         app (void v) gated(int i) {{ "sh" "-c" "while ! test -e {gate}; do sleep 0.05; done; echo $0" i }}
         file f[];
         foreach i in [0:3] {{ f[i] = @location=location(i, {how}, NODE) make(i); }}
-        wait (f) {{
+        wait deep (f) {{
             void done = @soft_location=location(0, SOFT, NODE) gated(1);
             wait (done) {{ foreach g, i in f {{ printf("%i:%s\\n", i, trim(read(g))); }} }}
         }}
