@@ -6,8 +6,8 @@ use crate::{Client, files::PLANS_MAX};
 use placement::{Distribution, FileId, Layout, NodeId, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
-    AllocateAnswer, AllocateMode, Call, Command, Object, Outcome, Refusal, SeekTo, SpaceShortage, SpaceUsage,
-    StripeAction, StripeAllocation, StripeRuns,
+    AllocateAnswer, AllocateMode, Command, Object, Outcome, Refusal, SeekTo, SpaceShortage, SpaceUsage, StripeAction,
+    StripeAllocation, StripeRuns, TypedCommand,
 };
 
 /// The partition's plan for a range.
@@ -134,7 +134,7 @@ impl AllocationPlan {
     }
 
     /// The command that tells the partition that the stripes are done, if it needs one.
-    fn last_command(&self, stripes: &StripeRuns) -> Option<Call<()>> {
+    fn last_command(&self, stripes: &StripeRuns) -> Option<TypedCommand<()>> {
         let (file, generation, end) = (self.file, self.generation, self.range.end);
         match self.mode {
             _ if stripes.is_empty() => None,

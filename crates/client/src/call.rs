@@ -16,14 +16,14 @@ use node::{ReplyFuture, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::sync::Arc;
 use wire::{
-    Answer, Body, Call, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage,
-    StripeAction, WalkAction,
+    Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage, StripeAction,
+    TypedCommand, WalkAction,
 };
 
 impl Client {
     /// Sends a partition a command that changes nothing. If intents hold what is asked for, those
     /// that are committed are settled first.
-    pub(crate) fn query<V>(&self, partition: PartitionId, call: Call<V>) -> impl Future<Output = Outcome<V>> {
+    pub(crate) fn query<V>(&self, partition: PartitionId, call: TypedCommand<V>) -> impl Future<Output = Outcome<V>> {
         self.query_by_route(Route::ById, partition, call)
     }
 
@@ -37,7 +37,7 @@ impl Client {
         &self,
         route: Route<'_>,
         partition: PartitionId,
-        Call { command, take }: Call<V>,
+        TypedCommand { command, take }: TypedCommand<V>,
     ) -> impl Future<Output = Outcome<V>> {
         debug_assert!(!command.is_mutation(), "{command:?} needs a number");
         let (home, body) = route.body(partition, command);
@@ -52,7 +52,7 @@ impl Client {
 
     /// Sends a partition a command that changes something; it is done once. A command that is
     /// refused because its target is busy, or held by an intent, is retried for a while.
-    pub(crate) fn mutate<V>(&self, partition: PartitionId, call: Call<V>) -> impl Future<Output = Outcome<V>> {
+    pub(crate) fn mutate<V>(&self, partition: PartitionId, call: TypedCommand<V>) -> impl Future<Output = Outcome<V>> {
         self.mutate_by_route(Route::ById, partition, call)
     }
 
@@ -61,7 +61,7 @@ impl Client {
         &self,
         route: Route<'_>,
         partition: PartitionId,
-        Call { command, take }: Call<V>,
+        TypedCommand { command, take }: TypedCommand<V>,
     ) -> impl Future<Output = Outcome<V>> {
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = route.body(partition, command);
@@ -82,7 +82,7 @@ impl Client {
         partition: PartitionId,
         command: Command,
     ) -> impl Future<Output = Outcome<Answer>> {
-        let call = Call { command, take: Ok };
+        let call = TypedCommand { command, take: Ok };
         if call.command.is_mutation() {
             Either::Left(self.mutate_by_route(route, partition, call))
         } else {
@@ -115,8 +115,8 @@ impl Client {
 
     /// Like [`Self::mutate`], without resolving conflicts with intents: `LockedByIntent` is
     /// returned to the caller.
-    pub(crate) async fn mutate_or_conflict<V>(&self, partition: PartitionId, call: Call<V>) -> Outcome<V> {
-        let Call { command, take } = call;
+    pub(crate) async fn mutate_or_conflict<V>(&self, partition: PartitionId, call: TypedCommand<V>) -> Outcome<V> {
+        let TypedCommand { command, take } = call;
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = Route::ById.body(partition, command);
         let mut retry = RetryState::new(self.inner.retry_policy);
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Sends a change once and does not wait for its answer: for destructors, which cannot wait.
-    pub(crate) fn mutate_no_wait<V>(&self, partition: PartitionId, Call { command, .. }: Call<V>) {
+    pub(crate) fn mutate_no_wait<V>(&self, partition: PartitionId, TypedCommand { command, .. }: TypedCommand<V>) {
         let Ok(state) = self.session_state() else { return };
         let Some(number) = state.sequences.next(state.id, partition) else { return };
         let Ok((_, node, epoch)) = self.inner.connection_to(partition) else { return };

@@ -6,7 +6,7 @@ use node::sleep_until;
 use parking_lot::Mutex;
 use placement::PartitionId;
 use std::time::Duration;
-use wire::{Answer, Call, Command, Decision, Intent, Object, Outcome, Refusal, UnsettledAnswer};
+use wire::{Answer, Command, Decision, Intent, Object, Outcome, Refusal, TypedCommand, UnsettledAnswer};
 
 /// The conflict with one intent at which it is decided instead of waited for: its driver counts as
 /// dead. Each pause before that is twice as long as the one before. A driver that is alive begins
@@ -128,7 +128,7 @@ impl Client {
     }
 
     async fn intent_status(&self, intent: Intent) -> Outcome<Decision> {
-        let Call { command, take } = Command::status(intent);
+        let TypedCommand { command, take } = Command::status(intent);
         take(self.query_once(intent.coordinator, command).await?)
     }
 

@@ -8,8 +8,8 @@
 use crate::{Client, OpenedInode, call::Route};
 use placement::{FileId, PartitionId};
 use wire::{
-    Answer, Attributes, Call, Command, Credentials, FoundEntry, Name, NewInode, NewKind, Object, OpenFlags,
-    OpenNameAnswer, OpenedFile, Outcome, Refusal, RemovalAnswer,
+    Answer, Attributes, Command, Credentials, FoundEntry, Name, NewInode, NewKind, Object, OpenFlags, OpenNameAnswer,
+    OpenedFile, Outcome, Refusal, RemovalAnswer, TypedCommand,
 };
 
 /// A path down from a directory, with the directory that it led to the last time.
@@ -104,11 +104,11 @@ impl Client {
         &self,
         hint: PathHint<'_>,
         name: &Name,
-        call: impl Fn(FileId) -> Call<V>,
+        call: impl Fn(FileId) -> TypedCommand<V>,
     ) -> Outcome<Option<V>> {
         let attempt = |slot: FileId| {
             let (route, call, partition) = (self.route(hint, slot.partition()), call(slot), slot.partition());
-            let Call { command, take } = call;
+            let TypedCommand { command, take } = call;
             async move {
                 let Some(route) = route else { return Ok(None) };
                 match self.execute_by_route(route, partition, command).await? {

@@ -79,7 +79,7 @@ struct AdmittedCommand<'a> {
 }
 
 /// The end of the admission of a command.
-enum Admission<'a> {
+enum CommandAdmission<'a> {
     Execute(AdmittedCommand<'a>),
     /// It was refused, or executed before.
     Answered(Outcome<Answer>),
@@ -121,8 +121,8 @@ impl Node {
     /// by its partition, and its effects are run; then the answer gets the bytes that it names.
     pub(crate) fn try_execute(&self, call: &mut CommandCall) -> Result<Outcome<Answer>, EngineFull> {
         let admitted = match self.admit(call)? {
-            Admission::Answered(outcome) => return Ok(outcome),
-            Admission::Execute(admitted) => admitted,
+            CommandAdmission::Answered(outcome) => return Ok(outcome),
+            CommandAdmission::Execute(admitted) => admitted,
         };
         let (answer, applied) = self.apply_admitted(admitted, call);
         let (read, mut pin) = (applied.read, None);
@@ -135,17 +135,17 @@ impl Node {
 
     /// Decides whether the command is executed now: not if it is refused, was executed before, or
     /// finds no space.
-    fn admit(&self, call: &mut CommandCall) -> Result<Admission<'_>, EngineFull> {
+    fn admit(&self, call: &mut CommandCall) -> Result<CommandAdmission<'_>, EngineFull> {
         let Some(partition) = self.partitions.get(call.partition) else {
-            return Ok(Admission::Answered(Err(self.wrong_node(call.partition))));
+            return Ok(CommandAdmission::Answered(Err(self.wrong_node(call.partition))));
         };
         let oversized = call.command.as_ref().and_then(|command| self.refuse_oversized(command));
         if let Err(refusal) = oversized.map_or_else(|| self.write_first_stripe(call), |refusal| Ok(Err(refusal)))? {
-            return Ok(Admission::Answered(Err(refusal)));
+            return Ok(CommandAdmission::Answered(Err(refusal)));
         }
         let mut partition = partition.lock();
         if let Some((op, answer)) = call.remaining.take() {
-            return self.finish_extent_op(&mut partition, call, Some(op), Ok(answer)).map(Admission::Answered);
+            return self.finish_extent_op(&mut partition, call, Some(op), Ok(answer)).map(CommandAdmission::Answered);
         }
         let caller = self.subscribers.caller(call.session);
         self.note_sessions(call, caller);
@@ -153,7 +153,7 @@ impl Node {
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
             call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);
-            return Ok(Admission::Answered(self.fill_answer(&partition, answer)));
+            return Ok(CommandAdmission::Answered(self.fill_answer(&partition, answer)));
         }
         if matches!(call.command, Some(Command::OpenName { .. })) {
             call.command =
@@ -164,12 +164,12 @@ impl Node {
         let extent = self.grant_extent(&partition, command);
         let reserved = partition.new_bytes_max(command);
         match reserve(&*self.engine, reserved) {
-            Ok(None) => Ok(Admission::Execute(AdmittedCommand { partition, caller, reserved, extent })),
+            Ok(None) => Ok(CommandAdmission::Execute(AdmittedCommand { partition, caller, reserved, extent })),
             refused => {
                 drop(partition);
                 self.revoke_extent(command, requested, extent);
                 let refusal = refused?.expect("a reservation that was not granted was refused");
-                Ok(Admission::Answered(Err(refusal)))
+                Ok(CommandAdmission::Answered(Err(refusal)))
             }
         }
     }

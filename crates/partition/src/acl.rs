@@ -1,4 +1,4 @@
-//! What new inodes inherit: group, permissions and placement. An inode starts with its directory's
+//! Group, permissions and placement of new inodes. An inode starts with its directory's
 //! default ACL, in place of the umask.
 
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use crate::{Partition, intents::LockTarget, partition::split};
 use placement::FileId;
 use wire::{Answer, Command, ExtentRequest, Name, Object, OpenFlags, Outcome, Refusal, RequestId, Session, Timestamp};
 
-/// What a command is executed with besides its fields.
+/// The session and the time that a command is executed with.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandContext {
     /// The session that sends it; none for a query.

@@ -10,8 +10,8 @@ use crate::{
     XattrMode,
     codec::{CheckResult, check},
     command_table::{
-        BoundedField, BulkField, Call, CommandKind, CommandRow, CommandSubject, FieldSamples, command_kind, commands,
-        subject, weight,
+        BoundedField, BulkField, CommandKind, CommandRow, CommandSubject, FieldSamples, TypedCommand, command_kind,
+        commands, subject, weight,
     },
 };
 use bytes::Bytes;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use placement::FileId;
 
 /// A command, with the type of its answer.
-pub struct Call<V> {
+pub struct TypedCommand<V> {
     /// The command.
     pub command: crate::Command,
     /// Takes the value from an answer.
@@ -83,8 +83,8 @@ macro_rules! commands {
         impl Command {
             $(
                 $(#[doc = $doc])+
-                pub fn $method($($($field: $type),*)?) -> Call<$answer> {
-                    Call { command: Self::$variant $({ $($field),* })?, take: Answer::$take }
+                pub fn $method($($($field: $type),*)?) -> TypedCommand<$answer> {
+                    TypedCommand { command: Self::$variant $({ $($field),* })?, take: Answer::$take }
                 }
             )*
         }
@@ -190,7 +190,7 @@ macro_rules! commands {
     };
 }
 
-/// How a command may be sent.
+/// The ways in which a command may be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CommandKind {
     /// By anyone; it changes nothing.
@@ -201,7 +201,7 @@ pub enum CommandKind {
     Internal,
 }
 
-/// What commands are about.
+/// The subjects of commands.
 pub trait CommandSubject {
     /// The object, for messages.
     fn object(&self) -> Object;

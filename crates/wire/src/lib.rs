@@ -49,7 +49,7 @@ pub use command::{
     Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NOT_FOR_CLIENTS, NewInode, NewKind, RESERVED_MAX,
     WritePlace,
 };
-pub use command_table::{BulkField, Call, CommandRow, FieldSamples};
+pub use command_table::{BulkField, CommandRow, FieldSamples, TypedCommand};
 pub use content::{
     Content, HelloReply, PENDING_DELETES_MAX, PendingDelete, PendingTruncate, ReadableContent, UnfinishedWork,
 };

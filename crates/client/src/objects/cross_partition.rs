@@ -9,8 +9,8 @@ use crate::intent::TransactionPlan;
 use bytes::Bytes;
 use placement::FileId;
 use wire::{
-    Answer, Call, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, Refusal, Target, UnsettledAnswer,
-    Version,
+    Answer, Command, Condition, Kind, Object, ObjectMeta, Outcome, Part, Refusal, Target, TypedCommand,
+    UnsettledAnswer, Version,
 };
 
 impl Objects {
@@ -95,7 +95,7 @@ impl Objects {
 
     /// The version of a file that an intent of ours holds.
     async fn locked_version(&self, file: FileId) -> Outcome<Version> {
-        let Call { command, take } = Command::stat(file);
+        let TypedCommand { command, take } = Command::stat(file);
         let answer = match self.client.query_once(file.partition(), command).await? {
             Answer::Unsettled(UnsettledAnswer { answer, .. }) => *answer,
             answer => answer,

@@ -14,7 +14,7 @@ use crate::call::Route;
 use parking_lot::Mutex;
 use placement::FileId;
 use std::{collections::HashMap, sync::Arc};
-use wire::{Answer, Attributes, Call, Kind, Name, Object, Outcome, Refusal};
+use wire::{Answer, Attributes, Kind, Name, Object, Outcome, Refusal, TypedCommand};
 
 /// Most directories that are remembered; beyond it all are forgotten.
 const PATHS_MAX: usize = 65_536;
@@ -71,7 +71,7 @@ impl Objects {
         &self,
         key: &Key,
         missing: MissingPolicy,
-        call: impl Fn(FileId) -> Call<V> + Sync,
+        call: impl Fn(FileId) -> TypedCommand<V> + Sync,
     ) -> Outcome<V> {
         if key.directory().is_empty() {
             return self.execute_in_directory(FileId::ROOT, key.name(), &call).await;
@@ -83,7 +83,7 @@ impl Objects {
         &self,
         key: &Key,
         missing: MissingPolicy,
-        call: &(impl Fn(FileId) -> Call<V> + Sync),
+        call: &(impl Fn(FileId) -> TypedCommand<V> + Sync),
     ) -> Outcome<V> {
         let directory = key.directory();
         for _ in 0..TRIES {
@@ -112,10 +112,10 @@ impl Objects {
         &self,
         directory: FileId,
         name: &Name,
-        call: &(impl Fn(FileId) -> Call<V> + Sync),
+        call: &(impl Fn(FileId) -> TypedCommand<V> + Sync),
     ) -> Outcome<V> {
         let attempt = |slot: FileId| async move {
-            let Call { command, take } = call(slot);
+            let TypedCommand { command, take } = call(slot);
             take(self.client.execute_by_route(Route::ById, slot.partition(), command).await?)
         };
         self.client.run_in_slot(directory, name, attempt).await
@@ -127,7 +127,7 @@ impl Objects {
         &self,
         path: &WalkedPath,
         name: &Name,
-        call: &(impl Fn(FileId) -> Call<V> + Sync),
+        call: &(impl Fn(FileId) -> TypedCommand<V> + Sync),
     ) -> Outcome<Option<V>> {
         let (last, before) = path.stretches.split_last().expect("a directory has a name");
         let ends = path.stretches.iter().skip(1);
@@ -146,7 +146,7 @@ impl Objects {
             } else {
                 return Ok(None);
             };
-            let Call { command, take } = call(slot);
+            let TypedCommand { command, take } = call(slot);
             match self.client.execute_by_route(route, slot.partition(), command).await? {
                 Answer::Walked(_) => Ok(None),
                 answer => take(answer).map(Some),
