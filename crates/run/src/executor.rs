@@ -29,9 +29,10 @@ pub trait Executor {
     /// The next event; pending while there is none.
     fn poll_event(&mut self, context: &mut Context) -> Poll<ExecutorEvent>;
 
-    /// Returns whether nothing has been heard of one of these places, or of the pool's root, since
-    /// a moment. Places that are not known any more do not count: they are lost.
-    fn is_silent_since(&self, places: &[PlaceId], moment: Instant) -> bool;
+    /// Returns whether one of these places, or that of the pool's root, has not answered since a
+    /// moment; if so, it is asked soon. Places that are not known any more do not count: they are
+    /// lost.
+    fn is_silent_since(&mut self, places: &[PlaceId], moment: Instant) -> bool;
 
     /// Does what is due from time to time: about ten times a second.
     fn tick(&mut self);
@@ -116,7 +117,7 @@ impl Executor for LocalExecutor {
         self.runner.poll_outcome(context).map(|outcome| ExecutorEvent::Ended(Box::new(outcome)))
     }
 
-    fn is_silent_since(&self, _: &[PlaceId], _: Instant) -> bool {
+    fn is_silent_since(&mut self, _: &[PlaceId], _: Instant) -> bool {
         false
     }
 

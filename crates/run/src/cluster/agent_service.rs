@@ -69,6 +69,10 @@ pub struct AgentService {
     last_line: Instant,
     /// Time of the last line of the run, by whatever way.
     last_heard: Instant,
+    /// Time of the run's last beat, by the run's clock.
+    run_beat: u64,
+    /// True if the run waits for a beat.
+    is_asked: bool,
     /// True when a worker, or the run itself, has ever connected.
     met: bool,
     over: bool,
@@ -119,6 +123,8 @@ impl AgentService {
             exchanging: JoinSet::new(),
             last_line: Instant::now(),
             last_heard: Instant::now(),
+            run_beat: 0,
+            is_asked: false,
             met: false,
             over: false,
         }
@@ -138,6 +144,9 @@ impl AgentService {
         let mut changes = self.runner.copies().map(|copies| copies.changes());
         let mut connection = 0;
         while !self.over {
+            if std::mem::take(&mut self.is_asked) {
+                beat.reset_immediately();
+            }
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -157,8 +166,8 @@ impl AgentService {
                     }
                 }
                 _ = beat.tick() => {
-                    // The run trusts failures that come before a beat, so that one says that the
-                    // node lives.
+                    // The run trusts failures that come before its question, so a beat says that
+                    // the node lives.
                     if node.as_mut().is_some_and(|node| !matches!(node.try_wait(), Ok(None))) {
                         tracing::warn!("the node has ended");
                         self.over = true;
@@ -238,7 +247,11 @@ impl AgentService {
             ToAgent::Stop(key) => self.on_stop(key),
             ToAgent::Ack(number) => self.acknowledge(number),
             ToAgent::DropCopies(unused) => self.runner.drop_copies(&unused),
-            ToAgent::Beat => {}
+            ToAgent::Beat { sent } => {
+                // A letter may be read twice.
+                self.is_asked |= sent > self.run_beat;
+                self.run_beat = self.run_beat.max(sent);
+            }
             ToAgent::End => self.over = true,
         }
     }
@@ -335,7 +348,7 @@ impl AgentService {
     }
 
     fn beat_line(&self) -> String {
-        line(&FromAgent::Beat { running: self.runner.running().collect() })
+        line(&FromAgent::Beat { running: self.runner.running().collect(), heard: self.run_beat })
     }
 
     /// Returns whether no worker brings lines of the run.

@@ -5,7 +5,7 @@ use super::AgentService;
 use crate::attempt::HostContext;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::cluster::mailbox::Mailbox;
-use crate::cluster::messages::{AgentReady, FromAgent, ToAgent, line};
+use crate::cluster::messages::{AgentReady, BEAT, FromAgent, ToAgent, line};
 use crate::host_runner::HostRunner;
 use crate::layout::{AttemptPlace, RunLayout};
 use crate::order::AttemptOrder;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -117,6 +117,30 @@ async fn an_order_that_comes_twice_runs_once_in_the_environment_of_its_worker() 
     })
     .await;
     assert_eq!(std::fs::read_to_string(log).expect("written"), "run\nrun\n");
+}
+
+#[tokio::test]
+async fn a_beat_of_the_run_is_answered_at_once_with_its_time() {
+    let root = tempfile::tempdir().expect("made");
+    let (socket, log) = (root.path().join("agent"), root.path().join("log"));
+    beside(&socket, async {
+        let mut worker = Worker::connect(&socket, "tide", &log).await;
+        let began = Instant::now();
+        for sent in 1..=20 {
+            worker.tell(&ToAgent::Beat { sent }).await;
+            let last = loop {
+                let text = worker.lines.next_line().await.expect("read").expect("it is not the end");
+                match serde_json::from_str(&text).expect("a message") {
+                    FromAgent::Beat { heard, .. } if heard >= sent => break heard,
+                    _ => {}
+                }
+            };
+            assert_eq!(last, sent);
+        }
+        assert!(began.elapsed() < 10 * BEAT, "no answer waits for the next beat");
+        worker.tell(&ToAgent::End).await;
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@
 //! meanwhile.
 
 use super::agent_link::AgentLink;
+use super::beat_clock::RUN_CLOCK;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, DaskConnection, FromCarrier, ToCarrier};
 use super::executor_host::{ExecutorHost, RESEND_AFTER, RunningOrder};
 use super::first_agent::FirstAgent;
@@ -46,6 +47,8 @@ const LETTER_INTERVAL: Duration = Duration::from_millis(500);
 const START_WAIT: Duration = Duration::from_secs(5);
 /// The longest time that orders which are sent ahead wait for more.
 const COLLECT_MAX: Duration = Duration::from_millis(20);
+/// The least time between two beats, while hosts are asked whether they live.
+const ASK_INTERVAL: Duration = Duration::from_millis(500);
 /// First place of hosts without a node; nodes have the numbers below.
 const NODELESS: u32 = 1 << 16;
 
@@ -78,6 +81,8 @@ pub struct ClusterExecutor {
     lease: Duration,
     next_worker: u32,
     last_beat: Instant,
+    /// True if an attempt is in doubt until hosts answer a beat that has not been sent yet.
+    asks: bool,
     connection: DaskConnection,
     life: ExecutorLife,
     /// The last message of the carrier before it ended.
@@ -123,6 +128,7 @@ impl ClusterExecutor {
             lease,
             next_worker,
             last_beat: Instant::now(),
+            asks: false,
             connection: DaskConnection::Open,
             life: ExecutorLife::Working,
             failure: None,
@@ -162,19 +168,8 @@ impl ClusterExecutor {
         let FormedHost { host, node, ready, runs } = formed;
         let place = PlaceId(node.unwrap_or(NODELESS + worker.0));
         let capacity = MachineCapacity { slots: host.threads.max(1), memory: ready.memory };
-        let added = ExecutorHost {
-            name: host.host.clone(),
-            place,
-            threads: capacity.slots,
-            socket: ready.socket.clone(),
-            mailbox: Some(Mailbox::of_run(self.pool.clone(), &ready.name)),
-            running: runs.iter().map(|key| (*key, RunningOrder::adopted())).collect(),
-            stopped: HashSet::new(),
-            to_send: Vec::new(),
-            last_heard: Instant::now(),
-            last_beat: Instant::now(),
-            acknowledged: 0,
-        };
+        let mailbox = Mailbox::of_run(self.pool.clone(), &ready.name);
+        let added = ExecutorHost::new(&host, place, ready.socket.clone(), mailbox, &runs);
         self.adopted.extend(&runs);
         self.hosts.insert(worker, added);
         let (inputs, agent) = (same_inputs(&ready), AgentTrace { socket: ready.socket, node });
@@ -333,9 +328,9 @@ impl ClusterExecutor {
                     self.events.push_back(ExecutorEvent::Ended(outcome));
                 }
             }
-            FromAgent::Beat { running } => {
+            FromAgent::Beat { running, heard } => {
                 let now = Instant::now();
-                host.last_beat = now;
+                RUN_CLOCK.advance(&mut host.answered, heard);
                 for key in running {
                     if let Some(order) = host.running.get_mut(&key) {
                         order.since = now;
@@ -395,15 +390,17 @@ impl ClusterExecutor {
     /// Tells all agents that the run lives, and which outcomes have come.
     fn beat(&mut self) {
         self.last_beat = Instant::now();
+        self.asks = false;
+        let beat = ToAgent::Beat { sent: RUN_CLOCK.now() };
         // Outcomes that the run has not taken yet would be lost with this process.
         let is_taken = self.events.is_empty();
         for host in self.hosts.values() {
             let ack = is_taken.then(|| line(&ToAgent::Ack(host.acknowledged)));
-            let lines = ack.into_iter().chain([line(&ToAgent::Beat)]).collect();
+            let lines = ack.into_iter().chain([line(&beat)]).collect();
             self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
         }
         self.exchange_letters();
-        self.first.beat();
+        self.first.beat(&beat);
     }
 
     /// Exchanges letters with the agents from which no worker brings lines.
@@ -415,7 +412,8 @@ impl ClusterExecutor {
                 continue;
             }
             let Some(mut mailbox) = host.mailbox.take() else { continue };
-            let (worker, lines) = (*worker, host.letter(self.life == ExecutorLife::Closing, self.events.is_empty()));
+            let is_closing = self.life == ExecutorLife::Closing;
+            let (worker, lines) = (*worker, host.letter(is_closing, self.events.is_empty()));
             self.exchanging.spawn(async move {
                 let lines = mailbox.exchange(lines).await;
                 (worker, mailbox, lines)
@@ -579,16 +577,18 @@ impl Executor for ClusterExecutor {
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn is_silent_since(&self, places: &[PlaceId], moment: Instant) -> bool {
-        let is_silent = |host: &ExecutorHost| places.contains(&host.place) && host.last_beat <= moment;
+    fn is_silent_since(&mut self, places: &[PlaceId], moment: Instant) -> bool {
+        let is_silent = |host: &ExecutorHost| places.contains(&host.place) && host.answered <= moment;
         // A lost place is not there any more, and the run hears of it with a later event.
         let is_loss = |event: &ExecutorEvent| matches!(event, ExecutorEvent::Lost { .. } | ExecutorEvent::PoolLost(_));
-        self.first.last_beat <= moment || self.hosts.values().any(is_silent) || self.events.iter().any(is_loss)
+        let is_unanswered = self.first.answered <= moment || self.hosts.values().any(is_silent);
+        self.asks |= is_unanswered && self.last_beat <= moment;
+        is_unanswered || self.events.iter().any(is_loss)
     }
 
     fn tick(&mut self) {
         self.stop_adopted();
-        if self.last_beat.elapsed() > BEAT {
+        if self.last_beat.elapsed() > if self.asks { ASK_INTERVAL } else { BEAT } {
             self.beat();
         }
         self.end_leases();

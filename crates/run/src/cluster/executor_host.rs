@@ -1,5 +1,7 @@
 //! A host of a cluster as the executor knows it.
 
+use super::beat_clock::RUN_CLOCK;
+use super::dask_carrier::ClusterHost;
 use super::mailbox::Mailbox;
 use super::messages::{ToAgent, key_text, line};
 use crate::host_runner::AttemptKey;
@@ -34,13 +36,31 @@ pub struct ExecutorHost {
     pub to_send: Vec<AttemptKey>,
     /// Time of the last line of its agent.
     pub last_heard: Instant,
-    /// Time of the last beat: it says that the node lives too.
-    pub last_beat: Instant,
+    /// Time of the run's last beat that its agent has answered: its node lived later than that.
+    pub answered: Instant,
     /// Number of the last outcome that came.
     pub acknowledged: u64,
 }
 
 impl ExecutorHost {
+    /// A host whose agent has said that it is ready. Attempts of `runs` go on there.
+    pub fn new(host: &ClusterHost, place: PlaceId, socket: PathBuf, mailbox: Mailbox, runs: &[AttemptKey]) -> Self {
+        let now = Instant::now();
+        Self {
+            name: host.host.clone(),
+            place,
+            threads: host.threads.max(1),
+            socket,
+            mailbox: Some(mailbox),
+            running: runs.iter().map(|key| (*key, RunningOrder::adopted())).collect(),
+            stopped: HashSet::new(),
+            to_send: Vec::new(),
+            last_heard: now,
+            answered: now,
+            acknowledged: 0,
+        }
+    }
+
     /// The lines and keys of the orders that are due. If all of them are sent ahead, more may join
     /// them until the oldest has waited `at_most` this long, so that a message carries many.
     pub fn take_batch(&mut self, at_most: Duration) -> Option<(Vec<String>, Vec<String>)> {
@@ -79,7 +99,7 @@ impl ExecutorHost {
         let orders = unknown.map(|order| order.line.clone());
         let stops = self.stopped.iter().map(|key| line(&ToAgent::Stop(*key)));
         let ack = is_taken.then(|| line(&ToAgent::Ack(self.acknowledged)));
-        let last = if ends { ToAgent::End } else { ToAgent::Beat };
+        let last = if ends { ToAgent::End } else { ToAgent::Beat { sent: RUN_CLOCK.now() } };
         ack.into_iter().chain(stops).chain(orders).chain([line(&last)]).collect()
     }
 }

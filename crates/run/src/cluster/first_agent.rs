@@ -2,6 +2,7 @@
 //! this process, or of one that was killed.
 
 use super::agent_link::AgentLink;
+use super::beat_clock::RUN_CLOCK;
 use super::messages::{AgentStart, FromAgent, ToAgent, line};
 use base::Problem;
 use std::collections::BTreeMap;
@@ -24,8 +25,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 pub struct FirstAgent {
     /// Path of its socket.
     pub socket: PathBuf,
-    /// Time of its last beat: it says that the node lives too.
-    pub last_beat: Instant,
+    /// Time of the run's last beat that it has answered: its node lived later than that.
+    pub answered: Instant,
     output: OwnedWriteHalf,
     lines: Lines<BufReader<OwnedReadHalf>>,
     /// `None` if another process started it.
@@ -45,8 +46,8 @@ impl FirstAgent {
     pub async fn join(socket: PathBuf) -> Result<Self, Problem> {
         let refused = |error: io::Error| Problem::new(format!("{}: {error}", socket.display()));
         let (input, output) = UnixStream::connect(&socket).await.map_err(refused)?.into_split();
-        let (lines, last_beat) = (BufReader::new(input).lines(), Instant::now());
-        let mut agent = Self { last_beat, output, lines, child: None, socket: socket.clone() };
+        let (lines, answered) = (BufReader::new(input).lines(), Instant::now());
+        let mut agent = Self { answered, output, lines, child: None, socket: socket.clone() };
         // The one that said hello gets the beats.
         let hello =
             ToAgent::Hello { worker: "run".to_owned(), environment: BTreeMap::new(), directory: PathBuf::from("/") };
@@ -62,9 +63,9 @@ impl FirstAgent {
         self.output.write_all(format!("{}\n", line(message)).as_bytes()).await
     }
 
-    /// Tells it that the run lives. If it has ended, [`Self::poll_gone`] tells.
-    pub fn beat(&self) {
-        let _ = self.output.try_write(format!("{}\n", line(&ToAgent::Beat)).as_bytes());
+    /// Sends it a beat of the run. If it has ended, [`Self::poll_gone`] tells.
+    pub fn beat(&self, beat: &ToAgent) {
+        let _ = self.output.try_write(format!("{}\n", line(beat)).as_bytes());
     }
 
     /// Takes its beats; ready when it has ended.
@@ -72,7 +73,8 @@ impl FirstAgent {
         while let Poll::Ready(line) = Pin::new(&mut self.lines).poll_next_line(context) {
             match line.ok().flatten().map(|text| serde_json::from_str(&text)) {
                 None | Some(Ok(FromAgent::Over)) => return Poll::Ready(()),
-                Some(_) => self.last_beat = Instant::now(),
+                Some(Ok(FromAgent::Beat { heard, .. })) => RUN_CLOCK.advance(&mut self.answered, heard),
+                Some(_) => {}
             }
         }
         Poll::Pending

@@ -196,8 +196,11 @@ pub enum ToAgent {
     Ack(u64),
     /// Remove these copies, as soon as no attempt uses them.
     DropCopies(UnusedCopies),
-    /// The run lives.
-    Beat,
+    /// The run lives. Answered with a beat at once.
+    Beat {
+        /// Time of the run's clock, which the answer contains.
+        sent: u64,
+    },
     /// The run is over: end all attempts and the node, and leave nothing.
     End,
 }
@@ -222,10 +225,12 @@ pub enum FromAgent {
         /// The attempts that run.
         running: Vec<AttemptKey>,
     },
-    /// The agent lives; sent every [`BEAT`].
+    /// The agent and its node live. Sent at least every [`BEAT`].
     Beat {
         /// The attempts that run.
         running: Vec<AttemptKey>,
+        /// Time of the run's last beat that was heard; 0 before the first.
+        heard: u64,
     },
     /// The copies of inputs at the host's node are these now. Sent after each change, and to a new
     /// connection.

@@ -22,6 +22,7 @@
 mod agent;
 mod agent_link;
 mod agent_service;
+mod beat_clock;
 mod cluster_executor;
 mod copy_table;
 mod dask_carrier;

@@ -172,8 +172,9 @@ impl EventLoop<'_> {
     }
 
     /// Returns whether a failed attempt may have failed because the node of an input or of its
-    /// directory is gone. That is known when the node's host has been heard after the failure.
-    pub(super) fn is_doubtful(&self, id: AttemptId, ended: &EndedAttempt) -> bool {
+    /// directory is gone. That is known when the node's host has answered a beat that was sent
+    /// after the failure: one of its own may have been under way when the node died.
+    pub(super) fn is_doubtful(&mut self, id: AttemptId, ended: &EndedAttempt) -> bool {
         let own = self.running.get(&id).and_then(|running| running.place.node).map(|node| PlaceId(node.0));
         let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
         let places: Vec<PlaceId> = own.into_iter().chain(inputs).collect();
@@ -194,7 +195,7 @@ impl EventLoop<'_> {
     }
 
     /// Returns the same for an export or a read of a member that failed at `ended`.
-    pub(super) fn is_doubtful_at(&self, data: DataId, ended: Instant) -> bool {
+    pub(super) fn is_doubtful_at(&mut self, data: DataId, ended: Instant) -> bool {
         let places: Vec<PlaceId> = self.context.places.of(data).into_iter().collect();
         !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended)
     }
