@@ -244,7 +244,7 @@ impl Client {
         Ok(total)
     }
 
-    /// What is directly in a directory, in all its fragments.
+    /// Usage of the entries of a directory, in all its fragments.
     async fn usage_pages(&self, directory: FileId) -> Outcome<Vec<DirectoryUsage>> {
         let (mut pages, mut after) = (Vec::new(), 0);
         let mut parts = self.fragments_of(directory).to_vec();

@@ -85,7 +85,7 @@ enum CommandAdmission<'a> {
     Answered(Outcome<Answer>),
 }
 
-/// What a read asks for: the rest of the answer is read into it without the partition's lock.
+/// The range of a read: the rest of the answer is read into it without the partition's lock.
 #[derive(Clone, Copy)]
 enum ReadRange {
     /// Bytes of a file from an offset on.

@@ -204,7 +204,7 @@ answer_values! {
         pub deleted: Option<PendingDelete>,
     }
 
-    /// What is in or below a directory.
+    /// Usage of all in or below a directory.
     #[derive(Copy, Eq, Default)]
     pub struct SubtreeUsage {
         /// The files, and all else that is no directory.

@@ -27,7 +27,7 @@ pub struct CommandRow {
     pub kind: &'static str,
     /// The type of the answer.
     pub answer: &'static str,
-    /// What it does.
+    /// Its effect.
     pub doc: &'static str,
 }
 
