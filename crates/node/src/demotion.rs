@@ -8,14 +8,14 @@
 
 use crate::{Node, clock};
 use parking_lot::Mutex;
-use partition::{CommandCaller, Effects, Partition};
+use partition::{CommandCaller, Effects, Entry, Partition};
 use placement::FileId;
 use std::{
     collections::VecDeque,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::Slot;
-use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, RequestId, Session, Times};
+use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Outcome, Times};
 
 /// Extent files that were closed recently.
 #[derive(Debug, Default)]
@@ -117,9 +117,7 @@ impl Node {
 
     /// The attributes of an extent file that is small enough to be demoted.
     fn demotable_attributes(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<Attributes> {
-        let Ok(Answer::Attributes(mut found)) = partition.apply(None, Command::Stat { file }, clock::now()) else {
-            return None;
-        };
+        let Ok(Answer::Attributes(mut found)) = stat(partition, file) else { return None };
         self.fill_from_extent(&mut found, extent).ok()?;
         (found.size <= INLINE_BYTES_MAX.into()).then_some(found)
     }
@@ -132,14 +130,7 @@ impl Node {
         if wanted > 0 && self.engine.reserve(wanted).is_err() {
             return false;
         }
-        let before = partition.bytes();
-        let number = self.demotions.next_number();
-        let request_id = RequestId { session: Session::NONE, number, settled: number };
-        let demoted = partition.apply(Some(request_id), Command::Demote { file, extent, bytes, times }, clock::now());
-        let unneeded = before + wanted - partition.bytes();
-        if unneeded > 0 {
-            self.engine.release(unneeded);
-        }
+        let (demoted, _) = self.apply_own(partition, Command::Demote { file, extent, bytes, times }, wanted);
         if demoted.is_ok() {
             self.invalidate_if_resized(partition, small);
         }
@@ -150,10 +141,20 @@ impl Node {
     /// count differently in an inode. All other attributes stay as kernels may cache them.
     fn invalidate_if_resized(&self, partition: &mut Partition, before: &Attributes) {
         let file = before.file;
-        let now = partition.apply(None, Command::Stat { file }, clock::now());
+        let now = stat(partition, file);
         if !matches!(now, Ok(Answer::Attributes(now)) if now.allocated == before.allocated) {
-            partition.invalidate_attributes(file);
-            self.subscribers.invalidate(CommandCaller::default(), &partition.take_invalidations());
+            self.invalidate_attributes(partition, file);
         }
     }
+
+    /// Invalidates attributes that no request has changed.
+    pub(crate) fn invalidate_attributes(&self, partition: &mut Partition, file: FileId) {
+        if let Some(invalidation) = partition.invalidate_attributes(file) {
+            self.subscribers.invalidate(CommandCaller::default(), &[invalidation]);
+        }
+    }
+}
+
+fn stat(partition: &mut Partition, file: FileId) -> Outcome<Answer> {
+    partition.apply(Entry::command(None, Command::Stat { file }, clock::now())).answer
 }

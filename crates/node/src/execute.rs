@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::MutexGuard;
-use partition::{CommandCaller, Partition};
+use partition::{Applied, CommandCaller, Effects, Entry, EntryBody, Invalidation, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
@@ -110,10 +110,21 @@ struct AppliedCommand<'a> {
     caller: CommandCaller,
     read: Option<ReadRange>,
     op: Option<ExtentOp>,
+    effects: Effects,
+    invalidations: Vec<Invalidation>,
     /// Bytes that were reserved and not used.
     unneeded: u64,
     /// An extent that was given and not used.
     unused: Option<Extent>,
+}
+
+/// The result of a command in a partition.
+struct ServedCommand {
+    answer: Outcome<Answer>,
+    effects: Effects,
+    invalidations: Vec<Invalidation>,
+    /// Bytes that were reserved and not used.
+    unneeded: u64,
 }
 
 impl Node {
@@ -155,6 +166,9 @@ impl Node {
             call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);
             return Ok(CommandAdmission::Answered(self.fill_answer(&partition, answer)));
         }
+        if let Err(refusal) = self.check_not_ended(call) {
+            return Ok(CommandAdmission::Answered(Err(refusal)));
+        }
         if matches!(call.command, Some(Command::OpenName { .. })) {
             call.command =
                 call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
@@ -189,9 +203,10 @@ impl Node {
             None
         };
         let read = ReadRange::of(&command);
-        let (answer, unneeded) = self.apply(&mut partition, caller, call.request_id, command, reserved);
+        let served = self.serve(&mut partition, caller, call.request_id, command, reserved);
+        let ServedCommand { answer, effects, invalidations, unneeded } = served;
         let unused = extent.filter(|extent| !uses_extent(&answer, *extent));
-        (answer, AppliedCommand { partition, caller, read, op, unneeded, unused })
+        (answer, AppliedCommand { partition, caller, read, op, effects, invalidations, unneeded, unused })
     }
 
     /// Runs what a command leaves to the node: its part on extents, invalidations, files to remove.
@@ -203,8 +218,7 @@ impl Node {
         call: &mut CommandCall,
         pin: &mut Option<ExtentPin<&'a ExtentSlots>>,
     ) -> Result<Outcome<Answer>, EngineFull> {
-        let AppliedCommand { mut partition, caller, read, op, unneeded, unused } = applied;
-        let effects = partition.take_effects();
+        let AppliedCommand { mut partition, caller, read, op, effects, invalidations, unneeded, unused } = applied;
         let answer = self.finish_extent_op(&mut partition, call, op, answer);
         let answer = match read {
             Some(ReadRange::Object(offset)) => {
@@ -222,16 +236,14 @@ impl Node {
             }
             _ => None,
         };
-        let acks = self.subscribers.invalidate(caller, &partition.take_invalidations());
+        let acks = self.subscribers.invalidate(caller, &invalidations);
         drop(partition);
         // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
         // and another subscriber's ack may need those pages.
         let waits = if matches!(read, Some(ReadRange::File(..))) { read_acks } else { acks };
         call.ack_wait = waits.filter(|_| !call.skip_ack);
         self.return_unused(unneeded, unused);
-        if let Some(effects) = effects {
-            self.run_effects(effects);
-        }
+        self.run_effects(effects);
         answer
     }
 
@@ -276,23 +288,60 @@ impl Node {
         }
     }
 
-    /// Applies a command; returns the answer and the unused part of the reservation.
-    pub(crate) fn apply(
+    /// Has the partition execute a command, for which `reserved` bytes of space are reserved.
+    fn serve(
         &self,
         partition: &mut Partition,
         caller: CommandCaller,
         request_id: Option<RequestId>,
         command: Command,
-        wanted: u64,
-    ) -> (Outcome<Answer>, u64) {
-        let (bytes, files) = (partition.bytes(), partition.files());
-        let answer = partition.apply_for(caller, request_id, command, clock::now());
-        let delta = partition.files().wrapping_sub(files);
-        if delta != 0 {
-            self.files.fetch_add(delta, Relaxed);
+        reserved: u64,
+    ) -> ServedCommand {
+        let now = clock::now();
+        let logged = self.settings().entry_log.as_ref().map(|log| (log, EntryBody::Command(command.clone())));
+        let (applied, invalidations) = partition.serve(caller, request_id, command, now);
+        let Applied { answer, effects, delta, unlinked, is_durable } = applied;
+        if let Some((log, body)) = logged.filter(|_| is_durable) {
+            log.append(partition, Entry { request_id, body, now, unlinked });
         }
-        let unneeded = (bytes + wanted).checked_sub(partition.bytes());
-        (answer, unneeded.expect("a command never adds more than was reserved for it"))
+        if delta.files != 0 {
+            self.files.fetch_add(delta.files.cast_unsigned(), Relaxed);
+        }
+        let unneeded = reserved.checked_add_signed(-delta.bytes);
+        let unneeded = unneeded.expect("a command never adds more than was reserved for it");
+        ServedCommand { answer, effects, invalidations, unneeded }
+    }
+
+    /// Executes a change of the node's own in a partition, for which `reserved` bytes of space are
+    /// reserved. The caller passes the effects to [`Self::run_effects`] without the partition's
+    /// lock.
+    pub(crate) fn apply_own(
+        &self,
+        partition: &mut Partition,
+        command: Command,
+        reserved: u64,
+    ) -> (Outcome<Answer>, Effects) {
+        // Numbered under the lock, so that the numbers come in order.
+        let number = self.demotions.next_number();
+        let request_id = RequestId { session: Session::NONE, number, settled: number };
+        let caller = CommandCaller::default();
+        let ServedCommand { answer, effects, invalidations, unneeded } =
+            self.serve(partition, caller, Some(request_id), command, reserved);
+        self.subscribers.invalidate(caller, &invalidations);
+        self.return_unused(unneeded, None);
+        (answer, effects)
+    }
+
+    /// Replaces the cached reply to a change, for work that this node does once.
+    pub(crate) fn record_reply(&self, partition: &mut Partition, request_id: RequestId, answer: Outcome<Answer>) {
+        if !self.session_index.has_ended(request_id.session) {
+            let entry = Entry::reply(request_id, answer, clock::now());
+            let logged = self.settings().entry_log.as_ref().map(|log| (log, entry.clone()));
+            partition.apply(entry);
+            if let Some((log, entry)) = logged {
+                log.append(partition, entry);
+            }
+        }
     }
 
     /// Reads the bytes of a bound file or an extent file into the answer that names it.

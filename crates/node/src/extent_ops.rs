@@ -174,7 +174,7 @@ impl Node {
         match done {
             Ok(Some(answer)) => {
                 if let Some(request_id) = request_id {
-                    partition.cache_reply(request_id, Ok(answer.clone()));
+                    self.record_reply(partition, request_id, Ok(answer.clone()));
                 }
                 Ok(Some(Ok(answer)))
             }
@@ -326,7 +326,7 @@ impl Node {
                 let answer = Answer::ExtentWritten(ExtentWrite { offset, length });
                 let mut held = partition.lock();
                 self.session_index.note(request_id.session, call.partition);
-                held.cache_reply(request_id, Ok(answer.clone()));
+                self.record_reply(&mut held, request_id, Ok(answer.clone()));
                 Ok(Ok(answer))
             }
             Err(error) => refusal_from(error, Object::File(call.file)).map(Err),

@@ -58,6 +58,7 @@
 mod backing;
 mod clock;
 mod demotion;
+mod entry_log;
 mod execute;
 mod extent_ops;
 mod extents;
@@ -81,6 +82,7 @@ mod thinning;
 mod timer;
 
 pub use backing::{BackingFd, BackingLease};
+pub use entry_log::EntryLog;
 pub use node::{Node, StopHook, embedded};
 pub use reply_future::ReplyFuture;
 pub use settings::NodeSettings;

@@ -119,7 +119,7 @@ impl Node {
         let hook = space.clone();
         engine.on_freed(Arc::new(move || hook.notify_freed()));
         let session_index = SessionIndex::new(map.partitions());
-        let partitions = LocalPartitions::new(id, &map, &settings, session_index.ended_sessions());
+        let partitions = LocalPartitions::new(id, &map, &settings);
         let extents = ExtentSlots::new(id, engine.extents());
         let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
         let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
@@ -302,7 +302,7 @@ impl Node {
         match call.command {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
-                self.session_index.ended_sessions().add(session);
+                self.session_index.add_ended(session);
                 self.detach_opens(session, Some(call.partition));
                 self.lock_queue.end_session(session);
                 let reply = self.execute_now(call);
@@ -381,7 +381,7 @@ impl Node {
 
     fn try_mutate_stripe(&self, mutation: &StripeMutation) -> Result<Outcome<Answer>, EngineFull> {
         let StripeMutation { session, key, generation, op } = mutation;
-        let has_ended = || self.session_index.ended_sessions().has(*session);
+        let has_ended = || self.session_index.has_ended(*session);
         if has_ended() {
             return Ok(Err(Refusal::SessionEnded));
         }

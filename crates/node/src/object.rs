@@ -61,7 +61,7 @@ impl Node {
                 {
                     let mut held = partition.lock();
                     self.session_index.note(request_id.session, id);
-                    held.cache_reply(request_id, answer.clone());
+                    self.record_reply(&mut held, request_id, answer.clone());
                 }
                 ReplyFuture::ready(answer.map_err(Failure::Refused))
             }
@@ -296,15 +296,8 @@ impl Node {
         if stripes.iter().any(|stripe| self.engine.remove(key(stripe)).is_err()) {
             return false;
         }
-        let mut partition = partition.lock();
-        let before = partition.bytes();
-        partition.forget_deleted(*file);
-        let freed = before - partition.bytes();
-        drop(partition);
-        if freed > 0 {
-            self.engine.release(freed);
-        }
-        true
+        let (purged, _) = self.apply_own(&mut partition.lock(), Command::PurgeDone { file: *file }, 0);
+        purged.is_ok()
     }
 }
 

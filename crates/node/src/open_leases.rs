@@ -12,7 +12,6 @@
 
 use crate::Node;
 use parking_lot::Mutex;
-use partition::CommandCaller;
 use placement::{FileId, NodeId, PartitionId};
 use rustix::fs::fstat;
 use std::{
@@ -26,7 +25,7 @@ use std::{
 use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StripeKey};
 use wire::{
     Answer, Command, Extent, LeaseKind, LeaseStatus, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId, Outcome,
-    PendingDelete, RequestId, Session,
+    PendingDelete, Session,
 };
 
 /// Most open leases at one time; as many as the files that a client may have open.
@@ -268,20 +267,9 @@ impl Node {
     fn release_open(&self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
         let Some(held) = self.partitions.get(file.partition()) else { return Err(self.wrong_node(file.partition())) };
         let mut partition = held.lock();
-        // Numbered under the lock, so that the numbers come in order.
-        let number = self.demotions.next_number();
-        let request_id = RequestId { session: Session::NONE, number, settled: number };
-        let command = Command::Release { file, session, to };
-        let (answer, unneeded) = self.apply(&mut partition, CommandCaller::default(), Some(request_id), command, 0);
-        let effects = partition.take_effects();
-        self.subscribers.invalidate(CommandCaller::default(), &partition.take_invalidations());
+        let (answer, effects) = self.apply_own(&mut partition, Command::Release { file, session, to }, 0);
         drop(partition);
-        if unneeded > 0 {
-            self.engine.release(unneeded);
-        }
-        if let Some(effects) = effects {
-            self.run_effects(effects);
-        }
+        self.run_effects(effects);
         answer.map(|mut answer| {
             self.remove_deleted_stripes(&mut answer);
             answer

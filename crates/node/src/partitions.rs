@@ -2,7 +2,7 @@
 
 use crate::{NodeSettings, clock};
 use parking_lot::Mutex;
-use partition::{EndedSessions, Partition};
+use partition::Partition;
 use placement::{FileId, NodeId, PartitionId, PartitionMap};
 
 /// A slot for each partition of the pool; empty where another node holds it.
@@ -14,9 +14,8 @@ pub struct LocalPartitions {
 }
 
 impl LocalPartitions {
-    /// Makes the partitions that the map gives a node, empty except for the root directory. All
-    /// share the list of ended sessions.
-    pub fn new(node: NodeId, map: &PartitionMap, settings: &NodeSettings, ended_sessions: &EndedSessions) -> Self {
+    /// Makes the partitions that the map gives a node, empty except for the root directory.
+    pub fn new(node: NodeId, map: &PartitionMap, settings: &NodeSettings) -> Self {
         let shared = partition::Settings {
             split_entries: settings.split_entries,
             partitions: map.partitions(),
@@ -30,10 +29,11 @@ impl LocalPartitions {
         };
         let last = u16::try_from(map.partitions() - 1).expect("a map has at most 2^16 partitions");
         let ids = (0..=last).map(PartitionId);
-        let held = |id| {
-            (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).with_ended_sessions(ended_sessions.clone())))
-        };
-        let slots: Box<[_]> = ids.map(held).collect();
+        let held = |id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id)));
+        let slots: Box<[Option<Mutex<Partition>>]> = ids.map(held).collect();
+        if let Some(log) = &settings.entry_log {
+            slots.iter().flatten().for_each(|partition| log.begin(&partition.lock()));
+        }
         Self { holds_all: slots.iter().all(Option::is_some), slots }
     }
 

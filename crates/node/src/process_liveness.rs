@@ -3,14 +3,14 @@
 
 use crate::{Node, lock_queue::LockRequest};
 use parking_lot::Mutex;
-use partition::{CommandCaller, Holder};
+use partition::Holder;
 use placement::FileId;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{collections::HashMap, os::fd::OwnedFd};
-use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, RequestId, Session};
+use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, Session};
 
 /// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
@@ -112,21 +112,10 @@ impl Node {
         let Some(held) = self.partitions.get(file.partition()) else { return };
         let mut partition = held.lock();
         for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-            let number = self.demotions.next_number();
-            let request_id = RequestId { session: Session::NONE, number, settled: number };
             let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
-            let (answer, unneeded) = self.apply(
-                &mut partition,
-                CommandCaller::default(),
-                Some(request_id),
-                Command::Lock { file, lock, wait: false },
-                0,
-            );
+            let (answer, _) = self.apply_own(&mut partition, Command::Lock { file, lock, wait: false }, 0);
             if let Err(refusal) = answer {
                 tracing::debug!(%refusal, "the file of a lock whose owner has ended is gone");
-            }
-            if unneeded > 0 {
-                self.engine.release(unneeded);
             }
         }
         drop(partition);

@@ -3,7 +3,7 @@
 
 use crate::{Node, ReplyFuture, execute::CommandCall};
 use parking_lot::RwLock;
-use partition::{CommandCaller, EndedSessions};
+use partition::{CommandCaller, SessionRanges};
 use placement::PartitionId;
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use std::{
     },
 };
 use tokio::task::yield_now;
-use wire::{Answer, Command, Failure, PENDING_DELETES_MAX, PendingDelete, RequestId, Session};
+use wire::{Answer, Command, Failure, Outcome, PENDING_DELETES_MAX, PendingDelete, Refusal, RequestId, Session};
 
 /// Partitions in which a session is ended before the task yields.
 const PARTITIONS_AT_ONCE: u32 = 64;
@@ -22,8 +22,9 @@ const PARTITIONS_AT_ONCE: u32 = 64;
 /// replies, opens, locks, intents, or cache grants.
 #[derive(Debug)]
 pub struct SessionIndex {
-    /// Ended sessions, shared with the partitions: their late requests are refused everywhere.
-    ended_sessions: EndedSessions,
+    /// Ended sessions: their late requests are refused in all partitions, also where they have left
+    /// nothing.
+    ended: RwLock<SessionRanges>,
     /// A bit for each partition of the pool. At most one entry for each live session.
     sessions: RwLock<HashMap<Session, Box<[AtomicU64]>>>,
     words: usize,
@@ -33,16 +34,22 @@ impl SessionIndex {
     /// An empty index for a pool with this many partitions.
     pub fn new(partitions: u32) -> Self {
         let words = partitions.div_ceil(u64::BITS) as usize;
-        Self { ended_sessions: EndedSessions::default(), sessions: RwLock::default(), words }
+        Self { ended: RwLock::default(), sessions: RwLock::default(), words }
     }
 
-    pub fn ended_sessions(&self) -> &EndedSessions {
-        &self.ended_sessions
+    /// Returns true if the session has ended.
+    pub fn has_ended(&self, session: Session) -> bool {
+        self.ended.read().has(session)
+    }
+
+    /// Records that a session has ended.
+    pub fn add_ended(&self, session: Session) {
+        self.ended.write().add(session);
     }
 
     /// Notes that a session is about to leave state in a partition, whose lock is held. A
     /// concurrent end of the session either sees the note and visits the partition when the lock is
-    /// free, or has ended the session before the partition checks for that.
+    /// free, or has ended the session before the caller checks for that.
     pub fn note(&self, session: Session, partition: PartitionId) {
         if session == Session::NONE {
             return;
@@ -55,7 +62,7 @@ impl SessionIndex {
             return;
         }
         let mut sessions = self.sessions.write();
-        if !self.ended_sessions.has(session) {
+        if !self.has_ended(session) {
             let none = || (0..self.words).map(|_| AtomicU64::new(0)).collect();
             sessions.entry(session).or_insert_with(none)[word].fetch_or(bit, Relaxed);
         }
@@ -63,7 +70,7 @@ impl SessionIndex {
 
     /// Ends a session; returns the partitions in which it may have left state.
     pub fn end(&self, session: Session) -> Vec<PartitionId> {
-        self.ended_sessions.add(session);
+        self.add_ended(session);
         let words = self.sessions.write().remove(&session).unwrap_or_default();
         let bits = words.iter().zip(0..).flat_map(|(word, at)| {
             let word = word.load(Relaxed);
@@ -131,5 +138,16 @@ impl Node {
         if let Some(Command::Decide { intent }) = &call.command {
             self.session_index.note(intent.session, call.partition);
         }
+    }
+
+    /// Refuses a late change of a session that has ended at this node. It may have left nothing in
+    /// the partition, which then does not know that.
+    pub(crate) fn check_not_ended(&self, call: &CommandCall) -> Outcome<()> {
+        let Some(request_id) = call.request_id else { return Ok(()) };
+        let is_allowed = matches!(call.command, Some(Command::CloseSession { .. } | Command::PurgeDone { .. }));
+        if !is_allowed && self.session_index.has_ended(request_id.session) {
+            return Err(Refusal::SessionEnded);
+        }
+        Ok(())
     }
 }

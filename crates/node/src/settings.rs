@@ -1,7 +1,8 @@
 //! Settings of a node.
 
+use crate::EntryLog;
 use base::ByteSize;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use wire::Owner;
 
 /// Settings that a node is started with.
@@ -28,6 +29,8 @@ pub struct NodeSettings {
     /// Number of small extent files that keep their extents after they were closed; beyond it the
     /// one closed first is demoted.
     pub closed_extents_max: usize,
+    /// Gets the entries that change partitions, if anything follows them.
+    pub entry_log: Option<Arc<dyn EntryLog>>,
 }
 
 impl NodeSettings {
@@ -51,6 +54,7 @@ impl Default for NodeSettings {
             split_entries: partition::SPLIT_ENTRIES,
             // Enough for the files that a few programs are busy with: 1 MiB at most in all.
             closed_extents_max: 256,
+            entry_log: None,
         }
     }
 }

@@ -192,7 +192,7 @@ impl Node {
         let state = self.stray_stripes.0.lock();
         let is_crowded = |(session, files): &(&Session, &HashMap<FileId, StripeRuns>)| {
             files.values().map(StripeRuns::runs).sum::<usize>() > RECORDED_RUNS_MAX
-                || self.session_index.ended_sessions().has(**session)
+                || self.session_index.has_ended(**session)
         };
         state.by_session.iter().filter(is_crowded).map(|(session, _)| *session).collect()
     }

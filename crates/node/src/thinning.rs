@@ -7,7 +7,6 @@
 
 use crate::{Node, extents::ExtentSlots};
 use parking_lot::Mutex;
-use partition::CommandCaller;
 use placement::FileId;
 use std::collections::VecDeque;
 use store::Slot;
@@ -63,8 +62,7 @@ impl Node {
         let next = if idle { self.extents.engine().thin(Slot(extent.slot), *done) } else { Some(*done) };
         self.extents.revive(*extent);
         if idle {
-            partition.invalidate_attributes(*file);
-            self.subscribers.invalidate(CommandCaller::default(), &partition.take_invalidations());
+            self.invalidate_attributes(&mut partition, *file);
         }
         next
     }

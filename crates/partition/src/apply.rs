@@ -1,6 +1,6 @@
-//! Dispatch of commands: the only entry point of a partition.
+//! Execution of entries: the only way to change the durable state of a partition.
 
-use crate::{Partition, intents::LockTarget, partition::split};
+use crate::{Applied, Entry, EntryBody, Partition, PartitionDelta, intents::LockTarget, partition::split};
 use placement::FileId;
 use wire::{Answer, Command, ExtentRequest, Name, Object, OpenFlags, Outcome, Refusal, RequestId, Session, Timestamp};
 
@@ -23,10 +23,33 @@ macro_rules! execute {
 }
 
 impl Partition {
-    /// Executes the command, or returns the cached reply if it was executed before.
-    ///
-    /// `now` is the wall clock. A change needs a request id and is refused without one.
-    pub fn apply(&mut self, request_id: Option<RequestId>, command: Command, now: Timestamp) -> Outcome<Answer> {
+    /// Executes an entry. A command that was executed before is not executed again, and gets the
+    /// cached reply. A change needs a request id and is refused without one.
+    pub fn apply(&mut self, entry: Entry) -> Applied {
+        let Entry { request_id, body, now, unlinked } = entry;
+        let (bytes, files) = (self.bytes, self.files());
+        self.step.unlinked = unlinked;
+        let answer = match body {
+            EntryBody::Command(command) => self.answer(request_id, command, now),
+            EntryBody::Reply(answer) => self.replace_reply(request_id, answer),
+        };
+        let step = std::mem::take(&mut self.step);
+        let delta = PartitionDelta {
+            bytes: self.bytes.wrapping_sub(bytes).cast_signed(),
+            files: self.files().wrapping_sub(files).cast_signed(),
+        };
+        Applied { answer, effects: step.effects, delta, unlinked: step.unlinked, is_durable: step.is_durable }
+    }
+
+    fn replace_reply(&mut self, request_id: Option<RequestId>, answer: Outcome<Answer>) -> Outcome<Answer> {
+        if let Some(request_id) = request_id.filter(|request_id| !self.replies.has_ended(request_id.session)) {
+            self.step.is_durable = true;
+            self.replies.replace(request_id, answer.clone());
+        }
+        answer
+    }
+
+    fn answer(&mut self, request_id: Option<RequestId>, command: Command, now: Timestamp) -> Outcome<Answer> {
         let Some(request_id) = request_id else {
             if command.is_mutation() {
                 return Err(Refusal::invalid(Object::Pool, "a change came without session and number"));
@@ -36,6 +59,7 @@ impl Partition {
         if let Some(answer) = self.replies.get(request_id) {
             return answer;
         }
+        self.step.is_durable = command.is_mutation();
         if self.replies.has_ended(request_id.session) {
             return self.perform_late(request_id, command, now);
         }

@@ -2,9 +2,11 @@
 //!
 //! A *subscriber* is a session with a kernel that caches answers. A **grant** lets it cache a part
 //! of an answer; it is one bit with the inode. A change by another session clears the bits of all
-//! others and queues invalidations. The node, which holds the partition's lock, collects these
-//! ([`Partition::take_invalidations`]), sends them to the subscribers, and answers the change after
-//! that.
+//! others and makes invalidations. The node, which holds the partition's lock, sends these to the
+//! subscribers ([`Partition::serve`]), and answers the change after that.
+//!
+//! All of this is soft state: no snapshot has it, and no entry depends on it, but for what
+//! `unlinked` decides.
 //!
 //! ```text
 //!   answer                           grants the caller         invalidated by others'
@@ -38,12 +40,11 @@
 //!
 //! This module sends no notices, never waits, and knows no kernels.
 
-use crate::{Partition, inode::Inode, unlinked::UnlinkedInodes};
+use crate::{Applied, Entry, EntryBody, Partition, UnlinkedDecisions, inode::Inode, unlinked::UnlinkedInodes};
 use placement::FileId;
-use serde::{Deserialize, Serialize};
 use wire::{
     Answer, Attributes, Command, DirectoryFragments, FoundEntry, FoundObject, OpenedFile, Outcome, Owner, Recall,
-    Refusal, Session, StripedWrite, UnsettledAnswer,
+    Refusal, RequestId, Session, StripedWrite, Timestamp, UnsettledAnswer,
 };
 
 /// A subscribed session, as a small number: below [`SubscriberId::MAX`].
@@ -67,7 +68,7 @@ impl SubscriberId {
 }
 
 /// A set of subscribers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscriberIds(u16);
 
 const _: () = assert!(SubscriberId::MAX <= u16::BITS as usize);
@@ -184,7 +185,7 @@ impl Invalidation {
 }
 
 /// Grants of one inode: the subscribers that may cache parts of it, or know it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeGrants {
     attributes: SubscriberIds,
     /// May cache bytes of a file, or names of a directory.
@@ -220,18 +221,15 @@ impl InodeGrants {
     }
 }
 
-/// State of cache grants in a partition.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// State of cache grants in a partition: soft, of the node that serves.
+#[derive(Debug, Default)]
 pub struct Grants {
     pub(crate) unlinked: UnlinkedInodes,
     /// Caller of the current command.
-    #[serde(skip)]
     pub(crate) caller: CommandCaller,
     /// True if the current command asks to change mode or owner, so that the caller's kernel knows
     /// of the change.
-    #[serde(skip)]
     changes_access: bool,
-    #[serde(skip)]
     pub(crate) invalidations: Vec<Invalidation>,
 }
 
@@ -338,15 +336,15 @@ fn is_about_objects(command: &Command) -> bool {
 }
 
 impl Partition {
-    /// Executes a command, grants cached state to its caller, and queues invalidations for others.
-    /// Call [`Self::take_invalidations`] afterwards.
-    pub fn apply_for(
+    /// Executes a command as the node that serves: grants cached state to its caller, and returns
+    /// the invalidations for others. Soft state decides what the entry leaves to it.
+    pub fn serve(
         &mut self,
         caller: CommandCaller,
-        request_id: Option<wire::RequestId>,
+        request_id: Option<RequestId>,
         command: Command,
-        now: wire::Timestamp,
-    ) -> Outcome<Answer> {
+        now: Timestamp,
+    ) -> (Applied, Vec<Invalidation>) {
         let scope = if caller.subscriber.is_none() && caller.others.is_empty() {
             GrantScope::Nothing
         } else {
@@ -356,15 +354,17 @@ impl Partition {
         let caller = if is_about_objects(&command) { caller.bypassing_kernel() } else { caller };
         self.grants.caller = caller;
         self.grants.changes_access = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
-        let mut outcome = self.apply(request_id, command, now);
-        self.grant(scope, &mut outcome);
+        let mut applied = match self.check_not_hidden(&command) {
+            Ok(()) => {
+                let unlinked = UnlinkedDecisions { kept: Vec::new(), released: self.released_by(&command) };
+                self.step.is_serving = true;
+                self.apply(Entry { request_id, body: EntryBody::Command(command), now, unlinked })
+            }
+            Err(refusal) => Applied::refused(refusal),
+        };
+        self.grant(scope, &mut applied.answer);
         self.grants.caller = CommandCaller::default();
-        outcome
-    }
-
-    /// Takes the queued notes of changed or queried state.
-    pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
-        std::mem::take(&mut self.grants.invalidations)
+        (applied, std::mem::take(&mut self.grants.invalidations))
     }
 
     /// Removes a subscriber: its number may be reused.
@@ -424,12 +424,6 @@ impl Partition {
         }
     }
 
-    /// Returns true if another session than the caller's has it open.
-    pub(crate) fn is_held_by_another(&self, file: FileId) -> bool {
-        let caller = self.grants.caller.session;
-        self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder != caller))
-    }
-
     /// Invalidates the caches of others for an inode or entry that an intent locks, before the
     /// intent is decided.
     pub(crate) fn invalidate_locked(&mut self, file: FileId, entry: bool) {
@@ -444,12 +438,11 @@ impl Partition {
         }
     }
 
-    /// Invalidates the attributes in all caches, after a change that no request has made. Nothing
-    /// waits for the acks.
-    pub fn invalidate_attributes(&mut self, file: FileId) {
-        let Some(inode) = self.inodes.get_mut(&file) else { return };
-        let notify = inode.grants.attributes.take(SubscriberIds::ALL);
-        self.grants.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
+    /// Returns the invalidation of the attributes in all caches, after a change that no request has
+    /// made. Nothing waits for the acks.
+    pub fn invalidate_attributes(&mut self, file: FileId) -> Option<Invalidation> {
+        let notify = self.inodes.get_mut(&file)?.grants.attributes.take(SubscriberIds::ALL);
+        Some(Invalidation::changed(Recall::Attributes(file), notify))
     }
 
     /// Attributes the next changes to this session. If the caller is another session, its own

@@ -1,6 +1,6 @@
 //! Tests of cache grants, command by command.
 
-use crate::{CommandCaller, Partition, Settings, SubscriberId, SubscriberIds};
+use crate::{CommandCaller, Entry, EntryBody, Partition, Settings, SubscriberId, SubscriberIds, UnlinkedDecisions};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId};
 use wire::{
@@ -49,8 +49,9 @@ impl Bench {
         *number += 1;
         let request_id = RequestId { session: Session(session), number: *number, settled: *number };
         let request_id = command.is_mutation().then_some(request_id);
-        let answer = self.partition.apply_for(caller, request_id, command, Timestamp { secs: 9, nanos: 0 });
-        let invalidations = self.partition.take_invalidations();
+        let now = Timestamp { secs: 9, nanos: 0 };
+        let (applied, invalidations) = self.partition.serve(caller, request_id, command, now);
+        let answer = applied.answer;
         let by_session = |invalidation: &crate::Invalidation| {
             let recall = invalidation.recall;
             invalidation
@@ -233,19 +234,21 @@ fn a_resent_creation_grants_nothing_that_was_recalled_since() {
 }
 
 #[test]
-fn grants_and_what_is_kept_live_on_in_a_snapshot() {
+fn a_snapshot_has_the_inodes_that_are_kept_for_kernels_and_no_grants() {
     let mut bench = Bench::new(2);
     let (file, kept) = (bench.create(2, "f").file, bench.create(1, "kept").file);
     bench.stat(1, file);
     bench.invalidated_by(1, Command::Unlink { parent: ROOT, name: name("kept") });
-    let snapshot = serde_json::to_string(&bench.partition).unwrap();
-    bench.partition = serde_json::from_str(&snapshot).unwrap();
-    assert_eq!(bench.invalidated_by(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
-    assert_eq!(bench.stat(1, kept).links, 0);
-    assert!(bench.apply(2, Command::Stat { file: kept }).0.is_err(), "not for others");
     let files = bench.partition.files();
-    bench.invalidated_by(0, Command::CloseSession { session: Session(1) });
-    assert_eq!(bench.partition.files(), files - 1, "it went with its session");
+    bench.partition = Partition::restore(&bench.partition.snapshot()).unwrap();
+    assert_eq!(bench.invalidated_by(2, mode(file, 0o600)), []);
+    assert_eq!(bench.partition.files(), files);
+    assert!(bench.apply(1, Command::Stat { file: kept }).0.is_err(), "no kernel is known to know it");
+    let command = EntryBody::Command(Command::ForgetInode { file: kept });
+    let unlinked = UnlinkedDecisions { released: vec![kept], ..UnlinkedDecisions::default() };
+    let entry = Entry { request_id: None, body: command, now: Timestamp::default(), unlinked };
+    assert!(bench.partition.apply(entry).is_durable);
+    assert_eq!(bench.partition.files(), files - 1, "it went with the last kernel that knew it");
 }
 
 #[test]

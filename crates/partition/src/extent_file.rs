@@ -21,7 +21,6 @@ use crate::{
 };
 use bytes::Bytes;
 use placement::FileId;
-use serde::{Deserialize, Serialize};
 use wire::{
     Answer, Changes, Command, Extent, ExtentRequest, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Session,
     Times, Timestamp,
@@ -31,12 +30,19 @@ use wire::{
 const TIME_UNSET: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
 
 /// Effects of commands for the node, besides the answer.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Extents that belong to no file any more.
     pub freed: Vec<Extent>,
     /// Extent files that no session has open any more.
     pub closed: Vec<(FileId, Extent)>,
+}
+
+impl Effects {
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.freed.is_empty() && self.closed.is_empty()
+    }
 }
 
 /// Contents that an extent must have before a file moves to it.
@@ -78,12 +84,6 @@ impl Partition {
         }
     }
 
-    /// Takes the effects since the last call; `None` if there are none.
-    pub fn take_effects(&mut self) -> Option<Effects> {
-        let any = !self.effects.freed.is_empty() || !self.effects.closed.is_empty();
-        any.then(|| std::mem::take(&mut self.effects))
-    }
-
     /// Returns true if a session has the file open.
     pub fn is_open_by(&self, session: Session, file: FileId) -> bool {
         self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder == session))
@@ -121,7 +121,7 @@ impl Partition {
     /// Records that no session has this file open any more.
     pub(crate) fn note_closed(&mut self, file: FileId) {
         if let Some(extent) = self.extent(file) {
-            self.effects.closed.push((file, extent));
+            self.step.effects.closed.push((file, extent));
         }
     }
 

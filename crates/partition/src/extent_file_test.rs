@@ -1,6 +1,6 @@
 //! Tests of extent files, command by command.
 
-use crate::{ExtentHead, Partition, partition_test::*};
+use crate::{Entry, ExtentHead, Partition, partition_test::*};
 use bytes::Bytes;
 use placement::{FileId, NodeId};
 use test_support::Random;
@@ -84,13 +84,13 @@ fn an_extent_is_requested_for_a_new_file_or_for_a_small_one_that_nobody_else_has
 fn an_extent_is_free_when_its_file_has_neither_name_nor_opener() {
     let mut bench = Bench::new();
     let file = created(&mut bench, "f", 1);
-    assert!(bench.partition.take_effects().is_none());
+    assert!(bench.effects.is_empty());
     bench.apply(Command::Unlink { parent: FileId::ROOT, name: name("f") });
-    assert!(bench.partition.take_effects().is_none(), "it is open");
+    assert!(bench.effects.is_empty(), "it is open");
     bench.apply(Command::Close { file });
-    let effects = bench.partition.take_effects().unwrap();
+    let effects = std::mem::take(&mut bench.effects);
     assert_eq!((effects.freed, effects.closed), (vec![extent(1)], vec![]));
-    assert!(bench.partition.take_effects().is_none(), "it is reported once");
+    assert!(bench.effects.is_empty(), "it is reported once");
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn the_last_close_is_reported_whoever_closes() {
     let file = created(&mut bench, "f", 1);
     bench.apply(open(file, ExtentRequest::None));
     bench.apply(Command::Close { file });
-    assert!(bench.partition.take_effects().is_none());
+    assert!(bench.effects.is_empty());
     bench.apply(Command::CloseSession { session: Session(1) });
-    assert_eq!(bench.partition.take_effects().unwrap().closed, vec![(file, extent(1))]);
+    assert_eq!(std::mem::take(&mut bench.effects).closed, vec![(file, extent(1))]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn times_that_were_set_are_left_to_the_extent() {
 
 /// Draws a random command of any kind; some creates and opens bring an extent, and some commands
 /// demote a file.
-fn random_extent_command(random: &mut Random) -> Command {
+pub fn random_extent_command(random: &mut Random) -> Command {
     let slot = random.below(6);
     match (random_command(random), random.below(3)) {
         (Command::Create { parent, name, inode, open, .. }, 0 | 1) => {
@@ -154,19 +154,16 @@ fn a_snapshot_with_extent_files_goes_on_as_its_original_does_and_counts_what_is_
         for _ in 0..400 {
             let _ = bench.try_to(random_extent_command(&mut random));
         }
-        let snapshot = serde_json::to_string(&bench.partition).unwrap();
-        let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
+        let mut copy = Partition::restore(&bench.partition.snapshot()).unwrap();
         let mut folded = 0;
         for _ in 0..400 {
             let (command, request_id) = (random_extent_command(&mut random), bench.request_id());
             folded += u32::from(matches!(command, Command::Demote { .. }));
-            let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
-            assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
+            let entry = Entry::command(Some(request_id), command, at(1000));
+            let (ours, copies) = (bench.partition.apply(entry.clone()), copy.apply(entry));
+            assert_eq!((copies.answer, copies.effects), (ours.answer, ours.effects), "seed {seed}");
         }
         assert!(folded > 0, "seed {seed}");
-        let effects =
-            |partition: &mut Partition| partition.take_effects().map(|effects| (effects.freed, effects.closed));
-        assert_eq!(effects(&mut copy), effects(&mut bench.partition));
         assert_eq!(copy.bytes(), bench.partition.bytes());
     }
 }

@@ -10,7 +10,8 @@ use placement::{FileId, StripeNo};
 use std::ops::Range;
 use wire::{
     Answer, ChangedFile, Changes, Content, ExtentRequest, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags,
-    OpenedFile, Outcome, PendingTruncate, RangeContent, Refusal, StripedWrite, TimeChange, Timestamp, WritePlace,
+    OpenedFile, Outcome, PendingTruncate, RangeContent, Refusal, Session, StripedWrite, TimeChange, Timestamp,
+    WritePlace,
 };
 
 /// Result of a truncation.
@@ -48,15 +49,21 @@ impl Partition {
             }
             Ok(truncation)
         })?;
-        self.opened_answer(file, truncation)
+        self.opened_answer(context.session, file, truncation)
     }
 
-    pub(crate) fn opened_answer(&self, file: FileId, truncation: Option<PendingTruncate>) -> Outcome<Answer> {
+    /// Returns the answer to a session that has opened the file.
+    pub(crate) fn opened_answer(
+        &self,
+        session: Session,
+        file: FileId,
+        truncation: Option<PendingTruncate>,
+    ) -> Outcome<Answer> {
         let host = match &self.inode(file)?.body {
             InodeBody::Bound(host) => Some(host.clone()),
             _ => None,
         };
-        let shared = self.is_held_by_another(file);
+        let shared = self.inode(file)?.opens.iter().any(|(holder, _)| *holder != session);
         Ok(Answer::Opened(OpenedFile { attributes: self.attributes(file)?, host, truncation, shared }))
     }
 
@@ -117,8 +124,7 @@ impl Partition {
     }
 
     pub(crate) fn read(&mut self, context: CommandContext, file: FileId, offset: u64, length: u32) -> Outcome<Answer> {
-        let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
-        let inode = inode.ok_or(Refusal::NotFound(Object::File(file)))?;
+        let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
         let (size, content) = match &inode.body {
             InodeBody::File(body) => (body.size, body.content(offset, length)),
             InodeBody::Bound(host) => (host.size, Content::Bound(host.clone())),
@@ -128,6 +134,7 @@ impl Partition {
             }
         };
         if inode.extent().is_none() && inode.read_at(context.now) {
+            self.step.is_durable = true;
             self.grants.record_read(file, inode);
         }
         let length = match content {

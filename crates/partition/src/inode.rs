@@ -45,7 +45,8 @@ pub struct Inode {
     pub rare: Option<Box<RareAttributes>>,
     /// Requested placement of its bytes, or of the bytes of files that are created in it.
     pub placement_request: PlacementRequest,
-    /// Cache grants: the subscribers that may cache parts of it.
+    /// Cache grants: the subscribers that may cache parts of it. Soft state.
+    #[serde(skip)]
     pub grants: InodeGrants,
     pub body: InodeBody,
 }

@@ -2,7 +2,7 @@
 //! of ranges.
 
 use crate::{
-    Partition,
+    Entry, Partition,
     partition_test::{Bench, at, name, random_command},
 };
 use bytes::Bytes;
@@ -274,15 +274,18 @@ fn a_lock_that_is_waited_for_is_tried_anew_under_its_number() {
     };
     bench.apply(lock(1, LockKind::Write, false));
     let request_id = bench.request_id();
-    let refused = bench.partition.apply(Some(request_id), lock(2, LockKind::Write, true), at(9));
+    let refused = bench.partition.apply(Entry::command(Some(request_id), lock(2, LockKind::Write, true), at(9))).answer;
     assert!(matches!(refused, Err(Refusal::Locked(_))));
     let later = RequestId { settled: request_id.number, ..bench.request_id() };
-    bench.partition.apply(Some(later), lock(1, LockKind::Unlock, false), at(9)).unwrap();
-    assert_eq!(bench.partition.apply(Some(request_id), lock(2, LockKind::Write, true), at(9)), Ok(Answer::Done));
+    bench.partition.apply(Entry::command(Some(later), lock(1, LockKind::Unlock, false), at(9))).answer.unwrap();
+    assert_eq!(
+        bench.partition.apply(Entry::command(Some(request_id), lock(2, LockKind::Write, true), at(9))).answer,
+        Ok(Answer::Done)
+    );
 }
 
 /// Draws a random command about one inode.
-fn random_about_inode(random: &mut Random) -> Command {
+pub fn random_about_inode(random: &mut Random) -> Command {
     let file = FileId::new(PartitionId(0), 1 + random.below(8));
     let name: &'static [u8] = random.pick(&[&b"user.a"[..], b"user.b", b"trusted.c", ACL_ACCESS, ACL_DEFAULT]);
     let value = if name.starts_with(b"system") { acl([7, 6, 5, 4, random.below(8)]) } else { vec![1; 50].into() };
@@ -319,16 +322,14 @@ fn a_snapshot_with_all_that_an_inode_can_have_goes_on_as_its_original_does() {
         for _ in 0..600 {
             let _ = bench.try_to(draw(&mut random));
         }
-        let snapshot = serde_json::to_string(&bench.partition).unwrap();
-        let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
+        let mut copy = Partition::restore(&bench.partition.snapshot()).unwrap();
         for _ in 0..400 {
             let (command, request_id) = (draw(&mut random), bench.request_id());
-            let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
-            assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
+            let answer = bench.partition.apply(Entry::command(Some(request_id), command.clone(), at(1000))).answer;
+            assert_eq!(copy.apply(Entry::command(Some(request_id), command, at(1000))).answer, answer, "seed {seed}");
         }
         assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
-        let state = |partition| serde_json::to_value(partition).unwrap();
-        assert!(state(&copy) == state(&bench.partition), "seed {seed}");
+        assert!(copy.snapshot() == bench.partition.snapshot(), "seed {seed}");
     }
 }
 

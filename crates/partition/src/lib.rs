@@ -1,15 +1,17 @@
-//! Layer 4: one partition's metadata as a pure state machine: command in, answer out.
+//! Layer 4: one partition's metadata as a pure state machine: entry in, answer and effects out.
 //!
 //! A [`Partition`] holds inodes, and the entries of its directories. It has no clock, no lock and
-//! no I/O. The same commands at the same times give the same answers and the same state, so a
-//! partition can be snapshotted, replayed, and one day replicated. The bytes of striped files are
-//! in an engine that the partition never calls; it only says where they go.
+//! no I/O. The same entries give the same answers and the same state, so a partition can be saved,
+//! replayed and replicated. The bytes of striped files are in an engine that the partition never
+//! calls; it only says where they go.
 //!
 //! Modules for commands:
 //! - `partition`: the state of one partition, and access to its inodes
-//! - `apply`: dispatch of commands, the only entry point
+//! - `entry`: entries, which change a partition, and what they do
+//! - `apply`: execution of entries, and dispatch of commands
+//! - `snapshot`: the durable state as bytes
 //! - `reply_cache`: reply cache for changes that may be resent
-//! - `ended_sessions`: set of ended sessions
+//! - `session_ranges`: set of sessions
 //! - `memory_cost`: memory cost of metadata, and how much a command may add
 //!
 //! Modules for names:
@@ -73,7 +75,7 @@ mod allocate;
 mod apply;
 mod cache_grants;
 mod directory;
-mod ended_sessions;
+mod entry;
 mod extent_file;
 mod files;
 mod inode;
@@ -88,6 +90,8 @@ mod placement_request;
 mod rare_attributes;
 mod rename;
 mod reply_cache;
+mod session_ranges;
+mod snapshot;
 mod transaction_parts;
 mod traverse;
 mod unlink;
@@ -95,11 +99,13 @@ mod unlinked;
 mod xattr;
 
 pub use cache_grants::{CommandCaller, Invalidation, SubscriberId, SubscriberIds};
-pub use ended_sessions::{EndedSessions, SessionRanges};
+pub use entry::{Applied, Entry, EntryBody, PartitionDelta, UnlinkedDecisions};
 pub use extent_file::{Effects, ExtentHead};
 pub use locks::{Holder, LOCKS_MAX};
 pub use memory_cost::{ENTRY_BYTES, INODE_BYTES};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};
+pub use session_ranges::SessionRanges;
+pub use snapshot::{SnapshotError, SnapshotVersion};
 
 #[cfg(test)]
 mod acl_test;
@@ -117,6 +123,8 @@ mod object_test;
 mod partition_test;
 #[cfg(test)]
 mod placement_request_test;
+#[cfg(test)]
+mod snapshot_test;
 #[cfg(test)]
 mod traverse_test;
 #[cfg(test)]

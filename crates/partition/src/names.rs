@@ -131,7 +131,7 @@ impl Partition {
             self.remove_inode(file);
             return Err(refusal);
         }
-        self.opened_answer(file, None)
+        self.opened_answer(context.session, file, None)
     }
 
     /// Creates a file without a name, open for the session.
@@ -154,7 +154,7 @@ impl Partition {
         (inode.names, inode.linkable) = (0, linkable);
         inode.add_open(context.session);
         self.insert_inode(file, inode);
-        self.opened_answer(file, None)
+        self.opened_answer(context.session, file, None)
     }
 
     /// Checks that a directory, split or not, is not removed.

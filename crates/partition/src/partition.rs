@@ -1,10 +1,9 @@
 //! State of one partition, and access to its inodes.
 
 use crate::{
-    EndedSessions,
     cache_grants::Grants,
     directory::{Directory, HASH_BITS, NameHash},
-    extent_file::Effects,
+    entry::EntryState,
     inode::Inode,
     intents::{Intents, LockTarget},
     object::Reserved,
@@ -12,7 +11,7 @@ use crate::{
 };
 use placement::{BuildNumberHasher, FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wire::{
     Answer, Attributes, NewInode, NewKind, Object, Outcome, Owner, PendingDelete, Refusal, RequestId, Timestamp,
 };
@@ -54,27 +53,43 @@ pub struct Partition {
     made: u64,
     /// Boxed: otherwise a table that grows by doubling would reserve space for twice as many
     /// inodes.
+    #[serde(with = "crate::snapshot::inodes")]
     pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildNumberHasher>,
     /// Deleted files whose stripes may still exist.
     pub(crate) deleted: BTreeMap<FileId, PendingDelete>,
     /// Files that have stripes and no inode yet.
     pub(crate) reserved: Reserved,
     pub(crate) replies: ReplyCache,
-    pub(crate) grants: Grants,
     pub(crate) intents: Intents,
+    /// Unlinked files that no session has open and that stay for kernels.
+    pub(crate) kept: BTreeSet<FileId>,
     /// Memory cost of all of this, bytes.
     pub(crate) bytes: u64,
-    /// Effects that the node has not collected yet.
-    pub(crate) effects: Effects,
+    /// State of the entry that is executed.
+    #[serde(skip)]
+    pub(crate) step: EntryState,
+    /// Soft state of the node that serves.
+    #[serde(skip)]
+    pub(crate) grants: Grants,
 }
 
 impl Partition {
     /// Creates an empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
-        let (inodes, deleted, replies) = (HashMap::default(), BTreeMap::new(), ReplyCache::default());
-        let (grants, effects, intents) = (Grants::default(), Effects::default(), Intents::default());
-        let reserved = Reserved::default();
-        Self { id, settings, made: 0, inodes, deleted, reserved, replies, grants, intents, bytes: 0, effects }
+        Self {
+            id,
+            settings,
+            made: 0,
+            inodes: HashMap::default(),
+            deleted: BTreeMap::new(),
+            reserved: Reserved::default(),
+            replies: ReplyCache::default(),
+            intents: Intents::default(),
+            kept: BTreeSet::new(),
+            bytes: 0,
+            step: EntryState::default(),
+            grants: Grants::default(),
+        }
     }
 
     /// Creates the first partition of a pool, with the root directory.
@@ -86,11 +101,9 @@ impl Partition {
         first
     }
 
-    /// Makes the partition share its set of ended sessions with the other partitions of the node.
-    #[must_use]
-    pub fn with_ended_sessions(mut self, ended_sessions: EndedSessions) -> Self {
-        self.replies.ended = ended_sessions;
-        self
+    /// Returns its id.
+    pub fn id(&self) -> PartitionId {
+        self.id
     }
 
     /// Returns the memory cost of inodes and entries, bytes.
@@ -109,13 +122,6 @@ impl Partition {
         self.replies.get(request_id)
     }
 
-    /// Replaces the cached reply to this change: for work that the node itself does once.
-    pub fn cache_reply(&mut self, request_id: RequestId, answer: Outcome<Answer>) {
-        if !self.replies.has_ended(request_id.session) {
-            self.replies.replace(request_id, answer);
-        }
-    }
-
     pub(crate) fn names(&self) -> NameHash {
         NameHash { seed: self.settings.seed, bits: self.settings.name_bits }
     }
@@ -130,12 +136,11 @@ impl Partition {
     }
 
     pub(crate) fn inode(&self, file: FileId) -> Outcome<&Inode> {
-        let inode = self.inodes.get(&file).filter(|inode| !self.grants.hides(file, inode));
-        inode.map(Box::as_ref).ok_or_else(|| self.missing(file))
+        self.inodes.get(&file).map(Box::as_ref).ok_or_else(|| self.missing(file))
     }
 
     /// Returns the error for a missing inode: it is deleted, or an unsettled intent will create it.
-    fn missing(&self, file: FileId) -> Refusal {
+    pub(crate) fn missing(&self, file: FileId) -> Refusal {
         match self.intents.holder(file, LockTarget::Inode) {
             Some(intent) => Refusal::LockedByIntent { intent },
             None => Refusal::NotFound(Object::File(file)),
@@ -194,8 +199,7 @@ impl Partition {
     /// Changes an inode, updates the memory cost, and invalidates the changed state in the caches
     /// of other kernels.
     pub(crate) fn edit<R>(&mut self, file: FileId, change: impl FnOnce(&mut Inode) -> Outcome<R>) -> Outcome<R> {
-        let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
-        let Some(inode) = inode else { return Err(self.missing(file)) };
+        let Some(inode) = self.inodes.get_mut(&file) else { return Err(self.missing(file)) };
         let (before, shown) = (inode.memory_cost(), self.grants.visible_state(inode));
         let outcome = change(inode);
         self.bytes = self.bytes + inode.memory_cost() - before;

@@ -1,6 +1,6 @@
 //! Tests of one partition, command by command.
 
-use crate::{Partition, Settings};
+use crate::{Effects, Entry, Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId};
 use test_support::Random;
@@ -18,6 +18,8 @@ const LAYOUT: Layout = Layout::striped(STRIPE);
 pub struct Bench {
     pub partition: Partition,
     pub session: Session,
+    /// Effects of all commands so far.
+    pub effects: Effects,
     number: u64,
     now: i64,
 }
@@ -31,7 +33,7 @@ impl Bench {
     pub fn of(partitions: u32) -> Self {
         let settings = Settings { name_bits: 4, partitions, ..Settings::new(7, STRIPE) };
         let partition = Partition::with_root(settings, Owner::default(), 0o755, at(0));
-        Self { partition, session: Session(1), number: 0, now: 0 }
+        Self { partition, session: Session(1), effects: Effects::default(), number: 0, now: 0 }
     }
 
     pub fn request_id(&mut self) -> RequestId {
@@ -43,9 +45,12 @@ impl Bench {
         self.now += 1;
         let request_id = command.is_mutation().then(|| self.request_id());
         let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
-        let answer = self.partition.apply(request_id, command, at(self.now));
+        let applied = self.partition.apply(Entry::command(request_id, command, at(self.now)));
+        self.effects.freed.extend(applied.effects.freed);
+        self.effects.closed.extend(applied.effects.closed);
         assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
-        answer
+        assert_eq!(before.checked_add_signed(applied.delta.bytes), Some(self.partition.bytes()));
+        applied.answer
     }
 
     pub fn apply(&mut self, command: Command) -> Answer {
@@ -115,18 +120,24 @@ fn a_resent_change_is_answered_and_not_done_again() {
     let data = Bytes::from_static(b"abc");
     let command = Command::Write { file, place: WritePlace::End, length: 3, data, kill_set_id: false };
     let request_id = bench.request_id();
-    let answers: Vec<_> = (0..3).map(|_| bench.partition.apply(Some(request_id), command.clone(), at(9))).collect();
+    let answers: Vec<_> = (0..3)
+        .map(|_| bench.partition.apply(Entry::command(Some(request_id), command.clone(), at(9))).answer)
+        .collect();
     assert_eq!(answers, vec![Ok(Answer::Written(0)); 3]);
     assert_eq!(bench.read(file), "abc");
     let other = RequestId { session: Session(2), ..request_id };
-    assert_eq!(bench.partition.apply(Some(other), command, at(9)), Ok(Answer::Written(3)), "another client");
+    assert_eq!(
+        bench.partition.apply(Entry::command(Some(other), command, at(9))).answer,
+        Ok(Answer::Written(3)),
+        "another client"
+    );
 }
 
 #[test]
 fn a_change_without_session_and_number_is_refused() {
     let mut bench = Bench::new();
     let command = Command::Unlink { parent: ROOT, name: name("f") };
-    assert!(matches!(bench.partition.apply(None, command, at(1)), Err(Refusal::Invalid { .. })));
+    assert!(matches!(bench.partition.apply(Entry::command(None, command, at(1))).answer, Err(Refusal::Invalid { .. })));
 }
 
 #[test]
@@ -354,14 +365,14 @@ fn a_snapshot_goes_on_as_its_original_does() {
         for _ in 0..400 {
             let _ = bench.try_to(random_command(&mut random));
         }
-        let snapshot = serde_json::to_string(&bench.partition).unwrap();
-        let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
+        let mut copy = Partition::restore(&bench.partition.snapshot()).unwrap();
         for _ in 0..400 {
             let (command, request_id) = (random_command(&mut random), bench.request_id());
-            let answer = bench.partition.apply(Some(request_id), command.clone(), at(1000));
-            assert_eq!(copy.apply(Some(request_id), command, at(1000)), answer, "seed {seed}");
+            let answer = bench.partition.apply(Entry::command(Some(request_id), command.clone(), at(1000))).answer;
+            assert_eq!(copy.apply(Entry::command(Some(request_id), command, at(1000))).answer, answer, "seed {seed}");
         }
         assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
+        assert!(copy.snapshot() == bench.partition.snapshot(), "seed {seed}");
     }
 }
 

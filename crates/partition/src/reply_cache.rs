@@ -1,6 +1,6 @@
 //! Reply cache for changes that may be resent.
 
-use crate::EndedSessions;
+use crate::SessionRanges;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Answer, Object, Outcome, Refusal, RequestId, Session};
@@ -15,8 +15,8 @@ const SESSIONS_MAX: usize = 65_536;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ReplyCache {
     sessions: BTreeMap<Session, SessionReplies>,
-    /// Ended sessions: their late requests are refused.
-    pub ended: EndedSessions,
+    /// Sessions that have ended here: their late requests are refused.
+    ended: SessionRanges,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -43,7 +43,7 @@ impl Partition {
     /// Deletes an inode that has no name and no open, that no kernel knows, and that no intent may
     /// give a name.
     pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<PendingDelete> {
-        let held = self.grants.keeps(file) || self.intents.holder(file, LockTarget::Inode).is_some();
+        let held = self.kept.contains(&file) || self.intents.holder(file, LockTarget::Inode).is_some();
         let unused = self.inodes.get(&file)?.is_unused() && !held;
         if unused { self.remove_inode(file) } else { None }
     }
@@ -53,7 +53,7 @@ impl Partition {
         let mut inode = self.inodes.remove(&file)?;
         self.bytes -= inode.memory_cost();
         let crate::inode::InodeBody::File(body) = &mut inode.body else { return None };
-        self.effects.freed.extend(body.extent());
+        self.step.effects.freed.extend(body.extent());
         let (stripes, layout) = (body.stripes(), body.placement.layout);
         if stripes.is_empty() {
             return None;
@@ -66,15 +66,10 @@ impl Partition {
 
     /// Records that the stripes of a deleted file are removed.
     pub(crate) fn purge_done(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
-        self.forget_deleted(file);
-        Ok(Answer::Done)
-    }
-
-    /// Records that the stripes of a deleted file are removed, without a command.
-    pub fn forget_deleted(&mut self, file: FileId) {
         if let Some(deleted) = self.deleted.remove(&file) {
             self.bytes -= memory_cost::runs(&deleted.stripes);
         }
+        Ok(Answer::Done)
     }
 
     pub(crate) fn close(&mut self, context: CommandContext, file: FileId) -> Outcome<Answer> {
@@ -136,7 +131,9 @@ impl Partition {
     pub(crate) fn close_session(&mut self, _: CommandContext, session: Session) -> Outcome<Answer> {
         let mut held: Vec<FileId> =
             self.inodes.iter().filter(|(_, inode)| inode.is_held_by(session)).map(|(file, _)| *file).collect();
-        held.extend(self.grants.end_session(session));
+        let released = std::mem::take(&mut self.step.unlinked.released);
+        held.extend(released.iter().filter(|file| self.kept.remove(*file)));
+        self.step.unlinked.released = released;
         held.sort_unstable();
         held.dedup();
         self.replies.end(session);

@@ -23,6 +23,9 @@
 //! - An answer in flight may tell a kernel of an inode after its removal here. A notified client
 //!   watches for that, and always reports in the end that the inode is forgotten.
 //!
+//! The kernels that know an inode are soft state; the partition records which inodes are kept
+//! (`Partition::kept`). The node that serves decides, and each entry has its decisions.
+//!
 //! This module does not send notices, and knows no kernels.
 
 use crate::{
@@ -32,12 +35,11 @@ use crate::{
     inode::Inode,
 };
 use placement::FileId;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wire::{Answer, Outcome, Recall, Session};
+use wire::{Answer, Command, Object, Outcome, Recall, Session};
 
-/// Unlinked inodes, and the subscribers that they are kept for.
-#[derive(Debug, Serialize, Deserialize)]
+/// The subscribers that unlinked inodes are kept for.
+#[derive(Debug)]
 pub struct UnlinkedInodes {
     /// Subscribers of each inode. With none left, the inode is deleted when the next session ends.
     inodes: BTreeMap<FileId, SubscriberIds>,
@@ -82,25 +84,14 @@ impl UnlinkedInodes {
 }
 
 impl Grants {
-    /// Returns true if an unlinked inode is kept for any kernel.
-    pub fn keeps(&self, file: FileId) -> bool {
-        !self.unlinked.inodes.is_empty() && self.unlinked.inodes.contains_key(&file)
-    }
-
-    /// Returns true if an unlinked inode exists only for kernels of other sessions.
-    pub fn hides(&self, file: FileId, inode: &Inode) -> bool {
-        let subscriber = self.caller.subscriber;
-        inode.names == 0
-            && inode.opens.is_empty()
-            && self
-                .unlinked
-                .inodes
-                .get(&file)
-                .is_some_and(|keepers| !subscriber.is_some_and(|subscriber| keepers.has(subscriber)))
+    /// Returns true if an unlinked inode is kept for the kernel of the calling session.
+    fn keeps_for_caller(&self, file: FileId) -> bool {
+        let keepers = self.unlinked.inodes.get(&file);
+        keepers.is_some_and(|keepers| self.caller.subscriber.is_some_and(|subscriber| keepers.has(subscriber)))
     }
 
     /// Ends a session; returns the inodes that were kept for it alone.
-    pub fn end_session(&mut self, session: Session) -> Vec<FileId> {
+    fn end_session(&mut self, session: Session) -> Vec<FileId> {
         let number = self.unlinked.sessions.iter().position(|known| *known == session && session != Session::NONE);
         if let Some(subscriber) = number.and_then(SubscriberId::new) {
             self.unlinked.remove_subscriber(subscriber);
@@ -122,19 +113,62 @@ impl Partition {
         }
     }
 
-    /// Handles the loss of a name. If it was the last, keeps the inode for the subscribers whose
-    /// kernels know it, and notifies these.
+    /// Returns the unlinked inodes that no kernel will know any more when the command is executed.
+    pub(crate) fn released_by(&mut self, command: &Command) -> Vec<FileId> {
+        match command {
+            Command::ForgetInode { file } if self.is_forgotten_by_caller(*file) => vec![*file],
+            Command::CloseSession { session } => self.grants.end_session(*session),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Records that the kernel of the calling session has forgotten the inode; returns true if the
+    /// inode was kept for that one alone.
+    fn is_forgotten_by_caller(&mut self, file: FileId) -> bool {
+        let Some(subscriber) = self.grants.caller.subscriber else { return false };
+        if let Some(inode) = self.inodes.get_mut(&file) {
+            inode.grants.known = inode.grants.known.without(subscriber);
+        }
+        self.grants.unlinked.forget(file, subscriber)
+    }
+
+    /// Refuses a command about an unlinked inode that is kept only for kernels of other sessions.
+    pub(crate) fn check_not_hidden(&self, command: &Command) -> Outcome<()> {
+        if self.kept.is_empty() || matches!(command, Command::ForgetInode { .. }) {
+            return Ok(());
+        }
+        let (Object::File(file) | Object::Entry { parent: file, .. }) = command.object() else { return Ok(()) };
+        let is_unused = |inode: &Inode| inode.names == 0 && inode.opens.is_empty();
+        let is_hidden = self.kept.contains(&file)
+            && !self.grants.keeps_for_caller(file)
+            && self.inodes.get(&file).is_some_and(|inode| is_unused(inode));
+        if is_hidden { Err(self.missing(file)) } else { Ok(()) }
+    }
+
+    /// Handles the loss of a name. If it was the last, the inode is kept for the subscribers whose
+    /// kernels know it.
     pub(crate) fn keep_unlinked(&mut self, file: FileId) {
-        let CommandCaller { subscriber, others, pruning, .. } = self.grants.caller;
         let Some(inode) = self.inodes.get(&file) else { return };
         if inode.names > 0 {
             return self.record_name_change(file);
         }
+        if self.step.is_serving && self.is_known_to_kernels(file) {
+            self.step.unlinked.kept.push(file);
+        }
+        if self.step.unlinked.kept.contains(&file) {
+            self.kept.insert(file);
+        }
+    }
+
+    /// Returns true if kernels know an inode that has lost its last name; notifies them.
+    fn is_known_to_kernels(&mut self, file: FileId) -> bool {
+        let CommandCaller { subscriber, others, pruning, .. } = self.grants.caller;
+        let Some(inode) = self.inodes.get(&file) else { return false };
         let own = subscriber.map_or(SubscriberIds::NONE, |own| SubscriberIds::NONE.with(own));
         let keepers = inode.grants.known.intersection(own.union(pruning));
         // No kernel knows a fragment, although its directory's subscribers query its attributes.
         if keepers.is_empty() || inode.directory_of(file) != file {
-            return;
+            return false;
         }
         let keepers = keepers.intersection(self.grants.unlinked.alive());
         let notify = keepers.intersection(pruning).intersection(others.union(inode.grants.unsure_holders));
@@ -144,6 +178,7 @@ impl Partition {
         if !notify.is_empty() {
             self.grants.invalidations.push(Invalidation::changed(Recall::Removed(file), notify));
         }
+        !keepers.is_empty()
     }
 
     /// Handles the removal or move of a name: kernels of other sessions may have the old one.
@@ -154,13 +189,10 @@ impl Partition {
         }
     }
 
-    /// Records that the kernel of the calling session has forgotten the inode.
+    /// Deletes an unlinked inode if the entry says that no kernel knows it any more.
     pub(crate) fn forget_inode(&mut self, _: CommandContext, file: FileId) -> Outcome<Answer> {
-        let Some(subscriber) = self.grants.caller.subscriber else { return Ok(Answer::Removed(None)) };
-        if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.grants.known = inode.grants.known.without(subscriber);
-        }
-        let last = self.grants.unlinked.forget(file, subscriber);
-        Ok(Answer::Removed(if last { self.remove_if_unused(file) } else { None }))
+        let is_released = self.step.unlinked.released.contains(&file) && self.kept.remove(&file);
+        self.step.is_durable |= is_released;
+        Ok(Answer::Removed(if is_released { self.remove_if_unused(file) } else { None }))
     }
 }

@@ -175,13 +175,11 @@ fn what_an_intent_held_when_the_last_kernel_forgot_it_goes_when_that_is_settled(
 }
 
 #[test]
-fn what_is_kept_lives_on_in_a_snapshot_and_goes_with_the_last_session_it_was_kept_for() {
+fn what_is_kept_goes_with_the_last_session_it_was_kept_for() {
     let mut bench = bench(2, &[1, 2]);
     let file = bench.create(1, "f").file;
     bench.stat(2, file);
     bench.invalidated_by(0, unlink("f"));
-    let snapshot = serde_json::to_string(&bench.partition).unwrap();
-    bench.partition = serde_json::from_str(&snapshot).unwrap();
     bench.invalidated_by(0, Command::CloseSession { session: Session(1) });
     bench.partition.remove_subscriber(subscriber(1).unwrap());
     assert!(!is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));

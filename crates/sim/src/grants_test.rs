@@ -25,15 +25,15 @@ const MANY: [&str; 14] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k",
 const LENGTHS: [u64; 5] = [0, 10, 4096, 70_000, 200_000];
 
 /// Kernels, and a client without a cache to compare them with.
-struct CachingKernels {
-    truth: Vfs,
-    kernels: Vec<KernelModel>,
-    random: Random,
-    names: &'static [&'static str],
+pub struct CachingKernels {
+    pub truth: Vfs,
+    pub kernels: Vec<KernelModel>,
+    pub random: Random,
+    pub names: &'static [&'static str],
 }
 
 impl CachingKernels {
-    async fn new(truth: Vfs, names: &'static [&'static str], seed: u64) -> Self {
+    pub async fn new(truth: Vfs, names: &'static [&'static str], seed: u64) -> Self {
         let mut kernels = Vec::new();
         for _ in 0..3 {
             kernels.push(KernelModel::mount(&truth).await);
@@ -48,7 +48,7 @@ impl CachingKernels {
         [FileId::ROOT].into_iter().chain(below).collect()
     }
 
-    async fn change(&mut self) {
+    pub async fn change(&mut self) {
         let directories = self.directories().await;
         let (one, other) = (self.random.pick(&directories), self.random.pick(&directories));
         let (name, target) = (self.random.pick(self.names), self.random.pick(self.names));
@@ -91,7 +91,7 @@ impl CachingKernels {
     }
 
     /// Writes past the pool to open extent files.
-    async fn write_to_backings(&mut self) {
+    pub async fn write_to_backings(&mut self) {
         let (offset, byte) = (self.random.pick(&LENGTHS), self.random.byte());
         let closing = self.random.below(3) == 0;
         for kernel in &self.kernels {
@@ -103,7 +103,7 @@ impl CachingKernels {
     }
 
     /// A change by a session without a cache, as the workflow runner makes.
-    async fn change_uncached(&mut self) {
+    pub async fn change_uncached(&mut self) {
         let name = self.random.pick(&NAMES);
         let done = match self.random.below(3) {
             0 => self.truth.unlink(FileId::ROOT, name.as_bytes()).await,
@@ -114,7 +114,7 @@ impl CachingKernels {
     }
 
     /// Ends a kernel in the middle, and starts another.
-    async fn replace_a_kernel(&mut self) {
+    pub async fn replace_a_kernel(&mut self) {
         let who = self.random.below(self.kernels.len());
         let fresh = KernelModel::mount(&self.truth).await;
         let old = std::mem::replace(&mut self.kernels[who], fresh);

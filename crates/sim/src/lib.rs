@@ -11,6 +11,7 @@
 //! - `reference_fs`: a reference file system, for one client at a time
 //! - `kernel_model`: model of a kernel that caches names, attributes and bytes
 //! - `pool`: pools in this process
+//! - `replicas`: replicas of partitions, which follow the log of a pool's nodes
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
@@ -21,6 +22,8 @@ pub mod names_model;
 pub mod object_model;
 pub mod pool;
 pub mod reference_fs;
+#[cfg(test)]
+mod replicas;
 pub mod simulation;
 
 #[cfg(test)]

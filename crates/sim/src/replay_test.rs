@@ -1,135 +1,37 @@
-//! A partition can be saved and restored between any two commands, and its commands replayed, with
-//! equal answers.
+//! Replicas that follow the log of a pool's nodes stay equal to the partitions that serve, whatever
+//! clients, kernels and programs do.
 
-use crate::{clients::*, names_model::NameTree, pool::*};
-use client::{Connection, testing::SteppedConnection};
-use node::ReplyFuture;
-use parking_lot::Mutex;
-use partition::{Partition, Settings};
-use placement::{FileId, NodeId, PartitionId, PartitionMap};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use crate::{clients::*, grants_test::CachingKernels, names_model::NameTree, pool::*, replicas::Replicas};
+use arena::{Arena, ArenaOptions};
+use client::testing::SteppedConnection;
+use node::NodeSettings;
+use placement::FileId;
+use std::sync::Arc;
+use store::{Engine, ModelEngine};
 use test_support::Random;
-use wire::{
-    Answer, Body, Command, Failure, HelloReply, Object, Outcome, Owner, Refusal, Request, RequestId, Session,
-    SpaceUsage, Timestamp,
-};
+use vfs::Vfs;
+use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags};
 
-const PARTITIONS: u16 = 8;
+/// Numbers of seeds of the two tests.
+const INTERLEAVED: u64 = 60;
+const WHOLE_PATH: u64 = 1000;
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// A command of a partition, and its answer.
-struct JournalEntry {
-    request_id: Option<RequestId>,
-    command: Command,
-    now: Timestamp,
-    answer: Outcome<Answer>,
+fn logged(split_entries: u32) -> (NodeSettings, Arc<Replicas>) {
+    let replicas = Arc::new(Replicas::default());
+    (NodeSettings { partitions: 8, split_entries, entry_log: Some(replicas.clone()), ..settings() }, replicas)
 }
 
-#[derive(Default)]
-struct Journal(Vec<JournalEntry>);
-
-/// Partitions without a node. Each is serialized and restored before every command.
-struct BarePartitions {
-    partitions: Vec<Mutex<(Partition, Journal)>>,
-    settings: Settings,
-    sessions: AtomicU64,
-    clock: AtomicU64,
-}
-
-impl BarePartitions {
-    fn new(split_entries: u32) -> Arc<Self> {
-        let settings = Settings { split_entries, ..Settings::new(7, STRIPE) };
-        let partitions =
-            (0..PARTITIONS).map(|id| Mutex::new((empty_partition(id, settings), Journal::default()))).collect();
-        Arc::new(Self { partitions, settings, sessions: AtomicU64::new(0), clock: AtomicU64::new(0) })
-    }
-
-    fn meta(&self, partition: PartitionId, request_id: Option<RequestId>, command: Command) -> Outcome<Answer> {
-        let secs = self.clock.fetch_add(1, Relaxed).cast_signed();
-        let now = Timestamp { secs, nanos: 0 };
-        let mut guard = self.partitions[usize::from(partition.0)].lock();
-        let (partition, journal) = &mut *guard;
-        let mut copy = round_trip(partition);
-        let answer = partition.apply(request_id, command.clone(), now);
-        assert_eq!(
-            copy.apply(request_id, command.clone(), now),
-            answer,
-            "what was written down answers the same: {command:?}"
-        );
-        *partition = copy;
-        journal.0.push(JournalEntry { request_id, command, now, answer: answer.clone() });
-        answer
-    }
-
-    fn end_session(&self, session: Session) -> Outcome<Answer> {
-        let request_id = Some(RequestId { session, number: u64::MAX, settled: u64::MAX });
-        let end = |id| self.meta(PartitionId(id), request_id, Command::CloseSession { session })?.closed();
-        let deleted = (0..PARTITIONS).map(end).collect::<Outcome<Vec<_>>>()?.concat();
-        Ok(Answer::Closed(deleted))
-    }
-
-    /// Replays all commands from the start.
-    fn check_replay(&self) {
-        for (id, guard) in (0..PARTITIONS).zip(&self.partitions) {
-            let (partition, journal) = &*guard.lock();
-            let mut again = empty_partition(id, self.settings);
-            for JournalEntry { request_id, command, now, answer } in &journal.0 {
-                assert_eq!(again.apply(*request_id, command.clone(), *now), *answer, "{command:?}");
-            }
-            assert_eq!((again.bytes(), again.files()), (partition.bytes(), partition.files()));
-        }
-    }
-}
-
-fn empty_partition(id: u16, settings: Settings) -> Partition {
-    match id {
-        0 => Partition::with_root(settings, Owner::default(), 0o755, Timestamp::default()),
-        id => Partition::new(PartitionId(id), settings),
-    }
-}
-
-fn round_trip(partition: &Partition) -> Partition {
-    serde_json::from_str(&serde_json::to_string(partition).unwrap()).unwrap()
-}
-
-#[derive(Clone)]
-struct BareConnection(Arc<BarePartitions>);
-
-impl std::fmt::Debug for BareConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BareConnection")
-    }
-}
-
-impl Connection for BareConnection {
-    fn call(&self, request: Request) -> ReplyFuture {
-        let answer = match request.body {
-            Body::Hello => Ok(Answer::Hello(HelloReply {
-                node: NodeId(1),
-                session: Session(self.0.sessions.fetch_add(1, Relaxed) + 1),
-                map: Arc::new(PartitionMap::one_node(NodeId(1), PARTITIONS.into()).unwrap()),
-                seed: self.0.settings.seed,
-                stripe_bytes: STRIPE,
-            })),
-            Body::Usage => Ok(Answer::Usage(SpaceUsage::default())),
-            Body::Stop => Ok(Answer::Done),
-            Body::Meta { request_id, command, .. } => self.0.meta(request.partition, request_id, command),
-            Body::EndSession { session } => self.0.end_session(session),
-            _ => Err(Refusal::invalid(Object::Pool, "there are only names here")),
-        };
-        ReplyFuture::ready(answer.map_err(Failure::Refused))
-    }
-}
-
-fn try_seed(seed: u64, split_entries: u32) {
-    let partitions = BarePartitions::new(split_entries);
-    let healthy = block_on(over(BareConnection(partitions.clone()), RETRY_WITHOUT_PAUSES));
+/// Clients whose messages interleave, with transactions; one of them dies, and its session is
+/// recovered.
+fn try_interleaved(seed: u64, split_entries: u32) -> u64 {
+    let (settings, replicas) = logged(split_entries);
+    let pool = Pool::start(2, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
+    let healthy = block_on(pool.client());
     let (mut tree, mut rng) = (NameTree::new(), Random::new(seed));
     block_on(create_initial_tree(&healthy, &mut tree));
     let client = |rng: &mut Random| InterleavedClient {
-        vfs: block_on(over(SteppedConnection::new(BareConnection(partitions.clone())), RETRY_WITHOUT_PAUSES)),
+        vfs: block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES)),
         remaining: (0..6).map(|_| random_operation(rng, &tree)).collect(),
         in_flight: None,
     };
@@ -140,11 +42,62 @@ fn try_seed(seed: u64, split_entries: u32) {
         block_on(healthy.client().recover(session)).unwrap();
     }
     assert!(block_on(healthy.lookup(FileId::ROOT, b"nothing")).is_err());
-    partitions.check_replay();
+    replicas.entries()
 }
 
 #[test]
-fn partitions_that_are_saved_and_restored_between_all_messages_answer_the_same() {
-    (0..40).for_each(|seed| try_seed(seed, 4096));
-    (40..60).for_each(|seed| try_seed(seed, 2));
+fn replicas_follow_transactions_and_the_recovery_of_clients_that_died() {
+    let entries: u64 = (0..INTERLEAVED).map(|seed| try_interleaved(seed, if seed % 3 == 2 { 2 } else { 4096 })).sum();
+    assert!(entries > INTERLEAVED * 50, "{entries}");
+}
+
+/// Locks or unlocks a part of a random file, in the name of one of the kernels.
+async fn change_a_lock(kernels: &mut CachingKernels) {
+    let (name, who) = (kernels.random.pick(&NAMES), kernels.random.below(kernels.kernels.len()));
+    let kind = kernels.random.pick(&[LockKind::Read, LockKind::Write, LockKind::Unlock]);
+    let start = u64::from(kernels.random.byte());
+    let vfs = &kernels.kernels[who].vfs;
+    let Ok(found) = vfs.lookup(FileId::ROOT, name.as_bytes()).await else { return };
+    let style = LockStyle::Range { start, end: start + 50 };
+    let lock = Lock { owner: LockOwner::Session(1), kind, style, pid: 1 };
+    // Another kernel may hold it, and directories have none.
+    let _ = vfs.client().lock(found.file, lock, false).await;
+}
+
+/// Opens a file that is about to be removed, and closes it after that.
+async fn close_after_removal(truth: &Vfs, name: &str) {
+    let Ok(found) = truth.lookup(FileId::ROOT, name.as_bytes()).await else { return };
+    let Ok(handle) = truth.open(found.file, OpenFlags::READ).await else { return };
+    let _ = truth.unlink(FileId::ROOT, name.as_bytes()).await;
+    truth.close(handle).await.unwrap();
+}
+
+/// Kernels that cache, extent files that they write past the pool, locks, and sessions that end.
+async fn try_whole_path(seed: u64) -> u64 {
+    let (settings, replicas) = logged(if seed.is_multiple_of(4) { 3 } else { 4096 });
+    let settings = NodeSettings { closed_extents_max: 1, ..settings };
+    let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) };
+    let nodes = 1 + u32::try_from(seed % 2).unwrap();
+    let pool = Pool::start(nodes, &settings, || Arc::new(Arena::new(options).unwrap()) as Arc<dyn Engine>);
+    let mut kernels = CachingKernels::new(pool.client().await, &NAMES, seed).await;
+    for _ in 0..40 {
+        match kernels.random.below(12) {
+            0 => kernels.replace_a_kernel().await,
+            1 | 2 => kernels.change_uncached().await,
+            3 | 4 => kernels.write_to_backings().await,
+            5 | 6 => change_a_lock(&mut kernels).await,
+            7 => close_after_removal(&kernels.truth, kernels.names[0]).await,
+            _ => kernels.change().await,
+        }
+    }
+    replicas.entries()
+}
+
+#[tokio::test]
+async fn replicas_follow_kernels_extent_files_locks_and_the_ends_of_sessions() {
+    let mut entries = 0;
+    for seed in 0..WHOLE_PATH {
+        entries += try_whole_path(seed).await;
+    }
+    assert!(entries > WHOLE_PATH * 20, "{entries}");
 }

@@ -46,8 +46,8 @@ pub use allocate::{AllocateMode, SeekTo};
 pub use answer::*;
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
 pub use command::{
-    Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NOT_FOR_CLIENTS, NewInode, NewKind, RESERVED_MAX,
-    WritePlace,
+    Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NOT_FOR_CLIENTS, NewInode, NewKind, PROTOCOL_VERSION,
+    RESERVED_MAX, WritePlace,
 };
 pub use command_table::{BulkField, CommandRow, FieldSamples, TypedCommand};
 pub use content::{

@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use crate::samples::{EXTENT, FILE, SESSION, never_from_clients, recalls, replies, requests};
-use crate::shape::{Shapes, Type, variants};
 use placement::{Epoch, PartitionId};
-use std::{collections::BTreeMap, env, fs, path::PathBuf};
+use std::collections::BTreeMap;
+use test_support::{FormatPage, Shapes, Type, fenced, variants};
 use wire::{
     Answer, Body, Command, LeaseKind, OpenFlags, Request,
     codec::{self, LeaseFd, ProgramFd, Recalls, RequestInShm, Segment, ShmPayload, ShmRange, WriteSegmentInfo},
@@ -85,14 +85,6 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
 fn version() -> String {
     let hash = &blake3::hash(shapes().text().as_bytes()).to_hex()[..16];
     format!("Version {}; the shapes have the hash `{hash}`.\n", VERSIONS.agree(VERSIONS).unwrap())
-}
-
-/// Checks that shapes which differ from those of the page have another version.
-fn a_change_of_a_shape_is_a_new_version() {
-    let (old, new) = (part("version").1, version());
-    let number = |text: &str| text.split(';').next().map(str::to_owned);
-    let what = "shapes have changed: raise PROTOCOL_VERSION, and say in docs/formats/wire.md what the version before was without";
-    assert!(old == new || number(&old) != number(&new), "{what}");
 }
 
 #[test]
@@ -176,44 +168,13 @@ fn examples() -> String {
     fenced(&lines.join("\n"))
 }
 
-fn fenced(text: &str) -> String {
-    format!("```text\n{text}\n```\n")
-}
-
-fn page() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/wire.md")
-}
-
-/// The page before this part, the part between its two markers, and the page after it.
-#[track_caller]
-fn part(what: &str) -> (String, String, String) {
-    let (open, close) = (format!("<!-- {what} -->\n"), format!("<!-- end of {what} -->"));
-    let page = fs::read_to_string(page()).unwrap();
-    let (before, rest) = page.split_once(&open).unwrap_or_else(|| panic!("the page has a part `{what}`"));
-    let (part, after) = rest.split_once(&close).expect("which ends");
-    (before.to_owned() + &open, part.to_owned(), close + after)
-}
-
-/// Checks that the page has `text` as this part.
-#[track_caller]
-fn documented(what: &str, text: &str) {
-    let (before, part, after) = part(what);
-    if part != text && env::var_os("FIX").is_some() {
-        fs::write(page(), [&before, text, &after].concat()).unwrap();
-        return;
-    }
-    assert!(
-        part == text,
-        "the part `{what}` of docs/formats/wire.md is to be:\n{text}(FIX=1 writes it; was the version raised?)"
-    );
-}
-
 #[test]
 fn the_page_has_what_is_spoken() {
-    a_change_of_a_shape_is_a_new_version();
-    documented("version", &version());
-    documented("commands", &commands());
-    documented("kinds", &kinds());
-    documented("examples", &examples());
-    documented("shapes", &fenced(&shapes().text()));
+    let page = FormatPage::new("wire");
+    page.check_version("version", &version(), "raise PROTOCOL_VERSION");
+    page.check("version", &version());
+    page.check("commands", &commands());
+    page.check("kinds", &kinds());
+    page.check("examples", &examples());
+    page.check("shapes", &fenced(&shapes().text()));
 }

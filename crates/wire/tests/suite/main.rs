@@ -6,5 +6,4 @@ mod fuzz;
 mod handshake;
 mod round_trip;
 mod samples;
-mod shape;
 mod values;

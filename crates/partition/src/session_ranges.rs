@@ -1,11 +1,10 @@
-//! Set of ended sessions.
+//! Set of sessions, as ranges.
 
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, PoisonError, RwLock};
 use wire::Session;
 
-/// Ended sessions as ranges. There are few, because most sessions that a node has given end at some
-/// time.
+/// A set of sessions as ranges. Of ended ones there are few, because most sessions that a node has
+/// given end at some time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionRanges {
     /// First session of each range, and the one after its last.
@@ -27,7 +26,7 @@ impl SessionRanges {
         self.join_runs();
     }
 
-    /// Returns true if the session has ended.
+    /// Returns true if the set has the session.
     pub fn has(&self, Session(number): Session) -> bool {
         self.runs.iter().any(|(first, end)| (*first..*end).contains(&number))
     }
@@ -38,37 +37,6 @@ impl SessionRanges {
             run.1 = if touch { next.1 } else { run.1 };
             touch
         });
-    }
-}
-
-/// The set of ended sessions that all partitions of a node share: a session that has ended in one
-/// has ended in all, so partitions where it left nothing need not be notified. Clones share one
-/// set; a decoded snapshot has a set of its own.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "SessionRanges", into = "SessionRanges")]
-pub struct EndedSessions(Arc<RwLock<SessionRanges>>);
-
-impl EndedSessions {
-    /// Adds a session.
-    pub fn add(&self, session: Session) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).add(session);
-    }
-
-    /// Returns true if the session has ended.
-    pub fn has(&self, session: Session) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).has(session)
-    }
-}
-
-impl From<SessionRanges> for EndedSessions {
-    fn from(ended: SessionRanges) -> Self {
-        Self(Arc::new(RwLock::new(ended)))
-    }
-}
-
-impl From<EndedSessions> for SessionRanges {
-    fn from(EndedSessions(shared): EndedSessions) -> Self {
-        shared.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

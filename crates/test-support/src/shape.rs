@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, fmt};
 pub enum Type {
     /// Shape of its only field.
     Newtype(String),
+    /// Its fields.
     Struct(Fields),
     /// Variants by number.
     Enum(BTreeMap<u32, (&'static str, Fields)>),
