@@ -13,8 +13,7 @@ use crate::{
 };
 use futures_util::future::Either;
 use node::{ReplyFuture, sleep_until};
-use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
-use std::sync::Arc;
+use placement::{Epoch, FileId, Layout, NodeId, PartitionId, StripeNo};
 use wire::{
     Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage, StripeAction,
     TypedCommand, WalkAction,
@@ -163,11 +162,10 @@ impl Client {
             let state = self.session_state()?;
             self.inner.nodes.admit(node, || self.usage_request(), || Object::Pool).await?;
             let request = || {
-                let (epoch, session, partition) = (self.inner.epoch(), state.id, PartitionId(0));
+                let (epoch, session, partition) = (Epoch::FIRST, state.id, PartitionId(0));
                 Request { epoch, session, skip_ack: false, partition, body: body.clone() }
             };
-            let update = |map| self.inner.update_map(map);
-            match call_until_answered(connection, self.inner.retry_policy, request, update).await {
+            match call_until_answered(connection, self.inner.retry_policy, request).await {
                 Err(Refusal::SessionEnded) if self.handshake_late(&state, node).await? => {}
                 Err(Refusal::SessionEnded) => self.renew_session(&state).await?,
                 outcome => return outcome.map_err(|refusal| self.refusal_from(node, refusal)),
@@ -222,7 +220,7 @@ impl Client {
         let failure = match reply.await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Refused(Refusal::NoSpace(shortage))) => return Err(self.no_space_refusal(home, shortage)),
-            Err(Failure::Refused(refusal)) if refusal != Refusal::SessionEnded => return Err(refusal),
+            Err(Failure::Refused(refusal)) if !is_resent(&refusal) => return Err(refusal),
             Err(failure) => failure,
         };
         Box::pin(self.resend(state, partition, body, number, (home, failure))).await
@@ -288,7 +286,7 @@ impl Client {
                     return Err(Refusal::OutcomeUnknown(request_object(body)));
                 }
                 RetryDecision::Refuse(refusal) => return Err(self.refusal_from(home, refusal)),
-                RetryDecision::UpdateMap(map) => self.inner.update_map(map),
+                RetryDecision::Learn(moved) => self.inner.learn(*moved),
                 RetryDecision::Resend(pause) => sleep_until(node::now() + pause).await,
             }
             let reply;
@@ -299,6 +297,11 @@ impl Client {
             };
         }
     }
+}
+
+/// True if the call goes on after this refusal: elsewhere, or in another session.
+fn is_resent(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::SessionEnded | Refusal::Moved(_))
 }
 
 /// Copies a body, with its request id if it has one.
@@ -375,12 +378,11 @@ impl Route<'_> {
     }
 }
 
-/// Sends to one node until an answer comes. A newer map in a reply is passed to `update_map`.
+/// Sends to one node until an answer comes, a request that concerns no partition.
 pub async fn call_until_answered(
     connection: &dyn Connection,
     retry_policy: RetryPolicy,
     request: impl Fn() -> Request,
-    update_map: impl Fn(Arc<PartitionMap>),
 ) -> Outcome<Answer> {
     let mut retry = RetryState::new(retry_policy);
     loop {
@@ -390,7 +392,8 @@ pub async fn call_until_answered(
         };
         match retry.on(failure, || Object::Pool) {
             RetryDecision::Refuse(refusal) => return Err(refusal),
-            RetryDecision::UpdateMap(map) => update_map(map),
+            // No request of this kind is about a partition.
+            RetryDecision::Learn(moved) => return Err(Refusal::Moved(moved)),
             RetryDecision::Resend(pause) => sleep_until(node::now() + pause).await,
         }
     }

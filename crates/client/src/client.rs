@@ -17,7 +17,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use wire::{Extent, HelloReply, Object, OpenFlags, Outcome, Refusal, Session};
+use wire::{Extent, HelloReply, MovedPartition, Object, OpenFlags, Outcome, Refusal, Session};
 
 /// A client of a pool. Cheap to clone; clones share one session.
 #[derive(Clone)]
@@ -55,8 +55,6 @@ pub(crate) struct Inner {
     pub partitions: u32,
     pub retry_policy: RetryPolicy,
     map: RwLock<Arc<PartitionMap>>,
-    /// The map's epoch, readable without a lock.
-    epoch: AtomicU64,
     pub usages: Usages,
     /// Number of intents that were begun.
     intent_count: AtomicU64,
@@ -78,7 +76,6 @@ impl Client {
         let partitions = map.partitions();
         let usages = Usages::new(nodes.len());
         let session_state = RwLock::new(Arc::new(SessionState::new(session, partitions, reached)));
-        let epoch = AtomicU64::new(map.epoch().0);
         let map = RwLock::new(map);
         let inner = Inner {
             nodes,
@@ -93,7 +90,6 @@ impl Client {
             partitions,
             retry_policy,
             map,
-            epoch,
             usages,
             intent_count: AtomicU64::new(0),
             splits: Splits::default(),
@@ -138,17 +134,11 @@ impl Client {
 }
 
 impl Inner {
-    /// The node that holds a partition, the connection to it, and the epoch of the map that says
+    /// The node that serves a partition, the connection to it, and the epoch of the entry that says
     /// so.
     pub fn connection_to(&self, partition: PartitionId) -> Outcome<(NodeId, &dyn Connection, Epoch)> {
-        if let Some((id, only)) = self.nodes.single() {
-            return Ok((id, only, self.epoch()));
-        }
-        let (home, epoch) = {
-            let map = self.map.read();
-            (map.node(partition), map.epoch())
-        };
-        let home = home.ok_or_else(|| Refusal::invalid(Object::Pool, "the pool has no such partition"))?;
+        let entry = self.map.read().entry(partition).map(|entry| (entry.server, entry.epoch));
+        let (home, epoch) = entry.ok_or_else(|| Refusal::invalid(Object::Pool, "the pool has no such partition"))?;
         match self.nodes.get(home) {
             Some(node) => Ok((home, node, epoch)),
             None => Err(Refusal::Unavailable {
@@ -180,10 +170,6 @@ impl Inner {
         held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
     }
 
-    pub fn epoch(&self) -> Epoch {
-        Epoch(self.epoch.load(Relaxed))
-    }
-
     /// The next number for an intent.
     pub fn next_intent(&self) -> u64 {
         self.intent_count.fetch_add(1, Relaxed) + 1
@@ -194,13 +180,14 @@ impl Inner {
         (self.seed, self.stripe_bytes, self.partitions)
     }
 
-    /// Replaces the map if the given one is newer.
-    pub fn update_map(&self, map: Arc<PartitionMap>) {
-        let mut known = self.map.write();
-        if map.epoch() > known.epoch() {
-            self.epoch.store(map.epoch().0, Relaxed);
-            *known = map;
-        }
+    /// Takes the entries of a map that are newer.
+    pub fn learn_map(&self, map: &PartitionMap) {
+        Arc::make_mut(&mut *self.map.write()).learn_all(map);
+    }
+
+    /// Takes the entry of a partition, if it is newer.
+    pub fn learn(&self, MovedPartition { partition, entry }: MovedPartition) {
+        Arc::make_mut(&mut *self.map.write()).learn(partition, entry);
     }
 }
 

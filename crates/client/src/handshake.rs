@@ -72,7 +72,7 @@ pub async fn send_hello(
     session: Session,
     retry_policy: RetryPolicy,
 ) -> Outcome<HelloReply> {
-    call_until_answered(connection, retry_policy, || hello_request(session), |_| {}).await?.hello()
+    call_until_answered(connection, retry_policy, || hello_request(session)).await?.hello()
 }
 
 fn hello_request(session: Session) -> Request {
@@ -81,7 +81,7 @@ fn hello_request(session: Session) -> Request {
 }
 
 /// Checks that a node's answer is from the node that was asked and from the same pool; returns the
-/// answer with the newer map.
+/// answer with the newer entries of both maps.
 fn check_same_pool(known: Option<HelloReply>, expected: NodeId, reply: HelloReply) -> Outcome<HelloReply> {
     if reply.node != expected {
         return Err(pool_mismatch(format!(
@@ -89,7 +89,7 @@ fn check_same_pool(known: Option<HelloReply>, expected: NodeId, reply: HelloRepl
             reply.node
         )));
     }
-    let Some(known) = known else { return Ok(reply) };
+    let Some(mut known) = known else { return Ok(reply) };
     let pool = |reply: &HelloReply| (reply.seed, reply.stripe_bytes, reply.map.partitions());
     if pool(&known) != pool(&reply) || known.session != reply.session {
         let (one, other) = (known.node, reply.node);
@@ -97,7 +97,8 @@ fn check_same_pool(known: Option<HelloReply>, expected: NodeId, reply: HelloRepl
             "nodes {one} and {other} are not of the same pool: start them with the same settings"
         )));
     }
-    Ok(if reply.map.epoch() > known.map.epoch() { reply } else { known })
+    Arc::make_mut(&mut known.map).learn_all(&reply.map);
+    Ok(known)
 }
 
 fn pool_mismatch(why: String) -> Refusal {

@@ -1,8 +1,7 @@
 //! The retry policy: a state machine without a clock.
 
-use placement::PartitionMap;
-use std::{sync::Arc, time::Duration};
-use wire::{Failure, Object, Refusal};
+use std::time::Duration;
+use wire::{Failure, MovedPartition, Object, Refusal};
 
 /// Limits of a client's retries.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +21,17 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Most stale-map failures that do not count as tries: a map that is stale again and again is no
-/// progress.
-const STALE_MAPS_MAX: u32 = 16;
+/// Most entries of the map that a call learns without counting a try: a partition that has moved
+/// again and again is no progress.
+const MOVES_MAX: u32 = 16;
 
 /// The tries of one call.
 #[derive(Debug)]
 pub struct RetryState {
     retry_policy: RetryPolicy,
     tries: u32,
-    stale_maps: u32,
+    /// Number of entries that were learnt.
+    moves: u32,
     /// True if a try may have been executed, though no answer came.
     lost: bool,
 }
@@ -41,26 +41,26 @@ pub struct RetryState {
 pub enum RetryDecision {
     /// Resend after a pause.
     Resend(Duration),
-    /// Take this map, and resend by it.
-    UpdateMap(Arc<PartitionMap>),
+    /// Take this entry of the map, and resend by it.
+    Learn(Box<MovedPartition>),
     /// Give up.
     Refuse(Refusal),
 }
 
 impl RetryState {
     pub fn new(retry_policy: RetryPolicy) -> Self {
-        Self { retry_policy, tries: 0, stale_maps: 0, lost: false }
+        Self { retry_policy, tries: 0, moves: 0, lost: false }
     }
 
     /// Decides how to proceed after a failure of a call about `object`.
     pub fn on(&mut self, failure: Failure, object: impl FnOnce() -> Object) -> RetryDecision {
         self.lost |= matches!(failure, Failure::Lost(_));
         match failure {
-            Failure::Refused(refusal) => RetryDecision::Refuse(refusal),
-            Failure::StaleMap(map) if self.stale_maps < STALE_MAPS_MAX => {
-                self.stale_maps += 1;
-                RetryDecision::UpdateMap(map)
+            Failure::Refused(Refusal::Moved(moved)) if self.moves < MOVES_MAX => {
+                self.moves += 1;
+                RetryDecision::Learn(moved)
             }
+            Failure::Refused(refusal) if !matches!(refusal, Refusal::Moved(_)) => RetryDecision::Refuse(refusal),
             failure => match self.pause() {
                 Some(pause) => RetryDecision::Resend(pause),
                 None => RetryDecision::Refuse(Refusal::Unavailable {
@@ -88,7 +88,7 @@ impl RetryState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::NodeId;
+    use placement::{NodeId, PartitionEntry, PartitionId};
 
     const PATIENCE: RetryPolicy =
         RetryPolicy { tries: 4, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(3) };
@@ -105,16 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn a_new_map_costs_no_try_but_not_for_ever() {
-        let map = Arc::new(PartitionMap::one_node(NodeId(1), 4).unwrap());
+    fn a_new_entry_of_the_map_costs_no_try_but_not_for_ever() {
+        let entry = PartitionEntry::first(NodeId(2));
+        let moved = Box::new(MovedPartition { partition: PartitionId(3), entry });
+        let failure = Failure::Refused(Refusal::Moved(moved.clone()));
         let mut retry = RetryState::new(PATIENCE);
-        for _ in 0..STALE_MAPS_MAX {
-            assert_eq!(
-                retry.on(Failure::StaleMap(map.clone()), || Object::Pool),
-                RetryDecision::UpdateMap(map.clone())
-            );
+        for _ in 0..MOVES_MAX {
+            assert_eq!(retry.on(failure.clone(), || Object::Pool), RetryDecision::Learn(moved.clone()));
         }
-        assert_eq!(retry.on(Failure::StaleMap(map), || Object::Pool), RetryDecision::Resend(PATIENCE.pause_first));
+        assert_eq!(retry.on(failure, || Object::Pool), RetryDecision::Resend(PATIENCE.pause_first));
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Inner {
         self.invalidate_caches()?;
         *self.session_state.write() = state.clone();
         self.attribute_cache.clear();
-        self.update_map(reply.map);
+        self.learn_map(&reply.map);
         self.nodes.iter().for_each(|(_, node)| node.unsubscribe(ended.id));
         if self.nodes.single().is_none() && ended.id != state.id && ended.process == state.process {
             // A node whose connection broke ends the session by itself; the others do not know.

@@ -1,14 +1,9 @@
 //! Usage of the pool: all nodes are asked at once, and the last answer of each is kept.
 
-use crate::{
-    Client, Connection,
-    client::poll_now,
-    retry::{RetryDecision, RetryState},
-};
+use crate::{Client, Connection, call::call_until_answered, client::poll_now};
 use futures_util::{StreamExt, stream};
-use node::sleep_until;
 use parking_lot::Mutex;
-use placement::{FileId, NodeId, PartitionId};
+use placement::{Epoch, FileId, NodeId, PartitionId};
 use std::{
     collections::HashSet,
     future::{Future, poll_fn},
@@ -16,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wire::{
-    Answer, Body, Command, DirectoryUsage, Failure, LIST_ENTRIES_MAX, Object, Outcome, Refusal, Request, SpaceUsage,
+    Answer, Body, Command, DirectoryUsage, LIST_ENTRIES_MAX, Object, Outcome, Refusal, Request, SpaceUsage,
     SubtreeUsage,
 };
 
@@ -169,32 +164,16 @@ impl Client {
 
     async fn query_node_usage(&self, id: NodeId, node: &dyn Connection) -> Outcome<SpaceUsage> {
         self.inner.nodes.admit(id, || self.usage_request(), || Object::Pool).await?;
-        let mut retry = RetryState::new(self.inner.retry_policy);
-        loop {
-            let failure = match node.call(self.usage_request()).await {
-                Ok(answer) => return answer.usage(),
-                Err(failure) => failure,
-            };
-            match retry.on(failure, || Object::Pool) {
-                RetryDecision::Refuse(refusal) => {
-                    if let Refusal::Unavailable { tries, why, .. } = &refusal {
-                        self.inner.nodes.record_outage(id, *tries, why);
-                    }
-                    return Err(refusal);
-                }
-                RetryDecision::UpdateMap(map) => self.inner.update_map(map),
-                RetryDecision::Resend(pause) => sleep_until(node::now() + pause).await,
-            }
+        let answered = call_until_answered(node, self.inner.retry_policy, || self.usage_request()).await;
+        if let Err(Refusal::Unavailable { tries, why, .. }) = &answered {
+            self.inner.nodes.record_outage(id, *tries, why);
         }
+        answered?.usage()
     }
 
     fn poll_usage(&self, node: &dyn Connection) -> Option<SpaceUsage> {
         match poll_now(node.call(self.usage_request()))? {
             Ok(Answer::Usage(usage)) => Some(usage),
-            Err(Failure::StaleMap(map)) => {
-                self.inner.update_map(map);
-                None
-            }
             _ => None,
         }
     }
@@ -205,7 +184,7 @@ impl Client {
     }
 
     pub(crate) fn usage_request(&self) -> Request {
-        let (epoch, session, partition) = (self.inner.epoch(), self.session(), PartitionId(0));
+        let (epoch, session, partition) = (Epoch::FIRST, self.session(), PartitionId(0));
         Request { epoch, session, skip_ack: false, partition, body: Body::Usage }
     }
 }

@@ -40,6 +40,11 @@ impl DemotionQueue {
     pub fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Relaxed) + 1
     }
+
+    /// Lets the next number come after this one.
+    pub fn begin_after(&self, number: u64) {
+        self.number.fetch_max(number, Relaxed);
+    }
 }
 
 impl Node {
@@ -73,7 +78,7 @@ impl Node {
     /// the bytes go can be set only for a file without an extent.
     pub(crate) fn demote_before(&self, command: &Command) {
         let (Command::SetXattr { file, name, .. } | Command::RemoveXattr { file, name }) = command else { return };
-        let extent = || self.partitions.get(file.partition())?.lock().extent(*file);
+        let extent = || self.partitions.lock(file.partition())?.extent(*file);
         if name.starts_with(OWN_NAMES)
             && let Some(extent) = extent()
         {
@@ -97,8 +102,7 @@ impl Node {
     }
 
     fn demote(&self, file: FileId, extent: Extent) -> DemotionResult {
-        let Some(partition) = self.partitions.get(file.partition()) else { return DemotionResult::Done };
-        let mut partition = partition.lock();
+        let Some(mut partition) = self.partitions.lock(file.partition()) else { return DemotionResult::Done };
         if !partition.is_closed(file, extent) {
             return DemotionResult::Done;
         }

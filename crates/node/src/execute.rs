@@ -5,11 +5,11 @@ use crate::{
     Node, clock,
     extent_ops::{ExtentOp, extent_request},
     extents::{ExtentPin, ExtentSlots},
+    partitions::PartitionGuard,
     space::EngineFull,
     subscriber::AckWait,
 };
 use bytes::Bytes;
-use parking_lot::MutexGuard;
 use partition::{Applied, CommandCaller, Effects, Entry, EntryBody, Invalidation, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
@@ -70,7 +70,7 @@ impl CommandCall {
 
 /// A command that may be executed now: its partition is locked, and there is space for it.
 struct AdmittedCommand<'a> {
-    partition: MutexGuard<'a, Partition>,
+    partition: PartitionGuard<'a>,
     caller: CommandCaller,
     /// Bytes that were reserved for it.
     reserved: u64,
@@ -106,7 +106,7 @@ impl ReadRange {
 
 /// A command that its partition has executed, with what is left to do.
 struct AppliedCommand<'a> {
-    partition: MutexGuard<'a, Partition>,
+    partition: PartitionGuard<'a>,
     caller: CommandCaller,
     read: Option<ReadRange>,
     op: Option<ExtentOp>,
@@ -147,14 +147,13 @@ impl Node {
     /// Decides whether the command is executed now: not if it is refused, was executed before, or
     /// finds no space.
     fn admit(&self, call: &mut CommandCall) -> Result<CommandAdmission<'_>, EngineFull> {
-        let Some(partition) = self.partitions.get(call.partition) else {
-            return Ok(CommandAdmission::Answered(Err(self.wrong_node(call.partition))));
-        };
         let oversized = call.command.as_ref().and_then(|command| self.refuse_oversized(command));
         if let Err(refusal) = oversized.map_or_else(|| self.write_first_stripe(call), |refusal| Ok(Err(refusal)))? {
             return Ok(CommandAdmission::Answered(Err(refusal)));
         }
-        let mut partition = partition.lock();
+        let Some(mut partition) = self.partitions.lock(call.partition) else {
+            return Ok(CommandAdmission::Answered(Err(self.moved(call.partition))));
+        };
         if let Some((op, answer)) = call.remaining.take() {
             return self.finish_extent_op(&mut partition, call, Some(op), Ok(answer)).map(CommandAdmission::Answered);
         }

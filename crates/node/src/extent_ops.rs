@@ -99,12 +99,12 @@ impl Node {
     /// descriptor cannot be sent to another node when this one is full, so an extent is given only
     /// where one node was asked for, or where this is the only node.
     fn may_grant_extent(&self, placement: Option<PlacementDecision>, requested: ExtentRequest) -> bool {
-        let Some(PlacementDecision { layout, pending_policy }) = placement else { return self.partitions.holds_all() };
+        let Some(PlacementDecision { layout, pending_policy }) = placement else { return self.partitions.serves_all() };
         match (pending_policy, layout.distribution()) {
             (Some(Policy::Here), _) => requested == ExtentRequest::Local,
             (Some(Policy::At(node)), _) => node == self.id(),
             (Some(_), _) | (None, Distribution::Striped) => false,
-            (None, Distribution::Single(partition)) => self.partitions.get(partition).is_some(),
+            (None, Distribution::Single(partition)) => self.partitions.serves(partition),
         }
     }
 
@@ -314,19 +314,23 @@ impl Node {
         pin: &ExtentPin<&ExtentSlots>,
         data: &Bytes,
     ) -> Result<Outcome<Answer>, EngineFull> {
-        let (Some(request_id), Some(partition)) = (call.request_id, self.partitions.get(call.partition)) else {
+        let Some(request_id) = call.request_id else {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
         let _alone = self.append_locks.0[call.extent.slot as usize % APPEND_LOCKS].lock();
-        if let Some(answer) = partition.lock().cached_reply(request_id) {
-            return Ok(answer);
+        let cached = self.partitions.lock(call.partition).map(|partition| partition.cached_reply(request_id));
+        match cached {
+            None => return Ok(Err(self.moved(call.partition))),
+            Some(Some(answer)) => return Ok(answer),
+            Some(None) => {}
         }
         match self.extents.engine().append(pin.slot(), data) {
             Ok(WriteResult { offset, length }) => {
                 let answer = Answer::ExtentWritten(ExtentWrite { offset, length });
-                let mut held = partition.lock();
-                self.session_index.note(request_id.session, call.partition);
-                self.record_reply(&mut held, request_id, Ok(answer.clone()));
+                if let Some(mut held) = self.partitions.lock(call.partition) {
+                    self.session_index.note(request_id.session, call.partition);
+                    self.record_reply(&mut held, request_id, Ok(answer.clone()));
+                }
                 Ok(Ok(answer))
             }
             Err(error) => refusal_from(error, Object::File(call.file)).map(Err),

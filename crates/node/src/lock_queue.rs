@@ -195,14 +195,14 @@ impl Node {
 
     /// The holders whose locks conflict with this one.
     pub(crate) fn blockers(&self, request: &LockRequest) -> Vec<Holder> {
-        let partition = self.partitions.get(request.partition);
-        partition.map_or_else(Vec::new, |held| held.lock().lock_blockers(request.holder(), request.file, &request.lock))
+        let partition = self.partitions.lock(request.partition);
+        partition.map_or_else(Vec::new, |held| held.lock_blockers(request.holder(), request.file, &request.lock))
     }
 
     /// Notes whether the holder has locks on the file now; true if it had some and now has none.
     fn update_holder(&self, request: &LockRequest) -> bool {
-        let partition = self.partitions.get(request.partition);
-        let holds = || partition.is_some_and(|held| held.lock().has_locks(request.holder(), request.file));
+        let partition = || self.partitions.lock(request.partition);
+        let holds = || partition().is_some_and(|held| held.has_locks(request.holder(), request.file));
         self.lock_queue.update_holder(request, holds)
     }
 }
@@ -251,6 +251,11 @@ impl LockQueue {
     /// The files on which a holder has locks.
     pub fn files_locked_by(&self, holder: Holder) -> Vec<FileId> {
         self.state.lock().holders.get(&holder).into_iter().flatten().copied().collect()
+    }
+
+    /// Records that a holder has a lock on this file, whose partition has just come to this node.
+    pub fn adopt(&self, holder: Holder, file: FileId) {
+        self.state.lock().holders.entry(holder).or_default().insert(file);
     }
 
     /// Forgets the locks of a holder on this file, and wakes the file's waiters.

@@ -8,6 +8,7 @@ use crate::{
     extents::ExtentSlots,
     host_files::HostFiles,
     lock_queue::LockQueue,
+    map_entries::EntryCheck,
     open_leases::OpenLeases,
     partitions::LocalPartitions,
     process_liveness::ProcessMonitor,
@@ -18,7 +19,7 @@ use crate::{
     thinning::ThinningQueue,
 };
 use parking_lot::RwLock;
-use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap};
+use placement::{FileId, NodeId, PartitionMap};
 use std::{
     fmt,
     sync::{
@@ -28,6 +29,7 @@ use std::{
     time::Duration,
 };
 use store::{Engine, EngineError, Generation, Segments, StripeKey};
+use tokio::sync::Notify;
 use wire::{
     Answer, Body, Command, Extent, Failure, HelloReply, Object, OpenFlags, Outcome, Refusal, Request, Session,
     SpaceUsage, StripeAction,
@@ -44,9 +46,9 @@ const SESSIONS_BITS: u32 = 16;
 pub struct Node {
     id: NodeId,
     settings: NodeSettings,
-    map: RwLock<Arc<PartitionMap>>,
-    /// The map's epoch, readable without a lock.
-    epoch: AtomicU64,
+    pub(crate) map: RwLock<Arc<PartitionMap>>,
+    /// Wakes requests that wait for an entry of the map.
+    pub(crate) learned: Notify,
     pub(crate) partitions: LocalPartitions,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) host_files: HostFiles,
@@ -124,12 +126,12 @@ impl Node {
         let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
         let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
         let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
-        let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
+        let files = u64::from(partitions.serves(FileId::ROOT.partition()));
         Arc::new(Self {
             id,
             settings,
-            epoch: AtomicU64::new(map.epoch().0),
             map: RwLock::new(Arc::new(map)),
+            learned: Notify::new(),
             partitions,
             engine,
             host_files: HostFiles::default(),
@@ -155,13 +157,14 @@ impl Node {
     /// Answers a request: at once, unless it must wait.
     pub fn handle(self: &Arc<Self>, request: Request) -> ReplyFuture {
         let Request { epoch, session, skip_ack, partition, body } = request;
-        if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
-            return ReplyFuture::ready(Err(Failure::StaleMap(self.map.read().clone())));
-        }
         let of_partition =
             matches!(body, Body::Meta { .. } | Body::Extent { .. } | Body::Stripe { .. } | Body::Walk { .. });
-        if of_partition && self.partitions.get(partition).is_none() {
-            return ReplyFuture::ready(Err(Failure::Refused(self.wrong_node(partition))));
+        if of_partition {
+            match self.check_entry(partition, epoch) {
+                EntryCheck::Serve => {}
+                EntryCheck::Refuse(refusal) => return ReplyFuture::ready(Err(Failure::Refused(refusal))),
+                EntryCheck::Wait => return self.wait_for_entry(Request { epoch, session, skip_ack, partition, body }),
+            }
         }
         match body {
             Body::Hello => ReplyFuture::ready(self.handshake(session).map_err(Failure::Refused)),
@@ -242,19 +245,6 @@ impl Node {
         &self.settings
     }
 
-    /// Moves the map to its next epoch, as any change of the pool does. Clients learn the new map
-    /// with their next request.
-    pub fn renew_map(&self) {
-        let mut map = self.map.write();
-        let home = map.node(PartitionId(0)).expect("every pool has partition 0");
-        *map = Arc::new(map.moved(PartitionId(0), home));
-        self.epoch.store(map.epoch().0, Relaxed);
-    }
-
-    fn epoch(&self) -> Epoch {
-        Epoch(self.epoch.load(Relaxed))
-    }
-
     /// Answers a hello: with a new session, or with the caller's own if it names one that a node of
     /// the pool has begun.
     fn handshake(&self, session: Session) -> Outcome<Answer> {
@@ -282,19 +272,6 @@ impl Node {
                 Err(Refusal::invalid(Object::Pool, "a session was named that no node gives: begin with 0"))
             }
             _ => Ok(()),
-        }
-    }
-
-    /// The refusal of a request for a partition that this node does not hold; it names the node
-    /// that does.
-    pub(crate) fn wrong_node(&self, partition: PartitionId) -> Refusal {
-        match self.map.read().node(partition) {
-            None => Refusal::invalid(Object::Pool, "the pool has no such partition"),
-            Some(home) => {
-                let why =
-                    format!("partition {partition} is held by node {home}, and this is node {}: ask there", self.id);
-                Refusal::Invalid { object: Object::Pool, why: why.into() }
-            }
         }
     }
 

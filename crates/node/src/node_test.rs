@@ -1,8 +1,8 @@
 //! Tests of a node, request by request.
 
-use crate::{Node, NodeSettings, embedded};
+use crate::{Node, NodeSettings, embedded, partitions::PartitionGuard};
 use bytes::Bytes;
-use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
+use placement::{Epoch, FileId, Layout, NodeId, PartitionEntry, PartitionId, PartitionMap, StripeNo};
 use std::{
     future::Future,
     pin::Pin,
@@ -40,13 +40,43 @@ fn stripe(action: StripeAction) -> Body {
     Body::Stripe { file: FileId(9), stripe: StripeNo(0), action }
 }
 
+/// The entry of a partition by which the node refuses a request.
+fn learned(answer: Result<Answer, Failure>) -> PartitionEntry {
+    match answer {
+        Err(Failure::Refused(Refusal::Moved(moved))) => moved.entry,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn a_request_by_an_old_map_is_answered_with_the_new_one_and_not_done() {
+fn a_request_by_an_old_entry_is_answered_with_the_new_one_and_those_of_other_partitions_are_done() {
     let node = node();
-    assert!(ask(&node, Epoch::FIRST, 0, stat_root()).is_ok());
-    node.renew_map();
-    let Err(Failure::StaleMap(map)) = ask(&node, Epoch::FIRST, 0, stat_root()) else { panic!("the map is old") };
-    assert!(ask(&node, map.epoch(), 0, stat_root()).is_ok());
+    let stat = |partition| Body::Meta {
+        request_id: None,
+        command: Command::Stat { file: FileId::new(PartitionId(partition), 1) },
+    };
+    assert!(ask(&node, Epoch::FIRST, 0, stat(0)).is_ok());
+    let renewed = PartitionEntry::first(node.id()).moved(node.id());
+    node.learn(PartitionId(0), renewed.clone());
+    assert_eq!(learned(ask(&node, Epoch::FIRST, 0, stat(0))), renewed);
+    assert!(ask(&node, renewed.epoch, 0, stat(0)).is_ok());
+    let other = ask(&node, Epoch::FIRST, 1, stat(1));
+    assert!(matches!(other, Err(Failure::Refused(Refusal::NotFound(_)))), "its entry is the same: {other:?}");
+}
+
+#[test]
+fn a_request_by_an_entry_that_the_node_does_not_know_waits_until_it_does() {
+    let node = node();
+    let renewed = PartitionEntry::first(node.id()).moved(node.id());
+    let (session, body) = (Session::NONE, stat_root());
+    let request = Request { epoch: renewed.epoch, session, skip_ack: false, partition: PartitionId(0), body };
+    let mut reply = node.handle(request);
+    let mut poll = || Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll().is_pending());
+    node.learn(PartitionId(1), PartitionEntry::first(node.id()).moved(node.id()));
+    assert!(poll().is_pending(), "the entry of another partition");
+    node.learn(PartitionId(0), renewed);
+    assert!(matches!(poll(), Poll::Ready(Ok(Answer::Attributes(_)))));
 }
 
 fn hello(node: &Arc<Node>, session: Session) -> Result<Answer, Failure> {
@@ -87,11 +117,10 @@ fn a_node_answers_for_its_partitions_alone_and_says_whose_the_others_are() {
     let read = || stripe(StripeAction::Read { offset: 0, length: 1 });
     assert_eq!(ask(&other, Epoch::FIRST, 1, read()), Ok(Answer::Bytes(Bytes::new())));
     for body in [stat_root(), read()] {
-        let refused = ask(&other, Epoch::FIRST, 0, body.clone());
-        let Err(Failure::Refused(refusal @ Refusal::Invalid { .. })) = refused else { panic!("{refused:?}") };
-        assert!(refusal.to_string().contains("partition 0 is held by node 1, and this is node 40000"), "{refusal}");
-        let stale = ask(&other, Epoch(0), 0, body);
-        assert!(matches!(stale, Err(Failure::StaleMap(_))), "{stale:?}: an old map is reported first");
+        let refused = ask(&other, Epoch::FIRST, 0, body);
+        let shown = refused.as_ref().unwrap_err().to_string();
+        assert!(shown.contains("node 1 serves partition 0, as of epoch 1"), "{shown}");
+        assert_eq!(learned(refused), PartitionEntry::first(NodeId(1)));
     }
 }
 
@@ -250,10 +279,8 @@ fn a_reserved_file_is_filled_no_more_once_its_session_has_ended_in_any_partition
 /// The partitions that hold any state of a session.
 fn with_some_of(node: &Arc<Node>, session: Session) -> Vec<u16> {
     let text = format!("{session:?}");
-    let has = |(_, partition): &(u16, &parking_lot::Mutex<partition::Partition>)| {
-        format!("{:?}", partition.lock()).contains(&text)
-    };
-    (0..).zip(&node.partitions).filter(has).map(|(id, _)| id).collect()
+    let has = |partition: &PartitionGuard<'_>| format!("{:?}", **partition).contains(&text);
+    node.partitions.locked().filter(has).map(|partition| partition.id().0).collect()
 }
 
 fn meta(session: Session, number: u64, command: Command) -> Body {

@@ -43,7 +43,7 @@ impl Node {
         match (walked, action) {
             (Ok((reached, 0)), Some(action))
                 if reached == action.directory
-                    && self.partitions.get(action.partition).is_some()
+                    && self.partitions.serves(action.partition)
                     && credentials
                         .as_ref()
                         .is_none_or(|credentials| self.permits(reached, credentials, credentials.access)) =>
@@ -57,9 +57,8 @@ impl Node {
                 });
                 // Record the answer: a resend of this request must not execute the command.
                 if let Some(WalkAction { partition: id, request_id: Some(request_id), .. }) = action
-                    && let Some(partition) = self.partitions.get(id)
+                    && let Some(mut held) = self.partitions.lock(id)
                 {
-                    let mut held = partition.lock();
                     self.session_index.note(request_id.session, id);
                     self.record_reply(&mut held, request_id, answer.clone());
                 }
@@ -69,9 +68,8 @@ impl Node {
     }
 
     fn is_recorded(&self, action: &WalkAction) -> bool {
-        let partition =
-            action.request_id.and_then(|request_id| Some((request_id, self.partitions.get(action.partition)?)));
-        partition.is_some_and(|(request_id, partition)| partition.lock().cached_reply(request_id).is_some())
+        let cached = |request_id| self.partitions.lock(action.partition)?.cached_reply(request_id);
+        action.request_id.is_some_and(|request_id| cached(request_id).is_some())
     }
 
     fn execute_at_target(
@@ -115,9 +113,7 @@ impl Node {
     /// True if a directory is held here, and its permissions surely let the user do what `needs`
     /// says.
     fn permits(&self, directory: FileId, credentials: &Credentials, needs: DirAccess) -> bool {
-        self.partitions
-            .get(directory.partition())
-            .is_some_and(|held| held.lock().permits(directory, credentials, needs))
+        self.partitions.lock(directory.partition()).is_some_and(|held| held.permits(directory, credentials, needs))
     }
 
     /// Looks up an entry; `None` if its directory is not held here.
@@ -138,7 +134,9 @@ impl Node {
     /// Queries a partition. `None` if it is not held here, or if its answer must wait: then the
     /// client sends the command itself, and waits.
     fn query_local(&self, session: Session, partition: PartitionId, command: Command) -> Option<Outcome<Answer>> {
-        self.partitions.get(partition)?;
+        if !self.partitions.serves(partition) {
+            return None;
+        }
         let mut call = CommandCall { command: Some(command), ..CommandCall::new(session, partition) };
         let answer = self.try_execute(&mut call).ok()?;
         if call.ack_wait.is_some() { None } else { Some(answer) }
@@ -154,15 +152,15 @@ impl Node {
             return Ok(Ok(()));
         }
         let (file, session) = (*file, call.session);
-        let Some(partition) = self.partitions.get(call.partition) else {
-            return Ok(Err(self.wrong_node(call.partition)));
+        let Some(partition) = self.partitions.lock(call.partition) else {
+            return Ok(Err(self.moved(call.partition)));
         };
-        let reserved = || partition.lock().reserved(file, session);
-        let was_done = || call.request_id.is_some_and(|request_id| partition.lock().cached_reply(request_id).is_some());
-        if was_done() {
+        if call.request_id.is_some_and(|request_id| partition.cached_reply(request_id).is_some()) {
             return Ok(Ok(()));
         }
-        let Some(layout) = reserved() else { return Ok(Err(Refusal::Stale(Object::File(file)))) };
+        let reserved = partition.reserved(file, session);
+        drop(partition);
+        let Some(layout) = reserved else { return Ok(Err(Refusal::Stale(Object::File(file)))) };
         if !self.holds_stripe(file, layout, 0) {
             let why = "an object came with its bytes to a node where its stripe is not";
             return Ok(Err(Refusal::invalid(Object::File(file), why)));
@@ -173,7 +171,8 @@ impl Node {
         {
             return refusal_from(error, Object::File(file)).map(Err);
         }
-        if reserved().is_none() && !partition.lock().has(file) {
+        let is_expected = |partition: &Partition| partition.reserved(file, session).is_some() || partition.has(file);
+        if self.partitions.lock(call.partition).is_some_and(|partition| !is_expected(&partition)) {
             // The session has ended meanwhile, or an earlier copy of this request was executed and
             // the file that it made is already removed.
             drop(self.engine.remove(key));
@@ -187,7 +186,7 @@ impl Node {
     fn holds_stripe(&self, file: FileId, layout: Layout, stripe: u64) -> bool {
         let settings = self.settings();
         let home = layout.partition(settings.seed, file, StripeNo(stripe), settings.partitions);
-        self.partitions.get(home).is_some()
+        self.partitions.serves(home)
     }
 
     /// Subtracts the extent's change count from the version in a condition: a partition's version
@@ -292,11 +291,11 @@ impl Node {
             return false;
         }
         let key = |stripe| StripeKey { file: *file, stripe: StripeNo(stripe) };
-        let Some(partition) = self.partitions.get(file.partition()) else { return false };
         if stripes.iter().any(|stripe| self.engine.remove(key(stripe)).is_err()) {
             return false;
         }
-        let (purged, _) = self.apply_own(&mut partition.lock(), Command::PurgeDone { file: *file }, 0);
+        let Some(mut partition) = self.partitions.lock(file.partition()) else { return false };
+        let (purged, _) = self.apply_own(&mut partition, Command::PurgeDone { file: *file }, 0);
         purged.is_ok()
     }
 }

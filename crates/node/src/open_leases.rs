@@ -158,8 +158,8 @@ impl Node {
         flags: OpenFlags,
         kind: LeaseKind,
     ) -> Option<(OwnedFd, OpenLeaseId)> {
-        let here = self.partitions.get(file.partition());
-        if self.open_leases.is_full() || here.is_some_and(|partition| !partition.lock().is_open_by(session, file)) {
+        let here = self.partitions.lock(file.partition());
+        if self.open_leases.is_full() || here.is_some_and(|partition| !partition.is_open_by(session, file)) {
             return None;
         }
         let lease = self.open_leases.allocate_id(self.id())?;
@@ -175,7 +175,7 @@ impl Node {
     }
 
     fn open_extent(&self, file: FileId, extent: Extent, flags: OpenFlags, lease: OpenLeaseId) -> Option<OwnedFd> {
-        let has = self.partitions.get(file.partition())?.lock().extent(file) == Some(extent);
+        let has = self.partitions.lock(file.partition())?.extent(file) == Some(extent);
         let pin = crate::extents::ExtentSlots::pin(&*self.extents, extent).filter(|_| has)?;
         let extents = self.extents.engine();
         if flags.write && !extents.reserve_headroom() {
@@ -241,7 +241,7 @@ impl Node {
             return LeaseStatus::Ended { deleted: None };
         };
         self.unlock_open(lease, file);
-        if self.partitions.get(file.partition()).is_none() {
+        if !self.partitions.serves(file.partition()) {
             return LeaseStatus::EndedRemote { file, session };
         }
         if flags.write {
@@ -256,7 +256,7 @@ impl Node {
     /// Frees the space that the file's last stripe does not need, if that stripe is here: its
     /// writer is done. Clients that have handles request that themselves.
     fn shrink_last_stripe(&self, file: FileId) {
-        let last = self.partitions.get(file.partition()).and_then(|partition| partition.lock().last_stripe(file));
+        let last = self.partitions.lock(file.partition()).and_then(|partition| partition.last_stripe(file));
         let fitted = last.map(|stripe| self.engine.shrink_to_fit(StripeKey { file, stripe }));
         if let Some(Err(error)) = fitted {
             tracing::debug!(%error, %file, "the last stripe keeps its slack");
@@ -265,8 +265,9 @@ impl Node {
 
     /// Ends an open, or transfers it to another session.
     fn release_open(&self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
-        let Some(held) = self.partitions.get(file.partition()) else { return Err(self.wrong_node(file.partition())) };
-        let mut partition = held.lock();
+        let Some(mut partition) = self.partitions.lock(file.partition()) else {
+            return Err(self.moved(file.partition()));
+        };
         let (answer, effects) = self.apply_own(&mut partition, Command::Release { file, session, to }, 0);
         drop(partition);
         self.run_effects(effects);
@@ -281,7 +282,7 @@ impl Node {
     /// other nodes are detached too.
     pub(crate) fn detach_opens(&self, session: Session, partition: Option<PartitionId>) {
         let Some(detached) = Session::new(self.id(), 0).filter(|detached| *detached != session) else { return };
-        let here = |file: FileId| self.partitions.get(file.partition()).is_some();
+        let here = |file: FileId| self.partitions.serves(file.partition());
         for (lease, file) in self.open_leases.session_leases(session) {
             if Some(file.partition()) != partition && here(file) {
                 continue; // detached when the session ends there

@@ -109,8 +109,7 @@ impl Node {
 
     /// Ends all locks of an owner that outlives sessions, on one file.
     fn unlock(&self, owner: LockOwner, file: FileId) {
-        let Some(held) = self.partitions.get(file.partition()) else { return };
-        let mut partition = held.lock();
+        let Some(mut partition) = self.partitions.lock(file.partition()) else { return };
         for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
             let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
             let (answer, _) = self.apply_own(&mut partition, Command::Lock { file, lock, wait: false }, 0);

@@ -144,8 +144,7 @@ impl Node {
     }
 
     fn stripe_status(&self, session: Session, key: StripeKey) -> StripeStatus {
-        let Some(partition) = self.partitions.get(key.file.partition()) else { return StripeStatus::RemotePartition };
-        let partition = partition.lock();
+        let Some(partition) = self.partitions.lock(key.file.partition()) else { return StripeStatus::RemotePartition };
         match partition.expects(key.file, key.stripe.0, session) {
             true => StripeStatus::Expected,
             false if partition.has(key.file) => StripeStatus::Unplanned,
@@ -171,8 +170,7 @@ impl Node {
         let Some(mut files) = state.by_session.remove(&session) else { return Vec::new() };
         // No node can say anything about a partition that does not exist.
         let is_elsewhere = |file: &FileId| {
-            self.partitions.get(file.partition()).is_none()
-                && u32::from(file.partition().0) < self.settings().partitions
+            !self.partitions.serves(file.partition()) && u32::from(file.partition().0) < self.settings().partitions
         };
         let elsewhere: HashMap<_, _> = files.extract_if(|file, _| is_elsewhere(file)).collect();
         let queried = elsewhere.keys().copied().collect();
@@ -224,13 +222,13 @@ impl Node {
 
     /// Removes unplanned stripes of a file whose partition is here, or does not exist.
     fn remove_unplanned_local(&self, file: FileId, stripes: &StripeRuns) {
-        let partition = self.partitions.get(file.partition());
+        let exists = u32::from(file.partition().0) < self.settings().partitions;
         for stripe in stripes.iter() {
             // Nobody plans the stripe while its partition is locked.
-            let partition = partition.as_ref().map(|partition| partition.lock());
+            let partition = self.partitions.lock(file.partition());
             let mut one = StripeRuns::new();
             one.insert(stripe, stripe.saturating_add(1));
-            if partition.is_none_or(|partition| !partition.find_unowned(file, &one).is_empty()) {
+            if partition.map_or(!exists, |partition| !partition.find_unowned(file, &one).is_empty()) {
                 self.remove_stray(StripeKey { file, stripe: StripeNo(stripe) });
             }
         }

@@ -105,6 +105,22 @@ impl SubscriberSet {
         AckWait::new(senders.filter_map(|sender| Some((sender.clone(), sender.find_batch(recall)?))).collect())
     }
 
+    /// Returns the number of each subscriber here and at another node. Fails with the session of
+    /// one that is not subscribed there.
+    pub fn numbers_at(&self, other: &Self) -> Result<Vec<(SubscriberId, SubscriberId)>, Session> {
+        let _table = self.table.read();
+        let live = self.live.load(SeqCst);
+        let subscribed = (0..SubscriberId::MAX).filter(|number| live & 1 << number != 0);
+        let subscribed = subscribed.filter_map(SubscriberId::new).filter_map(|subscriber| {
+            let session = Session(self.sessions[subscriber.number()].load(SeqCst));
+            // One that is just ending caches nothing any more.
+            (session != Session::NONE).then_some((subscriber, session))
+        });
+        subscribed
+            .map(|(subscriber, session)| Ok((subscriber, other.caller(session).subscriber.ok_or(session)?)))
+            .collect()
+    }
+
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         let mut table = self.table.write();
         if self.caller(session).subscriber.is_some() {
@@ -167,8 +183,8 @@ impl Node {
     /// it.
     pub fn unsubscribe(&self, session: Session) {
         let Some(subscriber) = self.subscribers.remove(session) else { return };
-        for partition in &self.partitions {
-            partition.lock().remove_subscriber(subscriber);
+        for mut partition in self.partitions.locked() {
+            partition.remove_subscriber(subscriber);
         }
         self.subscribers.free_number(subscriber);
     }

@@ -51,7 +51,7 @@ impl Node {
 
     /// Thins a piece; returns the new offset if there is more to do.
     fn thin(&self, ThinningItem { file, extent, done }: &ThinningItem) -> Option<u64> {
-        let mut partition = self.partitions.get(file.partition())?.lock();
+        let mut partition = self.partitions.lock(file.partition())?;
         if !partition.is_closed(*file, *extent) {
             return None;
         }

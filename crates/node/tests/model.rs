@@ -126,7 +126,16 @@ use subscriber::OnInvalidate;
 #[derive(Debug, Default)]
 pub struct Node {
     subscribers: subscriber_set::SubscriberSet,
-    partitions: [loom_shim::Mutex<Partition>; 1],
+    partitions: Partitions,
+}
+
+#[derive(Debug, Default)]
+struct Partitions(loom_shim::Mutex<Partition>);
+
+impl Partitions {
+    fn locked(&self) -> impl Iterator<Item = loom_shim::Guard<'_, Partition>> {
+        std::iter::once(self.0.lock())
+    }
 }
 
 /// The grants: session by subscriber number.
@@ -152,7 +161,7 @@ impl Node {
 
     /// A lookup by the session, with a grant for what it sees.
     fn lookup(&self, session: Session) {
-        let mut partition = self.partitions[0].lock();
+        let mut partition = self.partitions.0.lock();
         partition.grant(self.subscribers.caller(session));
     }
 }
@@ -186,7 +195,7 @@ fn nothing_is_granted_to_a_session_after_it_has_ended_nor_lost_by_the_next() {
         node.unsubscribe(ONE);
         looks.join().unwrap();
         next.join().unwrap();
-        let granted: Vec<Session> = node.partitions[0].lock().0.values().copied().collect();
+        let granted: Vec<Session> = node.partitions.0.lock().0.values().copied().collect();
         assert_eq!(granted, [TWO]);
     });
 }
@@ -202,7 +211,7 @@ fn a_change_knows_all_subscribers_to_whom_its_state_was_granted() {
                 node.lookup(ONE);
             }
         });
-        let partition = node.partitions[0].lock();
+        let partition = node.partitions.0.lock();
         let caller = node.subscribers.caller(TWO);
         for number in partition.0.keys() {
             assert!(caller.others.has(SubscriberId::new(*number).unwrap()), "subscriber {number} is not notified");

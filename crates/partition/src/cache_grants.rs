@@ -209,6 +209,18 @@ impl InodeGrants {
         Self { attributes: SubscriberIds::ALL, content: SubscriberIds::ALL, ..Self::default() }
     }
 
+    /// Returns these grants with each set of subscribers changed.
+    #[must_use]
+    pub fn map(self, change: impl Fn(SubscriberIds) -> SubscriberIds) -> Self {
+        Self {
+            attributes: change(self.attributes),
+            content: change(self.content),
+            known: change(self.known),
+            unsure_holders: change(self.unsure_holders),
+            ..self
+        }
+    }
+
     /// Marks the cached attributes of others as outdated, although they look the same: access rules
     /// have changed, or the file will be read directly from now on.
     pub fn outdate(&mut self) {

@@ -1,7 +1,7 @@
 //! An inode: attributes, opens, and its type-specific body.
 
 use crate::{
-    cache_grants::InodeGrants, directory::Directory, memory_cost, placement_request::PlacementRequest,
+    Holder, cache_grants::InodeGrants, directory::Directory, memory_cost, placement_request::PlacementRequest,
     rare_attributes::RareAttributes,
 };
 use bytes::Bytes;
@@ -307,6 +307,11 @@ impl Inode {
     /// Returns true if the session has it open or locked.
     pub fn is_held_by(&self, session: Session) -> bool {
         self.is_locked_by(session) || self.opens.iter().any(|(holder, _)| *holder == session)
+    }
+
+    /// Returns the holder of each lock on it.
+    pub fn lock_holders(&self) -> impl Iterator<Item = Holder> {
+        self.rare.iter().flat_map(|rare| rare.locks.holders())
     }
 
     /// Ends all opens and locks of a session that has ended.

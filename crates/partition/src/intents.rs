@@ -54,6 +54,11 @@ pub enum Decided {
 }
 
 impl Intents {
+    /// Returns the sessions of the intents that are known.
+    pub fn sessions(&self) -> impl Iterator<Item = Session> {
+        self.prepared.keys().chain(self.decided.keys()).map(|intent| intent.session)
+    }
+
     /// Returns true if there are no locks.
     pub fn is_empty(&self) -> bool {
         self.locks.is_empty()

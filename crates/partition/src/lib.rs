@@ -42,6 +42,7 @@
 //! Modules for caches of kernels:
 //! - `cache_grants`: cache grants: the state that kernels may cache, and the subscribers to notify
 //! - `unlinked`: unlinked inodes that still exist because kernels know them
+//! - `soft_state`: the soft state, which goes along when another node serves
 //!
 //! Invariants:
 //! - A directory's entries are stored with its inode. Above a limit they are in fragments, which
@@ -92,6 +93,7 @@ mod rename;
 mod reply_cache;
 mod session_ranges;
 mod snapshot;
+mod soft_state;
 mod transaction_parts;
 mod traverse;
 mod unlink;
@@ -106,6 +108,7 @@ pub use memory_cost::{ENTRY_BYTES, INODE_BYTES};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};
 pub use session_ranges::SessionRanges;
 pub use snapshot::{SnapshotError, SnapshotVersion};
+pub use soft_state::SoftState;
 
 #[cfg(test)]
 mod acl_test;

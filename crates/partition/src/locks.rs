@@ -98,6 +98,11 @@ impl HeldLock {
 }
 
 impl FileLocks {
+    /// Returns the holder of each lock.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.0.iter().map(|lock| lock.holder)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

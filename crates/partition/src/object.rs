@@ -47,6 +47,11 @@ pub struct ReservedStripes {
 }
 
 impl Reserved {
+    /// Returns the sessions that have reserved files.
+    pub fn sessions(&self) -> impl Iterator<Item = Session> {
+        self.0.values().map(|(session, _)| *session)
+    }
+
     /// Returns the stripes of a reserved file if it is this session's.
     fn stripes(&self, file: FileId, session: Session) -> Option<ReservedStripes> {
         self.0.get(&file).filter(|(holder, _)| *holder == session).map(|(_, stripes)| *stripes)

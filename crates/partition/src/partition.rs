@@ -13,7 +13,8 @@ use placement::{BuildNumberHasher, FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wire::{
-    Answer, Attributes, NewInode, NewKind, Object, Outcome, Owner, PendingDelete, Refusal, RequestId, Timestamp,
+    Answer, Attributes, NewInode, NewKind, Object, Outcome, Owner, PendingDelete, Refusal, RequestId, Session,
+    Timestamp,
 };
 
 /// Default for the number of entries above which a directory is split. With a higher limit, one
@@ -92,12 +93,14 @@ impl Partition {
         }
     }
 
-    /// Creates the first partition of a pool, with the root directory.
+    /// Creates the first partition of a pool, with the root directory, whose inode is not counted:
+    /// nobody reserves space for it.
     pub fn with_root(settings: Settings, owner: Owner, mode: u32, now: Timestamp) -> Self {
         let mut first = Self::new(PartitionId(0), settings);
         let root = NewInode::new(NewKind::Directory, mode, owner);
         let file = first.add(Inode::new(root, FileId::ROOT, None, now));
         assert_eq!(file, FileId::ROOT, "the root is the first inode of partition 0");
+        first.bytes = 0;
         first
     }
 
@@ -114,6 +117,11 @@ impl Partition {
     /// Returns the number of inodes.
     pub fn files(&self) -> u64 {
         self.inodes.len() as u64
+    }
+
+    /// Returns the number of the last change of the nodes' own.
+    pub fn last_own_number(&self) -> u64 {
+        self.replies.settled(Session::NONE)
     }
 
     /// Returns the cached reply to this change, if it was executed before. Repeating the reply

@@ -70,6 +70,16 @@ impl ReplyCache {
         self.ended.add(session);
     }
 
+    /// Returns the number from which on replies of a session are cached.
+    pub fn settled(&self, session: Session) -> u64 {
+        self.sessions.get(&session).map_or(0, |kept| kept.settled)
+    }
+
+    /// Returns the sessions with cached replies.
+    pub fn sessions(&self) -> impl Iterator<Item = Session> {
+        self.sessions.keys().copied()
+    }
+
     /// Returns true if the session has ended.
     pub fn has_ended(&self, session: Session) -> bool {
         self.ended.has(session)

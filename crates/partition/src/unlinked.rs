@@ -42,7 +42,7 @@ use wire::{Answer, Command, Object, Outcome, Recall, Session};
 #[derive(Debug)]
 pub struct UnlinkedInodes {
     /// Subscribers of each inode. With none left, the inode is deleted when the next session ends.
-    inodes: BTreeMap<FileId, SubscriberIds>,
+    pub inodes: BTreeMap<FileId, SubscriberIds>,
     /// Session of each subscriber number; [`Session::NONE`] until its first command here, and after
     /// its end.
     sessions: [Session; SubscriberId::MAX],
@@ -55,11 +55,20 @@ impl Default for UnlinkedInodes {
 }
 
 impl UnlinkedInodes {
+    /// Returns the subscribers that have sent commands, with their sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = (SubscriberId, Session)> {
+        let all = SubscriberIds::ALL.iter().map(|subscriber| (subscriber, self.sessions[subscriber.number()]));
+        all.filter(|(_, session)| *session != Session::NONE)
+    }
+
+    /// Records the session of a subscriber.
+    pub fn set_session(&mut self, subscriber: SubscriberId, session: Session) {
+        self.sessions[subscriber.number()] = session;
+    }
+
     /// Returns the subscribers whose sessions are alive.
     fn alive(&self) -> SubscriberIds {
-        let all = SubscriberIds::ALL.iter();
-        all.filter(|subscriber| self.sessions[subscriber.number()] != Session::NONE)
-            .fold(SubscriberIds::NONE, SubscriberIds::with)
+        self.sessions().map(|(subscriber, _)| subscriber).fold(SubscriberIds::NONE, SubscriberIds::with)
     }
 
     /// Records that a subscriber's kernel has forgotten the inode; returns true if it was kept for
@@ -109,7 +118,7 @@ impl Partition {
         let Some(subscriber) = subscriber else { return };
         let known = self.grants.unlinked.sessions[subscriber.number()];
         if known != session && !self.replies.has_ended(session) {
-            self.grants.unlinked.sessions[subscriber.number()] = session;
+            self.grants.unlinked.set_session(subscriber, session);
         }
     }
 

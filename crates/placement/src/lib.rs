@@ -31,7 +31,9 @@ pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, na
 pub use hasher::{BuildNumberHasher, NumberHasher};
 pub use home::{directory_partition, single_partition};
 pub use layout::{Distribution, Layout, PlacementDecision};
-pub use map::{Epoch, InvalidPartitionCount, NodeId, PartitionId, PartitionMap};
+pub use map::{
+    Epoch, InvalidPartitionCount, NodeId, PartitionEntry, PartitionId, PartitionMap, PartitionReplica, ReplicaState,
+};
 pub use policy::{InvalidPlacementSpec, PlacementSpec, Policy, StripeSize};
 pub use stripe::{StripeNo, stripe_partition};
 

@@ -1,4 +1,4 @@
-//! The partition map: which node holds which partition, as of an epoch.
+//! The partition map: for each partition its replicas, as of an epoch of its own.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,13 +16,14 @@ pub struct PartitionId(pub u16);
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// The version of a partition map. The map with the greater epoch is the current one.
+/// The version of a partition's entry in the map. The entry with the greater epoch is the current
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The epoch of a pool's first map.
+    /// The epoch of the entries of a pool's first map.
     pub const FIRST: Self = Self(1);
 
     /// The epoch after this one.
@@ -60,15 +61,56 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The partition map: the node of each partition, as of an epoch. It is immutable: a change makes a
-/// new map with the next epoch.
+/// The entry of one partition in the map.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionEntry {
+    /// The version of this entry.
+    pub epoch: Epoch,
+    /// The node whose replica serves: it executes all requests.
+    pub server: NodeId,
+    /// The other replicas, if there are any.
+    pub others: Option<Box<[PartitionReplica]>>,
+}
+
+/// A replica of a partition that does not serve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionReplica {
+    /// Its node.
+    pub node: NodeId,
+    /// Its state.
+    pub state: ReplicaState,
+}
+
+/// The state of a replica that does not serve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ReplicaState {
+    /// It gets a snapshot.
+    Joins,
+    /// It has applied all entries that the server has answered.
+    Follows,
+}
+
+impl PartitionEntry {
+    /// The first entry of a partition with one replica.
+    pub fn first(server: NodeId) -> Self {
+        Self { epoch: Epoch::FIRST, server, others: None }
+    }
+
+    /// The next entry of this partition, in which `server` serves. The other replicas stay.
+    #[must_use]
+    pub fn moved(&self, server: NodeId) -> Self {
+        Self { epoch: self.epoch.next(), server, others: self.others.clone() }
+    }
+}
+
+/// The partition map: an entry for each partition. The entries have epochs of their own, so a map
+/// may have newer entries than another one for some partitions, and older ones for others.
 ///
 /// The number of partitions is a power of two and is fixed for the life of the pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "RawPartitionMap")]
 pub struct PartitionMap {
-    epoch: Epoch,
-    partitions: Vec<NodeId>,
+    partitions: Vec<PartitionEntry>,
 }
 
 impl PartitionMap {
@@ -76,7 +118,7 @@ impl PartitionMap {
     /// is a power of two, at most [`PARTITIONS_MAX`].
     pub fn one_node(node: NodeId, partitions: u32) -> Result<Self, InvalidPartitionCount> {
         let count = check_count(partitions.into())?;
-        Ok(Self { epoch: Epoch::FIRST, partitions: vec![node; count as usize] })
+        Ok(Self { partitions: vec![PartitionEntry::first(node); count as usize] })
     }
 
     /// The first map of a pool of several nodes, each given with its share of the capacity (in any
@@ -98,31 +140,50 @@ impl PartitionMap {
                 .max_by_key(|(_, behind)| *behind)
                 .expect("there are nodes");
             behind[first] -= all;
-            nodes[first].0
+            PartitionEntry::first(nodes[first].0)
         };
-        let partitions = (0..count).map(next).collect();
-        Ok(Self { epoch: Epoch::FIRST, partitions })
+        Ok(Self { partitions: (0..count).map(next).collect() })
     }
 
-    /// This map with one partition given to `node`.
+    /// This map with one partition given to `node` from the start.
     #[must_use]
     pub fn with(mut self, partition: PartitionId, node: NodeId) -> Self {
-        if let Some(holder) = self.partitions.get_mut(usize::from(partition.0)) {
-            *holder = node;
+        if let Some(entry) = self.partitions.get_mut(usize::from(partition.0)) {
+            *entry = PartitionEntry::first(node);
         }
         self
     }
 
-    /// A map in which `partitions[i]` holds partition `i`. Fails unless their number is a power of
+    /// A map with these entries, of partition 0 and so on. Fails unless their number is a power of
     /// two, at most [`PARTITIONS_MAX`].
-    pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, InvalidPartitionCount> {
+    pub fn new(partitions: Vec<PartitionEntry>) -> Result<Self, InvalidPartitionCount> {
         check_count(partitions.len() as u64)?;
-        Ok(Self { epoch, partitions })
+        Ok(Self { partitions })
     }
 
-    /// The epoch of this map.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
+    /// The entry of `partition`; `None` if the pool has no such partition (an invalid id).
+    pub fn entry(&self, partition: PartitionId) -> Option<&PartitionEntry> {
+        self.partitions.get(usize::from(partition.0))
+    }
+
+    /// Takes an entry of `partition` if it is newer; returns whether it was.
+    pub fn learn(&mut self, partition: PartitionId, entry: PartitionEntry) -> bool {
+        match self.partitions.get_mut(usize::from(partition.0)) {
+            Some(known) if known.epoch < entry.epoch => {
+                *known = entry;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes all entries of another map of the pool that are newer.
+    pub fn learn_all(&mut self, other: &Self) {
+        for (partition, entry) in (0..=u16::MAX).zip(&other.partitions) {
+            if self.partitions.get(usize::from(partition)).is_some_and(|known| known.epoch < entry.epoch) {
+                self.learn(PartitionId(partition), entry.clone());
+            }
+        }
     }
 
     /// The number of partitions of the pool.
@@ -130,51 +191,42 @@ impl PartitionMap {
         u32::try_from(self.partitions.len()).expect("a map is never made with more than PARTITIONS_MAX")
     }
 
-    /// The node that holds `partition`; `None` if the pool has no such partition (an invalid id).
+    /// The node that serves `partition`; `None` if the pool has no such partition (an invalid id).
     pub fn node(&self, partition: PartitionId) -> Option<NodeId> {
-        self.partitions.get(usize::from(partition.0)).copied()
+        Some(self.entry(partition)?.server)
     }
 
-    /// The nodes that hold at least one partition, in ascending order, each once.
+    /// The nodes that serve at least one partition, in ascending order, each once.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.partition_counts().into_keys().collect()
     }
 
-    /// The number of partitions of each node that holds at least one.
+    /// The number of partitions of each node that serves at least one.
     pub fn partition_counts(&self) -> BTreeMap<NodeId, u32> {
         let mut counts = BTreeMap::new();
-        self.partitions.iter().for_each(|node| *counts.entry(*node).or_default() += 1);
+        self.partitions.iter().for_each(|entry| *counts.entry(entry.server).or_default() += 1);
         counts
     }
 
-    /// Picks one of the partitions that `node` holds, by `hash`; `None` if it holds none.
+    /// Picks one of the partitions that `node` serves, by `hash`; `None` if it serves none.
     pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
-        let held = || (0..=u16::MAX).zip(&self.partitions).filter(|(_, holder)| **holder == node);
+        let held = || (0..=u16::MAX).zip(&self.partitions).filter(|(_, entry)| entry.server == node);
         let chosen = hash.checked_rem(held().count() as u64)?;
         held().nth(usize::try_from(chosen).ok()?).map(|(partition, _)| PartitionId(partition))
-    }
-
-    /// The next map, in which `node` holds `partition`; all other partitions stay where they are.
-    #[must_use]
-    pub fn moved(&self, partition: PartitionId, node: NodeId) -> Self {
-        let mut partitions = self.partitions.clone();
-        partitions[usize::from(partition.0)] = node;
-        Self { epoch: self.epoch.next(), partitions }
     }
 }
 
 /// A decoded map whose number of partitions has not been checked yet.
 #[derive(Deserialize)]
 struct RawPartitionMap {
-    epoch: Epoch,
-    partitions: Vec<NodeId>,
+    partitions: Vec<PartitionEntry>,
 }
 
 impl TryFrom<RawPartitionMap> for PartitionMap {
     type Error = InvalidPartitionCount;
 
     fn try_from(read: RawPartitionMap) -> Result<Self, InvalidPartitionCount> {
-        Self::new(read.epoch, read.partitions)
+        Self::new(read.partitions)
     }
 }
 
@@ -212,7 +264,7 @@ mod tests {
     #[test]
     fn a_pool_of_one_node_holds_every_partition_there() {
         let map = PartitionMap::one_node(NodeId(7), 64).unwrap();
-        assert_eq!((map.epoch(), map.partitions()), (Epoch::FIRST, 64));
+        assert_eq!(map.partitions(), 64);
         assert!((0..64).all(|id| map.node(PartitionId(id)) == Some(NodeId(7))));
         assert_eq!(map.node(PartitionId(64)), None);
     }
@@ -222,10 +274,7 @@ mod tests {
         let nodes = [NodeId(9), NodeId(2), NodeId(5)];
         let equal = nodes.map(|node| (node, 7));
         let map = PartitionMap::proportional(&equal, 64).unwrap();
-        assert_eq!(
-            (map.epoch(), map.partitions(), map.nodes()),
-            (Epoch::FIRST, 64, vec![NodeId(2), NodeId(5), NodeId(9)])
-        );
+        assert_eq!((map.partitions(), map.nodes()), (64, vec![NodeId(2), NodeId(5), NodeId(9)]));
         assert_eq!(nodes.map(|node| map.partition_counts()[&node]), [22, 21, 21]);
         assert_eq!(PartitionMap::proportional(&equal, 2).unwrap().nodes().len(), 2, "a node may hold none");
         assert_eq!(PartitionMap::proportional(&equal[..1], 8), PartitionMap::one_node(nodes[0], 8));
@@ -243,13 +292,20 @@ mod tests {
     }
 
     #[test]
-    fn a_move_changes_one_home_and_the_epoch_and_leaves_the_old_map() {
-        let before = PartitionMap::one_node(NodeId(1), 4).unwrap();
-        let after = before.moved(PartitionId(2), NodeId(9));
-        assert!(after.epoch() > before.epoch());
-        let homes: Vec<_> = (0..4).map(|id| after.node(PartitionId(id)).unwrap().0).collect();
-        assert_eq!(homes, [1, 1, 9, 1]);
-        assert_eq!(before.node(PartitionId(2)), Some(NodeId(1)));
+    fn of_two_entries_of_a_partition_the_later_counts_whatever_the_others_are() {
+        let (mut one, mut other) =
+            (PartitionMap::one_node(NodeId(1), 4).unwrap(), PartitionMap::one_node(NodeId(1), 4).unwrap());
+        let first = one.entry(PartitionId(2)).unwrap().clone();
+        let (second, third) = (first.moved(NodeId(9)), first.moved(NodeId(9)).moved(NodeId(8)));
+        assert!(one.learn(PartitionId(2), third.clone()));
+        assert!(!one.learn(PartitionId(2), second.clone()) && !one.learn(PartitionId(2), third));
+        assert!(other.learn(PartitionId(2), second) && other.learn(PartitionId(0), first.moved(NodeId(7))));
+        assert!(!other.learn(PartitionId(4), first.moved(NodeId(7))), "there is no such partition");
+        one.learn_all(&other);
+        other.learn_all(&one);
+        assert_eq!(one, other);
+        let homes: Vec<_> = (0..4).map(|id| one.node(PartitionId(id)).unwrap().0).collect();
+        assert_eq!(homes, [7, 1, 8, 1]);
     }
 
     #[test]
@@ -273,10 +329,11 @@ mod tests {
 
     #[test]
     fn a_map_survives_json_and_a_damaged_one_is_refused() {
-        let map = PartitionMap::one_node(NodeId(1), 4).unwrap().moved(PartitionId(0), NodeId(2));
+        let map = PartitionMap::one_node(NodeId(1), 4).unwrap().with(PartitionId(0), NodeId(2));
         let json = serde_json::to_string(&map).unwrap();
         assert_eq!(serde_json::from_str::<PartitionMap>(&json).unwrap(), map);
-        let damaged = serde_json::from_str::<PartitionMap>(r#"{"epoch":1,"partitions":[1,1,1]}"#);
+        let three = serde_json::json!({ "partitions": [map.entry(PartitionId(1)), map.entry(PartitionId(2)), map.entry(PartitionId(3))] });
+        let damaged = serde_json::from_value::<PartitionMap>(three);
         assert!(damaged.unwrap_err().to_string().contains("3 partitions"));
     }
 }

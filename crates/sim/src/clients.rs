@@ -134,10 +134,21 @@ pub fn interleave(
     rng: &mut Random,
     dies: bool,
 ) -> (Vec<NameEvent>, Vec<Session>) {
+    interleave_with(clients, rng, dies, || {})
+}
+
+/// As [`interleave`]; `between` is called before each poll.
+pub fn interleave_with(
+    clients: &mut Vec<InterleavedClient>,
+    rng: &mut Random,
+    dies: bool,
+    mut between: impl FnMut(),
+) -> (Vec<NameEvent>, Vec<Session>) {
     let (mut history, mut dead, mut clock): (Vec<NameEvent>, Vec<Session>, usize) = (Vec::new(), Vec::new(), 0);
     let death = if dies { rng.below(120) } else { usize::MAX };
     while !clients.is_empty() {
         clock += 1;
+        between();
         assert!(clock < POLLS_MAX as usize, "clients wait for each other for ever:\n{}", format_history(&history));
         let at = rng.below(clients.len());
         let client = &mut clients[at];

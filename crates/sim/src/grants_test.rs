@@ -122,7 +122,7 @@ impl CachingKernels {
         old.vfs.end_session().await.unwrap();
     }
 
-    async fn check(&self) {
+    pub async fn check(&self) {
         for directory in self.directories().await {
             for name in self.names {
                 let truth = self.truth.lookup(directory, name.as_bytes()).await.ok();

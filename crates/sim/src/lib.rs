@@ -31,6 +31,8 @@ mod crash_test;
 #[cfg(test)]
 mod grants_test;
 #[cfg(test)]
+mod hand_over_test;
+#[cfg(test)]
 mod linear_test;
 #[cfg(test)]
 mod message_test;

@@ -5,6 +5,7 @@ use super::pool::*;
 use bytes::Bytes;
 use client::testing::{CountingConnection, CrashingConnection};
 use node::NodeSettings;
+use placement::PartitionEntry;
 use std::{
     future::Future,
     sync::{
@@ -156,14 +157,16 @@ fn futures_of_the_hot_path_stay_small_enough_to_be_made_for_every_request() {
 }
 
 #[tokio::test]
-async fn a_client_with_an_old_map_learns_the_new_one_with_its_next_call() {
+async fn a_client_learns_a_new_entry_of_the_map_with_its_next_call_to_that_partition() {
     for nodes in NODES {
         let pool = Pool::of(nodes);
         let counted = CountingClient::over(&pool).await;
         let vfs = &counted.vfs;
-        pool.nodes().iter().for_each(|node| node.renew_map());
-        counted.expect(2, "refused with the new map, sent by it", vfs.stat(Vfs::root())).await;
-        counted.expect(1, "by the new map", vfs.stat(Vfs::root())).await;
+        let root = Vfs::root().partition();
+        let home = pool.nodes().iter().find(|node| node.served_epoch(root).is_some()).unwrap();
+        home.learn(root, PartitionEntry::first(home.id()).moved(home.id()));
+        counted.expect(2, "refused with the new entry, sent by it", vfs.stat(Vfs::root())).await;
+        counted.expect(1, "by the new entry", vfs.stat(Vfs::root())).await;
     }
 }
 

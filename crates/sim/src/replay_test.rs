@@ -15,7 +15,7 @@ use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags};
 /// Numbers of seeds of the two tests.
 const INTERLEAVED: u64 = 60;
 const WHOLE_PATH: u64 = 1000;
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 fn logged(split_entries: u32) -> (NodeSettings, Arc<Replicas>) {
     let replicas = Arc::new(Replicas::default());
@@ -52,7 +52,7 @@ fn replicas_follow_transactions_and_the_recovery_of_clients_that_died() {
 }
 
 /// Locks or unlocks a part of a random file, in the name of one of the kernels.
-async fn change_a_lock(kernels: &mut CachingKernels) {
+pub async fn change_a_lock(kernels: &mut CachingKernels) {
     let (name, who) = (kernels.random.pick(&NAMES), kernels.random.below(kernels.kernels.len()));
     let kind = kernels.random.pick(&[LockKind::Read, LockKind::Write, LockKind::Unlock]);
     let start = u64::from(kernels.random.byte());

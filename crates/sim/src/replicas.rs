@@ -6,9 +6,9 @@
 
 use node::EntryLog;
 use parking_lot::Mutex;
-use partition::{Entry, Partition};
+use partition::Partition;
 use placement::PartitionId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 /// Number of entries between two comparisons of a replica with its original.
 const COMPARED_EVERY: u64 = 4;
@@ -26,11 +26,16 @@ struct Replica {
 
 impl EntryLog for Replicas {
     fn begin(&self, partition: &Partition) {
-        let replica = Replica { partition: restored(partition), entries: 0 };
-        self.0.lock().insert(partition.id(), replica);
+        match self.0.lock().entry(partition.id()) {
+            // Another node serves it now.
+            Entry::Occupied(replica) => replica.get().check(partition),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Replica { partition: restored(partition), entries: 0 });
+            }
+        }
     }
 
-    fn append(&self, partition: &Partition, entry: Entry) {
+    fn append(&self, partition: &Partition, entry: partition::Entry) {
         let mut replicas = self.0.lock();
         let replica = replicas.get_mut(&partition.id()).expect("its log has begun");
         replica.entries += 1;

@@ -203,7 +203,7 @@ impl Node {
     }
 
     async fn ask(&self, at: usize, action: StripeAction) -> Done<Answer> {
-        let (epoch, session, partition) = (self.welcome.map.epoch(), self.welcome.session, FILE.partition());
+        let (epoch, session, partition) = (Epoch::FIRST, self.welcome.session, FILE.partition());
         let body = Body::Stripe { file: FILE, stripe: StripeNo((at % STRIPES) as u64), action };
         Ok(self.remote.call(Request { epoch, session, skip_ack: false, partition, body }).await?)
     }

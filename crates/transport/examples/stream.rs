@@ -81,7 +81,7 @@ async fn rate(
     under_way: u64,
     time: Duration,
 ) -> Result<f64, Box<dyn Error>> {
-    let (epoch, session, partition) = (welcome.map.epoch(), welcome.session, FILE.partition());
+    let (epoch, session, partition) = (Epoch::FIRST, welcome.session, FILE.partition());
     let call = |number: u64| {
         let body = Body::Stripe { file: FILE, stripe: StripeNo(number % STRIPES), action: action.clone() };
         remote.call(Request { epoch, session, skip_ack: false, partition, body })

@@ -8,7 +8,7 @@ use crate::{
     command_table::FieldSamples,
 };
 use bytes::Bytes;
-use placement::{FileId, Layout, PartitionMap, PlacementSpec, Policy};
+use placement::{FileId, Layout, PlacementSpec, Policy};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -535,9 +535,6 @@ pub enum Failure {
     /// The node refused the request. Resending it would not help.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The client's partition map is old. Holds the current one.
-    #[error("the partition map is old, the new one has epoch {}", .0.epoch())]
-    StaleMap(Arc<PartitionMap>),
     /// The request or the answer was lost. The request may have been executed.
     #[error("no answer came: {0}")]
     Lost(String),

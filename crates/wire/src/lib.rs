@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  client                                    node
-//!    | Request { epoch, partition, body } ---> |   stale epoch? replies with the new map
+//!    | Request { epoch, partition, body } ---> |   old epoch? replies with the new entry
 //!    |                                         |   resent request id? replies with the cached one
 //!    | <--- Answer | Refusal ----------------- |
 //! ```
@@ -64,7 +64,7 @@ pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX, path_names};
 pub use object::{Condition, Contents, InvalidVersion, ObjectMeta, Version};
 pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
-pub use refusal::{Object, Outcome, Refusal, SpaceShortage};
+pub use refusal::{MovedPartition, Object, Outcome, Refusal, SpaceShortage};
 pub use request::{Body, OPEN_LEASES_MAX, Request, RequestId, Session, StripeAction, WalkAction};
 pub use usage::{HostFile, SpaceUsage, StripeRuns};
 pub use xattr::{

@@ -3,7 +3,7 @@
 
 use crate::{Intent, Name, Version};
 use base::ByteSize;
-use placement::{FileId, NodeId};
+use placement::{FileId, NodeId, PartitionEntry, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -94,6 +94,22 @@ impl fmt::Display for SpaceShortage {
             ByteSize(self.wanted),
             self.waited.as_secs_f64()
         )
+    }
+}
+
+/// A partition whose entry of the map the client does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedPartition {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its entry, as the node knows it.
+    pub entry: PartitionEntry,
+}
+
+impl fmt::Display for MovedPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PartitionEntry { epoch, server, .. } = &self.entry;
+        write!(f, "node {server} serves partition {}, as of epoch {epoch} of its entry: ask there", self.partition)
     }
 }
 
@@ -287,6 +303,10 @@ pub enum Refusal {
         /// The problem and the remedy.
         why: Cow<'static, str>,
     },
+    /// The node does not serve the partition, or does so as of a later entry of the map. Clients
+    /// send the request again by the entry.
+    #[error("{0}")]
+    Moved(Box<MovedPartition>),
 }
 
 impl Refusal {

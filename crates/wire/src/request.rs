@@ -51,7 +51,8 @@ pub struct RequestId {
 /// A message from a client to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Epoch of the partition map by which the client chose the node.
+    /// Epoch of the partition's entry by which the client chose the node. Nothing to requests that
+    /// concern no partition.
     pub epoch: Epoch,
     /// The session that sends the request. With `Hello`, [`Session::NONE`], or a session that
     /// another node of the pool has started.
@@ -69,11 +70,11 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// Starts a session and returns the pool's configuration. If the request names a session that
-    /// another node started, joins that. Accepts any epoch.
+    /// another node started, joins that.
     Hello,
     /// Returns the space usage of the pool.
     Usage,
-    /// Stops the node: it answers, then closes all connections and exits. Accepts any epoch.
+    /// Stops the node: it answers, then closes all connections and exits.
     Stop,
     /// A command for the partition.
     Meta {

@@ -564,13 +564,13 @@ impl ServerState {
     /// Ends a session in the partitions of this node that it touched. Returns true if something is
     /// left that other nodes may have a part of; most clients leave nothing.
     async fn end_local(&self, session: Session) -> Result<bool, Failure> {
-        let map = self.hello(session)?.map;
         let mut left = false;
         for partition in self.node.end_session(session) {
             yield_now().await;
             left |= !self.node.close_session_in(session, partition).await?.is_empty();
+            let Some(epoch) = self.node.served_epoch(partition) else { continue };
             let list = Body::Meta { request_id: None, command: Command::ListUnfinished };
-            let found = self.node.handle(request(map.epoch(), session, partition, list)).await?;
+            let found = self.node.handle(request(epoch, session, partition, list)).await?;
             if let Answer::UnfinishedWork(found) = found {
                 left |= found.prepared.iter().chain(&found.committed).any(|intent| intent.session == session);
             }

@@ -4,7 +4,7 @@
 use super::common::*;
 use bytes::Bytes;
 use client::Connection;
-use placement::{FileId, PartitionId};
+use placement::{Epoch, FileId, PartitionId};
 use std::{sync::Arc, time::Duration};
 use test_support::until_polled;
 use transport::{Address, Remote};
@@ -110,7 +110,7 @@ impl HelloSession {
     async fn new(address: &Address) -> Self {
         let remote = remote(address);
         let hello = Request {
-            epoch: placement::Epoch::FIRST,
+            epoch: Epoch::FIRST,
             session: Session::NONE,
             skip_ack: false,
             partition: PartitionId(0),
@@ -121,7 +121,7 @@ impl HelloSession {
     }
 
     fn request(&self, file: FileId, number: u64, command: Command) -> Request {
-        let (session, epoch) = (self.welcome.session, self.welcome.map.epoch());
+        let (session, epoch) = (self.welcome.session, Epoch::FIRST);
         let request_id = command.is_mutation().then_some(RequestId { session, number, settled: 1 });
         let body = Body::Meta { request_id, command };
         Request { epoch, session, skip_ack: false, partition: file.partition(), body }
@@ -189,7 +189,7 @@ fn calls_over_a_runtime_that_has_ended_fail_at_once() {
     };
     let remote = Remote::on_runtime(clients.handle(), server.address().clone(), &token());
     let usage = || {
-        let (epoch, session, partition) = (placement::Epoch::FIRST, Session::NONE, PartitionId(0));
+        let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
         remote.call(Request { epoch, session, skip_ack: false, partition, body: Body::Usage })
     };
     assert!(matches!(servers.block_on(usage()), Ok(Answer::Usage(_))));

@@ -223,7 +223,7 @@ impl Hostile {
         // The partition of the file's id, or any.
         let elsewhere = PartitionId(self.random.below(16));
         let partition = if self.random.below(4) > 0 { file.partition() } else { elsewhere };
-        let (epoch, session) = (self.welcome.map.epoch(), self.welcome.session);
+        let (epoch, session) = (Epoch::FIRST, self.welcome.session);
         let reply = self.remote.call(Request { epoch, session, skip_ack: true, partition, body }).await;
         assert!(!matches!(reply, Err(Failure::Lost(_) | Failure::Unreachable(_))), "{said}: {reply:?}");
     }

@@ -69,6 +69,7 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<placement::Policy>(),
         variants::<wire::Recall>(),
         variants::<wire::Refusal>(),
+        variants::<placement::ReplicaState>(),
         variants::<wire::RenameMode>(),
         variants::<wire::SeekTo>(),
         variants::<placement::Distribution>(),

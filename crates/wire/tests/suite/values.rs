@@ -1,7 +1,7 @@
 //! Values keep their invariants when they are decoded from messages and from the JSON of snapshots.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use placement::{FileId, PartitionId, PartitionMap};
+use placement::{FileId, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{ffi::OsStr, fmt::Debug, os::unix::ffi::OsStrExt};
 use wire::{HostFile, LockStyle, Name, StripeRuns, Timestamp};
@@ -61,9 +61,10 @@ fn moments_and_ranges_of_locks_that_cannot_be_are_not_read() {
 
 #[test]
 fn a_map_with_an_impossible_number_of_partitions_is_not_read() {
-    assert!(reread::<PartitionMap>(&(1_u64, vec![1_u32; 64])).is_some());
-    assert_eq!(reread::<PartitionMap>(&(1_u64, vec![1_u32; 63])), None);
-    assert_eq!(reread::<PartitionMap>(&(1_u64, Vec::<u32>::new())), None);
+    let entries = |count| vec![PartitionEntry::first(NodeId(1)); count];
+    assert!(reread::<PartitionMap>(&entries(64)).is_some());
+    assert_eq!(reread::<PartitionMap>(&entries(63)), None);
+    assert_eq!(reread::<PartitionMap>(&entries(0)), None);
 }
 
 #[test]

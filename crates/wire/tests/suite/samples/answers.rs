@@ -2,20 +2,21 @@
 
 use super::{EXTENT, FILE, Fields, INTENT, KINDS, LEASE, OWNER, SESSION, TIME, host, inherited, layout, name, samples};
 use bytes::Bytes;
-use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Policy};
+use placement::{
+    Epoch, FileId, Layout, NodeId, PartitionEntry, PartitionId, PartitionMap, PartitionReplica, Policy, ReplicaState,
+};
 use std::{sync::Arc, time::Duration};
 use wire::{
     Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, FieldSamples, FoundObject, HelloReply, HostFile,
-    InheritedAttributes, Intent, Kind, LeaseKind, LeaseStatus, Lock, LockKind, LockOwner, LockStyle, Object,
-    ObjectMeta, OpenFlags, OpenLease, PendingDelete, PendingTruncate, RangeContent, Refusal, SpaceShortage, SpaceUsage,
-    StripeRuns, UnfinishedWork, Version, codec::ShmRange,
+    InheritedAttributes, Intent, Kind, LeaseKind, LeaseStatus, Lock, LockKind, LockOwner, LockStyle, MovedPartition,
+    Object, ObjectMeta, OpenFlags, OpenLease, PendingDelete, PendingTruncate, RangeContent, Refusal, SpaceShortage,
+    SpaceUsage, StripeRuns, UnfinishedWork, Version, codec::ShmRange,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
     let mut replies: Vec<_> = answers().into_iter().map(Ok).collect();
     replies.extend(refusals().into_iter().map(|refusal| Err(Failure::Refused(refusal))));
     replies.extend([
-        Err(Failure::StaleMap(map())),
         Err(Failure::Lost("the connection broke".into())),
         Err(Failure::Unreachable("too many requests".into())),
     ]);
@@ -23,8 +24,13 @@ pub fn replies() -> Vec<Result<Answer, Failure>> {
 }
 
 fn map() -> Arc<PartitionMap> {
-    let nodes = (0..64).map(|partition| NodeId(partition % 5 * 1000)).collect();
-    Arc::new(PartitionMap::new(Epoch(1 << 40), nodes).unwrap())
+    Arc::new(PartitionMap::new((0..64).map(|partition| entry(NodeId(partition % 5 * 1000))).collect()).unwrap())
+}
+
+fn entry(server: NodeId) -> PartitionEntry {
+    let replica = |state| PartitionReplica { node: NodeId(7), state };
+    let others = [ReplicaState::Joins, ReplicaState::Follows].map(replica);
+    PartitionEntry { epoch: Epoch(1 << 40), server, others: (server == NodeId(0)).then(|| others.into()) }
 }
 
 fn attributes(whole: Option<Extent>) -> Attributes {
@@ -174,6 +180,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::TooManyLinks { object: object(), limit: 65_000 },
         Refusal::Stale(object()),
         Refusal::SessionEnded,
+        Refusal::Moved(Box::new(MovedPartition { partition: PartitionId(7), entry: entry(NodeId(0)) })),
         Refusal::OutcomeUnknown(object()),
         Refusal::VersionMismatch { object: object(), present: None },
         Refusal::VersionMismatch { object: object(), present: Some(Version { file: FILE, change: 1 }) },

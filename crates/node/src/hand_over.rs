@@ -1,0 +1,138 @@
+//! The hand-over of a partition to another node, while clients use it.
+//!
+//! ```text
+//!   old node                                            new node
+//!   takes the partition out: requests wait
+//!   waits for acks of its invalidations
+//!   snapshot, soft state --------------------------->   reserves space, serves
+//!   learns the next entry: requests, and those that     learns it
+//!   wait for locks or space, are refused as `Moved`     requests of that epoch are answered
+//! ```
+//!
+//! Clients send what was refused again, under the same request ids, and the cached replies went
+//! along: so each change is done once. Opens, locks and intents are durable, so they stay.
+//!
+//! What is of a host does not move: a partition with an extent file, a bound file, or a lock of a
+//! process stays. Neither do stripes: the caller moves those of the partition before.
+
+use crate::{Node, now, sleep_until};
+use partition::{CommandCaller, Holder, Partition, SoftState, SubscriberId, SubscriberIds};
+use placement::{FileId, PartitionEntry, PartitionId};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+    time::Duration,
+};
+use wire::Session;
+
+/// Longest time for which kernels may withhold an ack. Shorter than requests wait for an entry:
+/// one of those may hold the page that an ack needs.
+const ACK_WAIT: Duration = Duration::from_millis(500);
+
+/// Why a partition stays at its node, as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandOverError {
+    /// The node does not serve it.
+    #[error("this node does not serve the partition")]
+    NotServed,
+    /// It has a file with state of the host.
+    #[error("file {0} has an extent, a host file, or a lock of a process of this host")]
+    OfHost(FileId),
+    /// A session with a kernel that caches is not subscribed at the other node.
+    #[error("session {} has not subscribed at the other node", .0.0)]
+    NotSubscribed(Session),
+    /// A kernel did not acknowledge an invalidation.
+    #[error("a kernel does not acknowledge invalidations")]
+    NoAck,
+    /// The other node has no space for it.
+    #[error("the other node has no space for the partition")]
+    Full,
+}
+
+impl Node {
+    /// Hands a partition over to another node of the pool. If that fails, it is served as before.
+    pub async fn hand_over(&self, id: PartitionId, to: &Arc<Self>) -> Result<PartitionEntry, HandOverError> {
+        let entry = self.map.read().entry(id).map(|entry| entry.moved(to.id()));
+        let entry = entry.ok_or(HandOverError::NotServed)?;
+        let partition = self.partitions.take(id).ok_or(HandOverError::NotServed)?;
+        if let Err(why) = self.send_to(&partition, to, &entry).await {
+            self.partitions.put(partition);
+            self.learned.notify_waiters();
+            return Err(why);
+        }
+        self.learn(id, entry.clone());
+        self.files.fetch_sub(partition.files(), Relaxed);
+        self.engine.release(partition.bytes());
+        for (file, holder) in partition.lock_holders() {
+            self.lock_queue.forget(holder, file);
+        }
+        self.lock_queue.wake_all();
+        self.space.notify_freed();
+        let ended = |session: &Session| self.session_index.has_ended(*session) || to.session_index.has_ended(*session);
+        for session in partition.sessions().into_iter().filter(ended) {
+            if let Err(error) = to.close_session_in(session, id).await {
+                tracing::debug!(%error, session = session.0, "an ended session has state in a partition that has moved");
+            }
+        }
+        Ok(entry)
+    }
+
+    async fn send_to(
+        &self,
+        partition: &Partition,
+        to: &Arc<Self>,
+        entry: &PartitionEntry,
+    ) -> Result<(), HandOverError> {
+        if let Some(file) = partition.file_of_host() {
+            return Err(HandOverError::OfHost(file));
+        }
+        let numbers = self.subscribers.numbers_at(&to.subscribers).map_err(HandOverError::NotSubscribed)?;
+        if !self.are_acked_in_time().await {
+            return Err(HandOverError::NoAck);
+        }
+        let number = |known: SubscriberId| numbers.iter().find(|(ours, _)| *ours == known).map(|(_, theirs)| *theirs);
+        to.take_over(&partition.snapshot(), partition.soft_state().renumbered(number), entry)
+    }
+
+    /// Waits until all invalidations that were sent are acknowledged; false if that takes too long.
+    async fn are_acked_in_time(&self) -> bool {
+        let all = CommandCaller { others: SubscriberIds::ALL, ..CommandCaller::default() };
+        let Some(pending) = self.subscribers.pending_acks(all) else { return true };
+        let (mut acked, mut patience) = (pin!(pending.wait()), pin!(sleep_until(now() + ACK_WAIT)));
+        let in_time = poll_fn(|context| match acked.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => patience.as_mut().poll(context).map(|()| false),
+        });
+        in_time.await
+    }
+
+    /// Serves a partition from its snapshot on.
+    fn take_over(
+        self: &Arc<Self>,
+        snapshot: &[u8],
+        state: SoftState,
+        entry: &PartitionEntry,
+    ) -> Result<(), HandOverError> {
+        let mut partition = Partition::restore(snapshot).expect("the other node has made the snapshot");
+        self.engine.reserve(partition.bytes()).map_err(|_| HandOverError::Full)?;
+        self.files.fetch_add(partition.files(), Relaxed);
+        partition.set_soft_state(state);
+        let (id, sessions) = (partition.id(), partition.sessions());
+        let locked: Vec<(FileId, Holder)> = partition.lock_holders().collect();
+        for (file, holder) in locked {
+            self.lock_queue.adopt(holder, file);
+        }
+        for session in sessions {
+            self.session_index.note(session, id);
+        }
+        self.demotions.begin_after(partition.last_own_number());
+        if let Some(log) = &self.settings().entry_log {
+            log.begin(&partition);
+        }
+        self.partitions.put(partition);
+        self.learn(id, entry.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! The node's knowledge of the partition map: which requests it serves, refuses, or lets wait.
+//!
+//! ```text
+//!   the request's epoch   the partition   the request
+//!   equal                 is here         is served
+//!   equal                 is handed over  waits for the next entry
+//!   later                                 waits for that entry
+//!   earlier, or equal     is elsewhere    is refused as `Moved`, with the entry
+//! ```
+
+use crate::{Node, ReplyFuture, now, sleep_until};
+use placement::{Epoch, PartitionEntry, PartitionId};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+use wire::{Failure, MovedPartition, Object, Refusal, Request};
+
+/// Longest time that a request waits for an entry of the map. Its client asks again then.
+const LEARN_WAIT: Duration = Duration::from_secs(1);
+
+/// What to do with a request for a partition.
+pub enum EntryCheck {
+    Serve,
+    Wait,
+    Refuse(Refusal),
+}
+
+impl Node {
+    /// Decides what to do with a request that was sent by the entry of this epoch.
+    pub(crate) fn check_entry(&self, partition: PartitionId, epoch: Epoch) -> EntryCheck {
+        let Some(known) = self.partitions.epoch(partition) else { return EntryCheck::Refuse(self.moved(partition)) };
+        if epoch == known && self.partitions.serves(partition) {
+            return EntryCheck::Serve;
+        }
+        let is_on_its_way = || self.map.read().node(partition) == Some(self.id());
+        if epoch > known || epoch == known && is_on_its_way() {
+            return EntryCheck::Wait;
+        }
+        EntryCheck::Refuse(self.moved(partition))
+    }
+
+    /// Answers a request when the entry that it needs is known.
+    pub(crate) fn wait_for_entry(self: &Arc<Self>, request: Request) -> ReplyFuture {
+        let node = self.clone();
+        ReplyFuture::deferred(async move {
+            let mut patience = pin!(sleep_until(now() + LEARN_WAIT));
+            loop {
+                let mut learned = pin!(node.learned.notified());
+                // What is learned from now on is not missed.
+                learned.as_mut().enable();
+                if !matches!(node.check_entry(request.partition, request.epoch), EntryCheck::Wait) {
+                    return node.handle(request).await;
+                }
+                let is_over = poll_fn(|context| match learned.as_mut().poll(context) {
+                    Poll::Ready(()) => Poll::Ready(false),
+                    Poll::Pending => patience.as_mut().poll(context).map(|()| true),
+                });
+                if is_over.await {
+                    return Err(Failure::Refused(node.moved(request.partition)));
+                }
+            }
+        })
+    }
+
+    /// Returns the epoch of the entry of a partition that this node serves.
+    pub fn served_epoch(&self, partition: PartitionId) -> Option<Epoch> {
+        self.partitions.epoch(partition).filter(|_| self.partitions.serves(partition))
+    }
+
+    /// Takes an entry of the map, if it is newer than the one that is known.
+    pub fn learn(&self, partition: PartitionId, entry: PartitionEntry) {
+        let epoch = entry.epoch;
+        if Arc::make_mut(&mut *self.map.write()).learn(partition, entry) {
+            self.partitions.set_epoch(partition, epoch);
+            self.learned.notify_waiters();
+        }
+    }
+
+    /// The refusal of a request for a partition that is not served here, or not as of its epoch; it
+    /// names the node that serves.
+    pub(crate) fn moved(&self, partition: PartitionId) -> Refusal {
+        match self.map.read().entry(partition) {
+            None => Refusal::invalid(Object::Pool, "the pool has no such partition"),
+            Some(entry) => Refusal::Moved(Box::new(MovedPartition { partition, entry: entry.clone() })),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The soft state of a partition, which goes along when another node serves it.
+
+use crate::{
+    Holder, Partition, SubscriberId, SubscriberIds,
+    cache_grants::InodeGrants,
+    inode::{Inode, InodeBody},
+};
+use placement::FileId;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::Session;
+
+/// What the kernels of the subscribers of a node may cache of a partition, and know of it.
+/// Subscribers have the numbers of that node.
+#[derive(Debug)]
+pub struct SoftState {
+    grants: Vec<(FileId, InodeGrants)>,
+    /// Subscribers that unlinked inodes are kept for.
+    keepers: BTreeMap<FileId, SubscriberIds>,
+    /// Sessions that have sent commands, by the numbers of their subscribers.
+    sessions: Vec<(SubscriberId, Session)>,
+}
+
+impl SoftState {
+    /// Returns this state with other numbers; what belongs to a subscriber without one is dropped.
+    #[must_use]
+    pub fn renumbered(mut self, number: impl Fn(SubscriberId) -> Option<SubscriberId>) -> Self {
+        let renumber =
+            |set: SubscriberIds| set.iter().filter_map(&number).fold(SubscriberIds::NONE, SubscriberIds::with);
+        for (_, grants) in &mut self.grants {
+            *grants = grants.map(renumber);
+        }
+        for keepers in self.keepers.values_mut() {
+            *keepers = renumber(*keepers);
+        }
+        self.sessions =
+            self.sessions.into_iter().filter_map(|(known, session)| Some((number(known)?, session))).collect();
+        self
+    }
+}
+
+impl Partition {
+    /// Returns the soft state.
+    pub fn soft_state(&self) -> SoftState {
+        let granted = |inode: &InodeGrants| *inode != InodeGrants::default();
+        let grants = self.inodes.iter().map(|(file, inode)| (*file, inode.grants));
+        SoftState {
+            grants: grants.filter(|(_, grants)| granted(grants)).collect(),
+            keepers: self.grants.unlinked.inodes.clone(),
+            sessions: self.grants.unlinked.sessions().collect(),
+        }
+    }
+
+    /// Sets the soft state of a partition that was restored.
+    pub fn set_soft_state(&mut self, state: SoftState) {
+        for (file, grants) in state.grants {
+            if let Some(inode) = self.inodes.get_mut(&file) {
+                inode.grants = grants;
+            }
+        }
+        self.grants.unlinked.inodes = state.keepers;
+        for (subscriber, session) in state.sessions {
+            self.grants.unlinked.set_session(subscriber, session);
+        }
+    }
+
+    /// Returns the sessions that have state here, durable or soft.
+    pub fn sessions(&self) -> BTreeSet<Session> {
+        let opens = self.inodes.values().flat_map(|inode| inode.opens.iter().map(|(session, _)| *session));
+        let locked = self.lock_holders().map(|(_, holder)| holder.session);
+        let others = self.replies.sessions().chain(self.intents.sessions()).chain(self.reserved.sessions());
+        let subscribed = self.grants.unlinked.sessions().map(|(_, session)| session);
+        opens.chain(locked).chain(others).chain(subscribed).filter(|session| *session != Session::NONE).collect()
+    }
+
+    /// Returns the holder of each lock, with its file.
+    pub fn lock_holders(&self) -> impl Iterator<Item = (FileId, Holder)> {
+        self.inodes.iter().flat_map(|(file, inode)| inode.lock_holders().map(|holder| (*file, holder)))
+    }
+
+    /// Returns a file with state of the host of the node that serves: its bytes are in an extent or
+    /// in a file of the host, or a process of the host has a lock on it.
+    pub fn file_of_host(&self) -> Option<FileId> {
+        let is_of_host = |inode: &Inode| {
+            inode.extent().is_some()
+                || matches!(inode.body, InodeBody::Bound(_))
+                || inode.lock_holders().any(|holder| holder.owner().outlives_sessions())
+        };
+        self.inodes.iter().find(|(_, inode)| is_of_host(inode)).map(|(file, _)| *file)
+    }
+}

@@ -1,0 +1,212 @@
+//! Partitions that are handed from node to node while clients, kernels and lock waiters use them.
+
+use crate::{
+    clients::*,
+    grants_test::CachingKernels,
+    linearizability::is_linearizable,
+    names_model::NameTree,
+    pool::*,
+    replay_test::{NAMES, change_a_lock},
+    replicas::Replicas,
+};
+use bytes::Bytes;
+use client::testing::SteppedConnection;
+use node::{HandOverError, Node, NodeSettings};
+use placement::{FileId, NodeId, PartitionId};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+};
+use store::ModelEngine;
+use test_support::Random;
+use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags};
+
+const PARTITIONS: u16 = 8;
+
+fn logged_pool(nodes: u32, split_entries: u32) -> (Pool, Arc<Replicas>) {
+    let replicas = Arc::new(Replicas::default());
+    let entry_log = Some(replicas.clone() as Arc<dyn node::EntryLog>);
+    let settings = NodeSettings { partitions: PARTITIONS.into(), split_entries, entry_log, ..settings() };
+    (Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE))), replicas)
+}
+
+fn server(pool: &Pool, partition: PartitionId) -> &Arc<Node> {
+    pool.nodes().iter().find(|node| node.served_epoch(partition).is_some()).expect("some node serves it")
+}
+
+/// Hands a partition to the next node.
+async fn hand_on(pool: &Pool, partition: PartitionId) -> Result<(), HandOverError> {
+    let from = server(pool, partition);
+    let at = pool.nodes().iter().position(|node| node.id() == from.id()).unwrap();
+    let to = &pool.nodes()[(at + 1) % pool.nodes().len()];
+    from.hand_over(partition, to).await.map(drop)
+}
+
+/// Clients whose messages interleave, while partitions move between their messages.
+fn try_seed(seed: u64) {
+    let (pool, replicas) = logged_pool(3, if seed.is_multiple_of(3) { 2 } else { 4096 });
+    let healthy = block_on(pool.client());
+    let (mut tree, mut rng) = (NameTree::new(), Random::new(seed));
+    block_on(create_initial_tree(&healthy, &mut tree));
+    let client = |rng: &mut Random| InterleavedClient {
+        vfs: block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES)),
+        remaining: (0..4).map(|_| random_operation(rng, &tree)).collect(),
+        in_flight: None,
+    };
+    let mut clients: Vec<InterleavedClient> = (0..3).map(|_| client(&mut rng)).collect();
+    let mut moves = Random::new(!seed);
+    let (mut history, _) = interleave_with(&mut clients, &mut rng, false, || {
+        if moves.one_in(4) {
+            let partition = PartitionId(u16::from(moves.byte()) % PARTITIONS);
+            block_on(hand_on(&pool, partition)).unwrap();
+        }
+    });
+    read_back(&healthy, &tree, &mut history);
+    assert!(is_linearizable(&tree, &history), "seed {seed}");
+    assert!(replicas.entries() > 0);
+}
+
+#[test]
+fn what_clients_see_has_an_order_while_partitions_move_between_any_two_messages() {
+    (0..300).for_each(try_seed);
+}
+
+/// Kernels that cache, locks, and sessions that end, while partitions move.
+async fn try_kernels(seed: u64) -> u32 {
+    let (pool, replicas) = logged_pool(3, if seed.is_multiple_of(4) { 3 } else { 4096 });
+    let mut kernels = CachingKernels::new(pool.client().await, &NAMES, seed).await;
+    let mut moved = 0;
+    for _ in 0..40 {
+        match kernels.random.below(12) {
+            0 => kernels.replace_a_kernel().await,
+            1 | 2 => kernels.change_uncached().await,
+            3..=5 => change_a_lock(&mut kernels).await,
+            _ => kernels.change().await,
+        }
+        let partition = PartitionId(u16::from(kernels.random.byte()) % PARTITIONS);
+        match hand_on(&pool, partition).await {
+            Ok(()) => moved += 1,
+            Err(HandOverError::NotSubscribed(_)) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    kernels.check().await;
+    assert!(replicas.entries() > 0);
+    moved
+}
+
+#[tokio::test]
+async fn what_kernels_cache_is_what_is_true_while_partitions_move_and_sessions_end() {
+    let mut moved = 0;
+    for seed in 0..100 {
+        moved += try_kernels(seed).await;
+    }
+    assert!(moved > 3000, "{moved}");
+}
+
+/// Polls a call to its end; partitions move between its polls.
+fn while_partitions_move<T>(pool: &Pool, random: &mut Random, call: impl Future<Output = T>) -> T {
+    let mut call = pin!(call);
+    loop {
+        if let Poll::Ready(value) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return value;
+        }
+        if random.one_in(3) {
+            block_on(hand_on(pool, PartitionId(u16::from(random.byte()) % PARTITIONS))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_walk_finds_its_way_while_the_directories_of_its_path_move() {
+    let (pool, _) = logged_pool(3, 4096);
+    let vfs = block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES));
+    let mut random = Random::new(1);
+    for number in 0..50_u8 {
+        let directory = format!("a{}/b{}/c", number % 3, number % 5);
+        let key = format!("{directory}/k{}", number % 7);
+        while_partitions_move(&pool, &mut random, vfs.make_directories(directory.as_bytes())).unwrap();
+        let value = vec![number; 100];
+        while_partitions_move(&pool, &mut random, vfs.write_file(key.as_bytes(), &value)).unwrap();
+        let found = while_partitions_move(&pool, &mut random, vfs.read_file(key.as_bytes())).unwrap();
+        assert_eq!(found, value, "{key}");
+    }
+}
+
+fn whole_file(kind: LockKind) -> Lock {
+    Lock { owner: LockOwner::Session(1), kind, style: LockStyle::Whole, pid: 1 }
+}
+
+#[tokio::test]
+async fn open_files_locks_and_those_who_wait_for_them_survive_a_hand_over() {
+    let (pool, _) = logged_pool(2, 4096);
+    let (one, other) = (pool.client().await, pool.client().await);
+    let file = one.write_file(b"f", b"before").await.unwrap().file;
+    let handle = one.open(file, OpenFlags::READ_WRITE).await.unwrap();
+    one.client().lock(file, whole_file(LockKind::Write), false).await.unwrap();
+    let waiter = {
+        let other = other.clone();
+        tokio::spawn(async move { other.client().lock(file, whole_file(LockKind::Write), true).await })
+    };
+    let waits = || async { one.client().test_lock(file, whole_file(LockKind::Read)).await.unwrap().is_none() };
+    assert!(waits().await, "its own lock is none that conflicts");
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+        hand_on(&pool, file.partition()).await.unwrap();
+        assert_eq!(one.read(handle, 0, 10).await.unwrap(), &b"before"[..]);
+        assert!(other.client().lock(file, whole_file(LockKind::Read), false).await.is_err(), "the lock went along");
+        assert!(!waiter.is_finished());
+    }
+    other.unlink(FileId::ROOT, b"f").await.unwrap();
+    assert_eq!(one.read(handle, 0, 10).await.unwrap(), &b"before"[..], "it is open");
+    one.client().lock(file, whole_file(LockKind::Unlock), false).await.unwrap();
+    waiter.await.unwrap().unwrap();
+    one.close(handle).await.unwrap();
+    assert!(one.stat(file).await.is_err(), "it went with its last close");
+}
+
+#[tokio::test]
+async fn kernels_hear_of_changes_that_the_new_node_makes() {
+    let (pool, _) = logged_pool(2, 4096);
+    let truth = pool.client().await;
+    let kernel = crate::kernel_model::KernelModel::mount(&truth).await;
+    let file = truth.write_file(b"f", b"1").await.unwrap().file;
+    for length in 1..8 {
+        assert_eq!(kernel.stat(file).await.unwrap().size, length);
+        assert_eq!(kernel.find(FileId::ROOT, "f").await.unwrap(), Some(file));
+        hand_on(&pool, file.partition()).await.unwrap();
+        let handle = truth.open(file, OpenFlags::READ_WRITE).await.unwrap();
+        truth.write(handle, length, Bytes::from_static(b"x")).await.unwrap();
+        truth.close(handle).await.unwrap();
+    }
+    kernel.stat(file).await.unwrap();
+    let requests = kernel.requests.load(Relaxed);
+    hand_on(&pool, file.partition()).await.unwrap();
+    kernel.stat(file).await.unwrap();
+    assert_eq!(kernel.requests.load(Relaxed), requests, "what it caches goes along, and stays");
+}
+
+#[tokio::test]
+async fn what_is_of_a_host_and_what_finds_no_space_stays_where_it_is_and_is_served() {
+    let small = |node: u32| if node == 0 { 64 << 20 } else { 4 * u64::from(STRIPE) };
+    let settings = NodeSettings { partitions: 1, ..settings() };
+    let count = AtomicU32::new(0);
+    let engine = || {
+        let at = count.fetch_add(1, Relaxed);
+        Arc::new(ModelEngine::new(small(at), STRIPE)) as Arc<dyn store::Engine>
+    };
+    let pool = Pool::start(2, &settings, engine);
+    let vfs = pool.client().await;
+    for number in 0..2000 {
+        vfs.make_node(FileId::ROOT, format!("f{number}").as_bytes(), wire::Kind::File, 0o600, OWNER).await.unwrap();
+    }
+    assert_eq!(hand_on(&pool, PartitionId(0)).await, Err(HandOverError::Full));
+    assert!(vfs.lookup(FileId::ROOT, b"f7").await.is_ok());
+    let elsewhere = pool.nodes()[1].hand_over(PartitionId(0), &pool.nodes()[0]).await;
+    assert_eq!(elsewhere, Err(HandOverError::NotServed));
+    assert_eq!(server(&pool, PartitionId(0)).id(), NodeId(1));
+}
