@@ -70,8 +70,8 @@ async fn connections_that_announce_as_much_as_they_may_and_stall_take_no_more_me
         pour(&mut connections, &bytes[..first as usize - 1]);
         let grown = resident().saturating_sub(before);
         println!("{CONNECTIONS} connections that stall in their {what}: {} MiB more", grown >> 20);
-        // The allocator may keep freed memory for later.
-        assert!(grown < 2 * limits.arriving_bytes + CONNECTIONS * EACH_BYTES, "{} MiB", grown >> 20);
+        // The allocator may keep what the rounds before have freed.
+        assert!(grown < 3 * limits.arriving_bytes + CONNECTIONS * EACH_BYTES, "{} MiB", grown >> 20);
         // Short frames need no budget.
         vfs(server.address()).await.write_file(b"f", b"bytes").await.unwrap();
         drop(connections);
