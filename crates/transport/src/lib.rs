@@ -23,13 +23,11 @@
 //!   `server/limits` and `server/recv_budget` bound it, `server/invalidation_queue` sends cache
 //!   invalidations, `server/lease_table` and `server/exported_segments` lend descriptors and memory
 //! - `remote`: the client's side: `remote/client_connection` as callers see it, `remote/driver`
-//!   between it and its socket, `remote/dial` connects, `remote/lease` holds leases,
-//!   `remote/invalidation_threads` runs callbacks
-//! - `reactor`: connections that waiting threads drive: `reactor/leader_follower`,
-//!   `reactor/fork_lock`
+//!   between it and its socket, `remote/dial` connects, `remote/reactor_connection` does both where
+//!   a reactor drives, `remote/lease` holds leases, `remote/invalidation_threads` runs callbacks
 //! - `shm`: memory of a node that a client of its host has mapped
 //! - `socket`: sockets of all kinds: `socket/framed` frames, `socket/scm_rights` descriptors,
-//!   `socket/tls`, `socket/reserved_fd`
+//!   `socket/tls`
 //!
 //! Invariants:
 //! - One connection to a node carries a session. When the connection ends, everything that the
@@ -50,7 +48,6 @@
 
 mod address;
 mod identity;
-mod reactor;
 mod remote;
 mod server;
 mod shm;
@@ -58,7 +55,7 @@ mod socket;
 
 pub use address::{Address, AddressError};
 pub use identity::{Certificate, Identity, IdentityError};
-pub use reactor::Reactor;
+pub use reactor::{RESERVED_FDS, Reactor, ReservedFd, is_reserved};
 pub use remote::{Remote, dial::runtime};
 pub use server::{
     ServeError, Server,
@@ -66,7 +63,6 @@ pub use server::{
     listener::{ListenError, Listener},
     serve, serve_on,
 };
-pub use socket::reserved_fd::{RESERVED_FDS, ReservedFd, is_reserved};
 
 /// The reply to one request.
 type ReplyResult = Result<wire::Answer, wire::Failure>;

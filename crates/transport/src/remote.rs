@@ -5,6 +5,7 @@ pub mod dial;
 pub mod driver;
 pub mod invalidation_threads;
 pub mod lease;
+pub mod reactor_connection;
 
 use crate::{
     Address, Certificate, IdentityError, Reactor,

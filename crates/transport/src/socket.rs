@@ -1,7 +1,6 @@
 //! Sockets of all kinds, the frames on them and the descriptors that travel beside.
 
 pub mod framed;
-pub mod reserved_fd;
 pub mod scm_rights;
 pub mod stream;
 pub mod tls;

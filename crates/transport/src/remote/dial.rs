@@ -6,6 +6,7 @@ use crate::{
     remote::{
         client_connection::ClientConnection,
         driver::{CONNECT_WAIT, ClientDisconnect, ConnectionDriver, failure, shake_hands},
+        reactor_connection::ReactorConnection,
     },
     socket::{
         framed::{Framed, flatten_end},
@@ -41,7 +42,7 @@ pub fn start(target: &Arc<ConnectTarget>, connection: &Arc<ClientConnection>) ->
     match &target.driver {
         DriverKind::Threads => drop(runtime(THREADS)?.spawn(driven())),
         DriverKind::Runtime(runtime) => drop(runtime.spawn(driven())),
-        DriverKind::Reactor(reactor) => reactor.drive(target, connection),
+        DriverKind::Reactor(reactor) => reactor.drive(|entry| ReactorConnection::new(target, connection, entry)),
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Client's side of leases from a node of this host; dropping a lease releases it.
 
-use crate::{remote::client_connection::ClientConnection, socket::reserved_fd::ReservedFd};
+use crate::remote::client_connection::ClientConnection;
 use node::{BackingFd, BackingLease};
 use parking_lot::Mutex;
+use reactor::ReservedFd;
 use std::{os::fd::OwnedFd, sync::Arc};
 
 /// Liveness pipe: the client's end. While it is open, something leased may be in use.

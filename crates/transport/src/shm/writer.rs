@@ -5,7 +5,8 @@
 //! memory, where a store through a mapping would kill this process. Blocks that this client has
 //! filled before are stored to through a mapping.
 
-use crate::{shm::map_mut::MappedSegmentMut, socket::reserved_fd::move_high};
+use crate::shm::map_mut::MappedSegmentMut;
+use reactor::move_high;
 use std::{
     fs::File,
     io, mem,

@@ -5,14 +5,10 @@
 //! sockets and takes the processor from the polling task.
 
 use crate::socket::scm_rights::{self, ReceivedData};
-use rustix::{
-    io::read,
-    net::{SendAncillaryBuffer, SendFlags, sendmsg},
-    process::{Pid, geteuid},
-};
+use reactor::nonblocking::{READ_BYTES, poll_now, poll_read, write};
+use rustix::process::{Pid, geteuid};
 use std::{
     io::{self, IoSlice},
-    mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net,
@@ -26,9 +22,6 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Bytes of one read while busy-polling, into a buffer that need not be zeroed: enough for metadata
-/// requests.
-const READ_BYTES: usize = 4 << 10;
 /// Bytes of a read after one that filled its buffer.
 const READ_MORE_BYTES: usize = 64 << 10;
 
@@ -129,40 +122,6 @@ pub fn check_peer(user: u32) -> io::Result<()> {
     }
     let why = format!("user {user} listens there, and not the pool's own: trust nothing there");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
-}
-
-/// Result of a call on a non-blocking socket; pending if it would block.
-pub fn poll_now<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-            done => return Poll::Ready(done),
-        }
-    }
-}
-
-/// Writes to a socket, without SIGPIPE if the peer has gone: this may be a process that is not
-/// ours.
-pub fn write(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
-}
-
-/// Reads from a non-blocking socket, at most `most` bytes.
-pub fn poll_read(socket: BorrowedFd<'_>, into: &mut ReadBuf<'_>, most: usize) -> Poll<io::Result<usize>> {
-    let most = into.remaining().min(most);
-    if most <= READ_BYTES {
-        let mut room = [MaybeUninit::uninit(); READ_BYTES];
-        return poll_now(|| {
-            let (come, _) = read(socket, &mut room[..most])?;
-            into.put_slice(come);
-            Ok(come.len())
-        });
-    }
-    let room = into.initialize_unfilled_to(most);
-    let count = ready!(poll_now(|| Ok(read(socket, &mut *room)?)))?;
-    into.advance(count);
-    Poll::Ready(Ok(count))
 }
 
 impl AsyncRead for UnixSocket {

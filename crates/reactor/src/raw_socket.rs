@@ -2,13 +2,8 @@
 //! the thread that drives the connection polls again when [`Poller`] reports an event.
 
 use crate::{
-    Address,
-    socket::{
-        reserved_fd::ReservedFd,
-        scm_rights::{self, ReceivedData},
-        stream::{Socket, Stream, with_keepalive},
-        unix_socket::{self, poll_now, poll_read},
-    },
+    nonblocking::{self, poll_now, poll_read},
+    reserved_fd::ReservedFd,
 };
 use node::sleep_until;
 use rustix::{
@@ -19,7 +14,7 @@ use rustix::{
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
-    net::{SocketAddr, ToSocketAddrs},
+    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
     path::Path,
     pin::Pin,
@@ -145,24 +140,8 @@ pub struct RawSocket {
 }
 
 impl RawSocket {
-    /// Connects to an address, without its TLS handshake. Resolving a host name blocks the thread
-    /// that drives this.
-    pub async fn connect(address: &Address, entry: &Arc<PollEntry>) -> io::Result<Stream<Self, Self>> {
-        let (host, port) = match address {
-            Address::Unix(path) => return Ok(Stream::Unix(Self::connect_unix(path, entry).await?)),
-            Address::Tcp { host, port } | Address::Tls { host, port } => (host, port),
-        };
-        let mut failed = io::Error::other("the host has no address");
-        for address in (host.as_str(), *port).to_socket_addrs()? {
-            match Self::connect_tcp(address, entry).await {
-                Ok(socket) => return Ok(Stream::Tcp(with_keepalive(socket)?)),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
-
-    async fn connect_unix(path: &Path, entry: &Arc<PollEntry>) -> io::Result<Self> {
+    /// Connects to the path of a Unix socket.
+    pub async fn connect_unix(path: &Path, entry: &Arc<PollEntry>) -> io::Result<Self> {
         let (socket, address) = (Self::new(AddressFamily::UNIX, entry)?, SocketAddrUnix::new(path)?);
         loop {
             match connect(&socket.socket, &address) {
@@ -170,14 +149,14 @@ impl RawSocket {
                 Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_FULL_PAUSE).await,
                 connected => {
                     connected?;
-                    unix_socket::check_peer(sockopt::socket_peercred(&socket.socket)?.uid.as_raw())?;
                     return Ok(socket);
                 }
             }
         }
     }
 
-    async fn connect_tcp(address: SocketAddr, entry: &Arc<PollEntry>) -> io::Result<Self> {
+    /// Connects to an address of a network.
+    pub async fn connect_tcp(address: SocketAddr, entry: &Arc<PollEntry>) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = Self::new(family, entry)?;
         match connect(&socket.socket, &SocketAddrAny::from(address)) {
@@ -209,7 +188,8 @@ impl RawSocket {
         self.entry.set_write_interest(&self.socket, false)
     }
 
-    fn poll_write_with(&self, write: impl FnMut() -> io::Result<usize>) -> Poll<io::Result<usize>> {
+    /// Calls `write`, which writes to the socket; pending if it would block.
+    pub fn poll_write_with(&self, write: impl FnMut() -> io::Result<usize>) -> Poll<io::Result<usize>> {
         match poll_now(write) {
             Poll::Pending => self.entry.await_writable(&self.socket),
             Poll::Ready(written) => {
@@ -249,7 +229,7 @@ impl AsyncWrite for RawSocket {
         _: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_with(|| unix_socket::write(self.as_fd(), pieces))
+        self.poll_write_with(|| nonblocking::write(self.as_fd(), pieces))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -262,26 +242,5 @@ impl AsyncWrite for RawSocket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write)?))
-    }
-}
-
-impl Socket for Stream<RawSocket, RawSocket> {
-    fn takes_descriptors(&self) -> bool {
-        matches!(self, Self::Unix(_))
-    }
-
-    fn poll_send_with(
-        &self,
-        _: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-        descriptor: BorrowedFd<'_>,
-    ) -> Poll<io::Result<usize>> {
-        let Self::Unix(socket) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        socket.poll_write_with(|| scm_rights::send(socket.as_fd(), pieces, descriptor))
-    }
-
-    fn poll_receive(&self, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<ReceivedData>> {
-        let Self::Unix(socket) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        poll_now(|| scm_rights::receive(socket, into))
     }
 }

@@ -1,7 +1,7 @@
 //! Leader/follower scheduling of the threads that wait in a reactor: one leads and polls the
 //! sockets for all; the others sleep until they are woken or become the leader.
 
-use crate::reactor::raw_socket::Poller;
+use crate::raw_socket::Poller;
 use parking_lot::Mutex;
 use rustix::{
     fs::Timespec,

@@ -1,19 +1,11 @@
 //! Reactor: client connections that the waiting threads drive themselves. It starts no thread and
 //! needs no runtime, and its process may fork.
 
-mod driven_connection;
-mod fork_lock;
-mod leader_follower;
-mod raw_socket;
-
 use crate::{
-    reactor::{
-        driven_connection::DrivenConnection,
-        fork_lock::{ForkGuard, ForkLock},
-        leader_follower::{Waiters, WaitingThread},
-        raw_socket::Poller,
-    },
-    remote::{client_connection::ClientConnection, dial::ConnectTarget},
+    driven_connection::{Driven, DrivenConnection},
+    fork_lock::{ForkGuard, ForkLock},
+    leader_follower::{Waiters, WaitingThread},
+    raw_socket::{PollEntry, Poller},
 };
 use node::LocalTime;
 use parking_lot::Mutex;
@@ -192,15 +184,16 @@ impl Reactor {
     }
 
     /// Number of forks between the process that created the reactor and this one.
-    pub(crate) fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.0.generation.load(Relaxed)
     }
 
-    /// Opens and drives a connection.
-    pub(crate) fn drive(&self, target: &Arc<ConnectTarget>, connection: &Arc<ClientConnection>) {
+    /// Drives a connection, until it ends or the process forks; `open` starts it.
+    pub fn drive<D: Driven + 'static>(&self, open: impl FnOnce(Arc<PollEntry>) -> D) {
         self.0.run_locked(|| {
             let number = self.0.last_number.fetch_add(1, Relaxed) + 1;
-            let connection = DrivenConnection::new(target, connection, &self.0, self.poller(), number);
+            let driven = open(PollEntry::new(self.poller(), number));
+            let connection = DrivenConnection::new(number, Box::new(driven), &self.0);
             let mut all = self.0.connections.lock();
             *all = all.iter().chain([&connection]).cloned().collect();
             drop(all);
@@ -356,3 +349,7 @@ impl fmt::Debug for Reactor {
         out.debug_struct("Reactor").field("connections", &*self.0.connections.lock()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "reactor_test.rs"]
+mod reactor_test;
