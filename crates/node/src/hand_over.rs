@@ -51,17 +51,48 @@ pub enum HandOverError {
     Full,
 }
 
+/// A partition that was taken out. Unless it was sent, it is served here again when this is
+/// dropped.
+struct DepartingPartition<'a> {
+    node: &'a Node,
+    partition: Option<Partition>,
+}
+
+impl DepartingPartition<'_> {
+    /// Lets another node serve the partition; returns what was sent.
+    async fn send_to(mut self, to: &Arc<Node>, entry: &PartitionEntry) -> Result<Partition, HandOverError> {
+        let Some(partition) = &self.partition else { return Err(HandOverError::NotServed) };
+        if let Some(file) = partition.file_of_host() {
+            return Err(HandOverError::OfHost(file));
+        }
+        if !self.node.are_acked_in_time().await {
+            return Err(HandOverError::NoAck);
+        }
+        let numbers = self.node.subscribers.numbers_at(&to.subscribers).map_err(HandOverError::NotSubscribed)?;
+        let number = |known: SubscriberId| numbers.iter().find(|(ours, _)| *ours == known).map(|(_, theirs)| *theirs);
+        to.take_over(&partition.snapshot(), partition.soft_state().renumbered(number), entry)?;
+        self.partition.take().ok_or(HandOverError::NotServed)
+    }
+}
+
+impl Drop for DepartingPartition<'_> {
+    fn drop(&mut self) {
+        if let Some(partition) = self.partition.take() {
+            self.node.partitions.put(partition);
+            self.node.learned.notify_waiters();
+        }
+    }
+}
+
 impl Node {
-    /// Hands a partition over to another node of the pool. If that fails, it is served as before.
+    /// Hands a partition over to another node of the pool. If that fails, or the future is dropped,
+    /// it is served as before.
     pub async fn hand_over(&self, id: PartitionId, to: &Arc<Self>) -> Result<PartitionEntry, HandOverError> {
         let entry = self.map.read().entry(id).map(|entry| entry.moved(to.id()));
         let entry = entry.ok_or(HandOverError::NotServed)?;
         let partition = self.partitions.take(id).ok_or(HandOverError::NotServed)?;
-        if let Err(why) = self.send_to(&partition, to, &entry).await {
-            self.partitions.put(partition);
-            self.learned.notify_waiters();
-            return Err(why);
-        }
+        let departing = DepartingPartition { node: self, partition: Some(partition) };
+        let partition = departing.send_to(to, &entry).await?;
         self.learn(id, entry.clone());
         self.files.fetch_sub(partition.files(), Relaxed);
         self.engine.release(partition.bytes());
@@ -77,23 +108,6 @@ impl Node {
             }
         }
         Ok(entry)
-    }
-
-    async fn send_to(
-        &self,
-        partition: &Partition,
-        to: &Arc<Self>,
-        entry: &PartitionEntry,
-    ) -> Result<(), HandOverError> {
-        if let Some(file) = partition.file_of_host() {
-            return Err(HandOverError::OfHost(file));
-        }
-        let numbers = self.subscribers.numbers_at(&to.subscribers).map_err(HandOverError::NotSubscribed)?;
-        if !self.are_acked_in_time().await {
-            return Err(HandOverError::NoAck);
-        }
-        let number = |known: SubscriberId| numbers.iter().find(|(ours, _)| *ours == known).map(|(_, theirs)| *theirs);
-        to.take_over(&partition.snapshot(), partition.soft_state().renumbered(number), entry)
     }
 
     /// Waits until all invalidations that were sent are acknowledged; false if that takes too long.

@@ -12,6 +12,7 @@ use crate::{
 use bytes::Bytes;
 use client::testing::SteppedConnection;
 use node::{HandOverError, Node, NodeSettings};
+use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{
     pin::pin,
@@ -188,6 +189,33 @@ async fn kernels_hear_of_changes_that_the_new_node_makes() {
     hand_on(&pool, file.partition()).await.unwrap();
     kernel.stat(file).await.unwrap();
     assert_eq!(kernel.requests.load(Relaxed), requests, "what it caches goes along, and stays");
+}
+
+#[tokio::test]
+async fn a_hand_over_that_is_given_up_or_waits_too_long_for_a_kernel_leaves_the_partition_served() {
+    let (pool, _) = logged_pool(2, 4096);
+    let (truth, kernel) = (pool.client().await, pool.client().await);
+    let file = truth.write_file(b"f", b"1").await.unwrap().file;
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    // It acknowledges when `release` is dropped.
+    kernel.subscribe(Arc::new(move |_| held.lock().recv().unwrap_or_default())).await.unwrap();
+    kernel.stat(file).await.unwrap();
+    let mut change = pin!(truth.unlink(FileId::ROOT, b"f"));
+    assert!(change.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "a kernel caches it");
+    let home = file.partition();
+    let at = server(&pool, home).id();
+    {
+        let mut given_up = pin!(hand_on(&pool, home));
+        assert!(given_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    assert_eq!(server(&pool, home).id(), at);
+    assert_eq!(hand_on(&pool, home).await, Err(HandOverError::NoAck));
+    assert_eq!(server(&pool, home).id(), at);
+    drop(release);
+    change.await.unwrap();
+    hand_on(&pool, home).await.unwrap();
+    assert_ne!(server(&pool, home).id(), at);
 }
 
 #[tokio::test]
