@@ -5,6 +5,7 @@ use base::{ByteSize, Problem};
 use client::Client;
 use node::{Node, NodeSettings};
 use std::{sync::Arc, time::Duration};
+use store::Engine;
 use vfs::Vfs;
 
 /// Starts a node in this process that holds a whole pool, and returns a file system over it.
@@ -24,15 +25,16 @@ pub fn embedded_node(memory: ByteSize, space_wait: Duration) -> Result<Arc<Node>
     Ok(node::embedded(settings, engine))
 }
 
-/// Creates the engine for these settings.
-pub fn engine(settings: &NodeSettings) -> Result<Arc<Arena>, Problem> {
+/// Creates the engine of a node: the only place that says which one it is.
+pub fn engine(settings: &NodeSettings) -> Result<Arc<dyn Engine>, Problem> {
     let memory = settings.memory;
     if memory.0 == 0 {
         return Err(Problem::new("a pool needs memory").hint("give it --memory"));
     }
     let options =
         arena::ArenaOptions { stripe_bytes: settings.stripe_bytes, ..arena::ArenaOptions::with_capacity(memory.0) };
-    Arena::new(options).map(Arc::new).map_err(|error| {
+    let arena = Arena::new(options).map_err(|error| {
         Problem::new(format!("no memory for a pool of {memory}: {error}")).hint("give less with --memory")
-    })
+    })?;
+    Ok(Arc::new(arena))
 }
