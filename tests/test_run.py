@@ -502,7 +502,7 @@ def test_a_second_signal_ends_at_once_and_takes_daemons_along(bench: Workbench) 
     assert process.wait(timeout=30) == 143
     bench.wait_for(lambda: not bench.processes(marker))
     assert bench.mounts() == []
-    assert not list(Path("/dev/shm").glob(f"tidemill-*-{process.pid}*"))
+    assert not list(Path("/dev/shm").glob(f"tidemill-*-{process.pid}-*"))
 
 
 def test_a_time_out_ends_children_too(bench: Workbench) -> None:
