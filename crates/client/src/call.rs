@@ -132,10 +132,6 @@ impl Client {
     /// Sends a change once and does not wait for its answer: for destructors, which cannot wait.
     pub(crate) fn mutate_no_wait<V>(&self, partition: PartitionId, TypedCommand { command, .. }: TypedCommand<V>) {
         let Ok(state) = self.session_state() else { return };
-        if self.unreached_home(&state, partition).is_some() {
-            // Nothing of this session is there.
-            return;
-        }
         let Some(number) = state.sequences.next(state.id, partition) else { return };
         let Ok((_, node, epoch)) = self.inner.connection_to(partition) else { return };
         let body = Body::Meta { request_id: Some(number.request_id()), command };
@@ -220,9 +216,6 @@ impl Client {
         if self.inner.nodes.is_any_unavailable() {
             Box::pin(self.admit(partition, body)).await?;
         }
-        if let Some(node) = self.unreached_home(state, partition) {
-            Box::pin(self.greet(state, node, body)).await?;
-        }
         let (home, reply) = self.call(state, partition, body, number)?;
         let failure = match reply.await {
             Ok(answer) => return Ok(answer),
@@ -231,26 +224,6 @@ impl Client {
             Err(failure) => failure,
         };
         Box::pin(self.resend(state, partition, body, number, (home, failure))).await
-    }
-
-    /// The node that serves a partition, if it has not had the hello of the session.
-    fn unreached_home(&self, state: &SessionState, partition: PartitionId) -> Option<NodeId> {
-        if state.is_reached_everywhere() {
-            return None;
-        }
-        let home = self.inner.home(partition)?;
-        let index = self.inner.nodes.index(home)?;
-        (!state.is_reached(index)).then_some(home)
-    }
-
-    /// Names the session to a node, for a first request.
-    async fn greet(&self, state: &SessionState, node: NodeId, body: &Body) -> Outcome<()> {
-        self.handshake_late(state, node).await.map(drop).map_err(|refusal| match self.refusal_from(node, refusal) {
-            Refusal::Unavailable { tries, why, .. } => {
-                Refusal::Unavailable { object: request_object(body), tries, why }
-            }
-            other => other,
-        })
     }
 
     /// Refuses at once a request to a node that is known not to answer.
@@ -315,9 +288,6 @@ impl Client {
                 RetryDecision::Refuse(refusal) => return Err(self.refusal_from(home, refusal)),
                 RetryDecision::Learn(moved) => self.inner.learn(*moved),
                 RetryDecision::Resend(pause) => sleep_until(node::now() + pause).await,
-            }
-            if let Some(node) = self.unreached_home(state, partition) {
-                self.greet(state, node, body).await?;
             }
             let reply;
             (home, reply) = self.call(state, partition, body, number)?;

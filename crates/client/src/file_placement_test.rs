@@ -523,7 +523,6 @@ async fn saying_where_a_file_lies_takes_two_messages_more_once() {
     for nodes in NODES {
         let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
         let fs = pool.over(|node| CountingConnection::new(node, calls.clone()), IMPATIENT).await;
-        fs.reach_all().await.unwrap();
         for (policy, more) in [("single", 0), ("here", 2), ("at(1)", 2)] {
             let parent = directory(&fs, policy, policy).await;
             let (_, handle) = fs.create(parent, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();

@@ -1,7 +1,6 @@
-//! The handshake: a session begins at the first node that answers. It is named to each other node
-//! when that is first needed.
+//! The handshake: the first node that answers gives the session, the others are told of it.
 //!
-//! All answers must be of one pool. A node that does not answer is left out: requests to it fail
+//! All answers must be of one pool. A node that does not answer now is skipped: requests to it fail
 //! until it answers, all others are served.
 
 use crate::{Client, Connection, Nodes, RetryPolicy, call::call_until_answered};
@@ -43,22 +42,19 @@ impl Client {
     }
 }
 
-/// Begins a session at the first node that answers; those of this host are asked first.
+/// Sends a hello to all nodes. The first that answers gives the session.
 pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<HandshakeResult> {
-    let mut silent: Option<Refusal> = None;
-    let local = nodes.local_node();
-    let order = local.into_iter().chain(nodes.iter().map(|(node, _)| node).filter(|node| Some(*node) != local));
-    for (node, connection) in order.filter_map(|node| Some((node, nodes.get(node)?))) {
-        let answered = match nodes.admit(node, || hello_request(Session::NONE), || Object::Pool).await {
-            Ok(()) => send_hello(connection, Session::NONE, retry_policy).await,
+    let (mut known, mut silent): (Option<HelloReply>, Option<Refusal>) = (None, None);
+    let mut reached = Vec::with_capacity(nodes.len());
+    for (node, connection) in nodes.iter() {
+        let session = known.as_ref().map_or(Session::NONE, |known| known.session);
+        let answered = match nodes.admit(node, || hello_request(session), || Object::Pool).await {
+            Ok(()) => send_hello(connection, session, retry_policy).await,
             Err(refusal) => Err(refusal),
         };
+        reached.push(answered.is_ok());
         match answered {
-            Ok(reply) => {
-                check_node(node, &reply)?;
-                let reached = nodes.iter().map(|(other, _)| other == node).collect();
-                return Ok(HandshakeResult { reply, reached });
-            }
+            Ok(reply) => known = Some(check_same_pool(known, node, reply)?),
             Err(ref refusal @ Refusal::Unavailable { tries, ref why, .. }) => {
                 nodes.record_outage(node, tries, why);
                 silent.get_or_insert_with(|| refusal.clone());
@@ -66,7 +62,8 @@ pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<Hand
             Err(refusal) => return Err(refusal),
         }
     }
-    Err(silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them")))
+    let none = || silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them"));
+    Ok(HandshakeResult { reply: known.ok_or_else(none)?, reached })
 }
 
 /// Starts a session, or announces one that another node has given.
@@ -83,23 +80,25 @@ fn hello_request(session: Session) -> Request {
     Request { epoch, session, skip_ack: false, partition, body: Body::Hello }
 }
 
-/// Checks that an answer is from the node that was asked.
-fn check_node(expected: NodeId, reply: &HelloReply) -> Outcome<()> {
-    if reply.node == expected {
-        return Ok(());
+/// Checks that a node's answer is from the node that was asked and from the same pool; returns the
+/// answer with the newer entries of both maps.
+fn check_same_pool(known: Option<HelloReply>, expected: NodeId, reply: HelloReply) -> Outcome<HelloReply> {
+    if reply.node != expected {
+        return Err(pool_mismatch(format!(
+            "the connection to node {expected} leads to node {}: look at the addresses",
+            reply.node
+        )));
     }
-    let found = reply.node;
-    Err(pool_mismatch(format!("the connection to node {expected} leads to node {found}: look at the addresses")))
-}
-
-/// Checks that an answer to a hello is from the node that was asked, of the pool with this seed,
-/// stripe length and number of partitions.
-pub fn check_same_pool(expected: NodeId, pool: (u64, u32, u32), reply: &HelloReply) -> Outcome<()> {
-    check_node(expected, reply)?;
-    if (reply.seed, reply.stripe_bytes, reply.map.partitions()) == pool {
-        return Ok(());
+    let Some(mut known) = known else { return Ok(reply) };
+    let pool = |reply: &HelloReply| (reply.seed, reply.stripe_bytes, reply.map.partitions());
+    if pool(&known) != pool(&reply) || known.session != reply.session {
+        let (one, other) = (known.node, reply.node);
+        return Err(pool_mismatch(format!(
+            "nodes {one} and {other} are not of the same pool: start them with the same settings"
+        )));
     }
-    Err(pool_mismatch(format!("node {expected} is not of the same pool: start all nodes with the same settings")))
+    Arc::make_mut(&mut known.map).learn_all(&reply.map);
+    Ok(known)
 }
 
 fn pool_mismatch(why: String) -> Refusal {

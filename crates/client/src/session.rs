@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   a node answers `Ended' --> it had no hello of the session yet? hello, then resend
-//!                          \-> hello to one, subscribe, drop caches, resend in the new session;
+//!                          \-> hello to all, subscribe, drop caches, resend in the new session;
 //!                               a change that may have been done before: `OutcomeUnknown`
 //! ```
 //!
@@ -14,9 +14,9 @@
 //! client refuses with `SessionEnded` and sends nothing.
 
 use crate::{
-    Client, Connection,
+    Client,
     client::{CallOptions, Inner},
-    handshake::{HandshakeResult, check_same_pool, handshake, send_hello},
+    handshake::{HandshakeResult, handshake, send_hello},
     sequence::Sequences,
 };
 use node::OnInvalidate;
@@ -26,7 +26,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
 };
@@ -46,22 +46,15 @@ pub struct SessionState {
     /// The process that began it. A forked child must not end it: it is still its parent's.
     process: u32,
     pub sequences: Sequences,
-    /// For each node, in the order of their ids, whether it has welcomed the session.
+    /// For each node, in the order of their ids, whether it has welcomed the session. The others
+    /// did not answer then.
     reached: Box<[AtomicBool]>,
-    /// Number of the others.
-    unreached: AtomicUsize,
 }
 
 impl SessionState {
     pub fn new(session: Session, partitions: u32, reached: Vec<bool>) -> Self {
-        let unreached = AtomicUsize::new(reached.iter().filter(|reached| !**reached).count());
         let reached = reached.into_iter().map(AtomicBool::new).collect();
-        Self { id: session, process: std::process::id(), sequences: Sequences::new(partitions), reached, unreached }
-    }
-
-    /// True if all nodes have welcomed the session.
-    pub fn is_reached_everywhere(&self) -> bool {
-        self.unreached.load(Relaxed) == 0
+        Self { id: session, process: std::process::id(), sequences: Sequences::new(partitions), reached }
     }
 
     /// True if the node with this index has welcomed the session.
@@ -121,18 +114,20 @@ impl Client {
         })
     }
 
-    /// Sends the hello of this session to a node that has not had it. False if the node had it
-    /// already.
+    /// Sends the hello of this session to a node that did not answer when the session began. False
+    /// if the node had it already.
     pub(crate) fn handshake_late<'a>(&'a self, state: &'a SessionState, node: NodeId) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let index = self.inner.nodes.index(node).filter(|index| !state.is_reached(*index));
             let (Some(index), Some(connection)) = (index, self.inner.nodes.get(node)) else { return Ok(false) };
             let _guard = self.inner.session_lock.lock().await;
             if !state.is_reached(index) {
+                send_hello(connection, state.id, self.inner.retry_policy).await?;
                 let mut subscriptions =
                     SubscriptionGuard { inner: &self.inner, session: state.id, indexes: Vec::new() };
-                self.inner.reach(state, (index, node, connection), &mut subscriptions).await?;
+                subscriptions.add(index).await?;
                 subscriptions.indexes.clear();
+                state.reached[index].store(true, Relaxed);
             }
             Ok(true)
         })
@@ -163,37 +158,6 @@ impl Inner {
         self.session_state.read().clone()
     }
 
-    /// Names a session to a node that has not had it, and subscribes there if this client does.
-    pub async fn reach(
-        &self,
-        state: &SessionState,
-        (index, node, connection): (usize, NodeId, &dyn Connection),
-        subscriptions: &mut SubscriptionGuard<'_>,
-    ) -> Outcome<()> {
-        let reply = send_hello(connection, state.id, self.retry_policy).await?;
-        check_same_pool(node, self.pool(), &reply)?;
-        self.learn_map(&reply.map);
-        subscriptions.add(index).await?;
-        state.reached[index].store(true, Relaxed);
-        state.unreached.fetch_sub(1, Relaxed);
-        Ok(())
-    }
-
-    /// Names a session to all nodes that answer, and subscribes at all of them if this client does.
-    pub async fn reach_all(&self, state: &SessionState, subscriptions: &mut SubscriptionGuard<'_>) -> Outcome<()> {
-        for (index, (node, connection)) in self.nodes.iter().enumerate() {
-            if state.is_reached(index) {
-                subscriptions.add(index).await?;
-                continue;
-            }
-            match self.reach(state, (index, node, connection), subscriptions).await {
-                Err(Refusal::Unavailable { tries, why, .. }) => self.nodes.record_outage(node, tries, &why),
-                reached => reached?,
-            }
-        }
-        Ok(())
-    }
-
     /// Begins the session after `ended`, unless that has been done.
     async fn begin_next_session(&self, ended: &Arc<SessionState>) -> Outcome<()> {
         let _guard = self.session_lock.lock().await;
@@ -206,8 +170,8 @@ impl Inner {
         }
         let state = Arc::new(SessionState::new(reply.session, self.partitions, reached));
         let mut subscriptions = SubscriptionGuard { inner: self, session: state.id, indexes: Vec::new() };
-        if self.on_invalidate().is_some() {
-            self.reach_all(&state, &mut subscriptions).await?;
+        for index in (0..self.nodes.len()).filter(|index| state.is_reached(*index)) {
+            subscriptions.add(index).await?;
         }
         subscriptions.indexes.clear();
         self.invalidate_caches()?;

@@ -37,22 +37,11 @@ impl Client {
         let _guard = inner.session_lock.lock().await;
         let before = inner.on_invalidate.lock().replace(on_invalidate);
         let mut subscriptions = SubscriptionGuard { inner, session: state.id, indexes: Vec::new() };
-        if let Err(refusal) = inner.reach_all(&state, &mut subscriptions).await {
-            *inner.on_invalidate.lock() = before;
-            return Err(refusal);
-        }
-        subscriptions.indexes.clear();
-        Ok(())
-    }
-
-    /// Names this session to all nodes, which otherwise hear of it with the first request to them.
-    pub async fn reach_all(&self) -> Outcome<()> {
-        let (inner, state) = (&*self.inner, self.session_state()?);
-        let _guard = inner.session_lock.lock().await;
-        let mut subscriptions = SubscriptionGuard { inner, session: state.id, indexes: Vec::new() };
-        for (index, (node, connection)) in inner.nodes.iter().enumerate().filter(|(index, _)| !state.is_reached(*index))
-        {
-            inner.reach(&state, (index, node, connection), &mut subscriptions).await?;
+        for index in (0..inner.nodes.len()).filter(|index| state.is_reached(*index)) {
+            if let Err(refusal) = subscriptions.add(index).await {
+                *inner.on_invalidate.lock() = before;
+                return Err(refusal);
+            }
         }
         subscriptions.indexes.clear();
         Ok(())
@@ -62,9 +51,8 @@ impl Client {
     /// remove is kept while that kernel knows it, and `on_invalidate` is notified of the removal.
     pub fn set_supports_prune(&self) {
         self.inner.supports_prune.store(true, Relaxed);
-        let state = self.inner.session_state();
-        let reached = self.inner.nodes.iter().enumerate().filter(|(index, _)| state.is_reached(*index));
-        reached.for_each(|(_, (_, node))| node.set_supports_prune(state.id));
+        let session = self.session();
+        self.inner.nodes.iter().for_each(|(_, node)| node.set_supports_prune(session));
     }
 
     /// Reports that the session's kernel has forgotten the inode.
