@@ -12,6 +12,7 @@
 //! - `object`: object operations: bytes, path walks, removal of the stripes of deleted files
 //! - `host_files`: bytes of bound files, read from files of the host
 //! - `settings`: settings of a node
+//! - `metrics`, `observe`: metrics, and spans of requests with their ids
 //!
 //! Modules for waiting and time:
 //! - `space`: waiting for space in a full pool, with limits of time and number
@@ -68,8 +69,10 @@ mod invalidation_sender;
 mod lock_queue;
 mod loom_shim;
 mod map_entries;
+mod metrics;
 mod node;
 mod object;
+mod observe;
 mod open_leases;
 mod partitions;
 mod process_liveness;
@@ -86,6 +89,7 @@ mod timer;
 pub use backing::{BackingFd, BackingLease};
 pub use entry_log::EntryLog;
 pub use hand_over::HandOverError;
+pub use metrics::MetricsRecorder;
 pub use node::{Node, StopHook, embedded};
 pub use reply_future::ReplyFuture;
 pub use settings::NodeSettings;
@@ -93,5 +97,7 @@ pub use strays::StrayQuery;
 pub use subscriber::OnInvalidate;
 pub use timer::{LocalTime, SimulatedTime, Sleep, TimerScope, now, sleep_until};
 
+#[cfg(test)]
+mod metrics_test;
 #[cfg(test)]
 mod node_test;

@@ -8,7 +8,6 @@ mod lease_table;
 pub mod limits;
 pub mod listener;
 mod log_limiter;
-mod payload_size;
 mod recv_budget;
 mod reply_by_ref;
 mod server_connection;

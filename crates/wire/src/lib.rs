@@ -38,6 +38,7 @@ mod open_lease;
 mod recall;
 mod refusal;
 mod request;
+mod request_kind;
 mod usage;
 mod xattr;
 
@@ -66,6 +67,7 @@ pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
 pub use refusal::{MovedPartition, Object, Outcome, Refusal, SpaceShortage};
 pub use request::{Body, OPEN_LEASES_MAX, Request, RequestId, Session, StripeAction, WalkAction};
+pub use request_kind::RequestKind;
 pub use usage::{HostFile, SpaceUsage, StripeRuns};
 pub use xattr::{
     ACL_ACCESS, ACL_DEFAULT, DESCRIPTIONS, DTYPE, LOCATE, OBJECT_ATTRIBUTES_MAX, OWN_NAMES, ObjectAttributes,

@@ -162,6 +162,15 @@ pub struct WalkAction {
 }
 
 impl Body {
+    /// Returns the request id, if it is a change that has one.
+    pub fn request_id(&self) -> Option<RequestId> {
+        match self {
+            Self::Meta { request_id, .. } | Self::Extent { request_id, .. } => *request_id,
+            Self::Walk { action: Some(action), .. } => action.request_id,
+            _ => None,
+        }
+    }
+
     /// Returns the lock that the command sets, releases or tests.
     pub fn lock(&mut self) -> Option<&mut Lock> {
         let command = match self {

@@ -14,7 +14,6 @@ use crate::{
         invalidation_queue::{InvalidationBatch, InvalidationQueue},
         lease_table::LeaseTable,
         log_limiter::LogRateLimiter,
-        payload_size::payload_bytes,
         recv_budget::{ARRIVAL_WAIT, RecvBudget, RecvPermit, RecvTimedOut},
         reply_by_ref::{ReplyRef, reply_by_ref},
         session_cleanup::SessionCleanup,
@@ -47,7 +46,7 @@ use tokio::{
 use wire::{
     Answer, Body, Command, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
     codec::{
-        RequestInShm, ShmPayload, ToNode, begins_stripe, encode_fd_passing, encode_pong, encode_recalls, encode_reply,
+        RequestInShm, ShmPayload, ToNode, begins_stripe, body_bulk, encode_fd_passing, encode_pong, encode_recalls, encode_reply,
         encode_reply_in_shm,
     },
     frame::DecodeError,
@@ -343,7 +342,7 @@ impl ServerConnection {
         if let (Body::ProbeLease { lease }, Some(process)) = (&request.body, self.process()) {
             self.state.node.unlock_on_close(process, *lease);
         }
-        let (bytes, session) = (payload_bytes(&request.body), request.session);
+        let (bytes, session) = (body_bulk(&request.body).map_or(0, Bytes::len), request.session);
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
         if let (Some(leases), Some(exported), 1..) = (&mut self.leases, &self.exported, of_stripe) {
             leases.offer_write_segment(of_stripe, exported.segments(), &mut self.framed);
