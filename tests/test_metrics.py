@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -228,4 +230,54 @@ def test_a_request_has_the_same_id_in_the_traces_of_client_and_node(user: Home) 
     assert called <= requests_in(log.read_text(), "request")
     quiet = user.run("put", "k", "-", stdin=b"x")
     assert quiet.stderr == b"", "without it nothing is logged"
+    user.ok("pool", "stop")
+
+
+WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "strays", "sessions", "metrics"]
+
+
+def workers(user: Home) -> dict[str, dict[str, object]]:
+    """The workers of the only node, by their names."""
+    listed = user.status()[0]["workers"]
+    assert isinstance(listed, list)
+    return {worker["name"]: worker for worker in listed}
+
+
+def test_the_status_of_a_pool_tells_what_its_nodes_do_beside_requests(user: Home) -> None:
+    address = start(user)
+    assert list(workers(user)) == WORKERS
+    before = workers(user)["sessions"]["done"]
+    user.ok("put", "k", "-", stdin=b"x")
+    wait_for(lambda: workers(user)["sessions"]["done"] > before, "the session of a command has ended")
+    # Each works without being asked: those that have nothing to do say so.
+    idle = ["demotion", "thinning", "leases", "locks", "strays", "metrics"]
+    wait_for(lambda: all(workers(user)[name]["turns"] > 1 for name in idle), "the workers take turns")
+    found = workers(user)
+    assert {(worker["failed"], worker["last_error"], worker["backlog"]) for worker in found.values()} == {(0, None, 0)}
+    shown = metrics(address)
+    for name in WORKERS:
+        assert shown[f'tidemill_background_turns_total{{worker="{name}"}}'] >= found[name]["turns"]
+        assert shown[f'tidemill_background_failed_total{{worker="{name}"}}'] == 0
+        assert shown[f'tidemill_background_backlog{{worker="{name}"}}'] == 0
+    user.ok("pool", "stop")
+
+
+def test_a_cleanup_that_fails_is_told_in_the_status_with_its_reason(user: Home) -> None:
+    user.ok("pool", "start", "--nodes", "2", "--memory", "64MiB", "--partitions", "64")
+    for number in range(100):
+        user.ok("put", f"d{number}/small", "-", stdin=b"x")
+        if json.loads(user.ok("locate", "--json", f"d{number}/large"))["inode"] == 2:
+            break
+    command = [user.binary, "put", f"d{number}/large", "-"]
+    with subprocess.Popen(command, env=user.environment, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as putting:
+        assert putting.stdin is not None
+        putting.stdin.write(bytes(32 << 20))
+        putting.stdin.flush()
+        wait_for(lambda: all(node["used"] > 4 << 20 for node in user.status()), "both nodes have bytes of the put")
+        # The first node cannot ask the other one, which would have the file, whether it does.
+        os.kill(user.pids()[1], signal.SIGKILL)
+        putting.kill()
+    wait_for(lambda: any(worker["failed"] for worker in workers(user).values()), "the cleanup has failed")
+    failed = [worker for worker in workers(user).values() if worker["failed"]]
+    assert all("node 2" in str(worker["last_error"]) for worker in failed), failed
     user.ok("pool", "stop")

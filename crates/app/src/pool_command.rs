@@ -195,7 +195,7 @@ fn node_as_json(node: &NodeStatus) -> Value {
     let more = match &node.state {
         NodeState::Up(up) => json!({
             "state": "up", "used": up.usage.used, "files": up.usage.files, "waiting": up.usage.waiting,
-            "partitions": up.partitions,
+            "partitions": up.partitions, "workers": up.workers,
         }),
         NodeState::Down(why) => json!({ "state": "down", "reason": why }),
     };

@@ -464,7 +464,8 @@ fn request_object(body: &Body) -> Object {
         | Body::Stop
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
-        | Body::EndSession { .. } => return Object::Pool,
+        | Body::EndSession { .. }
+        | Body::Workers => return Object::Pool,
     };
     command.object()
 }

@@ -36,6 +36,9 @@
 //! - `loom_shim`: locks and atomics of `subscriber_set` and `invalidation_sender`, in a form that a
 //!   model checker can replace
 //!
+//! Modules for work beside requests:
+//! - `background`: what a worker is, the list of all workers, and the record of what each did
+//!
 //! Modules for the end of sessions and of programs:
 //! - `session_index`: the end of a session, and an index of the partitions in which it has left
 //!   state
@@ -56,6 +59,7 @@
 //! A node knows neither paths nor open files: `vfs` does. It needs no async runtime.
 #![forbid(unsafe_code)]
 
+mod background;
 mod backing;
 mod clock;
 mod demotion;
@@ -86,6 +90,7 @@ mod subscriber_set;
 mod thinning;
 mod timer;
 
+pub use background::{BackgroundWorker, WorkerKind, WorkerRecord, run_worker};
 pub use backing::{BackingFd, BackingLease};
 pub use entry_log::EntryLog;
 pub use hand_over::HandOverError;

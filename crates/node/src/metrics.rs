@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 use wire::{
-    Answer, Body, Failure, RequestKind, SpaceUsage,
+    Answer, Body, Failure, RequestKind, SpaceUsage, WorkerStatus,
     codec::{answer_bulk_bytes, body_bulk},
 };
 
@@ -28,6 +28,42 @@ const REQUEST_SECONDS: &str = "tidemill_request_seconds";
 const REFUSED: &str = "tidemill_requests_refused_total";
 const RECEIVED: &str = "tidemill_received_bytes_total";
 const SENT: &str = "tidemill_sent_bytes_total";
+
+/// Metrics of the workers of a node, by the label `worker`.
+const WORKER_VALUES: [WorkerValue; 4] = [
+    WorkerValue {
+        name: "tidemill_background_turns_total",
+        course: Course::Counter,
+        what: "Turns of work beside requests that have ended",
+        read: |status| status.turns,
+    },
+    WorkerValue {
+        name: "tidemill_background_done_total",
+        course: Course::Counter,
+        what: "Things that work beside requests has done: files, leases, sessions",
+        read: |status| status.done,
+    },
+    WorkerValue {
+        name: "tidemill_background_failed_total",
+        course: Course::Counter,
+        what: "Turns of work beside requests that have failed",
+        read: |status| status.failed,
+    },
+    WorkerValue {
+        name: "tidemill_background_backlog",
+        course: Course::Gauge,
+        what: "Things that wait for work beside requests",
+        read: |status| status.backlog,
+    },
+];
+
+/// A value that is read from the status of each worker.
+struct WorkerValue {
+    name: &'static str,
+    course: Course,
+    what: &'static str,
+    read: fn(&WorkerStatus) -> u64,
+}
 
 /// Metrics of one node.
 pub struct NodeMetrics {
@@ -147,7 +183,9 @@ impl NodeMetrics {
         for (name, unit, what) in counters {
             recorder.describe_counter(name.into(), Some(unit), what.into());
         }
-        for ReadValue { name, course, unit, what, .. } in READ_VALUES {
+        let of_node = READ_VALUES.iter().map(|value| (value.name, &value.course, value.unit, value.what));
+        let of_workers = WORKER_VALUES.iter().map(|value| (value.name, &value.course, Unit::Count, value.what));
+        for (name, course, unit, what) in of_node.chain(of_workers) {
             match course {
                 Course::Gauge => recorder.describe_gauge(name.into(), Some(unit), what.into()),
                 Course::Counter => recorder.describe_counter(name.into(), Some(unit), what.into()),
@@ -191,6 +229,12 @@ impl NodeMetrics {
         let usage = node.usage();
         for ReadValue { name, course, read, .. } in &READ_VALUES {
             self.set(&Key::from_static_name(name), course, read(node, &usage));
+        }
+        for status in node.workers() {
+            for WorkerValue { name, course, read, .. } in &WORKER_VALUES {
+                let label = Label::new("worker", status.name.clone());
+                self.set(&Key::from_parts(*name, vec![label]), course, read(&status));
+            }
         }
     }
 

@@ -1,7 +1,9 @@
 //! A node: its state, and the entry point for requests.
 
 use crate::{
-    BackingFd, NodeSettings, ReplyFuture, clock,
+    BackingFd, NodeSettings, ReplyFuture, WorkerKind,
+    background::BackgroundWork,
+    clock,
     demotion::DemotionQueue,
     execute::{CommandCall, refusal_from},
     extent_ops::{AppendLocks, ExtentCall},
@@ -65,6 +67,7 @@ pub struct Node {
     pub(crate) process_monitor: ProcessMonitor,
     pub(crate) session_index: SessionIndex,
     pub(crate) stray_stripes: StrayStripes,
+    pub(crate) background: BackgroundWork,
     /// The count of the session given last; and its value before the first session was given.
     sessions: AtomicU64,
     sessions_before: u64,
@@ -149,6 +152,7 @@ impl Node {
             process_monitor: ProcessMonitor::default(),
             session_index,
             stray_stripes: StrayStripes::default(),
+            background: BackgroundWork::default(),
             space,
             sessions: AtomicU64::new(sessions_before),
             sessions_before,
@@ -183,6 +187,7 @@ impl Node {
         match body {
             Body::Hello => ReplyFuture::ready(self.handshake(session).map_err(Failure::Refused)),
             Body::Usage => ReplyFuture::ready(Ok(Answer::Usage(self.usage()))),
+            Body::Workers => ReplyFuture::ready(Ok(Answer::Workers(self.workers()))),
             Body::Stop => ReplyFuture::ready(self.call_stop_hook().map_err(Failure::Refused)),
             Body::Meta { request_id, command } => {
                 let command = Some(command);
@@ -218,7 +223,7 @@ impl Node {
     /// Returns how full the pool is, and how many requests wait for space.
     pub fn usage(&self) -> SpaceUsage {
         self.extents.retire_idle();
-        self.thin_next();
+        self.turn(WorkerKind::Thinning);
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);

@@ -14,7 +14,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use node::Node;
+use node::{BackgroundWorker, Node, WorkerKind, WorkerRecord, run_worker};
 use std::{
     convert::Infallible,
     future::ready,
@@ -26,8 +26,9 @@ use tokio::{
     net::{TcpListener as AsyncListener, TcpStream},
     runtime::{Builder, Runtime},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{MissedTickBehavior, interval, timeout},
+    time::timeout,
 };
+use wire::Outcome;
 
 /// Path of the page.
 const PATH: &str = "/metrics";
@@ -91,7 +92,7 @@ impl MetricsServer {
         let entered = runtime.enter();
         let listener = AsyncListener::from_std(listener).map_err(|error| cannot(&error))?;
         drop(entered);
-        runtime.spawn(upkeep(page.recorded.clone()));
+        runtime.spawn(run_worker(page.clone()));
         runtime.spawn(accept_loop(listener, page));
         Ok(Self { runtime: Some(runtime) })
     }
@@ -130,12 +131,19 @@ impl MetricsPage {
     }
 }
 
-async fn upkeep(recorded: PrometheusHandle) {
-    let mut due = interval(UPKEEP_INTERVAL);
-    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        due.tick().await;
-        recorded.run_upkeep();
+/// Adds up recorded times.
+impl BackgroundWorker for MetricsPage {
+    fn record(&self) -> &WorkerRecord {
+        self.node.worker_record(WorkerKind::Metrics)
+    }
+
+    async fn wait_for_work(&self) {
+        tokio::time::sleep(UPKEEP_INTERVAL).await;
+    }
+
+    async fn work(&self) -> Outcome<u64> {
+        self.recorded.run_upkeep();
+        Ok(1)
     }
 }
 

@@ -142,6 +142,8 @@ pub enum Body {
         /// The session.
         session: Session,
     },
+    /// Returns the status of what the node does beside requests. -> `Workers`
+    Workers,
 }
 
 /// Maximum number of open leases in one answer. Query again after the last one until the answer is

@@ -37,6 +37,7 @@ kinds_without_command! {
     ProbeLease: Self::ProbeLease { .. },
     FindLeases: Self::FindLeases { .. },
     EndSession: Self::EndSession { .. },
+    Workers: Self::Workers,
     ExtentWrite: Self::Extent { action: ExtentAction::Write { .. }, .. },
     ExtentAppend: Self::Extent { action: ExtentAction::Append { .. }, .. },
     StripeWrite: Self::Stripe { action: StripeAction::Write { .. }, .. },

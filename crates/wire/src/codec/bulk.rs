@@ -47,7 +47,8 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
         | Body::Walk { .. }
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
-        | Body::EndSession { .. } => None,
+        | Body::EndSession { .. }
+        | Body::Workers => None,
     }
 }
 
