@@ -9,6 +9,7 @@ use clap::builder::{ArgPredicate, OsStringValueParser, TypedValueParser};
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use placement::{Policy, StripeSize};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use wire::Version;
 
@@ -151,6 +152,10 @@ pub struct StartArgs {
     /// The first node's port; further nodes of a host take the next ones [default: any free ports]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
+    /// Serve metrics of the nodes over HTTP, without authentication, as IP:PORT/metrics; further
+    /// nodes of a host take the next ports, and port 0 is any free one
+    #[arg(long, value_name = "IP:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// Number of partitions, fixed for the pool's life: a power of two, up to 65536
     #[arg(long, value_name = "P", default_value_t = 4096)]
     pub partitions: u32,
@@ -396,6 +401,9 @@ pub struct RunArgs {
     /// files itself, where it may
     #[arg(long)]
     pub no_passthrough: bool,
+    /// Serve metrics of the embedded pool over HTTP, without authentication, as IP:PORT/metrics
+    #[arg(long, value_name = "IP:PORT", conflicts_with = "on")]
+    pub metrics: Option<SocketAddr>,
     /// Print nothing but errors and warnings
     #[arg(long, short)]
     pub quiet: bool,
@@ -457,6 +465,9 @@ pub struct MountArgs {
     /// pool, unless the environment names one]
     #[arg(long, value_name = "FILE")]
     pub pool: Option<PathBuf>,
+    /// Serve metrics of the embedded pool over HTTP, without authentication, as IP:PORT/metrics
+    #[arg(long, value_name = "IP:PORT", conflicts_with = "pool")]
+    pub metrics: Option<SocketAddr>,
     /// Admit other users of the machine, as far as permissions allow
     #[arg(long)]
     pub shared: bool,

@@ -3,12 +3,12 @@
 use std::fmt;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
-    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
-    registry::LookupSpan,
+    fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, format::Writer},
+    registry::{LookupSpan, Scope},
 };
 
 /// Formats log lines like messages of commands. Lines below the level of warnings also name their
-/// target.
+/// target, and the spans that they are in.
 #[derive(Debug)]
 pub struct PlainLines;
 
@@ -21,11 +21,30 @@ where
         match *event.metadata().level() {
             Level::ERROR => write!(to, "error: ")?,
             Level::WARN => write!(to, "warning: ")?,
-            level => write!(to, "{}: {}: ", level.as_str().to_ascii_lowercase(), event.metadata().target())?,
+            level => {
+                write!(to, "{}: {}: ", level.as_str().to_ascii_lowercase(), event.metadata().target())?;
+                write_spans(context, &mut to)?;
+            }
         }
         context.field_format().format_fields(to.by_ref(), event)?;
         writeln!(to)
     }
+}
+
+/// Writes the names and fields of the spans, the outermost first.
+fn write_spans<S, N>(context: &FmtContext<'_, S, N>, to: &mut Writer<'_>) -> fmt::Result
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
+        write!(to, "{}", span.name())?;
+        if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+            write!(to, "{{{fields}}}")?;
+        }
+        write!(to, ": ")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -62,8 +81,18 @@ mod tests {
             tracing::error!("the pool is gone");
             tracing::warn!(node = 3, "slow");
             tracing::debug!(target: "client", "tried again");
+            let outer = tracing::debug_span!("call", number = 7).entered();
+            tracing::debug_span!("request", kind = "Create").in_scope(|| {
+                tracing::debug!(target: "node", "waits");
+                tracing::warn!("slow");
+            });
+            drop(outer);
         });
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(text, "error: the pool is gone\nwarning: slow node=3\ndebug: client: tried again\n");
+        assert_eq!(
+            text,
+            "error: the pool is gone\nwarning: slow node=3\ndebug: client: tried again\n\
+             debug: node: call{number=7}: request{kind=\"Create\"}: waits\nwarning: slow\n"
+        );
     }
 }

@@ -61,7 +61,7 @@ use base::Problem;
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 
 /// Exit code of a command that was refused before anything started.
 pub const REFUSED: u8 = 2;
@@ -120,6 +120,7 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
+        .with_span_events(FmtSpan::CLOSE)
         .event_format(log::PlainLines)
         .with_writer(node_log::writer)
         .init();

@@ -6,7 +6,7 @@ use crate::{run_command, signals};
 use base::Problem;
 use client::{Client, RetryPolicy};
 use mount::{Mount, MountError, MountOptions, PoolRegistration, Rollback, RuntimeDir, Unmounter};
-use pool::ConnectedPool;
+use pool::{ConnectedPool, MetricsListener, MetricsServer};
 use run::PoolSize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let registration = register(args).map_err(one)?;
     shutdown.set_rollback(registration.rollback());
     let io_runtime = pool_file(args).map(|_| pool::io_runtime()).transpose().map_err(one)?;
-    let (pool, what) = open_pool(args, &shutdown).map_err(one)?;
+    let (pool, what, metrics) = open_pool(args, &shutdown).map_err(one)?;
     let mounts = mount_all((args, io_runtime), &pool, &registration, &shutdown)?;
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
@@ -39,6 +39,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     }
     mounts.iter().for_each(Mount::wait);
     drop(mounts);
+    drop(metrics);
     drop(registration);
     Ok(received.exit_code().unwrap_or(if shutdown.state().pool_ended { POOL_ENDED } else { 0 }))
 }
@@ -77,19 +78,31 @@ fn pool_file(args: &MountArgs) -> Option<PathBuf> {
     named.filter(|path| !path.is_empty() && args.memory.is_none()).map(PathBuf::from)
 }
 
-/// The pool, and its description for the user.
-fn open_pool(args: &MountArgs, shutdown: &MountShutdown) -> Result<(Vfs, String), Problem> {
+/// The pool, its description for the user, and the server of its metrics.
+fn open_pool(args: &MountArgs, shutdown: &MountShutdown) -> Result<(Vfs, String, Option<MetricsServer>), Problem> {
     if let Some(path) = pool_file(args) {
+        if args.metrics.is_some() {
+            return Err(Problem::new(format!(
+                "--metrics is for an embedded pool, and this is the pool of {}",
+                path.display()
+            ))
+            .hint(
+                "`tidemill pool start --metrics` has its nodes serve their metrics; --memory mounts an embedded pool",
+            ));
+        }
         let connected = ConnectedPool::read(&path)?;
         let client = pool::runtime()?.block_on(pool::connect(&path, RetryPolicy::default()))?;
         end_with_pool(connected, client.clone(), shutdown.clone())?;
-        return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
+        return Ok((Vfs::new(client), format!("the pool of {}", path.display()), None));
     }
     let PoolSize { size, lowered } = run::MemoryBudget::read().pool(args.memory)?;
     if let Some(line) = lowered.filter(|_| !args.quiet) {
         console::warn(&line);
     }
-    Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
+    let listener = args.metrics.map(MetricsListener::bind).transpose()?;
+    let node = pool::embedded_node(size, run_command::space_wait()?)?;
+    let metrics = listener.map(|listener| MetricsServer::start(listener, &node)).transpose()?;
+    Ok((Vfs::new(Client::embedded(node)), format!("a pool of {size}"), metrics))
 }
 
 /// Starts a thread that ends the mount when the pool ends.

@@ -51,6 +51,7 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
         memory: Memory::typed(args.memory),
         slots: args.slots,
         port: args.port,
+        metrics: args.metrics,
         max_nodes: args.max_nodes,
         partitions: args.partitions,
         space_wait: run_command::space_wait()?,
@@ -194,11 +195,12 @@ fn node_as_json(node: &NodeStatus) -> Value {
     let more = match &node.state {
         NodeState::Up(up) => json!({
             "state": "up", "used": up.usage.used, "files": up.usage.files, "waiting": up.usage.waiting,
-            "partitions": up.partitions,
+            "partitions": up.partitions, "workers": up.workers,
         }),
         NodeState::Down(why) => json!({ "state": "down", "reason": why }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
+        shown.extend(entry.metrics.map(|address| ("metrics".to_owned(), address.to_string().into())));
         shown.extend(more);
     }
     shown

@@ -9,8 +9,8 @@ use journal::{JOURNAL_FILE, JournalReader};
 use std::path::{Path, PathBuf};
 
 /// The arguments that the run began with, and its directory as an absolute path. How much is
-/// printed, slots, memory and the cluster are as `now` says. Goes to the directory where the run
-/// began.
+/// printed, metrics, slots, memory and the cluster are as `now` says. Goes to the directory where
+/// the run began.
 pub fn as_begun(now: &RunArgs, directory: &Path) -> Result<(Box<RunArgs>, PathBuf), Problem> {
     let reader =
         JournalReader::open(&directory.join(JOURNAL_FILE)).map_err(|error| recorded_run::unreadable(&error))?;
@@ -25,6 +25,7 @@ pub fn as_begun(now: &RunArgs, directory: &Path) -> Result<(Box<RunArgs>, PathBu
     std::env::set_current_dir(&header.directory)
         .map_err(|error| Problem::new(format!("{}: the run began there: {error}", header.directory)))?;
     (begun.quiet, begun.json, begun.report) = (now.quiet, now.json, None);
+    begun.metrics = now.metrics;
     begun.slots = now.slots.or(begun.slots);
     begun.memory = now.memory.or(begun.memory);
     if now.cluster.on.is_some() {

@@ -129,6 +129,7 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
         fail_fast: args.fail_fast,
         policy: args.policy,
         stragglers: args.cluster.stragglers,
+        metrics: args.metrics,
         space_wait: space_wait().map_err(|problem| vec![problem])?,
         grace: exec::GRACE,
         resume,

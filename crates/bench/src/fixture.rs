@@ -107,6 +107,7 @@ impl Fixture {
             memory: Memory::typed(Some(spec.memory)),
             slots: Some(0),
             port: None,
+            metrics: None,
             max_nodes: None,
             partitions: PARTITIONS,
             space_wait: SPACE_WAIT,

@@ -14,6 +14,7 @@ use crate::{
 use futures_util::future::Either;
 use node::{ReplyFuture, sleep_until};
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, StripeNo};
+use tracing::{Level, Span, span_enabled, trace_span};
 use wire::{
     Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, SpaceShortage, StripeAction,
     TypedCommand, WalkAction,
@@ -243,11 +244,20 @@ impl Client {
         let (home, node, epoch) = self.inner.connection_to(partition)?;
         let (session, skip_ack) = (state.id, self.options.skip_ack);
         let request = Request { epoch, session, skip_ack, partition, body: with_request_id(body, number) };
-        let reply = match &self.options.fd_request {
-            Some(fd_request) if is_open_request(body) => fd_request.call(node, request),
+        if span_enabled!(Level::TRACE) {
+            let span = call_span(home, &request);
+            return Ok((home, span.in_scope(|| self.call_node(node, request)).in_span(span)));
+        }
+        Ok((home, self.call_node(node, request)))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "copies of request and reply would cost a small request 1 %")]
+    fn call_node(&self, node: &dyn Connection, request: Request) -> ReplyFuture {
+        match &self.options.fd_request {
+            Some(fd_request) if is_open_request(&request.body) => fd_request.call(node, request),
             _ => node.call(request),
-        };
-        Ok((home, reply))
+        }
     }
 
     /// Adds the node that is full to the refusal, in a pool of several.
@@ -302,6 +312,19 @@ impl Client {
 /// True if the call goes on after this refusal: elsewhere, or in another session.
 fn is_resent(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::SessionEnded | Refusal::Moved(_))
+}
+
+/// The span of one attempt of a call. The node's span of the request has the same session and
+/// number.
+fn call_span(node: NodeId, request: &Request) -> Span {
+    trace_span!(
+        "call",
+        node = node.0,
+        kind = request.body.kind().name(),
+        partition = request.partition.0,
+        session = request.session.0,
+        number = request.body.request_id().map(|request_id| request_id.number),
+    )
 }
 
 /// Copies a body, with its request id if it has one.
@@ -411,7 +434,8 @@ fn request_object(body: &Body) -> Object {
         | Body::Stop
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
-        | Body::EndSession { .. } => return Object::Pool,
+        | Body::EndSession { .. }
+        | Body::Workers => return Object::Pool,
     };
     command.object()
 }

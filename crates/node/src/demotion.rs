@@ -6,7 +6,7 @@
 //! after it reported the close. So recently closed files wait in a queue, and each close checks the
 //! one that has waited longest. A file that is still busy goes to the end of the queue.
 
-use crate::{Node, clock};
+use crate::{Node, WorkerKind, clock};
 use parking_lot::Mutex;
 use partition::{CommandCaller, Effects, Entry, Partition};
 use placement::FileId;
@@ -16,6 +16,9 @@ use std::{
 };
 use store::Slot;
 use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Outcome, Times};
+
+/// Files that a turn of the worker tries.
+const TURN_FILES_MAX: usize = 64;
 
 /// Extent files that were closed recently.
 #[derive(Debug, Default)]
@@ -45,6 +48,11 @@ impl DemotionQueue {
     pub fn begin_after(&self, number: u64) {
         self.number.fetch_max(number, Relaxed);
     }
+
+    /// Number of files that wait.
+    pub fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
 }
 
 impl Node {
@@ -60,7 +68,8 @@ impl Node {
             self.demotions.queue.lock().push_back(closed);
             // Two are checked for each that is queued, so that the queue shrinks again after many
             // were busy.
-            self.demote_excess(self.settings().closed_extents_max, 2);
+            let max = self.settings().closed_extents_max;
+            self.turn_with(WorkerKind::Demotion, || self.demote_excess(max, 2));
         }
     }
 
@@ -69,8 +78,8 @@ impl Node {
     pub(crate) fn reclaim(&self) -> bool {
         self.scan_leases();
         let still_busy = self.extents.retire_idle();
-        let waiting = self.demotions.queue.lock().len();
-        self.demote_excess(0, waiting);
+        let waiting = self.demotions.len();
+        self.turn_with(WorkerKind::Demotion, || self.demote_excess(0, waiting));
         still_busy
     }
 
@@ -86,19 +95,27 @@ impl Node {
         }
     }
 
+    /// Demotes files that are too many, as after many were busy when they were closed.
+    pub(crate) fn demote_due(&self) -> u64 {
+        self.demote_excess(self.settings().closed_extents_max, TURN_FILES_MAX)
+    }
+
     /// Tries to demote up to `limit` files, those that have waited longest first, as long as more
-    /// than `keep` wait.
-    fn demote_excess(&self, keep: usize, limit: usize) {
+    /// than `keep` wait. Returns how many left the queue.
+    fn demote_excess(&self, keep: usize, limit: usize) -> u64 {
+        let mut done = 0;
         for _ in 0..limit {
             let oldest = {
                 let mut queue = self.demotions.queue.lock();
                 if queue.len() > keep { queue.pop_front() } else { None }
             };
-            let Some((file, extent)) = oldest else { return };
-            if matches!(self.demote(file, extent), DemotionResult::Retry) {
-                self.demotions.queue.lock().push_back((file, extent));
+            let Some((file, extent)) = oldest else { break };
+            match self.demote(file, extent) {
+                DemotionResult::Done => done += 1,
+                DemotionResult::Retry => self.demotions.queue.lock().push_back((file, extent)),
             }
         }
+        done
     }
 
     fn demote(&self, file: FileId, extent: Extent) -> DemotionResult {

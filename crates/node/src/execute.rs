@@ -160,6 +160,7 @@ impl Node {
         let caller = self.subscribers.caller(call.session);
         self.note_sessions(call, caller);
         if let Some(answer) = call.request_id.and_then(|request_id| partition.cached_reply(request_id)) {
+            tracing::trace!("the request was executed before: its cached reply is sent");
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
             call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);

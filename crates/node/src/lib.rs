@@ -12,6 +12,7 @@
 //! - `object`: object operations: bytes, path walks, removal of the stripes of deleted files
 //! - `host_files`: bytes of bound files, read from files of the host
 //! - `settings`: settings of a node
+//! - `metrics`, `observe`: metrics, and spans of requests with their ids
 //!
 //! Modules for waiting and time:
 //! - `space`: waiting for space in a full pool, with limits of time and number
@@ -35,6 +36,9 @@
 //! - `loom_shim`: locks and atomics of `subscriber_set` and `invalidation_sender`, in a form that a
 //!   model checker can replace
 //!
+//! Modules for work beside requests:
+//! - `background`: what a worker is, the list of all workers, and the record of what each did
+//!
 //! Modules for the end of sessions and of programs:
 //! - `session_index`: the end of a session, and an index of the partitions in which it has left
 //!   state
@@ -55,6 +59,7 @@
 //! A node knows neither paths nor open files: `vfs` does. It needs no async runtime.
 #![forbid(unsafe_code)]
 
+mod background;
 mod backing;
 mod clock;
 mod demotion;
@@ -68,8 +73,10 @@ mod invalidation_sender;
 mod lock_queue;
 mod loom_shim;
 mod map_entries;
+mod metrics;
 mod node;
 mod object;
+mod observe;
 mod open_leases;
 mod partitions;
 mod process_liveness;
@@ -83,9 +90,11 @@ mod subscriber_set;
 mod thinning;
 mod timer;
 
+pub use background::{BackgroundWorker, WorkerKind, WorkerRecord, run_worker};
 pub use backing::{BackingFd, BackingLease};
 pub use entry_log::EntryLog;
 pub use hand_over::HandOverError;
+pub use metrics::MetricsRecorder;
 pub use node::{Node, StopHook, embedded};
 pub use reply_future::ReplyFuture;
 pub use settings::NodeSettings;
@@ -93,5 +102,7 @@ pub use strays::StrayQuery;
 pub use subscriber::OnInvalidate;
 pub use timer::{LocalTime, SimulatedTime, Sleep, TimerScope, now, sleep_until};
 
+#[cfg(test)]
+mod metrics_test;
 #[cfg(test)]
 mod node_test;

@@ -53,7 +53,7 @@ impl Node {
                 // What is learned from now on is not missed.
                 learned.as_mut().enable();
                 if !matches!(node.check_entry(request.partition, request.epoch), EntryCheck::Wait) {
-                    return node.handle(request).await;
+                    return node.answer(request).await;
                 }
                 let is_over = poll_fn(|context| match learned.as_mut().poll(context) {
                     Poll::Ready(()) => Poll::Ready(false),

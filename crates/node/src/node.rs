@@ -1,7 +1,9 @@
 //! A node: its state, and the entry point for requests.
 
 use crate::{
-    BackingFd, NodeSettings, ReplyFuture, clock,
+    BackingFd, NodeSettings, ReplyFuture, WorkerKind,
+    background::BackgroundWork,
+    clock,
     demotion::DemotionQueue,
     execute::{CommandCall, refusal_from},
     extent_ops::{AppendLocks, ExtentCall},
@@ -9,6 +11,8 @@ use crate::{
     host_files::HostFiles,
     lock_queue::LockQueue,
     map_entries::EntryCheck,
+    metrics::NodeMetrics,
+    observe::is_traced,
     open_leases::OpenLeases,
     partitions::LocalPartitions,
     process_liveness::ProcessMonitor,
@@ -63,6 +67,7 @@ pub struct Node {
     pub(crate) process_monitor: ProcessMonitor,
     pub(crate) session_index: SessionIndex,
     pub(crate) stray_stripes: StrayStripes,
+    pub(crate) background: BackgroundWork,
     /// The count of the session given last; and its value before the first session was given.
     sessions: AtomicU64,
     sessions_before: u64,
@@ -70,6 +75,8 @@ pub struct Node {
     /// Estimate of the capacity of the whole pool: partitions are distributed by memory.
     pub(crate) pool_bytes: u64,
     stop: OnceLock<StopHook>,
+    /// Set once the node records metrics.
+    pub(crate) metrics: OnceLock<Box<NodeMetrics>>,
 }
 
 /// Called when a node is asked to end, on the thread that serves the request: it must not block.
@@ -145,17 +152,28 @@ impl Node {
             process_monitor: ProcessMonitor::default(),
             session_index,
             stray_stripes: StrayStripes::default(),
+            background: BackgroundWork::default(),
             space,
             sessions: AtomicU64::new(sessions_before),
             sessions_before,
             files: AtomicU64::new(files),
             pool_bytes,
             stop: OnceLock::new(),
+            metrics: OnceLock::new(),
         })
     }
 
     /// Answers a request: at once, unless it must wait.
     pub fn handle(self: &Arc<Self>, request: Request) -> ReplyFuture {
+        if self.metrics.get().is_some() || is_traced() {
+            return self.answer_observed(request);
+        }
+        self.answer(request)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "copies of request and reply would cost a small request 1 %")]
+    pub(crate) fn answer(self: &Arc<Self>, request: Request) -> ReplyFuture {
         let Request { epoch, session, skip_ack, partition, body } = request;
         let of_partition =
             matches!(body, Body::Meta { .. } | Body::Extent { .. } | Body::Stripe { .. } | Body::Walk { .. });
@@ -169,6 +187,7 @@ impl Node {
         match body {
             Body::Hello => ReplyFuture::ready(self.handshake(session).map_err(Failure::Refused)),
             Body::Usage => ReplyFuture::ready(Ok(Answer::Usage(self.usage()))),
+            Body::Workers => ReplyFuture::ready(Ok(Answer::Workers(self.workers()))),
             Body::Stop => ReplyFuture::ready(self.call_stop_hook().map_err(Failure::Refused)),
             Body::Meta { request_id, command } => {
                 let command = Some(command);
@@ -204,7 +223,7 @@ impl Node {
     /// Returns how full the pool is, and how many requests wait for space.
     pub fn usage(&self) -> SpaceUsage {
         self.extents.retire_idle();
-        self.thin_next();
+        self.turn(WorkerKind::Thinning);
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
@@ -310,6 +329,7 @@ impl Node {
     fn execute_deferred(self: &Arc<Self>, mut call: CommandCall) -> ReplyFuture {
         let node = self.clone();
         ReplyFuture::deferred(async move {
+            tracing::trace!("the request waits for space");
             let outcome = node.wait_for_space(|node| node.try_execute(&mut call)).await;
             if let Some(ack_wait) = call.ack_wait.take() {
                 ack_wait.wait().await;

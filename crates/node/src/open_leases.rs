@@ -10,7 +10,7 @@
 //! for space, and for all opens in turn each second ([`Node::scan_leases`]). The last finds
 //! programs that were killed, or that closed a descriptor without their client's knowledge.
 
-use crate::Node;
+use crate::{Node, WorkerKind};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use rustix::fs::fstat;
@@ -23,6 +23,7 @@ use std::{
     },
 };
 use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StripeKey};
+use tokio::sync::Notify;
 use wire::{
     Answer, Command, Extent, LeaseKind, LeaseStatus, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId, Outcome,
     PendingDelete, Session,
@@ -41,6 +42,8 @@ pub struct OpenLeases {
     /// Removed files whose last open ended without a request of a client, and whose stripes are not
     /// all here, or are many.
     pending_deletes: Mutex<Vec<PendingDelete>>,
+    /// Notified when there is one more of them.
+    delete_added: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +75,17 @@ impl OpenLeases {
     }
 
     fn is_full(&self) -> bool {
-        self.state.lock().opens.len() >= LEASES_MAX
+        self.len() >= LEASES_MAX
+    }
+
+    /// Number of open leases.
+    pub fn len(&self) -> usize {
+        self.state.lock().opens.len()
+    }
+
+    /// Number of removed files whose stripes remain.
+    pub fn pending_deletes(&self) -> usize {
+        self.pending_deletes.lock().len()
     }
 
     fn add(&self, lease: OpenLeaseId, open: LeasedOpen) {
@@ -203,12 +216,22 @@ impl Node {
         if self.is_descriptor_open(lease, &open) { LeaseStatus::Open } else { self.end_lease(lease) }
     }
 
-    /// Probes an open lease for a caller that needs no answer. A removed file whose stripes remain
-    /// goes to [`Self::take_pending_deletes`].
-    pub fn end_lease_if_closed(&self, lease: OpenLeaseId) {
-        if let LeaseStatus::Ended { deleted: Some(deleted) } = self.probe_lease(lease) {
+    /// Probes an open lease for a caller that needs no answer; true if it has ended. A removed file
+    /// whose stripes remain goes to [`Self::take_pending_deletes`].
+    pub fn end_lease_if_closed(&self, lease: OpenLeaseId) -> bool {
+        let status = self.probe_lease(lease);
+        let has_ended = status != LeaseStatus::Open;
+        if let LeaseStatus::Ended { deleted: Some(deleted) } = status {
             self.open_leases.pending_deletes.lock().push(deleted);
+            self.open_leases.delete_added.notify_one();
         }
+        has_ended
+    }
+
+    /// Waits until there may be something to take with [`Self::take_pending_deletes`]. One caller
+    /// may wait.
+    pub async fn pending_delete_added(&self) {
+        self.open_leases.delete_added.notified().await;
     }
 
     /// Takes the removed files whose last open ended without a request of a client, so that their
@@ -296,15 +319,18 @@ impl Node {
         }
     }
 
-    /// Probes the next open leases in turn and ends those that nobody has, ends locks of processes
-    /// that have ended, and thins extents. A program that serves the node to others must call this
-    /// about once a second. Returns the number of open leases: all, and those of ended sessions.
+    /// Probes the next open leases in turn and ends those that nobody has; returns how many.
+    pub(crate) fn probe_next_leases(&self) -> u64 {
+        let leases = self.open_leases.next_to_probe().into_iter();
+        leases.filter(|lease| self.end_lease_if_closed(*lease)).count() as u64
+    }
+
+    /// Probes the next open leases, ends locks of processes that have ended, and thins extents, as
+    /// their workers do. Returns the number of open leases: all, and those of ended sessions.
     pub fn scan_leases(&self) -> (usize, usize) {
-        for lease in self.open_leases.next_to_probe() {
-            self.end_lease_if_closed(lease);
+        for kind in [WorkerKind::Leases, WorkerKind::Locks, WorkerKind::Thinning] {
+            self.turn(kind);
         }
-        self.unlock_ended_processes();
-        self.thin_next();
         let detached = Session::new(self.id(), 0);
         let state = self.open_leases.state.lock();
         let detached_count = detached.and_then(|detached| state.sessions.get(&detached)).map_or(0, BTreeSet::len);

@@ -58,7 +58,12 @@ impl LocalPartitions {
 
     /// True if no other node of the pool serves a partition.
     pub fn serves_all(&self) -> bool {
-        self.served.load(Relaxed) == self.slots.len()
+        self.count_served() == self.slots.len()
+    }
+
+    /// Returns the number of partitions that are served here.
+    pub fn count_served(&self) -> usize {
+        self.served.load(Relaxed)
     }
 
     /// True if this node serves the partition.

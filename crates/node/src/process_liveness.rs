@@ -17,6 +17,11 @@ use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, O
 pub struct ProcessMonitor(Mutex<HashMap<u32, OwnedFd>>);
 
 impl ProcessMonitor {
+    /// Number of processes that may have locks.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// `None` for a process that is not known.
     fn is_dead(&self, process: u32) -> Option<bool> {
         self.0.lock().get(&process).map(has_ended)
@@ -89,14 +94,14 @@ impl Node {
         }
     }
 
-    /// Ends the locks of processes that have ended.
-    pub(crate) fn unlock_ended_processes(&self) {
-        let known: Vec<u32> = self.process_monitor.0.lock().keys().copied().collect();
-        for process in known {
-            if self.process_monitor.is_dead(process) == Some(true) {
-                self.unlock_process(process);
-            }
+    /// Ends the locks of processes that have ended; returns how many.
+    pub(crate) fn unlock_ended_processes(&self) -> u64 {
+        let mut dead: Vec<u32> = self.process_monitor.0.lock().keys().copied().collect();
+        dead.retain(|process| self.process_monitor.is_dead(*process) == Some(true));
+        for process in &dead {
+            self.unlock_process(*process);
         }
+        dead.len() as u64
     }
 
     fn unlock_process(&self, process: u32) {

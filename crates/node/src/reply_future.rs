@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
+use tracing::{Instrument, Span};
 use wire::{Answer, Failure};
 
 type BoxedReply = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
@@ -28,6 +29,33 @@ impl ReplyFuture {
     /// A reply whose answer comes later.
     pub fn deferred(answer: impl Future<Output = Result<Answer, Failure>> + Send + 'static) -> Self {
         Self(ReplyState::Pending(Box::pin(answer)))
+    }
+
+    /// Enters the span whenever the reply is polled. Costs nothing if the span is disabled.
+    #[must_use]
+    pub fn in_span(self, span: Span) -> Self {
+        match self.0 {
+            ReplyState::Pending(answer) if !span.is_disabled() => Self::deferred(answer.instrument(span)),
+            state => Self(state),
+        }
+    }
+
+    /// Calls a function with the answer when there is one; not if the reply is dropped before.
+    #[must_use]
+    pub fn inspect(self, on_answer: impl FnOnce(&Result<Answer, Failure>) + Send + 'static) -> Self {
+        match self.0 {
+            ReplyState::Pending(pending) => Self::deferred(async move {
+                let answer = pending.await;
+                on_answer(&answer);
+                answer
+            }),
+            ReplyState::Ready(answer) => {
+                if let Some(answer) = &answer {
+                    on_answer(answer);
+                }
+                Self(ReplyState::Ready(answer))
+            }
+        }
     }
 }
 

@@ -47,6 +47,11 @@ impl SessionIndex {
         self.ended.write().add(session);
     }
 
+    /// Number of sessions that have left state here.
+    pub fn len(&self) -> usize {
+        self.sessions.read().len()
+    }
+
     /// Notes that a session is about to leave state in a partition, whose lock is held. A
     /// concurrent end of the session either sees the note and visits the partition when the lock is
     /// free, or has ended the session before the caller checks for that.

@@ -64,6 +64,11 @@ enum StripeStatus {
 }
 
 impl StrayStripes {
+    /// Number of files of which a session wrote stripes that are noted.
+    pub fn files(&self) -> usize {
+        self.0.lock().by_session.values().map(HashMap::len).sum()
+    }
+
     fn record(&self, session: Session, key: StripeKey) {
         let (stripe, end) = (key.stripe.0, key.stripe.0.saturating_add(1));
         let mut state = self.0.lock();

@@ -27,6 +27,13 @@ struct ThinningItem {
     done: u64,
 }
 
+impl ThinningQueue {
+    /// Number of files that wait.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
 impl Node {
     /// Handles the last close of an extent file: no writer past the node is left. Queues it for
     /// thinning if a sample shows need.
@@ -38,15 +45,17 @@ impl Node {
         }
     }
 
-    /// Thins a piece of each of the next few files.
-    pub(crate) fn thin_next(&self) {
-        let due = self.thinning_queue.0.lock().len().min(FILES_MAX);
-        for _ in 0..due {
-            let Some(next) = self.thinning_queue.0.lock().pop_front() else { return };
-            if let Some(done) = self.thin(&next) {
-                self.thinning_queue.0.lock().push_back(ThinningItem { done, ..next });
+    /// Thins a piece of each of the next few files; returns how many of them are finished.
+    pub(crate) fn thin_next(&self) -> u64 {
+        let mut finished = 0;
+        for _ in 0..self.thinning_queue.len().min(FILES_MAX) {
+            let Some(next) = self.thinning_queue.0.lock().pop_front() else { break };
+            match self.thin(&next) {
+                Some(done) => self.thinning_queue.0.lock().push_back(ThinningItem { done, ..next }),
+                None => finished += 1,
             }
         }
+        finished
     }
 
     /// Thins a piece; returns the new offset if there is more to do.

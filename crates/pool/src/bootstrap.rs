@@ -19,7 +19,7 @@ use placement::{FileId, NodeId, PartitionMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, BufRead, Read, Write},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -58,6 +58,8 @@ pub struct NodeSpec {
     pub memory: Memory,
     /// Task slots; `None` for the number of processors that the node may use.
     pub slots: Option<u32>,
+    /// Address at which it serves metrics; `None` for a node that records none.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Address source: from where a node can be reached, and by which name.

@@ -169,6 +169,7 @@ fn no_pool_is_started_where_one_runs() {
         memory: crate::Memory::Default,
         slots: None,
         port: None,
+        metrics: None,
         max_nodes: None,
         partitions: 64,
         space_wait: Duration::ZERO,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Write},
+    net::SocketAddr,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -65,6 +66,9 @@ pub struct NodeEntry {
     pub slots: u32,
     /// Log of the node, a file of its host.
     pub log: PathBuf,
+    /// Address of the node's metrics, if they are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
 }
 
 impl NodeEntry {
@@ -211,6 +215,7 @@ pub(crate) mod tests {
             memory: 1 << 30,
             slots: 2,
             log: "/run/log".into(),
+            metrics: None,
         };
         PoolFile::new(
             0,

@@ -24,6 +24,7 @@
 //! - `connect`: connection of a client to the pool of a pool file
 //! - `connected_pool`: detection that a connected pool has ended
 //! - `embedded`: embedded pools: nodes in the memory of this process
+//! - `metrics_server`: metrics of a node over HTTP
 //! - `local_endpoint`: local endpoint of an embedded pool: a socket and a pool file
 //!
 //! Invariants:
@@ -40,6 +41,7 @@ mod embedded;
 mod file;
 mod launch;
 mod local_endpoint;
+mod metrics_server;
 mod node_process;
 mod ownership;
 mod process;
@@ -64,6 +66,7 @@ pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
+pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
 pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};

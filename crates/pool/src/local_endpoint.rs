@@ -52,6 +52,7 @@ impl LocalEndpoint {
             memory: settings.memory.0,
             slots: 0,
             log: PathBuf::new(),
+            metrics: None,
         };
         let started = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let file = PoolFile::new(started, (id, token), None, settings.partitions, 1, vec![entry]);

@@ -9,6 +9,7 @@ use crate::{
     connect::PoolSecret,
     embedded::engine,
     file::NodeEntry,
+    metrics_server::{MetricsListener, MetricsServer},
     process::Process,
 };
 use base::{ByteSize, Problem};
@@ -54,6 +55,8 @@ pub struct RunningNode {
     runtime: runtime::Runtime,
     server: Server,
     end: Arc<watch::Sender<bool>>,
+    /// Serves the metrics, if that was asked for.
+    metrics: Option<MetricsServer>,
 }
 
 /// Reason why a node does not serve.
@@ -127,6 +130,7 @@ fn bootstrap_node(
     let identity = plan.identity.as_deref().map(Identity::from_pem).transpose();
     let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
     let (listeners, addresses) = listen(spec, host_env.directory, identity.as_ref())?;
+    let metrics = spec.metrics.map(MetricsListener::bind).transpose()?;
     let entry = NodeEntry {
         id: spec.id,
         host: match &spec.address_source {
@@ -139,6 +143,7 @@ fn bootstrap_node(
         memory: memory.0,
         slots: spec.slots.unwrap_or_else(processors),
         log: host_env.log.to_owned(),
+        metrics: metrics.as_ref().map(|listener| listener.address),
     };
     check_sent(write_message(output, &NodeMessage::Listening(entry.clone())))?;
     let StarterMessage::NodeEntries(entries) = expect_message(read_message(input), "deal")? else {
@@ -157,8 +162,8 @@ fn bootstrap_node(
         certificate: identity.map(|identity| identity.certificate().clone()),
     };
     let others = entries.iter().filter(|other| other.id != spec.id).map(|other| secret.connection(other));
-    let running =
-        RunningNode::start(&node, listeners, &secret.node_token(node.id()), &others.collect::<Result<Vec<_>, _>>()?)?;
+    let (token, others) = (secret.node_token(node.id()), others.collect::<Result<Vec<_>, _>>()?);
+    let running = RunningNode::start(&node, listeners, &token, &others, metrics)?;
     check_sent(write_message(output, &NodeMessage::Ready(spec.id)))?;
     match read_message(input) {
         Ok(Some(StarterMessage::Detach)) => {}
@@ -181,6 +186,7 @@ impl RunningNode {
         listeners: Vec<Listener>,
         token: &Token,
         others: &[(NodeId, Arc<dyn Connection>)],
+        metrics: Option<MetricsListener>,
     ) -> Result<Self, Problem> {
         let cannot = |error: &dyn std::fmt::Display| Problem::new(format!("the node cannot serve: {error}"));
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).clamp(2, THREADS_MAX);
@@ -200,7 +206,8 @@ impl RunningNode {
         let served = serve_on(runtime.handle(), node.clone(), first, token, ServerLimits::default(), others);
         let mut server = served.map_err(|error| cannot(&error))?;
         listeners.try_for_each(|listener| server.add_listener(listener)).map_err(|error| cannot(&error))?;
-        Ok(Self { runtime, server, end })
+        let metrics = metrics.map(|listener| MetricsServer::start(listener, node)).transpose()?;
+        Ok(Self { runtime, server, end, metrics })
     }
 
     /// Returns a function that stops the node from another thread.
@@ -213,12 +220,13 @@ impl RunningNode {
 
     /// Serves until the node is asked to stop; then ends all connections and stops listening.
     pub fn wait(self) {
-        let Self { runtime, server, end } = self;
+        let Self { runtime, server, end, metrics } = self;
         runtime.block_on(async {
             // This function owns the sender, so waiting cannot fail.
             let _ = end.subscribe().wait_for(|end| *end).await;
             server.stop().await;
         });
+        drop(metrics);
     }
 }
 

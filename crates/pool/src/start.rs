@@ -12,6 +12,7 @@ use placement::{NodeId, PartitionMap};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
@@ -40,6 +41,9 @@ pub struct PoolSpec {
     /// Largest number of nodes that the pool may ever have; by default four times the initial
     /// number, and no more than it has partitions.
     pub max_nodes: Option<u32>,
+    /// Address at which the first node serves metrics; each further node on the same host takes
+    /// the next port. `None` for nodes that record none.
+    pub metrics: Option<SocketAddr>,
     /// Number of partitions, fixed for the pool's life; a power of two.
     pub partitions: u32,
     /// Time that a request waits for space.
@@ -145,13 +149,25 @@ fn node_specs(pool_spec: &PoolSpec) -> Result<Vec<NodeSpec>, Problem> {
                 Problem::new(format!("--port {first}: there is no port for node {}", place + 1)).hint("begin lower")
             })?,
         };
+        let metrics = pool_spec.metrics.map(|first| nth_address(first, *next, place)).transpose()?;
         // Under Slurm each node has a host to itself, so all of them use the first port.
         *next += u16::from(address_source != AddressSource::HostName);
         let id = u32::try_from(place + 1).expect("there are fewer nodes");
         let (memory, slots) = pool_spec.target.resources(place).unwrap_or((pool_spec.memory, pool_spec.slots));
-        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory, slots })
+        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory, slots, metrics })
     };
     (0..pool_spec.target.count() as usize).map(spec).collect()
+}
+
+/// The address for the metrics of a node that has `before` other nodes before it on its host. Port
+/// 0, any free one, stays.
+fn nth_address(first: SocketAddr, before: u16, place: usize) -> Result<SocketAddr, Problem> {
+    if first.port() == 0 {
+        return Ok(first);
+    }
+    let none =
+        || Problem::new(format!("--metrics {first}: there is no port for node {}", place + 1)).hint("begin lower");
+    Ok(SocketAddr::new(first.ip(), first.port().checked_add(before).ok_or_else(none)?))
 }
 
 /// Collects the entries of all nodes.

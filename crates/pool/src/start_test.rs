@@ -65,6 +65,7 @@ impl Host {
             memory: Memory::Bytes(1 << 20),
             slots: None,
             port: None,
+            metrics: None,
             max_nodes: None,
             partitions: 64,
             space_wait: Duration::from_millis(1500),
@@ -127,6 +128,13 @@ fn nodes_of_one_host_have_consecutive_ports_and_those_of_named_hosts_are_encrypt
         |plan: &Value| plan["seats"].as_array().unwrap().iter().map(|node| node["port"].clone()).collect::<Vec<_>>();
     start(&host.path("here"), &PoolSpec { port: Some(7000), ..host.spec(3) }).unwrap();
     assert_eq!(ports(&host.plan(1)), [7000, 7001, 7002]);
+    let metrics = |first: &str| {
+        let metrics = Some(first.parse().unwrap());
+        start(&host.path("here"), &PoolSpec { metrics, ..host.spec(2) }).unwrap();
+        host.plan(1)["seats"].as_array().unwrap().iter().map(|node| node["metrics"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(metrics("[::1]:9464"), ["[::1]:9464", "[::1]:9465"]);
+    assert_eq!(metrics("127.0.0.1:0"), ["127.0.0.1:0"; 2], "any free ones");
     // In place of `ssh -4 -o BatchMode=yes HOST COMMAND`.
     let ssh = host.command("shift 4; exec sh -c \"$1\"") + " -4";
     let hosts = ["a", "me@b", "a", "127.0.0.1"].map(str::to_owned).to_vec();
@@ -158,7 +166,7 @@ fn one_srun_starts_all_nodes_and_stays() {
     assert_eq!(
         plan["seats"][1],
         json!({"id": 2, "nodes_here": 1, "reach": "OwnName", "port": 7000,
-        "memory": {"Bytes": 1 << 20}, "slots": null})
+        "memory": {"Bytes": 1 << 20}, "slots": null, "metrics": null})
     );
     let words = fs::read_to_string(host.path("words")).unwrap();
     assert!(words.starts_with("--mpi=none\n--nodes=2\n--ntasks=2\n--ntasks-per-node=1\n"), "{words}");

@@ -10,7 +10,7 @@ use placement::{Epoch, NodeId, PartitionId};
 use std::{path::Path, time::Duration};
 use tokio::{task::JoinSet, time::timeout};
 use transport::Remote;
-use wire::{Answer, Body, Failure, Request, Session, SpaceUsage};
+use wire::{Body, Failure, Request, Session, SpaceUsage, WorkerStatus};
 
 /// Time limit for a node's answer; then it counts as down.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
@@ -40,6 +40,8 @@ pub struct LiveNode {
     pub usage: SpaceUsage,
     /// Number of partitions that the node holds.
     pub partitions: u32,
+    /// Work of the node beside requests.
+    pub workers: Vec<WorkerStatus>,
 }
 
 /// Queries all nodes concurrently.
@@ -73,16 +75,14 @@ async fn query_state(entry: &NodeEntry, secret: &PoolSecret) -> NodeState {
 }
 
 async fn query_node(remote: &Remote, id: NodeId) -> Result<LiveNode, Failure> {
-    let of = |epoch, session, body| Request { epoch, session, skip_ack: false, partition: PartitionId(0), body };
-    let unexpected = |answer: &Answer| Failure::Lost(format!("an answer that does not belong here: {answer:?}"));
-    let welcome = match remote.call(of(Epoch::FIRST, Session::NONE, Body::Hello)).await? {
-        Answer::Hello(welcome) if welcome.node == id => welcome,
-        Answer::Hello(other) => return Err(Failure::Lost(format!("node {} answers in its place", other.node))),
-        other => return Err(unexpected(&other)),
-    };
-    let partitions = welcome.map.partition_counts().get(&id).copied().unwrap_or(0);
-    match remote.call(of(Epoch::FIRST, welcome.session, Body::Usage)).await? {
-        Answer::Usage(usage) => Ok(LiveNode { usage, partitions }),
-        other => Err(unexpected(&other)),
+    let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
+    let query = |session, body| remote.call(Request { epoch, session, skip_ack: false, partition, body });
+    let welcome = query(Session::NONE, Body::Hello).await?.hello()?;
+    if welcome.node != id {
+        return Err(Failure::Lost(format!("node {} answers in its place", welcome.node)));
     }
+    let partitions = welcome.map.partition_counts().get(&id).copied().unwrap_or(0);
+    let usage = query(welcome.session, Body::Usage).await?.usage()?;
+    let workers = query(welcome.session, Body::Workers).await?.workers()?;
+    Ok(LiveNode { usage, partitions, workers })
 }

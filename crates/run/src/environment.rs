@@ -14,7 +14,7 @@ use client::Client;
 use exec::MemoryGroups;
 use mount::{Mount, MountOptions, PoolRegistration, RuntimeDir};
 use node::Node;
-use pool::LocalEndpoint;
+use pool::{LocalEndpoint, MetricsListener, MetricsServer};
 use report::AccessMode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct RunEnvironment {
     /// The embedded pool.
     pub pool: Vfs,
     node: Arc<Node>,
+    /// Serves the pool's metrics, if that was asked for.
+    _metrics: Option<MetricsServer>,
     /// The mount; `None` with staging or the preload library.
     mount: Option<Mount>,
     /// The endpoint by which programs with the preload library connect.
@@ -53,6 +55,7 @@ impl RunEnvironment {
         memory: ByteSize,
         emergency_cleanup: &EmergencyCleanup,
     ) -> Result<Self, Problem> {
+        let listener = spec.metrics.map(MetricsListener::bind).transpose()?;
         let runtime = RuntimeDir::of_user()?;
         remove_stale_runs(&runtime)?;
         let mut registration = runtime.register(&spec.run_id)?;
@@ -60,6 +63,7 @@ impl RunEnvironment {
         // Make the groups first: after a crash the tools must end before their files are removed.
         let memory_groups = memory_limits::prepare(&spec.flow, &mut registration);
         let node = pool::embedded_node(memory, spec.space_wait)?;
+        let metrics = listener.map(|listener| MetricsServer::start(listener, &node)).transpose()?;
         let pool = Vfs::new(Client::embedded(node.clone()));
         let (storage, passthrough) = (spec.storage, spec.passthrough);
         let mut setup = StorageSetup { storage, passthrough, choice, tools, registration: &mut registration };
@@ -67,7 +71,7 @@ impl RunEnvironment {
         let mount = setup.mount(&pool, MountOptions { pool_locks: false, ..MountOptions::default() })?;
         let endpoint = setup.endpoint(&node)?;
         let ram_disk = setup.ram_disk()?;
-        Ok(Self { pool, node, mount, endpoint, ram_disk, memory_groups, registration })
+        Ok(Self { pool, node, _metrics: metrics, mount, endpoint, ram_disk, memory_groups, registration })
     }
 
     /// The pool as tasks see it.

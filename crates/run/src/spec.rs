@@ -8,6 +8,7 @@ use sched::PolicyKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,8 @@ pub struct RunSpec {
     pub stragglers: bool,
     /// Time that a writer waits for space in a full pool.
     pub space_wait: Duration,
+    /// Address at which the metrics of the pool are served; not on a cluster.
+    pub metrics: Option<SocketAddr>,
     /// Time between SIGTERM and SIGKILL when a tool is ended.
     pub grace: Duration,
     /// Directory of the report of a run that was killed and that goes on; `None`: a new run.

@@ -8,11 +8,11 @@ mod lease_table;
 pub mod limits;
 pub mod listener;
 mod log_limiter;
-mod payload_size;
 mod recv_budget;
 mod reply_by_ref;
 mod server_connection;
 mod session_cleanup;
+mod workers;
 
 use crate::{
     Address, Listener, ServerLimits,
@@ -42,9 +42,6 @@ use wire::handshake::Token;
 /// Pause after an accept that failed, as when the process can open no more descriptors: some may be
 /// closed by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Interval of the scan for opens and locks of programs that ended without notice; the longest
-/// delay until one is found, while there are not more of them than the node scans at a time.
-const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Time that a dropped server has to end the state of its connections: longer than their goodbyes
 /// may take.
 const DROP_WAIT: Duration = Duration::from_secs(5);
@@ -55,7 +52,8 @@ pub struct Server {
     state: Arc<ServerState>,
     addresses: Vec<Address>,
     stop: watch::Sender<bool>,
-    accept_tasks: Vec<JoinHandle<()>>,
+    /// Tasks that accept connections, and the workers.
+    tasks: Vec<JoinHandle<()>>,
     /// Runtime that serves the node.
     handle: Handle,
     /// Runtime of this server, unless one was given.
@@ -113,9 +111,9 @@ pub fn serve_on(
         recv_budget,
         waiting_bytes,
     });
-    let (handle, addresses, accept_tasks) = (runtime.clone(), Vec::new(), Vec::new());
-    let mut server = Server { state, addresses, stop, accept_tasks, handle, runtime: None };
-    server.accept_tasks.push(runtime.spawn(scan_leases(server.state.clone())));
+    let (handle, addresses, tasks) = (runtime.clone(), Vec::new(), Vec::new());
+    let mut server = Server { state, addresses, stop, tasks, handle, runtime: None };
+    server.tasks.extend(workers::run_all(&server.state).map(|worker| runtime.spawn(worker)));
     server.add_listener(listener)?;
     Ok(server)
 }
@@ -128,7 +126,7 @@ impl Server {
         let admission = Admission::new(listener.advertised().to_string(), limits.connections, limits.unauthenticated);
         let _guard = self.handle.enter();
         let listening = listener.into_async().map_err(|source| ServeError { address: address.clone(), source })?;
-        self.accept_tasks.push(self.handle.spawn(accept_loop(listening, admission, self.state.clone())));
+        self.tasks.push(self.handle.spawn(accept_loop(listening, admission, self.state.clone())));
         self.addresses.push(address);
         Ok(())
     }
@@ -147,7 +145,7 @@ impl Server {
     /// socket file is left.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        for task in std::mem::take(&mut self.accept_tasks) {
+        for task in std::mem::take(&mut self.tasks) {
             if let Err(error) = task.await {
                 tracing::error!(%error, "serving a node has ended badly");
             }
@@ -160,9 +158,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         let Some(runtime) = self.runtime.take() else { return };
-        let accept_tasks = std::mem::take(&mut self.accept_tasks);
+        let tasks = std::mem::take(&mut self.tasks);
         let ended = async move {
-            for task in accept_tasks {
+            for task in tasks {
                 drop(task.await); // a panic was logged already
             }
         };
@@ -172,38 +170,6 @@ impl Drop for Server {
         if let Err(error) = thread::Builder::new().name("tidemill-end".into()).spawn(last) {
             tracing::warn!(%error, "a server ended before its last messages were sent");
         }
-    }
-}
-
-/// Periodically ends opens of programs that were killed, or that closed them without telling their
-/// client.
-async fn scan_leases(state: Arc<ServerState>) {
-    let mut stopping = state.stopping.clone();
-    loop {
-        tokio::select! {
-            _ = stopping.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(SCAN_INTERVAL) => {}
-        }
-        state.node.scan_leases();
-        let purged = tokio::select! {
-            _ = stopping.wait_for(|stop| *stop) => return,
-            purged = state.cleanup.purge(state.node.take_pending_deletes()) => purged,
-        };
-        if let Err(error) = purged {
-            tracing::warn!(%error, "stripes of removed files were left behind");
-        }
-        tokio::select! {
-            _ = stopping.wait_for(|stop| *stop) => return,
-            () = settle_strays(&state) => {}
-        }
-    }
-}
-
-/// Settles the noted stripes of long sessions: those that a file of another node has are noted no
-/// more, the others are removed.
-async fn settle_strays(state: &ServerState) {
-    for session in state.node.sessions_with_due_strays() {
-        state.remove_strays(session).await;
     }
 }
 

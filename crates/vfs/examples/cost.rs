@@ -2,16 +2,18 @@
 //! its bytes.
 //!
 //! ```text
-//! cargo run --release -p vfs --example cost ordinary|whole|past-us [FILES]
+//! cargo run --release -p vfs --example cost ordinary|whole|past-us [FILES [metrics]]
 //! ```
 //!
 //! "ordinary" makes ordinary files, "whole" and "past-us" extent files. "past-us" writes to their
-//! backing, as a kernel does for a mount; the others write through the pool.
+//! backing, as a kernel does for a mount; the others write through the pool. With "metrics" the
+//! node records metrics.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it is for reading, and a panic is a failure")]
 
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::Client;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use node::NodeSettings;
 use std::{
     fs,
@@ -47,15 +49,19 @@ fn main() {
         _ => panic!("say ordinary, whole or past-us"),
     };
     let files = arguments.next().map_or(100_000, |text| text.parse().unwrap());
-    let (arena, vfs) = pool();
+    let metrics = arguments.next().is_some_and(|word| word == "metrics");
+    let (arena, vfs) = pool(metrics);
     // Memory first: the allocator retains what the timing run frees.
     memory(&arena, &vfs, path, files);
     time(&vfs, path, files / 5);
 }
 
-fn pool() -> (Arc<Arena>, Vfs) {
+fn pool(metrics: bool) -> (Arc<Arena>, Vfs) {
     let arena = Arc::new(Arena::new(ArenaOptions::with_capacity(4 << 30)).unwrap());
     let node = node::embedded(NodeSettings::default(), arena.clone());
+    if metrics {
+        node.record_metrics(Arc::new(PrometheusBuilder::new().build_recorder()));
+    }
     (arena, Vfs::new(Client::embedded(node)))
 }
 

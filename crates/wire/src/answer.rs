@@ -3,7 +3,7 @@
 use crate::{
     Attributes, Content, Decision, DirEntry, Extent, HelloReply, HostFile, InheritedAttributes, Intent, Kind,
     LeaseStatus, Lock, Object, ObjectMeta, OpenLease, Outcome, PendingDelete, PendingTruncate, ReadableContent,
-    Refusal, SpaceUsage, StripeRuns, UnfinishedWork, Version,
+    Refusal, SpaceUsage, StripeRuns, UnfinishedWork, Version, WorkerStatus,
     codec::{CheckResult, check},
     command_table::FieldSamples,
 };
@@ -388,6 +388,8 @@ answers! {
     open_leases OpenLeases(Vec<OpenLease>),
     /// A page of what is directly in a directory.
     usage_in DirectoryUsage(DirectoryUsage),
+    /// The status of all workers of the node.
+    workers Workers(Vec<WorkerStatus>),
 }
 
 /// Declares the answers of commands that have several: a function that takes one of them, and their

@@ -24,7 +24,7 @@ use placement::{Epoch, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-pub use bulk::begins_stripe;
+pub use bulk::{answer_bulk_bytes, begins_stripe, body_bulk};
 pub(crate) use check::CheckResult;
 pub use message::{ToClient, ToNode};
 

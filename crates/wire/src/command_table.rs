@@ -98,6 +98,16 @@ macro_rules! commands {
                 doc: concat!($($doc,)+),
             },)*];
 
+            /// Returns the number of its row, which is also its number in messages.
+            pub fn number(&self) -> usize {
+                enum CommandNumber {
+                    $($variant,)*
+                }
+                match self {
+                    $(Self::$variant { .. } => CommandNumber::$variant as usize,)*
+                }
+            }
+
             /// Returns true if the command is a change and needs a [`RequestId`](crate::RequestId).
             /// A read only updates the atime, which it may do twice.
             pub fn is_mutation(&self) -> bool {

@@ -38,7 +38,9 @@ mod open_lease;
 mod recall;
 mod refusal;
 mod request;
+mod request_kind;
 mod usage;
+mod worker_status;
 mod xattr;
 
 pub use acl::{Acl, AclError};
@@ -66,7 +68,9 @@ pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
 pub use refusal::{MovedPartition, Object, Outcome, Refusal, SpaceShortage};
 pub use request::{Body, OPEN_LEASES_MAX, Request, RequestId, Session, StripeAction, WalkAction};
+pub use request_kind::RequestKind;
 pub use usage::{HostFile, SpaceUsage, StripeRuns};
+pub use worker_status::WorkerStatus;
 pub use xattr::{
     ACL_ACCESS, ACL_DEFAULT, DESCRIPTIONS, DTYPE, LOCATE, OBJECT_ATTRIBUTES_MAX, OWN_NAMES, ObjectAttributes,
     PLACEMENT, SHAPE, STRIPE_SIZE, USAGE, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,

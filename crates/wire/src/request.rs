@@ -142,6 +142,8 @@ pub enum Body {
         /// The session.
         session: Session,
     },
+    /// Returns the status of what the node does beside requests. -> `Workers`
+    Workers,
 }
 
 /// Maximum number of open leases in one answer. Query again after the last one until the answer is
@@ -162,6 +164,15 @@ pub struct WalkAction {
 }
 
 impl Body {
+    /// Returns the request id, if it is a change that has one.
+    pub fn request_id(&self) -> Option<RequestId> {
+        match self {
+            Self::Meta { request_id, .. } | Self::Extent { request_id, .. } => *request_id,
+            Self::Walk { action: Some(action), .. } => action.request_id,
+            _ => None,
+        }
+    }
+
     /// Returns the lock that the command sets, releases or tests.
     pub fn lock(&mut self) -> Option<&mut Lock> {
         let command = match self {

@@ -387,6 +387,7 @@ async fn start_pool(
         memory,
         slots: None,
         port: None,
+        metrics: None,
         max_nodes: None,
         partitions: PARTITIONS,
         space_wait: spec.space_wait,

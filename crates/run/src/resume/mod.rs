@@ -254,6 +254,7 @@ mod tests {
             policy: sched::PolicyKind::default(),
             stragglers: false,
             space_wait: Duration::ZERO,
+            metrics: None,
             grace: Duration::ZERO,
             resume: None,
             reuse: None,

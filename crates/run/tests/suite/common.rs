@@ -28,6 +28,7 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         policy: run::PolicyKind::default(),
         stragglers: false,
         space_wait: Duration::from_millis(200),
+        metrics: None,
         cluster: None,
         source: None,
         grace: Duration::from_millis(200),

@@ -14,7 +14,6 @@ use crate::{
         invalidation_queue::{InvalidationBatch, InvalidationQueue},
         lease_table::LeaseTable,
         log_limiter::LogRateLimiter,
-        payload_size::payload_bytes,
         recv_budget::{ARRIVAL_WAIT, RecvBudget, RecvPermit, RecvTimedOut},
         reply_by_ref::{ReplyRef, reply_by_ref},
         session_cleanup::SessionCleanup,
@@ -23,7 +22,7 @@ use crate::{
 };
 use bytes::{Buf, Bytes};
 use client::poll_now;
-use node::{Node, OnInvalidate, ReplyFuture};
+use node::{Node, OnInvalidate, ReplyFuture, WorkerKind};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
 use std::{
@@ -45,10 +44,11 @@ use tokio::{
     task::{AbortHandle, JoinSet, yield_now},
 };
 use wire::{
-    Answer, Body, Command, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
+    Answer, Body, Command, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Outcome, Refusal, Request,
+    Session,
     codec::{
-        RequestInShm, ShmPayload, ToNode, begins_stripe, encode_fd_passing, encode_pong, encode_recalls, encode_reply,
-        encode_reply_in_shm,
+        RequestInShm, ShmPayload, ToNode, begins_stripe, body_bulk, encode_fd_passing, encode_pong, encode_recalls,
+        encode_reply, encode_reply_in_shm,
     },
     frame::DecodeError,
     handshake::Token,
@@ -343,7 +343,7 @@ impl ServerConnection {
         if let (Body::ProbeLease { lease }, Some(process)) = (&request.body, self.process()) {
             self.state.node.unlock_on_close(process, *lease);
         }
-        let (bytes, session) = (payload_bytes(&request.body), request.session);
+        let (bytes, session) = (body_bulk(&request.body).map_or(0, Bytes::len), request.session);
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
         if let (Some(leases), Some(exported), 1..) = (&mut self.leases, &self.exported, of_stripe) {
             leases.offer_write_segment(of_stripe, exported.segments(), &mut self.framed);
@@ -384,7 +384,7 @@ impl ServerConnection {
             return Err(Refusal::NotPermitted(Object::Text("binding a file of the node's host".into())).into());
         }
         match (&request.body, request.session) {
-            (Body::Usage | Body::Stop, _) => Ok(()),
+            (Body::Usage | Body::Workers | Body::Stop, _) => Ok(()),
             (Body::Hello, Session::NONE) => self.has_room(),
             (Body::Hello, session) => self.adopt_session(session),
             (_, session) if self.sessions.contains(&session) => Ok(()),
@@ -518,11 +518,20 @@ impl ServerState {
     /// Ends what sessions hold: opens, locks, unfinished transactions.
     async fn end_sessions(&self, sessions: BTreeSet<Session>, stopping: bool) {
         for session in sessions {
-            if let Err(error) = self.end_session(session, stopping).await {
-                tracing::error!(%error, session = session.0, "cleanup after a client failed: its opens and locks stay");
+            let ending = async { self.end_session(session, stopping).await.map(|()| 1) };
+            match self.node.worker_record(WorkerKind::Sessions).track(ending).await {
+                Ok(_) => {}
+                Err(error @ Failure::Refused(Refusal::Unavailable { .. })) => {
+                    tracing::warn!(%error, session = session.0, "cleanup after a client failed at another node: its stripes stay there");
+                }
+                Err(error) => {
+                    tracing::error!(%error, session = session.0, "cleanup after a client failed: its opens and locks stay");
+                }
             }
             if !stopping {
-                self.remove_strays(session).await;
+                // An error was logged already.
+                let removing = async { self.remove_strays(session).await.map(|()| 1) };
+                let _ = self.node.worker_record(WorkerKind::Strays).track(removing).await;
             }
             yield_now().await;
             self.live_sessions.lock().remove(&session);
@@ -532,21 +541,16 @@ impl ServerState {
     /// Ends a session here, then finishes at the other nodes. If one of them is not reachable, the
     /// client that runs into the rest finishes it.
     async fn end_session(&self, session: Session, stopping: bool) -> Result<(), Failure> {
-        if !self.end_local(session).await? || stopping {
-            return Ok(());
+        if self.end_local(session).await? && !stopping {
+            self.cleanup.end_session(session).await?;
         }
-        match self.cleanup.end_session(session).await {
-            Err(refusal @ Refusal::Unavailable { .. }) => {
-                tracing::warn!(%refusal, session = session.0, "cleanup after a client failed at another node: its stripes stay there");
-                Ok(())
-            }
-            ended => ended.map_err(Failure::Refused),
-        }
+        Ok(())
     }
 
     /// Removes stripes that a session wrote here if their file has not planned them and nobody has
-    /// reserved them.
-    pub async fn remove_strays(&self, session: Session) {
+    /// reserved them. An error says why some could not be checked; the others are.
+    pub async fn remove_strays(&self, session: Session) -> Outcome<()> {
+        let mut outcome = Ok(());
         for file in self.node.remote_stray_files(session) {
             let Some(question) = self.node.stray_query(session, file) else { continue };
             match self.cleanup.unplanned(file, &question.stripes).await {
@@ -555,10 +559,12 @@ impl ServerState {
                     tracing::debug!(%file, "its home does not answer which of its stripes here are planned");
                     tracing::warn!(%refusal, "stripes of a client that has ended could not be checked: those of no file stay in use until the pool ends");
                     self.node.end_stray_query(&question);
+                    outcome = Err(refusal);
                 }
             }
             yield_now().await;
         }
+        outcome
     }
 
     /// Ends a session in the partitions of this node that it touched. Returns true if something is

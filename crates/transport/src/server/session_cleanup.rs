@@ -31,16 +31,16 @@ impl SessionCleanup {
         self.client().await?.recover_at(self.node, session).await
     }
 
-    /// Removes the stripes of deleted files at all nodes.
-    pub async fn purge(&self, deleted: Vec<PendingDelete>) -> Outcome<()> {
-        if deleted.is_empty() {
-            return Ok(());
+    /// Removes the stripes of deleted files at all nodes; returns the number of files.
+    pub async fn purge(&self, deleted: Vec<PendingDelete>) -> Outcome<u64> {
+        let files = deleted.len() as u64;
+        if files > 0 {
+            let client = self.client().await?;
+            for deleted in deleted {
+                client.purge(Some(deleted)).await;
+            }
         }
-        let client = self.client().await?;
-        for deleted in deleted {
-            client.purge(Some(deleted)).await;
-        }
-        Ok(())
+        Ok(files)
     }
 
     /// Returns those of the stripes that their file, at whichever node, has not planned and nobody

@@ -47,7 +47,8 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
         | Body::Walk { .. }
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
-        | Body::EndSession { .. } => None,
+        | Body::EndSession { .. }
+        | Body::Workers => None,
     }
 }
 
@@ -71,6 +72,30 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
     match command {
         Command::PutObject { contents: Contents::Striped { first, .. }, .. } => Some(first),
         _ => None,
+    }
+}
+
+/// Returns the bulk bytes of a body, if it has such a field.
+pub fn body_bulk(body: &Body) -> Option<&Bytes> {
+    match body {
+        Body::Meta { command, .. } => command.bulk(),
+        Body::Walk { action: Some(action), .. } => action.command.bulk(),
+        Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
+        | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
+        _ => None,
+    }
+}
+
+/// Returns the number of bulk bytes of an answer, also of those that travel in pieces.
+pub fn answer_bulk_bytes(answer: &Answer) -> usize {
+    match answer {
+        Answer::Bytes(bytes)
+        | Answer::Xattr(bytes)
+        | Answer::Content(RangeContent { content: Content::Bytes(bytes), .. })
+        | Answer::Object(FoundObject { content: Content::Bytes(bytes), .. }) => bytes.len(),
+        Answer::Object(FoundObject { content: Content::Pieces(pieces), .. }) => pieces.iter().map(Bytes::len).sum(),
+        Answer::Unsettled(UnsettledAnswer { answer, .. }) => answer_bulk_bytes(answer),
+        _ => 0,
     }
 }
 

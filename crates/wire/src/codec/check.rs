@@ -30,7 +30,8 @@ pub fn request(request: &Request) -> CheckResult {
         | Body::Stripe { .. }
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
-        | Body::EndSession { .. } => Ok(()),
+        | Body::EndSession { .. }
+        | Body::Workers => Ok(()),
         Body::Meta { request_id: given, command: wanted } => with_request_id(*given, request.session, wanted),
         Body::Walk { action: then, .. } => {
             then.as_ref().map_or(Ok(()), |then| with_request_id(then.request_id, request.session, &then.command))

@@ -4,9 +4,10 @@
 use crate::samples::{self, SESSION, never_from_clients, recalls, replies, requests};
 use bytes::Bytes;
 use placement::Epoch;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::{
-    Answer, Body, Content, Failure, LeaseKind, NOT_FOR_CLIENTS, OpenFlags, OpenLeaseId, RangeContent, Refusal, Request,
-    RequestId,
+    Answer, Body, Command, Content, Failure, FoundObject, LeaseKind, NOT_FOR_CLIENTS, OpenFlags, OpenLeaseId,
+    RangeContent, Refusal, Request, RequestId, RequestKind,
     codec::{self, LeaseFd, ProgramFd, Segment, ShmPayload, ShmRange, ToClient, ToNode, WriteSegmentInfo},
     frame::{DecodeError, FrameKind, Frames, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
@@ -61,6 +62,41 @@ fn every_answer_and_failure_comes_as_it_was_sent() {
         let bytes = encoded(|out| codec::encode_reply(&reply, id, out));
         assert_eq!(to_client(&bytes).unwrap(), ToClient::Reply { id, reply });
     }
+}
+
+/// Length of the payload, as the header of a frame has it.
+fn payload_length(frame: &[u8]) -> usize {
+    u32::from_le_bytes(frame[12..16].try_into().unwrap()) as usize
+}
+
+#[test]
+fn the_bulk_bytes_of_a_message_are_counted_as_its_frame_counts_them() {
+    for request in requests() {
+        let frame = encoded(|out| codec::encode_request(&request, 1, out));
+        let counted = codec::body_bulk(&request.body).map_or(0, Bytes::len);
+        assert_eq!(counted, payload_length(&frame), "{request:?}");
+    }
+    for reply in replies() {
+        let Ok(answer) = &reply else { continue };
+        let frame = encoded(|out| codec::encode_reply(&reply, 1, out));
+        let pieces = match answer {
+            Answer::Object(FoundObject { content: Content::Pieces(pieces), .. }) => pieces.iter().map(Bytes::len).sum(),
+            _ => 0,
+        };
+        assert_eq!(codec::answer_bulk_bytes(answer), payload_length(&frame) + pieces, "{answer:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_request_has_a_name_of_its_own() {
+    let internal = never_from_clients().into_iter().map(|command| Body::Meta { request_id: None, command });
+    let kinds = requests().into_iter().map(|request| request.body).chain(internal).map(|body| body.kind());
+    let names: BTreeMap<usize, &str> = kinds.map(|kind| (kind.index(), kind.name())).collect();
+    let own: BTreeSet<&str> = names.values().copied().collect();
+    assert_eq!(own.len(), names.len(), "no name stands for two kinds: {names:?}");
+    assert!(names.keys().copied().eq(0..RequestKind::COUNT), "{names:?}");
+    let stat = Body::Meta { request_id: None, command: Command::Stat { file: samples::FILE } };
+    assert_eq!((stat.kind().name(), Body::Usage.kind().name()), ("Stat", "Usage"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use wire::{
     Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, FieldSamples, FoundObject, HelloReply, HostFile,
     InheritedAttributes, Intent, Kind, LeaseKind, LeaseStatus, Lock, LockKind, LockOwner, LockStyle, MovedPartition,
     Object, ObjectMeta, OpenFlags, OpenLease, PendingDelete, PendingTruncate, RangeContent, Refusal, SpaceShortage,
-    SpaceUsage, StripeRuns, UnfinishedWork, Version, codec::ShmRange,
+    SpaceUsage, StripeRuns, UnfinishedWork, Version, WorkerStatus, codec::ShmRange,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
@@ -129,6 +129,13 @@ samples! {
         [LeaseKind::Extent(EXTENT), LeaseKind::Bytes, LeaseKind::Directory]
             .map(|kind| OpenLease { id: LEASE, file: FILE, flags: OpenFlags::APPEND, kind })
             .into(),
+    ],
+    Vec<WorkerStatus>: [
+        vec![
+            WorkerStatus { name: "leases".into(), turns: 1 << 40, done: 7, backlog: 3, ..WorkerStatus::default() },
+            WorkerStatus { running: 1, failed: 1, last_error: Some("why".into()), ..WorkerStatus::default() },
+        ],
+        Vec::new(),
     ],
     Box<Answer>: [Box::new(Answer::NoEntry), Box::new(long_content(3000))],
 }

@@ -97,7 +97,7 @@ impl FieldSamples<Vec<Part>> for Fields {
 }
 
 pub fn requests() -> Vec<Request> {
-    let mut bodies = vec![Body::Hello, Body::Usage, Body::Stop];
+    let mut bodies = vec![Body::Hello, Body::Usage, Body::Stop, Body::Workers];
     bodies.extend(commands().into_iter().map(|command| {
         let request_id =
             command.is_mutation().then_some(RequestId { session: SESSION, number: 70_000, settled: 69_999 });
