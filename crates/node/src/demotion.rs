@@ -8,7 +8,7 @@
 
 use crate::{Node, WorkerKind, clock};
 use parking_lot::Mutex;
-use partition::{CommandCaller, Effects, Entry, Partition};
+use partition::{CommandCaller, Effects, LogEntry, Partition};
 use placement::FileId;
 use std::{
     collections::VecDeque,
@@ -177,5 +177,5 @@ impl Node {
 }
 
 fn stat(partition: &mut Partition, file: FileId) -> Outcome<Answer> {
-    partition.apply(Entry::command(None, Command::Stat { file }, clock::now())).answer
+    partition.apply(LogEntry::command(None, Command::Stat { file }, clock::now())).answer
 }

@@ -1,6 +1,6 @@
 //! The log of entries: what replicas of partitions, or a disk, need to follow them.
 
-use partition::{Entry, Partition};
+use partition::{LogEntry, Partition};
 use std::fmt::Debug;
 
 /// A log of the entries that change the partitions of a node. Its methods are called under the
@@ -10,5 +10,5 @@ pub trait EntryLog: Debug + Send + Sync {
     fn begin(&self, partition: &Partition);
 
     /// Adds an entry that changed the partition, which has applied it already.
-    fn append(&self, partition: &Partition, entry: Entry);
+    fn append(&self, partition: &Partition, entry: LogEntry);
 }

@@ -10,7 +10,7 @@ use crate::{
     subscriber::AckWait,
 };
 use bytes::Bytes;
-use partition::{Applied, CommandCaller, Effects, Entry, EntryBody, Invalidation, Partition};
+use partition::{Applied, CommandCaller, Effects, EntryBody, Invalidation, LogEntry, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
@@ -302,7 +302,7 @@ impl Node {
         let (applied, invalidations) = partition.serve(caller, request_id, command, now);
         let Applied { answer, effects, delta, unlinked, is_durable } = applied;
         if let Some((log, body)) = logged.filter(|_| is_durable) {
-            log.append(partition, Entry { request_id, body, now, unlinked });
+            log.append(partition, LogEntry { request_id, body, now, unlinked });
         }
         if delta.files != 0 {
             self.files.fetch_add(delta.files.cast_unsigned(), Relaxed);
@@ -335,7 +335,7 @@ impl Node {
     /// Replaces the cached reply to a change, for work that this node does once.
     pub(crate) fn record_reply(&self, partition: &mut Partition, request_id: RequestId, answer: Outcome<Answer>) {
         if !self.session_index.has_ended(request_id.session) {
-            let entry = Entry::reply(request_id, answer, clock::now());
+            let entry = LogEntry::reply(request_id, answer, clock::now());
             let logged = self.settings().entry_log.as_ref().map(|log| (log, entry.clone()));
             partition.apply(entry);
             if let Some((log, entry)) = logged {

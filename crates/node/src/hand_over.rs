@@ -12,7 +12,7 @@
 //! Clients send what was refused again, under the same request ids, and the cached replies went
 //! along: so each change is done once. Opens, locks and intents are durable, so they stay.
 //!
-//! What is of a host does not move: a partition with an extent file, a bound file, or a lock of a
+//! State of a host does not move: a partition with an extent file, a bound file, or a lock of a
 //! process stays. Neither do stripes: the caller moves those of the partition before.
 
 use crate::{Node, now, sleep_until};

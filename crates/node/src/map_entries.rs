@@ -22,7 +22,7 @@ use wire::{Failure, MovedPartition, Object, Refusal, Request};
 /// Longest time that a request waits for an entry of the map. Its client asks again then.
 const LEARN_WAIT: Duration = Duration::from_secs(1);
 
-/// What to do with a request for a partition.
+/// The decision about a request for a partition.
 pub enum EntryCheck {
     Serve,
     Wait,
@@ -50,7 +50,7 @@ impl Node {
             let mut patience = pin!(sleep_until(now() + LEARN_WAIT));
             loop {
                 let mut learned = pin!(node.learned.notified());
-                // What is learned from now on is not missed.
+                // Nothing that is learned from now on is missed.
                 learned.as_mut().enable();
                 if !matches!(node.check_entry(request.partition, request.epoch), EntryCheck::Wait) {
                     return node.answer(request).await;

@@ -87,7 +87,7 @@ pub struct RequestTimer {
     started: Instant,
 }
 
-/// What a value may do.
+/// The ways in which a value changes.
 enum Course {
     /// Rises and falls.
     Gauge,

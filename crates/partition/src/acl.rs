@@ -1,5 +1,5 @@
-//! Group, permissions and placement of new inodes. An inode starts with its directory's
-//! default ACL, in place of the umask.
+//! Group, permissions and placement of new inodes. An inode starts with its directory's default
+//! ACL, in place of the umask.
 
 use bytes::Bytes;
 use wire::{Acl, Acls, InheritedAttributes, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};

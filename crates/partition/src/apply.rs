@@ -1,6 +1,6 @@
 //! Execution of entries: the only way to change the durable state of a partition.
 
-use crate::{Applied, Entry, EntryBody, Partition, PartitionDelta, intents::LockTarget, partition::split};
+use crate::{Applied, EntryBody, LogEntry, Partition, PartitionDelta, intents::LockTarget, partition::split};
 use placement::FileId;
 use wire::{Answer, Command, ExtentRequest, Name, Object, OpenFlags, Outcome, Refusal, RequestId, Session, Timestamp};
 
@@ -25,8 +25,8 @@ macro_rules! execute {
 impl Partition {
     /// Executes an entry. A command that was executed before is not executed again, and gets the
     /// cached reply. A change needs a request id and is refused without one.
-    pub fn apply(&mut self, entry: Entry) -> Applied {
-        let Entry { request_id, body, now, unlinked } = entry;
+    pub fn apply(&mut self, entry: LogEntry) -> Applied {
+        let LogEntry { request_id, body, now, unlinked } = entry;
         let (bytes, files) = (self.bytes, self.files());
         self.step.unlinked = unlinked;
         let answer = match body {

@@ -40,7 +40,7 @@
 //!
 //! This module sends no notices, never waits, and knows no kernels.
 
-use crate::{Applied, Entry, EntryBody, Partition, UnlinkedDecisions, inode::Inode, unlinked::UnlinkedInodes};
+use crate::{Applied, EntryBody, LogEntry, Partition, UnlinkedDecisions, inode::Inode, unlinked::UnlinkedInodes};
 use placement::FileId;
 use wire::{
     Answer, Attributes, Command, DirectoryFragments, FoundEntry, FoundObject, OpenedFile, Outcome, Owner, Recall,
@@ -370,7 +370,7 @@ impl Partition {
             Ok(()) => {
                 let unlinked = UnlinkedDecisions { kept: Vec::new(), released: self.released_by(&command) };
                 self.step.is_serving = true;
-                self.apply(Entry { request_id, body: EntryBody::Command(command), now, unlinked })
+                self.apply(LogEntry { request_id, body: EntryBody::Command(command), now, unlinked })
             }
             Err(refusal) => Applied::refused(refusal),
         };

@@ -1,6 +1,6 @@
 //! Tests of cache grants, command by command.
 
-use crate::{CommandCaller, Entry, EntryBody, Partition, Settings, SubscriberId, SubscriberIds, UnlinkedDecisions};
+use crate::{CommandCaller, EntryBody, LogEntry, Partition, Settings, SubscriberId, SubscriberIds, UnlinkedDecisions};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId};
 use wire::{
@@ -246,7 +246,7 @@ fn a_snapshot_has_the_inodes_that_are_kept_for_kernels_and_no_grants() {
     assert!(bench.apply(1, Command::Stat { file: kept }).0.is_err(), "no kernel is known to know it");
     let command = EntryBody::Command(Command::ForgetInode { file: kept });
     let unlinked = UnlinkedDecisions { released: vec![kept], ..UnlinkedDecisions::default() };
-    let entry = Entry { request_id: None, body: command, now: Timestamp::default(), unlinked };
+    let entry = LogEntry { request_id: None, body: command, now: Timestamp::default(), unlinked };
     assert!(bench.partition.apply(entry).is_durable);
     assert_eq!(bench.partition.files(), files - 1, "it went with the last kernel that knew it");
 }

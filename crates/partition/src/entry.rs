@@ -1,4 +1,4 @@
-//! Entries: all that changes a partition, and what an entry does.
+//! Entries: all that changes a partition, and the results.
 //!
 //! Every change of durable state is an [`Entry`]. Equal partitions that get the same entries
 //! ([`Partition::apply`](crate::Partition::apply)) stay equal and return the same [`Applied`], so
@@ -16,7 +16,7 @@ use wire::{Answer, Command, Outcome, Refusal, RequestId, Timestamp};
 
 /// One step of a partition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// Identifies a change, so that it is done once. None for a query.
     pub request_id: Option<RequestId>,
     /// The step.
@@ -27,7 +27,7 @@ pub struct Entry {
     pub unlinked: UnlinkedDecisions,
 }
 
-/// What an entry does.
+/// The step of an entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum EntryBody {
     /// Executes a command.
@@ -69,7 +69,7 @@ pub struct PartitionDelta {
     pub files: i64,
 }
 
-impl Entry {
+impl LogEntry {
     /// An entry that executes a command.
     pub fn command(request_id: Option<RequestId>, command: Command, now: Timestamp) -> Self {
         Self { request_id, body: EntryBody::Command(command), now, unlinked: UnlinkedDecisions::default() }

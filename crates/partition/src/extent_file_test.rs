@@ -1,6 +1,6 @@
 //! Tests of extent files, command by command.
 
-use crate::{Entry, ExtentHead, Partition, partition_test::*};
+use crate::{ExtentHead, LogEntry, Partition, partition_test::*};
 use bytes::Bytes;
 use placement::{FileId, NodeId};
 use test_support::Random;
@@ -159,7 +159,7 @@ fn a_snapshot_with_extent_files_goes_on_as_its_original_does_and_counts_what_is_
         for _ in 0..400 {
             let (command, request_id) = (random_extent_command(&mut random), bench.request_id());
             folded += u32::from(matches!(command, Command::Demote { .. }));
-            let entry = Entry::command(Some(request_id), command, at(1000));
+            let entry = LogEntry::command(Some(request_id), command, at(1000));
             let (ours, copies) = (bench.partition.apply(entry.clone()), copy.apply(entry));
             assert_eq!((copies.answer, copies.effects), (ours.answer, ours.effects), "seed {seed}");
         }

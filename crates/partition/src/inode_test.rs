@@ -2,7 +2,7 @@
 //! of ranges.
 
 use crate::{
-    Entry, Partition,
+    LogEntry, Partition,
     partition_test::{Bench, at, name, random_command},
 };
 use bytes::Bytes;
@@ -274,12 +274,13 @@ fn a_lock_that_is_waited_for_is_tried_anew_under_its_number() {
     };
     bench.apply(lock(1, LockKind::Write, false));
     let request_id = bench.request_id();
-    let refused = bench.partition.apply(Entry::command(Some(request_id), lock(2, LockKind::Write, true), at(9))).answer;
+    let refused =
+        bench.partition.apply(LogEntry::command(Some(request_id), lock(2, LockKind::Write, true), at(9))).answer;
     assert!(matches!(refused, Err(Refusal::Locked(_))));
     let later = RequestId { settled: request_id.number, ..bench.request_id() };
-    bench.partition.apply(Entry::command(Some(later), lock(1, LockKind::Unlock, false), at(9))).answer.unwrap();
+    bench.partition.apply(LogEntry::command(Some(later), lock(1, LockKind::Unlock, false), at(9))).answer.unwrap();
     assert_eq!(
-        bench.partition.apply(Entry::command(Some(request_id), lock(2, LockKind::Write, true), at(9))).answer,
+        bench.partition.apply(LogEntry::command(Some(request_id), lock(2, LockKind::Write, true), at(9))).answer,
         Ok(Answer::Done)
     );
 }
@@ -325,8 +326,12 @@ fn a_snapshot_with_all_that_an_inode_can_have_goes_on_as_its_original_does() {
         let mut copy = Partition::restore(&bench.partition.snapshot()).unwrap();
         for _ in 0..400 {
             let (command, request_id) = (draw(&mut random), bench.request_id());
-            let answer = bench.partition.apply(Entry::command(Some(request_id), command.clone(), at(1000))).answer;
-            assert_eq!(copy.apply(Entry::command(Some(request_id), command, at(1000))).answer, answer, "seed {seed}");
+            let answer = bench.partition.apply(LogEntry::command(Some(request_id), command.clone(), at(1000))).answer;
+            assert_eq!(
+                copy.apply(LogEntry::command(Some(request_id), command, at(1000))).answer,
+                answer,
+                "seed {seed}"
+            );
         }
         assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
         assert!(copy.snapshot() == bench.partition.snapshot(), "seed {seed}");

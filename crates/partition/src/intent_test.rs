@@ -1,6 +1,6 @@
 //! Tests of intents in one partition: checks, locks, reservations, effects and decisions.
 
-use crate::{ENTRY_BYTES, Entry, INODE_BYTES, Partition, Settings};
+use crate::{ENTRY_BYTES, INODE_BYTES, LogEntry, Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
@@ -35,7 +35,7 @@ impl Bench {
     fn by(&mut self, session: u64, command: Command) -> Outcome<Answer> {
         let request_id = command.is_mutation().then(|| self.request_id(session));
         let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
-        let answer = self.partition.apply(Entry::command(request_id, command, at(5))).answer;
+        let answer = self.partition.apply(LogEntry::command(request_id, command, at(5))).answer;
         assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
         answer
     }
@@ -187,7 +187,8 @@ fn a_resent_step_is_answered_and_not_done_again() {
     ];
     for step in steps {
         let request_id = Some(bench.request_id(1));
-        let answers = [(); 3].map(|()| bench.partition.apply(Entry::command(request_id, step.clone(), at(5))).answer);
+        let answers =
+            [(); 3].map(|()| bench.partition.apply(LogEntry::command(request_id, step.clone(), at(5))).answer);
         assert!(answers[0].is_ok() && answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     }
     let Ok(Answer::Entries(entries)) = bench.other(Command::List { directory: ROOT, after: 0, max: 10 }) else {

@@ -7,7 +7,7 @@
 //!
 //! Modules for commands:
 //! - `partition`: the state of one partition, and access to its inodes
-//! - `entry`: entries, which change a partition, and what they do
+//! - `entry`: entries, which change a partition, and their results
 //! - `apply`: execution of entries, and dispatch of commands
 //! - `snapshot`: the durable state as bytes
 //! - `reply_cache`: reply cache for changes that may be resent
@@ -101,7 +101,7 @@ mod unlinked;
 mod xattr;
 
 pub use cache_grants::{CommandCaller, Invalidation, SubscriberId, SubscriberIds};
-pub use entry::{Applied, Entry, EntryBody, PartitionDelta, UnlinkedDecisions};
+pub use entry::{Applied, EntryBody, LogEntry, PartitionDelta, UnlinkedDecisions};
 pub use extent_file::{Effects, ExtentHead};
 pub use locks::{Holder, LOCKS_MAX};
 pub use memory_cost::{ENTRY_BYTES, INODE_BYTES};

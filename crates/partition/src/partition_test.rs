@@ -1,6 +1,6 @@
 //! Tests of one partition, command by command.
 
-use crate::{Effects, Entry, Partition, Settings};
+use crate::{Effects, LogEntry, Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId};
 use test_support::Random;
@@ -45,7 +45,7 @@ impl Bench {
         self.now += 1;
         let request_id = command.is_mutation().then(|| self.request_id());
         let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
-        let applied = self.partition.apply(Entry::command(request_id, command, at(self.now)));
+        let applied = self.partition.apply(LogEntry::command(request_id, command, at(self.now)));
         self.effects.freed.extend(applied.effects.freed);
         self.effects.closed.extend(applied.effects.closed);
         assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
@@ -121,13 +121,13 @@ fn a_resent_change_is_answered_and_not_done_again() {
     let command = Command::Write { file, place: WritePlace::End, length: 3, data, kill_set_id: false };
     let request_id = bench.request_id();
     let answers: Vec<_> = (0..3)
-        .map(|_| bench.partition.apply(Entry::command(Some(request_id), command.clone(), at(9))).answer)
+        .map(|_| bench.partition.apply(LogEntry::command(Some(request_id), command.clone(), at(9))).answer)
         .collect();
     assert_eq!(answers, vec![Ok(Answer::Written(0)); 3]);
     assert_eq!(bench.read(file), "abc");
     let other = RequestId { session: Session(2), ..request_id };
     assert_eq!(
-        bench.partition.apply(Entry::command(Some(other), command, at(9))).answer,
+        bench.partition.apply(LogEntry::command(Some(other), command, at(9))).answer,
         Ok(Answer::Written(3)),
         "another client"
     );
@@ -137,7 +137,10 @@ fn a_resent_change_is_answered_and_not_done_again() {
 fn a_change_without_session_and_number_is_refused() {
     let mut bench = Bench::new();
     let command = Command::Unlink { parent: ROOT, name: name("f") };
-    assert!(matches!(bench.partition.apply(Entry::command(None, command, at(1))).answer, Err(Refusal::Invalid { .. })));
+    assert!(matches!(
+        bench.partition.apply(LogEntry::command(None, command, at(1))).answer,
+        Err(Refusal::Invalid { .. })
+    ));
 }
 
 #[test]
@@ -368,8 +371,12 @@ fn a_snapshot_goes_on_as_its_original_does() {
         let mut copy = Partition::restore(&bench.partition.snapshot()).unwrap();
         for _ in 0..400 {
             let (command, request_id) = (random_command(&mut random), bench.request_id());
-            let answer = bench.partition.apply(Entry::command(Some(request_id), command.clone(), at(1000))).answer;
-            assert_eq!(copy.apply(Entry::command(Some(request_id), command, at(1000))).answer, answer, "seed {seed}");
+            let answer = bench.partition.apply(LogEntry::command(Some(request_id), command.clone(), at(1000))).answer;
+            assert_eq!(
+                copy.apply(LogEntry::command(Some(request_id), command, at(1000))).answer,
+                answer,
+                "seed {seed}"
+            );
         }
         assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
         assert!(copy.snapshot() == bench.partition.snapshot(), "seed {seed}");

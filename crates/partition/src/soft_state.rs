@@ -9,7 +9,7 @@ use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::Session;
 
-/// What the kernels of the subscribers of a node may cache of a partition, and know of it.
+/// State of a partition that the kernels of a node's subscribers may cache, or know.
 /// Subscribers have the numbers of that node.
 #[derive(Debug)]
 pub struct SoftState {

@@ -4,9 +4,9 @@
 use crate::{
     linearizability::{Event, format_history},
     names_model::{EntryTarget, NameError, NameEvent, NameOperation, NameOutcome, NameTree},
-    pool::{OWNER, from, to},
+    pool::{OWNER, Pool, from, to},
 };
-use client::RetryPolicy;
+use client::{RetryPolicy, testing::SteppedConnection};
 use placement::FileId;
 use std::{
     future::Future,
@@ -125,6 +125,21 @@ pub struct InterleavedClient {
     pub remaining: Vec<NameOperation>,
     /// Number of the operation in the history, and its future.
     pub in_flight: Option<(usize, InFlight)>,
+}
+
+/// Clients of a pool over connections that answer one poll late, each with random operations.
+pub fn interleaved_clients(
+    pool: &Pool,
+    tree: &NameTree,
+    operations: usize,
+    rng: &mut Random,
+) -> Vec<InterleavedClient> {
+    let client = |rng: &mut Random| InterleavedClient {
+        vfs: block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES)),
+        remaining: (0..operations).map(|_| random_operation(rng, tree)).collect(),
+        in_flight: None,
+    };
+    (0..3).map(|_| client(rng)).collect()
 }
 
 /// Runs all clients to their end, one poll at a time, in random order; with `dies`, drops one at a

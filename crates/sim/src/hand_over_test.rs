@@ -7,14 +7,16 @@ use crate::{
     names_model::NameTree,
     pool::*,
     replay_test::{NAMES, change_a_lock},
-    replicas::Replicas,
+    replicas::{PARTITIONS, Replicas},
 };
+use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::testing::SteppedConnection;
-use node::{HandOverError, Node, NodeSettings};
+use node::{HandOverError, Node, NodeSettings, OnInvalidate};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{
+    path::Path,
     pin::pin,
     sync::{
         Arc,
@@ -22,16 +24,12 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use store::ModelEngine;
+use store::{Engine, ModelEngine};
 use test_support::Random;
-use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags};
-
-const PARTITIONS: u16 = 8;
+use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Session};
 
 fn logged_pool(nodes: u32, split_entries: u32) -> (Pool, Arc<Replicas>) {
-    let replicas = Arc::new(Replicas::default());
-    let entry_log = Some(replicas.clone() as Arc<dyn node::EntryLog>);
-    let settings = NodeSettings { partitions: PARTITIONS.into(), split_entries, entry_log, ..settings() };
+    let (settings, replicas) = Replicas::logged(split_entries);
     (Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE))), replicas)
 }
 
@@ -53,12 +51,7 @@ fn try_seed(seed: u64) {
     let healthy = block_on(pool.client());
     let (mut tree, mut rng) = (NameTree::new(), Random::new(seed));
     block_on(create_initial_tree(&healthy, &mut tree));
-    let client = |rng: &mut Random| InterleavedClient {
-        vfs: block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES)),
-        remaining: (0..4).map(|_| random_operation(rng, &tree)).collect(),
-        in_flight: None,
-    };
-    let mut clients: Vec<InterleavedClient> = (0..3).map(|_| client(&mut rng)).collect();
+    let mut clients = interleaved_clients(&pool, &tree, 4, &mut rng);
     let mut moves = Random::new(!seed);
     let (mut history, _) = interleave_with(&mut clients, &mut rng, false, || {
         if moves.one_in(4) {
@@ -68,7 +61,7 @@ fn try_seed(seed: u64) {
     });
     read_back(&healthy, &tree, &mut history);
     assert!(is_linearizable(&tree, &history), "seed {seed}");
-    assert!(replicas.entries() > 0);
+    assert!(replicas.entries().all > 0);
 }
 
 #[test]
@@ -96,7 +89,7 @@ async fn try_kernels(seed: u64) -> u32 {
         }
     }
     kernels.check().await;
-    assert!(replicas.entries() > 0);
+    assert!(replicas.entries().all > 0);
     moved
 }
 
@@ -219,13 +212,13 @@ async fn a_hand_over_that_is_given_up_or_waits_too_long_for_a_kernel_leaves_the_
 }
 
 #[tokio::test]
-async fn what_is_of_a_host_and_what_finds_no_space_stays_where_it_is_and_is_served() {
+async fn a_partition_that_finds_no_space_or_whose_node_is_another_stays_where_it_is_and_is_served() {
     let small = |node: u32| if node == 0 { 64 << 20 } else { 4 * u64::from(STRIPE) };
     let settings = NodeSettings { partitions: 1, ..settings() };
     let count = AtomicU32::new(0);
     let engine = || {
         let at = count.fetch_add(1, Relaxed);
-        Arc::new(ModelEngine::new(small(at), STRIPE)) as Arc<dyn store::Engine>
+        Arc::new(ModelEngine::new(small(at), STRIPE)) as Arc<dyn Engine>
     };
     let pool = Pool::start(2, &settings, engine);
     let vfs = pool.client().await;
@@ -237,4 +230,24 @@ async fn what_is_of_a_host_and_what_finds_no_space_stays_where_it_is_and_is_serv
     let elsewhere = pool.nodes()[1].hand_over(PartitionId(0), &pool.nodes()[0]).await;
     assert_eq!(elsewhere, Err(HandOverError::NotServed));
     assert_eq!(server(&pool, PartitionId(0)).id(), NodeId(1));
+}
+
+#[tokio::test]
+async fn state_of_a_host_and_a_kernel_that_the_other_node_does_not_know_keep_a_partition_where_it_is() {
+    let (settings, _) = Replicas::logged(4096);
+    let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) };
+    let pool = Pool::start(2, &settings, || Arc::new(Arena::new(options).unwrap()) as Arc<dyn Engine>);
+    let vfs = pool.client().await;
+    let root = FileId::ROOT.partition();
+    let at = server(&pool, root).id();
+    server(&pool, root).subscribe(Session(7), &(Arc::new(|_: &[Recall]| ()) as OnInvalidate)).unwrap();
+    assert_eq!(hand_on(&pool, root).await, Err(HandOverError::NotSubscribed(Session(7))));
+    server(&pool, root).unsubscribe(Session(7));
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let bound = vfs.bind(FileId::ROOT, b"bound", &host).await.unwrap().file;
+    assert_eq!(hand_on(&pool, root).await, Err(HandOverError::OfHost(bound)));
+    assert!(vfs.lookup(FileId::ROOT, b"bound").await.is_ok());
+    vfs.unlink(FileId::ROOT, b"bound").await.unwrap();
+    hand_on(&pool, root).await.unwrap();
+    assert_ne!(server(&pool, root).id(), at);
 }

@@ -1,9 +1,14 @@
 //! Replicas that follow the log of a pool's nodes stay equal to the partitions that serve, whatever
 //! clients, kernels and programs do.
 
-use crate::{clients::*, grants_test::CachingKernels, names_model::NameTree, pool::*, replicas::Replicas};
+use crate::{
+    clients::*,
+    grants_test::CachingKernels,
+    names_model::NameTree,
+    pool::*,
+    replicas::{EntryCounts, Replicas},
+};
 use arena::{Arena, ArenaOptions};
-use client::testing::SteppedConnection;
 use node::NodeSettings;
 use placement::FileId;
 use std::sync::Arc;
@@ -17,32 +22,22 @@ const INTERLEAVED: u64 = 60;
 const WHOLE_PATH: u64 = 1000;
 pub const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-fn logged(split_entries: u32) -> (NodeSettings, Arc<Replicas>) {
-    let replicas = Arc::new(Replicas::default());
-    (NodeSettings { partitions: 8, split_entries, entry_log: Some(replicas.clone()), ..settings() }, replicas)
-}
-
 /// Clients whose messages interleave, with transactions; one of them dies, and its session is
 /// recovered.
 fn try_interleaved(seed: u64, split_entries: u32) -> u64 {
-    let (settings, replicas) = logged(split_entries);
+    let (settings, replicas) = Replicas::logged(split_entries);
     let pool = Pool::start(2, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
     let healthy = block_on(pool.client());
     let (mut tree, mut rng) = (NameTree::new(), Random::new(seed));
     block_on(create_initial_tree(&healthy, &mut tree));
-    let client = |rng: &mut Random| InterleavedClient {
-        vfs: block_on(pool.over(SteppedConnection::new, RETRY_WITHOUT_PAUSES)),
-        remaining: (0..6).map(|_| random_operation(rng, &tree)).collect(),
-        in_flight: None,
-    };
-    let mut clients: Vec<InterleavedClient> = (0..3).map(|_| client(&mut rng)).collect();
+    let mut clients = interleaved_clients(&pool, &tree, 6, &mut rng);
     let (mut history, dead) = interleave(&mut clients, &mut rng, true);
     read_back(&healthy, &tree, &mut history);
     for session in dead {
         block_on(healthy.client().recover(session)).unwrap();
     }
     assert!(block_on(healthy.lookup(FileId::ROOT, b"nothing")).is_err());
-    replicas.entries()
+    replicas.entries().all
 }
 
 #[test]
@@ -73,8 +68,8 @@ async fn close_after_removal(truth: &Vfs, name: &str) {
 }
 
 /// Kernels that cache, extent files that they write past the pool, locks, and sessions that end.
-async fn try_whole_path(seed: u64) -> u64 {
-    let (settings, replicas) = logged(if seed.is_multiple_of(4) { 3 } else { 4096 });
+async fn try_whole_path(seed: u64) -> EntryCounts {
+    let (settings, replicas) = Replicas::logged(if seed.is_multiple_of(4) { 3 } else { 4096 });
     let settings = NodeSettings { closed_extents_max: 1, ..settings };
     let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) };
     let nodes = 1 + u32::try_from(seed % 2).unwrap();
@@ -95,9 +90,12 @@ async fn try_whole_path(seed: u64) -> u64 {
 
 #[tokio::test]
 async fn replicas_follow_kernels_extent_files_locks_and_the_ends_of_sessions() {
-    let mut entries = 0;
+    let mut entries = EntryCounts::default();
     for seed in 0..WHOLE_PATH {
-        entries += try_whole_path(seed).await;
+        entries.add(try_whole_path(seed).await);
     }
-    assert!(entries > WHOLE_PATH * 20, "{entries}");
+    let EntryCounts { all, unlinked, extents, locks, ends } = entries;
+    assert!(all > WHOLE_PATH * 20, "{entries:?}");
+    // Kernels that keep many unlinked files are in `unlinked_test`, with replicas too.
+    assert!(unlinked > 50 && extents > 500 && locks > 1000 && ends > 1000, "{entries:?}");
 }

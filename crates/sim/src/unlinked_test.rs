@@ -2,7 +2,7 @@
 //! use every inode that it knows until it forgets the inode. When all kernels have forgotten it,
 //! nothing is left.
 
-use crate::{clients::RETRY_WITHOUT_PAUSES, pool::*};
+use crate::{clients::RETRY_WITHOUT_PAUSES, pool::*, replicas::Replicas};
 use client::{InProcessConnection, testing::SteppedConnection};
 use node::{Node, NodeSettings};
 use parking_lot::Mutex;
@@ -45,6 +45,8 @@ struct KernelRequest {
 
 struct PruningKernels {
     node: Arc<Node>,
+    /// They decide nothing themselves, and stay equal.
+    replicas: Arc<Replicas>,
     truth: Vfs,
     /// Inodes of the root, which may be split.
     files: u64,
@@ -71,14 +73,8 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 impl PruningKernels {
     fn new(seed: u64, split_entries: u32) -> Self {
-        let settings = NodeSettings {
-            partitions: 16,
-            stripe_bytes: STRIPE,
-            space_wait: Duration::ZERO,
-            owner: OWNER,
-            split_entries,
-            ..NodeSettings::default()
-        };
+        let (settings, replicas) = Replicas::logged(split_entries);
+        let settings = NodeSettings { partitions: 16, space_wait: Duration::ZERO, ..settings };
         let node = node::embedded(settings, Arc::new(ModelEngine::new(64 << 20, STRIPE)));
         let truth = now(over(direct(&node), RETRY_WITHOUT_PAUSES));
         let directories = NAMES[..DIRECTORIES]
@@ -87,7 +83,8 @@ impl PruningKernels {
         let directories: Vec<FileId> = directories.map(|made| made.unwrap().file).collect();
         let kernels = (0..3).map(|_| PruningKernel::mount(&node)).collect();
         let (files, requests, removed) = (node.usage().files - DIRECTORIES as u64, Vec::new(), Vec::new());
-        Self { node, truth, files, kernels, directories, requests, begun: 0, removed, rng: Random::new(seed) }
+        let rng = Random::new(seed);
+        Self { node, replicas, truth, files, kernels, directories, requests, begun: 0, removed, rng }
     }
 
     fn begin(&mut self, kernel: usize, future: impl Future<Output = ()> + 'static) {
@@ -265,15 +262,19 @@ fn clear(vfs: Vfs, directory: FileId) -> Pin<Box<dyn Future<Output = ()>>> {
 
 #[test]
 fn a_kernel_can_use_what_it_knows_until_it_forgets_it_and_then_nothing_is_left() {
+    let mut decided = 0;
     for (seeds, split) in [(0..60, 4096), (100..130, 2)] {
         for seed in seeds {
             let mut kernels = PruningKernels::new(seed, split);
             for _ in 0..1200 {
                 kernels.step();
             }
+            let replicas = kernels.replicas.clone();
             kernels.end();
+            decided += replicas.entries().unlinked;
         }
     }
+    assert!(decided > 1000, "{decided} entries of kept and released inodes");
 }
 
 /// The name is in one partition and the inode in another, so a lookup takes two steps. The name is
