@@ -1,6 +1,6 @@
 //! Entries: all that changes a partition, and the results.
 //!
-//! Every change of durable state is an [`Entry`]. Equal partitions that get the same entries
+//! Every change of durable state is an [`LogEntry`]. Equal partitions that get the same entries
 //! ([`Partition::apply`](crate::Partition::apply)) stay equal and return the same [`Applied`], so
 //! entries can be written to a log, sent to replicas, and replayed.
 //!
